@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   loads of each class (demands.rs, gauge.rs) --> Cost, WorkloadDemand (model.rs) --+
-//!   idle open connections (memory.rs) ---------------------------------------+--> limits, curve, users (answer.rs) --> PredictDocument
+//!   idle open connections (memory.rs) ---------------------------------------+--> limits, curve, users (response_bytes.rs) --> PredictDocument
 //!   components measured alone (parts.rs) --> sum, WorkloadDemand ---------------------+
 //!   distances (path.rs), one load there ------------------------------------+
 //!   capacity search (check.rs) --> predicted vs. measured
@@ -258,8 +258,8 @@ impl PredictPlan {
             (true, Some(tls)) if tls.resumption => 2,
             (true, _) => 1,
         };
-        let held = if self.plan.server.is_some() { each / 2 + LOAD_EXTRA } else { Duration::ZERO };
-        let class = Duration::from_secs(1) + LOAD_EXTRA + (each + LOAD_EXTRA + held) * loads;
+        let saturated = if self.plan.server.is_some() { each / 2 + LOAD_EXTRA } else { Duration::ZERO };
+        let class = Duration::from_secs(1) + LOAD_EXTRA + (each + LOAD_EXTRA + saturated) * loads;
         let mut time = class * (classes + derived) as u32;
         if memory && self.plan.server.is_some() {
             time += Duration::from_secs(7);

@@ -4,7 +4,7 @@
 //!   Plan --plan--> rules --search--> the next trial --plan--> Plan of a run --testbed::bench--> Outcome
 //!                             ^                                                                  |
 //!                             '----- verdict <--trial--- growth, objective, validity checks -----'
-//!   all trials --answer--> result, interval, limiting resource, findings
+//!   all trials --result--> result, interval, limiting resource, findings
 //! ```
 //!
 //! `docs/concepts/capacity.md` defines the terms. Read [`sequence`] first: the sequence of trials as a pure function;
@@ -165,7 +165,7 @@ pub fn run(
     let (capacity, slo) = trial_plan::of(plan)?;
     let here = host::facts(&host::CorePlan::default(), plan.host.threads)?;
     let place = TrialMachine::of(&here);
-    let (record, journal, kept) = match &order.resume {
+    let (record, journal, stored) = match &order.resume {
         None => {
             let record = run_store.create(&plan.name, order.order.started, plan.seed)?;
             record.write_plan(&plan.to_toml())?;
@@ -174,8 +174,8 @@ pub fn run(
         }
         Some(folder) => {
             let record = RunFolder::reopen(folder.clone(), order.order.started)?;
-            let (mut journal, mut kept) = Journal::reopen(folder)?;
-            if let Some(differs) = kept.place.as_ref().and_then(|began| place.differs(began)) {
+            let (mut journal, mut stored) = Journal::reopen(folder)?;
+            if let Some(differs) = stored.place.as_ref().and_then(|began| place.differs(began)) {
                 return Err(ExperimentError::Plan(format!(
                     "--resume {}: its trials come from another machine or version ({differs}); start a new search",
                     folder.display()
@@ -183,8 +183,8 @@ pub fn run(
             }
             let now = store::rfc3339(order.order.started);
             journal.resumed(&now)?;
-            kept.resumed.push(now);
-            (record, journal, kept)
+            stored.resumed.push(now);
+            (record, journal, stored)
         }
     };
     let is_new = order.resume.is_none();
@@ -201,14 +201,14 @@ pub fn run(
         journal,
         host: None,
         here,
-        resumed: kept.resumed,
+        resumed: stored.resumed,
         at: String::new(),
         rules: trial_plan::rules(plan, capacity, slo, None, None),
         plan: plan.clone(),
         capacity: capacity.clone(),
         before: Vec::new(),
     };
-    let document = running.all(plan, &kept.trials).inspect_err(|_| {
+    let document = running.all(plan, &stored.trials).inspect_err(|_| {
         if is_new {
             // Nothing was measured. A remaining folder would look like a killed run.
             let _ = std::fs::remove_dir_all(record.path());
@@ -258,21 +258,21 @@ struct RunningSearch<'a> {
 }
 
 impl RunningSearch<'_> {
-    fn all(&mut self, plan: &Plan, kept: &[TrialPart]) -> Result<CapacityDocument, ExperimentError> {
+    fn all(&mut self, plan: &Plan, stored: &[TrialPart]) -> Result<CapacityDocument, ExperimentError> {
         let (mut first, mut limit) = (None, None);
         let mut interrupted = false;
         for (name, plan) in distances(plan, &self.capacity.each)? {
             let rules = trial_plan::rules(&plan, &self.capacity, self.slo, first, limit);
             (self.at, self.plan, self.rules) = (name.clone(), plan, rules.clone());
             let mut sequence = TrialSequence::new(&rules);
-            kept.iter().filter(|trial| trial.at == name).for_each(|trial| sequence.add(trial.clone()));
+            stored.iter().filter(|trial| trial.at == name).for_each(|trial| sequence.add(trial.clone()));
             let end = drive(&mut sequence, self)?;
             interrupted = end.is_none();
             let part = result::part(&rules, &sequence, end.as_ref(), &self.slo.to_string());
             let checks = checks::all(&rules, &sequence, &part);
             // The next distance starts at this result; the generator's limit does not depend on the distance.
             (first, limit) =
-                (sequence.answer().or(sequence.short_lower()).or(first), sequence.generator_limit().or(limit));
+                (sequence.result().or(sequence.short_lower()).or(first), sequence.generator_limit().or(limit));
             self.before.push((name, part, checks));
             if interrupted {
                 break;
@@ -435,7 +435,7 @@ fn distance(name: &str, part: &CapacityPart, checks: &[Check], first: Option<f64
         result: part.result,
         rate_per_s: part.rate_per_s,
         interval: part.interval,
-        ratio: part.result.zip(first).map(|(answer, first)| answer / first),
+        ratio: part.result.zip(first).map(|(result, first)| result / first),
         connections: at.map(|trial| trial.connections),
         response_time_ns: at.map(|trial| trial.response_time_ns),
         bound_by: part.bound_by.clone(),

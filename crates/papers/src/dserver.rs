@@ -148,7 +148,7 @@ pub fn make(
     let part = Reproduction {
         name: NAME.into(),
         about: context.about(),
-        answer: summary::answer(&rows),
+        answer: summary::result_sentence(&rows),
         notes: summary::NOTES.map(str::to_owned).to_vec(),
         rows,
         runs: Vec::new(),

@@ -15,7 +15,7 @@ pub fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f6
 }
 
 /// The same with the published text and a note.
-pub fn beside(row: ReproductionRow, paper: Option<&str>, note: &str) -> ReproductionRow {
+pub fn with_published(row: ReproductionRow, paper: Option<&str>, note: &str) -> ReproductionRow {
     ReproductionRow { published: paper.map(str::to_owned), note: note.to_owned(), ..row }
 }
 

@@ -266,9 +266,9 @@ pub fn make(
             }
             let name = format!("experiment {}, TCP of {}", experiment.number, setting.name());
             let mut observer = stage.begin(&name);
-            let (dir, document, said) = context.run_one(experiment, setting, observer.as_mut())?;
+            let (dir, document, text) = context.run_one(experiment, setting, observer.as_mut())?;
             checks.extend(of_run(&name, &document.validity));
-            checks.extend(said.map(|said| checks::of_httperf(&name, &said)));
+            checks.extend(text.map(|text| checks::of_httperf(&name, &text)));
             let seen = CaptureFigures::read(&dir, WARMUP)?;
             checks.push(checks::of_steadiness(&name, &seen));
             runs.push(document.run.id);
@@ -309,7 +309,7 @@ pub fn make(
         reproduce: Reproduction {
             name: NAME.into(),
             about: context.about(&apache),
-            answer: summary::answer(&rows),
+            answer: summary::result_sentence(&rows),
             notes: summary::NOTES.map(str::to_owned).to_vec(),
             rows,
             runs,
@@ -419,12 +419,12 @@ impl MeasurementContext<'_> {
         };
         let outcome = testbed::net(&plan, &command, Some(self.interrupts), |_| {})?;
         let text = fs::read_to_string(&report).map_err(ExperimentError::file(&report))?;
-        let said = match HttperfReport::read(&text) {
+        let text = match HttperfReport::read(&text) {
             // An interrupted run gives no figures.
             Err(_) if self.interrupts.count() > 0 => None,
-            said => Some(said?),
+            text => Some(text?),
         };
-        Ok((outcome.folder.unwrap_or_default(), outcome.document, said))
+        Ok((outcome.folder.unwrap_or_default(), outcome.document, text))
     }
 
     /// Configured RTTs of an experiment's clients, in ns, ascending.

@@ -47,7 +47,7 @@ pub struct Summary {
     /// Further tables with other columns.
     pub more: Vec<Lines>,
     /// Notes below the tables.
-    pub remarks: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// A further table of a summary.

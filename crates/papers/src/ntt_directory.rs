@@ -145,7 +145,7 @@ pub fn make(
     let part = Reproduction {
         name: NAME.into(),
         about: summary::about(input, &site, &context.division),
-        answer: summary::answer(&rows),
+        answer: summary::result_sentence(&rows),
         notes: summary::NOTES.map(str::to_owned).to_vec(),
         rows,
         runs: Vec::new(),

@@ -126,7 +126,7 @@ pub fn make(
     let part = Reproduction {
         name: NAME.into(),
         about: format!("{} {}", summary::PAPER, about.join(" ")),
-        answer: summary::answer(&rows),
+        answer: summary::result_sentence(&rows),
         notes: notes.into_iter().map(str::to_owned).collect(),
         rows,
         runs: Vec::new(),

@@ -240,7 +240,7 @@ pub fn make(
     let part = Reproduction {
         name: NAME.into(),
         about: summary::about(input, &[context.curl.version(), context.nginx.version(), context.apache.version()]),
-        answer: summary::answer(&rows),
+        answer: summary::result_sentence(&rows),
         notes: summary::NOTES.map(str::to_owned).to_vec(),
         rows,
         runs: Vec::new(),
@@ -336,18 +336,18 @@ impl MeasurementContext<'_> {
     }
 
     /// Adds a check that two counts are equal; none for an interrupted run.
-    fn expect(&mut self, name: &str, what: &str, weight: Weight, (got, wanted): (u64, u64), whys: [&str; 2]) {
+    fn expect(&mut self, name: &str, what: &str, weight: Weight, (got, expected): (u64, u64), whys: [&str; 2]) {
         if self.interrupted() {
             return;
         }
         self.builder.check(Check {
             name: format!("{name}: {what}"),
-            state: if got == wanted { CheckState::Ok } else { CheckState::Failed },
+            state: if got == expected { CheckState::Ok } else { CheckState::Failed },
             weight,
             value: Some(got as f64),
-            limit: Some(wanted as f64),
+            limit: Some(expected as f64),
             unit: "transfers".into(),
-            why: whys[usize::from(got != wanted)].into(),
+            why: whys[usize::from(got != expected)].into(),
         });
     }
 }

@@ -406,7 +406,7 @@ mod tests {
             ("http = \"2\"\n", "find = \"connections\"", "HTTP/2"),
             ("http = \"2\"\n", "find = \"new-connections\"", "HTTP/2"),
             ("open_connections = 7\n", "find = \"new-connections\"", "--open-connections"),
-            (sessions, "find = \"users\"\nthink = \"7s\"", "both say"),
+            (sessions, "find = \"users\"\nthink = \"7s\"", "both set"),
             (sessions, "find = \"connections\"", "sessions"),
             (sessions, "find = \"new-connections\"", "sessions"),
         ] {

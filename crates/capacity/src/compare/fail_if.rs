@@ -83,12 +83,12 @@ impl FailIf {
             return term;
         };
         (term.failed, term.sure) = self.rule(metric.verdict, &found, limit);
-        term.why = self.told(term.sure, &found, limit);
+        term.why = self.explanation(term.sure, &found, limit);
         term
     }
 
     /// Estimate and interval in the limit's unit.
-    fn found(&self, metric: &ComparedMetric) -> Option<Found> {
+    fn found(&self, metric: &ComparedMetric) -> Option<ComparedFigures> {
         if metric.verdict == CompareVerdict::NotKnown {
             return None;
         }
@@ -99,10 +99,10 @@ impl FailIf {
             Limit::Amount(_) if metric.relative => metric.a?,
             _ => 1.0,
         };
-        Some(Found { difference: difference * scale, interval: interval.map(|end| end * scale) })
+        Some(ComparedFigures { difference: difference * scale, interval: interval.map(|end| end * scale) })
     }
 
-    fn rule(&self, verdict: CompareVerdict, found: &Found, limit: f64) -> (Option<bool>, FailSure) {
+    fn rule(&self, verdict: CompareVerdict, found: &ComparedFigures, limit: f64) -> (Option<bool>, FailSure) {
         let beyond = |difference: f64| if self.above { difference > limit } else { difference < limit };
         // The end of the interval on the permitted side, and the other one.
         let [low, high] = found.interval;
@@ -116,7 +116,7 @@ impl FailIf {
         }
     }
 
-    fn told(&self, sure: FailSure, found: &Found, limit: f64) -> String {
+    fn explanation(&self, sure: FailSure, found: &ComparedFigures, limit: f64) -> String {
         let text = |difference: f64| self.text(difference);
         let [low, high] = found.interval.map(text);
         let found = format!("{} ({low} to {high})", text(found.difference));
@@ -149,7 +149,7 @@ impl FailIf {
 }
 
 /// A difference with the precision of the limit.
-struct Found {
+struct ComparedFigures {
     difference: f64,
     interval: [f64; 2],
 }

@@ -11,7 +11,7 @@ use stats::abba::{self, Blocks, RUNS_A_BLOCK, Side};
 use store::{RunFolder, RunStore};
 use sys::signal::Interrupts;
 
-use super::metric::{Evidence, Found, Metric, coarse, judged, systematic_error_note};
+use super::metric::{ComparedFigures, Evidence, Metric, coarse, judged, systematic_error_note};
 use super::{CompareOptions, CompareResult, ComparisonParts, check, plans};
 use experiment::ExperimentError;
 use experiment::progress::ExperimentProgress;
@@ -224,13 +224,13 @@ impl Measuring<'_> {
         void.map(|(number, block)| format!("block {number}: {}", block.why_not)).collect()
     }
 
-    fn found(&self) -> Vec<Found> {
+    fn found(&self) -> Vec<ComparedFigures> {
         let counted: Vec<&Block> = self.blocks.iter().filter(|block| block.counts()).collect();
         let found = Metric::ALL.into_iter().map(|metric| {
-            let mean = |wanted: Side| -> Option<f64> {
+            let mean = |expected: Side| -> Option<f64> {
                 let runs = counted.iter().flat_map(|block| block.sides.iter().zip(&block.runs));
                 let of = runs
-                    .filter(|(side, _)| **side == wanted)
+                    .filter(|(side, _)| **side == expected)
                     .map(|(_, (document, _))| metric.scaled(metric.of(document)?));
                 let of: Vec<f64> = of.collect::<Option<_>>()?;
                 (!of.is_empty()).then(|| metric.figure(of.iter().sum::<f64>() / of.len() as f64))
@@ -238,12 +238,12 @@ impl Measuring<'_> {
             let differences = self.differences(metric);
             let whole = differences.len() == counted.len();
             let evidence = if whole { Evidence::Blocks(differences, self.plan.blocks) } else { Evidence::None };
-            let of = |wanted: Side| {
+            let of = |expected: Side| {
                 let runs = counted.iter().flat_map(|block| block.sides.iter().zip(&block.runs));
-                runs.filter(move |(side, _)| **side == wanted).map(|(_, (document, _))| document)
+                runs.filter(move |(side, _)| **side == expected).map(|(_, (document, _))| document)
             };
             let systematic_error = coarse(metric, of(Side::A), of(Side::B));
-            Found { metric, a: mean(Side::A), b: mean(Side::B), evidence, systematic_error }
+            ComparedFigures { metric, a: mean(Side::A), b: mean(Side::B), evidence, systematic_error }
         });
         found.filter(|found| found.a.is_some() || found.b.is_some()).collect()
     }
@@ -315,9 +315,10 @@ impl Measuring<'_> {
         let all = || self.blocks.iter().flat_map(|block| block.runs.iter().map(|(document, _)| &document.run));
         let counted = self.counted() as u64;
         let side = |at: usize| {
-            let wanted = [Side::A, Side::B][at];
+            let expected = [Side::A, Side::B][at];
             let runs = self.blocks.iter().flat_map(|block| block.sides.iter().zip(&block.runs));
-            let runs = runs.filter(|(side, (_, id))| **side == wanted && !id.is_empty()).map(|(_, (_, id))| id.clone());
+            let runs =
+                runs.filter(|(side, (_, id))| **side == expected && !id.is_empty()).map(|(_, (_, id))| id.clone());
             CompareSide { what: self.plan.what[at].clone(), runs: runs.collect(), counted: 2 * counted }
         };
         ComparisonParts {
@@ -331,7 +332,7 @@ impl Measuring<'_> {
                 // Both sides ran on this machine.
                 hosts_differ: Vec::new(),
                 metrics,
-                blocks: self.blocks.iter().map(told).collect(),
+                blocks: self.blocks.iter().map(text).collect(),
                 fail_if: Vec::new(),
                 notes,
             },
@@ -366,7 +367,7 @@ fn why_void(block: &Block) -> String {
     bad.map(reason).collect::<Vec<_>>().join(", ")
 }
 
-fn told(block: &Block) -> ComparedBlock {
+fn text(block: &Block) -> ComparedBlock {
     let name = |side: &Side| ["A", "B"][side.index()];
     let run = |(side, (document, id)): (&Side, &(Document, String))| ComparedRun {
         side: name(side).to_owned(),

@@ -196,7 +196,7 @@ impl Evidence {
 
 /// A metric of both sides.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ComparedFigures {
     pub(crate) metric: Metric,
     pub(crate) a: Option<f64>,
     pub(crate) b: Option<f64>,
@@ -205,7 +205,7 @@ pub(crate) struct Found {
     pub(crate) systematic_error: [f64; 2],
 }
 
-impl Found {
+impl ComparedFigures {
     /// The difference, its interval widened on both sides by the systematic errors, and its p value.
     fn judge(&self, confidence: f64) -> Option<Difference> {
         let plain = self.evidence.judge_moved(0.0, confidence)?;
@@ -246,7 +246,7 @@ pub(crate) fn coarse<'a>(
 }
 
 /// Advice where systematic errors make up most of the deciding metric's interval.
-pub(crate) fn systematic_error_note(found: &[Found], by: Metric, confidence: f64) -> Option<String> {
+pub(crate) fn systematic_error_note(found: &[ComparedFigures], by: Metric, confidence: f64) -> Option<String> {
     let found = found.iter().find(|found| found.metric == by)?;
     let half = found.judge(confidence)?.half_width();
     let systematic_error = (found.systematic_error[0] + found.systematic_error[1]) / 2.0;
@@ -280,19 +280,19 @@ pub struct CompareOptions {
 
 /// The metrics of the document, the deciding one first. It has its own interval; the others share one error
 /// probability.
-pub(crate) fn judged(mut found: Vec<Found>, by: Metric, confidence: f64) -> Vec<ComparedMetric> {
+pub(crate) fn judged(mut found: Vec<ComparedFigures>, by: Metric, confidence: f64) -> Vec<ComparedMetric> {
     found.sort_by_key(|found| (found.metric != by, found.metric));
-    let p = |found: &Found| {
+    let p = |found: &ComparedFigures| {
         if found.metric == by { None } else { found.judge(confidence).map(|found| found.p) }
     };
     let p: Vec<f64> = found.iter().map(|found| p(found).unwrap_or(f64::NAN)).collect();
     let confidences = holm_confidences(&p, confidence);
-    found.iter().zip(confidences).map(|(found, confidence)| told(found, confidence)).collect()
+    found.iter().zip(confidences).map(|(found, confidence)| text(found, confidence)).collect()
 }
 
-fn told(found: &Found, confidence: f64) -> ComparedMetric {
+fn text(found: &ComparedFigures, confidence: f64) -> ComparedMetric {
     let metric = found.metric;
-    let mut told = ComparedMetric {
+    let mut text = ComparedMetric {
         name: metric.name().to_owned(),
         short: metric.short().to_owned(),
         unit: metric.unit().to_owned(),
@@ -308,28 +308,28 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
     };
     if metric == Metric::Errors && found.a == Some(0.0) && found.b == Some(0.0) {
         // Zero variation does not mean an exact figure.
-        told.difference = Some(0.0);
-        told.verdict = CompareVerdict::NoDifferenceShown;
-        return told;
+        text.difference = Some(0.0);
+        text.verdict = CompareVerdict::NoDifferenceShown;
+        return text;
     }
     if let Some(difference) = found.judge(confidence) {
         let of = |scaled: f64| metric.difference(scaled);
-        told.difference = Some(of(difference.mean));
-        told.interval = Some(difference.interval.map(of));
-        told.confidence = Some(confidence);
-        told.p = Some(difference.p);
+        text.difference = Some(of(difference.mean));
+        text.interval = Some(difference.interval.map(of));
+        text.confidence = Some(confidence);
+        text.p = Some(difference.p);
         // Equal figures do not show their error.
-        told.detectable_difference = Some(of(difference.half_width())).filter(|seen| *seen > 0.0);
-        told.verdict = match (difference.is_shown(), difference.mean < 0.0) {
+        text.detectable_difference = Some(of(difference.half_width())).filter(|seen| *seen > 0.0);
+        text.verdict = match (difference.is_shown(), difference.mean < 0.0) {
             (false, _) => CompareVerdict::NoDifferenceShown,
             (true, true) => CompareVerdict::Less,
             (true, false) => CompareVerdict::More,
         };
     } else if let (Some(a), Some(b)) = (found.a.and_then(|a| metric.scaled(a)), found.b.and_then(|b| metric.scaled(b)))
     {
-        told.difference = Some(metric.difference(b - a));
+        text.difference = Some(metric.difference(b - a));
     }
-    told
+    text
 }
 
 #[cfg(test)]
@@ -342,35 +342,35 @@ mod tests {
         Estimate { value, standard_error, freedom: 100.0 }
     }
 
-    fn found(metric: Metric, ratio: f64, error: f64) -> Found {
+    fn found(metric: Metric, ratio: f64, error: f64) -> ComparedFigures {
         let evidence = Evidence::Apart(estimate(0.0, 0.0), estimate(ratio.ln(), error));
-        Found { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence, systematic_error: [0.0; 2] }
+        ComparedFigures { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence, systematic_error: [0.0; 2] }
     }
 
     #[test]
     fn deciding_metric_has_its_own_confidence() {
         // 2.2 standard errors: significant alone, not among seven.
-        let all: Vec<Found> = Metric::ALL.map(|metric| found(metric, 1.022, 0.01)).into();
-        let told = judged(all, Metric::P99, 0.95);
-        assert_eq!((told[0].short.as_str(), told[0].verdict), ("p99", CompareVerdict::More));
-        assert_eq!(told[0].confidence, Some(0.95));
+        let all: Vec<ComparedFigures> = Metric::ALL.map(|metric| found(metric, 1.022, 0.01)).into();
+        let text = judged(all, Metric::P99, 0.95);
+        assert_eq!((text[0].short.as_str(), text[0].verdict), ("p99", CompareVerdict::More));
+        assert_eq!(text[0].confidence, Some(0.95));
         assert!(
-            told[1..]
+            text[1..]
                 .iter()
                 .filter(|other| other.relative)
                 .all(|other| { other.verdict == CompareVerdict::NoDifferenceShown && other.confidence > Some(0.99) })
         );
-        assert_eq!(told.len(), Metric::ALL.len());
-        let could = told[1].detectable_difference.unwrap();
+        assert_eq!(text.len(), Metric::ALL.len());
+        let could = text[1].detectable_difference.unwrap();
         assert!((0.02..0.04).contains(&could), "{could}");
     }
 
     #[test]
     fn relative_differences_are_of_the_first_side() {
-        let told = judged(vec![found(Metric::Mean, 0.5, 0.01)], Metric::Mean, 0.95);
-        assert!((told[0].difference.unwrap() + 0.5).abs() < 1e-12);
-        assert_eq!(told[0].verdict, CompareVerdict::Less);
-        let [low, high] = told[0].interval.unwrap();
+        let text = judged(vec![found(Metric::Mean, 0.5, 0.01)], Metric::Mean, 0.95);
+        assert!((text[0].difference.unwrap() + 0.5).abs() < 1e-12);
+        assert_eq!(text[0].verdict, CompareVerdict::Less);
+        let [low, high] = text[0].interval.unwrap();
         assert!(low < -0.5 && -0.5 < high && high < -0.48, "{low} {high}");
     }
 
@@ -386,7 +386,7 @@ mod tests {
         let compared = |loop_kind: &str, seconds: f64| {
             let runs = [run(loop_kind, 200.0, seconds), run(loop_kind, 193.0, seconds)];
             let blocks = Blocks { least: 6, most: 6, half_width: 0.02 };
-            let found = Found {
+            let found = ComparedFigures {
                 metric: Metric::Rate,
                 a: Some(200.0),
                 b: Some(193.0),
@@ -427,7 +427,7 @@ mod tests {
         let compared = |b: &Document| {
             let a = run(120.0, [115.0, 124.0]);
             let figures = [&a, b].map(|run| Metric::Cpu.of(run).unwrap());
-            let found = Found {
+            let found = ComparedFigures {
                 metric: Metric::Cpu,
                 a: Some(figures[0]),
                 b: Some(figures[1]),
@@ -450,18 +450,23 @@ mod tests {
 
     #[test]
     fn metric_without_interval_is_not_known() {
-        let alone = Found { evidence: Evidence::None, ..found(Metric::Memory, 2.0, 0.1) };
-        let none = Found {
+        let alone = ComparedFigures { evidence: Evidence::None, ..found(Metric::Memory, 2.0, 0.1) };
+        let none = ComparedFigures {
             metric: Metric::Errors,
             a: Some(0.0),
             b: Some(0.0),
             evidence: Evidence::None,
             systematic_error: [0.0; 2],
         };
-        let absent =
-            Found { metric: Metric::Cpu, a: None, b: Some(1.0), evidence: Evidence::None, systematic_error: [0.0; 2] };
-        let told = judged(vec![alone, none, absent], Metric::Mean, 0.95);
-        let of = |short: &str| told.iter().find(|metric| metric.short == short).unwrap();
+        let absent = ComparedFigures {
+            metric: Metric::Cpu,
+            a: None,
+            b: Some(1.0),
+            evidence: Evidence::None,
+            systematic_error: [0.0; 2],
+        };
+        let text = judged(vec![alone, none, absent], Metric::Mean, 0.95);
+        let of = |short: &str| text.iter().find(|metric| metric.short == short).unwrap();
         assert_eq!(of("memory").verdict, CompareVerdict::NotKnown);
         assert!((of("memory").difference.unwrap() - 1.0).abs() < 1e-12);
         assert_eq!((of("errors").verdict, of("errors").interval), (CompareVerdict::NoDifferenceShown, None));

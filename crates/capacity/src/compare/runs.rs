@@ -13,7 +13,7 @@ use stats::compare::Estimate;
 use store::{RunStore, StoreError};
 
 use self::within_run::RunVariation;
-use super::metric::{Evidence, Found, Metric, coarse, judged, systematic_error_note};
+use super::metric::{ComparedFigures, Evidence, Metric, coarse, judged, systematic_error_note};
 use super::{CompareOptions, CompareResult, ComparisonParts, check, hosts, plans};
 use experiment::ExperimentError;
 use experiment::Order;
@@ -113,7 +113,7 @@ pub fn compare(
     let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| StoredRun::read(dir)).collect::<Result<Vec<_>, _>>();
     let (a, b) = (read(&plan.a)?, read(&plan.b)?);
     let differ = plans_of(&a, &b, plan.different_plans)?;
-    let mut dirs: Vec<&PathBuf> = a.iter().chain(&b).map(|kept| &kept.dir).collect();
+    let mut dirs: Vec<&PathBuf> = a.iter().chain(&b).map(|stored| &stored.dir).collect();
     dirs.sort();
     if let Some(twice) = dirs.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(ExperimentError::Plan(format!("{} is given twice: expected different runs", twice[0].display())));
@@ -128,7 +128,7 @@ pub fn compare(
     }
     let by = question.by.unwrap_or(Metric::deciding(a[0].loop_kind() == "open"));
     let missing =
-        if one_each { a.iter().chain(&b).find_map(|kept| RunVariation::missing(&kept.document)) } else { None };
+        if one_each { a.iter().chain(&b).find_map(|stored| RunVariation::missing(&stored.document)) } else { None };
     let found = match (&missing, one_each) {
         (Some(_), _) => without_intervals(&a[0], &b[0]),
         (None, true) => within(&a[0], &b[0], order.seed)?,
@@ -138,12 +138,12 @@ pub fn compare(
     notes.extend(no_interval_note(&found, missing.as_deref()));
     notes.extend(systematic_error_note(&found, by, question.confidence));
     let all = || a.iter().chain(&b);
-    let mut checks = of_runs(all().map(|kept| (kept.name(), &kept.document.validity)));
+    let mut checks = of_runs(all().map(|stored| (stored.name(), &stored.document.validity)));
     checks.push(same_machine(&a, &b));
     checks.push(same_plans(&differ));
     let side = |runs: &[StoredRun]| CompareSide {
         what: runs.iter().map(StoredRun::name).collect::<Vec<_>>().join(", "),
-        runs: runs.iter().map(|kept| kept.name().to_owned()).collect(),
+        runs: runs.iter().map(|stored| stored.name().to_owned()).collect(),
         counted: runs.len() as u64,
     };
     let closing = ComparisonParts {
@@ -160,8 +160,8 @@ pub fn compare(
             ..ComparePart::default()
         },
         checks,
-        measured_s: all().map(|kept| kept.document.run.duration_s).sum(),
-        warmup_s: all().map(|kept| kept.document.run.warmup_s).sum(),
+        measured_s: all().map(|stored| stored.document.run.duration_s).sum(),
+        warmup_s: all().map(|stored| stored.document.run.warmup_s).sum(),
         interrupted: false,
     };
     let record = run_store.create("compare", order.started, order.seed)?;
@@ -234,7 +234,7 @@ fn same_plans(differ: &[PlanDifference]) -> schema::Check {
 fn same_machine(a: &[StoredRun], b: &[StoredRun]) -> schema::Check {
     let facts = |host: &Host| (host.kernel.clone(), host.cpu.clone(), host.cores, host.memory_bytes);
     let first = &a[0].document.run.host;
-    let other = a.iter().chain(b).find(|kept| facts(&kept.document.run.host) != facts(first));
+    let other = a.iter().chain(b).find(|stored| facts(&stored.document.run.host) != facts(first));
     match other {
         None => {
             let why = "kernel, CPU, cores and memory are the same in all runs".to_owned();
@@ -254,7 +254,7 @@ fn same_machine(a: &[StoredRun], b: &[StoredRun]) -> schema::Check {
 }
 
 /// Why figures have no confidence interval.
-fn no_interval_note(found: &[Found], missing: Option<&str>) -> Option<String> {
+fn no_interval_note(found: &[ComparedFigures], missing: Option<&str>) -> Option<String> {
     if let Some(why) = missing {
         return Some(format!(
             "No figure has an interval, so no difference can be shown or ruled out: {why} to show its variation. \
@@ -275,8 +275,8 @@ fn no_interval_note(found: &[Found], missing: Option<&str>) -> Option<String> {
 }
 
 /// Metrics of runs without known variation.
-fn without_intervals(a: &StoredRun, b: &StoredRun) -> Vec<Found> {
-    let found = Metric::ALL.into_iter().map(|metric| Found {
+fn without_intervals(a: &StoredRun, b: &StoredRun) -> Vec<ComparedFigures> {
+    let found = Metric::ALL.into_iter().map(|metric| ComparedFigures {
         metric,
         a: metric.of(&a.document),
         b: metric.of(&b.document),
@@ -287,9 +287,9 @@ fn without_intervals(a: &StoredRun, b: &StoredRun) -> Vec<Found> {
 }
 
 /// One run per side: variation within the runs.
-fn within(a: &StoredRun, b: &StoredRun, seed: u64) -> Result<Vec<Found>, ExperimentError> {
-    let variation = |kept: &StoredRun, name: &str| -> Result<RunVariation, ExperimentError> {
-        RunVariation::read(&kept.dir, &kept.document, &mut Rng::named(seed, name))
+fn within(a: &StoredRun, b: &StoredRun, seed: u64) -> Result<Vec<ComparedFigures>, ExperimentError> {
+    let variation = |stored: &StoredRun, name: &str| -> Result<RunVariation, ExperimentError> {
+        RunVariation::read(&stored.dir, &stored.document, &mut Rng::named(seed, name))
     };
     let (of_a, of_b) = (variation(a, "a")?, variation(b, "b")?);
     let found = Metric::ALL.into_iter().map(|metric| {
@@ -298,16 +298,16 @@ fn within(a: &StoredRun, b: &StoredRun, seed: u64) -> Result<Vec<Found>, Experim
             _ => Evidence::None,
         };
         let systematic_error = coarse(metric, [&a.document].into_iter(), [&b.document].into_iter());
-        Found { metric, a: metric.of(&a.document), b: metric.of(&b.document), evidence, systematic_error }
+        ComparedFigures { metric, a: metric.of(&a.document), b: metric.of(&b.document), evidence, systematic_error }
     });
     Ok(with_a_figure(found))
 }
 
 /// Several per side: variation between their figures.
-fn between_runs(a: &[StoredRun], b: &[StoredRun]) -> Vec<Found> {
+fn between_runs(a: &[StoredRun], b: &[StoredRun]) -> Vec<ComparedFigures> {
     let found = Metric::ALL.into_iter().map(|metric| {
         let scaled = |runs: &[StoredRun]| -> Option<Vec<f64>> {
-            runs.iter().map(|kept| metric.scaled(metric.of(&kept.document)?)).collect()
+            runs.iter().map(|stored| metric.scaled(metric.of(&stored.document)?)).collect()
         };
         let (of_a, of_b) = (scaled(a), scaled(b));
         let mean =
@@ -317,14 +317,15 @@ fn between_runs(a: &[StoredRun], b: &[StoredRun]) -> Vec<Found> {
             (Some(a), Some(b)) => Evidence::Apart(a, b),
             _ => Evidence::None,
         };
-        let systematic_error = coarse(metric, a.iter().map(|kept| &kept.document), b.iter().map(|kept| &kept.document));
-        Found { metric, a: mean(&of_a), b: mean(&of_b), evidence, systematic_error }
+        let systematic_error =
+            coarse(metric, a.iter().map(|stored| &stored.document), b.iter().map(|stored| &stored.document));
+        ComparedFigures { metric, a: mean(&of_a), b: mean(&of_b), evidence, systematic_error }
     });
     with_a_figure(found)
 }
 
 /// A metric that neither side has is omitted.
-fn with_a_figure(found: impl Iterator<Item = Found>) -> Vec<Found> {
+fn with_a_figure(found: impl Iterator<Item = ComparedFigures>) -> Vec<ComparedFigures> {
     found.filter(|found| found.a.is_some() || found.b.is_some()).collect()
 }
 

@@ -21,18 +21,18 @@ pub fn assumes(predict: &mut PredictPart, known: &PredictionInputs<'_>, options:
          requests in order responds to short requests later and to long ones sooner."
             .into(),
     ];
-    if !known.processes.held {
+    if !known.processes.saturated {
         assumes.push(
             "Demands are of light loads, in which each request wakes the server up: a server that is cheaper when \
              busy can do more."
                 .into(),
         );
     }
-    if known.beside_s > 0.0 {
+    if known.extra_s > 0.0 {
         assumes.push(format!(
             "Besides CPU and distance every request takes {}: the excess in the lightest load, including the \
              generator's part.",
-            super::limits::seconds(known.beside_s)
+            super::limits::seconds(known.extra_s)
         ));
     }
     if known.path.is_some() {
@@ -67,15 +67,15 @@ pub fn assumes(predict: &mut PredictPart, known: &PredictionInputs<'_>, options:
         plain(options.peak_to_mean)
     ));
     predict.assumes = assumes;
-    if let (Some(light), true) = (known.processes.light, known.processes.held) {
-        let behind = known.processes.behind.value;
-        if light.value > behind * 1.25 {
+    if let (Some(light), true) = (known.processes.light, known.processes.saturated) {
+        let at_saturation = known.processes.at_saturation.value;
+        if light.value > at_saturation * 1.25 {
             predict.notes.push(format!(
                 "a request costs {} alone and {} in a saturated server: the difference is the wake-up; light loads \
                  alone would predict {:.0} % of this rate",
                 super::limits::seconds(light.value),
-                super::limits::seconds(behind),
-                100.0 * behind / light.value
+                super::limits::seconds(at_saturation),
+                100.0 * at_saturation / light.value
             ));
         }
     }

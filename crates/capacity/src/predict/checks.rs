@@ -30,12 +30,12 @@ pub fn checks(
         unit: "ratio".into(),
         why,
     };
-    let told = |held: bool| if held { CheckState::Ok } else { CheckState::Failed };
+    let state_of = |passes: bool| if passes { CheckState::Ok } else { CheckState::Failed };
     let mut checks = Vec::new();
     let is_known = predict.rate_per_s.is_some();
     checks.push(check(
         "demand_known",
-        told(is_known),
+        state_of(is_known),
         Weight::Invalid,
         None,
         if is_known {
@@ -45,21 +45,23 @@ pub fn checks(
                 .into()
         },
     ));
-    if let Some(half) = processes.map(|mixed| mixed.behind.relative()).filter(|half| half.is_finite()) {
+    if let Some(half) =
+        processes.map(|workload_demand| workload_demand.at_saturation.relative()).filter(|half| half.is_finite())
+    {
         let why = format!(
             "half width of the demand's interval over the demand: {:.1} %; --loads and --load-time narrow it",
             half * 100.0
         );
         checks.push(check(
             "demand_narrow",
-            told(half <= DEMAND_HALF_MAX),
+            state_of(half <= DEMAND_HALF_MAX),
             Weight::Suspect,
             Some((half, DEMAND_HALF_MAX)),
             why,
         ));
     }
-    let is_held = processes.is_some_and(|mixed| mixed.held);
-    let (state, why) = match (is_held, input.plan.server.is_some()) {
+    let is_saturated = processes.is_some_and(|workload_demand| workload_demand.saturated);
+    let (state, why) = match (is_saturated, input.plan.server.is_some()) {
         (true, _) => (CheckState::Ok, "demands are of a saturated server, as at its capacity"),
         (false, true) => (
             CheckState::Failed,
@@ -78,7 +80,7 @@ pub fn checks(
         );
         checks.push(check(
             "not_beyond_twice",
-            told(predict.beyond <= BEYOND_MAX),
+            state_of(predict.beyond <= BEYOND_MAX),
             Weight::Suspect,
             Some((predict.beyond, BEYOND_MAX)),
             why,
@@ -92,8 +94,8 @@ pub fn checks(
 /// Whether throughput was constant in saturated loads: the CPU limit is constant, so throughput shows the cost of a
 /// request. `None` without a limit.
 fn settled(loads: &[MeasuredLoad]) -> Option<Check> {
-    let held = loads.iter().filter(|load| load.kind == "saturated" && !load.left_out);
-    let growth: Vec<f64> = held.filter_map(|load| Some(load.second_half?.ln())).collect();
+    let saturated = loads.iter().filter(|load| load.kind == "saturated" && !load.left_out);
+    let growth: Vec<f64> = saturated.filter_map(|load| Some(load.second_half?.ln())).collect();
     let interval = mean_interval(&growth, CONFIDENCE)?;
     let is_trend = interval.low() > 0.0 || interval.high() < 0.0;
     let grew = interval.mean.exp() - 1.0;
@@ -119,7 +121,7 @@ fn settled(loads: &[MeasuredLoad]) -> Option<Check> {
     })
 }
 
-/// Whether the loads behind the figures were valid: those of components, or all others. The prediction is as bad as the
+/// Whether the loads at_saturation the figures were valid: those of components, or all others. The prediction is as bad as the
 /// worst of them.
 fn loads_valid(name: &str, loads: &[MeasuredLoad], of_parts_alone: bool) -> Check {
     let of_these = || loads.iter().filter(|load| (load.kind == "component") == of_parts_alone);

@@ -5,7 +5,7 @@ use schema::PredictPart;
 use schema::document::Check;
 use units::RequestRate;
 
-use super::demands::{self, Class, ClassMeasurement, Measuring};
+use super::demands::{self, ClassMeasurement, Measuring, RequestClass};
 use super::limits;
 use super::memory;
 use super::model::{self, Estimate, ItemCost};
@@ -88,16 +88,16 @@ pub fn predict(
         return Err(super::interrupted());
     }
     let whole = RealServer { input, parts, memory };
-    whole.answered(measuring)
+    whole.with_response(measuring)
 }
 
 /// Classes for hits and misses of a result cache.
-fn cached(plan: &Plan, hit: &str, miss: &str) -> Vec<(Class, f64)> {
+fn cached(plan: &Plan, hit: &str, miss: &str) -> Vec<(RequestClass, f64)> {
     let class = |name: &str, url: &str| {
         let mut load = plan.load.clone();
         (load.request, load.urls, load.content) = (Vec::new(), None, None);
         load.url = url.to_owned();
-        (Class { name: name.into(), load }, 0.5)
+        (RequestClass { name: name.into(), load }, 0.5)
     };
     vec![class("hit", hit), class("miss", miss)]
 }
@@ -155,7 +155,7 @@ pub const CONNECTION_SUFFIX: &str = ", a connection per request";
 fn connections(
     input: &PredictPlan,
     measuring: &mut Measuring<'_>,
-    class: &Class,
+    class: &RequestClass,
     parts: &mut Vec<WorkloadClass>,
 ) -> Result<(), ExperimentError> {
     let less = |measured: &ClassMeasurement, parts: &[WorkloadClass]| {
@@ -164,7 +164,7 @@ fn connections(
             ItemCost::of(&measured.cores).less(&parts[0].cores),
         ]
     };
-    let as_is = Class { name: format!("{}{CONNECTION_SUFFIX}", class.name), load: class.load.clone() };
+    let as_is = RequestClass { name: format!("{}{CONNECTION_SUFFIX}", class.name), load: class.load.clone() };
     let with = measuring.class(&as_is)?.ok_or_else(super::interrupted)?;
     let connection = less(&with, parts);
     let is_tls = class.load.tls.is_some();
@@ -179,7 +179,7 @@ fn connections(
     if let Some(tls) = &mut load.tls {
         tls.resumption = false;
     }
-    let in_full = Class { name: format!("{}, full handshakes only", class.name), load };
+    let in_full = RequestClass { name: format!("{}, full handshakes only", class.name), load };
     let full = measuring.class(&in_full)?.ok_or_else(super::interrupted)?;
     let full = less(&full, parts);
     let apart = |index: usize| {
@@ -187,10 +187,10 @@ fn connections(
             let resumed = resumed.filter(|share| *share > 0.05)?;
             model::ends(&[(0.0, pick(&full[index])?), (resumed, pick(&connection[index])?)])
         };
-        let (light, held) = (of(|each| each.light, resumed.0), of(|each| each.held, resumed.1));
+        let (light, saturated) = (of(|each| each.light, resumed.0), of(|each| each.saturated, resumed.1));
         let pick = |which: fn((Estimate, Estimate)) -> Estimate| ItemCost {
             light: light.map(which),
-            held: held.map(which),
+            saturated: saturated.map(which),
             idle: 0.0,
         };
         [pick(|ends| ends.0), pick(|ends| ends.1)]

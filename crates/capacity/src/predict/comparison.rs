@@ -48,7 +48,7 @@ pub fn make(
 ) -> Result<Vec<Check>, ExperimentError> {
     let order = CapacityOptions { order: order.clone(), resume: None };
     let done = search::run(&plan(input), &order, run_store, interrupts, stage)?;
-    beside(predict, &done.document.capacity, input.plan.seed);
+    add_measured(predict, &done.document.capacity, input.plan.seed);
     if !done.document.run.id.is_empty() {
         predict.notes.push(format!("the capacity search is a separate run: {}", done.document.run.id));
     }
@@ -57,32 +57,32 @@ pub fn make(
 }
 
 /// Adds measured figures and the error.
-fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
+fn add_measured(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
     predict.measured_rate_per_s = found.rate_per_s;
     predict.measured_interval = found.interval;
     predict.measured_bound_by = Some(found.bound_by.name.clone());
     predict.error = predict.rate_per_s.zip(found.rate_per_s).map(|(predicted, measured)| predicted / measured - 1.0);
-    components::beside(predict, found.rate_per_s);
+    components::add_measured(predict, found.rate_per_s);
     // Generator trials use another server, and the initial estimate is a closed loop.
     let of_it =
         |trial: &&TrialPart| ![Purpose::Guess, Purpose::Limit].map(Purpose::name).contains(&trial.stage.as_str());
-    let held = || found.trials.iter().filter(of_it).filter(|trial| trial.verdict == "good");
-    let points: Vec<(f64, f64)> = held()
+    let passed = || found.trials.iter().filter(of_it).filter(|trial| trial.verdict == "good");
+    let points: Vec<(f64, f64)> = passed()
         .filter(|trial| trial.in_flight.mean >= 1.0)
         .map(|trial| (trial.in_flight.mean, trial.achieved_rate_per_s))
         .collect();
     predict.usl = usl(&points, seed).or(predict.usl);
     if predict.error.is_some_and(|error| error.abs() > ERROR_MAX) {
-        let highest = held().max_by(|a, b| a.load.total_cmp(&b.load));
+        let highest = passed().max_by(|a, b| a.load.total_cmp(&b.load));
         predict.reasons = reasons(predict, found, highest);
     }
     if found.rate_per_s.is_none() {
         // The search may have ended for another reason than the server, after loads that passed.
-        let highest = held().map(|trial| trial.load).reduce(f64::max);
-        let held =
+        let highest = passed().map(|trial| trial.load).reduce(f64::max);
+        let passed =
             highest.map_or("no load passed".to_owned(), |load| format!("{load:.0}/s was the highest load that passed"));
         let why = if found.bound_by.words.is_empty() { String::new() } else { format!("; {}", found.bound_by.words) };
-        predict.notes.push(format!("the search found no capacity, so there is no comparison: {held}{why}"));
+        predict.notes.push(format!("the search found no capacity, so there is no comparison: {passed}{why}"));
     }
 }
 
@@ -187,34 +187,34 @@ mod tests {
     #[test]
     fn prediction_error_above_its_limit_has_reasons_with_figures() {
         let mut near = predicted(114.0);
-        beside(&mut near, &found(100.0), 1);
+        add_measured(&mut near, &found(100.0), 1);
         assert!((near.error.unwrap() - 0.14).abs() < 1e-9 && near.reasons.is_empty(), "{near:?}");
         assert_eq!((near.measured_rate_per_s, near.measured_bound_by.as_deref()), (Some(100.0), Some("workers")));
         assert!(near.usl.is_some(), "six loads have a request or more in flight");
         let mut far = predicted(120.0);
-        beside(&mut far, &found(100.0), 1);
-        let said = far.reasons.join("\n");
-        assert!(said.contains("the predicted limit is cpu_quota, the measured limit workers"), "{said}");
+        add_measured(&mut far, &found(100.0), 1);
+        let text = far.reasons.join("\n");
+        assert!(text.contains("the predicted limit is cpu_quota, the measured limit workers"), "{text}");
         assert!(
-            said.contains("a request cost 2.500 ms, in saturated loads 2.000 ms (-20 %)") || said.contains("2.500 ms"),
-            "{said}"
+            text.contains("a request cost 2.500 ms, in saturated loads 2.000 ms (-20 %)") || text.contains("2.500 ms"),
+            "{text}"
         );
-        assert!(said.contains("25.0 % of the 20 %"), "{said}");
+        assert!(text.contains("25.0 % of the 20 %"), "{text}");
         // The CPU speed probe is compared where it is known.
-        assert!(!said.contains("the CPU speed probe"), "{said}");
-        let held = |cpu_probe_ns| MeasuredLoad { kind: "saturated".into(), cpu_probe_ns, ..MeasuredLoad::default() };
+        assert!(!text.contains("the CPU speed probe"), "{text}");
+        let probed = |cpu_probe_ns| MeasuredLoad { kind: "saturated".into(), cpu_probe_ns, ..MeasuredLoad::default() };
         let mut slower = found(100.0);
         slower.trials.iter_mut().for_each(|trial| trial.cpu_probe_ns = Some(12_500));
         let mut far = PredictPart {
-            loads: [Some(9_900), Some(10_000), Some(11_000), None].map(held).to_vec(),
+            loads: [Some(9_900), Some(10_000), Some(11_000), None].map(probed).to_vec(),
             ..predicted(120.0)
         };
-        beside(&mut far, &slower, 1);
-        let said = far.reasons.join("\n");
-        assert!(said.contains("probe took 12.500 us there, and 10 us in the saturated loads (-20.0 %)"), "{said}");
+        add_measured(&mut far, &slower, 1);
+        let text = far.reasons.join("\n");
+        assert!(text.contains("probe took 12.500 us there, and 10 us in the saturated loads (-20.0 %)"), "{text}");
         // A search that ended at the generator's limit reports the highest load that passed.
         let mut client = predicted(120.0);
-        beside(&mut client, &CapacityPart { rate_per_s: None, ..found(100.0) }, 1);
+        add_measured(&mut client, &CapacityPart { rate_per_s: None, ..found(100.0) }, 1);
         assert!(
             client.notes[0].contains("100/s was the highest load that passed; all workers were busy"),
             "{client:?}"
@@ -224,10 +224,10 @@ mod tests {
         let mut limited = CapacityPart { rate_per_s: None, ..found(100.0) };
         limited.trials.push(limit);
         let mut client = predicted(120.0);
-        beside(&mut client, &limited, 1);
+        add_measured(&mut client, &limited, 1);
         assert!(client.notes[0].contains("100/s was the highest load that passed"), "{client:?}");
         let mut none = predicted(120.0);
-        beside(&mut none, &CapacityPart::default(), 1);
+        add_measured(&mut none, &CapacityPart::default(), 1);
         assert!(none.error.is_none() && none.notes[0].contains("no load passed"), "{none:?}");
     }
 }

@@ -127,7 +127,7 @@ pub fn measure(
     let mut parts = network.parts.clone();
     let mut rounds = BTreeMap::new();
     drop(measuring.stage.begin("components without network"));
-    for (name, words, sizes) in wanted(&described, &shape) {
+    for (name, words, sizes) in expected(&described, &shape) {
         if measuring.is_interrupted() {
             return Ok(None);
         }
@@ -156,7 +156,7 @@ fn is_tls(input: &PredictPlan) -> bool {
 }
 
 /// Components without network that a request has: name, description, and sizes to measure.
-fn wanted(described: &ComponentsPlan, shape: &Shape) -> Vec<(&'static str, &'static str, Vec<u64>)> {
+fn expected(described: &ComponentsPlan, shape: &Shape) -> Vec<(&'static str, &'static str, Vec<u64>)> {
     let largest = described.objects.iter().map(|object| object.size.0.min(network::BODY_MAX)).max().unwrap_or(0);
     // From zero to the largest size, so that all sizes lie in between.
     let sizes = |least: u64| {
@@ -165,9 +165,9 @@ fn wanted(described: &ComponentsPlan, shape: &Shape) -> Vec<(&'static str, &'sta
         sizes
     };
     let request = (shape.request_bytes as u64).clamp(serve_head::MIN, serve_head::MAX);
-    let mut wanted: Vec<(&'static str, &'static str, Vec<u64>)> = Vec::new();
+    let mut expected: Vec<(&'static str, &'static str, Vec<u64>)> = Vec::new();
     if described.parse {
-        wanted.push((part::PARSE, "parse the head of a request", vec![request]));
+        expected.push((part::PARSE, "parse the head of a request", vec![request]));
     }
     let (is_cold, all_cold) = (described.cold.value() > 0.0, described.cold.value() >= 1.0);
     let reads = match described.body {
@@ -176,13 +176,13 @@ fn wanted(described: &ComponentsPlan, shape: &Shape) -> Vec<(&'static str, &'sta
         BodyFrom::Sendfile => is_cold,
     };
     if reads {
-        wanted.push((part::OPEN_READ, "open, fstat, read and close a file in the page cache", sizes(0)));
+        expected.push((part::OPEN_READ, "open, fstat, read and close a file in the page cache", sizes(0)));
     }
     if described.body == BodyFrom::Sendfile {
-        wanted.push((part::OPEN, "open, fstat and close a file", vec![1 << 10]));
+        expected.push((part::OPEN, "open, fstat and close a file", vec![1 << 10]));
     }
     if described.body != BodyFrom::Memory && is_cold {
-        wanted.push((
+        expected.push((
             part::OPEN_READ_COLD,
             "open, fstat, read and close a file that was dropped from the page cache",
             sizes(1),
@@ -190,20 +190,24 @@ fn wanted(described: &ComponentsPlan, shape: &Shape) -> Vec<(&'static str, &'sta
     }
     match described.log {
         LogLines::None => {}
-        LogLines::Line => wanted.push((part::LOG_LINE, "a log line, with a write of its own", vec![0])),
+        LogLines::Line => expected.push((part::LOG_LINE, "a log line, with a write of its own", vec![0])),
         LogLines::Buffered => {
-            wanted.push((part::LOG_BUFFERED, "a log line, written in blocks of 64 KiB", vec![0]));
+            expected.push((part::LOG_BUFFERED, "a log line, written in blocks of 64 KiB", vec![0]));
         }
     }
     if shape.tls {
-        wanted.push((part::RECORDS, "decrypt a request and encrypt a response (TLS 1.3, rustls with ring)", sizes(0)));
+        expected.push((
+            part::RECORDS,
+            "decrypt a request and encrypt a response (TLS 1.3, rustls with ring)",
+            sizes(0),
+        ));
     }
     if shape.tls && shape.close {
         let words = "server side of a full handshake (TLS 1.3, P-256, rustls with ring)";
-        wanted.push((part::HANDSHAKE_FULL, words, vec![0]));
-        wanted.push((part::HANDSHAKE_RESUMED, "server side of a resumed handshake", vec![0]));
+        expected.push((part::HANDSHAKE_FULL, words, vec![0]));
+        expected.push((part::HANDSHAKE_RESUMED, "server side of a resumed handshake", vec![0]));
     }
-    wanted
+    expected
 }
 
 /// Sizes of request heads that can be measured, as in `serve::HEAD_BYTES_MIN` and `_MAX`.
@@ -260,7 +264,7 @@ impl MeasuredComponents {
             classes.push(row);
             costs.iter_mut().zip(sums).for_each(|(costs, sum)| costs.push((share, sum)));
         }
-        let [processes, cores] = costs.each_ref().map(|costs| sum::mixed(costs));
+        let [processes, cores] = costs.each_ref().map(|costs| sum::workload_demand(costs));
         let cores = cores.covering(&processes);
         let model = path_model(input)?;
         let known = self.known(input, model.as_ref(), processes, cores, &costs[1]);
@@ -276,10 +280,10 @@ impl MeasuredComponents {
         let mut sum = SumPart {
             described: assumptions::described(&self.described, &self.shape),
             classes,
-            processes_s: processes.behind.value,
-            processes_interval: processes.behind.interval(),
-            cores_s: cores.behind.value,
-            cores_interval: cores.behind.interval(),
+            processes_s: processes.at_saturation.value,
+            processes_interval: processes.at_saturation.interval(),
+            cores_s: cores.at_saturation.value,
+            cores_interval: cores.at_saturation.interval(),
             rate_per_s: own.rate_per_s,
             interval: own.interval,
             bound_by: own.bound_by.clone(),
@@ -293,12 +297,12 @@ impl MeasuredComponents {
             own.assumes.clone_from(&sum.assumes);
             *predict = own;
         } else {
-            let held = |resource: &str| -> f64 {
+            let saturated = |resource: &str| -> f64 {
                 let rows =
                     predict.demands.iter().filter(|row| row.resource == resource && row.loads.ends_with("saturated"));
                 rows.filter_map(|row| Some(row.each? * row.seconds)).sum()
             };
-            let assembled = held("processes");
+            let assembled = saturated("processes");
             sum.cost_error = (assembled > 0.0).then(|| sum.processes_s / assembled - 1.0);
         }
         predict.components = self.parts.iter().map(MeasuredComponent::row).collect();
@@ -319,7 +323,7 @@ impl MeasuredComponents {
         let traffic = self.traffic();
         let connection_use = self.connection_use(input);
         let times = model.map(|model| path_times_by_model(input, model, connection_use, traffic));
-        let mix_s = cores.behind.value;
+        let mix_s = cores.at_saturation.value;
         PredictionInputs {
             processor: Processor {
                 quota: share.map(|share| (share, period(share))),
@@ -328,7 +332,7 @@ impl MeasuredComponents {
             processes,
             cores,
             classes: costs.iter().map(|(share, cost)| (*share, (cost.value / mix_s).max(1e-6))).collect(),
-            beside_s: 0.0,
+            extra_s: 0.0,
             path: model.map(|model| (model, connection_use, traffic)),
             workers: self.described.workers.or(input.options.workers),
             worker_occupied_s: times.as_ref().and_then(|times| times.worker_occupied_s),
@@ -356,7 +360,7 @@ impl MeasuredComponents {
             // Two flights each path_times, each acknowledged.
             sum.up_packets += share * (traffic.up_packets + 2.0 * hands);
             sum.down_packets += share * (traffic.down_packets + 2.0 * hands);
-            sum.answer_bytes += share * traffic.answer_bytes;
+            sum.response_body_bytes += share * traffic.response_body_bytes;
         }
         sum
     }
@@ -376,7 +380,7 @@ impl MeasuredComponents {
 }
 
 /// Compares the sum's rate with that of a capacity search.
-pub fn beside(predict: &mut PredictPart, measured: Option<f64>) {
+pub fn add_measured(predict: &mut PredictPart, measured: Option<f64>) {
     let Some(sum) = &mut predict.component_sum else { return };
     sum.error = sum.rate_per_s.zip(measured).map(|(predicted, measured)| predicted / measured - 1.0);
     if let Some(error) = sum.error {

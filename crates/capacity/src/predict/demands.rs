@@ -13,7 +13,7 @@ use store::RunStore;
 use sys::signal::Interrupts;
 use units::{CpuShare, RequestRate};
 
-pub use self::classes::{Class, classes};
+pub use self::classes::{RequestClass, classes};
 use self::load_result::made;
 pub use self::load_result::{LoadResult, core_list, is_usable};
 
@@ -148,7 +148,7 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// No load could be made.
-    pub fn class(&mut self, class: &Class) -> Result<Option<ClassMeasurement>, ExperimentError> {
+    pub fn class(&mut self, class: &RequestClass) -> Result<Option<ClassMeasurement>, ExperimentError> {
         let Some(rough) = self.rough(class)? else { return Ok(None) };
         // This load only gives the scale of the others.
         self.leave_out([&rough]);
@@ -165,13 +165,14 @@ impl<'a> Measuring<'a> {
                 return Ok(None);
             }
         }
-        let held = self.held(class, rough.part.busy_processes)?;
+        let saturated = self.saturated(class, rough.part.busy_processes)?;
         if self.is_interrupted() {
             return Ok(None);
         }
-        let [(light, no_light), (held, no_held)] = [counted(light, LIGHT_MIN), counted(held, SATURATED_MIN)];
-        self.leave_out(no_light.iter().chain(&no_held));
-        Ok(Some(measured(&light, &held)))
+        let [(light, no_light), (saturated, no_saturated)] =
+            [counted(light, LIGHT_MIN), counted(saturated, SATURATED_MIN)];
+        self.leave_out(no_light.iter().chain(&no_saturated));
+        Ok(Some(measured(&light, &saturated)))
     }
 
     /// Notes the loads that are left out.
@@ -187,7 +188,7 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// The server does not respond, or not as expected.
-    pub fn rough(&mut self, class: &Class) -> Result<Option<LoadResult>, ExperimentError> {
+    pub fn rough(&mut self, class: &RequestClass) -> Result<Option<LoadResult>, ExperimentError> {
         let load = closed(&class.load);
         let what = format!("{}, closed loop", class.name);
         let made = self.measure(&class.name, "rough", &self.plan_of(load), ROUGH, &what)?;
@@ -206,10 +207,10 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// A load could not be made although the server's CPU can be limited.
-    pub fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<LoadResult>, ExperimentError> {
+    pub fn saturated(&mut self, class: &RequestClass, cores: f64) -> Result<Vec<LoadResult>, ExperimentError> {
         let Some(server) = &self.input.plan.server else { return Ok(Vec::new()) };
         let share = server.cpu.map_or(cores, CpuShare::cores);
-        let mut held = Vec::new();
+        let mut saturated = Vec::new();
         for part in self.shuffled(&class.name, spread(SATURATED_SHARES, self.ask().loads)) {
             if self.can_hold == Some(false) || self.is_interrupted() {
                 break;
@@ -224,7 +225,7 @@ impl<'a> Measuring<'a> {
             match self.measure(&class.name, "saturated", &plan, lasts, &what) {
                 Ok(made) => {
                     self.can_hold = Some(true);
-                    held.extend(made);
+                    saturated.extend(made);
                 }
                 // Without a control group the light loads suffice.
                 Err(error) if server.cpu.is_none() && self.can_hold.is_none() => {
@@ -236,8 +237,9 @@ impl<'a> Measuring<'a> {
         }
         // A server kept from its share by other programs is saturated nevertheless; with a fully busy generator it may
         // not be.
-        let (kept, idle): (Vec<LoadResult>, Vec<LoadResult>) = held.into_iter().partition(|made| {
-            let used = made.part.limited_cores.is_none_or(|held| made.part.busy_processes >= held * SATURATED_USED_MIN);
+        let (kept, idle): (Vec<LoadResult>, Vec<LoadResult>) = saturated.into_iter().partition(|made| {
+            let used =
+                made.part.limited_cores.is_none_or(|limit| made.part.busy_processes >= limit * SATURATED_USED_MIN);
             used || made.loop_busy < GENERATOR_BUSY
         });
         self.leave_out(&idle);
@@ -349,19 +351,19 @@ pub fn share_of(cores: f64) -> Option<CpuShare> {
 }
 
 /// Costs of a class from its loads.
-pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> ClassMeasurement {
+pub fn measured(light: &[LoadResult], saturated: &[LoadResult]) -> ClassMeasurement {
     let sound = |loads| Vec::from_iter(<[LoadResult]>::iter(loads).filter(|made| made.is_usable()));
-    let (light, held): (Vec<&LoadResult>, Vec<&LoadResult>) = (sound(light), sound(held));
+    let (light, saturated): (Vec<&LoadResult>, Vec<&LoadResult>) = (sound(light), sound(saturated));
     let cost = |busy: fn(&MeasuredLoad) -> f64| {
         let light: Vec<(f64, f64)> = light.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect();
-        let held = held.iter().map(|made| SaturatedLoad {
+        let saturated = saturated.iter().map(|made| SaturatedLoad {
             rate_per_s: made.part.rate_per_s,
             busy: busy(&made.part),
             longer_pause_s: made.longer_pause_s,
         });
-        ClassCost::of(&light, &Vec::from_iter(held))
+        ClassCost::of(&light, &Vec::from_iter(saturated))
     };
-    let telling = if held.is_empty() { &light } else { &held };
+    let telling = if saturated.is_empty() { &light } else { &saturated };
     let resumed = |loads: &[&LoadResult]| {
         let sum = |of: fn(&MeasuredLoad) -> Option<u64>| loads.iter().filter_map(|made| of(&made.part)).sum::<u64>();
         let (full, resumed) = (sum(|load| load.handshakes_full), sum(|load| load.handshakes_resumed));
@@ -369,11 +371,11 @@ pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> ClassMeasurement {
     };
     ClassMeasurement {
         processes: cost(|load| load.busy_processes),
-        cores: cost(|load| load.busy_cores).known_to([coarse(&light), coarse(&held)]),
-        traffic: light.iter().chain(&held).find_map(|made| made.traffic),
-        resumed: (resumed(&light), resumed(&held)),
+        cores: cost(|load| load.busy_cores).known_to([coarse(&light), coarse(&saturated)]),
+        traffic: light.iter().chain(&saturated).find_map(|made| made.traffic),
+        resumed: (resumed(&light), resumed(&saturated)),
         rate_max: telling.iter().map(|made| made.part.rate_per_s).fold(0.0, f64::max),
-        points: (light.len() as u32, held.len() as u32),
+        points: (light.len() as u32, saturated.len() as u32),
     }
 }
 

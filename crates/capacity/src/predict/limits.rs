@@ -41,7 +41,7 @@ pub struct PredictionInputs<'a> {
     /// Classes of the workload: share, and demand relative to the workload's mean.
     pub classes: Vec<(f64, f64)>,
     /// Time of a request besides CPU and path, in seconds: network stacks, devices, wake-up of a sleeping server.
-    pub beside_s: f64,
+    pub extra_s: f64,
     /// Distances, use of connections, and bytes of a request.
     pub path: Option<(&'a PathModel, ConnectionUse, Traffic)>,
     /// Processes or threads that each serve one connection at a time.
@@ -109,7 +109,7 @@ pub fn limits(known: &PredictionInputs<'_>) -> Vec<PredictLimit> {
 fn processor_limits(known: &PredictionInputs<'_>) -> Vec<PredictLimit> {
     let of = |resource: &str, demand: &WorkloadDemand, cores: f64, what: String| {
         let (rate_per_s, interval) = demand.rate_within(cores)?;
-        let each = seconds(demand.behind.value);
+        let each = seconds(demand.at_saturation.value);
         Some(PredictLimit {
             resource: resource.into(),
             rate_per_s,
@@ -184,7 +184,7 @@ fn simulated(known: &PredictionInputs<'_>, rate: f64) -> Histogram {
             .path
             .as_ref()
             .map_or(0.0, |(path, connection_use, traffic)| path.response_s((index, count), connection_use, traffic));
-        times.record(at_server + ((way_s + known.beside_s) * 1e9) as u64);
+        times.record(at_server + ((way_s + known.extra_s) * 1e9) as u64);
     }
     times
 }
@@ -262,14 +262,14 @@ pub fn curve(known: &PredictionInputs<'_>) -> Vec<CurvePoint> {
 /// which on users wait for each other.
 pub fn users(known: &PredictionInputs<'_>, users: u32, think: Duration) -> (Vec<UsersPoint>, Option<f64>) {
     let (demand, cores) = bound(known);
-    let each_s = demand.behind.value;
+    let each_s = demand.at_saturation.value;
     let Some(most) = first(known).filter(|_| users > 0) else { return (Vec::new(), None) };
     // A share of a core is a slower core; whole cores are several servers.
     let station = match cores {
         some if some >= 1.0 => Station { demand_s: each_s, servers: some.floor() },
         part => Station { demand_s: each_s / part, servers: 1.0 },
     };
-    let way_s = known.beside_s
+    let way_s = known.extra_s
         + known
             .path
             .as_ref()
@@ -290,7 +290,7 @@ pub fn users(known: &PredictionInputs<'_>, users: u32, think: Duration) -> (Vec<
     (rows, Some((station.demand_s + way_s + think_s) * most))
 }
 
-/// Machines of this kind behind a load balancer for a peak, each with `headroom` of its result unused.
+/// Machines of this kind at_saturation a load balancer for a peak, each with `headroom` of its result unused.
 pub fn machines(rate_per_s: f64, peak_per_s: f64, headroom: f64) -> Machines {
     let at_peak = (peak_per_s / (rate_per_s * (1.0 - headroom))).ceil().max(1.0) as u64;
     Machines { peak_per_s, headroom, at_peak, with_headroom: at_peak + 1 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schema::{PerConnection, Verdict};
 use units::RequestRate;
 
-use super::demands::{Class, LoadResult, Measuring};
+use super::demands::{LoadResult, Measuring, RequestClass};
 use experiment::ExperimentError;
 use experiment::verdict;
 
@@ -18,7 +18,7 @@ const RATE: f64 = 50.0;
 ///
 /// # Errors
 /// The testbed could not make a run.
-pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<PerConnection>, ExperimentError> {
+pub fn measure(measuring: &mut Measuring<'_>, class: &RequestClass) -> Result<Option<PerConnection>, ExperimentError> {
     let mut made = Vec::new();
     for connections in CONNECTIONS {
         let mut load = class.load.clone();

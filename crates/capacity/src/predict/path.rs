@@ -19,7 +19,7 @@ pub struct Traffic {
     /// Packets from the server.
     pub down_packets: f64,
     /// Bytes of the response itself.
-    pub answer_bytes: f64,
+    pub response_body_bytes: f64,
 }
 
 /// Use of connections.
@@ -109,7 +109,7 @@ impl PathModel {
 
 impl Distance {
     fn response_s(&self, connection_use: &ConnectionUse, traffic: &Traffic) -> f64 {
-        self.rtt_s * round_trips(connection_use, traffic.answer_bytes)
+        self.rtt_s * round_trips(connection_use, traffic.response_body_bytes)
             + traffic.up_bytes / self.up
             + traffic.down_bytes / self.down
     }
@@ -117,14 +117,14 @@ impl Distance {
 
 /// Round trips of a request: connect and TLS with a connection of its own, one for the request and the first window of
 /// the response, and one more per doubling of the window (slow start, no loss, an acknowledgement per segment).
-pub fn round_trips(connection_use: &ConnectionUse, answer_bytes: f64) -> f64 {
+pub fn round_trips(connection_use: &ConnectionUse, response_body_bytes: f64) -> f64 {
     let before = if connection_use.close { 1.0 + connection_use.tls_round_trips } else { 0.0 };
-    before + 1.0 + further_windows(answer_bytes, connection_use.initcwnd)
+    before + 1.0 + further_windows(response_body_bytes, connection_use.initcwnd)
 }
 
 /// Windows after the first, each twice as large: the least n with initcwnd (2^(n+1) - 1) segments or more.
-fn further_windows(answer_bytes: f64, initcwnd: u32) -> f64 {
-    let segments = (answer_bytes / SEGMENT_BYTES).ceil().max(1.0);
+fn further_windows(response_body_bytes: f64, initcwnd: u32) -> f64 {
+    let segments = (response_body_bytes / SEGMENT_BYTES).ceil().max(1.0);
     let windows = (1.0 + segments / f64::from(initcwnd.max(1))).log2().ceil();
     (windows - 1.0).max(0.0)
 }
@@ -147,8 +147,13 @@ mod tests {
     use super::*;
 
     const PLAIN: ConnectionUse = ConnectionUse { close: true, tls_round_trips: 0.0, initcwnd: INITCWND };
-    const TEN_KB: Traffic =
-        Traffic { up_bytes: 500.0, down_bytes: 11_000.0, up_packets: 8.0, down_packets: 10.0, answer_bytes: 10_400.0 };
+    const TEN_KB: Traffic = Traffic {
+        up_bytes: 500.0,
+        down_bytes: 11_000.0,
+        up_packets: 8.0,
+        down_packets: 10.0,
+        response_body_bytes: 10_400.0,
+    };
 
     #[test]
     fn further_windows_double_in_size() {

@@ -34,7 +34,7 @@ pub struct RealServer<'a> {
 impl RealServer<'_> {
     /// Cost of a request of the workload: classes by their shares. With a connection per request, the first class is
     /// replaced by its measurement with connections, so that no error is added by subtraction.
-    pub fn mixed(
+    pub fn workload_demand(
         &self,
         of: fn(&WorkloadClass) -> ItemCost,
         measured: fn(&ClassMeasurement) -> &model::ClassCost,
@@ -84,7 +84,7 @@ impl RealServer<'_> {
             sum.down_bytes += each * traffic.down_bytes;
             sum.up_packets += each * traffic.up_packets;
             sum.down_packets += each * traffic.down_packets;
-            sum.answer_bytes += each * traffic.answer_bytes;
+            sum.response_body_bytes += each * traffic.response_body_bytes;
         }
         Some(sum)
     }
@@ -116,10 +116,10 @@ impl RealServer<'_> {
     }
 
     /// The prediction and its checks.
-    pub fn answered(self, measuring: &mut Measuring<'_>) -> Result<(PredictPart, Vec<Check>), ExperimentError> {
+    pub fn with_response(self, measuring: &mut Measuring<'_>) -> Result<(PredictPart, Vec<Check>), ExperimentError> {
         let input = self.input;
-        let processes = self.mixed(|part| part.processes, |it| &it.processes);
-        let cores = self.mixed(|part| part.cores, |it| &it.cores);
+        let processes = self.workload_demand(|part| part.processes, |it| &it.processes);
+        let cores = self.workload_demand(|part| part.cores, |it| &it.cores);
         let cores = processes.zip(cores).map(|(processes, cores)| cores.covering(&processes));
         let processor = self.processor(measuring);
         let (connection_use, traffic) = (self.connection_use(), self.traffic());
@@ -137,11 +137,15 @@ impl RealServer<'_> {
             let memory = input.plan.server.as_ref().and_then(|server| server.memory);
             PredictionInputs {
                 processor,
-                classes: self.classes(cores.behind.value),
+                classes: self.classes(cores.at_saturation.value),
                 processes,
                 cores,
                 // Excess over the demand of the simulated queue, which includes receive processing.
-                beside_s: beside(&measuring.loads, input.plan.load.close, cores.light.map_or(0.0, |light| light.value)),
+                extra_s: extra_time(
+                    &measuring.loads,
+                    input.plan.load.close,
+                    cores.light.map_or(0.0, |light| light.value),
+                ),
                 path: path_times,
                 workers: input.options.workers,
                 worker_occupied_s: None,
@@ -180,7 +184,7 @@ impl RealServer<'_> {
     /// queue. Connections and handshakes are the same in all classes.
     pub fn classes(&self, mix_s: f64) -> Vec<(f64, f64)> {
         let is_class = |part: &&WorkloadClass| part.measured.is_some() && !part.is_connection();
-        let of = |part: &WorkloadClass| part.cores.behind().map_or(0.0, |demand| demand.value);
+        let of = |part: &WorkloadClass| part.cores.at_saturation().map_or(0.0, |demand| demand.value);
         let classes: Vec<&WorkloadClass> =
             self.parts.iter().filter(is_class).filter(|part| part.each.is_some_and(|each| each > 0.0)).collect();
         let sum: f64 = classes.iter().map(|part| part.each.unwrap_or(0.0) * of(part)).sum();
@@ -284,7 +288,7 @@ pub fn path_times_by_model(
     PathTimes {
         name: input.plan.path.as_ref().map(testbed::distances::name).unwrap_or_default(),
         rtt_mean_s: path.rtt_mean_s(),
-        round_trips: path::round_trips(&connection_use, traffic.answer_bytes),
+        round_trips: path::round_trips(&connection_use, traffic.response_body_bytes),
         response_mean_s,
         connection_s: connection_use.close.then_some(response_mean_s),
         // A connection is accepted at the end of the handshake, one round trip after its start.
@@ -310,7 +314,7 @@ pub fn fill(predict: &mut PredictPart, known: &PredictionInputs<'_>, loads: &[Me
         let loads = loads.iter().filter(|load| kinds.contains(&load.kind.as_str()) && !load.left_out);
         loads.map(|load| if of_processes { load.busy_processes } else { load.busy_cores }).fold(0.0, f64::max)
     };
-    let telling = of(if known.processes.held { &["saturated"] } else { &["light", "saturated"] });
+    let telling = of(if known.processes.saturated { &["saturated"] } else { &["light", "saturated"] });
     let most = if telling > 0.0 { telling } else { of(&["component"]) };
     predict.beyond = if most > 0.0 { busy / most } else { f64::INFINITY };
     predict.curve = limits::curve(known);
@@ -332,7 +336,7 @@ pub fn fill(predict: &mut PredictPart, known: &PredictionInputs<'_>, loads: &[Me
 
 /// Excess of the median response time over the demand in the lightest load, of loads with a connection per request if
 /// the plan has that.
-pub fn beside(loads: &[MeasuredLoad], close: bool, demand_s: f64) -> f64 {
+pub fn extra_time(loads: &[MeasuredLoad], close: bool, demand_s: f64) -> f64 {
     let served = |load: &&MeasuredLoad| {
         demands::is_usable(load) && !load.left_out && !load.failed.iter().any(|check| check == "achieved_as_offered")
     };
@@ -367,7 +371,7 @@ pub fn demand_rows(part: &WorkloadClass) -> Vec<Demand> {
             .map(|measured| if resource == "cores" { &measured.cores } else { &measured.processes })
     };
     for (resource, each) in [("processes", &part.processes), ("cores", &part.cores)] {
-        for (loads, estimate) in [("saturated", each.held), ("light", each.light)] {
+        for (loads, estimate) in [("saturated", each.saturated), ("light", each.light)] {
             let Some(estimate) = estimate else { continue };
             let line: Option<Line> = measured(resource).and_then(|cost| cost.light).filter(|_| loads == "light");
             let points = part.measured.as_ref().map_or((0, 0), |measured| measured.points);

@@ -64,11 +64,11 @@ fn prediction_duration_is_estimated_in_advance() {
 
 fn costing(value: f64) -> ClassMeasurement {
     let light = [10.0, 20.0, 30.0].map(|rate| (rate, rate * value * 1.5));
-    let held = [(50.0, 50.0 * value * 0.99), (80.0, 80.0 * value * 1.01), (90.0, 90.0 * value)];
-    let held = held.map(|(rate_per_s, busy)| model::SaturatedLoad { rate_per_s, busy, longer_pause_s: 0.0 });
-    let cost = model::ClassCost::of(&light, &held);
+    let saturated = [(50.0, 50.0 * value * 0.99), (80.0, 80.0 * value * 1.01), (90.0, 90.0 * value)];
+    let saturated = saturated.map(|(rate_per_s, busy)| model::SaturatedLoad { rate_per_s, busy, longer_pause_s: 0.0 });
+    let cost = model::ClassCost::of(&light, &saturated);
     let traffic =
-        Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 };
+        Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, response_body_bytes: 900.0 };
     ClassMeasurement {
         processes: cost.clone(),
         cores: cost,
@@ -92,10 +92,10 @@ fn workload_with_connections_adds_up() {
         WorkloadClass::derived("connection, full TLS handshake", None, connection),
     ];
     let whole = RealServer { input: &plan, parts, memory: None };
-    let mixed = whole.mixed(|part| part.processes, |it| &it.processes).unwrap();
+    let workload_demand = whole.workload_demand(|part| part.processes, |it| &it.processes).unwrap();
     // 0.8 of 1 ms, 0.2 of 10 ms, 0.3 ms for the connection.
-    assert!((mixed.behind.value - 0.0031).abs() < 1e-9, "{mixed:?}");
-    assert!((mixed.light.unwrap().value - 0.00465).abs() < 1e-9, "{mixed:?}");
+    assert!((workload_demand.at_saturation.value - 0.0031).abs() < 1e-9, "{workload_demand:?}");
+    assert!((workload_demand.light.unwrap().value - 0.00465).abs() < 1e-9, "{workload_demand:?}");
     // For a single class the cost is that measured with connections, without further error.
     let with = costing(0.0013);
     let one = RealServer {
@@ -109,10 +109,10 @@ fn workload_with_connections_adds_up() {
         ],
         memory: None,
     };
-    let alone = one.mixed(|part| part.processes, |it| &it.processes).unwrap();
-    assert_eq!(Some(alone.behind), with.processes.held);
+    let alone = one.workload_demand(|part| part.processes, |it| &it.processes).unwrap();
+    assert_eq!(Some(alone.at_saturation), with.processes.saturated);
     // In the simulation each class includes the connection, and the mean is that of the workload.
-    let classes = whole.classes(mixed.behind.value);
+    let classes = whole.classes(workload_demand.at_saturation.value);
     assert_eq!(classes.len(), 2);
     assert!(
         (classes[0].1 - 0.0013 / 0.0031).abs() < 1e-6 && (classes[1].1 - 0.0103 / 0.0031).abs() < 1e-6,
@@ -122,7 +122,13 @@ fn workload_with_connections_adds_up() {
     // Traffic of a connection is in the traffic of its own load.
     assert_eq!(
         whole.traffic(),
-        Some(Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 })
+        Some(Traffic {
+            up_bytes: 100.0,
+            down_bytes: 1000.0,
+            up_packets: 3.0,
+            down_packets: 4.0,
+            response_body_bytes: 900.0
+        })
     );
     let rows: Vec<(String, String)> =
         whole.parts.iter().flat_map(demand_rows).map(|row| (row.class, row.loads)).collect();
@@ -143,13 +149,18 @@ fn verdict(predict: &PredictPart, processes: &WorkloadDemand, input: &PredictPla
 #[test]
 fn each_check_fails_just_outside_its_limit() {
     let input = plan("");
-    let sound = WorkloadDemand { light: None, behind: Estimate { value: 0.002, half: 0.0002 }, held: true, idle: 0.0 };
+    let sound = WorkloadDemand {
+        light: None,
+        at_saturation: Estimate { value: 0.002, half: 0.0002 },
+        saturated: true,
+        idle: 0.0,
+    };
     let predict = PredictPart { rate_per_s: Some(100.0), beyond: 2.0, ..PredictPart::default() };
     let all = verdict(&predict, &sound, &input);
     assert!(all.iter().all(|(_, state)| *state == CheckState::Ok), "{all:?}");
     assert_eq!(all.len(), 5);
-    let failed = |predict: &PredictPart, mixed: &WorkloadDemand| -> Vec<String> {
-        verdict(predict, mixed, &input)
+    let failed = |predict: &PredictPart, workload_demand: &WorkloadDemand| -> Vec<String> {
+        verdict(predict, workload_demand, &input)
             .into_iter()
             .filter(|(_, state)| *state == CheckState::Failed)
             .map(|(name, _)| name)
@@ -161,10 +172,10 @@ fn each_check_fails_just_outside_its_limit() {
     let states = [Some(0.15), Some(-0.16), None].map(measured);
     assert_eq!(states, [CheckState::Ok, CheckState::Failed, CheckState::CouldNotRun]);
     assert_eq!(
-        failed(&predict, &WorkloadDemand { behind: Estimate { value: 0.002, half: 0.000_21 }, ..sound }),
+        failed(&predict, &WorkloadDemand { at_saturation: Estimate { value: 0.002, half: 0.000_21 }, ..sound }),
         ["demand_narrow"]
     );
-    assert_eq!(failed(&predict, &WorkloadDemand { held: false, ..sound }), ["demand_when_behind"]);
+    assert_eq!(failed(&predict, &WorkloadDemand { saturated: false, ..sound }), ["demand_when_behind"]);
     let load = |verdict: &str| MeasuredLoad {
         kind: "light".into(),
         verdict: verdict.into(),
@@ -172,7 +183,7 @@ fn each_check_fails_just_outside_its_limit() {
         ..MeasuredLoad::default()
     };
     let loads = |bad: usize| [vec![load("invalid"); bad], vec![load("valid"); 5 - bad]].concat();
-    // The verdict is that of the worst load behind a figure.
+    // The verdict is that of the worst load at_saturation a figure.
     let of_loads = |loads: Vec<MeasuredLoad>| {
         let predict = PredictPart { loads, ..predict.clone() };
         let all = checks(&predict, &predict.loads, Some(&sound), &input);
@@ -201,7 +212,7 @@ fn each_check_fails_just_outside_its_limit() {
     let without = of_loads(vec![load("valid"), left_out]);
     assert_eq!(without.verdict, schema::Verdict::Valid);
     assert!(without.checks.iter().any(|check| check.why.contains("1 more are left out")), "{without:?}");
-    let held = |halves: [f64; 4]| {
+    let saturated = |halves: [f64; 4]| {
         let load = |second_half: &f64| MeasuredLoad {
             kind: "saturated".into(),
             second_half: Some(*second_half),
@@ -211,13 +222,13 @@ fn each_check_fails_just_outside_its_limit() {
         PredictPart { loads: halves.iter().map(load).collect(), ..predict.clone() }
     };
     // Noise; a change below significance; a server that warms up during the measurement, and one that slows down.
-    for (halves, said) in [
+    for (halves, text) in [
         ([0.8, 1.3, 0.7, 1.2], &[][..]),
         ([1.03, 1.04, 1.03, 1.04], &[]),
         ([1.2, 1.3, 1.4, 1.3], &["loads_settled"]),
         ([0.9, 0.8, 0.85, 0.9], &["loads_settled"]),
     ] {
-        assert_eq!(failed(&held(halves), &sound), said, "{halves:?}");
+        assert_eq!(failed(&saturated(halves), &sound), text, "{halves:?}");
     }
     assert_eq!(failed(&PredictPart { rate_per_s: None, ..predict }, &sound), ["demand_known"]);
     // A running service cannot be limited: the check could not run, and has not failed.
@@ -225,7 +236,7 @@ fn each_check_fails_just_outside_its_limit() {
         plan: Plan { server: None, ..input.plan.clone() },
         options: PredictOptions { pid: Some(1), ..PredictOptions::default() },
     };
-    let all = verdict(&PredictPart::default(), &WorkloadDemand { held: false, ..sound }, &service);
+    let all = verdict(&PredictPart::default(), &WorkloadDemand { saturated: false, ..sound }, &service);
     assert!(all.contains(&("demand_when_behind".into(), CheckState::CouldNotRun)), "{all:?}");
 }
 
@@ -247,15 +258,15 @@ fn extra_time_ignores_loads_that_waited_for_workers() {
         load("/, a connection per request", 600.0, 7, &[]),
         load("/, a connection per request", 1200.0, 6, &[]),
     ];
-    let near = |got: f64, wanted: f64| assert!((got - wanted).abs() < 1e-9, "{got}");
-    near(real_server::beside(&loads, true, 0.001), 0.006);
-    near(real_server::beside(&loads, false, 0.001), 0.002);
-    near(real_server::beside(&loads[..2], false, 0.001), 0.0);
+    let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-9, "{got}");
+    near(real_server::extra_time(&loads, true, 0.001), 0.006);
+    near(real_server::extra_time(&loads, false, 0.001), 0.002);
+    near(real_server::extra_time(&loads[..2], false, 0.001), 0.0);
 }
 
 #[test]
 fn rate_of_the_path_load_is_light_for_workers() {
-    let near = |got: f64, wanted: f64| assert!((got / wanted - 1.0).abs() < 1e-9, "{got}");
+    let near = |got: f64, expected: f64| assert!((got / expected - 1.0).abs() < 1e-9, "{got}");
     near(real_server::rate_of_path_load(2000.0, None, Some(0.4)), 600.0);
     near(real_server::rate_of_path_load(20_000.0, None, None), PATH_RATE_MAX);
     // 256 workers, 0.4 s each: 640 a second.

@@ -129,10 +129,10 @@ mod tests {
 
     use super::*;
 
-    fn bad(busy: f64, held: bool, throttled: Option<f64>) -> TrialPart {
+    fn bad(busy: f64, limited: bool, throttled: Option<f64>) -> TrialPart {
         let server = TrialServer {
             may_use_cores: 1.0,
-            limited: held,
+            limited,
             throttled_share: throttled,
             cpu_cores: busy,
             ..TrialServer::default()
@@ -153,11 +153,11 @@ mod tests {
 
     #[test]
     fn refused_or_unserved_connections_are_the_limit() {
-        let held = |missing: f64| TrialPart { connections_missing: Some(missing), ..bad(0.1, false, None) };
-        let refused = bound_by(&[held(2.0)], 100.0, 102.0);
+        let missing_trial = |missing: f64| TrialPart { connections_missing: Some(missing), ..bad(0.1, false, None) };
+        let refused = bound_by(&[missing_trial(2.0)], 100.0, 102.0);
         assert_eq!((refused.name.as_str(), refused.figures["missing"]), ("connections", 2.0));
         assert!(refused.words.contains("2 of 102 missing"), "{}", refused.words);
-        let waits = bound_by(&[held(0.0)], 100.0, 102.0);
+        let waits = bound_by(&[missing_trial(0.0)], 100.0, 102.0);
         assert!(waits.name == "connections" && waits.words.contains("no response in time"), "{waits:?}");
         // A used-up CPU is the limit, whatever else waits.
         assert_eq!(of(TrialPart { connections_missing: Some(0.0), ..bad(1.0, false, None) }), "cores");

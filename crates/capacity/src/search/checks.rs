@@ -4,7 +4,7 @@ use schema::document::{Check, CheckState, Weight};
 use schema::{CapacityPart, TrialPart};
 use stats::materiality::material_ns;
 
-use super::result::{held, is_of_server};
+use super::result::{is_about_server, passed};
 use super::sequence::{CONFIRMED_AT, Rules, TrialSequence, VOID_IN_SEARCH};
 use experiment::verdict::{JudgedPart, of_parts};
 
@@ -47,7 +47,7 @@ fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &Capaci
     let make = |state, value, limit, unit: &str, why: &str| {
         check("generator_headroom", Weight::Invalid, state, value, limit, unit, why.to_owned())
     };
-    let Some(answer) = part.result else {
+    let Some(result) = part.result else {
         return make(
             CheckState::NotApplicable,
             None,
@@ -57,7 +57,7 @@ fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &Capaci
         );
     };
     if let Some((limit, measured)) = sequence.limit() {
-        let share = answer / limit;
+        let share = result / limit;
         if share > HEADROOM {
             let of = rules.quantity.most.as_ref().filter(|_| !measured).map(|most| format!(" ({})", most.words));
             let why = format!(
@@ -69,7 +69,7 @@ fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &Capaci
         }
     }
     // Of the trials at the result, by the generator's own figures.
-    let at = |trial: &&TrialPart| trial.load == answer && trial.verdict == "good" && is_of_server(trial);
+    let at = |trial: &&TrialPart| trial.load == result && trial.verdict == "good" && is_about_server(trial);
     let busy = sequence.made().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
     let error = sequence.made().iter().filter(at).map(|trial| trial.generator_error).fold(0.0, f64::max);
     if busy > GENERATOR_BUSY_MAX {
@@ -99,14 +99,14 @@ fn search_monotone(part: &CapacityPart) -> Check {
 fn confirmed(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
     let quantity = &rules.quantity;
     let make = |state, why: String| check("confirmed", Weight::Suspect, state, None, None, "", why);
-    let Some(sought) = sequence.answer() else {
+    let Some(searched) = sequence.result() else {
         return make(CheckState::NotApplicable, "there is no result to confirm".into());
     };
     if rules.plan.confirm.is_zero() {
         return make(CheckState::NotApplicable, "confirmation is switched off (--confirm 0s)".into());
     }
     let at = |share: f64| {
-        let load = quantity.load(share * sought);
+        let load = quantity.load(share * searched);
         sequence
             .made()
             .iter()
@@ -117,22 +117,22 @@ fn confirmed(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
             CheckState::Ok,
             format!(
                 "{} passed again for {} s, and so did nine tenths of it",
-                quantity.words(sought),
+                quantity.words(searched),
                 first.actual_s.round()
             ),
         ),
         (Some(first), _) if first.verdict == "client" => make(
             CheckState::CouldNotRun,
-            format!("the client could not generate {} again ({})", quantity.words(sought), first.why.join("; ")),
+            format!("the client could not generate {} again ({})", quantity.words(searched), first.why.join("; ")),
         ),
         (Some(first), _) if first.verdict != "good" => {
-            let so = match held(rules, sequence, sought) {
+            let so = match passed(rules, sequence, searched) {
                 Some(_) => "the result is the next lower load that passed",
                 None => "no lower load passed for as long, so there is no result",
             };
             make(
                 CheckState::Failed,
-                format!("{} did not pass again ({}); {so}", quantity.words(sought), first.why.join("; ")),
+                format!("{} did not pass again ({}); {so}", quantity.words(searched), first.why.join("; ")),
             )
         }
         (Some(_), Some(second)) if second.verdict == "client" => make(
@@ -166,15 +166,15 @@ fn trials_valid(sequence: &TrialSequence<'_>) -> Check {
 /// of each bracket, and at the knee. A load that failed also fails checks of its run, so only the rules for trials
 /// judge it.
 fn answer_trials_valid(sequence: &TrialSequence<'_>, part: &CapacityPart) -> Check {
-    let Some(answer) = part.result else {
+    let Some(result) = part.result else {
         let why = "there is no result that rests on trials".to_owned();
         return check("answer_trials_valid", Weight::Suspect, CheckState::NotApplicable, None, None, "trials", why);
     };
     let lowers = part.searches.iter().filter_map(|bracket| bracket.lower);
-    let loads: Vec<f64> = [Some(answer), part.knee].into_iter().flatten().chain(lowers).collect();
+    let loads: Vec<f64> = [Some(result), part.knee].into_iter().flatten().chain(lowers).collect();
     let counts = |trial: &&TrialPart| {
         let is_at = loads.contains(&trial.load) || trial.stage == "confirmation";
-        trial.verdict == "good" && is_of_server(trial) && is_at
+        trial.verdict == "good" && is_about_server(trial) && is_at
     };
     let parts = sequence.made().iter().filter(counts);
     of_parts(
@@ -272,7 +272,7 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
     let make = |state, value, why: &str| {
         check("cost_steady", Weight::Suspect, state, value, Some(limit), "ratio", why.to_owned())
     };
-    match sequence.answer().and_then(|sought| cost_spread(sequence.made(), sought)) {
+    match sequence.result().and_then(|searched| cost_spread(sequence.made(), searched)) {
         None => make(
             CheckState::NotApplicable,
             None,
@@ -284,7 +284,7 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
             "variation of the CPU cost per request between long trials near the result",
         ),
         Some(spread) => {
-            let pace = sequence.answer().and_then(|sought| pace_spread(sequence.made(), sought));
+            let pace = sequence.result().and_then(|searched| pace_spread(sequence.made(), searched));
             let whose = whose(spread, pace);
             let why = format!(
                 "the CPU cost per request varies between long trials near the result: {whose}; the capacity is known \
@@ -312,11 +312,11 @@ pub(super) fn whose(spread: f64, pace: Option<f64>) -> String {
     }
 }
 
-/// Largest over smallest CPU cost per request in saturated long trials near `sought`, less 1. Trials that passed and
+/// Largest over smallest CPU cost per request in saturated long trials near `searched`, less 1. Trials that passed and
 /// trials that failed are compared separately, since a request costs less in a server with a backlog.
-pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
+pub(super) fn cost_spread(made: &[TrialPart], searched: f64) -> Option<f64> {
     let of = |verdict: &str| {
-        let near = near(made, sought).filter(|trial| trial.verdict == verdict);
+        let near = near(made, searched).filter(|trial| trial.verdict == verdict);
         let costs: Vec<f64> = near
             .filter_map(|trial| {
                 let server = trial.server.as_ref()?;
@@ -331,18 +331,18 @@ pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
     of("good").into_iter().chain(of("bad")).reduce(f64::max)
 }
 
-/// Slowest over fastest CPU speed probe of the long trials near `sought`, less 1. `None`: fewer than two are known.
-pub(super) fn pace_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
-    let decided = near(made, sought).filter(|trial| ["good", "bad"].contains(&trial.verdict.as_str()));
+/// Slowest over fastest CPU speed probe of the long trials near `searched`, less 1. `None`: fewer than two are known.
+pub(super) fn pace_spread(made: &[TrialPart], searched: f64) -> Option<f64> {
+    let decided = near(made, searched).filter(|trial| ["good", "bad"].contains(&trial.verdict.as_str()));
     let paces: Vec<f64> = decided.filter_map(|trial| trial.cpu_probe_ns).map(|ns| ns as f64).collect();
     let (least, most) = (paces.iter().copied().reduce(f64::min)?, paces.iter().copied().reduce(f64::max)?);
     (paces.len() >= 2 && least > 0.0).then(|| most / least - 1.0)
 }
 
-/// Long trials at about the load `sought`.
-fn near(made: &[TrialPart], sought: f64) -> impl Iterator<Item = &TrialPart> {
+/// Long trials at about the load `searched`.
+fn near(made: &[TrialPart], searched: f64) -> impl Iterator<Item = &TrialPart> {
     let long = made.iter().filter(|trial| ["long", "confirmation"].contains(&trial.stage.as_str()));
-    long.filter(move |trial| (trial.load / sought - 1.0).abs() <= NEAR)
+    long.filter(move |trial| (trial.load / searched - 1.0).abs() <= NEAR)
 }
 
 /// Relative distance up to which loads count as similar.

@@ -47,7 +47,7 @@ pub fn takes(request: &TrialRequest, verdict: &str) -> Duration {
 /// The capacity as far as known.
 fn capacity(rules: &Rules, sequence: &TrialSequence<'_>) -> f64 {
     // A search that has just begun knows one side; earlier searches know both.
-    let before = sequence.answer().or(sequence.short_lower());
+    let before = sequence.result().or(sequence.short_lower());
     match sequence.so_far() {
         (Some(lower), Some(upper)) => (lower * upper).sqrt(),
         (Some(lower), None) => before.map_or(lower * ASSUMED_FACTOR, |before| before.max(lower * NEAR)),

@@ -142,8 +142,8 @@ pub fn slows_down(spans: &[Span]) -> Option<Finding> {
 /// Throttled by the CPU limit.
 pub fn throttled(server: &[ServerSecond]) -> Option<Finding> {
     let periods: u64 = server.iter().filter_map(|second| second.periods).sum();
-    let held: u64 = server.iter().filter_map(|second| second.periods_throttled).sum();
-    let share = held as f64 / periods as f64;
+    let throttled_periods: u64 = server.iter().filter_map(|second| second.periods_throttled).sum();
+    let share = throttled_periods as f64 / periods as f64;
     (periods > 0 && share > THROTTLED_SHARE).then(|| {
         let words = format!("the CPU limit throttled the server in {:.0} % of the quota periods", 100.0 * share);
         finding("throttled", [("share", share)], words)
@@ -228,8 +228,12 @@ mod tests {
 
     #[test]
     fn throttling_in_nine_of_ten_periods_is_found() {
-        let of = |held| {
-            let second = ServerSecond { periods: Some(200), periods_throttled: Some(held), ..ServerSecond::default() };
+        let of = |periods_throttled| {
+            let second = ServerSecond {
+                periods: Some(200),
+                periods_throttled: Some(periods_throttled),
+                ..ServerSecond::default()
+            };
             throttled(&[second, second])
         };
         assert!(of(180).is_none());

@@ -28,29 +28,29 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
     let made = sequence.made();
     let width = rules.plan.width.value();
     let found = matches!(end, Some(End::Found)) || confirmed_by_then(sequence);
-    let sought = sequence.answer().filter(|_| found);
-    let answer = sought.and_then(|sought| held(rules, sequence, sought));
+    let searched = sequence.result().filter(|_| found);
+    let result = searched.and_then(|searched| passed(rules, sequence, searched));
     let quantity = &rules.quantity;
     // With idle open connections, achieved rate says nothing about their number.
     let carries = quantity.find != Find::Connections;
     let brackets = sequence.brackets();
-    let (interval, interval_of) = match answer {
-        Some(answer) => interval(&brackets, answer, sought == Some(answer), rules),
+    let (interval, interval_of) = match result {
+        Some(result) => interval(&brackets, result, searched == Some(result), rules),
         None => (None, ""),
     };
     let (lower, upper) = sequence.so_far();
     let open_loop: Vec<&TrialPart> =
-        made.iter().filter(|trial| is_of_server(trial) && trial.verdict != "void").collect();
+        made.iter().filter(|trial| is_about_server(trial) && trial.verdict != "void").collect();
     let saturation = open_loop.iter().map(|trial| trial.achieved_rate_per_s).reduce(f64::max).filter(|_| carries);
     let short =
-        sequence.short_lower().filter(|short| answer.is_some_and(|answer| *short > SHORT_TERM_PEAK_MIN * answer));
-    let bound = match (brackets.first(), answer, end) {
+        sequence.short_lower().filter(|short| result.is_some_and(|result| *short > SHORT_TERM_PEAK_MIN * result));
+    let bound = match (brackets.first(), result, end) {
         (_, _, Some(End::ClientLimit { .. })) => schema::BoundBy {
             name: "client".into(),
             words: "the generator reached its limit".into(),
             figures: BTreeMap::new(),
         },
-        (Some(&(lower, upper)), Some(answer), _) => bound_by(made, lower.min(answer), upper),
+        (Some(&(lower, upper)), Some(result), _) => bound_by(made, lower.min(result), upper),
         _ => schema::BoundBy { name: "unknown".into(), ..Default::default() },
     };
     let (warmup, _) = sequence.warmup();
@@ -58,24 +58,24 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
         objective: objective.into(),
         find: quantity.find.name().into(),
         unit: quantity.find.unit().into(),
-        result: answer,
-        rate_per_s: answer.and_then(|answer| requests_at(rules, sequence, answer)),
+        result: result,
+        rate_per_s: result.and_then(|result| requests_at(rules, sequence, result)),
         short_trials_result: short,
         width,
         interval,
         interval_of: interval_of.into(),
         searches: brackets.iter().map(|&(lower, upper)| Bracket { lower: Some(lower), upper: Some(upper) }).collect(),
-        partial_result: (answer.is_none() && (lower.is_some() || upper.is_some())).then_some(Bracket { lower, upper }),
+        partial_result: (result.is_none() && (lower.is_some() || upper.is_some())).then_some(Bracket { lower, upper }),
         bound_by: bound,
         trials: made.to_vec(),
         saturation_rate_per_s: saturation,
         knee: knee(made).filter(|_| carries),
-        under_overload: answer.and_then(|answer| under_overload(made, answer, saturation?)),
+        under_overload: result.and_then(|result| under_overload(made, result, saturation?)),
         generator_limit: generator_limit(rules, sequence),
         warmup_s: warmup.as_secs_f64(),
-        findings: findings(rules, sequence, answer, short, end),
+        findings: findings(rules, sequence, result, short, end),
         monotone: matches!(end, Some(End::Found)),
-        notes: notes(rules, sequence, answer, end),
+        notes: notes(rules, sequence, result, end),
         ..CapacityPart::default()
     }
 }
@@ -86,15 +86,15 @@ fn confirmed_by_then(sequence: &TrialSequence<'_>) -> bool {
 }
 
 /// The result that passed its confirmation: the searches' median, or the highest lower load that passed for as long.
-pub(super) fn held(rules: &Rules, sequence: &TrialSequence<'_>, sought: f64) -> Option<f64> {
+pub(super) fn passed(rules: &Rules, sequence: &TrialSequence<'_>, searched: f64) -> Option<f64> {
     let made = sequence.made();
     let of = |load: f64| {
         made.iter().find(|trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
     };
-    match of(rules.quantity.load(CONFIRMED_AT[0] * sought)) {
+    match of(rules.quantity.load(CONFIRMED_AT[0] * searched)) {
         // Without a valid confirmation the searches' median stays the result, and a check reports it.
-        None => return Some(sought),
-        Some(trial) if trial.verdict != "bad" => return Some(sought),
+        None => return Some(searched),
+        Some(trial) if trial.verdict != "bad" => return Some(searched),
         Some(_) => {}
     }
     let lost = |load: f64| {
@@ -102,28 +102,35 @@ pub(super) fn held(rules: &Rules, sequence: &TrialSequence<'_>, sought: f64) -> 
     };
     let long =
         made.iter().filter(|trial| trial.verdict == "good" && ["long", "confirmation"].contains(&trial.stage.as_str()));
-    long.map(|trial| trial.load).filter(|load| *load < sought && !lost(*load)).reduce(f64::max)
+    long.map(|trial| trial.load).filter(|load| *load < searched && !lost(*load)).reduce(f64::max)
 }
 
 /// Requests per second at the result: the result itself for a rate, otherwise the achieved rate of the longest trial
 /// that passed there.
-fn requests_at(rules: &Rules, sequence: &TrialSequence<'_>, answer: f64) -> Option<f64> {
+fn requests_at(rules: &Rules, sequence: &TrialSequence<'_>, result: f64) -> Option<f64> {
     if rules.quantity.find.is_rate() {
-        return Some(answer);
+        return Some(result);
     }
-    let at =
-        sequence.made().iter().filter(|trial| trial.load == answer && trial.verdict == "good" && is_of_server(trial));
+    let at = sequence
+        .made()
+        .iter()
+        .filter(|trial| trial.load == result && trial.verdict == "good" && is_about_server(trial));
     at.max_by(|a, b| a.actual_s.total_cmp(&b.actual_s)).map(|trial| trial.achieved_rate_per_s)
 }
 
 /// Whether a trial's verdict is about the server (good or bad), not about the generator or a disturbance.
-pub(super) fn is_of_server(trial: &TrialPart) -> bool {
+pub(super) fn is_about_server(trial: &TrialPart) -> bool {
     ["short", "long", "confirmation", "overload"].contains(&trial.stage.as_str())
 }
 
 /// Interval of the capacity: Student-t over the logarithms of the brackets' middles, half a bracket wider on each side,
 /// and lower by the overload that a trial can miss.
-fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules) -> (Option<[f64; 2]>, &'static str) {
+fn interval(
+    brackets: &[(f64, f64)],
+    result: f64,
+    is_searched: bool,
+    rules: &Rules,
+) -> (Option<[f64; 2]>, &'static str) {
     let width = rules.plan.width.value();
     // An open loop's queue grows throughout the trial; users and connections have a bounded number of requests waiting.
     let by_length = rules.response_limit.as_secs_f64() / rules.plan.trial.as_secs_f64();
@@ -142,21 +149,22 @@ fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules
     // Users and connections are whole numbers.
     let (low, high) = if rules.quantity.find.is_rate() { (low, high) } else { (low.floor(), high.ceil()) };
     // A load that failed its confirmation is above the capacity.
-    if is_sought { (Some([low, high]), of) } else { (Some([answer.min(low), high]), of) }
+    if is_searched { (Some([low, high]), of) } else { (Some([result.min(low), high]), of) }
 }
 
 /// Knee: of the loads that passed, the one with the highest ratio of achieved rate to mean response time (Kleinrock).
 fn knee(made: &[TrialPart]) -> Option<f64> {
-    let good =
-        made.iter().filter(|trial| is_of_server(trial) && trial.verdict == "good" && trial.response_time_ns.mean > 0.0);
+    let good = made
+        .iter()
+        .filter(|trial| is_about_server(trial) && trial.verdict == "good" && trial.response_time_ns.mean > 0.0);
     let power = |trial: &TrialPart| trial.achieved_rate_per_s / trial.response_time_ns.mean;
     good.max_by(|a, b| power(a).total_cmp(&power(b))).map(|trial| trial.load)
 }
 
 /// Behaviour above the capacity.
-fn under_overload(made: &[TrialPart], answer: f64, most: f64) -> Option<String> {
+fn under_overload(made: &[TrialPart], result: f64, most: f64) -> Option<String> {
     let over = made.iter().filter(|trial| {
-        trial.stage == "overload" && trial.load > answer && ["good", "bad"].contains(&trial.verdict.as_str())
+        trial.stage == "overload" && trial.load > result && ["good", "bad"].contains(&trial.verdict.as_str())
     });
     let least = over.map(|trial| trial.achieved_rate_per_s).reduce(f64::min)?;
     Some(
@@ -199,7 +207,7 @@ fn generator_limit(rules: &Rules, sequence: &TrialSequence<'_>) -> Option<Genera
 fn findings(
     rules: &Rules,
     sequence: &TrialSequence<'_>,
-    answer: Option<f64>,
+    result: Option<f64>,
     short: Option<f64>,
     end: Option<&End>,
 ) -> Vec<Finding> {
@@ -211,13 +219,13 @@ fn findings(
         }
     };
     // The confirmation is the longest trial at the result, so its findings come first.
-    let sought = sequence.answer().unwrap_or(0.0);
+    let searched = sequence.result().unwrap_or(0.0);
     for trial in made.iter().filter(|trial| trial.stage == "confirmation") {
         // A load equal to the result may be slightly too high, so growing response times count only below it.
-        let is_below = trial.load < OVERLOAD_SHARES * sought;
+        let is_below = trial.load < OVERLOAD_SHARES * searched;
         trial.findings.iter().filter(|finding| finding.name != "slows_down" || is_below).for_each(&mut add);
     }
-    if let (Some(End::MissedAtAny { .. }), None) = (end, answer) {
+    if let (Some(End::MissedAtAny { .. }), None) = (end, result) {
         // The lowest load with this finding.
         let bad = made.iter().filter(|trial| trial.verdict == "bad" && !trial.findings.is_empty());
         let lowest = bad.min_by(|a, b| a.load.total_cmp(&b.load));
@@ -227,12 +235,12 @@ fn findings(
     }
     let long_lost = made.iter().filter(|trial| trial.stage == "long" && trial.verdict == "bad");
     long_lost.flat_map(|trial| &trial.findings).for_each(&mut add);
-    if let (Some(short), Some(answer)) = (short, answer) {
+    if let (Some(short), Some(result)) = (short, result) {
         let why: Vec<&str> = found.iter().map(|finding| finding.words.as_str()).collect();
         let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
         let words = |load| rules.quantity.words(load);
-        let words = format!("{} passed for seconds, {} is sustained{why}", words(short), words(answer));
-        let figures = [("short_trials_result".to_owned(), short), ("answer".to_owned(), answer)];
+        let words = format!("{} passed for seconds, {} is sustained{why}", words(short), words(result));
+        let figures = [("short_trials_result".to_owned(), short), ("answer".to_owned(), result)];
         found.push(Finding { name: "does_not_last".into(), test: String::new(), figures: figures.into(), words });
     }
     found.extend(each_connection(rules, made));
@@ -246,10 +254,11 @@ fn each_connection(rules: &Rules, made: &[TrialPart]) -> Option<Finding> {
     if rules.quantity.find != Find::Connections {
         return None;
     }
-    let held = made.iter().filter(|trial| is_of_server(trial) && trial.verdict == "good");
-    let mut held: Vec<(f64, u64)> = held.filter_map(|trial| Some((trial.load, trial.server?.rss_bytes_max))).collect();
-    held.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (&(fewest, least), &(most, bytes)) = (held.first()?, held.last()?);
+    let passed = made.iter().filter(|trial| is_about_server(trial) && trial.verdict == "good");
+    let mut passed: Vec<(f64, u64)> =
+        passed.filter_map(|trial| Some((trial.load, trial.server?.rss_bytes_max))).collect();
+    passed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (&(fewest, least), &(most, bytes)) = (passed.first()?, passed.last()?);
     let each = bytes.checked_sub(least)? as f64 / (most - fewest);
     let words = format!("each open connection takes about {:.1} KB of the server's memory", each / 1e3);
     (most - fewest >= BETWEEN_MIN).then(|| Finding {
@@ -260,7 +269,7 @@ fn each_connection(rules: &Rules, made: &[TrialPart]) -> Option<Finding> {
     })
 }
 
-fn notes(rules: &Rules, sequence: &TrialSequence<'_>, answer: Option<f64>, end: Option<&End>) -> Vec<String> {
+fn notes(rules: &Rules, sequence: &TrialSequence<'_>, result: Option<f64>, end: Option<&End>) -> Vec<String> {
     let mut notes = Vec::new();
     let least = |trial: &TrialPart| trial.load;
     let words = |load: f64| rules.quantity.words(load);
@@ -277,7 +286,7 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, answer: Option<f64>, end: 
             });
         }
         Some(End::MissedAtAny { at }) => {
-            let trial = sequence.made().iter().filter(|trial| trial.verdict == "bad" && is_of_server(trial));
+            let trial = sequence.made().iter().filter(|trial| trial.verdict == "bad" && is_about_server(trial));
             let why = trial
                 .min_by(|a, b| least(a).total_cmp(&least(b)))
                 .map(|trial| trial.why.join("; "))
@@ -287,14 +296,14 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, answer: Option<f64>, end: 
         Some(End::NeverTooMuch { at }) => {
             notes.push(format!("Every load up to {} passed: raise --max, or omit it.", words(*at)))
         }
-        Some(End::ClientLimit { held }) => {
+        Some(End::ClientLimit { passed }) => {
             let limit = generator_limit(rules, sequence)
                 .map_or(String::new(), |limit| format!(" (about {} here: {})", words(limit.load), limit.words));
             notes.push(format!(
                 "The client is the limit{limit}: the server passed at {} and the generator could not offer more. \
                  Limit the server (--server-cpu), give the client more cores (--threads), or generate the load on \
                  another machine.",
-                words(*held)
+                words(*passed)
             ));
         }
         Some(End::Undecided { voids }) => notes.push(format!(
@@ -312,17 +321,17 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, answer: Option<f64>, end: 
         ));
     }
     let over = sequence.made().iter().find(|trial| trial.stage == "overload" && trial.verdict == "good");
-    if let (Some(trial), Some(answer)) = (over, answer) {
+    if let (Some(trial), Some(result)) = (over, result) {
         notes.push(format!(
             "{}, {:.1} times the result, passed a trial of {:.0} s: short trials can pass at such a load, but if the \
              server was less disturbed in that trial than in earlier ones, the result is too low.",
             words(trial.load),
-            trial.load / answer,
+            trial.load / result,
             trial.actual_s
         ));
     }
     let bytes = sequence.response_bytes();
-    if rules.quantity.find == Find::NewConnections && answer.is_some() && bytes > SMALL_BYTES {
+    if rules.quantity.find == Find::NewConnections && result.is_some() && bytes > SMALL_BYTES {
         notes.push(format!(
             "Mean response size was {:.0} KB: part of the measured cost of a new connection is sending it. Request a \
              small object to measure connections alone.",
@@ -337,7 +346,7 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, answer: Option<f64>, end: 
     let judged =
         sequence.made().iter().filter(|trial| trial.stage == "long" && trial.verdict == "good" && trial.load > 0.0);
     let seen = judged.map(|trial| trial.growth_bound_per_s / trial.load).reduce(f64::max);
-    if let Some(seen) = seen.filter(|seen| answer.is_some() && *seen > width) {
+    if let Some(seen) = seen.filter(|seen| result.is_some() && *seen > width) {
         notes.push(format!(
             "Near the result a trial detects an overload of {:.1} % or more by growth, which exceeds the width of \
              {:.1} %: the objective decided, not growth.",

@@ -114,7 +114,7 @@ pub enum End {
     /// The generator reached its limit while the server still passed.
     ClientLimit {
         /// The highest load that passed; 0 if none was made.
-        held: f64,
+        passed: f64,
     },
     /// Repeated trials were disturbed.
     Undecided {
@@ -182,10 +182,10 @@ impl<'a> TrialSequence<'a> {
                 return StageResult::Next(next);
             }
         }
-        let answer = self.answer().expect("every search is complete");
+        let result = self.result().expect("every search is complete");
         if !self.rules.plan.confirm.is_zero() {
             for share in CONFIRMED_AT {
-                let load = self.rules.quantity.load(share * answer);
+                let load = self.rules.quantity.load(share * result);
                 if let Some(next) = self.once(Purpose::Confirmation, load, self.rules.plan.confirm) {
                     return StageResult::Next(next);
                 }
@@ -193,7 +193,7 @@ impl<'a> TrialSequence<'a> {
         }
         if self.rules.overloads() {
             for times in OVERLOADS {
-                let load = self.rules.quantity.load(times * answer);
+                let load = self.rules.quantity.load(times * result);
                 if let Some(next) = self.once(Purpose::Overload, load, self.rules.plan.short) {
                     return StageResult::Next(next);
                 }
@@ -203,7 +203,7 @@ impl<'a> TrialSequence<'a> {
     }
 
     /// Median of the completed searches.
-    pub fn answer(&self) -> Option<f64> {
+    pub fn result(&self) -> Option<f64> {
         let mut lowers: Vec<f64> = self.brackets().into_iter().map(|(lower, _)| lower).collect();
         lowers.sort_by(f64::total_cmp);
         // Of an even number the lower of the two middle values, since it is a load that was tried.

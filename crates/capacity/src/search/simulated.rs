@@ -242,9 +242,9 @@ impl Simulated {
             unit: String::new(),
             why: name.into(),
         };
-        let held = missing.map(|missing| check("open_connections_established", missing, 0.5));
+        let passed = missing.map(|missing| check("open_connections_established", missing, 0.5));
         // The run's own check `loop_not_stalled` would fail in a stalled trial and make a bad trial void.
-        let checks = held.into_iter().chain([check("loop_not_stalled", stall_ns as f64, f64::INFINITY)]);
+        let checks = passed.into_iter().chain([check("loop_not_stalled", stall_ns as f64, f64::INFINITY)]);
         let mut document =
             Document { validity: Validity::from_checks(checks.collect()), ..Document::of_load(load, lasts_s) };
         document.run.host.steal_share = Some(steal_share);

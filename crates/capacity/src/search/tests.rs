@@ -29,7 +29,7 @@ fn load(rate: f64) -> Option<SoughtLoad> {
 }
 
 /// The whole search against a server.
-fn sought(simulated: &mut Simulated, plan: CapacityPlan) -> (CapacityPart, Verdict, End) {
+fn searched(simulated: &mut Simulated, plan: CapacityPlan) -> (CapacityPart, Verdict, End) {
     let rules = simulated.rules(plan);
     let mut sequence = TrialSequence::new(&rules);
     let end = drive(&mut sequence, simulated).unwrap().expect("never interrupted");
@@ -44,7 +44,7 @@ fn found(seeds: u64, capacity: f64, server: &Server, poisson: bool) -> (u64, u64
     for seed in 0..seeds {
         let start = capacity * (0.1 + 1.6 * Rng::new(seed, 9).uniform());
         let mut simulated = Simulated { poisson, ..Simulated::new(server.clone(), OBJECTIVE, seed) };
-        let (part, _, end) = sought(&mut simulated, plan(start));
+        let (part, _, end) = searched(&mut simulated, plan(start));
         assert_eq!(end, End::Found, "seed {seed}");
         let rate = part.rate_per_s.expect("found");
         let [low, high] = part.interval.expect("found");
@@ -78,7 +78,7 @@ fn capacity_below_saturation_is_set_by_the_objective() {
     let (mut near, seeds) = (0, 10);
     for seed in 0..seeds {
         let mut simulated = Simulated::new(Server::exponential(200.0), OBJECTIVE, seed);
-        let (part, ..) = sought(&mut simulated, plan(60.0));
+        let (part, ..) = searched(&mut simulated, plan(60.0));
         near += u64::from(part.rate_per_s.is_some_and(|rate| (0.90..0.985).contains(&(rate / 200.0))));
     }
     assert!(near >= seeds - 2, "{near} of {seeds}");
@@ -121,12 +121,12 @@ fn search_interrupted_anywhere_resumes_with_the_same_trials() {
     assert!(trials.iter().any(|trial| trial.stage == "calibration"), "the warm-up was calibrated");
     for cut in 0..trials.len() {
         // Converted through the journal's text.
-        let kept: Vec<TrialPart> = trials[..cut]
+        let stored: Vec<TrialPart> = trials[..cut]
             .iter()
             .map(|trial| serde_json::from_str(&serde_json::to_string(trial).unwrap()).unwrap())
             .collect();
         let mut again = TrialSequence::new(&rules);
-        kept.into_iter().for_each(|trial| again.add(trial));
+        stored.into_iter().for_each(|trial| again.add(trial));
         let Next::Make(next) = again.next() else { panic!("{cut}: {:?}", again.next()) };
         assert_eq!(next, whole.request[cut], "{cut}");
         if cut % 5 == 0 {
@@ -145,7 +145,7 @@ fn search_interrupted_anywhere_resumes_with_the_same_trials() {
 fn server_passing_only_short_trials_is_found_not_sustained() {
     // Its work grows by 1 % a second: a load that passes for ten seconds fails for sixty.
     let server = Server { slower_by: 0.01, ..Server::four() };
-    let (part, ..) = sought(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
+    let (part, ..) = searched(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();
     assert!(names.contains(&"slows_down") && names.contains(&"does_not_last"), "{names:?}");
     assert!(part.short_trials_result.unwrap() > 1.05 * part.rate_per_s.unwrap());
@@ -154,7 +154,7 @@ fn server_passing_only_short_trials_is_found_not_sustained() {
 #[test]
 fn stalling_server_misses_the_objective_at_every_load_with_a_reason() {
     let server = Server { stall: Some((0.3, 5.0)), ..Server::four() };
-    let (part, verdict, end) = sought(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
+    let (part, verdict, end) = searched(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     assert!(matches!(end, End::MissedAtAny { .. }), "{end:?}");
     assert_eq!((part.rate_per_s, verdict), (None, Verdict::Invalid));
     let stalls = part.findings.iter().find(|finding| finding.name == "stalls").expect("stalls");
@@ -166,12 +166,12 @@ fn stalling_server_misses_the_objective_at_every_load_with_a_reason() {
 #[test]
 fn memory_leak_is_found_next_to_the_result() {
     let server = Server { leak: 1e6, ..Server::four() };
-    let (part, ..) = sought(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
+    let (part, ..) = searched(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     assert!(part.rate_per_s.is_some());
     let leak = part.findings.iter().find(|finding| finding.name == "memory_grows").expect("memory_grows");
     assert!((leak.figures["bytes_per_s"] - 1e6).abs() < 1e3, "{leak:?}");
     // A server without the behaviour has no finding.
-    let (part, verdict, _) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), plan(60.0));
+    let (part, verdict, _) = searched(&mut Simulated::new(Server::four(), OBJECTIVE, 1), plan(60.0));
     assert_eq!((part.findings.len(), verdict), (0, Verdict::Valid), "{:?}", part.findings);
 }
 
@@ -179,9 +179,9 @@ fn memory_leak_is_found_next_to_the_result() {
 fn generator_limit_gives_no_capacity() {
     for limit in [30.0, 100.0, 150.0, 190.0] {
         let mut simulated = Simulated { generator: limit, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
-        let (part, verdict, end) = sought(&mut simulated, plan(60.0));
-        let End::ClientLimit { held } = end else { panic!("{limit}: {end:?}") };
-        assert!(held <= limit, "{limit}: {held}");
+        let (part, verdict, end) = searched(&mut simulated, plan(60.0));
+        let End::ClientLimit { passed } = end else { panic!("{limit}: {end:?}") };
+        assert!(passed <= limit, "{limit}: {passed}");
         assert_eq!((part.rate_per_s, verdict), (None, Verdict::Invalid));
         assert!(part.notes[0].contains("The client is the limit"), "{:?}", part.notes);
         assert_eq!(part.bound_by.name, "client");
@@ -193,7 +193,7 @@ fn busy_generator_at_the_result_makes_it_invalid() {
     // 200/s of 260/s: busy for 77 %; of 240/s: 83 %.
     let verdict = |generator| {
         let mut simulated = Simulated { generator, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
-        let (part, verdict, _) = sought(&mut simulated, plan(60.0));
+        let (part, verdict, _) = searched(&mut simulated, plan(60.0));
         assert!(part.rate_per_s.is_some());
         verdict
     };
@@ -204,27 +204,27 @@ fn busy_generator_at_the_result_makes_it_invalid() {
 #[test]
 fn highest_and_lowest_permitted_loads_are_reported() {
     let capped = CapacityPlan { max: load(150.0), ..plan(60.0) };
-    let (part, _, end) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), capped);
+    let (part, _, end) = searched(&mut Simulated::new(Server::four(), OBJECTIVE, 1), capped);
     assert_eq!(end, End::NeverTooMuch { at: 150.0 });
     assert!(part.notes[0].contains("Every load up to 150.0/s passed"), "{:?}", part.notes);
     // Two thousand requests in a minute are 33.4/s.
     let slow = Server { service_s: 0.25, ..Server::four() };
     let unknown = CapacityPlan { start: None, ..plan(60.0) };
-    let (part, _, end) = sought(&mut Simulated::new(slow, OBJECTIVE, 1), unknown);
+    let (part, _, end) = searched(&mut Simulated::new(slow, OBJECTIVE, 1), unknown);
     assert!(matches!(&end, End::Refused(why) if why.contains("too few requests") && why.contains("p95")), "{end:?}");
     assert!(!part.monotone);
-    let (_, _, end) = sought(&mut Simulated::new(Server::four(), "p99 < 10ms", 1), plan(60.0));
+    let (_, _, end) = searched(&mut Simulated::new(Server::four(), "p99 < 10ms", 1), plan(60.0));
     assert_eq!(end, End::MissedAtAny { at: 33.4 });
 }
 
 #[test]
 fn disturbed_trial_is_repeated_a_limited_number_of_times() {
     let mut some = Simulated { disturbed: vec![0, 1, 5], ..Simulated::new(Server::four(), OBJECTIVE, 1) };
-    let (part, verdict, end) = sought(&mut some, plan(60.0));
+    let (part, verdict, end) = searched(&mut some, plan(60.0));
     assert_eq!((end, verdict), (End::Found, Verdict::Valid));
     assert_eq!(part.trials.iter().filter(|trial| trial.verdict == "void").count(), 3);
     let mut all = Simulated { disturbed: (0..200).collect(), ..Simulated::new(Server::four(), OBJECTIVE, 1) };
-    let (part, verdict, end) = sought(&mut all, plan(60.0));
+    let (part, verdict, end) = searched(&mut all, plan(60.0));
     assert_eq!(end, End::Undecided { voids: 3 });
     assert_eq!((part.rate_per_s, verdict), (None, Verdict::Invalid));
 }
@@ -239,7 +239,7 @@ fn failed_confirmation_gives_the_next_lower_load_that_passed() {
             Next::End(end) => break end,
             Next::Make(request) => {
                 let mut trial = simulated.trial(&request, sequence.made().len());
-                if request.purpose == Purpose::Confirmation && Some(request.load) == sequence.answer() {
+                if request.purpose == Purpose::Confirmation && Some(request.load) == sequence.result() {
                     trial.verdict = "bad".into();
                     trial.why = vec!["p99 < 200ms: 300 ms".into()];
                 }
@@ -248,10 +248,10 @@ fn failed_confirmation_gives_the_next_lower_load_that_passed() {
         }
     };
     assert_eq!(end, End::Found);
-    let sought = sequence.answer().unwrap();
+    let searched = sequence.result().unwrap();
     let part = result::part(&rules, &sequence, Some(&end), "objective");
     let rate = part.rate_per_s.unwrap();
-    assert!(rate < sought && rate >= 0.89 * sought, "{rate} of {sought}");
+    assert!(rate < searched && rate >= 0.89 * searched, "{rate} of {searched}");
     assert!(part.interval.unwrap()[0] <= rate, "{:?}", part.interval);
     let checks = checks::all(&rules, &sequence, &part);
     let confirmed = checks.iter().find(|check| check.name == "confirmed").unwrap();
@@ -264,7 +264,7 @@ fn failed_confirmation_gives_the_next_lower_load_that_passed() {
 #[test]
 fn behaviour_under_overload_is_classified() {
     let with = CapacityPlan { overload: true, searches: 1, ..plan(60.0) };
-    let (part, ..) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), with);
+    let (part, ..) = searched(&mut Simulated::new(Server::four(), OBJECTIVE, 1), with);
     assert_eq!(part.under_overload.as_deref(), Some("holds"));
     let overloads: Vec<f64> =
         part.trials.iter().filter(|trial| trial.stage == "overload").map(|trial| trial.load).collect();

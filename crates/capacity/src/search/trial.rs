@@ -204,7 +204,7 @@ pub(super) fn figures(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
 fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
     let used = outcome.document.server.as_ref()?;
     let actual_s = outcome.document.run.duration_s.max(1e-3);
-    let held = plan.server.as_ref().and_then(|server| server.share());
+    let cpu_limit = plan.server.as_ref().and_then(|server| server.share());
     let cores = outcome.document.run.host.server_cores.as_deref().map_or(outcome.document.run.host.cores, cores_of);
     let (periods, throttled) = outcome.server_seconds.iter().fold((0, 0), |(periods, throttled), second| {
         (periods + second.periods.unwrap_or(0), throttled + second.periods_throttled.unwrap_or(0))
@@ -212,9 +212,9 @@ fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
     Some(TrialServer {
         cpu_cores: (used.cpu_user_s + used.cpu_system_s) / actual_s,
         receive_cores: used.cpu_receive_s.map(|receive_s| receive_s / actual_s),
-        may_use_cores: held.map_or(f64::from(cores.max(1)), |share| share.cores()),
-        limited: held.is_some(),
-        throttled_share: (held.is_some() && periods > 0).then(|| throttled as f64 / periods as f64),
+        may_use_cores: cpu_limit.map_or(f64::from(cores.max(1)), |share| share.cores()),
+        limited: cpu_limit.is_some(),
+        throttled_share: (cpu_limit.is_some() && periods > 0).then(|| throttled as f64 / periods as f64),
         rss_bytes_max: used.rss_bytes_max,
     })
 }

@@ -174,7 +174,7 @@ mod tests {
     fn trials_of_users_and_connections_are_valid_plans() {
         let with = |capacity: &str| plan(&LAB.replace("[capacity]\n", &format!("[capacity]\n{capacity}\n")));
         let users = with("find = \"users\"\nthink = \"7s\"");
-        let held = with("find = \"connections\"");
+        let connections = with("find = \"connections\"");
         let new = with("find = \"new-connections\"");
         let of = |plan: &Plan, purpose, load, rate_per_s| {
             let request =
@@ -189,7 +189,7 @@ mod tests {
         assert!(of(&users, Purpose::Limit, 4000.0, 4000.0).is_open());
         let guess = of(&users, Purpose::Guess, 16.0, 16.0);
         assert_eq!((guess.connections, guess.clients, guess.session.len()), (Some(16), 16, 0));
-        let load = of(&held, Purpose::Long, 5000.0, 83.0);
+        let load = of(&connections, Purpose::Long, 5000.0, 83.0);
         assert_eq!((load.open_connections, load.rate.map(RequestRate::per_second)), (Some(5000), Some(83.0)));
         for purpose in [Purpose::Guess, Purpose::Limit, Purpose::Long] {
             assert!(of(&new, purpose, 16.0, 16.0).close, "{purpose:?}");
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn only_trials_with_an_objective_end_early() {
         let slo: Slo = "p99 < 200ms, errors < 1%".parse().unwrap();
-        let kept = keep(&request(Purpose::Short, 50.0), &slo);
-        assert_eq!((kept.errors, kept.tails.as_slice()), (0.01, &[(0.01, Duration::from_millis(200))][..]));
+        let stored = keep(&request(Purpose::Short, 50.0), &slo);
+        assert_eq!((stored.errors, stored.tails.as_slice()), (0.01, &[(0.01, Duration::from_millis(200))][..]));
         let overload = keep(&request(Purpose::Overload, 50.0), &slo);
         assert!(overload.tails.is_empty() && overload.errors == f64::INFINITY);
     }

@@ -21,7 +21,7 @@ pub const NOTES: [&str; 5] = [
 ];
 
 /// The result in one sentence.
-pub fn answer(all: &[ReproductionRow]) -> String {
+pub fn result_sentence(all: &[ReproductionRow]) -> String {
     let ratio = |size: &str, way: PathSetting| {
         let setting = rows::setting(way, ComparedServer::Yamabiko);
         let is = |row: &&ReproductionRow| {
@@ -100,7 +100,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         ],
         lines,
         more: Vec::new(),
-        remarks: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
@@ -131,13 +131,13 @@ mod tests {
             row("1 KB", "no path, yamabiko", rows::OVER_APACHE, None, 3.0),
         ];
         assert_eq!(
-            answer(&rows),
+            result_sentence(&rows),
             "Requests a second of the minimal server relative to Apache, through 100 Mbit/s: 2.50 times at 1 KB \
              (published: 2.08); without a path: 3.00 times at 1 KB; it is faster at every size."
         );
         rows.push(row("1 MB", "100 Mbit/s, yamabiko", rows::OVER_APACHE, Some("0.89"), 0.99));
-        assert!(answer(&rows).ends_with("it is not faster at 1 MB."));
-        assert_eq!(answer(&[]), "Some of the measurements, repeated.");
+        assert!(result_sentence(&rows).ends_with("it is not faster at 1 MB."));
+        assert_eq!(result_sentence(&[]), "Some of the measurements, repeated.");
     }
 
     #[test]

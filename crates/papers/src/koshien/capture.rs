@@ -25,7 +25,7 @@ pub struct CaptureFigures {
 
 /// Figures of one quantity over the steady seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub struct SecondsSummary {
     /// Mean over the seconds.
     pub mean: f64,
     /// Standard deviation over the seconds.
@@ -67,23 +67,23 @@ impl CaptureFigures {
     }
 
     /// Concurrent connections: means of the steady seconds.
-    pub fn connections(&self) -> Option<Spread> {
+    pub fn connections(&self) -> Option<SecondsSummary> {
         self.spread(|second| second.connections_mean)
     }
 
     /// Requests that arrived in each of the steady seconds.
-    pub fn arrivals(&self) -> Option<Spread> {
+    pub fn arrivals(&self) -> Option<SecondsSummary> {
         self.spread(|second| second.requests as f64)
     }
 
-    fn spread(&self, of: impl Fn(&WatchSecond) -> f64) -> Option<Spread> {
+    fn spread(&self, of: impl Fn(&WatchSecond) -> f64) -> Option<SecondsSummary> {
         let values: Vec<f64> = self.seconds[self.steady.clone()].iter().map(of).collect();
         if values.is_empty() {
             return None;
         }
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Some(Spread {
+        Some(SecondsSummary {
             mean,
             stddev: (squares / values.len().saturating_sub(1).max(1) as f64).sqrt(),
             low: values.iter().copied().fold(f64::INFINITY, f64::min),

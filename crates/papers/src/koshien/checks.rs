@@ -6,8 +6,8 @@ use super::capture::CaptureFigures;
 use experiment::programs::httperf::HttperfReport;
 
 /// httperf must have received every response, without errors of its own machine. The packet capture gives the rate.
-pub fn of_httperf(name: &str, said: &HttperfReport) -> Check {
-    let missing = said.connections.saturating_sub(said.good) + said.errors;
+pub fn of_httperf(name: &str, text: &HttperfReport) -> Check {
+    let missing = text.connections.saturating_sub(text.good) + text.errors;
     Check {
         name: format!("{name}: httperf"),
         state: if missing == 0 { CheckState::Ok } else { CheckState::Failed },

@@ -104,7 +104,7 @@ fn rtts(made: &KoshienMeasurement) -> Vec<ReproductionRow> {
             measured: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
             note: made
                 .configured_at(q)
-                .map(|asked_ns| format!("{:.3} ms configured", ms(asked_ns)))
+                .map(|configured_ns| format!("{:.3} ms configured", ms(configured_ns)))
                 .unwrap_or_default(),
             ..row(made, &format!("RTT at the server, {:.0} % of connections below", q * 100.0), "ms")
         })

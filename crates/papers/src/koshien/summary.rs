@@ -22,7 +22,7 @@ pub const NOTES: [&str; 5] = [
 ];
 
 /// The result in one sentence.
-pub fn answer(all: &[ReproductionRow]) -> String {
+pub fn result_sentence(all: &[ReproductionRow]) -> String {
     let sentence = |ratio: &ReproductionRow| {
         let mean = |experiment: &str| {
             let of = |row: &&ReproductionRow| row.experiment == experiment && row.setting == ratio.setting;
@@ -86,7 +86,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         head: vec!["experiment", "paper", "connections", "low", "high", "RTT p50, ms", "arrivals/s"],
         lines,
         more: Vec::new(),
-        remarks: ratios,
+        notes: ratios,
     }
 }
 
@@ -113,13 +113,13 @@ mod tests {
             row("5 over 2", "today", rows::RATIO, 2.25),
         ];
         assert_eq!(
-            answer(&rows),
+            result_sentence(&rows),
             "With the server's TCP of today, the same server at the same 110 requests a second has 10.6 concurrent \
              connections with each user 48 ms away, and 23.8 with users as far away as Koshien's: 2.25 times as many."
         );
         rows.push(row("1", "today", rows::CONNECTIONS_MEAN, 0.03));
-        assert!(answer(&rows).contains("has 0.03 concurrent connections without distance, 10.6 with each"));
-        assert_eq!(answer(&rows[..3]), "Some of the five experiments, repeated.");
+        assert!(result_sentence(&rows).contains("has 0.03 concurrent connections without distance, 10.6 with each"));
+        assert_eq!(result_sentence(&rows[..3]), "Some of the five experiments, repeated.");
     }
 
     #[test]
@@ -132,6 +132,6 @@ mod tests {
         let summary = summary(&Reproduction { rows, ..Reproduction::default() });
         assert_eq!(summary.lines, [["2, TCP of 2001", "about 25", "21.2", "-", "-", "48.0", "-"]]);
         assert_eq!(summary.head.len(), 7);
-        assert!(summary.remarks.is_empty());
+        assert!(summary.notes.is_empty());
     }
 }

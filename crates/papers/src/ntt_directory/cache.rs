@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use schema::ReproductionRow;
 
-use super::rows::{CACHE, CPU, HIT_RATIO, PER_SECOND, beside, row};
-use super::site::Treatment;
+use super::rows::{CACHE, CPU, HIT_RATIO, PER_SECOND, row, with_published};
+use super::site::DynamicLimits;
 use super::{MeasurementContext, requests};
 use experiment::ExperimentError;
 use experiment::get::get;
@@ -22,20 +22,21 @@ pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>
             break;
         }
         let listen = free_address()?;
-        let command = context.site.with_application(listen, Treatment { cap_percent: None, least: false, cache })?;
+        let command =
+            context.site.with_application(listen, DynamicLimits { cpu_limit_percent: None, least: false, cache })?;
         let name = format!("cache, {setting}");
         let Some(server) = context.start_with_application(&name, &command, listen)? else { continue };
         let load =
             requests::searches(context, &format!("http://{listen}"), |at| Some(((at + 1) as f64).powf(-EXPONENT)));
         let measured = context.measure(&format!("cache, {setting}"), &server, load)?;
         rows.push(row(CACHE, setting, PER_SECOND, "1/s", measured.per_second()));
-        rows.push(beside(
+        rows.push(with_published(
             row(CACHE, setting, CPU, "us", measured.us(|used| used.total())),
             (!cache).then_some("16500"),
             "server and application, user and kernel",
         ));
         if cache {
-            rows.push(beside(
+            rows.push(with_published(
                 row(CACHE, setting, HIT_RATIO, "%", hit_ratio(listen)?.map_or(f64::NAN, |ratio| 100.0 * ratio)),
                 None,
                 &format!(

@@ -3,7 +3,7 @@
 use plan::{LoadPlan, TlsPlan};
 use schema::ReproductionRow;
 
-use super::rows::{ADDED, CPU, CPU_SYSTEM, CPU_USER, FEATURES, PER_SECOND, beside, row};
+use super::rows::{ADDED, CPU, CPU_SYSTEM, CPU_USER, FEATURES, PER_SECOND, row, with_published};
 use super::site::PAGE;
 use super::{Measured, MeasurementContext, ROUNDS, interleaved};
 use experiment::ExperimentError;
@@ -131,13 +131,13 @@ fn rows(measured: &[Vec<Measured>]) -> Vec<ReproductionRow> {
             (PER_SECOND, "1/s", of(at, Measured::per_second)),
         ];
         for (quantity, unit, here) in figures {
-            rows.push(beside(row(FEATURES, rung.name, quantity, unit, here), None, rung.note));
+            rows.push(with_published(row(FEATURES, rung.name, quantity, unit, here), None, rung.note));
         }
         if let Some(onto) = rung.onto {
             // Round by round, so that the machine's drift is in both.
             let added = median(measured[at].iter().zip(&measured[onto]).map(|(this, that)| total(this) - total(that)));
             let note = format!("added to: {}", FEATURE_STEPS[onto].name);
-            rows.push(beside(row(FEATURES, rung.name, ADDED, "us", added), None, &note));
+            rows.push(with_published(row(FEATURES, rung.name, ADDED, "us", added), None, &note));
         }
     }
     rows

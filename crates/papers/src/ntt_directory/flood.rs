@@ -8,10 +8,10 @@ use schema::{Quantiles, ReproductionRow};
 use units::RequestRate;
 
 use super::rows::{
-    DYNAMIC_OFFERED, DYNAMIC_PER_SECOND, DYNAMIC_SHARE, FLOOD, P99_RATIO, STATIC_FAILED, STATIC_P50, STATIC_P99,
-    beside, row,
+    DYNAMIC_OFFERED, DYNAMIC_PER_SECOND, DYNAMIC_SHARE, FLOOD, P99_RATIO, STATIC_FAILED, STATIC_P50, STATIC_P99, row,
+    with_published,
 };
-use super::site::{APPLICATION, PAGE, Site, Treatment};
+use super::site::{APPLICATION, DynamicLimits, PAGE, Site};
 use super::{Measured, MeasurementContext, requests};
 use experiment::ExperimentError;
 use experiment::local::LocalServer;
@@ -21,19 +21,22 @@ use stats::median;
 /// Limits of the dynamic part.
 struct Case {
     name: &'static str,
-    treatment: Treatment,
+    dynamic_limits: DynamicLimits,
 }
 
-const CAP_PERCENT: u32 = 40;
+const CPU_LIMIT_PERCENT: u32 = 40;
 
 /// From the most protected to the least.
 const CASES: [Case; 3] = [
     Case {
         name: "limited, least weight",
-        treatment: Treatment { cap_percent: Some(CAP_PERCENT), least: true, cache: false },
+        dynamic_limits: DynamicLimits { cpu_limit_percent: Some(CPU_LIMIT_PERCENT), least: true, cache: false },
     },
-    Case { name: "limited", treatment: Treatment { cap_percent: Some(CAP_PERCENT), least: false, cache: false } },
-    Case { name: "unlimited", treatment: Treatment { cap_percent: None, least: false, cache: false } },
+    Case {
+        name: "limited",
+        dynamic_limits: DynamicLimits { cpu_limit_percent: Some(CPU_LIMIT_PERCENT), least: false, cache: false },
+    },
+    Case { name: "unlimited", dynamic_limits: DynamicLimits { cpu_limit_percent: None, least: false, cache: false } },
 ];
 /// Flood rate, as a multiple of the application's maximum.
 const TIMES: f64 = 10.0;
@@ -57,7 +60,7 @@ pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>
             break;
         }
         let listen = free_address()?;
-        let command = context.site.with_application(listen, case.treatment)?;
+        let command = context.site.with_application(listen, case.dynamic_limits)?;
         let name = format!("flood, {}", case.name);
         let Some(server) = context.start_with_application(&name, &command, listen)? else { continue };
         rows.extend(of_case(context, case, &server, &format!("http://{listen}"))?);
@@ -74,7 +77,7 @@ fn of_case(
     let load = requests::searches(context, url, |_| None);
     let capacity = context.measure(&format!("flood, {}, maximum", case.name), server, load)?;
     // A flood at rate zero is none.
-    let capacity_per_s = answered_per_s(&capacity).max(1.0);
+    let capacity_per_s = completed_per_s(&capacity).max(1.0);
     let (mut unloaded, mut flooded) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         if context.interrupted() {
@@ -119,7 +122,7 @@ fn status(statuses: &str) -> Option<ExpectPlan> {
 }
 
 /// Responses of status 200 to searches, per second.
-fn answered_per_s(measured: &Measured) -> f64 {
+fn completed_per_s(measured: &Measured) -> f64 {
     let Some(load) = &measured.document.load else { return 0.0 };
     let good = load.status.get("200").copied().unwrap_or(0);
     let pages = if load.by_url.is_empty() { 0 } else { page(measured).map_or(0, |page| page.completed) };
@@ -164,27 +167,28 @@ fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Meas
         rows.push(row(FLOOD, setting, STATIC_FAILED, "%", failed));
     }
     let ratio = of(flooded, |times| times.p99) / of(unloaded, |times| times.p99);
-    let note = if case.treatment.cap_percent.is_some() { "expected: at most 1.1 with the limit" } else { "" };
-    rows.push(beside(row(FLOOD, &during, P99_RATIO, "", ratio), None, note));
-    let offered = beside(
+    let note =
+        if case.dynamic_limits.cpu_limit_percent.is_some() { "expected: at most 1.1 with the limit" } else { "" };
+    rows.push(with_published(row(FLOOD, &during, P99_RATIO, "", ratio), None, note));
+    let offered = with_published(
         row(FLOOD, &during, DYNAMIC_OFFERED, "1/s", TIMES * capacity_per_s),
         None,
         &format!("ten times the application's maximum of {capacity_per_s:.0} a second"),
     );
     rows.push(offered);
-    let answered = median(flooded.iter().map(answered_per_s));
+    let answered = median(flooded.iter().map(completed_per_s));
     rows.push(row(FLOOD, &during, DYNAMIC_PER_SECOND, "1/s", answered));
     let share = median(flooded.iter().map(|one| {
         let used = one.used.below_user + one.used.below_system;
         100.0 * used.as_secs_f64() / one.document.run.duration_s.max(1e-9)
     }));
-    let note = match case.treatment.cap_percent {
+    let note = match case.dynamic_limits.cpu_limit_percent {
         Some(percent) => {
             format!("the limit is {percent} %; the CPU time of {APPLICATION} for the last responses is included")
         }
         None => String::new(),
     };
-    rows.push(beside(row(FLOOD, &during, DYNAMIC_SHARE, "%", share), None, &note));
+    rows.push(with_published(row(FLOOD, &during, DYNAMIC_SHARE, "%", share), None, &note));
     rows
 }
 

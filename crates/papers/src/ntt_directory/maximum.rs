@@ -3,7 +3,7 @@
 use plan::LoadPlan;
 use schema::ReproductionRow;
 
-use super::rows::{CLOSE, CPU_SYSTEM, CPU_USER, KEEP_ALIVE, MAX_OVER, PER_SECOND, beside, row};
+use super::rows::{CLOSE, CPU_SYSTEM, CPU_USER, KEEP_ALIVE, MAX_OVER, PER_SECOND, row, with_published};
 use super::site::PAGE;
 use super::{Measured, MeasurementContext, ROUNDS, interleaved};
 use experiment::ExperimentError;
@@ -57,7 +57,7 @@ fn of_one(experiment: &str, measured: &[(&str, Vec<Measured>)]) -> Vec<Reproduct
             // The paper does not name its servers A and B; it used one connection per request.
             let paper = (experiment == CLOSE && *name != "yamabiko").then_some("about 2");
             let note = if paper.is_some() { "published: relative to its two general servers A and B" } else { "" };
-            rows.push(beside(row(experiment, name, MAX_OVER, "", max / rate(rounds)), paper, note));
+            rows.push(with_published(row(experiment, name, MAX_OVER, "", max / rate(rounds)), paper, note));
         }
     }
     rows

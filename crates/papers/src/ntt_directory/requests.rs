@@ -3,8 +3,8 @@
 use plan::{ChoicePlan, LoadPlan, RequestPlan};
 use schema::ReproductionRow;
 
-use super::rows::{CPU, DYNAMIC, MIX, PER_DAY, STATIC, STATIC_SHARE, beside, row};
-use super::site::{PAGE, Site, Treatment};
+use super::rows::{CPU, DYNAMIC, MIX, PER_DAY, STATIC, STATIC_SHARE, row, with_published};
+use super::site::{DynamicLimits, PAGE, Site};
 use super::{Measured, MeasurementContext};
 use experiment::ExperimentError;
 use experiment::local::free_address;
@@ -21,7 +21,8 @@ pub const SEARCHES: usize = 1000;
 /// Runs the part.
 pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let listen = free_address()?;
-    let command = context.site.with_application(listen, Treatment { cap_percent: None, least: false, cache: false })?;
+    let command =
+        context.site.with_application(listen, DynamicLimits { cpu_limit_percent: None, least: false, cache: false })?;
     let Some(server) = context.start_with_application("requests", &command, listen)? else { return Ok(Vec::new()) };
     let url = format!("http://{listen}");
     let pages = context.closed(&format!("{url}{PAGE}"));
@@ -55,14 +56,14 @@ pub fn searches(context: &MeasurementContext<'_>, url: &str, weight: impl Fn(usi
 fn of_static(pages: &Measured) -> Vec<ReproductionRow> {
     let system = "kernel time of the server; includes part of softirq time";
     vec![
-        beside(row(STATIC, "OS", CPU, "us", pages.us(|used| used.server_system)), None, system),
+        with_published(row(STATIC, "OS", CPU, "us", pages.us(|used| used.server_system)), None, system),
         row(STATIC, "server function", CPU, "us", pages.us(|used| used.server_user)),
-        beside(
+        with_published(
             row(STATIC, "all", CPU, "us", pages.us(|used| used.total())),
             Some("6000"),
             "a page of 3 KB from memory; the paper's machine is not named",
         ),
-        beside(
+        with_published(
             row(STATIC, "softirq of the core", CPU, "us", pages.us(|used| used.softirq)),
             None,
             "for any process; not added",
@@ -73,19 +74,23 @@ fn of_static(pages: &Measured) -> Vec<ReproductionRow> {
 fn of_dynamic(searches: &Measured) -> Vec<ReproductionRow> {
     let system = "kernel time of server and application";
     vec![
-        beside(row(DYNAMIC, "OS", CPU, "us", searches.us(|used| used.server_system + used.below_system)), None, system),
+        with_published(
+            row(DYNAMIC, "OS", CPU, "us", searches.us(|used| used.server_system + used.below_system)),
+            None,
+            system,
+        ),
         row(DYNAMIC, "server function", CPU, "us", searches.us(|used| used.server_user)),
-        beside(
+        with_published(
             row(DYNAMIC, "application", CPU, "us", searches.us(|used| used.below_user)),
             None,
             "gunicorn, Python and SQLite in user mode",
         ),
-        beside(
+        with_published(
             row(DYNAMIC, "all", CPU, "us", searches.us(|used| used.total())),
             Some("16500"),
             "a search among all entries, never cached",
         ),
-        beside(
+        with_published(
             row(DYNAMIC, "softirq of the core", CPU, "us", searches.us(|used| used.softirq)),
             None,
             "for any process; not added",
@@ -99,12 +104,12 @@ fn of_the_mix(page_us: f64, search_us: f64) -> Vec<ReproductionRow> {
     let mean_us = pages_us + (1.0 - STATIC_REQUESTS) * search_us;
     let per_day = 86_400e6 / mean_us;
     vec![
-        beside(
+        with_published(
             row(MIX, "45 % static", STATIC_SHARE, "%", 100.0 * pages_us / mean_us),
             Some("23"),
             "45 % static requests: our reading of the paper's 23 % with 6 and 16.5 ms",
         ),
-        beside(
+        with_published(
             row(MIX, "45 % static", PER_DAY, "millions", per_day / 1e6),
             Some("7.3"),
             &format!(
@@ -113,7 +118,7 @@ fn of_the_mix(page_us: f64, search_us: f64) -> Vec<ReproductionRow> {
                 GOAL_PER_DAY / per_day
             ),
         ),
-        beside(
+        with_published(
             row(MIX, "static only", PER_DAY, "millions", 86_400e6 / page_us / 1e6),
             Some("14.4"),
             "from the CPU of a static request alone",

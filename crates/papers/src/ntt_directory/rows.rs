@@ -1,6 +1,6 @@
 //! Names of rows.
 
-pub use crate::figures::{beside, find, row};
+pub use crate::figures::{find, row, with_published};
 
 /// MAX and general servers; also throughput with the result cache.
 pub const PER_SECOND: &str = "requests per second";

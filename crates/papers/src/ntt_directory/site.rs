@@ -39,9 +39,9 @@ pub struct Site {
 
 /// Settings of the dynamic part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Treatment {
+pub struct DynamicLimits {
     /// CPU limit in percent of a core; absent: none.
-    pub cap_percent: Option<u32>,
+    pub cpu_limit_percent: Option<u32>,
     /// Whether the application has the least CPU weight, so that the server never waits for it.
     pub least: bool,
     /// Whether results are cached.
@@ -94,8 +94,8 @@ impl Site {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no error message");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no error message");
         Err(ExperimentError::Program { program: "python3", why: last.trim().to_owned() })
     }
 
@@ -146,7 +146,11 @@ impl Site {
     ///
     /// # Errors
     /// No port is available.
-    pub fn with_application(&self, listen: SocketAddr, treatment: Treatment) -> Result<String, ExperimentError> {
+    pub fn with_application(
+        &self,
+        listen: SocketAddr,
+        dynamic_limits: DynamicLimits,
+    ) -> Result<String, ExperimentError> {
         let behind = free_address()?;
         let gunicorn = self.gunicorn.as_deref().unwrap_or(Path::new("gunicorn"));
         let application = format!(
@@ -158,11 +162,11 @@ impl Site {
         );
         let mut options =
             format!("--dynamic {APPLICATION}=http://{behind} --dynamic-cmd {}", quoted(Path::new(&application)));
-        if let Some(percent) = treatment.cap_percent {
+        if let Some(percent) = dynamic_limits.cpu_limit_percent {
             options.push_str(&format!(" --dynamic-cpu {percent}%"));
         }
-        options.push_str(if treatment.least { " --dynamic-weight least" } else { " --dynamic-weight usual" });
-        if treatment.cache {
+        options.push_str(if dynamic_limits.least { " --dynamic-weight least" } else { " --dynamic-weight usual" });
+        if dynamic_limits.cache {
             options.push_str(" --cache");
         }
         Ok(self.serve(listen, &options))

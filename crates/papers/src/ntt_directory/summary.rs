@@ -43,7 +43,7 @@ pub fn about(input: &DirectoryOptions, site: &Site, division: &CoreDivision) -> 
 }
 
 /// The result in one sentence.
-pub fn answer(rows: &[ReproductionRow]) -> String {
+pub fn result_sentence(rows: &[ReproductionRow]) -> String {
     let mut parts = Vec::new();
     if let (Some(apache), Some(nginx)) = (find(rows, CLOSE, "Apache", MAX_OVER), find(rows, CLOSE, "nginx", MAX_OVER)) {
         parts.push(format!(
@@ -113,18 +113,18 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         head: vec!["experiment", "setting", "quantity", "paper", "here"],
         lines: reproduction.rows.iter().filter(shown).map(cells).collect(),
         more: Vec::new(),
-        remarks: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{beside, row};
+    use super::super::rows::{row, with_published};
     use super::*;
 
     #[test]
     fn result_names_the_measurements_made() {
-        assert_eq!(answer(&[]), "Some of the measurements, repeated.");
+        assert_eq!(result_sentence(&[]), "Some of the measurements, repeated.");
         let mut rows = vec![
             row(CACHE, "without", CPU, "us", 3000.0),
             row(CACHE, "with", CPU, "us", 100.0),
@@ -132,14 +132,14 @@ mod tests {
             row(FLOOD, "unlimited, flooded", P99_RATIO, "", 40.0),
         ];
         assert_eq!(
-            answer(&rows),
+            result_sentence(&rows),
             "A result cache lowers the CPU per search from 3000 to 100.0 us; with searches at ten times the \
              application's maximum, static p99 is 1.05 times the unloaded one with a CPU limit and static responses \
              first (target: at most 1.1), and 40.0 times without either."
         );
         rows.push(row(CLOSE, "Apache", MAX_OVER, "", 2.5));
-        rows.push(beside(row(CLOSE, "nginx", MAX_OVER, "", 1.25), Some("about 2"), ""));
-        assert!(answer(&rows).starts_with("MAX does 2.50 times Apache and 1.25 times"));
+        rows.push(with_published(row(CLOSE, "nginx", MAX_OVER, "", 1.25), Some("about 2"), ""));
+        assert!(result_sentence(&rows).starts_with("MAX does 2.50 times Apache and 1.25 times"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::forwarding::rows::{A_LITTLE, LESS_THAN_NAT, LESS_THAN_NONE, of_rounds
 use super::forwarding::{Forwarded, ForwardingCost};
 use super::rows::{USABLE, experiment};
 use super::scale::{Interface, Machine};
-use crate::figures::{beside, find, row};
+use crate::figures::{find, row, with_published};
 use crate::level;
 use gateway::Condition;
 
@@ -131,11 +131,11 @@ pub fn hardware_sentence(rows: &[ReproductionRow]) -> Option<String> {
 const SENTENCE: &str = "text";
 
 fn sentence(question: &str, words: String, paper: Option<&str>) -> ReproductionRow {
-    beside(row(CONCLUSIONS, question, SENTENCE, "", f64::NAN), paper, &words)
+    with_published(row(CONCLUSIONS, question, SENTENCE, "", f64::NAN), paper, &words)
 }
 
 /// A cost as text: `5.10 % (4.00 to 6.20)`.
-fn told(cost: &ForwardingCost) -> String {
+fn cost_text(cost: &ForwardingCost) -> String {
     let interval = cost.interval.map_or("a single round, so without interval".to_owned(), |[low, high]| {
         format!("{} to {}", level(100.0 * low), level(100.0 * high))
     });
@@ -161,11 +161,15 @@ fn costs(
         let place = experiment(machine, interface);
         let paper = published(machine, interface, of, quantity);
         let quantity = format!("{place}, {} against {}", of.name(), than.name());
-        rows.push(beside(row(CONCLUSIONS, question, &quantity, "%", 100.0 * cost.mean), paper, &of_rounds(&cost)));
+        rows.push(with_published(
+            row(CONCLUSIONS, question, &quantity, "%", 100.0 * cost.mean),
+            paper,
+            &of_rounds(&cost),
+        ));
         words.push(match paper {
             // A note that all share is printed once.
-            Some(paper) if paper != A_LITTLE => format!("{place}: {}, published: {paper}", told(&cost)),
-            _ => format!("{place}: {}", told(&cost)),
+            Some(paper) if paper != A_LITTLE => format!("{place}: {}, published: {paper}", cost_text(&cost)),
+            _ => format!("{place}: {}", cost_text(&cost)),
         });
     }
     (rows, words)
@@ -198,22 +202,22 @@ fn loaded(forwarded: &Forwarded) -> Vec<ReproductionRow> {
 }
 
 fn separate_machines(forwarded: &Forwarded) -> Vec<ReproductionRow> {
-    let (mut yes, mut no, mut not_told) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut yes, mut no, mut not_noted) = (Vec::new(), Vec::new(), Vec::new());
     for (machine, interface) in places() {
         let place = (machine, interface);
         let Some(cost) = forwarded.cost(place, Condition::NatProxyLoaded, Condition::Nat) else { continue };
-        let words = format!("{} ({})", experiment(machine, interface), told(&cost));
+        let words = format!("{} ({})", experiment(machine, interface), cost_text(&cost));
         match separate_machine(&cost) {
             SeparateMachine::Yes => yes.push(words),
             SeparateMachine::No => no.push(words),
-            SeparateMachine::NotTold => not_told.push(words),
+            SeparateMachine::NotTold => not_noted.push(words),
         }
     }
     let part = |what: &str, places: &[String]| (!places.is_empty()).then(|| format!("{what}: {}", places.join("; ")));
     let parts = [
         part("Yes, since loaded it costs more than a tenth", &yes),
         part("No, it costs less", &no),
-        part("Undecided by these figures", &not_told),
+        part("Undecided by these figures", &not_noted),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() {
@@ -256,7 +260,7 @@ fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
         )
     };
     let measured = |one: &&MachineFigures| one.held.is_some() && one.with_cache.is_some();
-    let apart = match (least.cache, least.gateway) {
+    let distance = match (least.cache, least.gateway) {
         (Some(cache), Some(gateway)) => {
             format!(" With the cache on a separate machine: {} for it, and {} as gateway.", name(cache), name(gateway))
         }
@@ -273,7 +277,7 @@ fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
             )
         }
         None => format!(
-            "No machine here is sufficient for {clients} clients as gateway and cache: {}.{apart}",
+            "No machine here is sufficient for {clients} clients as gateway and cache: {}.{distance}",
             seen.iter().filter(measured).map(figures).collect::<Vec<_>>().join("; ")
         ),
     }
@@ -362,13 +366,13 @@ mod tests {
         ];
         let forwarded = Forwarded { factor: Factor::given(10.0), cells };
         let made = rows(&[], Some(&forwarded), 40);
-        let said = sentences(&made);
-        assert_eq!(said.len(), 3, "{said:?}");
-        assert!(said[0].contains("middle, 100 Mbit/s: 5.00 % (2.52 to 7.48), published: about 35"), "{}", said[0]);
-        assert!(said[1].contains("with NAT: middle, 100 Mbit/s: 49.5 %") && said[1].contains("published: half"));
+        let text = sentences(&made);
+        assert_eq!(text.len(), 3, "{text:?}");
+        assert!(text[0].contains("middle, 100 Mbit/s: 5.00 % (2.52 to 7.48), published: about 35"), "{}", text[0]);
+        assert!(text[1].contains("with NAT: middle, 100 Mbit/s: 49.5 %") && text[1].contains("published: half"));
         let alike = "without NAT (published: a little; the types alike): middle, 100 Mbit/s: 40.0 % (40.0 to 40.0).";
-        assert!(said[1].ends_with(alike), "{}", said[1]);
-        assert!(said[2].contains("Yes, since loaded it costs more than a tenth: middle, 100 Mbit/s"), "{}", said[2]);
+        assert!(text[1].ends_with(alike), "{}", text[1]);
+        assert!(text[2].contains("Yes, since loaded it costs more than a tenth: middle, 100 Mbit/s"), "{}", text[2]);
         let figure = made.iter().find(|row| row.setting == NAT && row.measured.is_some()).unwrap();
         assert!((figure.measured.unwrap() - 5.0).abs() < 1e-9 && figure.note.contains("3 rounds"));
     }

@@ -37,8 +37,8 @@ const WINDOW: &str = "window";
 /// The factors to try.
 const STEPS: [f64; 11] = [1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0];
 /// Time to build and remove a testbed; with squid, which starts slowly on a small share of a core.
-const AROUND: Duration = Duration::from_millis(1200);
-const AROUND_SQUID: Duration = Duration::from_millis(2800);
+const RUN_OVERHEAD: Duration = Duration::from_millis(1200);
+const SQUID_RUN_OVERHEAD: Duration = Duration::from_millis(2800);
 
 /// Time scale of forwarding.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,12 +79,12 @@ impl Factor {
     /// # Errors
     /// No step exceeds the machine's limit, or the CPU limit was not used up there; as a sentence.
     pub fn of(steps: Vec<Step>) -> Result<Factor, String> {
-        let said = |why: String| Err(format!("{why}, so F is unknown: give it (--factor-forwarding)"));
+        let refused = |why: String| Err(format!("{why}, so F is unknown: give it (--factor-forwarding)"));
         let Some(last) = steps.last() else {
-            return said("the small machine's forwarding rate was not measured".into());
+            return refused("the small machine's forwarding rate was not measured".into());
         };
         let Some(at) = steps.iter().position(|step| step.on_scale() < SMALLEST_MBIT_PER_S) else {
-            return said(format!(
+            return refused(format!(
                 "the small machine forwards {:.0} Mbit/s with NAT even at {:.0} Mbit/s, more than the paper's \
                  machine with time running {} times as fast",
                 last.mbit_per_s,
@@ -94,7 +94,7 @@ impl Factor {
         };
         let above = steps[at];
         if above.used < USED_UP {
-            return said(format!(
+            return refused(format!(
                 "the small machine forwarded {:.1} Mbit/s with NAT at {:.0} Mbit/s, but used only {:.1} % of its CPU \
                  limit: the CPU was not the limit, as it was in the paper",
                 above.mbit_per_s,
@@ -257,12 +257,12 @@ impl Forwarded {
 /// Approximately.
 pub fn time(input: &Streams) -> Duration {
     let rounds: Duration = Condition::ALL
-        .map(|condition| input.lasts + if condition.proxy() { AROUND_SQUID } else { AROUND })
+        .map(|condition| input.lasts + if condition.proxy() { SQUID_RUN_OVERHEAD } else { RUN_OVERHEAD })
         .into_iter()
         .sum::<Duration>()
         * (Machine::ALL.len() * Interface::ALL.len()) as u32
         * input.trials;
-    let steps = (input.lasts + AROUND) * STEPS.len() as u32;
+    let steps = (input.lasts + RUN_OVERHEAD) * STEPS.len() as u32;
     let factor = if input.factor.is_none() { steps } else { Duration::ZERO };
     factor + rounds
 }

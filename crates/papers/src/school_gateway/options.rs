@@ -12,7 +12,7 @@ use cachebench::sweep_plan::RATES_PER_S;
 use experiment::Order;
 
 /// Time to start squid and end a run, and for requests in flight at the end of a point.
-const AROUND: Duration = Duration::from_millis(2200);
+const RUN_OVERHEAD: Duration = Duration::from_millis(2200);
 
 /// Part of the reproduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,14 +152,14 @@ impl SchoolGatewayOptions {
     pub fn time(&self) -> Duration {
         let experiments = self.experiments();
         let points: usize = experiments.iter().map(|experiment| self.rates_of(experiment).len()).sum();
-        let cost = if self.measures_cost() { COST_POINT + AROUND } else { Duration::ZERO };
+        let cost = if self.measures_cost() { COST_POINT + RUN_OVERHEAD } else { Duration::ZERO };
         let forwarding = if self.forwards() { forwarding::time(&self.streams) } else { Duration::ZERO };
         let storage = if self.parts.contains(&SchoolGatewayPart::Disk) {
             storage::time(&self.storage, &self.order)
         } else {
             Duration::ZERO
         };
-        cost + (self.point + AROUND) * points as u32 + forwarding + storage
+        cost + (self.point + RUN_OVERHEAD) * points as u32 + forwarding + storage
     }
 
     /// Whether any cache experiment is made.
@@ -224,7 +224,7 @@ pub(super) mod tests {
                                                                               typed order"
         );
         some.factor = Some(10.0);
-        assert_eq!(some.time(), (POINT + AROUND) * 2, "a class has its own rate");
+        assert_eq!(some.time(), (POINT + RUN_OVERHEAD) * 2, "a class has its own rate");
         let forwarding = input(&[SchoolGatewayPart::Forwarding]);
         assert!((300..720).contains(&forwarding.time().as_secs()), "{:?}", forwarding.time());
         let disk = input(&[SchoolGatewayPart::Disk]);

@@ -23,9 +23,9 @@ pub const USABLE: &str = "usable to, over F";
 /// its clients do not wait.
 pub const REPEATS_AFTER_RESPONSE: &str = "repeats after the first response";
 /// Without conversion.
-pub const RESPONSES_HERE: &str = "responses per second, unconverted";
+pub const RESPONSES_UNCONVERTED: &str = "responses per second, unconverted";
 /// Without conversion.
-pub const MEAN_HERE: &str = "mean response time, unconverted";
+pub const MEAN_UNCONVERTED: &str = "mean response time, unconverted";
 /// Of the CPU limit.
 pub const CPU: &str = "CPU used, of its limit";
 /// CPU time of a request at that point.
@@ -59,8 +59,8 @@ pub fn rate_of(setting: &str) -> Option<f64> {
 
 /// The planned rate of a measured one, which differs at random.
 pub fn nearest(rates: &[f64], measured: f64) -> Option<f64> {
-    let apart = |rate: &f64| (rate / measured).ln().abs();
-    rates.iter().copied().filter(|rate| apart(rate).is_finite()).min_by(|a, b| apart(a).total_cmp(&apart(b)))
+    let distance = |rate: &f64| (rate / measured).ln().abs();
+    rates.iter().copied().filter(|rate| distance(rate).is_finite()).min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 /// CPU time per request of a run's server, in us; kernel work for its packets outside of the process is not included,
@@ -131,8 +131,8 @@ pub fn of_point(
         row(HITS, "%", percent(figures.hit_ratio.measured)),
         row(ERRORS, "%", percent(figures.error_ratio)),
         row(REPEATS_AFTER_RESPONSE, "%", percent(had_come)),
-        row(RESPONSES_HERE, "/s", Some(point.achieved_rate_per_s)),
-        row(MEAN_HERE, "ms", mean_s.map(|mean_s| mean_s * 1e3)),
+        row(RESPONSES_UNCONVERTED, "/s", Some(point.achieved_rate_per_s)),
+        row(MEAN_UNCONVERTED, "ms", mean_s.map(|mean_s| mean_s * 1e3)),
     ];
     if let Some((run, server)) = run.and_then(|run| Some((run, run.server.as_ref()?))) {
         let share = experiment.machine.share().cores();
@@ -186,7 +186,7 @@ mod tests {
         let here = |quantity| find(&rows, "small, 10 Mbit/s", "20/s", quantity);
         assert_eq!((here(RESPONSES), here(MEAN)), (Some(11.0), Some(25.0)));
         assert_eq!((here(HITS), here(ERRORS), here(REPEATS_AFTER_RESPONSE)), (Some(32.5), Some(25.0), Some(50.0)));
-        assert_eq!((here(RESPONSES_HERE), here(MEAN_HERE)), (Some(110.0), Some(2500.0)));
+        assert_eq!((here(RESPONSES_UNCONVERTED), here(MEAN_UNCONVERTED)), (Some(110.0), Some(2500.0)));
         // 0.3 s of the limit of 10 s x 4 %.
         assert!((here(CPU).unwrap() - 75.0).abs() < 1e-6);
         assert!((here(CPU_US).unwrap() - 300.0).abs() < 1e-6);
@@ -197,7 +197,7 @@ mod tests {
         assert!(
             nothing
                 .iter()
-                .filter(|row| row.quantity != RESPONSES && row.quantity != RESPONSES_HERE)
+                .filter(|row| row.quantity != RESPONSES && row.quantity != RESPONSES_UNCONVERTED)
                 .all(|row| row.measured.is_none())
         );
     }

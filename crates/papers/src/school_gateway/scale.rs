@@ -19,7 +19,7 @@ const SMALL_SHARE_PERCENT: f64 = 4.0;
 /// Throughput of the paper's smallest machine at any offered rate.
 const SMALLEST_PER_S: f64 = 10.0;
 /// With half of it, the paper's least, squid 5.7 starts but is killed by the kernel at some 1,000 open connections.
-const LEAST_MEMORY: u64 = 64 << 20;
+const SMALL_MEMORY: u64 = 64 << 20;
 
 impl Machine {
     /// All machines, in the order of the paper.
@@ -60,8 +60,8 @@ impl Machine {
     /// Memory: twice the paper's, since squid of today needs more for itself; the ratios are the paper's.
     pub const fn memory(self) -> Bytes {
         match self {
-            Machine::Small => Bytes(LEAST_MEMORY),
-            Machine::Middle | Machine::Large => Bytes(2 * LEAST_MEMORY),
+            Machine::Small => Bytes(SMALL_MEMORY),
+            Machine::Middle | Machine::Large => Bytes(2 * SMALL_MEMORY),
         }
     }
 

@@ -8,7 +8,7 @@ use sys::signal::Interrupts;
 use units::Bytes;
 
 use super::options::Storage;
-use crate::figures::{beside, find, row};
+use crate::figures::{find, row, with_published};
 use crate::{Lines, level};
 use disk::{DiskPlan, Trial};
 use experiment::ExperimentError;
@@ -109,9 +109,13 @@ pub fn rows(name: &str, document: &DiskDocument) -> Vec<ReproductionRow> {
             Trial::Seeks => ("/s", figures.iops),
             _ => ("K/s", figures.bytes_per_s / K),
         };
-        made.push(beside(row(name, column, quantity(*test), unit, here), Some(&paper(|one| one.0)), note(*test)));
+        made.push(with_published(
+            row(name, column, quantity(*test), unit, here),
+            Some(&paper(|one| one.0)),
+            note(*test),
+        ));
         let cpu = row(name, column, CPU, "%", 100.0 * figures.cpu);
-        made.push(beside(cpu, Some(&paper(|one| one.1)), ""));
+        made.push(with_published(cpu, Some(&paper(|one| one.1)), ""));
     }
     made
 }
@@ -134,10 +138,10 @@ pub fn columns() -> [&'static str; 6] {
 }
 
 /// Figures of the storage here as a sentence; empty if not measured.
-pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
+pub fn result_sentence(rows: &[ReproductionRow]) -> Option<String> {
     let file = files(rows).into_iter().next_back()?;
-    let told = [(1, "K/s out"), (4, "K/s in"), (5, "seeks/s")];
-    let parts: Vec<String> = told
+    let quantities = [(1, "K/s out"), (4, "K/s in"), (5, "seeks/s")];
+    let parts: Vec<String> = quantities
         .into_iter()
         .filter_map(|(at, unit)| {
             let (column, test) = COLUMNS[at];
@@ -245,7 +249,7 @@ mod tests {
 
     #[test]
     fn table_lists_the_papers_machines_before_the_storage_here() {
-        assert_eq!((lines(&[]), answer(&[])), (None, None));
+        assert_eq!((lines(&[]), result_sentence(&[])), (None, None));
         let name = experiment(PAPERS_SIZE);
         assert_eq!(name, "disk, a file of 100MiB");
         let table = lines(&rows(&name, &document(&[(Trial::Seeks, 5000.0)]))).unwrap();
@@ -254,7 +258,7 @@ mod tests {
         assert_eq!(table.lines[3], ["here, a file of 100MiB", "-", "-", "-", "-", "-", "5.00, 50.0"]);
         assert!(table.lines.iter().all(|line| line.len() == table.head.len()));
         assert_eq!(
-            answer(&rows(&name, &document(&[(Trial::Seeks, 5000.0)]))).unwrap(),
+            result_sentence(&rows(&name, &document(&[(Trial::Seeks, 5000.0)]))).unwrap(),
             "The storage here, a file of 100MiB: 5.00 seeks/s (published: 53.9 to 104.7)."
         );
         let drawn = machines(&rows(&name, &document(&[(Trial::Seeks, 5000.0)])));

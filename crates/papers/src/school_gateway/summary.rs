@@ -108,9 +108,13 @@ pub fn about(input: &SchoolGatewayOptions, scale: &Scale, version: &str) -> Stri
 
 /// The result in some sentences: caches, forwarding, storage, and the necessary hardware. The other conclusions follow
 /// below.
-pub fn answer(rows: &[ReproductionRow]) -> String {
-    let parts =
-        [of_caches(rows), forwarding::rows::answer(rows), storage::answer(rows), conclusions::hardware_sentence(rows)];
+pub fn result_sentence(rows: &[ReproductionRow]) -> String {
+    let parts = [
+        of_caches(rows),
+        forwarding::rows::result_sentence(rows),
+        storage::result_sentence(rows),
+        conclusions::hardware_sentence(rows),
+    ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "Some of the experiments, repeated.".to_owned() } else { parts.join(" ") }
 }
@@ -213,7 +217,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         lines,
         more: [forwarding::rows::lines(rows), storage::lines(rows)].into_iter().flatten().collect(),
         // Sentences of the result are not repeated.
-        remarks: conclusions::sentences(rows).into_iter().filter(|said| !reproduction.answer.contains(said)).collect(),
+        notes: conclusions::sentences(rows).into_iter().filter(|text| !reproduction.answer.contains(text)).collect(),
     }
 }
 
@@ -234,7 +238,7 @@ mod tests {
 
     #[test]
     fn result_contains_only_what_was_measured() {
-        assert_eq!(answer(&[]), "Some of the experiments, repeated.");
+        assert_eq!(result_sentence(&[]), "Some of the experiments, repeated.");
         let rows = vec![
             row(SCALE, "", FACTOR, 11.0, None),
             row("small, 10 Mbit/s", "", USABLE, 10.0, Some("below 15")),
@@ -243,7 +247,7 @@ mod tests {
             row("90 % hits, small, 10 Mbit/s", "20/s", HITS, 88.0, Some("89.66")),
         ];
         assert_eq!(
-            answer(&rows),
+            result_sentence(&rows),
             "Usable: small, 10 Mbit/s to 10/s (published: below 15). With 95 % cacheable and 90 % repeats: 0.00 % \
              errors, 0.70 s, 88.0 % hits (published: 0 %, 0.73 s, 89.66 %). All on the paper's scale, F = 11."
         );

@@ -9,7 +9,7 @@
 //!
 //! Events are in this order, so Tc is the log's time plus the six components, exactly. Three sources share one time
 //! base: the tap uses the run's clock, capture timestamps are converted to it, and the log's wall clock was read at the
-//! run's zero. A negative component shows by how much the clocks disagree, and [`Joined::disorder_ns`] is the worst: a
+//! run's zero. A negative component shows by how much the clocks disagree, and [`JoinedTransfers::disorder_ns`] is the worst: a
 //! server that reads the clock once per turn of its loop can log the end before the last packet left.
 
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ impl Transfer {
 
 /// All transfers of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinedTransfers {
     /// Transfers seen at all three vantage points, in order of their start.
     pub transfers: Vec<Transfer>,
     /// Ended attempts of the client, by the tap, failed ones included.
@@ -92,7 +92,7 @@ pub struct Joined {
 }
 
 /// Joins the records by client port and time of the connection. `zero_unix_ns` is the wall clock at the run's zero.
-pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[LogLine], zero_unix_ns: u64) -> Joined {
+pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[LogLine], zero_unix_ns: u64) -> JoinedTransfers {
     let mut on_wire: HashMap<u16, Vec<&WireRequest>> = HashMap::new();
     for wire in wires.iter().filter(|wire| wire.complete && wire.status == Some(200)) {
         on_wire.entry(wire.client.port()).or_default().push(wire);
@@ -101,7 +101,7 @@ pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[LogLine], zero
     for line in lines.iter().filter(|line| line.status == 200) {
         in_log.entry(line.port).or_default().push(line);
     }
-    let mut joined = Joined::default();
+    let mut joined = JoinedTransfers::default();
     for tap in taps.iter().filter(|tap| tap.side == TapSide::Client && tap.outcome.is_attempt()) {
         joined.attempts += 1;
         let transfer = || {
@@ -112,7 +112,7 @@ pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[LogLine], zero
             let port = tap.local?.port();
             let began = |line: &LogLine| i128::from(line.began_unix_ns) - i128::from(zero_unix_ns);
             let span = opened..=closed;
-            let wide = i128::from(opened) - SLACK_NS..=i128::from(closed) + SLACK_NS;
+            let wide = i128::from(opened) - CLOCK_TOLERANCE_NS..=i128::from(closed) + CLOCK_TOLERANCE_NS;
             let wire = on_wire
                 .get(&port)?
                 .iter()
@@ -150,7 +150,7 @@ fn signed(ns: u64) -> i64 {
 }
 
 /// Clock error of a server that is tolerated when joining; no other connection can have had the port within it.
-const SLACK_NS: i128 = 500_000_000;
+const CLOCK_TOLERANCE_NS: i128 = 500_000_000;
 
 #[cfg(test)]
 mod tests {

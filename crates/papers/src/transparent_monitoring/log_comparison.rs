@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Document, DropCause, ReproductionRow};
 
-use super::components::{Joined, PARTS, Transfer, join};
+use super::components::{JoinedTransfers, PARTS, Transfer, join};
 use super::logs;
 use super::rows::{
-    DIFFERENCE_MAX, DIFFERENCE_MEAN, DROPPED, LOG_MAX, LOG_MEAN, LOGS, TC_MAX, TC_MEAN, TRANSFERS, beside, row,
-    setting_of_server,
+    DIFFERENCE_MAX, DIFFERENCE_MEAN, DROPPED, LOG_MAX, LOG_MEAN, LOGS, TC_MAX, TC_MEAN, TRANSFERS, row,
+    setting_of_server, with_published,
 };
 use super::{LoggingServer, MeasurementContext, MonitoredLink, RunRequest};
 use experiment::ExperimentError;
@@ -132,9 +132,9 @@ fn script(context: &MeasurementContext<'_>, clients: u32, interval: Duration) ->
     )
 }
 
-fn judge(context: &mut MeasurementContext<'_>, name: &str, joined: &Joined) {
+fn judge(context: &mut MeasurementContext<'_>, name: &str, joined: &JoinedTransfers) {
     let counts = (joined.transfers.len() as u64, joined.attempts);
-    context.expect(name, "transfers seen at all three vantage points", Weight::Suspect, counts, THREE);
+    context.expect(name, "transfers seen at all three vantage points", Weight::Suspect, counts, ALL_VANTAGE_POINTS);
     if joined.transfers.is_empty() {
         context.builder.check(Check {
             name: format!("{name}: transfers"),
@@ -189,20 +189,20 @@ fn of_climb(climb: &LogComparison) -> Vec<ReproductionRow> {
         row(LOGS, &all, TRANSFERS, "", whole.transfers as f64),
         row(LOGS, &all, TC_MEAN, "s", s(whole.connection_ns)),
         row(LOGS, &all, TC_MAX, "s", largest(|one| one.connection_ns as f64)),
-        beside(row(LOGS, &all, LOG_MEAN, "s", s(whole.log_ns)), None, own),
+        with_published(row(LOGS, &all, LOG_MEAN, "s", s(whole.log_ns)), None, own),
         row(LOGS, &all, LOG_MAX, "s", largest(|one| one.log_ns as f64)),
-        beside(row(LOGS, &all, DIFFERENCE_MEAN, "s", s(whole.difference_ns())), Some("4.5"), ""),
-        beside(
+        with_published(row(LOGS, &all, DIFFERENCE_MEAN, "s", s(whole.difference_ns())), Some("4.5"), ""),
+        with_published(
             row(LOGS, &all, DIFFERENCE_MAX, "s", largest(|one| one.difference_ns() as f64)),
             Some("up to about 28"),
             "",
         ),
     ];
     for (part, ns) in PARTS.iter().zip(whole.parts_ns) {
-        rows.push(beside(row(LOGS, &all, &of_difference(part.name), "s", s(ns)), part.published, part.about));
+        rows.push(with_published(row(LOGS, &all, &of_difference(part.name), "s", s(ns)), part.published, part.about));
     }
     let note = "towards the clients, by the path's counters";
-    rows.push(beside(row(LOGS, &all, DROPPED, "%", 100.0 * climb.dropped), None, note));
+    rows.push(with_published(row(LOGS, &all, DROPPED, "%", 100.0 * climb.dropped), None, note));
     for band in bands(climb) {
         let setting = setting_of_server(climb.server, Some(&band.name));
         rows.push(row(LOGS, &setting, TRANSFERS, "", band.transfers as f64));
@@ -225,7 +225,7 @@ const BANDS: u32 = 5;
 /// A fiftieth of the shortest Tc on this link is 11 ms; a server on a busy machine reads the clock later by a few of
 /// these.
 const DISORDER_MAX_NS: u64 = 50_000_000;
-const THREE: [&str; 2] = [
+const ALL_VANTAGE_POINTS: [&str; 2] = [
     "each transfer is in the tap's table, in the packet capture and in the server's log",
     "transfers failed, or are missing in the packet capture or in the server's log, and are not in the figures",
 ];

@@ -12,7 +12,7 @@ use schema::ReproductionRow;
 use schema::document::{Check, CheckState, Weight};
 use store::StoreError;
 
-use super::rows::{OVERHEAD, TAP_COST, VARIATION, WITH_TAP, WITHOUT_TAP, beside, row, setting_of_link};
+use super::rows::{OVERHEAD, TAP_COST, VARIATION, WITH_TAP, WITHOUT_TAP, row, setting_of_link, with_published};
 use super::{FILE_BYTES, LoggingServer, MeasurementContext, MonitoredLink, RunRequest};
 use experiment::ExperimentError;
 use stats::median;
@@ -102,12 +102,24 @@ pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<Overhead>, Exper
             })?;
             let dir = outcome.folder.unwrap_or_default();
             let whole = store::read_wire_requests(&dir)?.filter(|row| row.as_ref().is_ok_and(whole_response)).count();
-            context.expect(&name, "complete responses on the wire", Weight::Invalid, (whole as u64, transfers), WHOLE);
+            context.expect(
+                &name,
+                "complete responses on the wire",
+                Weight::Invalid,
+                (whole as u64, transfers),
+                COMPLETE_TRANSFERS,
+            );
             if tap {
                 let client = outcome.document.tap.and_then(|tap| tap.client).unwrap_or_default();
                 let failed = client.failed.values().sum();
                 let seen = client.exchanges.saturating_sub(failed);
-                context.expect(&name, "exchanges seen by the tap", Weight::Invalid, (seen, transfers), SEEN);
+                context.expect(
+                    &name,
+                    "exchanges seen by the tap",
+                    Weight::Invalid,
+                    (seen, transfers),
+                    SUCCESSFUL_TRANSFERS,
+                );
             }
             let progress = progress(&dir)?;
             for point in &mut points {
@@ -195,10 +207,10 @@ pub fn rows(overheads: &[Overhead]) -> Vec<ReproductionRow> {
             let paper =
                 (overhead.link == MonitoredLink::Ethernet).then_some("at most about 10, growing with the amount");
             let note = "curve only; interleaved runs with and without, medians";
-            rows.push(beside(row(OVERHEAD, &setting, TAP_COST, "%", 100.0 * point.lost()), paper, note));
+            rows.push(with_published(row(OVERHEAD, &setting, TAP_COST, "%", 100.0 * point.lost()), paper, note));
             if let Some(spread) = point.spread() {
                 let note = "a lower cost is not distinguishable from none";
-                rows.push(beside(row(OVERHEAD, &setting, VARIATION, "%", 100.0 * spread), None, note));
+                rows.push(with_published(row(OVERHEAD, &setting, VARIATION, "%", 100.0 * spread), None, note));
             }
         }
     }
@@ -209,11 +221,11 @@ pub fn rows(overheads: &[Overhead]) -> Vec<ReproductionRow> {
 const VARIATION_MAX: f64 = 0.1;
 /// Total duration below which each link has one pair of runs.
 const SHORT: Duration = Duration::from_secs(30);
-const WHOLE: [&str; 2] = [
+const COMPLETE_TRANSFERS: [&str; 2] = [
     "every transfer was seen complete on the wire",
     "transfers are missing or incomplete on the wire: throughputs are of other amounts than stated",
 ];
-const SEEN: [&str; 2] = [
+const SUCCESSFUL_TRANSFERS: [&str; 2] = [
     "the tap saw every transfer succeed",
     "the tap did not see every transfer succeed: it may not have been loaded all the time",
 ];

@@ -3,7 +3,7 @@
 use schema::ReproductionRow;
 
 use super::{LoggingServer, MonitoredLink};
-pub use crate::figures::{beside, row};
+pub use crate::figures::{row, with_published};
 
 /// Experiment 1.
 pub const OVERHEAD: &str = "1";

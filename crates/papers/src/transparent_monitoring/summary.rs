@@ -60,7 +60,7 @@ pub fn about(input: &TransparentOptions, versions: &[String]) -> String {
 }
 
 /// The result in one sentence.
-pub fn answer(rows: &[ReproductionRow]) -> String {
+pub fn result_sentence(rows: &[ReproductionRow]) -> String {
     let mut parts = Vec::new();
     let costs: Vec<String> = [MonitoredLink::Ethernet, MonitoredLink::Unlimited]
         .into_iter()
@@ -68,14 +68,14 @@ pub fn answer(rows: &[ReproductionRow]) -> String {
             let most = rows.iter().rfind(|row| row.quantity == TAP_COST && row.setting.starts_with(link.name()))?;
             let spread = find(rows, &most.setting, VARIATION);
             let cost = most.measured?;
-            let told = match spread {
+            let quantities = match spread {
                 Some(spread) if cost.abs() < spread => {
                     format!("less than the {} % by which runs without it vary", level(spread))
                 }
                 Some(spread) => format!("runs without it vary by {} %", level(spread)),
                 None => "a single run each, hence unreliable".to_owned(),
             };
-            Some(format!("{} % of the throughput at {} ({told})", level(cost), most.setting))
+            Some(format!("{} % of the throughput at {} ({quantities})", level(cost), most.setting))
         })
         .collect();
     if !costs.is_empty() {
@@ -136,7 +136,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         head: vec!["experiment", "setting", "quantity", "paper", "here"],
         lines: reproduction.rows.iter().filter(shown).map(cells).collect(),
         more: Vec::new(),
-        remarks: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn result_names_the_measurements_made() {
-        assert_eq!(answer(&[]), "Some of the experiments, repeated.");
+        assert_eq!(result_sentence(&[]), "Some of the experiments, repeated.");
         let mut rows = vec![
             row(OVERHEAD, "10 Mbit/s, 1 MB", TAP_COST, "%", 5.0),
             row(OVERHEAD, "10 Mbit/s, 10 MB", TAP_COST, "%", 0.25),
@@ -155,7 +155,7 @@ mod tests {
             row(OVERHEAD, "no limit, 1 GB", TAP_COST, "%", 2.0),
         ];
         assert_eq!(
-            answer(&rows),
+            result_sentence(&rows),
             "The tap costs 0.25 % of the throughput at 10 Mbit/s, 10 MB (less than the 0.50 % by which runs without \
              it vary) and 2.00 % of the throughput at no limit, 1 GB (a single run each, hence unreliable); \
              published: at most about 10 %."
@@ -169,12 +169,12 @@ mod tests {
             row(LOGS, "nginx", "of that: server's socket buffer", "s", 6.0),
         ]);
         assert!(
-            answer(&rows).ends_with(
+            result_sentence(&rows).ends_with(
                 "Of the 12.0 s of a transfer at the client, the log of nginx misses 8.00 s on average, 20.0 s at \
                  most (published: 4.5 and about 28): server's socket buffer 75 %, link 22 %."
             ),
             "{}",
-            answer(&rows)
+            result_sentence(&rows)
         );
     }
 

@@ -61,7 +61,7 @@ pub fn show(document: &ReproductionDocument, json: bool) -> Result<()> {
     let more = summary.more.iter().map(|more| report::terminal::table(&more.head, &more.lines, style));
     let table = first.into_iter().chain(more).collect::<Vec<_>>().join("\n");
     // The first note describes the origin of the figures; the page has all notes.
-    let notes: Vec<&str> = summary.remarks.iter().chain(document.reproduce.notes.first()).map(String::as_str).collect();
+    let notes: Vec<&str> = summary.notes.iter().chain(document.reproduce.notes.first()).map(String::as_str).collect();
     let (run, validity) = (&document.run, &document.validity);
     print(&report::terminal::judged(run, validity, &document.reproduce.answer, &table, &notes, style))
 }

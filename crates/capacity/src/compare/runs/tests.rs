@@ -115,14 +115,14 @@ fn metric<'a>(document: &'a CompareDocument, short: &str) -> &'a schema::compare
 
 #[test]
 fn single_runs_are_compared_by_variation_within_the_run() {
-    let mut shelf = RunStoreFixture::new();
+    let mut fixture = RunStoreFixture::new();
     let mut run = |seed, times: fn(f64) -> f64| {
         let rows = requests(40, seed, times);
-        shelf.keep(PLAN, summed(&rows, 40), &rows)
+        fixture.keep(PLAN, summed(&rows, 40), &rows)
     };
     let (first, again, slower) =
         (run(1, |draw| 1.0 + draw), run(2, |draw| 1.0 + draw), run(3, |draw| 1.1 * (1.0 + draw)));
-    let same = shelf.compare(from_ref(&first), &[again], |_, _| {}).unwrap();
+    let same = fixture.compare(from_ref(&first), &[again], |_, _| {}).unwrap();
     assert_eq!((same.compare.method.as_str(), same.compare.by.as_str()), ("one_run", "response_time_mean_ns"));
     let mean = same.compare.headline().unwrap();
     assert_eq!(mean.verdict, CompareVerdict::NoDifferenceShown, "{mean:?}");
@@ -130,7 +130,7 @@ fn single_runs_are_compared_by_variation_within_the_run() {
     // detectable.
     assert!((0.005..0.02).contains(&mean.detectable_difference.unwrap()), "{mean:?}");
     assert!(same.compare.notes[0].contains("another start"), "{:?}", same.compare.notes);
-    let other = shelf.compare(&[first], &[slower], |_, _| {}).unwrap();
+    let other = fixture.compare(&[first], &[slower], |_, _| {}).unwrap();
     for short in ["mean", "p50", "p90", "p99"] {
         let metric = metric(&other, short);
         assert_eq!(metric.verdict, CompareVerdict::More, "{metric:?}");
@@ -144,17 +144,17 @@ fn single_runs_are_compared_by_variation_within_the_run() {
 
 #[test]
 fn run_under_ten_seconds_has_no_interval_and_a_reason() {
-    let mut shelf = RunStoreFixture::new();
+    let mut fixture = RunStoreFixture::new();
     let mut run = |seconds: u64, seed: u64, factor: f64| {
         let rows = requests(seconds, seed, |draw| factor * (1.0 + draw));
-        shelf.keep(PLAN, summed(&rows, seconds), &rows)
+        fixture.keep(PLAN, summed(&rows, seconds), &rows)
     };
     let (ten, slower, nine) = (run(10, 1, 1.0), run(10, 2, 1.5), run(9, 3, 1.5));
-    let found = shelf.compare(from_ref(&ten), from_ref(&slower), |_, _| {}).unwrap();
+    let found = fixture.compare(from_ref(&ten), from_ref(&slower), |_, _| {}).unwrap();
     let mean = found.compare.headline().unwrap();
     let [low, high] = mean.interval.unwrap();
     assert!(mean.verdict == CompareVerdict::More && low < 0.5 && 0.5 < high, "{mean:?}");
-    let found = shelf.compare(from_ref(&ten), from_ref(&nine), |_, _| {}).unwrap();
+    let found = fixture.compare(from_ref(&ten), from_ref(&nine), |_, _| {}).unwrap();
     let mean = found.compare.headline().unwrap();
     assert_eq!((mean.verdict, mean.interval), (CompareVerdict::NotKnown, None));
     assert!(found.compare.notes.iter().any(|note| note.contains("took 9.0 s, and 10 are needed")), "{found:?}");
@@ -162,31 +162,32 @@ fn run_under_ten_seconds_has_no_interval_and_a_reason() {
 
 #[test]
 fn unequal_or_repeated_sides_are_refused() {
-    let mut shelf = RunStoreFixture::new();
+    let mut fixture = RunStoreFixture::new();
     let rows = requests(19, 1, |draw| 1.0 + draw);
-    let short = shelf.keep(PLAN, summed(&rows, 19), &rows);
-    let bare = shelf.keep(PLAN, summed(&requests(20, 1, |draw| draw), 20), &[]);
-    let again = shelf.keep(PLAN, summed(&rows, 19), &rows);
-    let error = shelf.compare(from_ref(&short), from_ref(&short), |_, _| {}).unwrap_err();
+    let short = fixture.keep(PLAN, summed(&rows, 19), &rows);
+    let bare = fixture.keep(PLAN, summed(&requests(20, 1, |draw| draw), 20), &[]);
+    let again = fixture.keep(PLAN, summed(&rows, 19), &rows);
+    let error = fixture.compare(from_ref(&short), from_ref(&short), |_, _| {}).unwrap_err();
     assert!(error.contains("is given twice"), "{error}");
-    let found = shelf.compare(from_ref(&bare), from_ref(&again), |_, _| {}).unwrap();
+    let found = fixture.compare(from_ref(&bare), from_ref(&again), |_, _| {}).unwrap();
     assert!(found.compare.notes.iter().any(|note| note.contains("no table of requests")), "{found:?}");
-    let error = shelf.compare(&[short], &[again, bare], |_, _| {}).unwrap_err();
+    let error = fixture.compare(&[short], &[again, bare], |_, _| {}).unwrap_err();
     assert!(error.starts_with("1 and 2 runs"), "{error}");
     // A refused comparison leaves nothing in the run store.
-    assert_eq!(shelf.run_store.list().unwrap().len(), 4);
+    assert_eq!(fixture.run_store.list().unwrap().len(), 4);
 }
 
 #[test]
 fn several_runs_per_side_are_compared_by_their_figures() {
-    let mut shelf = RunStoreFixture::new();
+    let mut fixture = RunStoreFixture::new();
     let mut runs = |means: &[f64]| -> Vec<PathBuf> {
-        means.iter().map(|&mean| shelf.keep(PLAN, document(mean, 100.0), &[])).collect()
+        means.iter().map(|&mean| fixture.keep(PLAN, document(mean, 100.0), &[])).collect()
     };
     let a = runs(&[1.00e6, 1.02e6, 0.98e6, 1.01e6]);
     let b = runs(&[1.21e6, 1.19e6, 1.22e6, 1.18e6]);
-    let found =
-        shelf.compare(&a, &b, |_, question| question.fail_if = FailIf::several("p99 > 5%, cpu > 1%").unwrap()).unwrap();
+    let found = fixture
+        .compare(&a, &b, |_, question| question.fail_if = FailIf::several("p99 > 5%, cpu > 1%").unwrap())
+        .unwrap();
     assert_eq!(found.compare.method, "runs");
     let mean = found.compare.headline().unwrap();
     assert!(mean.verdict == CompareVerdict::More && (mean.difference.unwrap() - 0.197).abs() < 0.01, "{mean:?}");
@@ -195,17 +196,17 @@ fn several_runs_per_side_are_compared_by_their_figures() {
     assert_eq!(failed, [Some(true), None]);
     // CPU time is unknown, and a term requires it.
     assert_eq!(found.validity.verdict, Verdict::Suspect);
-    let by = shelf.compare(&a, &b, |_, question| question.by = Some(Metric::P99)).unwrap();
+    let by = fixture.compare(&a, &b, |_, question| question.by = Some(Metric::P99)).unwrap();
     assert_eq!(by.compare.metrics[0].short, "p99");
 }
 
 #[test]
 fn invalid_run_makes_the_comparison_invalid() {
-    let mut shelf = RunStoreFixture::new();
-    let good: Vec<PathBuf> = (0..3).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
+    let mut fixture = RunStoreFixture::new();
+    let good: Vec<PathBuf> = (0..3).map(|_| fixture.keep(PLAN, document(1e6, 100.0), &[])).collect();
     let bad = [invalid(document(1e6, 100.0)), document(1e6, 100.0), document(1e6, 100.0)];
-    let bad = bad.map(|document| shelf.keep(PLAN, document, &[]));
-    let found = shelf.compare(&good, &bad, |_, _| {}).unwrap();
+    let bad = bad.map(|document| fixture.keep(PLAN, document, &[]));
+    let found = fixture.compare(&good, &bad, |_, _| {}).unwrap();
     assert_eq!(found.validity.verdict, Verdict::Invalid);
     assert!(
         found
@@ -218,61 +219,61 @@ fn invalid_run_makes_the_comparison_invalid() {
 
 #[test]
 fn differing_plans_are_refused_with_their_fields() {
-    let mut shelf = RunStoreFixture::new();
+    let mut fixture = RunStoreFixture::new();
     let mut keep =
-        |plan: &str| -> Vec<PathBuf> { (0..2).map(|_| shelf.keep(plan, document(1e6, 100.0), &[])).collect() };
+        |plan: &str| -> Vec<PathBuf> { (0..2).map(|_| fixture.keep(plan, document(1e6, 100.0), &[])).collect() };
     let one = keep(PLAN);
     let two = keep(&PLAN.replace("\"one\"", "\"two\""));
     let faster = keep(&PLAN.replace("100/s", "200/s").replace("\"0ms\"", "\"48ms\""));
-    let found = shelf.compare(&one, &two, |_, _| {}).unwrap();
+    let found = fixture.compare(&one, &two, |_, _| {}).unwrap();
     let differ = &found.compare.plans_differ;
     assert!(differ.len() == 1 && differ[0].field == "server.command" && differ[0].subject, "{differ:?}");
-    let error = shelf.compare(&one, &faster, |_, _| {}).unwrap_err();
+    let error = fixture.compare(&one, &faster, |_, _| {}).unwrap_err();
     for words in ["load.rate (\"100/s\" and \"200/s\")", "path.rtt (\"0s\" and \"48ms\")", "--different-plans"] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    let found = shelf.compare(&one, &faster, |plan, _| plan.different_plans = true).unwrap();
+    let found = fixture.compare(&one, &faster, |plan, _| plan.different_plans = true).unwrap();
     assert_eq!(found.compare.plans_differ.len(), 2);
     assert_eq!(found.validity.verdict, Verdict::Valid);
     let mixed = [one[0].clone(), faster[0].clone()];
-    let error = shelf.compare(&mixed, &two, |plan, _| plan.different_plans = true).unwrap_err();
+    let error = fixture.compare(&mixed, &two, |plan, _| plan.different_plans = true).unwrap_err();
     assert!(error.contains("are on one side"), "{error}");
 }
 
 #[test]
 fn runs_of_another_machine_make_the_comparison_suspect() {
-    let mut shelf = RunStoreFixture::new();
+    let mut fixture = RunStoreFixture::new();
     let mut elsewhere = document(1e6, 100.0);
     elsewhere.run.host.cores = 64;
-    let a: Vec<PathBuf> = (0..2).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
-    let b: Vec<PathBuf> = (0..2).map(|_| shelf.keep(PLAN, elsewhere.clone(), &[])).collect();
-    let found = shelf.compare(&a, &b, |_, _| {}).unwrap();
+    let a: Vec<PathBuf> = (0..2).map(|_| fixture.keep(PLAN, document(1e6, 100.0), &[])).collect();
+    let b: Vec<PathBuf> = (0..2).map(|_| fixture.keep(PLAN, elsewhere.clone(), &[])).collect();
+    let found = fixture.compare(&a, &b, |_, _| {}).unwrap();
     assert_eq!(found.validity.verdict, Verdict::Suspect);
 }
 
 #[test]
 fn runs_are_found_by_name_prefix_folder_and_last() {
-    let mut shelf = RunStoreFixture::new();
-    assert!(find(&shelf.run_store, "last").is_err());
-    let dirs: Vec<PathBuf> = (0..4).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
+    let mut fixture = RunStoreFixture::new();
+    assert!(find(&fixture.run_store, "last").is_err());
+    let dirs: Vec<PathBuf> = (0..4).map(|_| fixture.keep(PLAN, document(1e6, 100.0), &[])).collect();
     let canonical = |dirs: &[PathBuf]| -> Vec<PathBuf> { dirs.iter().map(|dir| dir.canonicalize().unwrap()).collect() };
-    let found = |words: &str| canonical(&find(&shelf.run_store, words).unwrap());
+    let found = |words: &str| canonical(&find(&fixture.run_store, words).unwrap());
     assert_eq!(found("last"), canonical(&dirs[3..]));
     assert_eq!(found("last~3, last~1"), canonical(&[dirs[0].clone(), dirs[2].clone()]));
     let name = dirs[1].file_name().unwrap().to_str().unwrap();
     assert_eq!(found(name), canonical(&dirs[1..2]));
     assert_eq!(found(dirs[1].to_str().unwrap()), canonical(&dirs[1..2]));
     for wrong in ["last~4", "last~x", "lastly", ",", "nonsense"] {
-        assert!(find(&shelf.run_store, wrong).is_err(), "{wrong}");
+        assert!(find(&fixture.run_store, wrong).is_err(), "{wrong}");
     }
     // `last` is then the comparison, as in every verb, and it has no load.
-    shelf.compare(&dirs[..2], &dirs[2..], |_, _| {}).unwrap();
-    assert_eq!(shelf.run_store.list().unwrap().len(), 5);
+    fixture.compare(&dirs[..2], &dirs[2..], |_, _| {}).unwrap();
+    assert_eq!(fixture.run_store.list().unwrap().len(), 5);
     assert_eq!(found("last~1"), canonical(&dirs[3..]));
-    let error = find(&shelf.run_store, "last").unwrap_err().to_string();
+    let error = find(&fixture.run_store, "last").unwrap_err().to_string();
     let id = |dir: &PathBuf| dir.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(error.contains(&format!("the newest of these: {}, {}", id(&dirs[3]), id(&dirs[2]))), "{error}");
-    let comparison = shelf.run_store.find("last").unwrap();
-    let error = shelf.compare(from_ref(&comparison), from_ref(&comparison), |_, _| {}).unwrap_err();
+    let comparison = fixture.run_store.find("last").unwrap();
+    let error = fixture.compare(from_ref(&comparison), from_ref(&comparison), |_, _| {}).unwrap_err();
     assert!(error.contains("only runs with load"), "{error}");
 }

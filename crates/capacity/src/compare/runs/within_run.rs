@@ -82,8 +82,8 @@ impl RunVariation {
             )));
         };
         // In documents of earlier versions the field is missing: the warm-up begins with the first request.
-        let said = run.recorded.map_or(0, |recorded| recorded.measured_from_ns);
-        let from = if said > 0 { said } else { first + (run.warmup_s * 1e9) as u64 };
+        let text = run.recorded.map_or(0, |recorded| recorded.measured_from_ns);
+        let from = if text > 0 { text } else { first + (run.warmup_s * 1e9) as u64 };
         let block_of = |at: u64| at.checked_sub(from).map(|since| (since / block_ns) as usize).filter(|&at| at < count);
         let mut blocks = vec![Block::default(); count];
         let mut times = Vec::new();
@@ -137,7 +137,7 @@ impl RunVariation {
     /// Blocks merged into batches; leading blocks that do not fill a batch are ignored.
     fn batched(&self) -> Vec<Block> {
         let length = self.blocks.len() / BATCHES;
-        let kept = &self.blocks[self.blocks.len() - length * BATCHES..];
+        let stored = &self.blocks[self.blocks.len() - length * BATCHES..];
         let join = |blocks: &[Block]| {
             blocks.iter().fold(Block::default(), |sum, block| Block {
                 offered: sum.offered + block.offered,
@@ -146,7 +146,7 @@ impl RunVariation {
                 completed: sum.completed + block.completed,
             })
         };
-        kept.chunks_exact(length.max(1)).map(join).collect()
+        stored.chunks_exact(length.max(1)).map(join).collect()
     }
 
     /// Standard error of a ratio of sums, with independent batches: from the residuals of the numerator.
@@ -166,9 +166,9 @@ const DEGREES_OF_FREEDOM: f64 = BATCHES as f64 - 1.0;
 /// Mean of consecutive values, by batches.
 fn batch_mean(values: &[f64]) -> Option<Estimate> {
     let length = values.len() / BATCHES;
-    let kept = &values[values.len() - length * BATCHES..];
+    let stored = &values[values.len() - length * BATCHES..];
     let means: Vec<f64> =
-        kept.chunks_exact(length.max(1)).map(|batch| batch.iter().sum::<f64>() / length as f64).collect();
+        stored.chunks_exact(length.max(1)).map(|batch| batch.iter().sum::<f64>() / length as f64).collect();
     Estimate::of_mean(&means)
 }
 

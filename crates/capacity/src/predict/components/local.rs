@@ -62,8 +62,8 @@ impl Children<'_> {
         if !output.status.success() {
             return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
-        let said: PartRounds = serde_json::from_slice(&output.stdout).map_err(|error| wrong(error.to_string()))?;
-        Ok(said.rounds)
+        let text: PartRounds = serde_json::from_slice(&output.stdout).map_err(|error| wrong(error.to_string()))?;
+        Ok(text.rounds)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Components with network: a minimal server (`serve --component exchange`) behind the testbed's devices, in a control
+//! Components with network: a minimal server (`serve --component exchange`) at_saturation the testbed's devices, in a control
 //! group of its own, saturated as at its capacity.
 //!
 //! Receiving cannot be measured alone, since the client sends a request only after a response. So the cost of the
@@ -16,7 +16,7 @@ use stats::regression::line;
 
 use super::costs::MeasuredComponent;
 use super::sum::part;
-use crate::predict::demands::{Class, LoadResult, Measuring, SATURATED_MIN, counted};
+use crate::predict::demands::{LoadResult, Measuring, RequestClass, SATURATED_MIN, counted};
 use crate::predict::model::Estimate;
 use crate::predict::path::Traffic;
 use crate::predict::{PredictOptions, PredictPlan};
@@ -58,8 +58,13 @@ impl Network {
     #[cfg(test)]
     pub fn of_tests() -> Self {
         let at = |bytes: f64| {
-            let traffic =
-                Traffic { up_bytes: 200.0, down_bytes: bytes, up_packets: 2.0, down_packets: 2.0, answer_bytes: bytes };
+            let traffic = Traffic {
+                up_bytes: 200.0,
+                down_bytes: bytes,
+                up_packets: 2.0,
+                down_packets: 2.0,
+                response_body_bytes: bytes,
+            };
             (bytes, traffic)
         };
         let flow = [100.0, 1000.0, 100_000.0].map(at).to_vec();
@@ -68,18 +73,18 @@ impl Network {
 
     /// Bytes and packets of a request with a response of this size, head included; with a connection where that was
     /// measured.
-    pub fn traffic(&self, answer_bytes: f64) -> Traffic {
+    pub fn traffic(&self, response_body_bytes: f64) -> Traffic {
         let at = |of: fn(&Traffic) -> f64| {
             let points: Vec<(f64, f64)> = self.flow.iter().map(|(bytes, traffic)| (*bytes, of(traffic))).collect();
             let mean = points.iter().map(|(_, y)| y).sum::<f64>() / points.len().max(1) as f64;
-            line(&points).map_or(mean, |line| line.at(answer_bytes)).max(0.0) + of(&self.connection)
+            line(&points).map_or(mean, |line| line.at(response_body_bytes)).max(0.0) + of(&self.connection)
         };
         Traffic {
             up_bytes: at(|traffic| traffic.up_bytes),
             down_bytes: at(|traffic| traffic.down_bytes),
             up_packets: at(|traffic| traffic.up_packets),
             down_packets: at(|traffic| traffic.down_packets),
-            answer_bytes,
+            response_body_bytes,
         }
     }
 }
@@ -138,7 +143,7 @@ pub fn measure(
     let mut cores = None;
     let mut made = Vec::new();
     for (name, plan) in &plans {
-        let Some(loads) = held(measuring, name, plan, &mut cores)? else { return Ok(None) };
+        let Some(loads) = saturated(measuring, name, plan, &mut cores)? else { return Ok(None) };
         if loads.len() < USABLE_MIN {
             return Err(ExperimentError::Plan(format!(
                 "{name}: too few usable loads ({} of at least {USABLE_MIN}): use a less busy machine, or longer loads \
@@ -158,7 +163,7 @@ pub fn measure(
 }
 
 /// The loads of one plan: saturated, or closed loops where the CPU cannot be limited.
-fn held(
+fn saturated(
     measuring: &mut Measuring<'_>,
     name: &str,
     plan: &PredictPlan,
@@ -166,7 +171,7 @@ fn held(
 ) -> Result<Option<Vec<LoadResult>>, ExperimentError> {
     let mut own =
         Measuring::new(plan, measuring.command, measuring.interrupts, &mut *measuring.stage, measuring.run_store);
-    let class = Class { name: name.to_owned(), load: plan.plan.load.clone() };
+    let class = RequestClass { name: name.to_owned(), load: plan.plan.load.clone() };
     // All plans use the same cores; one closed loop determines them.
     let busy = match *cores {
         Some(busy) => Some(busy),
@@ -179,7 +184,7 @@ fn held(
     let sound = |made: &LoadResult| made.part.rate_per_s > 0.0 && made.is_usable();
     let mut all = Vec::new();
     for _ in 0..BATCHES {
-        all.extend(busy.map(|busy| own.held(&class, busy)).transpose()?.unwrap_or_default());
+        all.extend(busy.map(|busy| own.saturated(&class, busy)).transpose()?.unwrap_or_default());
         if all.iter().filter(|made| sound(made)).count() >= USABLE_MIN || own.is_interrupted() {
             break;
         }
@@ -225,10 +230,10 @@ fn network(
     connections: Option<&[LoadResult]>,
     described: &ComponentsPlan,
 ) -> Option<Network> {
-    let answer = |made: &LoadResult| made.traffic.map_or(0.0, |traffic| traffic.answer_bytes);
+    let response_bytes = |made: &LoadResult| made.traffic.map_or(0.0, |traffic| traffic.response_body_bytes);
     let least = sends.first()?;
     let first = least.first()?;
-    let (request_bytes, head_bytes) = (first.request_bytes, answer(first));
+    let (request_bytes, head_bytes) = (first.request_bytes, response_bytes(first));
     // The smallest exchange, half of it for each side.
     let whole = |cost: fn(&LoadResult) -> f64| {
         let costs: Vec<f64> = least.iter().map(|made| cost(made) / made.part.rate_per_s).collect();
@@ -263,7 +268,7 @@ fn network(
     let send = MeasuredComponent::of(
         part::SEND,
         format!("a response, {from}; with the other half of the smallest exchange"),
-        points(sends, &answer),
+        points(sends, &response_bytes),
     )?;
     // The half taken off both sides is one figure, so its error counts once.
     let mut parts = vec![halved(receive, 0.0), halved(send, 1.0)];
@@ -297,11 +302,11 @@ fn network(
                 down_bytes: more(|traffic| traffic.down_bytes),
                 up_packets: more(|traffic| traffic.up_packets),
                 down_packets: more(|traffic| traffic.down_packets),
-                answer_bytes: 0.0,
+                response_body_bytes: 0.0,
             };
         }
     }
-    let flow = sends.iter().flatten().filter_map(|made| Some((answer(made), made.traffic?))).collect();
+    let flow = sends.iter().flatten().filter_map(|made| Some((response_bytes(made), made.traffic?))).collect();
     Some(Network { parts, request_bytes, head_bytes, flow, connection })
 }
 
@@ -341,34 +346,34 @@ fn url(plan: &Plan) -> (String, u16) {
 }
 
 fn plan(input: &PredictPlan, described: &ComponentsPlan, command: String, pad: usize, close: bool) -> PredictPlan {
-    let theirs = &input.plan;
-    let mut headers = theirs.load.headers.clone();
+    let server_plan = &input.plan;
+    let mut headers = server_plan.load.headers.clone();
     headers.extend((pad > 0).then(|| format!("X-Part: {}", "p".repeat(pad))));
     let plan = Plan {
-        name: theirs.name.clone(),
-        seed: theirs.seed,
+        name: server_plan.name.clone(),
+        seed: server_plan.seed,
         load: LoadPlan {
             headers,
             close,
-            clients: theirs.load.clients,
-            warmup: theirs.load.warmup,
-            duration: theirs.load.duration,
-            ..LoadPlan::get(&url(theirs).0)
+            clients: server_plan.load.clients,
+            warmup: server_plan.load.warmup,
+            duration: server_plan.load.duration,
+            ..LoadPlan::get(&url(server_plan).0)
         },
         path: Some(PathPlan {
             rtt: Some(Duration::ZERO),
-            offload: theirs.path.as_ref().is_none_or(|path| path.offload),
+            offload: server_plan.path.as_ref().is_none_or(|path| path.offload),
             ..PathPlan::default()
         }),
         server: Some(ServerPlan {
             command,
-            names: theirs.server.as_ref().map_or_else(Vec::new, |server| server.names.clone()),
-            cpu: described.cpu.or(theirs.server.as_ref().and_then(|server| server.cpu)),
+            names: server_plan.server.as_ref().map_or_else(Vec::new, |server| server.names.clone()),
+            cpu: described.cpu.or(server_plan.server.as_ref().and_then(|server| server.cpu)),
             ..ServerPlan::default()
         }),
-        target: TargetPlan { family: theirs.target.family, ..TargetPlan::default() },
-        watch: theirs.watch,
-        host: HostPlan { threads: 1, ..theirs.host.clone() },
+        target: TargetPlan { family: server_plan.target.family, ..TargetPlan::default() },
+        watch: server_plan.watch,
+        host: HostPlan { threads: 1, ..server_plan.host.clone() },
         ..Plan::default()
     };
     PredictPlan {

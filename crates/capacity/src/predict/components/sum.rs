@@ -42,9 +42,9 @@ pub struct Shape {
 /// Components of a request whose response has a body of `bytes`: name, number, bytes of each. Those with number 0 are
 /// omitted.
 pub fn terms(described: &ComponentsPlan, shape: &Shape, bytes: f64) -> Vec<(&'static str, f64, f64)> {
-    let answer = bytes + shape.head_bytes;
+    let response_bytes = bytes + shape.head_bytes;
     let (cold, resumed) = (described.cold.value(), described.resumed.value());
-    let mut terms = vec![(part::RECEIVE, 1.0, shape.request_bytes), (part::SEND, 1.0, answer)];
+    let mut terms = vec![(part::RECEIVE, 1.0, shape.request_bytes), (part::SEND, 1.0, response_bytes)];
     if described.parse {
         terms.push((part::PARSE, 1.0, shape.request_bytes));
     }
@@ -71,7 +71,7 @@ pub fn terms(described: &ComponentsPlan, shape: &Shape, bytes: f64) -> Vec<(&'st
         terms.push((part::CONNECTION, 1.0, 0.0));
     }
     if shape.tls {
-        terms.push((part::RECORDS, 1.0, answer));
+        terms.push((part::RECORDS, 1.0, response_bytes));
     }
     if shape.tls && shape.close {
         for (name, share, (up, down)) in
@@ -125,10 +125,10 @@ pub fn class(
 }
 
 /// A request of the workload: classes by their shares. All contain the same components, so their errors add up.
-pub fn mixed(classes: &[(f64, Estimate)]) -> WorkloadDemand {
+pub fn workload_demand(classes: &[(f64, Estimate)]) -> WorkloadDemand {
     let value = classes.iter().map(|(share, cost)| share * cost.value).sum();
     let half = classes.iter().map(|(share, cost)| share * cost.half).sum();
-    WorkloadDemand { light: None, behind: Estimate { value, half }, held: true, idle: 0.0 }
+    WorkloadDemand { light: None, at_saturation: Estimate { value, half }, saturated: true, idle: 0.0 }
 }
 
 #[cfg(test)]

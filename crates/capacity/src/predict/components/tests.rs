@@ -22,7 +22,7 @@ fn server_model_needs_no_server() {
     let refused = |plan: &PredictPlan| plan.check().unwrap_err().to_string();
     let mut without = plan_with("");
     without.options.components = false;
-    assert!(refused(&without).contains("--parts"));
+    assert!(refused(&without).contains("--components"));
     let with = |change: fn(&mut PredictPlan)| {
         let mut plan = plan_with("");
         change(&mut plan);
@@ -54,7 +54,7 @@ fn prediction_duration_is_estimated_in_advance() {
 #[test]
 fn only_components_of_the_model_are_measured() {
     let names = |parts: &ComponentsPlan, shape: &Shape| -> Vec<&'static str> {
-        wanted(parts, shape).into_iter().map(|(name, ..)| name).collect()
+        expected(parts, shape).into_iter().map(|(name, ..)| name).collect()
     };
     let shape = Shape { request_bytes: 50.0, ..Shape::default() };
     assert_eq!(names(&ComponentsPlan::default(), &shape), ["parse"]);
@@ -83,7 +83,7 @@ fn only_components_of_the_model_are_measured() {
         }
     }
     // A head below the shortest that can be measured counts as the shortest.
-    let (_, _, sizes) = &wanted(&ComponentsPlan::default(), &shape)[0];
+    let (_, _, sizes) = &expected(&ComponentsPlan::default(), &shape)[0];
     assert_eq!(sizes[..], [96]);
 }
 
@@ -124,7 +124,7 @@ fn add_up(plan: &PredictPlan) -> PredictPart {
 
 #[test]
 fn sum_of_components_gives_limits_like_a_measured_cost() {
-    let near = |got: f64, wanted: f64| assert!((got / wanted - 1.0).abs() < 1e-6, "{got} {wanted}");
+    let near = |got: f64, expected: f64| assert!((got / expected - 1.0).abs() < 1e-6, "{got} {expected}");
     // 100 us per request, 200 with receive processing: a core does 5,000, a tenth of one 1,000.
     let whole = add_up(&plan_with("close = true\n"));
     near(whole.rate_per_s.unwrap(), 5000.0);
@@ -145,18 +145,21 @@ fn sum_of_components_gives_limits_like_a_measured_cost() {
     let sum = whole.component_sum.unwrap();
     near(sum.processes_s, 100e-6);
     near(sum.cores_s, 200e-6);
-    assert!(sum.described.contains("one connection per request") && sum.assumes[0].contains("P3"), "{sum:?}");
+    assert!(
+        sum.described.contains("one connection per request") && sum.assumes[0].contains("NTT DIRECTORY"),
+        "{sum:?}"
+    );
     assert!(!whole.components.is_empty() && whole.assumes == sum.assumes && sum.cost_error.is_none());
 }
 
 #[test]
 fn both_predictions_are_compared_with_the_measured_rate() {
     let mut predict = add_up(&plan_with("close = true\n"));
-    beside(&mut predict, Some(4000.0));
+    add_measured(&mut predict, Some(4000.0));
     let sum = predict.component_sum.as_ref().unwrap();
     assert!((sum.error.unwrap() - 0.25).abs() < 1e-9);
     assert!(predict.notes[0].contains("25.0 % too high"), "{:?}", predict.notes);
-    beside(&mut predict, None);
+    add_measured(&mut predict, None);
     assert_eq!(predict.component_sum.unwrap().error, None);
 }
 

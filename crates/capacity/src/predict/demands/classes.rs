@@ -7,7 +7,7 @@ const CLASSES_MAX: usize = 8;
 
 /// A class: requests of the same kind.
 #[derive(Clone, Debug)]
-pub struct Class {
+pub struct RequestClass {
     /// Its name.
     pub name: String,
     /// Its load, without rate and length.
@@ -15,7 +15,7 @@ pub struct Class {
 }
 
 /// The classes of a plan: each request with its share, or all as one.
-pub fn classes(plan: &Plan) -> Vec<(Class, f64)> {
+pub fn classes(plan: &Plan) -> Vec<(RequestClass, f64)> {
     let requests = &plan.load.request;
     let is_plain = plan.load.session.is_empty() && plan.load.content.is_none() && plan.load.urls.is_none();
     if !is_plain || requests.len() < 2 || requests.len() > CLASSES_MAX {
@@ -24,7 +24,7 @@ pub fn classes(plan: &Plan) -> Vec<(Class, f64)> {
             (_, Some(request)) if requests.len() == 1 => request.label().to_owned(),
             _ => "all requests".to_owned(),
         };
-        return vec![(Class { name, load: plan.load.clone() }, 1.0)];
+        return vec![(RequestClass { name, load: plan.load.clone() }, 1.0)];
     }
     let weight = |request: &RequestPlan| request.weight.unwrap_or(1.0);
     let whole: f64 = requests.iter().map(weight).sum();
@@ -32,7 +32,7 @@ pub fn classes(plan: &Plan) -> Vec<(Class, f64)> {
         let mut load = plan.load.clone();
         load.choice = None;
         load.request = vec![RequestPlan { weight: None, ..request.clone() }];
-        (Class { name: request.label().to_owned(), load }, weight(request) / whole)
+        (RequestClass { name: request.label().to_owned(), load }, weight(request) / whole)
     };
     requests.iter().map(class).collect()
 }

@@ -136,7 +136,7 @@ pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gaug
         request_bytes: load.bytes_sent as f64 / load.completed.max(1) as f64,
         rss_bytes: last.map_or(0, |second| second.rss_bytes),
         descriptors: last.and_then(|second| second.descriptors),
-        kernel_bytes_each: load.open_connections.as_ref().and_then(|held| held.kernel_bytes_each),
+        kernel_bytes_each: load.open_connections.as_ref().and_then(|open| open.kernel_bytes_each),
         connection_s: load.connection_duration_ns.mean / 1e9,
         connect_s: load.connect_ns.mean / 1e9,
         loop_busy: outcome.loop_busy,
@@ -173,7 +173,7 @@ fn traffic(document: &Document, load: &schema::document::Load) -> Option<Traffic
         down_bytes: path.down.bytes as f64 / requests,
         up_packets: path.up.packets as f64 / requests,
         down_packets: path.down.packets as f64 / requests,
-        answer_bytes: load.bytes_received as f64 / load.completed.max(1) as f64,
+        response_body_bytes: load.bytes_received as f64 / load.completed.max(1) as f64,
     })
 }
 

@@ -94,25 +94,25 @@ fn disturbed_loads_are_left_out_while_enough_remain() {
 #[test]
 fn failed_loads_give_no_cost() {
     let light = [1.0, 2.0, 3.0, 4.0].map(|rate| load(rate, rate * 0.01, &[]));
-    let held = [
+    let saturated = [
         load(5.0, 0.04, &[]),
         load(10.0, 0.08, &[]),
         load(10.0, 0.9, &["error_rate"]),
         load(20.0, 0.16, &["steady_state"]),
     ];
-    let measured = measured(&light, &held);
+    let measured = measured(&light, &saturated);
     assert!((measured.processes.slope().unwrap().value - 0.01).abs() < 1e-9);
-    assert!((measured.processes.held.unwrap().value - 0.008).abs() < 1e-9);
-    assert!((measured.cores.held.unwrap().value - 0.012).abs() < 1e-9);
+    assert!((measured.processes.saturated.unwrap().value - 0.008).abs() < 1e-9);
+    assert!((measured.cores.saturated.unwrap().value - 0.012).abs() < 1e-9);
     assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
     // Half of receive processing may belong to other programs.
     let doubtful = |mut made: LoadResult| {
         made.part.busy_cores_interval = Some([made.part.busy_processes, made.part.busy_cores]);
         made
     };
-    let (light, held) = (light.map(doubtful), held.map(doubtful));
-    let doubted = super::measured(&light, &held);
-    let half = |cost: &ClassCost| (cost.slope().unwrap().half, cost.held.unwrap().half);
+    let (light, saturated) = (light.map(doubtful), saturated.map(doubtful));
+    let doubted = super::measured(&light, &saturated);
+    let half = |cost: &ClassCost| (cost.slope().unwrap().half, cost.saturated.unwrap().half);
     assert_eq!(half(&doubted.processes), half(&measured.processes));
     assert!((half(&doubted.cores).0 - half(&measured.cores).0 - 0.0025).abs() < 1e-9);
     assert!((half(&doubted.cores).1 - half(&measured.cores).1 - 0.002).abs() < 1e-9);

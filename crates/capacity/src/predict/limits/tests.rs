@@ -7,21 +7,26 @@ use crate::predict::model::Estimate;
 
 /// Two milliseconds per request, known to 5 %.
 fn two_ms() -> WorkloadDemand {
-    WorkloadDemand { light: None, behind: Estimate { value: 0.002, half: 0.0001 }, held: true, idle: 0.0 }
+    WorkloadDemand { light: None, at_saturation: Estimate { value: 0.002, half: 0.0001 }, saturated: true, idle: 0.0 }
 }
 
 const FIVE_MS: Duration = Duration::from_millis(5);
 const MANNER: ConnectionUse = ConnectionUse { close: true, tls_round_trips: 0.0, initcwnd: 10 };
-const TRAFFIC: Traffic =
-    Traffic { up_bytes: 500.0, down_bytes: 11_000.0, up_packets: 8.0, down_packets: 10.0, answer_bytes: 10_240.0 };
+const TRAFFIC: Traffic = Traffic {
+    up_bytes: 500.0,
+    down_bytes: 11_000.0,
+    up_packets: 8.0,
+    down_packets: 10.0,
+    response_body_bytes: 10_240.0,
+};
 
 fn known() -> PredictionInputs<'static> {
     PredictionInputs {
         processor: Processor { quota: Some((0.2, FIVE_MS)), cores: 1.0 },
         processes: two_ms(),
-        cores: WorkloadDemand { behind: Estimate { value: 0.0025, half: 0.0001 }, ..two_ms() },
+        cores: WorkloadDemand { at_saturation: Estimate { value: 0.0025, half: 0.0001 }, ..two_ms() },
         classes: vec![(1.0, 1.0)],
-        beside_s: 0.0,
+        extra_s: 0.0,
         path: None,
         workers: None,
         worker_occupied_s: None,
@@ -113,7 +118,7 @@ fn objective_is_the_limit_where_it_is_missed_first() {
     let slo: Slo = "mean < 10ms".parse().unwrap();
     let whole = PredictionInputs {
         processor: Processor { quota: None, cores: 1.0 },
-        processes: WorkloadDemand { behind: Estimate::exact(0.0025), ..two_ms() },
+        processes: WorkloadDemand { at_saturation: Estimate::exact(0.0025), ..two_ms() },
         slo: Some(&slo),
         ..known()
     };
@@ -141,7 +146,7 @@ fn curve_matches_processor_sharing_plus_path_times() {
     let far = path("48ms", None);
     let whole = PredictionInputs {
         processor: Processor { quota: None, cores: 1.0 },
-        processes: WorkloadDemand { behind: Estimate::exact(0.0025), ..two_ms() },
+        processes: WorkloadDemand { at_saturation: Estimate::exact(0.0025), ..two_ms() },
         path: Some((&far, MANNER, TRAFFIC)),
         ..known()
     };
@@ -154,15 +159,15 @@ fn curve_matches_processor_sharing_plus_path_times() {
     assert!(half.p50_s > 0.096 && half.p99_s > half.p50_s);
     assert!(points.windows(2).all(|pair| pair[0].mean_s < pair[1].mean_s && pair[0].p99_s <= pair[1].p99_s * 1.05));
     // Time besides CPU and path is added to each request.
-    let slower = curve(&PredictionInputs { beside_s: 0.001, ..whole });
+    let slower = curve(&PredictionInputs { extra_s: 0.001, ..whole });
     let at_half = slower.iter().find(|point| (point.busy - 0.5).abs() < 1e-9).unwrap();
     assert!((at_half.mean_s - half.mean_s - 0.001).abs() < 1e-8);
     assert!((at_half.p99_s - half.p99_s - 0.001).abs() < 1e-4);
     // A quota of 0.2 has no closed formula; at a tenth of it throttling is rare.
-    let held = curve(&PredictionInputs { path: None, ..known() });
-    near(held[1].rate_per_s, 10.0);
-    assert!(held[1].mean_s >= 0.002 && held[1].mean_s < 0.012, "{held:?}");
-    assert!(held.last().unwrap().p99_s > 0.02, "{held:?}");
+    let curve_with_limit = curve(&PredictionInputs { path: None, ..known() });
+    near(curve_with_limit[1].rate_per_s, 10.0);
+    assert!(curve_with_limit[1].mean_s >= 0.002 && curve_with_limit[1].mean_s < 0.012, "{curve_with_limit:?}");
+    assert!(curve_with_limit.last().unwrap().p99_s > 0.02, "{curve_with_limit:?}");
 }
 
 /// Asymptotes: N / (D + Z) for few users, 1 / D for many.
@@ -209,10 +214,10 @@ fn requests_per_day_and_machines_match_figures_by_hand() {
 
 #[test]
 fn zero_demand_gives_no_prediction() {
-    let none = WorkloadDemand { behind: Estimate { value: -1e-6, half: 1e-6 }, ..two_ms() };
+    let none = WorkloadDemand { at_saturation: Estimate { value: -1e-6, half: 1e-6 }, ..two_ms() };
     assert!(limits(&PredictionInputs { processes: none, cores: none, ..known() }).is_empty());
     // The demand is so uncertain that there is no upper end.
-    let vague = WorkloadDemand { behind: Estimate { value: 0.002, half: 0.003 }, ..two_ms() };
+    let vague = WorkloadDemand { at_saturation: Estimate { value: 0.002, half: 0.003 }, ..two_ms() };
     assert_eq!(limits(&PredictionInputs { processes: vague, ..known() })[0].interval, None);
 }
 
@@ -221,7 +226,7 @@ fn zero_demand_gives_no_prediction() {
 #[test]
 fn mean_and_percentiles_use_the_same_demand() {
     let of = |processes: f64, cores: f64, quota: Option<(f64, Duration)>| {
-        let of = |value: f64| WorkloadDemand { behind: Estimate { value, half: 0.0 }, ..two_ms() };
+        let of = |value: f64| WorkloadDemand { at_saturation: Estimate { value, half: 0.0 }, ..two_ms() };
         let (processes, cores) = (of(processes), of(cores));
         let cores = cores.covering(&processes);
         PredictionInputs { processor: Processor { quota, cores: 1.0 }, processes, cores, ..known() }
@@ -258,14 +263,14 @@ mod properties {
 
     use super::*;
 
-    fn mixed() -> impl Strategy<Value = WorkloadDemand> {
+    fn workload_demand() -> impl Strategy<Value = WorkloadDemand> {
         (1e-6..5e-3f64, prop::option::of(0.5..4.0f64), 0.0..0.3f64, 0.0..0.05f64).prop_map(
             |(value, light, half, idle)| {
                 let light = light.map(|times| Estimate { value: value * times, half: 0.0 });
                 WorkloadDemand {
                     light,
-                    behind: Estimate { value, half: value * half },
-                    held: light.is_none() || idle < 0.025,
+                    at_saturation: Estimate { value, half: value * half },
+                    saturated: light.is_none() || idle < 0.025,
                     idle,
                 }
             },
@@ -278,8 +283,8 @@ mod properties {
         /// For arbitrary inputs the distribution is consistent: the mean lies between its ends, and percentiles rise.
         #[test]
         fn curve_of_arbitrary_inputs_is_consistent(
-            processes in mixed(),
-            cores in mixed(),
+            processes in workload_demand(),
+            cores in workload_demand(),
             threads in 1u32..5,
             quota in prop::option::of(0.06..1.5f64),
             rtt_ms in prop::option::of(0u64..200),

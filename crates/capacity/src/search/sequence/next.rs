@@ -65,7 +65,7 @@ impl TrialSequence<'_> {
             (Some(trial), _) if trial.verdict == "bad" => {
                 return Some(Next::End(End::Refused(trial.why.first().cloned().unwrap_or_default())));
             }
-            (Some(trial), _) if trial.verdict == "client" => return Some(Next::End(End::ClientLimit { held: 0.0 })),
+            (Some(trial), _) if trial.verdict == "client" => return Some(Next::End(End::ClientLimit { passed: 0.0 })),
             (Some(trial), None) if trial.settled_s.is_none() => CALIBRATION[1],
             _ => return None,
         };
@@ -128,8 +128,8 @@ impl TrialSequence<'_> {
             SearchResult::Regular { lower, upper } => return StageResult::To((lower, upper)),
             SearchResult::NoLower { upper } => End::MissedAtAny { at: upper },
             SearchResult::NoUpper { lower, why: Cap::Max } => End::NeverTooMuch { at: lower },
-            SearchResult::NoUpper { lower, why: Cap::Generator } => End::ClientLimit { held: lower },
-            SearchResult::Open { lower, .. } => End::ClientLimit { held: lower.unwrap_or(0.0) },
+            SearchResult::NoUpper { lower, why: Cap::Generator } => End::ClientLimit { passed: lower },
+            SearchResult::Open { lower, .. } => End::ClientLimit { passed: lower.unwrap_or(0.0) },
         }))
     }
 

@@ -137,7 +137,7 @@ fn invalid_run_behind_the_result_makes_it_invalid() {
     let mut sequence = TrialSequence::new(&rules);
     let end = drive(&mut sequence, &mut simulated).unwrap();
     let made = sequence.made().to_vec();
-    let answer = result::part(&rules, &sequence, end.as_ref(), "objective").result.unwrap();
+    let result = result::part(&rules, &sequence, end.as_ref(), "objective").result.unwrap();
     let verdict = |is_spoilt: &dyn Fn(&TrialPart) -> bool, run_verdict: &str| {
         let mut sequence = TrialSequence::new(&rules);
         for trial in &made {
@@ -152,11 +152,11 @@ fn invalid_run_behind_the_result_makes_it_invalid() {
         Validity::from_checks(checks::all(&rules, &sequence, &part)).verdict
     };
     assert_eq!(verdict(&|_| false, ""), Verdict::Valid);
-    let at = |trial: &TrialPart| trial.load == answer && trial.verdict == "good";
+    let at = |trial: &TrialPart| trial.load == result && trial.verdict == "good";
     assert_eq!(verdict(&at, "suspect"), Verdict::Suspect);
     assert_eq!(verdict(&at, "invalid"), Verdict::Invalid);
     // Confirmed below the result as well.
-    let confirms = |trial: &TrialPart| trial.stage == "confirmation" && trial.load < answer;
+    let confirms = |trial: &TrialPart| trial.stage == "confirmation" && trial.load < result;
     assert!(made.iter().any(confirms));
     assert_eq!(verdict(&confirms, "suspect"), Verdict::Suspect);
     // No figure rests on the first trials, and failed loads are judged by their trial alone.

@@ -15,13 +15,13 @@ fn near(find: Find, truth: f64, made: impl Fn(u64) -> Simulated) -> (u32, u32) {
     let (mut near, mut covered) = (0, 0);
     for seed in 0..10 {
         let start = (truth * (0.1 + 1.6 * Rng::new(seed, 9).uniform())).round().max(1.0);
-        let (part, verdict, end) = sought(&mut made(seed), asks(find, start));
+        let (part, verdict, end) = searched(&mut made(seed), asks(find, start));
         assert_eq!((end, verdict), (End::Found, Verdict::Valid), "seed {seed}: {:?}", part.notes);
         assert_eq!((part.find.as_str(), part.unit.as_str()), (find.name(), find.unit()));
-        let answer = part.result.expect("found");
+        let result = part.result.expect("found");
         let [low, high] = part.interval.expect("found");
-        assert!(find.is_rate() || [answer, low, high].iter().all(|load| load.fract() == 0.0), "{low} {answer} {high}");
-        near += u32::from((answer / truth - 1.0).abs() <= 0.03);
+        assert!(find.is_rate() || [result, low, high].iter().all(|load| load.fract() == 0.0), "{low} {result} {high}");
+        near += u32::from((result / truth - 1.0).abs() <= 0.03);
         covered += u32::from((low..=high).contains(&truth));
     }
     (near, covered)
@@ -53,15 +53,15 @@ fn search_for_random_users_agrees_with_mean_value_analysis() {
     for seed in 0..10 {
         let long = Duration::from_secs(180);
         let plan = CapacityPlan { trial: long, confirm: Duration::ZERO, ..asks(Find::Users, 600.0) };
-        let (part, ..) = sought(&mut made(seed), plan);
-        near_it += u32::from(part.result.is_some_and(|answer| (answer / f64::from(truth) - 1.0).abs() <= 0.03));
+        let (part, ..) = searched(&mut made(seed), plan);
+        near_it += u32::from(part.result.is_some_and(|result| (result / f64::from(truth) - 1.0).abs() <= 0.03));
     }
     assert!(near_it >= 9, "{near_it} of 10");
 }
 
 #[test]
 fn search_for_users_reports_the_achieved_rate() {
-    let (part, ..) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), asks(Find::Users, 500.0));
+    let (part, ..) = searched(&mut Simulated::new(Server::four(), OBJECTIVE, 1), asks(Find::Users, 500.0));
     let rate = part.rate_per_s.unwrap();
     assert!((rate / 200.0 - 1.0).abs() < 0.02, "{rate}");
     assert!(part.knee.is_some() && part.saturation_rate_per_s.is_some());
@@ -76,7 +76,7 @@ fn search_finds_the_most_open_connections() {
         assert!(near_it == 10 && covered >= 9, "{truth}: {near_it} and {covered} of 10");
     }
     let server = Server { connections: 137, ..Server::four() };
-    let (part, ..) = sought(&mut Simulated::new(server, OBJECTIVE, 1), asks(Find::Connections, 64.0));
+    let (part, ..) = searched(&mut Simulated::new(server, OBJECTIVE, 1), asks(Find::Connections, 64.0));
     assert_eq!(part.bound_by.name, "connections", "{:?}", part.bound_by);
     // The achieved rate over idle open connections is no figure of theirs, and there are no overload trials.
     assert_eq!((part.knee, part.saturation_rate_per_s, part.under_overload), (None, None, None));
@@ -99,21 +99,21 @@ fn search_finds_the_highest_rate_of_new_connections() {
     let made = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
     let (near_it, covered) = near(Find::NewConnections, 200.0, made);
     assert!(near_it == 10 && covered >= 9, "{near_it} and {covered} of 10");
-    let (part, ..) = sought(&mut made(1), plan(300.0));
+    let (part, ..) = searched(&mut made(1), plan(300.0));
     assert!((part.result.unwrap() / 1000.0 - 1.0).abs() < 0.03, "{:?}", part.result);
 }
 
 #[test]
 fn findings_are_reported_for_every_searched_quantity() {
     let degrades = Server { slower_by: 0.01, ..Server::four() };
-    let (part, ..) = sought(&mut Simulated::new(degrades, OBJECTIVE, 1), asks(Find::Users, 500.0));
+    let (part, ..) = searched(&mut Simulated::new(degrades, OBJECTIVE, 1), asks(Find::Users, 500.0));
     let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();
     assert!(names.contains(&"does_not_last"), "{names:?}");
     let lasts = part.findings.iter().find(|finding| finding.name == "does_not_last").unwrap();
     assert!(lasts.words.contains("users passed for seconds"), "{}", lasts.words);
     let leaks = Server { leak: 1e6, connections: 800, ..Server::four() };
     for find in [Find::Users, Find::Connections, Find::NewConnections] {
-        let (part, ..) = sought(&mut Simulated::new(leaks.clone(), OBJECTIVE, 1), asks(find, 300.0));
+        let (part, ..) = searched(&mut Simulated::new(leaks.clone(), OBJECTIVE, 1), asks(find, 300.0));
         let leak = part.findings.iter().find(|finding| finding.name == "memory_grows");
         assert!(part.result.is_some() && leak.is_some(), "{find:?}: {:?}", part.findings);
     }
@@ -123,8 +123,8 @@ fn findings_are_reported_for_every_searched_quantity() {
 fn load_above_the_machines_limit_gives_no_result() {
     let server = Server { connections: 5000, ..Server::four() };
     let with = |most| Simulated { most, ..Simulated::new(server.clone(), OBJECTIVE, 1) };
-    let (part, verdict, end) = sought(&mut with(3000.0), asks(Find::Connections, 500.0));
-    assert_eq!((end, part.result, verdict), (End::ClientLimit { held: 3000.0 }, None, Verdict::Invalid));
+    let (part, verdict, end) = searched(&mut with(3000.0), asks(Find::Connections, 500.0));
+    assert_eq!((end, part.result, verdict), (End::ClientLimit { passed: 3000.0 }, None, Verdict::Invalid));
     assert!(
         part.notes[0].contains("The client is the limit (about 3000 connections here: open files)"),
         "{:?}",
@@ -132,15 +132,15 @@ fn load_above_the_machines_limit_gives_no_result() {
     );
     assert_eq!(part.generator_limit.map(|limit| limit.how).as_deref(), Some("counted"));
     // Boundary values: 5,000 of 5,400 is more than nine tenths, of 5,700 less.
-    let (part, verdict, _) = sought(&mut with(5400.0), asks(Find::Connections, 500.0));
+    let (part, verdict, _) = searched(&mut with(5400.0), asks(Find::Connections, 500.0));
     assert!(part.result.is_some() && verdict == Verdict::Invalid);
-    let (part, verdict, _) = sought(&mut with(5700.0), asks(Find::Connections, 500.0));
+    let (part, verdict, _) = searched(&mut with(5700.0), asks(Find::Connections, 500.0));
     assert!(part.result.is_some() && verdict == Verdict::Valid);
     // For users the request rate counts, too: 150/s are 1,050 users with think time 7 s.
     let mut simulated = Simulated { generator: 150.0, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
-    let (part, verdict, end) = sought(&mut simulated, asks(Find::Users, 500.0));
-    let End::ClientLimit { held } = end else { panic!("{end:?}") };
-    assert!(held <= 1050.0 && part.result.is_none() && verdict == Verdict::Invalid, "{held}");
+    let (part, verdict, end) = searched(&mut simulated, asks(Find::Users, 500.0));
+    let End::ClientLimit { passed } = end else { panic!("{end:?}") };
+    assert!(passed <= 1050.0 && part.result.is_none() && verdict == Verdict::Invalid, "{passed}");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn cost_variation_between_trials_fails_its_check() {
         server: Some(TrialServer { cpu_cores: used, may_use_cores: 0.05, ..TrialServer::default() }),
         ..TrialPart::default()
     };
-    let near = |got: Option<f64>, wanted: f64| assert!((got.unwrap() - wanted).abs() < 1e-9, "{got:?}");
+    let near = |got: Option<f64>, expected: f64| assert!((got.unwrap() - expected).abs() < 1e-9, "{got:?}");
     let trials = [
         trial("long", "bad", 1500.0, 0.05, 35.0),
         trial("confirmation", "bad", 1440.0, 0.0495, 38.5),

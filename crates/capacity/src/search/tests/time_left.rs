@@ -14,7 +14,7 @@ fn remaining_time_of_a_search_is_predicted() {
             let mut simulated = Simulated::new(server.clone(), OBJECTIVE, seed);
             let rules = simulated.rules(CapacityPlan { overload: true, ..plan(start) });
             let mut sequence = TrialSequence::new(&rules);
-            let told = [estimate::rest(&rules, &sequence)];
+            let predicted = [estimate::rest(&rules, &sequence)];
             assert_eq!(drive(&mut sequence, &mut simulated).unwrap(), Some(End::Found));
             let took = |from: usize| -> Duration {
                 let made = simulated.request.iter().zip(sequence.made()).skip(from);
@@ -25,13 +25,13 @@ fn remaining_time_of_a_search_is_predicted() {
                 sequence.made()[..made].iter().for_each(|trial| begun.add(trial.clone()));
                 estimate::rest(&rules, &begun)
             });
-            for (made, told) in told.into_iter().chain(after).enumerate() {
-                let (told, took) = (told.as_secs_f64(), took(made).as_secs_f64());
+            for (made, predicted) in predicted.into_iter().chain(after).enumerate() {
+                let (predicted, took) = (predicted.as_secs_f64(), took(made).as_secs_f64());
                 // Near the end one more trial is a large share of the remaining time.
-                let near = (told / took - 1.0).abs() <= 0.3 || (told - took).abs() <= 100.0;
+                let near = (predicted / took - 1.0).abs() <= 0.3 || (predicted - took).abs() <= 100.0;
                 assert!(
                     near,
-                    "{capacity}/s, seed {seed}, after {made} trials: predicted {told:.0} s, took {took:.0} s"
+                    "{capacity}/s, seed {seed}, after {made} trials: predicted {predicted:.0} s, took {took:.0} s"
                 );
             }
         }

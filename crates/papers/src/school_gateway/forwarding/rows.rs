@@ -3,7 +3,7 @@
 use schema::ReproductionRow;
 
 use super::{Cell, Factor, Forwarded, ForwardingCost};
-use crate::figures::{beside, find, row};
+use crate::figures::{find, row, with_published};
 use crate::school_gateway::rows::experiment as place;
 use crate::school_gateway::scale::{Interface, Machine};
 use crate::{Lines, level};
@@ -20,7 +20,7 @@ pub const RATE: &str = "TCP stream, over F";
 /// Of the trials.
 pub const DEVIATION: &str = "standard deviation, over F";
 /// Without conversion.
-pub const RATE_HERE: &str = "TCP stream, unconverted";
+pub const RATE_UNCONVERTED: &str = "TCP stream, unconverted";
 /// Of the CPU limit.
 pub const USED: &str = "CPU used, of its limit";
 /// Cost of the condition.
@@ -93,7 +93,7 @@ pub fn of_factor(factor: &Factor) -> Vec<ReproductionRow> {
     } else {
         "fitted, the only fitted figure: with it the small machine forwards 8 Mbit/s with NAT"
     };
-    let mut rows = vec![beside(row(SCALE, "", FACTOR, "", factor.value), None, whence)];
+    let mut rows = vec![with_published(row(SCALE, "", FACTOR, "", factor.value), None, whence)];
     for step in &factor.steps {
         let setting = format!("times {}", step.factor);
         rows.push(row(SCALE, &setting, STEP, "Mbit/s", step.on_scale()));
@@ -115,13 +115,13 @@ fn of_cell(cell: &Cell, forwarded: &Forwarded) -> Vec<ReproductionRow> {
     }
     let of = |quantity: &str, unit: &str, here: Option<f64>, note: &str| {
         let paper = published(cell.machine, cell.interface, cell.condition, quantity);
-        beside(row(&name, setting, quantity, unit, here.unwrap_or(f64::NAN)), paper, note)
+        with_published(row(&name, setting, quantity, unit, here.unwrap_or(f64::NAN)), paper, note)
     };
     let percent = |share: Option<f64>| share.map(|share| 100.0 * share);
     let mean = cell.mean();
     let mut rows = vec![of(RATE, "Mbit/s", mean, &note(cell))];
     rows.push(of(DEVIATION, "Mbit/s", deviation(&cell.figures()), ""));
-    rows.push(of(RATE_HERE, "Mbit/s", mean.map(|mean| mean * forwarded.factor.value), ""));
+    rows.push(of(RATE_UNCONVERTED, "Mbit/s", mean.map(|mean| mean * forwarded.factor.value), ""));
     if cell.used().is_some() {
         rows.push(of(USED, "%", percent(cell.used()), ""));
     }
@@ -217,14 +217,14 @@ pub fn lines(rows: &[ReproductionRow]) -> Option<Lines> {
 }
 
 /// The forwarding result as a sentence; empty if it was not measured.
-pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
+pub fn result_sentence(rows: &[ReproductionRow]) -> Option<String> {
     // Each machine at the interface for which the paper has a figure.
-    let told = [
+    let quantities = [
         (Machine::Small, Interface::Mbit10, " (published: 8, and not measurable)"),
         (Machine::Middle, Interface::Mbit100, " (published: over 50, and half of it)"),
         (Machine::Large, Interface::Mbit100, ""),
     ];
-    let parts: Vec<String> = told
+    let parts: Vec<String> = quantities
         .into_iter()
         .filter_map(|(machine, interface, paper)| {
             let of = |condition: Condition| find(rows, &experiment(machine, interface), condition.name(), RATE);
@@ -276,7 +276,7 @@ mod tests {
         let made = rows(&forwarded());
         let name = "forwarding, middle, 100 Mbit/s";
         let here = |setting, quantity| find(&made, name, setting, quantity);
-        assert_eq!((here("none", RATE), here("none", RATE_HERE)), (Some(92.0), Some(1380.0)));
+        assert_eq!((here("none", RATE), here("none", RATE_UNCONVERTED)), (Some(92.0), Some(1380.0)));
         assert_eq!(here("none", LESS_THAN_NONE), None);
         // 10 of 90 and 6 of 94.
         let cost = 100.0 * f64::midpoint(10.0 / 90.0, 6.0 / 94.0);
@@ -298,14 +298,14 @@ mod tests {
 
     #[test]
     fn rows_note_a_limit_other_than_the_machine() {
-        let said = |by: &str| {
+        let text = |by: &str| {
             note(&Cell {
                 bound_by: [by.to_owned()].into(),
                 ..cell(Machine::Small, Interface::Mbit10, Condition::None, &[9.0])
             })
         };
-        assert_eq!(said("link"), "limited by the interface");
-        assert!(said("tester").contains("not the machine's figure") && said("new").contains("the limit is unknown"));
+        assert_eq!(text("link"), "limited by the interface");
+        assert!(text("tester").contains("not the machine's figure") && text("new").contains("the limit is unknown"));
         let gap =
             Cell { mbit_per_s: vec![Some(9.5), None], ..cell(Machine::Small, Interface::Mbit10, Condition::None, &[]) };
         assert_eq!(note(&gap), "1 of 2 trials have no figure");
@@ -322,13 +322,13 @@ mod tests {
         assert_eq!(line.last().unwrap(), "NAT: 35 %; loaded: half");
         assert_eq!(in_words(Machine::Small, Interface::Mbit10), "NAT: 20 %; loaded: stalls");
         assert_eq!(in_words(Machine::Large, Interface::Mbit10), "NAT: nothing");
-        let said = answer(&rows(&forwarded())).unwrap();
+        let text = result_sentence(&rows(&forwarded())).unwrap();
         assert_eq!(
-            said,
+            text,
             "Forwarded with NAT, and with a loaded squid: middle 84.0 and 42.0 of 100 Mbit/s (published: over 50, \
              and half of it)."
         );
-        assert_eq!(answer(&[]), None);
+        assert_eq!(result_sentence(&[]), None);
         let percent = |machine, interface| published_percent(machine, interface, Condition::Nat, LESS_THAN_NONE);
         assert_eq!(percent(Machine::Middle, Interface::Mbit100), Some(35.0));
         assert_eq!(percent(Machine::Small, Interface::Mbit100), None);

@@ -6,7 +6,7 @@ use units::Bytes;
 use super::*;
 
 /// A load whose exchange costs this many microseconds, and half as much again with receive processing.
-fn made(request_bytes: f64, answer_bytes: f64, us: f64) -> LoadResult {
+fn made(request_bytes: f64, response_body_bytes: f64, us: f64) -> LoadResult {
     LoadResult {
         number: 0,
         part: MeasuredLoad {
@@ -17,10 +17,10 @@ fn made(request_bytes: f64, answer_bytes: f64, us: f64) -> LoadResult {
         },
         traffic: Some(Traffic {
             up_bytes: request_bytes + 100.0,
-            down_bytes: answer_bytes * 1.05 + 50.0,
+            down_bytes: response_body_bytes * 1.05 + 50.0,
             up_packets: 2.0,
             down_packets: 2.0,
-            answer_bytes,
+            response_body_bytes,
         }),
         completed: 500,
         request_bytes,
@@ -58,12 +58,12 @@ fn receive_and_send_add_up_to_an_exchange() {
     let of = |name: &str| network.parts.iter().find(|measured_component| measured_component.part == name).unwrap();
     for (up, down) in [(500.0, 100.0), (500.0, 16_100.0), (7500.0, 64_100.0), (2000.0, 30_000.0)] {
         let both = of(part::RECEIVE).processes.at(up).plus(of(part::SEND).processes.at(down));
-        let wanted = (4.0 + up * 2e-4 + down * 1e-4) * 1e-6;
-        assert!((both.value / wanted - 1.0).abs() < 0.01, "{up} {down}: {} {wanted}", both.value);
+        let expected = (4.0 + up * 2e-4 + down * 1e-4) * 1e-6;
+        assert!((both.value / expected - 1.0).abs() < 0.01, "{up} {down}: {} {expected}", both.value);
         let cores = of(part::RECEIVE).cores.at(up).plus(of(part::SEND).cores.at(down));
-        assert!((cores.value / wanted / 1.5 - 1.0).abs() < 0.01, "{up} {down}");
+        assert!((cores.value / expected / 1.5 - 1.0).abs() < 0.01, "{up} {down}");
         // The measured cost lies in its interval, which is no wider than a few hundredths.
-        assert!(both.half > 0.0 && both.half < wanted * 0.1, "{up} {down}: {both:?}");
+        assert!(both.half > 0.0 && both.half < expected * 0.1, "{up} {down}: {both:?}");
     }
     // ItemCost side has half of the smallest exchange.
     let half = of(part::RECEIVE).processes.at(500.0).value;
@@ -77,7 +77,7 @@ fn traffic_is_linear_in_bytes_plus_the_connection() {
     let traffic = measured(false).traffic(10_000.0);
     assert!((traffic.down_bytes - 10_550.0).abs() < 1e-6 && (traffic.up_packets - 2.0).abs() < 1e-9, "{traffic:?}");
     let traffic = measured(true).traffic(10_000.0);
-    assert!((traffic.up_packets - 6.0).abs() < 1e-9 && traffic.answer_bytes == 10_000.0, "{traffic:?}");
+    assert!((traffic.up_packets - 6.0).abs() < 1e-9 && traffic.response_body_bytes == 10_000.0, "{traffic:?}");
 }
 
 #[test]
@@ -97,13 +97,13 @@ fn plan_for(url: &str) -> PredictPlan {
 
 #[test]
 fn exchange_server_listens_at_the_plans_port() {
-    for (typed, wanted, port) in [
+    for (typed, expected, port) in [
         ("http://server:8080/10k.bin", "http://server:8080/10k.bin", 8080),
         ("https://server/a/b", "http://server:443/a/b", 443),
         ("http://example.org/", "http://server:80/", 80),
         ("http://[::1]:81/", "http://server:81/", 81),
     ] {
-        assert_eq!(url(&plan_for(typed).plan), (wanted.to_owned(), port), "{typed}");
+        assert_eq!(url(&plan_for(typed).plan), (expected.to_owned(), port), "{typed}");
     }
 }
 
