@@ -1,4 +1,4 @@
-//! What a point does not know, said by checks: nothing of it may look like a zero.
+//! Validity checks of points: figures that are unknown are reported, so that they are not taken for zero.
 
 use std::time::Duration;
 
@@ -7,56 +7,54 @@ use polymix::{CacheWorkload, OriginFigures};
 use schema::document::{Check, CheckState, Weight};
 use units::RequestRate;
 
-/// Of the requests that reach the origin so many may have lost their ask before the point is invalid: half a point, as near
-/// as hit ratios are to be. A cache may ask in its own name now and then, when it fetches ahead.
-const WITHOUT_ASK_MAX: f64 = 0.005;
+/// Tolerated share of requests at the origin without request id before the point is invalid: 0.5 %, the accuracy of hit
+/// ratios. A cache may make requests of its own, for prefetching.
+const WITHOUT_REQUEST_ID_MAX: f64 = 0.005;
 
-/// A check that could not run, where an origin was there to be asked and what reached it is not known. `was_asked`: one was
-/// there.
-pub fn not_counted(rate: RequestRate, was_asked: bool, reached: Option<WorldFigures>) -> Option<Check> {
-    (was_asked && reached.is_none()).then(|| Check::without_figure(format!("{rate}: origin counted"), CheckState::CouldNotRun, Weight::Suspect, "what reached the origin is not known, and neither is what the cache saved: it did not answer after the point, was \
-              started again meanwhile, or was asked for more worlds than it counts"
+/// A check that could not run, if there was an origin and its counts are unknown. `has_origin`: whether there was one.
+pub fn not_counted(rate: RequestRate, has_origin: bool, reached: Option<WorldFigures>) -> Option<Check> {
+    (has_origin && reached.is_none()).then(|| Check::without_figure(format!("{rate}: origin counted"), CheckState::CouldNotRun, Weight::Suspect, "the requests that reached the origin are unknown, and so are those that the cache saved: the origin did not respond after the point, was \
+              restarted during it, or counts fewer worlds than were requested"
             ))
 }
 
-/// A check that failed, if requests reached the origin without the name of their ask. What is made for nobody is told from
-/// a hit by its moment alone.
-pub fn asks_dropped(rate: RequestRate, reached: WorldFigures) -> Option<Check> {
+/// A failed check, if requests reached the origin without request id. Their responses are recognized as hits by time only.
+pub fn request_ids_dropped(rate: RequestRate, reached: WorldFigures) -> Option<Check> {
     let WorldFigures { requests, without_request_id, .. } = reached;
-    let limit = requests as f64 * WITHOUT_ASK_MAX;
+    let limit = requests as f64 * WITHOUT_REQUEST_ID_MAX;
     (without_request_id > 0).then(|| Check {
-        name: format!("{rate}: asks reached the origin"),
+        name: format!("{rate}: request ids reached the origin"),
         state: CheckState::Failed,
         weight: if without_request_id as f64 > limit { Weight::Invalid } else { Weight::Suspect },
         value: Some(without_request_id as f64),
         limit: Some(0.0),
         unit: "requests".into(),
         why: format!(
-            "the proxy does not pass X-Yamabiko-Request-Id on: of {requests} requests that reached the origin {without_request_id} had lost it, \
-             so that their answers name nobody, and hits are told by the moment alone"
+            "the proxy does not forward X-Yamabiko-Request-Id: of {requests} requests that reached the origin {without_request_id} had none, \
+             so that hits are recognized by time only; let the proxy forward the field"
         ),
     })
 }
 
-/// A check that could not run, if phases were to be judged by themselves and not every exchange is in the run's table.
-/// `left_out`: how many are not. `phases`: how many measured phases have no figures for it.
-pub fn phases_unjudged(rate: RequestRate, left_out: u64, phases: usize) -> Option<Check> {
+/// A check that could not run, if phases need figures of their own and exchanges are missing from the run's table.
+/// `left_out`: number of missing exchanges. `phases`: number of measured phases without figures.
+pub fn phases_unverified(rate: RequestRate, left_out: u64, phases: usize) -> Option<Check> {
     (left_out > 0 && phases > 0).then(|| Check {
-        name: format!("{rate}: phases judged"),
+        name: format!("{rate}: phases verified"),
         state: CheckState::CouldNotRun,
         weight: Weight::Suspect,
         value: Some(left_out as f64),
         limit: Some(0.0),
         unit: "exchanges".into(),
         why: format!(
-            "{left_out} exchanges are not in the run's table, so that its {phases} measured phases cannot be judged one by one, and \
+            "{left_out} exchanges are missing from the run's table, so that its {phases} measured phases cannot be verified separately and \
              have no figures: is the disk full, or too slow?"
         ),
     })
 }
 
-/// A check that failed, if points begin before the first answers have come: less is carried than offered then, whatever the cache does, and no
-/// point counts towards seats.
+/// A failed check, if points begin before the first responses can arrive: the achieved rate is then below the offered one,
+/// whatever the cache does, and no point counts for the clients supported.
 pub fn warmup_short(rate: RequestRate, before: Duration, think_s: f64) -> Option<Check> {
     (before.as_secs_f64() < think_s).then(|| Check {
         name: format!("{rate}: warm-up covers the think time"),
@@ -66,20 +64,25 @@ pub fn warmup_short(rate: RequestRate, before: Duration, think_s: f64) -> Option
         limit: Some(think_s),
         unit: "s".into(),
         why: format!(
-            "the load before the point, {}, is shorter than the origin thinks, {think_s:.1} s in the mean: what is measured is the \
-             beginning, in which less is carried than offered; make points longer (--duration)",
+            "the load before the point, {}, is shorter than the mean think time of the origin, {think_s:.1} s: the point includes the \
+             start, when less is achieved than offered; make points longer (--duration)",
             units::format_duration(before)
         ),
     })
 }
 
-/// A check that failed, if an origin that the lab started by the plan's own command is another than the sweep's: it cannot be
-/// asked before the load. `said`: what it says of itself.
-pub fn another_origin(rate: RequestRate, said: &OriginFigures, workload: &CacheWorkload, seed: u64) -> Option<Check> {
-    let mut differences = said.digest.origin_differences(&workload.digest(seed));
-    differences.extend((said.seed != seed).then_some("seed"));
-    (!differences.is_empty()).then(|| Check::without_figure(format!("{rate}: the origin has this workload"), CheckState::Failed, Weight::Invalid, format!(
-            "the origin that [origin] command started answers by another workload or seed than this sweep's: {} differ; start it with \
+/// A failed check, if the origin started by the plan's `[origin] command` has another workload or seed than the sweep, which
+/// is known only after the load. `figures`: its counters.
+pub fn origin_mismatch(
+    rate: RequestRate,
+    figures: &OriginFigures,
+    workload: &CacheWorkload,
+    seed: u64,
+) -> Option<Check> {
+    let mut differences = figures.digest.origin_differences(&workload.digest(seed));
+    differences.extend((figures.seed != seed).then_some("seed"));
+    (!differences.is_empty()).then(|| Check::without_figure(format!("{rate}: origin workload"), CheckState::Failed, Weight::Invalid, format!(
+            "the origin started by [origin] command has another workload or seed than this sweep: {} differ; start it with \
              the same, or leave the command out",
             differences.join(", ")
         )))
@@ -94,21 +97,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn unknown_origin_counts_and_unverified_phases_are_reported() {
         let reached = Some(WorldFigures::default());
-        assert_eq!(not_counted(rate(), true, reached), None, "nothing, and that is known");
+        assert_eq!(not_counted(rate(), true, reached), None, "a known zero");
         assert_eq!(not_counted(rate(), false, None), None);
         let check = not_counted(rate(), true, None).unwrap();
         assert_eq!((check.state, check.weight, check.value), (CheckState::CouldNotRun, Weight::Suspect, None));
 
-        assert_eq!(phases_unjudged(rate(), 0, 2), None);
-        assert_eq!(phases_unjudged(rate(), 7, 0), None, "one without phases is judged as it goes");
-        let check = phases_unjudged(rate(), 7, 2).unwrap();
+        assert_eq!(phases_unverified(rate(), 0, 2), None);
+        assert_eq!(phases_unverified(rate(), 7, 0), None, "without phases exchanges are verified during the run");
+        let check = phases_unverified(rate(), 7, 2).unwrap();
         assert_eq!((check.state, check.value), (CheckState::CouldNotRun, Some(7.0)));
     }
 
     #[test]
-    fn a_point_that_begins_before_the_first_answers_is_doubtful() {
+    fn warm_up_shorter_than_the_think_time_is_suspect() {
         let second = Duration::from_secs(1);
         assert_eq!(warmup_short(rate(), second, 1.0), None);
         let check = warmup_short(rate(), second, 1.01).unwrap();
@@ -116,20 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_of_another_mix_spoils_a_point() {
+    fn origin_with_another_workload_or_seed_invalidates_the_point() {
         let workload = CacheWorkload::polymix(1);
         let said = OriginFigures { digest: workload.digest(7), seed: 7, ..OriginFigures::default() };
-        assert_eq!(another_origin(rate(), &said, &workload, 7), None);
-        assert_eq!(another_origin(rate(), &said, &CacheWorkload { recurrence: 0.1, ..workload.clone() }, 7), None);
-        let check = another_origin(rate(), &said, &CacheWorkload { think: None, ..workload.clone() }, 8).unwrap();
+        assert_eq!(origin_mismatch(rate(), &said, &workload, 7), None);
+        assert_eq!(origin_mismatch(rate(), &said, &CacheWorkload { recurrence: 0.1, ..workload.clone() }, 7), None);
+        let check = origin_mismatch(rate(), &said, &CacheWorkload { think: None, ..workload.clone() }, 8).unwrap();
         assert_eq!((check.state, check.weight), (CheckState::Failed, Weight::Invalid));
         assert!(check.why.contains("think, seed differ"), "{}", check.why);
     }
 
     #[test]
-    fn asks_that_were_lost_spoil_a_point() {
+    fn missing_request_ids_are_suspect_and_above_half_a_percent_invalid() {
         let dropped = |without_request_id| {
-            asks_dropped(rate(), WorldFigures { requests: 1000, content_bytes: 0, without_request_id })
+            request_ids_dropped(rate(), WorldFigures { requests: 1000, content_bytes: 0, without_request_id })
         };
         assert_eq!(dropped(0), None);
         for (without_request_id, weight) in [(1, Weight::Suspect), (5, Weight::Suspect), (6, Weight::Invalid)] {

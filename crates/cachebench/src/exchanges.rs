@@ -1,12 +1,12 @@
-//! The exchanges of a run as its table has them: in the order that is wanted, as often as wanted, and never all at once.
+//! Reads the exchanges of a run from their table in a requested order, without loading all of them into memory.
 //!
 //! ```text
-//!   cache_exchanges.parquet --first look--> the least moments of each block of rows, and what was answered
-//!                          '--again-------> rows wait in a heap until no later block can hold an earlier one
+//!   cache_exchanges.parquet --first pass--> smallest key of each block of rows, and counts of answered requests
+//!                          '--later pass--> rows wait in a heap until no later block can have a smaller key
 //! ```
 //!
-//! An hour at a thousand a second is four million exchanges, a gigabyte of rows. What waits is what ended out of order:
-//! the requests that were under way at one time.
+//! An hour at 1,000/s has four million exchanges, a gigabyte of rows. The heap holds only rows that are out of order:
+//! about the requests in flight at one time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,13 +18,13 @@ use units::Timestamp;
 
 use super::ideal;
 
-/// Rows of a block; the table's row groups are eight times as long.
+/// Rows of a block; row groups of the table are eight times as long.
 const BLOCK: usize = 4096;
 
-/// A row's place in an order: a moment, and for those of one moment the number of the request.
+/// Sort key of a row: time, then number of the request.
 pub type ExchangeOrder = (Timestamp, u64);
 
-/// The table of a run that ended.
+/// The table of a finished run.
 #[derive(Clone, Debug)]
 pub struct Exchanges {
     folder: PathBuf,
@@ -33,74 +33,73 @@ pub struct Exchanges {
     answered: Answered,
 }
 
-/// Exchanges that were answered, outside TLS, the warm-up and the drain included: what the origin's own count is held
-/// against.
+/// Answered exchanges outside TLS, warm-up and drain included, for comparison with the origin's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
-    /// How many.
+    /// Number of exchanges.
     pub requests: u64,
-    /// Bytes of their bodies.
+    /// Body bytes.
     pub bytes: u64,
 }
 
 impl Exchanges {
-    /// Looks through the table of the run in `folder` once.
+    /// Opens the table of the run in `folder` and reads it once.
     ///
     /// # Errors
-    /// The table cannot be read.
+    /// The table is unreadable.
     pub fn open(folder: &Path) -> Result<Exchanges, StoreError> {
-        let (mut by_end, mut by_sending) = (Least::new(BLOCK), Least::new(BLOCK));
+        let (mut by_end, mut by_sending) = (BlockMinima::new(BLOCK), BlockMinima::new(BLOCK));
         let mut answered = Answered::default();
         for row in store::read_cache_exchanges(folder)? {
             let row = row?;
-            by_end.add(place_by_end(&row));
+            by_end.add(completion_key(&row));
             by_sending.add(ideal::place(&row));
-            // What was never sent reached nobody, and an error page is no answer that was saved.
+            // Requests never sent and error pages do not count.
             if row.sent_at.is_some() && row.failure.is_none() && !row.secure {
                 answered.requests += 1;
                 answered.bytes = answered.bytes.saturating_add(row.body_bytes);
             }
         }
-        let (by_end, by_sending) = (by_end.of_the_rest(), by_sending.of_the_rest());
+        let (by_end, by_sending) = (by_end.suffix_minima(), by_sending.suffix_minima());
         Ok(Exchanges { folder: folder.to_owned(), by_end, by_sending, answered })
     }
 
-    /// What was answered.
+    /// Counts of answered exchanges.
     pub fn answered(&self) -> Answered {
         self.answered
     }
 
-    /// In the order in which they ended, which is the judge's.
+    /// Exchanges in order of completion, as the judge needs them.
     ///
     /// # Errors
-    /// The table cannot be opened any more.
+    /// The table cannot be opened again.
     pub fn by_end(&self) -> Result<impl Iterator<Item = Result<CacheExchange, StoreError>>, StoreError> {
-        Ok(InOrder::new(store::read_cache_exchanges(&self.folder)?, &self.by_end, BLOCK, place_by_end))
+        Ok(InOrder::new(store::read_cache_exchanges(&self.folder)?, &self.by_end, BLOCK, completion_key))
     }
 
-    /// In the order in which they were sent, which is the simulation's.
+    /// Exchanges in order of sending, as the simulation needs them.
     ///
     /// # Errors
-    /// The table cannot be opened any more.
+    /// The table cannot be opened again.
     pub fn by_sending(&self) -> Result<impl Iterator<Item = Result<CacheExchange, StoreError>>, StoreError> {
         Ok(InOrder::new(store::read_cache_exchanges(&self.folder)?, &self.by_sending, BLOCK, ideal::place))
     }
 }
 
-fn place_by_end(row: &CacheExchange) -> ExchangeOrder {
+fn completion_key(row: &CacheExchange) -> ExchangeOrder {
     (row.done_at, row.sequence)
 }
 
-/// The least place of each block, as rows come.
-struct Least {
+/// Collects the smallest key of each block.
+struct BlockMinima {
     block: usize,
     rows: usize,
     least: Vec<ExchangeOrder>,
 }
 
-impl Least {
+impl BlockMinima {
     fn new(block: usize) -> Self {
-        Least { block, rows: 0, least: Vec::new() }
+        BlockMinima { block, rows: 0, least: Vec::new() }
     }
 
     fn add(&mut self, place: ExchangeOrder) {
@@ -111,8 +110,8 @@ impl Least {
         self.rows += 1;
     }
 
-    /// For each block the least of it and all after it.
-    fn of_the_rest(mut self) -> Vec<ExchangeOrder> {
+    /// For each block the smallest key of it and all later blocks.
+    fn suffix_minima(mut self) -> Vec<ExchangeOrder> {
         for at in (1..self.least.len()).rev() {
             self.least[at - 1] = self.least[at - 1].min(self.least[at]);
         }
@@ -120,11 +119,11 @@ impl Least {
     }
 }
 
-/// Rows put in order as they are read.
+/// Iterator that sorts rows while they are read.
 struct InOrder<'a, I, R> {
     rows: I,
     place: fn(&R) -> ExchangeOrder,
-    /// For each block the least place of it and all after it.
+    /// For each block the smallest key of it and all later blocks.
     least: &'a [ExchangeOrder],
     block: usize,
     read: usize,
@@ -137,10 +136,10 @@ impl<'a, I, R> InOrder<'a, I, R> {
         InOrder { rows, place, least, block, read: 0, ended: false, waiting: BinaryHeap::new() }
     }
 
-    /// Whether no row that is still to come can be before the first that waits.
+    /// Whether no unread row can precede the first waiting row.
     fn is_next_known(&self) -> bool {
         let Some(Reverse(first)) = self.waiting.peek() else { return false };
-        // The block of the next row: its least may lie behind already, then one row more is read in vain.
+        // The minimum of the next row's block may be read already, which costs one unnecessary read.
         self.ended || self.least.get(self.read / self.block).is_none_or(|least| first.place <= *least)
     }
 }
@@ -163,7 +162,7 @@ impl<I: Iterator<Item = Result<R, E>>, R, E> Iterator for InOrder<'_, I, R> {
     }
 }
 
-/// A row that waits, compared by its place alone.
+/// A waiting row, ordered by its key.
 struct Waiting<R> {
     place: ExchangeOrder,
     row: R,
@@ -199,11 +198,11 @@ mod tests {
         *row
     }
 
-    /// The rows in order, and how many waited at most.
+    /// The sorted rows, and the largest number of waiting rows.
     fn ordered(rows: &[ExchangeOrder], block: usize) -> (Vec<ExchangeOrder>, usize) {
-        let mut least = Least::new(block);
+        let mut least = BlockMinima::new(block);
         rows.iter().for_each(|row| least.add(*row));
-        let least = least.of_the_rest();
+        let least = least.suffix_minima();
         let mut order = InOrder::new(rows.iter().copied().map(Ok::<_, ()>), &least, block, place);
         let (mut out, mut waited) = (Vec::new(), 0);
         while let Some(row) = order.next() {
@@ -219,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_order_it_comes_out_right(
+        fn rows_in_any_order_are_sorted(
             moments in prop::collection::vec(0u64..50, 0..200),
             block in 1usize..20,
         ) {
@@ -231,19 +230,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearly_in_order_hardly_waits() {
-        // Each up to 100 later than its place.
+    fn nearly_sorted_rows_need_a_heap_of_at_most_two_blocks() {
+        // Each up to 100 positions late.
         let moments: Vec<u64> = (1..=100_000u64).map(|at| at + at * 7919 % 100).collect();
         let (out, waited) = ordered(&rows(&moments), BLOCK);
         assert!(out.is_sorted() && out.len() == moments.len());
         assert!(waited < 2 * BLOCK, "{waited}");
-        // One that comes last of all although it was first holds up everything: it cannot be otherwise.
+        // The smallest row at the end makes all others wait.
         let last = [&moments[..], &[0]].concat();
         assert!(ordered(&rows(&last), BLOCK).1 >= moments.len());
     }
 
     #[test]
-    fn an_error_is_passed_on_and_ends_nothing() {
+    fn read_error_is_returned_and_iteration_continues() {
         let rows = [Ok((Timestamp::ZERO, 2)), Err("no"), Ok((Timestamp::ZERO, 1))];
         let out: Vec<_> = InOrder::new(rows.into_iter(), &[(Timestamp::ZERO, 1)], 9, place).collect();
         assert_eq!(out, [Err("no"), Ok((Timestamp::ZERO, 1)), Ok((Timestamp::ZERO, 2))]);

@@ -1,15 +1,15 @@
-//! A cache measured at one rate after another, as the school gateway was with Web Polygraph.
+//! Measures a cache at one request rate after another, as the school gateway paper did with Web Polygraph.
 //!
 //! ```text
-//!   CachePlan --runs--> Plan of each point --lab--> its run, with every exchange recorded
+//!   CachePlan --point_plan--> Plan of each point --testbed--> its run, with every exchange recorded
 //!       |                                              |
-//!       '--origin--> started once, asked before        |--point--> figures by the judge, ideals by a simulation
-//!                    and after each point  ------------'
-//!                                                      '--clients_supported--> how many clients that machine supports
+//!       '--origin--> started once, counters read       |--point--> figures by the judge, ideals by a simulation
+//!                    before and after each point ------'
+//!                                                      '--clients_supported--> number of clients supported
 //! ```
 //!
-//! Start reading at [`sweep_plan`]: what can be configured. [`phases`] is the schedule of a point, [`experiment::watchdog`] ends one that fails too much,
-//! [`ideal`] is the second opinion on the hit ratio.
+//! Start reading at [`sweep_plan`], the configuration. [`phases`] is the schedule of a point, [`experiment::watchdog`] ends
+//! a point with too many failures, [`ideal`] simulates the best possible hit ratio.
 
 pub mod clients_supported;
 pub mod doubts;

@@ -1,4 +1,4 @@
-//! The origin of a sweep: started here, or running elsewhere; asked before the load, and counted around each point.
+//! The origin of a sweep: started here or running elsewhere, verified before the load; its counters are read around each point.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,25 +16,25 @@ use experiment::local::free_address;
 use experiment::local::{CoreDivision, LocalServer};
 use experiment::programs::quoted;
 
-/// What it says of itself.
-const FIGURES: &str = "/-/origin";
+/// Path of the origin's counters.
+const COUNTERS_PATH: &str = "/-/origin";
 
-/// An origin that answers.
+/// A running origin.
 pub struct Origin {
-    /// Kept running.
+    /// Server processes, which end when dropped.
     _servers: Vec<LocalServer>,
-    /// Where it speaks plainly.
+    /// Address for HTTP.
     pub plain: SocketAddr,
-    /// Where it speaks TLS, and how its certificate is verified.
+    /// Address for TLS, and how its certificate is verified.
     pub secure: Option<(SocketAddr, TlsPlan)>,
 }
 
 impl Origin {
-    /// Starts it on this host, unless the plan says where it runs already, and asks it once. Must be called while this
-    /// process has one thread. `folder` takes its workload, certificate and logs.
+    /// Starts the origin on this host, unless the plan names a running one, and verifies workload and seed. Must be called while
+    /// this process has one thread. `folder` receives workload file, certificate and logs.
     ///
     /// # Errors
-    /// It does not start; one that runs elsewhere does not answer, or is another build.
+    /// The origin does not start, does not respond, or has another workload, seed or build.
     pub fn start(
         plan: &CachePlan,
         workload: &CacheWorkload,
@@ -44,7 +44,7 @@ impl Origin {
     ) -> Result<Origin, ExperimentError> {
         if let Some(plain) = plan.cache.origin_at {
             let origin = Origin { _servers: Vec::new(), plain, secure: None };
-            origin.asked(plan, workload)?;
+            origin.verify(plan, workload)?;
             return Ok(origin);
         }
         let plain = plan.origin.listen.map_or_else(free_address, Ok)?;
@@ -62,36 +62,36 @@ impl Origin {
             secure = Some((listen, TlsPlan { cacert: Some(certificate), ..TlsPlan::default() }));
         }
         let origin = Origin { _servers: servers, plain, secure };
-        origin.asked(plan, workload)?;
+        origin.verify(plan, workload)?;
         Ok(origin)
     }
 
-    /// What its plain listener has counted so far. What goes to the other one no proxy can keep from it.
+    /// Counters of the HTTP listener. Requests over TLS are not counted, since no proxy can save them.
     ///
     /// # Errors
-    /// It does not answer, or not as an origin does.
+    /// The origin does not respond, or not with counters.
     pub fn figures(&self) -> Result<OriginFigures, ExperimentError> {
         figures(self.plain)
     }
 
-    /// Whether what answers is an origin, and of this workload and seed.
-    fn asked(&self, plan: &CachePlan, workload: &CacheWorkload) -> Result<(), ExperimentError> {
-        let said = figures(self.plain)?;
-        let other = |what: &str, its: &str, ours: &str| {
+    /// Verifies that the server is an origin with this workload and seed.
+    fn verify(&self, plan: &CachePlan, workload: &CacheWorkload) -> Result<(), ExperimentError> {
+        let found = figures(self.plain)?;
+        let mismatch = |what: &str, its: &str, expected: &str| {
             let its = excerpt(its);
-            let why = format!("at {} it has {what} {its}, and this sweep {ours}: start it with the same", self.plain);
+            let why = format!("at {} it has {what} {its}, expected {expected}: start it with the same", self.plain);
             ExperimentError::Program { program: "the origin", why }
         };
-        if said.workload != workload.name {
-            return Err(other("the workload", &said.workload, &workload.name));
+        if found.workload != workload.name {
+            return Err(mismatch("the workload", &found.workload, &workload.name));
         }
-        if said.seed != plan.seed {
-            return Err(other("the seed", &said.seed.to_string(), &plan.seed.to_string()));
+        if found.seed != plan.seed {
+            return Err(mismatch("the seed", &found.seed.to_string(), &plan.seed.to_string()));
         }
-        let differences = said.digest.origin_differences(&workload.digest(plan.seed));
+        let differences = found.digest.origin_differences(&workload.digest(plan.seed));
         if !differences.is_empty() {
             let why = format!(
-                "at {} its workload {} is another under the same name: {} differ from this sweep's; start it with the same \
+                "at {} its workload {} differs from this sweep's of the same name in {}; start it with the same \
                  (--workload with a file of all fields, --think)",
                 self.plain,
                 workload.name,
@@ -100,10 +100,10 @@ impl Origin {
             return Err(ExperimentError::Program { program: "the origin", why });
         }
         let body_content = Matter::shared().digest();
-        if u32::from_str_radix(&said.body_content, 16) != Ok(body_content) {
-            return Err(other(
-                "bodies of another version of this program,",
-                &said.body_content,
+        if u32::from_str_radix(&found.body_content, 16) != Ok(body_content) {
+            return Err(mismatch(
+                "the body content of another version of this program,",
+                &found.body_content,
                 &format!("{body_content:08x}"),
             ));
         }
@@ -111,7 +111,7 @@ impl Origin {
     }
 }
 
-/// The command of an origin of this workload. Its workload is written beside it, since any field may have been set.
+/// The shell command that starts an origin with this workload, which is written to a file in `folder`.
 ///
 /// # Errors
 /// The folder cannot be written.
@@ -140,28 +140,28 @@ pub fn command(
 fn figures(origin: SocketAddr) -> Result<OriginFigures, ExperimentError> {
     let wrong = |why: String| ExperimentError::Program {
         program: "the origin",
-        why: format!("http://{origin}{FIGURES} {why}; is `yamabiko serve --workload` running there?"),
+        why: format!("http://{origin}{COUNTERS_PATH} {why}; is `yamabiko serve --workload` running there?"),
     };
-    let text = get::body(origin, FIGURES).map_err(|error| wrong(format!("does not answer: {error}")))?;
-    // The error quotes what it does not like.
+    let text = get::body(origin, COUNTERS_PATH).map_err(|error| wrong(format!("does not respond: {error}")))?;
+    // The error quotes parts of the response.
     serde_json::from_str(&text)
-        .map_err(|error| wrong(format!("is not what an origin says: {}", excerpt(&error.to_string()))))
+        .map_err(|error| wrong(format!("does not have an origin's counters: {}", excerpt(&error.to_string()))))
 }
 
-/// What whoever answers there said, in a sentence of ours: on one line, printable, and not long.
-fn excerpt(said: &str) -> String {
+/// An excerpt of a foreign response for an error message: one line, printable, short.
+fn excerpt(response: &str) -> String {
     let printable = |c: char| if units::is_unprintable(c) { char::REPLACEMENT_CHARACTER } else { c };
-    let mut excerpt: String = said.chars().take(EXCERPT_MAX).map(printable).collect();
-    if said.chars().nth(EXCERPT_MAX).is_some() {
+    let mut excerpt: String = response.chars().take(EXCERPT_MAX).map(printable).collect();
+    if response.chars().nth(EXCERPT_MAX).is_some() {
         excerpt.push_str("..");
     }
     excerpt
 }
 
-/// Characters of what others said that are quoted.
+/// Characters quoted of a foreign response.
 const EXCERPT_MAX: usize = 80;
 
-/// A certificate for an address, and its key.
+/// Creates a certificate for an address, and its key.
 fn certificate(folder: &Path, listen: SocketAddr) -> Result<(PathBuf, PathBuf), ExperimentError> {
     let (certificate, key) = (folder.join("origin.pem"), folder.join("origin.key"));
     let made = Command::new("openssl")
@@ -185,8 +185,8 @@ mod tests {
     use super::*;
     use crate::sweep_plan::SweepPlan;
 
-    /// What a sweep says of an origin at which this document is found.
-    fn refused(document: String) -> String {
+    /// The error message for an origin whose counters are this document; empty if it is accepted.
+    fn error_for(document: String) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let plain = listener.local_addr().unwrap();
         let answers = std::thread::spawn(move || {
@@ -202,7 +202,7 @@ mod tests {
         let plan = CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() });
         let workload = plan.workload.spec().unwrap();
         let origin = Origin { _servers: Vec::new(), plain, secure: None };
-        let said = origin.asked(&plan, &workload).map_or_else(|error| error.to_string(), |()| String::new());
+        let said = origin.verify(&plan, &workload).map_or_else(|error| error.to_string(), |()| String::new());
         answers.join().unwrap();
         said
     }
@@ -222,22 +222,22 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_of_the_same_name_may_be_another() {
-        assert_eq!(refused(figures_of(|_, _| ())), "");
-        assert_eq!(refused(figures_of(|workload, _| workload.recurrence = 0.1)), "", "that is the robots'");
+    fn origin_with_another_workload_of_the_same_name_is_rejected() {
+        assert_eq!(error_for(figures_of(|_, _| ())), "");
+        assert_eq!(error_for(figures_of(|workload, _| workload.recurrence = 0.1)), "", "only the load uses recurrence");
         let other =
-            refused(figures_of(|workload, _| (workload.origin_abort, workload.kinds[0].cacheable) = (0.5, 0.1)));
-        assert!(other.contains("another under the same name: kinds, origin_abort differ"), "{other}");
-        let thinks = refused(figures_of(|workload, _| workload.think = None));
-        assert!(thinks.contains("same name: think differ"), "{thinks}");
-        let earlier = refused(figures_of(|_, _| ()).replace("\"digest\"", "\"of old\""));
-        assert!(earlier.contains("another under the same name"), "{earlier}");
-        let seed = refused(figures_of(|_, figures| figures.seed = 99));
-        assert!(seed.contains("the seed 99, and this sweep"), "{seed}");
+            error_for(figures_of(|workload, _| (workload.origin_abort, workload.kinds[0].cacheable) = (0.5, 0.1)));
+        assert!(other.contains("of the same name in kinds, origin_abort;"), "{other}");
+        let thinks = error_for(figures_of(|workload, _| workload.think = None));
+        assert!(thinks.contains("same name in think;"), "{thinks}");
+        let earlier = error_for(figures_of(|_, _| ()).replace("\"digest\"", "\"of old\""));
+        assert!(earlier.contains("of the same name in"), "{earlier}");
+        let seed = error_for(figures_of(|_, figures| figures.seed = 99));
+        assert!(seed.contains("the seed 99, expected"), "{seed}");
     }
 
     #[test]
-    fn what_others_say_is_quoted_short_and_printable() {
+    fn foreign_responses_are_quoted_short_and_printable() {
         let foul = "\u{1b}[31m\r\n\u{202e}".repeat(100_000);
         let quoted = |said: String| {
             assert!(said.chars().count() < 400, "{} characters", said.chars().count());
@@ -245,14 +245,16 @@ mod tests {
             said
         };
         let workload = foul.clone();
-        assert!(quoted(refused(figures_of(|_, figures| figures.workload = workload))).contains("it has the workload"));
+        assert!(
+            quoted(error_for(figures_of(|_, figures| figures.workload = workload))).contains("it has the workload")
+        );
         let body_content = foul.clone();
         assert!(
-            quoted(refused(figures_of(|_, figures| figures.body_content = body_content))).contains("another version")
+            quoted(error_for(figures_of(|_, figures| figures.body_content = body_content))).contains("another version")
         );
         let text =
             serde_json::to_string(&serde_json::json!({ "body_content": "", "workload": "", "seed": foul })).unwrap();
-        assert!(quoted(refused(text)).contains("is not what an origin says"));
-        assert!(quoted(refused("<html>".into())).contains("is not what an origin says"));
+        assert!(quoted(error_for(text)).contains("does not have an origin's counters"));
+        assert!(quoted(error_for("<html>".into())).contains("does not have an origin's counters"));
     }
 }

@@ -1,9 +1,8 @@
-//! The schedule of a point: phases of the load, and what the model does in each.
+//! The schedule of a point: phases of the load and of the workload.
 //!
-//! PolyMix-2 to 4 are schedules of many hours around plateaus of four. Here all phases that have a length of their own
-//! scale by one factor, so that a test of the same shape fits into minutes. What does not scale: the life cycles of
-//! objects, which are days, and the filling of the cache, which takes the bytes that it takes. Both are said in the
-//! result.
+//! PolyMix-2 to 4 are schedules of many hours with plateaus of four hours. Phases with a fixed length scale by one factor, so
+//! that a test of the same shape takes minutes. Life cycles of objects (days) and the cache fill (bytes) do not scale, which
+//! the result states.
 //!
 //! | | warm | framp | fill | fexit | inc | top | dec | idle |
 //! |---|---|---|---|---|---|---|---|---|
@@ -21,16 +20,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-/// A schedule by name.
+/// A schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PolygraphSchedule {
-    /// One rate throughout, as PolyMix-1 and the school gateway's paper have it.
+    /// One constant rate, as in PolyMix-1 and the school gateway paper.
     #[default]
     Constant,
-    /// Warm, two plateaus, an idle phase between.
+    /// Warm-up, two plateaus with an idle phase between them.
     Polymix2,
-    /// The same, after the cache was filled.
+    /// The same after filling the cache.
     Polymix3,
     /// The same with shorter ramps.
     Polymix4,
@@ -40,30 +39,30 @@ pub enum PolygraphSchedule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseOfPoint {
-    /// What results call it.
+    /// Name in the results.
     pub name: String,
-    /// How long it lasts; absent where `fill` says it.
+    /// Length; absent with `fill`.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     pub duration: Option<Duration>,
-    /// It lasts until so many cacheable bytes are new to a cache, as the model expects them.
+    /// New cacheable bytes after which the phase ends, as expected of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<Bytes>,
-    /// Share of the point's rate at which it begins, from 0.
+    /// Share of the point's rate at its start, from 0.
     #[serde(default = "whole")]
     pub load: f64,
-    /// Share of the point's rate at which it ends; absent: the same.
+    /// Share of the point's rate at its end; absent: constant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_to: Option<f64>,
-    /// Recurrence at both ends instead of the model's own.
+    /// Recurrence at start and end, overriding the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recurrence: Option<[f64; 2]>,
-    /// Share of the model's special requests (IMS, reload) that is sent, at both ends.
+    /// Factor of the workload's special requests (IMS, reload) at start and end.
     #[serde(default = "both_whole", skip_serializing_if = "is_both_whole")]
     pub special: [f64; 2],
-    /// False: no object is new to the working set.
+    /// False: the working set does not grow.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub grows: bool,
-    /// Whether it has figures of its own.
+    /// Whether the phase has figures of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measured: bool,
 }
@@ -90,40 +89,40 @@ fn is_yes(is: &bool) -> bool {
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
-/// In the filling phases the recurrence is so much of the model's: 5 % hits of 55 %.
+/// Factor of the recurrence in fill phases: 5 % hits of 55 %.
 const FILL_RECURRENCE: f64 = 5.0 / 55.0;
-/// And so many of the special requests are sent.
+/// Factor of the special requests in fill phases.
 const FILL_SPECIAL: f64 = 0.1;
-/// A load that is meant to be next to nothing: a share of 0 has no arrivals at all.
-const NEXT_TO_NOTHING: f64 = 0.01;
-/// PolyMix-3 and 4 let the tester choose between 0.1 and 1; the shortest filling is at the whole rate (ours).
+/// Minimal load: a share of 0 would have no arrivals.
+const MINIMAL_LOAD: f64 = 0.01;
+/// PolyMix-3 and 4 allow 0.1 to 1; the full rate is the shortest (our choice).
 const FILL_LOAD: f64 = 1.0;
-/// The cache is filled twice over.
+/// The cache is filled twice.
 const FILLS: u64 = 2;
 
-/// The shares of the schedules that differ.
+/// Properties in which the schedules differ.
 struct Shape {
     warm: Option<Duration>,
     ramp: Duration,
     idle: Duration,
     fills: bool,
-    /// Load at the end of fexit, and so where inc1 begins.
+    /// Load at the end of fexit and the start of inc1.
     low: f64,
     /// Load at the end of dec2.
     last: f64,
 }
 
 impl PolygraphSchedule {
-    /// Every name.
+    /// All names.
     pub const NAMES: [&str; 4] = ["constant", "polymix-2", "polymix-3", "polymix-4"];
 
-    /// As in a plan.
+    /// Name in plans.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// Its phases: those with a length of their own times `scale`, for a model of this `recurrence` and a cache of this
-    /// size. Without a size nothing is filled. None for [`PolygraphSchedule::Constant`].
+    /// The phases, their fixed lengths multiplied by `scale`, for this `recurrence` and cache size. Without a size the cache is
+    /// not filled. Empty for [`PolygraphSchedule::Constant`].
     pub fn phases(self, scale: f64, recurrence: f64, cache: Option<Bytes>) -> Vec<PhaseOfPoint> {
         let shape = match self {
             PolygraphSchedule::Constant => return Vec::new(),
@@ -133,14 +132,9 @@ impl PolygraphSchedule {
             PolygraphSchedule::Polymix3 => {
                 Shape { warm: Some(3 * MINUTE), ramp: HOUR / 2, idle: HOUR / 2, fills: true, low: 0.1, last: 0.1 }
             }
-            PolygraphSchedule::Polymix4 => Shape {
-                warm: None,
-                ramp: HOUR / 3,
-                idle: HOUR / 3,
-                fills: true,
-                low: NEXT_TO_NOTHING,
-                last: NEXT_TO_NOTHING,
-            },
+            PolygraphSchedule::Polymix4 => {
+                Shape { warm: None, ramp: HOUR / 3, idle: HOUR / 3, fills: true, low: MINIMAL_LOAD, last: MINIMAL_LOAD }
+            }
         };
         let mut phases = Vec::new();
         let mut add = |name: &str, lasts: Duration, load: f64, to: f64| {
@@ -156,7 +150,7 @@ impl PolygraphSchedule {
             filling.push(add("warm", lasts, 0.1, 0.1));
         }
         if let Some(size) = cache.filter(|_| shape.fills) {
-            let begin = shape.warm.map_or(NEXT_TO_NOTHING, |_| 0.1);
+            let begin = shape.warm.map_or(MINIMAL_LOAD, |_| 0.1);
             filling.push(add("framp", shape.ramp, begin, FILL_LOAD));
             let fill = add("fill", Duration::ZERO, FILL_LOAD, FILL_LOAD);
             let exit = add("fexit", shape.ramp, FILL_LOAD, shape.low);
@@ -166,7 +160,7 @@ impl PolygraphSchedule {
             phases[exit].special = [FILL_SPECIAL, 1.0];
             filling.push(fill);
         } else {
-            // Nothing is filled: the model is its own from the start.
+            // Without a fill the workload applies from the start.
             filling.clear();
         }
         for at in filling {
@@ -230,7 +224,7 @@ impl fmt::Display for PolygraphSchedule {
 }
 
 impl PhaseOfPoint {
-    /// A phase at the whole rate, with the model's own recurrence.
+    /// A phase at the full rate with the workload's recurrence.
     pub fn new(name: &str, duration: Duration) -> Self {
         PhaseOfPoint {
             name: name.to_owned(),
@@ -245,12 +239,12 @@ impl PhaseOfPoint {
         }
     }
 
-    /// Its mean share of the point's rate.
+    /// Mean share of the point's rate.
     pub fn mean_load(&self) -> f64 {
         f64::midpoint(self.load, self.load_to.unwrap_or(self.load))
     }
 
-    /// Refuses what cannot be meant.
+    /// Rejects contradictions.
     ///
     /// # Errors
     /// One sentence.
@@ -262,24 +256,26 @@ impl PhaseOfPoint {
         }
         match (self.duration, self.fill) {
             (Some(_), Some(_)) => {
-                return refuse("duration and fill both say how long it lasts: leave one of the two out");
+                return refuse("duration and fill exclude each other: leave one out");
             }
-            (None, None) => return refuse("how long does it last? give a duration, or the bytes to fill"),
-            (Some(Duration::ZERO), _) | (_, Some(Bytes(0))) => return refuse("it lasts no time"),
+            (None, None) => return refuse("has no length: give a duration, or the bytes to fill"),
+            (Some(Duration::ZERO), _) | (_, Some(Bytes(0))) => {
+                return refuse("duration or fill is zero: expected more");
+            }
             _ => {}
         }
         let loads = [self.load, self.load_to.unwrap_or(self.load)];
         if !loads.iter().all(|load| (0.0..=1e6).contains(load)) {
-            return refuse("load and load_to are shares of the point's rate, from 0");
+            return refuse("load and load_to: expected shares of the point's rate, from 0");
         }
         if self.fill.is_some() && self.mean_load() == 0.0 {
-            return refuse("nothing is ever filled without a load");
+            return refuse("fill without a load never ends: give a load above 0");
         }
         if self.measured && self.mean_load() == 0.0 {
-            return refuse("there is nothing to measure without a load");
+            return refuse("measured without a load: give a load above 0");
         }
         if !self.recurrence.as_ref().is_none_or(shares) || !shares(&self.special) {
-            return refuse("recurrence and special are pairs of shares, from 0 to 1");
+            return refuse("recurrence and special: expected pairs of shares from 0 to 1");
         }
         Ok(())
     }
@@ -300,19 +296,19 @@ mod tests {
     }
 
     #[test]
-    fn polymix_4_at_a_sixtieth_is_the_table() {
+    fn polymix_4_scaled_to_a_sixtieth_matches_the_table() {
         let table = table(PolygraphSchedule::Polymix4, 1.0 / 60.0, Some(Bytes(1_000_000)));
         let wanted = [
-            ("framp", 20.0, NEXT_TO_NOTHING, 1.0),
+            ("framp", 20.0, MINIMAL_LOAD, 1.0),
             ("fill", -1.0, 1.0, 1.0),
-            ("fexit", 20.0, 1.0, NEXT_TO_NOTHING),
-            ("inc1", 20.0, NEXT_TO_NOTHING, 1.0),
+            ("fexit", 20.0, 1.0, MINIMAL_LOAD),
+            ("inc1", 20.0, MINIMAL_LOAD, 1.0),
             ("top1", 240.0, 1.0, 1.0),
             ("dec1", 20.0, 1.0, 0.1),
             ("idle", 20.0, 0.1, 0.1),
             ("inc2", 20.0, 0.1, 1.0),
             ("top2", 240.0, 1.0, 1.0),
-            ("dec2", 20.0, 1.0, NEXT_TO_NOTHING),
+            ("dec2", 20.0, 1.0, MINIMAL_LOAD),
         ];
         assert_eq!(table.len(), wanted.len());
         for ((name, seconds, from, to), wanted) in table.iter().zip(wanted) {
@@ -322,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fill_does_not_scale_and_has_fewer_repeats() {
+    fn fill_phase_does_not_scale_and_has_lower_recurrence() {
         for scale in [1.0, 0.01] {
             let phases = PolygraphSchedule::Polymix3.phases(scale, 0.6875, Some(Bytes(500)));
             let fill = phases.iter().find(|phase| phase.name == "fill").unwrap();
@@ -338,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_size_nothing_is_filled() {
+    fn schedule_without_cache_size_has_no_fill_phases() {
         for schedule in [PolygraphSchedule::Polymix2, PolygraphSchedule::Polymix3, PolygraphSchedule::Polymix4] {
             let phases = schedule.phases(0.01, 0.6875, None);
             assert!(phases.iter().all(|phase| phase.fill.is_none() && phase.recurrence.is_none()), "{schedule}");
@@ -350,20 +346,22 @@ mod tests {
     }
 
     #[test]
-    fn what_no_phase_can_be_is_refused() {
+    fn contradictory_phases_are_rejected() {
         let good = PhaseOfPoint::new("class", MINUTE);
         good.check().unwrap();
         let refused = |phase: PhaseOfPoint| phase.check().unwrap_err();
         assert!(refused(PhaseOfPoint { fill: Some(Bytes(1)), ..good.clone() }).contains("both"));
-        assert!(refused(PhaseOfPoint { duration: None, ..good.clone() }).contains("how long"));
+        assert!(refused(PhaseOfPoint { duration: None, ..good.clone() }).contains("has no length"));
         assert!(refused(PhaseOfPoint { load: -0.1, ..good.clone() }).contains("shares of the point"));
         assert!(refused(PhaseOfPoint { recurrence: Some([0.0, 1.1]), ..good.clone() }).contains("from 0 to 1"));
-        assert!(refused(PhaseOfPoint { load: 0.0, measured: true, ..good.clone() }).contains("nothing to measure"));
+        assert!(
+            refused(PhaseOfPoint { load: 0.0, measured: true, ..good.clone() }).contains("measured without a load")
+        );
         assert!(refused(PhaseOfPoint { name: " ".into(), ..good }).contains("name"));
     }
 
     #[test]
-    fn names_read_back() {
+    fn schedule_names_round_trip() {
         for name in PolygraphSchedule::NAMES {
             assert_eq!(name.parse::<PolygraphSchedule>().unwrap().to_string(), name);
         }

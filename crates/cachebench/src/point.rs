@@ -1,4 +1,4 @@
-//! From a run that was made to the points of the sweep.
+//! Converts a finished run into points of the sweep.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,41 +15,48 @@ use super::exchanges::Exchanges;
 use super::ideal;
 use super::phases::PhaseOfPoint;
 
-/// What a run was, besides what the lab knows.
+/// A finished run of a point.
 pub struct PointRun<'a> {
-    /// What the lab says of it.
+    /// Outcome reported by the testbed.
     pub outcome: &'a Outcome,
-    /// Every exchange, as recorded; none where the table is only a sample, or cannot be read.
+    /// The recorded exchanges; `None` if the table is incomplete or unreadable.
     pub exchanges: Option<Exchanges>,
-    /// Why the table could not be read, where it could not.
-    pub unread: Option<StoreError>,
-    /// The world in which objects were asked for.
+    /// Error of reading the table, if any.
+    pub read_error: Option<StoreError>,
+    /// The world of the requested objects.
     pub world: Arc<World>,
-    /// What of this world reached the origin, where it could be asked.
+    /// Counts of this world at the origin, if known.
     pub origin: Option<WorldFigures>,
-    /// Whether failures ended it: too many, or nothing but refused connections.
+    /// Whether failures ended the run: too many, or only refused connections.
     pub ended_early: bool,
-    /// Size of the cache, for the simulation.
+    /// Size of the cache for the simulation.
     pub cache_size: Option<Bytes>,
 }
 
 impl<'a> PointRun<'a> {
-    /// With its table looked through.
+    /// A finished run, with its table opened.
     pub fn new(outcome: &'a Outcome, world: Arc<World>, origin: Option<WorldFigures>) -> Self {
-        let mut made =
-            PointRun { outcome, exchanges: None, unread: None, world, origin, ended_early: false, cache_size: None };
-        // What the disk could not take is missing from the table, and a part has no order.
+        let mut made = PointRun {
+            outcome,
+            exchanges: None,
+            read_error: None,
+            world,
+            origin,
+            ended_early: false,
+            cache_size: None,
+        };
+        // A table with missing exchanges cannot be simulated.
         if let Some(folder) = outcome.folder.as_deref().filter(|_| outcome.exchanges_left_out == 0) {
             match Exchanges::open(folder) {
                 Ok(exchanges) => made.exchanges = Some(exchanges),
-                Err(error) => made.unread = Some(error),
+                Err(error) => made.read_error = Some(error),
             }
         }
         made
     }
 
-    /// Its points: one, or with phases one for each that is measured and was reached, where every exchange is at hand to be
-    /// judged again.
+    /// The points of the run: one, or with phases one for each measured phase that was reached. Phases need the complete table,
+    /// since they are verified again.
     pub fn points(&mut self, phases: &[PhaseOfPoint]) -> Vec<CachePoint> {
         if phases.is_empty() {
             return self.whole().into_iter().collect();
@@ -57,26 +64,26 @@ impl<'a> PointRun<'a> {
         let parts = self.outcome.document.load.as_ref().map(|load| &load.by_phase[..]).unwrap_or_default();
         let reached = |part: &&PhasePart| part.to_s > part.from_s;
         let measured = |part: &&PhasePart| phases.iter().any(|phase| phase.measured && phase.name == part.name);
-        // Whatever ended the run ended the last phase that began, and those before it came to their end.
+        // An early end affects only the last phase reached.
         let last = parts.iter().rposition(|part| reached(&part));
-        let wanted = parts.iter().enumerate().filter(|(_, part)| reached(part) && measured(part));
-        let wanted: Vec<(bool, &PhasePart)> = wanted.map(|(at, part)| (Some(at) == last, part)).collect();
+        let selected = parts.iter().enumerate().filter(|(_, part)| reached(part) && measured(part));
+        let selected: Vec<(bool, &PhasePart)> = selected.map(|(at, part)| (Some(at) == last, part)).collect();
         let mut points = Vec::new();
-        for (is_last, part) in wanted {
+        for (is_last, part) in selected {
             match self.phase(part, is_last) {
                 Ok(point) => points.extend(point),
-                Err(error) => self.unread = Some(error),
+                Err(error) => self.read_error = Some(error),
             }
         }
         points
     }
 
-    /// The whole measured phase.
+    /// The point of the whole measured phase.
     fn whole(&mut self) -> Option<CachePoint> {
         let load = self.outcome.document.load.as_ref()?;
         let mut figures = self.outcome.cache.clone()?;
         if let Err(error) = self.fill_ideals(&mut figures, self.outcome.measured.clone()) {
-            self.unread = Some(error);
+            self.read_error = Some(error);
         }
         let run = &self.outcome.document.run;
         Some(CachePoint {
@@ -92,7 +99,7 @@ impl<'a> PointRun<'a> {
         })
     }
 
-    /// One phase of it: judged again with what came before it known, so that only its window is counted.
+    /// The point of one phase: all exchanges are verified again, those of the phase are counted.
     fn phase(&self, part: &PhasePart, is_last: bool) -> Result<Option<CachePoint>, StoreError> {
         let Some(exchanges) = &self.exchanges else { return Ok(None) };
         let at = |seconds: f64| {
@@ -116,23 +123,23 @@ impl<'a> PointRun<'a> {
             ended_early: self.ended_early && is_last,
             interrupted: run.interrupted && !self.ended_early && is_last,
             figures,
-            // The origin counts a whole run: what of it was of this phase nobody knows.
+            // The origin counts whole runs, not phases.
             origin: None,
         }))
     }
 
-    /// Where the table lacks some, the ideals stay absent, which the sweep says.
+    /// Fills in the ideal ratios. They stay absent if the table is incomplete, which the sweep reports.
     fn fill_ideals(&self, figures: &mut CacheFigures, window: Range<Timestamp>) -> Result<(), StoreError> {
         let Some(exchanges) = &self.exchanges else { return Ok(()) };
         ideal::ideals_in_order(exchanges.by_sending()?, window, self.cache_size)?.fill(figures);
         Ok(())
     }
 
-    /// What the cache kept from the origin: all that robots sent and got an answer to outside TLS, warm-up and drain included,
-    /// as the origin counts.
+    /// Requests that the cache saved: those answered outside TLS, warm-up and drain included, less those that reached the
+    /// origin.
     pub fn saved(&self, reached: WorldFigures) -> Option<OriginTraffic> {
         let answered = self.exchanges.as_ref()?.answered();
-        let less = |ours: u64, its: u64| ours as i64 - its as i64;
+        let less = |answered: u64, at_origin: u64| answered as i64 - at_origin as i64;
         Some(OriginTraffic {
             requests: reached.requests,
             bytes: reached.content_bytes,

@@ -1,4 +1,4 @@
-//! The run of a point: the sweep's plan and a rate, as the lab wants it.
+//! Makes the plan of a point's run from the sweep's plan and a rate.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,14 +11,13 @@ use units::{Bytes, RequestRate};
 use super::phases::{PhaseOfPoint, PolygraphSchedule};
 use super::sweep_plan::{CachePlan, Front, reverse_parts};
 
-/// By this name robots know the cache that the lab starts.
+/// Host name of a cache in the testbed.
 const SERVER: &str = "server";
 
-/// Clients of a path where the workload does not say how often one asks.
+/// Virtual users with a path, if the workload has no rate per client.
 const PATH_CLIENTS: u32 = 100;
-/// Of four hours' requests at the peak, the part that the working set takes before it is frozen. PolyMix-3 and 4 give it as a
-/// number: 45 % of the requests times the share that fills caches. PolyMix-2 gives it as the four hours themselves, in which
-/// all but the repeats are new.
+/// Size of the frozen working set, as a share of the requests of a plateau. PolyMix-3 and 4 state it: 45 % of the requests
+/// times the share that fills caches. In PolyMix-2 it is all requests that are not repeats.
 const WORKING_SET_SHARES: [(PolygraphSchedule, f64); 3] = [
     (PolygraphSchedule::Polymix2, 1.0 - 0.6875),
     (PolygraphSchedule::Polymix3, 0.45 * 0.75),
@@ -27,27 +26,27 @@ const WORKING_SET_SHARES: [(PolygraphSchedule, f64); 3] = [
 /// Length of a plateau.
 const PLATEAU: Duration = Duration::from_secs(4 * 3600);
 
-/// Where robots find what they ask for.
+/// Target of the virtual users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheTarget {
     /// `http://HOST:PORT/` of the origin, or of the reverse proxy.
     pub url: String,
-    /// The proxy to ask.
+    /// The forward proxy.
     pub proxy: Option<Proxy>,
     /// Host and port of the origin's TLS listener.
     pub secure: Option<String>,
 }
 
-/// A phase with its length.
+/// A phase and its length at a rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
-    /// What it is.
+    /// The phase.
     pub phase: PhaseOfPoint,
-    /// How long it lasts at this rate.
+    /// Length at this rate.
     pub lasts: Duration,
 }
 
-/// The phases of a point at a rate; empty where it has none.
+/// The phases of a point at a rate; may be empty.
 pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> Vec<Timed> {
     let cache = &plan.cache;
     let phases = match cache.schedule {
@@ -56,18 +55,18 @@ pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> 
     };
     let lasts = |phase: &PhaseOfPoint| match (phase.duration, phase.fill) {
         (Some(duration), _) => duration,
-        (None, fill) => filling(fill.unwrap_or_default(), phase, workload, rate),
+        (None, fill) => fill_time(fill.unwrap_or_default(), phase, workload, rate),
     };
     phases.into_iter().map(|phase| Timed { lasts: lasts(&phase), phase }).collect()
 }
 
-/// What precedes a point because its workload has phases of its own: the last of them is what is measured, as a class is after
-/// its teacher. Nothing where the plan has phases, which take their place.
+/// Load before the point if the workload has phases of its own, of which only the last is measured. Zero if the plan has
+/// phases, which replace them.
 pub fn lead(plan: &CachePlan, workload: &CacheWorkload) -> Duration {
     workload.phases.last().filter(|_| plan.cache.is_constant()).map_or(Duration::ZERO, |last| last.from)
 }
 
-/// How long a point offers load.
+/// Length of a point's load.
 pub fn lasts(plan: &CachePlan, workload: &CacheWorkload, phases: &[Timed]) -> Duration {
     if phases.is_empty() {
         lead(plan, workload).saturating_add(plan.cache.point)
@@ -76,8 +75,8 @@ pub fn lasts(plan: &CachePlan, workload: &CacheWorkload, phases: &[Timed]) -> Du
     }
 }
 
-/// World of a point, the `index`-th of the sweep. The first has the one that was asked for, so that one point can find what
-/// another sweep left; those after it have worlds that follow from it, so that they do not find what it left.
+/// World of the `index`-th point. The first has the configured one, so that it can find copies of an earlier sweep; later
+/// worlds are derived from it, so that points find no copies of earlier points.
 pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
     match plan.workload.world {
         _ if index == 0 || plan.cache.keep_world => plan.workload.world.unwrap_or(drawn),
@@ -86,14 +85,14 @@ pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
     }
 }
 
-/// How long it takes until so many cacheable bytes are new to a cache.
-fn filling(bytes: Bytes, phase: &PhaseOfPoint, workload: &CacheWorkload, rate: RequestRate) -> Duration {
+/// Time until this number of new cacheable bytes has been requested.
+fn fill_time(bytes: Bytes, phase: &PhaseOfPoint, workload: &CacheWorkload, rate: RequestRate) -> Duration {
     let recurrence = phase.recurrence.map_or(workload.recurrence, |[from, to]| f64::midpoint(from, to));
     let a_second = rate.per_second() * phase.mean_load() * (1.0 - recurrence) * cacheable_bytes(workload);
     if a_second > 0.0 { Duration::from_secs_f64((bytes.0 as f64 / a_second).min(1e6)) } else { Duration::ZERO }
 }
 
-/// Cacheable bytes of a mean request, embedded ones included.
+/// Mean cacheable bytes per request, embedded objects included.
 fn cacheable_bytes(workload: &CacheWorkload) -> f64 {
     let (mut requests, mut bytes, mut shares) = (0.0, 0.0, 0.0);
     for kind in &workload.kinds {
@@ -111,26 +110,26 @@ fn cacheable_bytes(workload: &CacheWorkload) -> f64 {
     if shares > 0.0 { bytes / requests } else { 0.0 }
 }
 
-/// Most objects of the working set at a rate, where the schedule says it and nobody else.
+/// Limit of the working set at a rate, if set by the schedule and not by the workload.
 fn working_set(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> Option<u64> {
     let (_, share) = WORKING_SET_SHARES.into_iter().find(|(schedule, _)| *schedule == plan.cache.schedule)?;
     let objects = rate.per_second() * PLATEAU.as_secs_f64() * plan.cache.time_scale * share;
     workload.working_set.is_none().then_some(objects.round().max(1.0) as u64)
 }
 
-/// Robots at a rate.
+/// Number of virtual users at a rate.
 pub fn clients(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> u32 {
-    // The origin has an address on the path too.
+    // The origin needs one address of the path.
     let most = f64::from(path::AddressPlan::CLIENTS_MAX - 1);
-    let unless_said = match (workload.per_client_rate, &plan.path) {
+    let default = match (workload.per_client_rate, &plan.path) {
         (Some(each), _) if each > 0.0 => (rate.per_second() / each).ceil().clamp(1.0, most) as u32,
         (_, Some(_)) => PATH_CLIENTS,
         _ => 1,
     };
-    plan.cache.clients.unwrap_or(unless_said)
+    plan.cache.clients.unwrap_or(default)
 }
 
-/// The plan of the run at a rate. `name` is the run's.
+/// The plan of the run at a rate. `name` is the name of the run.
 pub fn plan(
     plan: &CachePlan,
     workload: &CacheWorkload,
@@ -143,13 +142,17 @@ pub fn plan(
     let cache = &plan.cache;
     let unmeasured = cache.point.mul_f64(cache.warmup.value());
     let warmup = if phases.is_empty() { lead(plan, workload).saturating_add(unmeasured) } else { Duration::ZERO };
-    let mut asked = CacheWorkloadPlan { world: Some(world), secure: target.secure.clone(), ..plan.workload.clone() };
+    let mut point_workload =
+        CacheWorkloadPlan { world: Some(world), secure: target.secure.clone(), ..plan.workload.clone() };
     if let Some(objects) = working_set(plan, workload, rate) {
-        asked.set.insert("working_set".into(), toml::Value::Integer(i64::try_from(objects).unwrap_or(i64::MAX)));
+        point_workload
+            .set
+            .insert("working_set".into(), toml::Value::Integer(i64::try_from(objects).unwrap_or(i64::MAX)));
     }
     if !phases.is_empty() {
-        let of_mix = toml::Value::try_from(mix_phases(phases)).expect("phases are tables of text and numbers");
-        asked.set.insert("phases".into(), of_mix);
+        let workload_phases =
+            toml::Value::try_from(to_workload_phases(phases)).expect("phases are tables of text and numbers");
+        point_workload.set.insert("phases".into(), workload_phases);
     }
     let load = LoadPlan {
         proxy: target.proxy.clone(),
@@ -162,7 +165,7 @@ pub fn plan(
         connect_timeout: cache.connect_timeout,
         timeout: cache.timeout,
         tls: cache.tls.clone(),
-        cache_workload: Some(asked),
+        cache_workload: Some(point_workload),
         ..LoadPlan::get(&target.url)
     };
     let mut made = Plan {
@@ -181,7 +184,7 @@ pub fn plan(
     made
 }
 
-/// Refuses before anything is started what the run of a point would refuse, wherever its origin will be.
+/// Checks the plan of every point before anything is started.
 ///
 /// # Errors
 /// One sentence.
@@ -190,9 +193,9 @@ pub fn check(sweep: &CachePlan, workload: &CacheWorkload, front: &Front) -> Resu
     for &rate in &sweep.cache.rates {
         let phases = phases(sweep, workload, rate);
         let clients = clients(sweep, workload, rate);
-        // A port that nobody listens on: nothing is connected to.
+        // A placeholder: nothing connects to it.
         let (origin, front) = match &sweep.server {
-            Some(_) => (sweep.origin.at(clients), in_lab(front)),
+            Some(_) => (sweep.origin.at(clients), in_testbed(front)),
             None => (SocketAddr::from(([127, 0, 0, 1], 1)), front.clone()),
         };
         let target = target(&front, &origin.to_string(), None);
@@ -203,12 +206,11 @@ pub fn check(sweep: &CachePlan, workload: &CacheWorkload, front: &Front) -> Resu
         }
         made.check().map_err(|error| error.to_string())?;
     }
-    one_origin(sweep, workload, front)
+    single_origin(sweep, workload, front)
 }
 
-/// A reverse proxy is told the origin's address once, and behind one that the lab starts it is the one after the last
-/// client's.
-fn one_origin(plan: &CachePlan, workload: &CacheWorkload, front: &Front) -> Result<(), String> {
+/// Rejects a reverse proxy in the testbed with varying numbers of clients: its origin has the address after the last client.
+fn single_origin(plan: &CachePlan, workload: &CacheWorkload, front: &Front) -> Result<(), String> {
     if !matches!((front, &plan.server), (Front::Reverse(_), Some(_))) {
         return Ok(());
     }
@@ -218,19 +220,19 @@ fn one_origin(plan: &CachePlan, workload: &CacheWorkload, front: &Front) -> Resu
         return Ok(());
     };
     Err(format!(
-        "a reverse proxy that the lab starts is told the origin's address once, and with more clients it has another one \
-         ({first}, {other}): give every point as many clients (--clients)"
+        "the origin's address behind a reverse proxy of [server] follows the last client's, so that it differs between points \
+         ({first}, {other}): set one number of clients for all points (--clients)"
     ))
 }
 
-/// Where robots ask with a cache of the lab's: by the name `server`, whatever host was typed.
-pub fn in_lab(front: &Front) -> Front {
+/// The position of a cache in the testbed: its host is always `server`.
+pub fn in_testbed(front: &Front) -> Front {
     match front {
         Front::Forward(proxy) => Front::Forward(Proxy { host: SERVER.into(), ..proxy.clone() }),
         Front::Reverse(url) => Front::Reverse(reverse_parts(url).map_or_else(
             || url.clone(),
             |(secure, authority)| {
-                // After the bracket of an IPv6 address, if there is one.
+                // Skip the brackets of an IPv6 address.
                 let after = authority.rfind(']').map_or(authority, |at| &authority[at..]);
                 let port = after.rsplit_once(':').map_or(String::new(), |(_, port)| format!(":{port}"));
                 format!("http{}://{SERVER}{port}", if secure { "s" } else { "" })
@@ -240,7 +242,7 @@ pub fn in_lab(front: &Front) -> Front {
     }
 }
 
-/// Where robots ask, with the origin at `origin` and, for TLS, at `secure`.
+/// Target of the virtual users, with the origin at `origin` and, for TLS, at `secure`.
 pub fn target(front: &Front, origin: &str, secure: Option<String>) -> CacheTarget {
     let plain = format!("http://{origin}/");
     match front {
@@ -266,7 +268,7 @@ fn load_phase(timed: &Timed, rate: RequestRate) -> PhasePlan {
     }
 }
 
-fn mix_phases(phases: &[Timed]) -> Vec<WorkloadPhase> {
+fn to_workload_phases(phases: &[Timed]) -> Vec<WorkloadPhase> {
     let mut from = Duration::ZERO;
     let of = |timed: &Timed| {
         let to = from + timed.lasts;
@@ -305,16 +307,16 @@ mod tests {
         let phases = phases(&sweep, &workload, rate(at));
         let made = plan(&sweep, &workload, rate(at), "cache-5".into(), 7, &target, &phases);
         made.check().unwrap();
-        // What is kept with the run says all of it.
+        // The stored plan is complete.
         assert_eq!(Plan::from_toml(&made.to_toml(), "made").unwrap().load.cache_workload, made.load.cache_workload);
         made
     }
 
     #[test]
-    fn a_point_is_a_tenth_of_warm_up_and_the_rest() {
+    fn first_tenth_of_a_point_is_warm_up() {
         let plan = made("", 5.0);
         assert_eq!((plan.load.warmup, plan.load.duration), (Duration::from_secs(6), Some(Duration::from_secs(54))));
-        assert_eq!(plan.load.clients, 1, "one robot; the workload says that its connections are used once");
+        assert_eq!(plan.load.clients, 1, "PolyMix-1 has one virtual user");
         assert_eq!(plan.load.url, "http://127.0.0.1:8400/");
         assert_eq!(plan.load.proxy.as_ref().unwrap().port, 3128);
         assert_eq!(plan.load.cache_workload.as_ref().unwrap().world, Some(7));
@@ -322,18 +324,22 @@ mod tests {
     }
 
     #[test]
-    fn robots_are_as_many_as_make_the_rate() {
+    fn number_of_virtual_users_follows_from_the_rate_per_client() {
         let plan = made("[workload]\nname = \"polymix-4\"\n", 50.0);
         assert_eq!(plan.load.clients, 125);
         assert_eq!(made("clients = 3\n[workload]\nname = \"polymix-4\"\n", 50.0).load.clients, 3);
         let (sweep, workload) = sweep("[path]\nrtt = \"1ms\"\n");
         assert_eq!(clients(&sweep, &workload, rate(5.0)), PATH_CLIENTS);
         let (sweep, workload) = super::tests::sweep("[workload]\nname = \"polymix-4\"\n");
-        assert_eq!(clients(&sweep, &workload, rate(1e6)), path::AddressPlan::CLIENTS_MAX - 1, "the origin has one too");
+        assert_eq!(
+            clients(&sweep, &workload, rate(1e6)),
+            path::AddressPlan::CLIENTS_MAX - 1,
+            "one address is for the origin"
+        );
     }
 
     #[test]
-    fn a_schedule_becomes_phases_of_load_and_mix() {
+    fn schedule_sets_phases_of_load_and_workload() {
         let plan = made("schedule = \"polymix-4\"\ncache_size = \"1MB\"\n[workload]\nname = \"polymix-4\"\n", 50.0);
         let names: Vec<&str> = plan.load.phases.iter().filter_map(|phase| phase.name.as_deref()).collect();
         assert_eq!(names, ["framp", "fill", "fexit", "inc1", "top1", "dec1", "idle", "inc2", "top2", "dec2"]);
@@ -344,11 +350,11 @@ mod tests {
         assert_eq!(set["working_set"].as_integer(), Some(4320));
         let spec = plan.load.cache_workload.unwrap().spec().unwrap();
         assert_eq!(spec.phases.last().unwrap().to, plan.load.duration.unwrap());
-        assert!((spec.phases[1].recurrence.unwrap().0 - 0.0625).abs() < 1e-9, "a filling phase repeats little");
+        assert!((spec.phases[1].recurrence.unwrap().0 - 0.0625).abs() < 1e-9, "low recurrence in the fill phase");
     }
 
     #[test]
-    fn filling_takes_its_bytes_at_any_scale_of_time() {
+    fn fill_time_depends_on_the_rate_and_not_on_the_time_scale() {
         let lasts = |scale: &str, at: f64| {
             let (sweep, workload) =
                 sweep(&format!("schedule = \"polymix-3\"\ntime_scale = {scale}\ncache_size = \"10MB\"\n"));
@@ -363,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_and_a_pause_are_what_they_say() {
+    fn ramps_and_pauses_become_load_phases() {
         let phase = "[[cache.phase]]\nname = \"a\"\nduration = \"5s\"\nload = 0.1\nload_to = 1.0\n\
                      [[cache.phase]]\nname = \"b\"\nduration = \"5s\"\nload = 0.0\n\
                      [[cache.phase]]\nname = \"c\"\nduration = \"5s\"\nmeasured = true\n";
@@ -374,24 +380,24 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_with_phases_of_its_own_is_measured_in_the_last() {
+    fn only_the_last_phase_of_a_workload_with_phases_is_measured() {
         let plan = made("rates = [\"40/s\"]\n[workload]\nname = \"gateway-class\"\n", 40.0);
         let spec = plan.load.cache_workload.as_ref().unwrap().spec().unwrap();
         let class = spec.phases.last().unwrap();
-        assert_eq!(class.recurrence, Some((1.0, 1.0)), "in the class nothing is new");
+        assert_eq!(class.recurrence, Some((1.0, 1.0)), "the class requests no new objects");
         let end = plan.load.warmup + plan.load.duration.unwrap();
         assert!(plan.load.warmup >= class.from && end <= class.to, "{:?} to {end:?}", plan.load.warmup);
-        assert_eq!(plan.load.duration, Some(Duration::from_secs(54)), "as long as any other");
+        assert_eq!(plan.load.duration, Some(Duration::from_secs(54)), "the usual length");
         let (sweep, workload) = sweep("[workload]\nname = \"gateway-class\"\n");
         assert_eq!(lasts(&sweep, &workload, &[]), Duration::from_secs(120));
-        // Phases of the plan take their place.
+        // Phases of the plan replace those of the workload.
         let phase =
             "[[cache.phase]]\nname = \"a\"\nduration = \"5s\"\nmeasured = true\n[workload]\nname = \"gateway-class\"\n";
         assert_eq!(made(phase, 40.0).load.warmup, Duration::ZERO);
     }
 
     #[test]
-    fn every_point_has_a_world_of_its_own_unless_one_is_to_be_kept() {
+    fn points_have_different_worlds_unless_keep_world_is_set() {
         let worlds = |rest: &str| {
             let (plan, _) = sweep(rest);
             (0..50).map(|index| world(&plan, index, 99)).collect::<Vec<_>>()
@@ -400,14 +406,14 @@ mod tests {
             let these = worlds(rest);
             let different: std::collections::BTreeSet<u32> = these.iter().copied().collect();
             assert_eq!((these[0], different.len()), (first, 50));
-            assert_eq!(worlds(rest), these, "a second sweep finds what the first one's points left");
+            assert_eq!(worlds(rest), these, "a repeated sweep has the same worlds");
         }
         assert_eq!(worlds("keep_world = true\n[workload]\nname = \"polymix-1\"\nworld = 7\n"), [7; 50]);
         assert_eq!(worlds("keep_world = true\n"), [99; 50]);
     }
 
     #[test]
-    fn what_no_point_could_do_is_refused_before_anything_starts() {
+    fn contradictions_in_the_plan_of_a_point_are_rejected_before_start() {
         let refused = |text: &str| {
             let plan = CachePlan::from_toml(text, "plan").unwrap();
             check(&plan, &plan.workload.spec().unwrap(), &plan.front().unwrap()).unwrap_err()
@@ -421,8 +427,8 @@ mod tests {
         assert!(refused(&format!("{forward}[watch]\nat = \"both\"\n")).contains("--watch"));
         assert!(refused(&format!("{forward}[server]\ncommand = \"x\"\n")).contains("path"));
         let lab = "[cache]\nreverse = \"http://127.0.0.1:80\"\n{}[server]\ncommand = \"x\"\n[path]\nrtt = \"1ms\"\n";
-        let robots = format!("{}[workload]\nname = \"polymix-4\"\n", lab.replace("{}", ""));
-        assert!(refused(&robots).contains("--clients"), "the origin's address would move");
+        let varying_clients = format!("{}[workload]\nname = \"polymix-4\"\n", lab.replace("{}", ""));
+        assert!(refused(&varying_clients).contains("--clients"), "the origin's address would change");
         let fixed = CachePlan::from_toml(
             &format!("{}[workload]\nname = \"polymix-4\"\n", lab.replace("{}", "clients = 9\n")),
             "plan",
@@ -432,8 +438,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_the_labs_is_known_as_server() {
-        let of = |url: &str| in_lab(&Front::Reverse(url.into()));
+    fn reverse_proxy_in_the_testbed_has_the_host_name_server() {
+        let of = |url: &str| in_testbed(&Front::Reverse(url.into()));
         assert_eq!(of("http://127.0.0.1:8080/"), Front::Reverse("http://server:8080".into()));
         assert_eq!(of("https://[::1]:8443"), Front::Reverse("https://server:8443".into()));
         assert_eq!(of("http://[::1]"), Front::Reverse("http://server".into()));
@@ -441,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reverse_proxy_may_speak_tls() {
+    fn reverse_proxy_with_https_gets_the_tls_settings() {
         let text = "[cache]\nreverse = \"https://127.0.0.1:443\"\n[cache.tls]\ninsecure = true\n[origin]\nlisten = \"127.0.0.1:2\"\n";
         let sweep = CachePlan::from_toml(text, "plan").unwrap();
         let workload = sweep.workload.spec().unwrap();
@@ -453,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn where_robots_ask_follows_the_front() {
+    fn target_follows_the_position_of_the_cache() {
         let of = |front| target(&front, "127.0.0.1:8400", Some("127.0.0.1:8401".into()));
         let reverse = of(Front::Reverse("http://127.0.0.1:80/".into()));
         assert_eq!(reverse, CacheTarget { url: "http://127.0.0.1:80/".into(), proxy: None, secure: None });

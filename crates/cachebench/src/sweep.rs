@@ -1,4 +1,4 @@
-//! One rate after another.
+//! Runs a sweep: one rate after another.
 
 mod notes;
 
@@ -17,7 +17,7 @@ use sys::signal::Interrupts;
 use testbed::LabError;
 use units::{RequestRate, format_duration};
 
-use self::notes::{before_points, no_clients_stated, notes, proxy_words, uncounted, unsimulated};
+use self::notes::{no_clients_stated, notes, proxy_description, uncounted, unsimulated, warm_up_and_think_time};
 use super::clients_supported::{self, RunEvidence};
 use super::doubts;
 use super::origin::{self, Origin};
@@ -32,22 +32,22 @@ use experiment::verdict::of_run;
 use experiment::watchdog::Watchdog;
 use experiment::{Order, Stage};
 
-/// An origin may answer so much later than it was to: a hundredth of what the workloads let it think.
-const LATENESS_P99_NS_MAX: u64 = 25_000_000;
+/// Limit of the origin's delay after its think time: a hundredth of the think time of the workloads.
+const THINK_TIMING_ERROR_P99_NS_MAX: u64 = 25_000_000;
 
-/// A sweep that was made, and is all in its document.
+/// A finished sweep.
 #[derive(Debug)]
 pub struct CacheDone {
     /// Its document.
     pub document: Document,
-    /// Its folder in the book.
+    /// Its folder in the run store.
     pub folder: PathBuf,
 }
 
-/// How long a sweep takes, nearly: its points, and for each the drain and the starts.
+/// Estimated time of a sweep: its points, with start and drain.
 ///
 /// # Errors
-/// A workload that cannot be had.
+/// An invalid workload.
 pub fn time(plan: &CachePlan) -> Result<Duration, ExperimentError> {
     let workload = workload_of(plan)?;
     let point = |&rate: &RequestRate| {
@@ -57,22 +57,21 @@ pub fn time(plan: &CachePlan) -> Result<Duration, ExperimentError> {
     Ok(plan.cache.rates.iter().map(point).fold(Duration::ZERO, Duration::saturating_add))
 }
 
-/// Refuses what no point could do, before anything is started or written.
+/// Checks the plans of all points, before anything is started or written.
 ///
 /// # Errors
-/// A plan that contradicts itself or cannot be carried out; a workload that cannot be had.
+/// A contradictory plan or an invalid workload.
 pub fn check(plan: &CachePlan) -> Result<(), ExperimentError> {
     plan.check().map_err(LabError::from)?;
     let front = plan.front().map_err(LabError::Plan)?;
     runs::check(plan, &workload_of(plan)?, &front).map_err(|why| LabError::Plan(why).into())
 }
 
-/// Makes the points. Must be called while this process has one thread, since an origin is started in a place. An interrupt
-/// ends the point at hand; what was measured by then is kept.
+/// Measures the points. Must be called while this process has one thread, since the origin is started in a sandbox. An
+/// interrupt ends the current point and keeps its figures.
 ///
 /// # Errors
-/// A plan that cannot be carried out; an origin that does not answer; a machine that lacks something. A cache that fails
-/// is no error: that is what points are for.
+/// An invalid plan; an origin that does not respond; missing programs or privileges. A failing cache is not an error.
 pub fn run(
     plan: &CachePlan,
     order: &Order,
@@ -89,7 +88,7 @@ pub fn run(
     let made = Sweep::begin(plan, &front, &workload, order, book, &record)
         .and_then(|mut sweep| sweep.points(interrupts, &mut stage, &showing).map(|()| sweep));
     let made = made.and_then(|sweep| sweep.close(interrupts.count() > 0, &record)).inspect_err(|_| {
-        // Nothing was measured, or nothing could be written: a folder left behind would look like a run that was killed.
+        // Nothing was measured or written: the folder would look like a killed run.
         let _ = std::fs::remove_dir_all(record.path());
     });
     let document = made?;
@@ -101,7 +100,7 @@ fn workload_of(plan: &CachePlan) -> Result<CacheWorkload, ExperimentError> {
     Ok(plan.workload.spec().map_err(LabError::Plan)?)
 }
 
-/// A sweep under way.
+/// A running sweep.
 struct Sweep<'a> {
     plan: &'a CachePlan,
     front: &'a Front,
@@ -109,18 +108,18 @@ struct Sweep<'a> {
     order: &'a Order,
     book: &'a RunStore,
     division: CoreDivision,
-    /// `None`: the lab starts it for each point, behind the cache that it starts too.
+    /// `None`: the testbed starts cache and origin for each point.
     origin: Option<Origin>,
-    /// Of this sweep alone, so that nothing is in any cache.
+    /// Random world of this sweep, so that no cache has its objects.
     world: u32,
     folder: PathBuf,
     points: Vec<CachePoint>,
-    /// Of each point, the rate asked for, and what its run is worth as evidence of seats.
-    asked_rates: Vec<(f64, RunEvidence)>,
+    /// Of each point the configured rate and the validity of its run.
+    configured_rates: Vec<(f64, RunEvidence)>,
     checks: Vec<Check>,
     notes: Vec<String>,
-    /// The most that was seen of any point.
-    lateness_p99_ns: Option<u64>,
+    /// Maximum over the points.
+    think_timing_error_p99_ns: Option<u64>,
     host: Option<Host>,
     duration_s: f64,
     warmup_s: f64,
@@ -137,7 +136,7 @@ impl<'a> Sweep<'a> {
     ) -> Result<Sweep<'a>, ExperimentError> {
         record.write_plan(&plan.to_toml())?;
         let folder = record.path().to_owned();
-        // With a cache of the lab's the lab divides the cores itself.
+        // With a cache in the testbed, the testbed assigns the cores.
         let whole = plan.server.is_some() || plan.host.placement == Placement::Float;
         let division = if whole { CoreDivision::default() } else { CoreDivision::of_this_machine()? };
         let origin = match &plan.server {
@@ -157,9 +156,9 @@ impl<'a> Sweep<'a> {
             origin,
             folder,
             points: Vec::new(),
-            asked_rates: Vec::new(),
+            configured_rates: Vec::new(),
             checks: Vec::new(),
-            lateness_p99_ns: None,
+            think_timing_error_p99_ns: None,
             host: None,
             duration_s: 0.0,
             warmup_s: 0.0,
@@ -177,11 +176,11 @@ impl<'a> Sweep<'a> {
                 break;
             }
             match self.point(index, rate, interrupts, stage) {
-                Ok(()) => showing.put(|standing| standing.cache = Some(self.so_far())),
-                // What was measured is kept, and says that it is not all.
+                Ok(()) => showing.put(|standing| standing.cache = Some(self.partial_result())),
+                // Keep the measured points and report that some are missing.
                 Err(error) if !self.points.is_empty() => {
                     self.checks.push(Check::without_figure(
-                        format!("{rate}: made"),
+                        format!("{rate}: measured"),
                         CheckState::CouldNotRun,
                         Weight::Suspect,
                         format!("this point and those after it were not measured: {error}"),
@@ -195,11 +194,11 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// The part as it stands: seats are found when all points are there.
-    fn so_far(&self) -> CachePart {
+    /// The result so far. The clients supported are determined after the last point.
+    fn partial_result(&self) -> CachePart {
         CachePart {
             workload: self.workload.name.clone(),
-            proxy: proxy_words(self.front),
+            proxy: proxy_description(self.front),
             target_hit_ratio: Some(self.workload.document_hit_ratio()),
             clients_supported: None,
             points: self.points.clone(),
@@ -207,18 +206,18 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Whether the origin answered when it had thought as long as it was to.
+    /// Whether the origin responded at the end of its think time.
     fn on_time(&self) -> Option<Check> {
-        let p99 = self.lateness_p99_ns.filter(|_| self.workload.think.is_some())?;
+        let p99 = self.think_timing_error_p99_ns.filter(|_| self.workload.think.is_some())?;
         Some(Check {
             name: "origin on time".into(),
-            state: if p99 <= LATENESS_P99_NS_MAX { CheckState::Ok } else { CheckState::Failed },
+            state: if p99 <= THINK_TIMING_ERROR_P99_NS_MAX { CheckState::Ok } else { CheckState::Failed },
             weight: Weight::Suspect,
             value: Some(p99 as f64),
-            limit: Some(LATENESS_P99_NS_MAX as f64),
+            limit: Some(THINK_TIMING_ERROR_P99_NS_MAX as f64),
             unit: "ns".into(),
-            why: "how much later than its think time the origin answered, 99 % of the time less; beyond the limit it is slower \
-                  than the workload says, and misses with it"
+            why: "99th percentile of the origin's delay after its think time; above the limit, the origin is slower \
+                  than the workload specifies, and so are misses"
                 .into(),
         })
     }
@@ -233,23 +232,24 @@ impl<'a> Sweep<'a> {
         let phases = runs::phases(self.plan, self.workload, rate);
         let world = runs::world(self.plan, index, self.world);
         let plan = self.plan_of(rate, world, &phases)?;
-        let before = self.asked();
+        let before = self.origin_figures();
         let mut watchdog = Watchdog::new(stage.begin(&self.name(rate)), self.plan.cache.stop_errors.0);
         let command = &self.order.command;
         let book = self.book;
         let outcome =
             self.division.as_load(|| testbed::bench(&plan, command, Some(book), interrupts, &mut watchdog))?;
-        let after = self.asked();
-        let was_asked = self.origin.is_some() || outcome.origin.is_some();
-        // A point that was measured is kept, whatever became of the origin's own count.
-        let (before, after, unread) = match (before, after) {
+        let after = self.origin_figures();
+        let has_origin = self.origin.is_some() || outcome.origin.is_some();
+        // A measured point is kept even if the origin's counters could not be read.
+        let (before, after, read_error) = match (before, after) {
             (Ok(before), Ok(after)) => (before, after, None),
             (Err(error), _) | (_, Err(error)) => (None, None, Some(error)),
         };
-        // One of the lab's lives as long as its run.
+        // An origin in the testbed lives as long as its run.
         let counted = after.as_ref().or(outcome.origin.as_ref());
-        self.lateness_p99_ns = self.lateness_p99_ns.max(counted.map(|figures| figures.think_timing_error_ns.p99));
-        // By world: what the cache still fetches of an earlier point is not this one's.
+        self.think_timing_error_p99_ns =
+            self.think_timing_error_p99_ns.max(counted.map(|figures| figures.think_timing_error_ns.p99));
+        // By world, so that fetches for an earlier point do not count.
         let reached = counted.and_then(|figures| figures.of_world(before.as_ref(), world));
         let world = Arc::new(World::new(Arc::new(self.workload.clone()), self.plan.seed, world));
         let mut made = PointRun {
@@ -261,24 +261,26 @@ impl<'a> Sweep<'a> {
         let points = made.points(&of_point);
         let document = &outcome.document;
         self.checks.extend(of_run(&rate.to_string(), &document.validity));
-        self.checks.extend(reached.and_then(|reached| self.unreached(rate, reached, &points)));
-        self.checks.extend(reached.and_then(|reached| doubts::asks_dropped(rate, reached)));
-        let labs = outcome.origin.as_ref();
-        self.checks.extend(labs.and_then(|said| doubts::another_origin(rate, said, self.workload, self.plan.seed)));
-        self.checks.extend(match unread {
+        self.checks.extend(reached.and_then(|reached| self.origin_not_reached(rate, reached, &points)));
+        self.checks.extend(reached.and_then(|reached| doubts::request_ids_dropped(rate, reached)));
+        let testbed_origin = outcome.origin.as_ref();
+        self.checks.extend(
+            testbed_origin.and_then(|figures| doubts::origin_mismatch(rate, figures, self.workload, self.plan.seed)),
+        );
+        self.checks.extend(match read_error {
             Some(error) => Some(uncounted(rate, &error)),
-            None => doubts::not_counted(rate, was_asked, reached),
+            None => doubts::not_counted(rate, has_origin, reached),
         });
-        self.checks.extend(unsimulated(rate, &points, made.unread.as_ref()));
-        let short = before_points(self.plan, self.workload)
+        self.checks.extend(unsimulated(rate, &points, made.read_error.as_ref()));
+        let short = warm_up_and_think_time(self.plan, self.workload)
             .and_then(|(before, think_s)| doubts::warmup_short(rate, before, think_s));
         let is_short = short.is_some();
         self.checks.extend(short);
         let measured = of_point.iter().filter(|phase| phase.measured).count();
-        self.checks.extend(doubts::phases_unjudged(rate, outcome.exchanges_left_out, measured));
+        self.checks.extend(doubts::phases_unverified(rate, outcome.exchanges_left_out, measured));
         if let Some(reached) = watchdog.reached() {
             self.notes.push(format!(
-                "{rate}: ended after {} of its run, when {:.0} % of what ended of late had failed.",
+                "{rate}: ended after {} of its run, since {:.0} % of the requests of the last second had failed.",
                 format_duration(Duration::from_secs(reached.at.as_secs())),
                 reached.ratio * 100.0
             ));
@@ -300,14 +302,14 @@ impl<'a> Sweep<'a> {
             host
         });
         points.iter().for_each(|point| stage.point(point));
-        let mut standing = RunEvidence::of(&document.validity);
+        let mut evidence = RunEvidence::of(&document.validity);
         if is_short {
-            standing = standing.doubted("warm-up shorter than the think time");
+            evidence = evidence.doubted("warm-up shorter than the think time");
         }
         for point in &points {
             let phase = of_point.iter().find(|phase| phase.name == point.phase);
-            let asked = rate.per_second() * phase.map_or(1.0, PhaseOfPoint::mean_load);
-            self.asked_rates.push((asked, standing.clone()));
+            let configured = rate.per_second() * phase.map_or(1.0, PhaseOfPoint::mean_load);
+            self.configured_rates.push((configured, evidence.clone()));
         }
         self.points.extend(points);
         Ok(())
@@ -317,8 +319,8 @@ impl<'a> Sweep<'a> {
         format!("{rate}, {}", self.workload.name)
     }
 
-    /// What the origin has counted, where it can be asked.
-    fn asked(&self) -> Result<Option<OriginFigures>, ExperimentError> {
+    /// The origin's counters, unless the testbed starts it.
+    fn origin_figures(&self) -> Result<Option<OriginFigures>, ExperimentError> {
         self.origin.as_ref().map(Origin::figures).transpose()
     }
 
@@ -334,7 +336,7 @@ impl<'a> Sweep<'a> {
                 let listen = self.plan.origin.at(clients);
                 let command = origin::command(self.plan, self.workload, self.order, listen, None, &self.folder)?;
                 let plan = OriginPlan { command: Some(command), listen: Some(listen), ..self.plan.origin.clone() };
-                (runs::target(&runs::in_lab(self.front), &listen.to_string(), None), Some(plan))
+                (runs::target(&runs::in_testbed(self.front), &listen.to_string(), None), Some(plan))
             }
         };
         let mut made = runs::plan(self.plan, self.workload, rate, name, world, &target, phases);
@@ -345,43 +347,43 @@ impl<'a> Sweep<'a> {
         Ok(made)
     }
 
-    /// A check that failed, if robots were answered or refused and the origin saw none of them.
-    fn unreached(&self, rate: RequestRate, reached: WorldFigures, points: &[CachePoint]) -> Option<Check> {
+    /// A failed check, if requests were made and none reached the origin.
+    fn origin_not_reached(&self, rate: RequestRate, reached: WorldFigures, points: &[CachePoint]) -> Option<Check> {
         let asked: u64 = points.iter().map(|point| point.figures.basic_requests).sum();
         // A cache that an earlier sweep of the same world filled needs no origin.
         let hits: u64 = points.iter().map(|point| point.figures.hits_of_all).sum();
         (reached.requests == 0 && asked > 0 && hits == 0).then(|| Check {
-            name: format!("{rate}: the origin was reached"),
+            name: format!("{rate}: origin reached"),
             state: CheckState::Failed,
             weight: Weight::Invalid,
             value: Some(0.0),
             limit: Some(1.0),
             unit: "requests".into(),
             why: format!(
-                "of {asked} requests none reached the origin{}: does the cache reach it, and is it the one meant?",
+                "of {asked} requests none reached the origin{}: can the cache reach it, and does it fetch from this one?",
                 self.origin.as_ref().map_or(String::new(), |origin| format!(" at {}", origin.plain))
             ),
         })
     }
 
     fn close(mut self, interrupted: bool, record: &RunFolder) -> Result<Document, ExperimentError> {
-        let found = match self.front {
-            // Of an origin alone nobody asks.
+        let support = match self.front {
+            // Not stated for an origin without a cache.
             Front::Direct => clients_supported::SupportResult::default(),
             _ => {
-                let points = self.asked_rates.iter().zip(&self.points);
+                let points = self.configured_rates.iter().zip(&self.points);
                 clients_supported::of(
-                    points.map(|((rate, standing), point)| (*rate, point, standing)),
+                    points.map(|((rate, evidence), point)| (*rate, point, evidence)),
                     self.plan.cache.client_rate,
                 )
             }
         };
-        self.notes.extend(no_clients_stated(&found.not_counted));
+        self.notes.extend(no_clients_stated(&support.not_counted));
         let part = CachePart {
             workload: self.workload.name.clone(),
-            proxy: proxy_words(self.front),
+            proxy: proxy_description(self.front),
             target_hit_ratio: Some(self.workload.document_hit_ratio()),
-            clients_supported: found.supported,
+            clients_supported: support.supported,
             points: self.points,
             notes: self.notes,
         };

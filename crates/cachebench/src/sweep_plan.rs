@@ -1,4 +1,4 @@
-//! A sweep as meant: the file with a `[cache]` table, complete, so that the same file makes the same sweep.
+//! The plan of a sweep: a file with a `[cache]` table. The same file makes the same sweep.
 
 mod refusals;
 
@@ -21,33 +21,33 @@ use super::phases::{PhaseOfPoint, PolygraphSchedule};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CachePlan {
-    /// Becomes part of the names of the run folders.
+    /// Part of the names of the run folders.
     #[serde(default = "default_name")]
     pub name: String,
     /// Seed of every random choice.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// What is measured, and how.
+    /// The cache and the points.
     pub cache: SweepPlan,
-    /// The model of what is asked for.
+    /// The workload.
     #[serde(default)]
     pub workload: CacheWorkloadPlan,
     /// The origin behind the cache.
     #[serde(default)]
     pub origin: OriginPlan,
-    /// The distances; absent: robots talk to the cache directly.
+    /// The emulated path; absent: virtual users connect to the cache directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathPlan>,
-    /// The cache that the lab starts, anew for each point; absent: it is there already.
+    /// The cache, started for each point; absent: it runs already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerPlan>,
-    /// Where the cache is, where its name alone does not say.
+    /// Addresses of the cache, if its name does not determine them.
     #[serde(default)]
     pub target: TargetPlan,
-    /// The second witness.
+    /// The packet capture.
     #[serde(default)]
     pub watch: WatchPlan,
-    /// How the loop waits and where things run.
+    /// Placement on cores and how the loop waits.
     #[serde(default)]
     pub host: HostPlan,
 }
@@ -59,82 +59,81 @@ pub struct SweepPlan {
     /// A forward proxy, `HOST:PORT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
-    /// A reverse proxy, `http://HOST:PORT` or `https`: it is configured to fetch from the origin.
+    /// A reverse proxy, `http://HOST:PORT` or `https`, configured to fetch from the origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
-    /// No cache at all: robots ask the origin.
+    /// No cache: virtual users request from the origin.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub direct: bool,
-    /// Offered requests a second, a point each, in this order.
+    /// Offered request rates, one point each, in this order.
     #[serde(default = "default_rates")]
     pub rates: Vec<RequestRate>,
-    /// Length of a point, its warm-up included. Not of one with a schedule or phases, which have lengths of their own: a plan
-    /// that gives both is refused, and there it is not written.
+    /// Length of a point, warm-up included. Excludes a schedule and phases, which have lengths of their own.
     #[serde(with = "units::time::text", default = "default_point")]
     pub point: Duration,
-    /// Share of a point before its measured phase. As `point` not of one with a schedule or phases.
+    /// Share of a point that is warm-up. Excludes a schedule and phases.
     #[serde(default = "default_warmup")]
     pub warmup: Probability,
-    /// Share of failures among what ended of late that ends a point, or `none`.
+    /// Share of failures among the requests of the last second that ends a point, or `none`.
     #[serde(default)]
     pub stop_errors: StopErrors,
     /// The schedule of a point.
     #[serde(default)]
     pub schedule: PolygraphSchedule,
-    /// Factor of the schedule's lengths. Without a schedule refused, and not written.
+    /// Factor of the schedule's lengths. Requires a schedule.
     #[serde(default = "default_scale")]
     pub time_scale: f64,
-    /// Phases of the user's own instead of a schedule.
+    /// Custom phases instead of a schedule.
     #[serde(default, rename = "phase", skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseOfPoint>,
     /// How arrivals are spaced.
     #[serde(default = "default_arrivals")]
     pub arrivals: ArrivalKind,
-    /// Robots; absent: the rate over the workload's rate of a client, and where the workload has none 100 with a path, else 1.
+    /// Virtual users; absent: the rate over the workload's rate per client; without one 100 with a path, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Whether all points ask for the objects of one world, so that each finds what those before it left in the cache;
-    /// otherwise each has a world of its own.
+    /// Whether all points use one world (set of objects), so that each finds the cache as earlier points left it; otherwise
+    /// each has a new world.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_world: bool,
-    /// Size of the cache, for the simulation that forgets, and for filling.
+    /// Size of the cache, for the LRU simulation and for the cache fill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_size: Option<Bytes>,
-    /// Requests a second of a seat at its peak.
+    /// Peak request rate of one client.
     #[serde(default = "default_client_rate")]
     pub client_rate: RequestRate,
-    /// Bound on a whole answer.
+    /// Limit for a complete response.
     #[serde(with = "units::time::text", default = "default_timeout")]
     pub timeout: Duration,
-    /// Bound on a connection.
+    /// Limit for establishing a connection.
     #[serde(with = "units::time::text", default = "default_connect_timeout")]
     pub connect_timeout: Duration,
     /// An origin that runs already, `ADDRESS:PORT`: `yamabiko serve --workload` with the same workload and seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin_at: Option<SocketAddr>,
-    /// How a reverse proxy is spoken to over https; refused with any other cache.
+    /// TLS settings for a reverse proxy; rejected with any other cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsPlan>,
 }
 
-/// Where the cache stands.
+/// Position of the cache.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Front {
-    /// Between robots that know it and any origin.
+    /// Forward proxy, chosen by the virtual users.
     Forward(Proxy),
-    /// In front of our origin, at this URL.
+    /// Reverse proxy in front of the origin, at this URL.
     Reverse(String),
-    /// Nowhere: robots ask the origin.
+    /// No cache: virtual users request from the origin.
     Direct,
 }
 
-/// Share of failures that ends a point; `none`: no share does.
+/// Share of failures that ends a point, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StopErrors(pub Option<Probability>);
 
 impl Default for StopErrors {
-    /// The school gateway's 50 %.
+    /// 50 %, as in the school gateway paper.
     fn default() -> Self {
         StopErrors(Probability::new(0.5))
     }
@@ -148,7 +147,7 @@ impl FromStr for StopErrors {
             "none" => Ok(StopErrors(None)),
             share => match share.parse::<Probability>() {
                 Ok(share) if share.value() > 0.0 => Ok(StopErrors(Some(share))),
-                Ok(_) => Err("a share of 0 would end every point at once; `none` ends none".into()),
+                Ok(_) => Err("a share of 0 would end every point immediately; `none` disables the limit".into()),
                 Err(error) => Err(format!("{error}, or `none`")),
             },
         }
@@ -178,7 +177,7 @@ impl fmt::Display for StopErrors {
     }
 }
 
-/// Rates as typed on one line: `5,10,15/s`; the unit may stand behind the last alone.
+/// Parses a list of rates: `5,10,15/s`. The unit of the last applies to all without one.
 ///
 /// # Errors
 /// One sentence.
@@ -194,23 +193,23 @@ pub fn rates(typed: &str) -> Result<Vec<RequestRate>, String> {
     typed.split(',').map(str::trim).map(rate).collect()
 }
 
-/// The school gateway's workload.
+/// The workload of the school gateway paper.
 pub const DEFAULT_WORKLOAD: &str = "polymix-1";
-/// The school gateway's rates.
+/// The rates of the school gateway paper.
 pub const RATES_PER_S: [f64; 8] = [5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 80.0];
-/// A point by default.
+/// Default length of a point.
 pub const POINT: Duration = Duration::from_secs(60);
-/// A point of the school gateway's paper.
+/// Length of a point in the school gateway paper.
 pub const POINT_FULL: Duration = Duration::from_secs(30 * 60);
-/// Bound on an answer within a point of a minute.
+/// Default response timeout.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// The school gateway's paper shows means of 79 s, so that its bound was longer; which it was is not known.
+/// Response timeout with `--full`. The school gateway paper reports means of 79 s; its timeout is not published.
 pub const TIMEOUT_FULL: Duration = Duration::from_secs(180);
-/// Of a schedule, unless it is asked for in full.
+/// Default factor of a schedule's lengths.
 pub const TIME_SCALE: f64 = 1.0 / 60.0;
-/// More points than anybody waits for.
+/// Limit of the number of points.
 const POINTS_MAX: usize = 100;
-/// Shorter points say nothing.
+/// Shortest point.
 const POINT_MIN: Duration = Duration::from_secs(1);
 
 fn default_name() -> String {
@@ -229,7 +228,7 @@ fn default_point() -> Duration {
     POINT
 }
 
-/// PolyMix-1 leaves the first tenth out.
+/// As in PolyMix-1.
 fn default_warmup() -> Probability {
     Probability::new(0.1).expect("a share")
 }
@@ -238,7 +237,7 @@ fn default_scale() -> f64 {
     TIME_SCALE
 }
 
-/// Independent users (ours).
+/// Independent users (our choice).
 fn default_arrivals() -> ArrivalKind {
     ArrivalKind::Poisson
 }
@@ -256,7 +255,7 @@ fn default_connect_timeout() -> Duration {
 }
 
 impl Default for SweepPlan {
-    /// The school gateway's rates, a minute each, against nothing yet.
+    /// The rates of the school gateway paper, a minute each; no cache is set.
     fn default() -> Self {
         SweepPlan {
             proxy: None,
@@ -283,7 +282,7 @@ impl Default for SweepPlan {
 }
 
 impl CachePlan {
-    /// Everything at its default, of this cache.
+    /// The default plan for this cache.
     pub fn new(cache: SweepPlan) -> Self {
         CachePlan {
             name: default_name(),
@@ -299,7 +298,7 @@ impl CachePlan {
         }
     }
 
-    /// Whether a plan file is one of these: it has a table `cache`.
+    /// Whether a plan file is a sweep: it has a table `cache`.
     pub fn is_one(text: &str) -> bool {
         toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("cache"))
     }
@@ -319,23 +318,23 @@ impl CachePlan {
         }
         let written = toml::from_str::<toml::Table>(text).ok().and_then(|table| table.get("cache").cloned());
         let is_written = |key: &str| written.as_ref().is_some_and(|cache| cache.get(key).is_some());
-        if let Some(key) = plan.cache.idle_keys().iter().find(|key| is_written(key)) {
-            return Err(PlanError::Contradiction(plan.cache.idle(key)));
+        if let Some(key) = plan.cache.unused_keys().iter().find(|key| is_written(key)) {
+            return Err(PlanError::Contradiction(plan.cache.unused(key)));
         }
         plan.check()?;
         Ok(plan)
     }
 
-    /// The plan as TOML, readable by [`CachePlan::from_toml`]. What would do nothing is not written.
+    /// The plan as TOML, readable by [`CachePlan::from_toml`], without keys that have no effect.
     pub fn to_toml(&self) -> String {
         let mut table = toml::Table::try_from(self).expect("a plan is plain tables of text and numbers");
         if let Some(toml::Value::Table(cache)) = table.get_mut("cache") {
-            self.cache.idle_keys().iter().for_each(|&key| drop(cache.remove(key)));
+            self.cache.unused_keys().iter().for_each(|&key| drop(cache.remove(key)));
         }
         toml::to_string_pretty(&table).expect("a plan is plain tables of text and numbers")
     }
 
-    /// Makes paths in it relative to `folder`, where the plan's own file is; also what the server's command calls `$PLAN_FOLDER`.
+    /// Resolves relative file names, and `$PLAN_FOLDER` in the server's command, against `folder`, the folder of the plan file.
     pub fn find_files_from(&mut self, folder: &Path) {
         let tls = self.cache.tls.iter_mut();
         let tls = tls.flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());
@@ -350,10 +349,10 @@ impl CachePlan {
         }
     }
 
-    /// Where the cache stands.
+    /// Position of the cache.
     ///
     /// # Errors
-    /// None or several are named.
+    /// None or several are given.
     pub fn front(&self) -> Result<Front, String> {
         let cache = &self.cache;
         match (&cache.proxy, &cache.reverse, cache.direct) {
@@ -361,16 +360,16 @@ impl CachePlan {
             (None, Some(url), false) => Ok(Front::Reverse(url.clone())),
             (None, None, true) => Ok(Front::Direct),
             (None, None, false) => {
-                Err("where is the cache? proxy = \"HOST:PORT\" (--proxy) for one that robots are told of, \
-                     reverse = \"http://HOST:PORT\" (--reverse) for one in front of the origin; direct = true (--direct) for \
+                Err("no cache is given: expected proxy = \"HOST:PORT\" (--proxy) for a forward proxy, \
+                     reverse = \"http://HOST:PORT\" (--reverse) for a reverse proxy, or direct = true (--direct) for \
                      none"
                     .into())
             }
-            _ => Err("proxy (--proxy), reverse (--reverse) and direct (--direct) exclude each other: leave one".into()),
+            _ => Err("proxy (--proxy), reverse (--reverse) and direct (--direct) exclude each other: give one".into()),
         }
     }
 
-    /// Refuses what cannot be meant. What the runs of the points would refuse is refused when they are made.
+    /// Rejects contradictions. The plans of the points are checked when they are made.
     ///
     /// # Errors
     /// One sentence.
@@ -380,13 +379,13 @@ impl CachePlan {
 }
 
 impl SweepPlan {
-    /// Whether a point is one rate for its whole length.
+    /// Whether a point has one constant rate.
     pub fn is_constant(&self) -> bool {
         self.schedule == PolygraphSchedule::Constant && self.phases.is_empty()
     }
 }
 
-/// Whether a reverse proxy's URL is https, and its host and port; `None` where it is no `http[s]://HOST[:PORT]`.
+/// Whether the URL of a reverse proxy is https, and its host and port; `None` if it is not `http[s]://HOST[:PORT]`.
 pub fn reverse_parts(url: &str) -> Option<(bool, &str)> {
     let (scheme, rest) = url.trim().split_once("://")?;
     let secure = match scheme.to_ascii_lowercase().as_str() {
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_of_one_line_is_p5s_sweep_and_reads_back() {
+    fn one_line_plan_is_the_sweep_of_the_school_gateway_paper_and_round_trips() {
         let plan = read("cache.proxy = \"127.0.0.1:3128\"").unwrap();
         assert_eq!(plan.cache.rates.iter().map(|rate| rate.per_second()).collect::<Vec<_>>(), RATES_PER_S);
         assert_eq!((plan.cache.point, plan.cache.stop_errors), (POINT, StopErrors::default()));
@@ -418,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_reads_back() {
+    fn every_key_of_a_sweep_plan_round_trips() {
         let text = "name = \"x\"\nseed = 7\n[cache]\nreverse = \"http://127.0.0.1:80\"\nrates = [\"5/s\", \"80/s\"]\n\
                     stop_errors = \"none\"\ncache_size = \"64MB\"\nclients = 3\n\
                     timeout = \"3m\"\nclient_rate = \"2/s\"\narrivals = \"constant\"\n\
@@ -430,7 +429,7 @@ mod tests {
         assert_eq!(plan.cache.stop_errors, StopErrors(None));
         assert_eq!(plan.cache.phases[1].load_to, Some(1.0));
         assert_eq!(read(&plan.to_toml()).unwrap(), plan);
-        // Those of a point without phases.
+        // Keys of a point without phases.
         let text = "[cache]\nproxy = \"127.0.0.1:80\"\npoint = \"10s\"\nwarmup = \"20%\"\nkeep_world = true\n";
         let plan = read(text).unwrap();
         assert_eq!((plan.cache.point, plan.cache.warmup.value()), (Duration::from_secs(10), 0.2));
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_share_a_unit() {
+    fn unit_of_the_last_rate_applies_to_all() {
         let read =
             |typed: &str| rates(typed).map(|rates| rates.iter().map(|rate| rate.per_second()).collect::<Vec<_>>());
         assert_eq!(read("5,10, 15/s").unwrap(), [5.0, 10.0, 15.0]);

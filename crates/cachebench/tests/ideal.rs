@@ -41,7 +41,7 @@ fn simulated(rows: &[CacheExchange], size: Option<Bytes>) -> Ideals {
 }
 
 #[test]
-fn what_is_offered_is_what_a_simulation_finds_possible() {
+fn offered_hit_ratio_matches_the_simulated_ideal() {
     for name in CacheWorkload::NAMES {
         let spec = CacheWorkload::named(name).expect("a workload of this name");
         let (rows, mut figures) = run(spec, REQUESTS, None);
@@ -53,9 +53,9 @@ fn what_is_offered_is_what_a_simulation_finds_possible() {
     }
 }
 
-/// `cargo test -p cachebench --test ideal -- --nocapture the_ratios` shows them.
+/// `cargo test -p cachebench --test ideal -- --nocapture published` shows them.
 #[test]
-fn the_ratios_of_the_mixes_are_those_that_their_papers_state() {
+fn offered_hit_ratios_match_the_published_ones() {
     // Of basic requests; the first requests of a run find an empty cache.
     for (name, from, to) in [("polymix-1", 0.54, 0.555), ("gateway-prepared", 0.89, 0.905), ("gateway-new", 0.0, 0.0)] {
         let (rows, figures) = run(CacheWorkload::named(name).unwrap(), REQUESTS, None);
@@ -67,7 +67,7 @@ fn the_ratios_of_the_mixes_are_those_that_their_papers_state() {
 }
 
 #[test]
-fn a_cache_without_fault_measures_what_is_offered() {
+fn faultless_cache_has_the_offered_hit_ratio() {
     for name in ["polymix-1", "polymix-3", "polymix-4", "gateway-prepared"] {
         let (_, figures) = run(CacheWorkload::named(name).unwrap(), REQUESTS / 2, None);
         assert_eq!(figures.incorrect(), 0, "{name}: {:?}", figures.examples);
@@ -97,7 +97,7 @@ fn lively() -> CacheWorkload {
 }
 
 #[test]
-fn each_fault_is_caught_and_named() {
+fn every_cache_fault_is_detected_and_classified() {
     let requests = 40 * RATE_PER_S as usize;
     let named = |fault| {
         let (_, figures) = run(lively(), requests, fault);
@@ -125,7 +125,7 @@ fn each_fault_is_caught_and_named() {
 /// Lifetimes that are counted from the answer, a quarter of the time between two changes: copies are asked about again and
 /// again, and the last renewal reaches beyond the change.
 #[test]
-fn a_cache_that_renews_its_copies_is_accused_of_nothing() {
+fn cache_that_validates_its_copies_has_no_incorrect_responses() {
     let renewing = |fault| {
         let mut spec = lively();
         for kind in &mut spec.kinds {
@@ -142,7 +142,7 @@ fn a_cache_that_renews_its_copies_is_accused_of_nothing() {
 }
 
 #[test]
-fn a_cache_that_forgets_has_false_misses_and_nothing_else() {
+fn evicting_cache_has_false_misses_only() {
     let (_, figures) = run(CacheWorkload::polymix(1), REQUESTS / 2, Some(Fault::Forgets));
     assert_eq!(figures.incorrect(), 0);
     assert_eq!(figures.wrong[Wrong::FalseMiss.name()], figures.offered - figures.hits);
@@ -151,7 +151,7 @@ fn a_cache_that_forgets_has_false_misses_and_nothing_else() {
 
 /// As Web Polygraph's pop-test does: how the best ratio grows with the room that a cache has.
 #[test]
-fn more_room_brings_the_ratio_to_that_without_limit() {
+fn hit_ratio_grows_with_cache_size_to_the_unlimited_one() {
     let (rows, figures) = run(CacheWorkload::polymix(4), REQUESTS / 2, None);
     let distinct = rows.iter().map(|row| row.object_bytes).sum::<u64>();
     let ratio = |share: f64| {

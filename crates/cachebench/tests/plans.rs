@@ -24,7 +24,7 @@ fn files(folder: &str, prefix: &str) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn every_ready_plan_of_a_cache_can_be_read_printed_and_read_again() {
+fn example_cache_plans_round_trip() {
     let files = files("plans", "cache-");
     assert_eq!(files.len(), 8, "{files:?}");
     for file in files {
@@ -44,7 +44,7 @@ fn every_ready_plan_of_a_cache_can_be_read_printed_and_read_again() {
 }
 
 #[test]
-fn every_mix_in_a_file_is_one() {
+fn example_workload_files_are_valid() {
     let files = files("plans/workloads", "");
     assert!(!files.is_empty());
     for file in files {
@@ -54,7 +54,7 @@ fn every_mix_in_a_file_is_one() {
 }
 
 #[test]
-fn the_mix_on_the_page_is_one() {
+fn workload_on_the_documentation_page_is_valid() {
     let page = fs::read_to_string(workspace().join("docs/concepts/polymix.md")).unwrap();
     let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(examples.len(), 1);
@@ -63,7 +63,7 @@ fn the_mix_on_the_page_is_one() {
 }
 
 #[test]
-fn the_mixes_aim_at_what_the_page_says() {
+fn workloads_aim_at_the_documented_hit_ratios() {
     for (name, hits) in
         [("polymix-1", 0.55), ("polymix-2", 0.55), ("polymix-4", 0.55), ("gateway-prepared", 0.9), ("gateway-new", 0.0)]
     {

@@ -1,4 +1,4 @@
-//! fio: found, run, its JSON read.
+//! Finds and runs fio, and parses its JSON.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use super::scratch::Scratch;
 use super::trial::{Trial, Words};
 use experiment::ExperimentError;
 
-/// Where distributions put the program.
+/// Paths of the program in distributions.
 const PROGRAMS: [&str; 2] = ["/usr/bin/fio", "/usr/local/bin/fio"];
 
 /// An installed fio.
@@ -27,65 +27,68 @@ pub(super) struct Fio {
     version: String,
 }
 
-/// What it said of one test.
+/// Output of fio for one test.
 #[derive(Debug)]
-pub(super) struct Said {
-    /// Why it was killed, if it was.
+pub(super) struct FioOutput {
+    /// Why fio was killed, if it was.
     pub killed: Option<Killed>,
-    /// Its document, without what it may say before it.
+    /// The JSON document, without messages before it.
     pub json: String,
-    /// What it complained of.
-    complaint: String,
+    /// Messages of fio.
+    messages: String,
     exit: Exit,
     used: Used,
 }
 
 impl Fio {
-    /// Looks for it where distributions put it, and asks for its version.
+    /// Finds fio and reads its version.
     pub(super) fn find() -> Result<Fio, ExperimentError> {
         let missing = ExperimentError::Missing { program: "fio", fix: "apt-get install fio" };
         let program = PROGRAMS.iter().map(PathBuf::from).find(|place| place.exists()).ok_or(missing)?;
         let said = collect(&[program.clone().into(), "--version".into()], &[], Duration::from_secs(10), None)?;
         let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
         if !version.starts_with("fio-") {
-            return Err(ExperimentError::Program { program: "fio", why: format!("it calls itself {version:?}") });
+            return Err(ExperimentError::Program {
+                program: "fio",
+                why: format!("its version is {version:?}; expected fio-.."),
+            });
         }
         Ok(Fio { program, version })
     }
 
-    /// Its own words, such as `fio-3.33`.
+    /// Version, such as `fio-3.33`.
     pub(super) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Runs it to its end.
+    /// Runs fio to its end.
     pub(super) fn run(
         &self,
         words: &Words,
         scratch: &Scratch,
         limit: Duration,
         interrupts: &Interrupts,
-    ) -> Result<Said, ExperimentError> {
+    ) -> Result<FioOutput, ExperimentError> {
         let argv: Vec<OsString> =
             std::iter::once(self.program.clone().into()).chain(words.words.iter().map(OsString::from)).collect();
         let handed: Vec<BorrowedFd<'_>> =
             std::iter::once(scratch.as_fd()).chain(words.lists.iter().map(File::as_fd)).collect();
         let done = collect(&argv, &handed, limit, Some(interrupts))?;
         let text = String::from_utf8_lossy(&done.stdout).into_owned();
-        // What it has to say of options stands before the document.
+        // Messages about options precede the document.
         let (before, json) = text.split_at(text.find('{').unwrap_or(text.len()));
-        let complaint = format!("{before} {}", String::from_utf8_lossy(&done.stderr));
-        Ok(Said {
+        let messages = format!("{before} {}", String::from_utf8_lossy(&done.stderr));
+        Ok(FioOutput {
             killed: done.killed,
             json: json.to_owned(),
-            complaint: complaint.split_whitespace().collect::<Vec<_>>().join(" "),
+            messages: messages.split_whitespace().collect::<Vec<_>>().join(" "),
             exit: done.exit,
             used: done.used,
         })
     }
 }
 
-/// The parts of its document that are read.
+/// The parts of fio's document that are used.
 #[derive(Debug, Deserialize)]
 struct Output {
     jobs: Vec<Job>,
@@ -135,7 +138,7 @@ struct Latency {
 
 impl Latency {
     fn quantiles(&self) -> Option<Quantiles> {
-        // fio counts its percentiles in buckets and tells the middle of one, which may lie beyond the values in it; ends and mean are exact.
+        // fio reports the middle of a bucket as percentile, which may exceed the exact minimum and maximum.
         let at = |name: &str| Some(self.percentile.get(name)?.min(&self.max).max(&self.min)).copied();
         if self.min > self.max {
             return None;
@@ -157,31 +160,30 @@ impl Latency {
     }
 }
 
-/// Its figures of one test, or why there are none.
-pub(super) fn figures(test: Trial, said: &Said) -> Result<DiskTest, String> {
-    let complaint = || match said.complaint.as_str() {
-        "" => "it said nothing".to_owned(),
-        complaint => complaint.chars().take(300).collect(),
+/// Figures of one test, or why there are none.
+pub(super) fn figures(test: Trial, said: &FioOutput) -> Result<DiskTest, String> {
+    let messages = || match said.messages.as_str() {
+        "" => "no message".to_owned(),
+        text => text.chars().take(300).collect(),
     };
-    let output: Output = serde_json::from_str(&said.json).map_err(|why| {
-        format!("fio ended with {:?} and said nothing that can be read ({why}): {}", said.exit, complaint())
-    })?;
+    let output: Output = serde_json::from_str(&said.json)
+        .map_err(|why| format!("fio ended with {:?} and unreadable output ({why}): {}", said.exit, messages()))?;
     if let Some(job) = output.jobs.iter().find(|job| job.error != 0) {
         let errno = std::io::Error::from_raw_os_error(i32::try_from(job.error).unwrap_or_default());
-        return Err(format!("fio: {errno}: {}", complaint()));
+        return Err(format!("fio: {errno}: {}", messages()));
     }
     if said.exit != Exit::Code(0) {
-        return Err(format!("fio ended with {:?}: {}", said.exit, complaint()));
+        return Err(format!("fio ended with {:?}: {}", said.exit, messages()));
     }
     let jobs = &output.jobs;
     let sum = |of: &dyn Fn(&Job) -> f64| jobs.iter().map(of).sum::<f64>();
     let count = |of: &dyn Fn(&Job) -> u64| jobs.iter().map(of).sum::<u64>();
     let (read_bytes, written_bytes) = (count(&|job| job.read.io_bytes), count(&|job| job.write.io_bytes));
     if read_bytes + written_bytes == 0 {
-        return Err(format!("fio moved no byte: {}", complaint()));
+        return Err(format!("fio transferred no bytes: {}", messages()));
     }
     let (bytes_per_s, iops) = match test {
-        // A block that was read and written back is rewritten once.
+        // A block read and written back counts once.
         Trial::Rewrite => (sum(&|job| job.write.bw_bytes), sum(&|job| job.write.iops)),
         Trial::Seeks => (sum(&|job| job.read.bw_bytes), sum(&|job| job.read.iops)),
         _ => (sum(&|job| job.read.bw_bytes + job.write.bw_bytes), sum(&|job| job.read.iops + job.write.iops)),
@@ -238,11 +240,11 @@ mod tests {
         })
     }
 
-    fn said(jobs: &[serde_json::Value]) -> Said {
-        Said {
+    fn said(jobs: &[serde_json::Value]) -> FioOutput {
+        FioOutput {
             killed: None,
             json: json!({ "fio version": "fio-3.33", "jobs": jobs }).to_string(),
-            complaint: String::new(),
+            messages: String::new(),
             exit: Exit::Code(0),
             used: Used { storage_read_bytes: 500, storage_written_bytes: 2000, ..Used::default() },
         }
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn its_figures_are_taken_as_they_are() {
+    fn figures_of_fio_are_taken_unchanged() {
         let figures = figures(Trial::RandomRead, &said(&[job(direction(1000, 4096.0, 1.5, 7), none())])).unwrap();
         assert_eq!((figures.bytes_per_s, figures.iops, figures.read_bytes), (4096.0, 1.5, 1000));
         assert_eq!((figures.cpu, figures.cpu_user, figures.cpu_system), (0.425, 0.125, 0.3));
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn seekers_are_added_and_a_rewritten_block_counts_once() {
+    fn seekers_are_summed_and_a_rewritten_block_counts_once() {
         let seeker = job(direction(1600, 100.0, 10.0, 100), direction(160, 10.0, 1.0, 10));
         let seeks = figures(Trial::Seeks, &said(&[seeker.clone(), seeker.clone(), seeker.clone()])).unwrap();
         assert_eq!((seeks.iops, seeks.bytes_per_s, seeks.latency_ns), (30.0, 300.0, None));
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_have_the_time_of_the_sync() {
+    fn commit_latency_is_that_of_fdatasync() {
         let commits = figures(Trial::Commits, &said(&[job(none(), direction(1000, 100.0, 10.0, 10))])).unwrap();
         assert_eq!(commits.latency_ns.unwrap().p50, 2);
         assert_eq!((commits.iops, commits.storage_share), (10.0, Some(2.0)));
@@ -284,7 +286,7 @@ mod tests {
     proptest! {
         /// Its percentiles are the middles of buckets, some of which lie beyond its own least and largest value.
         #[test]
-        fn no_percentile_lies_beyond_the_ends(mut values in prop::collection::vec(1u64..10_000_000, 1..60), off in 0.97..1.03f64) {
+        fn percentiles_are_clamped_to_minimum_and_maximum(mut values in prop::collection::vec(1u64..10_000_000, 1..60), off in 0.97..1.03f64) {
             values.sort_unstable();
             let at = |percent: f64| {
                 let exact = values[((values.len() as f64 * percent / 100.0).ceil() as usize).max(1) - 1];
@@ -305,10 +307,10 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told() {
+    fn errors_of_fio_are_reported() {
         let mut broken = said(&[]);
         broken.json = "fio: nonsense".to_owned();
-        broken.complaint = "unknown option".to_owned();
+        broken.messages = "unknown option".to_owned();
         assert!(figures(Trial::Seeks, &broken).unwrap_err().contains("unknown option"));
         let mut job_failed = job(none(), none());
         job_failed["error"] = json!(28);

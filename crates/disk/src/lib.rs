@@ -1,13 +1,12 @@
-//! Storage, measured by fio: what Bonnie showed of the school gateway's machine, and what a cache or a database needs.
+//! Measures storage by fio: the tests of Bonnie, as in the school gateway paper, and those relevant to caches and databases.
 //!
 //! ```text
 //!   DiskPlan --> scratch file without a name --> fio, one test after the other --> figures, checks --> DiskDocument
 //!                                                  '-- bytes that the kernel moved to and from storage --^
 //! ```
 //!
-//! fio does the reading and writing. This crate says what to do, sees to it that nothing is left of it, keeps fio's own answers,
-//! and judges whether storage was measured or the page cache. The file has no name, so it is gone when the last process that
-//! has it is, however that ends.
+//! fio reads and writes. This crate configures the tests, stores fio's output, and checks whether storage or the page cache
+//! was measured. The file has no name, so that it disappears with the last process that has it open.
 //!
 //! Start reading at [`Trial`], the tests; then [`run`].
 

@@ -1,4 +1,4 @@
-//! All tests of a plan, one after the other, and the document with their checks.
+//! Runs the tests of a plan one after the other, and makes their document.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,38 +20,38 @@ use crate::fio::{self, Fio};
 use crate::scratch::Scratch;
 use crate::trial::Trial;
 
-/// Of what is read or written so much must have come from storage, or gone there, for it to be storage that was measured.
+/// Share of the bytes that must be storage I/O for the test to measure storage.
 const STORAGE_SHARE_MIN: f64 = 0.9;
-/// A test that takes the whole file once ends after so long, wherever it is.
+/// Time limit of tests that go through the whole file once.
 const WHOLE_MAX: Duration = Duration::from_secs(120);
-/// The flush at the end of a test, and fio's own beginning and end, may take so much longer.
-const GRACE: Duration = Duration::from_secs(120);
+/// Additional time for the final flush and fio's start and end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What to measure.
+/// The configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskPlan {
     /// The folder whose storage is measured. A file without a name is made in it.
     pub directory: PathBuf,
     /// Size of that file: at least 16 MiB.
     pub size: Bytes,
-    /// How long each test lasts that does not take the whole file once: at least 100 ms.
+    /// Length of each test that does not go through the whole file once: at least 100 ms.
     #[serde(with = "units::time::text")]
     pub each: Duration,
     /// The tests, made in the order of [`Trial::ALL`].
     pub tests: Vec<Trial>,
 }
 
-/// What was measured, all in its document.
+/// A finished measurement.
 #[derive(Debug)]
 pub struct DiskDone {
     /// Its document.
     pub document: DiskDocument,
-    /// Its folder in the book.
+    /// Its folder in the run store.
     pub folder: PathBuf,
 }
 
 impl DiskPlan {
-    /// How long it takes at most, but for slow flushes, and how long on storage that moves 200 MB a second.
+    /// Estimated time at 200 MB/s, without slow flushes.
     pub fn time(&self) -> Duration {
         let whole = Duration::from_secs_f64(self.size.0 as f64 / 200e6).min(WHOLE_MAX);
         self.tests.iter().map(|test| if test.takes_whole_file() { whole } else { self.each }).sum()
@@ -60,13 +60,13 @@ impl DiskPlan {
     fn check(&self) -> Result<(), ExperimentError> {
         let wrong = |why: String| Err(ExperimentError::Plan(why));
         if self.size.0 < SIZE_MIN.0 {
-            return wrong(format!("--size {}: the least is {SIZE_MIN}", self.size));
+            return wrong(format!("--size {}: expected at least {SIZE_MIN}", self.size));
         }
         if self.each < Duration::from_millis(100) || self.each > Duration::from_secs(3600) {
-            return wrong(format!("--duration {}: from 100ms to 1h", format_duration(self.each)));
+            return wrong(format!("--duration {}: expected 100ms to 1h", format_duration(self.each)));
         }
         if self.tests.is_empty() {
-            return wrong("no test is asked for".to_owned());
+            return wrong("no test is selected (--tests)".to_owned());
         }
         Ok(())
     }
@@ -74,11 +74,11 @@ impl DiskPlan {
 
 const SIZE_MIN: Bytes = Bytes(16 << 20);
 
-/// Makes the tests, one after the other; `begin` is told each test's name. An interrupt ends the test at hand, which is then left out, and
-/// those after it; what was measured is kept.
+/// Runs the tests one after the other; `begin` is called with each. An interrupt discards the current test and ends the
+/// measurement; earlier figures are kept.
 ///
 /// # Errors
-/// Sizes and times out of range; no such folder, or one that may not be written to; too little room; no fio.
+/// Sizes and times out of range; a missing or read-only folder; too little space; fio is not installed.
 pub fn run(
     plan: &DiskPlan,
     order: &Order,
@@ -122,14 +122,14 @@ impl Measuring<'_> {
                 break;
             }
             if test.wants_a_written_file() && !filled {
-                // Nothing can be read that was never written: holes are read from nowhere.
+                // Reading holes would not touch storage: write the file first.
                 begin(Trial::WritePerBlock);
                 if !self.one(Trial::WritePerBlock, record, interrupts)? {
-                    self.forgo(test, "the file could not be written");
+                    self.skip(test, "the file could not be written");
                     continue;
                 }
                 filled = true;
-                // It was made for those that read, and is no result of its own.
+                // Written only for the read tests: not a result.
                 if !self.plan.tests.contains(&Trial::WritePerBlock) {
                     self.tests.remove(Trial::WritePerBlock.name());
                     self.checks.retain(|check| !check.name.starts_with(Trial::WritePerBlock.name()));
@@ -144,18 +144,18 @@ impl Measuring<'_> {
         Ok(document)
     }
 
-    /// Makes one test; false if there are no figures of it.
+    /// Runs one test; false if it has no figures.
     fn one(&mut self, test: Trial, record: &RunFolder, interrupts: &Interrupts) -> Result<bool, ExperimentError> {
         if test.begins_with_an_empty_file() {
             self.scratch.empty()?;
         }
         let lasting = if test.takes_whole_file() { WHOLE_MAX } else { self.plan.each };
         let words = test.words(&self.scratch, lasting, self.order.seed)?;
-        let said = self.fio.run(&words, &self.scratch, lasting + GRACE, interrupts)?;
+        let said = self.fio.run(&words, &self.scratch, lasting + FLUSH_TIMEOUT, interrupts)?;
         match said.killed {
             Some(Killed::Interrupted) => return Ok(false),
             Some(Killed::Late) => {
-                self.forgo(test, &format!("it had not ended after {}", format_duration(lasting + GRACE)));
+                self.skip(test, &format!("fio had not ended after {}", format_duration(lasting + FLUSH_TIMEOUT)));
                 return Ok(false);
             }
             None => {}
@@ -165,7 +165,7 @@ impl Measuring<'_> {
         let figures = match fio::figures(test, &said) {
             Ok(figures) => figures,
             Err(why) => {
-                self.forgo(test, &why);
+                self.skip(test, &why);
                 return Ok(false);
             }
         };
@@ -177,9 +177,9 @@ impl Measuring<'_> {
         Ok(true)
     }
 
-    fn forgo(&mut self, test: Trial, why: &str) {
+    fn skip(&mut self, test: Trial, why: &str) {
         self.checks.push(Check::without_figure(
-            format!("{}: made", test.name()),
+            format!("{}: measured", test.name()),
             CheckState::CouldNotRun,
             Weight::Suspect,
             why,
@@ -214,11 +214,11 @@ impl Measuring<'_> {
     }
 }
 
-/// Whether bytes came from storage or went there.
+/// Whether the bytes were read from or written to storage.
 fn storage_measured(test: Trial, figures: &DiskTest, scratch: &Scratch) -> Option<Check> {
     let share = figures.storage_share?;
     let held = share >= STORAGE_SHARE_MIN;
-    let moved = if figures.read_bytes > 0 { "read came from storage" } else { "written went to storage" };
+    let moved = if figures.read_bytes > 0 { "were read from storage" } else { "were written to storage" };
     Some(Check {
         name: format!("{}: storage measured", test.name()),
         state: if held { CheckState::Ok } else { CheckState::Failed },
@@ -227,10 +227,10 @@ fn storage_measured(test: Trial, figures: &DiskTest, scratch: &Scratch) -> Optio
         limit: Some(STORAGE_SHARE_MIN),
         unit: String::new(),
         why: if held {
-            format!("the share of what was {moved}, as the kernel counted")
+            format!("share of the bytes that {moved}, by the kernel's counters")
         } else {
             format!(
-                "only {:.0} % of what was {moved} as the kernel counted: this is the speed of the page cache or of memory, not of a disk \
+                "only {:.0} % of the bytes {moved} by the kernel's counters: the page cache or memory was measured, not storage \
                  ({})",
                 100.0 * share,
                 scratch.file_system()
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_held_to_its_ranges() {
+    fn disk_plan_limits_are_enforced() {
         assert!(plan().check().is_ok());
         for wrong in [
             DiskPlan { size: Bytes(1 << 20), ..plan() },
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_cache_is_named() {
+    fn result_of_the_page_cache_is_suspect() {
         let scratch = Scratch::make(&std::env::temp_dir(), SIZE_MIN).unwrap();
         let figures = |share, read_bytes| DiskTest { storage_share: share, read_bytes, ..DiskTest::default() };
         let check = storage_measured(Trial::ReadPerBlock, &figures(Some(0.03), 1), &scratch).unwrap();

@@ -1,4 +1,4 @@
-//! The file that is written and read: without a name, so that nothing can be left of it.
+//! The scratch file. It has no name, so that nothing remains of it.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -11,10 +11,10 @@ use units::Bytes;
 
 use experiment::ExperimentError;
 
-/// So much must stay free: the larger of a twentieth of the file system and this.
+/// Space that stays free: the larger of a twentieth of the file system and this.
 const FREE_MIN: u64 = 256 << 20;
 
-/// An open file without a name. Its room is free again when this process and those it handed it to have ended.
+/// An open file without a name. Its space is freed when the last process with it open ends.
 #[derive(Debug)]
 pub struct Scratch {
     file: File,
@@ -24,14 +24,14 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes it in `directory`, if there is room for it and enough stays free.
+    /// Creates the file in `directory`, if enough space stays free.
     ///
     /// # Errors
-    /// No such folder, one that may not be written to, too little room.
+    /// A missing or read-only folder, or too little space.
     pub fn make(directory: &Path, size: Bytes) -> Result<Scratch, ExperimentError> {
         let directory = fs::canonicalize(directory).map_err(ExperimentError::file(directory))?;
         if !directory.is_dir() {
-            return Err(ExperimentError::Plan(format!("{} is no folder", directory.display())));
+            return Err(ExperimentError::Plan(format!("{} is not a folder", directory.display())));
         }
         let found = statvfs(&directory).map_err(|errno| ExperimentError::file(&directory)(errno.into()))?;
         let unit = found.fragment_size();
@@ -39,38 +39,38 @@ impl Scratch {
         let file = nameless(&directory)?;
         file.set_len(size.0).map_err(ExperimentError::file(&directory))?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let file_system = mounted(&mounts, &directory).unwrap_or_else(|| "a file system that is not known".to_owned());
+        let file_system = mounted(&mounts, &directory).unwrap_or_else(|| "unknown file system".to_owned());
         Ok(Scratch { file, size, directory, file_system })
     }
 
-    /// Its size now.
+    /// Current size.
     pub fn size(&self) -> Bytes {
         self.size
     }
 
-    /// Kind of file system and what it is on, such as `ext4 on /dev/sda1`.
+    /// Type and device of the file system, such as `ext4 on /dev/sda1`.
     pub fn file_system(&self) -> &str {
         &self.file_system
     }
 
-    /// Its name for a process that it was handed to.
+    /// Path of the file in a process that inherited it.
     pub fn name(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 
-    /// Makes it all hole again.
+    /// Empties the file, keeping its size.
     ///
     /// # Errors
-    /// The file system's.
+    /// Errors of the file system.
     pub fn empty(&self) -> Result<(), ExperimentError> {
         let done = self.file.set_len(0).and_then(|()| self.file.set_len(self.size.0));
         done.map_err(ExperimentError::file(&self.directory))
     }
 
-    /// Cuts off what was never written.
+    /// Truncates the file to the written size.
     ///
     /// # Errors
-    /// The file system's.
+    /// Errors of the file system.
     pub fn shorten(&mut self, size: u64) -> Result<(), ExperimentError> {
         self.size = Bytes(size);
         self.file.set_len(size).map_err(ExperimentError::file(&self.directory))
@@ -83,7 +83,7 @@ impl AsFd for Scratch {
     }
 }
 
-/// A file without a name, or, where the file system cannot, one that loses its name at once.
+/// A file without a name (O_TMPFILE), or one deleted immediately if that is not supported.
 fn nameless(directory: &Path) -> Result<File, ExperimentError> {
     let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
     if let Ok(file) = open(directory, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
@@ -92,7 +92,7 @@ fn nameless(directory: &Path) -> Result<File, ExperimentError> {
     tempfile::tempfile_in(directory).map_err(ExperimentError::file(directory))
 }
 
-/// Refuses to fill a file system of which so much is free of so much.
+/// Rejects a size that would fill the file system, given its available and total bytes.
 fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(), ExperimentError> {
     let stays = (whole / 20).max(FREE_MIN);
     let most = available.saturating_sub(stays);
@@ -101,8 +101,8 @@ fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(),
     }
     let most = most >> 20;
     let instead = match most {
-        ..16 => "there is no room for any".to_owned(),
-        most => format!("the most that fits is --size {most}MiB"),
+        ..16 => "there is no space for any".to_owned(),
+        most => format!("give at most --size {most}MiB"),
     };
     Err(ExperimentError::Room(format!(
         "a file of {size} would fill the disk: {} has {} MiB free, of which {} MiB are to stay free; {instead}",
@@ -112,7 +112,7 @@ fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(),
     )))
 }
 
-/// What is mounted where `directory` is: proc_pid_mountinfo(5).
+/// File system of `directory`: proc_pid_mountinfo(5).
 fn mounted(mountinfo: &str, directory: &Path) -> Option<String> {
     let mounts = mountinfo.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -120,12 +120,12 @@ fn mounted(mountinfo: &str, directory: &Path) -> Option<String> {
         let mut after = after.split(' ');
         Some((point, after.next()?, after.next()?))
     });
-    // Of several at one point the last covers the others.
+    // The last mount at a point covers earlier ones.
     let found = mounts.filter(|(point, _, _)| directory.starts_with(point)).max_by_key(|(point, _, _)| point.len());
     found.map(|(_, kind, source)| format!("{kind} on {source}"))
 }
 
-/// Spaces and the like are written as three octal digits there.
+/// Decodes octal escapes such as `\040` for a space.
 fn unescaped(text: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .iter()
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_ever_seen_of_it() {
+    fn scratch_file_has_no_name() {
         let folder = tempfile::tempdir().unwrap();
         let mut scratch = Scratch::make(folder.path(), Bytes(32 << 20)).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_none_is_named() {
+    fn path_that_is_not_a_folder_is_rejected() {
         let error = Scratch::make(Path::new("/no/such/folder"), Bytes(1)).unwrap_err();
         assert!(error.to_string().contains("/no/such/folder"), "{error}");
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_not_filled() {
+    fn size_that_would_fill_the_disk_is_rejected() {
         let gib = 1 << 30;
         let fits = |size, available, whole| room(Path::new("/srv"), Bytes(size), available, whole);
         assert!(fits(gib, 3 * gib, 20 * gib).is_ok());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_mount_counts_and_of_two_the_later() {
+    fn deepest_and_latest_mount_determines_the_file_system() {
         let text = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
                     30 22 0:5 / /srv rw shared:2 - tmpfs tmpfs rw\n\
                     31 22 0:6 / /srv/a\\040b rw - xfs /dev/vdb rw\n\

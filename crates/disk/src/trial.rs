@@ -1,4 +1,4 @@
-//! The tests, and what fio is told for each.
+//! The tests and their fio options.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -11,51 +11,51 @@ use stats::Rng;
 use super::scratch::Scratch;
 use experiment::ExperimentError;
 
-/// What Bonnie reads and writes at a time, and rewrites.
+/// Block size of Bonnie.
 const BLOCK: u64 = 16 << 10;
-/// Bonnie seeks in so many processes at once.
+/// Concurrent seek processes of Bonnie.
 const SEEKERS: u64 = 3;
-/// Of so many blocks that were sought one is written back.
+/// One in this number of sought blocks is written back.
 const WRITTEN_BACK: u64 = 10;
-/// Of a longer file so many blocks are rewritten, and sought: 4 GiB.
+/// Limit of blocks rewritten and sought: 4 GiB.
 const BLOCKS_MAX: u64 = 1 << 18;
-/// Requests at once that a busy cache or database has at a disk.
+/// Queue depth of a busy cache or database.
 const DEEP: u32 = 32;
 
 /// One test of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trial {
-    /// Sequential, a system call for each byte, as Bonnie++ 2 has it (Bonnie 1 called putc).
+    /// Sequential, a system call per byte, as in Bonnie++ 2 (Bonnie 1 called putc).
     WritePerChar,
-    /// Sequential, 16 KiB a call, into a file that was empty.
+    /// Sequential, 16 KiB per call, into an empty file.
     WritePerBlock,
     /// Each block of 16 KiB read and written back.
     Rewrite,
-    /// Sequential, a system call for each byte.
+    /// Sequential, a system call per byte.
     ReadPerChar,
-    /// Sequential, 16 KiB a call.
+    /// Sequential, 16 KiB per call.
     ReadPerBlock,
-    /// Three seekers at once read blocks of 16 KiB, none twice, and write one in ten of them back.
+    /// Three concurrent seekers read blocks of 16 KiB, each once, and write back one in ten.
     Seeks,
-    /// 4 KiB at random places, one after the other, past the page cache.
+    /// 4 KiB reads at random offsets, one at a time, O_DIRECT.
     #[serde(rename = "random_read_4k")]
     RandomRead,
-    /// The same, 32 at once.
+    /// The same, 32 concurrent.
     #[serde(rename = "random_read_4k_32")]
     RandomReadDeep,
-    /// 4 KiB written at random places, one after the other, past the page cache.
+    /// 4 KiB writes at random offsets, one at a time, O_DIRECT.
     #[serde(rename = "random_write_4k")]
     RandomWrite,
-    /// The same, 32 at once.
+    /// The same, 32 concurrent.
     #[serde(rename = "random_write_4k_32")]
     RandomWriteDeep,
-    /// 4 KiB written at a random place, and fdatasync, again and again: what a database does at each commit.
+    /// 4 KiB write at a random offset, then fdatasync, repeatedly: a database commit.
     Commits,
 }
 
 impl Trial {
-    /// All, in the order in which they are made.
+    /// All tests, in order.
     pub const ALL: [Trial; 11] = [
         Trial::WritePerChar,
         Trial::WritePerBlock,
@@ -70,7 +70,7 @@ impl Trial {
         Trial::Commits,
     ];
 
-    /// As in the JSON document and on the command line.
+    /// Name in the JSON document and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Trial::WritePerChar => "write_per_char",
@@ -87,32 +87,32 @@ impl Trial {
         }
     }
 
-    /// The one of this name.
+    /// The test with this name.
     pub fn named(name: &str) -> Option<Trial> {
         Trial::ALL.into_iter().find(|test| test.name() == name)
     }
 
-    /// Whether it goes round the page cache.
+    /// Whether the page cache is bypassed.
     pub const fn direct(self) -> bool {
         matches!(self, Trial::RandomRead | Trial::RandomReadDeep | Trial::RandomWrite | Trial::RandomWriteDeep)
     }
 
-    /// Whether it ends when the whole file was gone through once, and not after a time.
+    /// Whether the test goes through the whole file once instead of ending by time.
     pub const fn takes_whole_file(self) -> bool {
         matches!(self, Trial::WritePerBlock | Trial::Rewrite | Trial::ReadPerBlock)
     }
 
-    /// Whether it makes the file anew.
+    /// Whether the test starts with an empty file.
     pub(super) const fn begins_with_an_empty_file(self) -> bool {
         matches!(self, Trial::WritePerChar | Trial::WritePerBlock)
     }
 
-    /// Whether the file must have been written before.
+    /// Whether the file must be written before.
     pub(super) const fn wants_a_written_file(self) -> bool {
         !self.begins_with_an_empty_file()
     }
 
-    /// What fio is told, on its command line, and lists of blocks that must be handed to it.
+    /// The fio command line, and lists of blocks that fio inherits.
     ///
     /// # Errors
     /// No memory for a list.
@@ -154,7 +154,7 @@ impl Trial {
         words.add("rw", kind);
         words.add("bs", bytes);
         match self {
-            // What one byte costs is to be the call's cost, not that of timing it.
+            // Avoid the cost of timing each call.
             Trial::WritePerChar | Trial::ReadPerChar => words.add("gtod_reduce", "1"),
             Trial::RandomReadDeep | Trial::RandomWriteDeep => {
                 words.add("ioengine", "libaio");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_and_are_those_of_the_plan() {
+    fn test_names_are_unique_and_match_the_plan() {
         let names: BTreeSet<&str> = Trial::ALL.iter().map(|test| test.name()).collect();
         assert_eq!(names.len(), Trial::ALL.len());
         for test in Trial::ALL {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn no_block_is_sought_twice_and_a_seed_repeats_them() {
+    fn sought_blocks_are_unique_and_depend_on_the_seed() {
         let lists = sought(1000, 7);
         assert_eq!(lists.len(), 3);
         let all: BTreeSet<u64> = lists.iter().flatten().copied().collect();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn rewriting_reads_each_block_and_writes_it_back() {
+    fn rewrite_list_reads_and_writes_each_block() {
         let (scratch, mut lines) = (scratch(), String::new());
         let words = Trial::Rewrite.words(&scratch, Duration::from_secs(1), 1).unwrap();
         let list = words.words.iter().find_map(|word| word.strip_prefix("--read_iolog=")).unwrap();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_timed_ends_by_time_and_what_is_whole_with_the_file() {
+    fn tests_end_by_time_or_with_the_whole_file() {
         let scratch = scratch();
         for test in Trial::ALL {
             let words = test.words(&scratch, Duration::from_millis(1500), 3).unwrap().words;

@@ -1,23 +1,23 @@
-//! The school gateway's five conditions.
+//! The five conditions of the school gateway paper.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What the gateway does besides forwarding.
+/// Functions of the gateway besides forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Condition {
-    /// Nothing.
+    /// Forwarding only.
     None,
-    /// It translates addresses.
+    /// Address translation.
     Nat,
-    /// It translates, and a proxy runs that nobody asks.
+    /// Address translation and an idle proxy.
     NatProxyIdle,
-    /// It translates, and a proxy is loaded.
+    /// Address translation and a loaded proxy.
     NatProxyLoaded,
-    /// A proxy is loaded; nothing is translated.
+    /// A loaded proxy without address translation.
     ProxyLoaded,
 }
 
@@ -26,7 +26,7 @@ impl Condition {
     pub const ALL: [Condition; 5] =
         [Condition::None, Condition::Nat, Condition::NatProxyIdle, Condition::NatProxyLoaded, Condition::ProxyLoaded];
 
-    /// As typed and in documents.
+    /// Name on the command line and in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Condition::None => "none",
@@ -37,7 +37,7 @@ impl Condition {
         }
     }
 
-    /// Its number in the paper, from 1.
+    /// Number in the paper, from 1.
     pub const fn number(self) -> u8 {
         match self {
             Condition::None => 1,
@@ -58,7 +58,7 @@ impl Condition {
         matches!(self, Condition::NatProxyIdle | Condition::NatProxyLoaded | Condition::ProxyLoaded)
     }
 
-    /// Whether it is loaded.
+    /// Whether the proxy is loaded.
     pub const fn loaded(self) -> bool {
         matches!(self, Condition::NatProxyLoaded | Condition::ProxyLoaded)
     }
@@ -67,13 +67,13 @@ impl Condition {
 impl FromStr for Condition {
     type Err = String;
 
-    /// A name, or the paper's number.
+    /// Parses a name, or the paper's number.
     fn from_str(typed: &str) -> Result<Self, String> {
         let typed = typed.trim();
         let known = |condition: &Condition| condition.name() == typed || condition.number().to_string() == typed;
         Condition::ALL.into_iter().find(known).ok_or_else(|| {
             let names = Condition::ALL.map(Condition::name).join(", ");
-            format!("there are {names}, or 1 to 5, the paper's numbers")
+            format!("not a valid condition; expected one of {names}, or 1 to 5, the paper's numbers")
         })
     }
 }
@@ -82,7 +82,7 @@ impl TryFrom<String> for Condition {
     type Error = String;
 
     fn try_from(typed: String) -> Result<Self, String> {
-        typed.parse().map_err(|why| format!("`{typed}` is no condition: {why}"))
+        typed.parse().map_err(|why| format!("`{typed}`: {why}"))
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_read() {
+    fn conditions_are_parsed_from_names_and_numbers() {
         for (at, condition) in Condition::ALL.into_iter().enumerate() {
             assert_eq!(condition.to_string().parse(), Ok(condition));
             assert_eq!((at + 1).to_string().parse(), Ok(condition));

@@ -1,4 +1,4 @@
-//! From what was seen to what is told.
+//! Converts observations of a condition into its part of the document.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub(super) fn condition_of(
         let Some(bits_per_s) = taken.figures.get(test).and_then(|each| measured(each)).map(|figure| figure.mean) else {
             continue;
         };
-        // TCP slows down for losses: who loses some, at light load already, may be held by that as well as by its window.
+        // TCP slows down after losses, so that a stream with losses may be limited by them instead of its window.
         let floor = condition.floor.get(test.trim_start_matches("stream_"));
         let loses_nothing = match link {
             Some(link) => link.loss.value() == 0.0 && floor.is_none_or(|lost| *lost == 0.0),
@@ -69,7 +69,7 @@ pub(super) fn condition_of(
     condition
 }
 
-/// All of it, without conditions yet.
+/// The part without conditions.
 pub(super) fn part_of(plan: &GatewayPlan, peer: Option<String>) -> ForwardingPart {
     ForwardingPart {
         mode: if plan.to == Where::Lab { "lab" } else { "remote" }.into(),
@@ -83,55 +83,55 @@ pub(super) fn part_of(plan: &GatewayPlan, peer: Option<String>) -> ForwardingPar
     }
 }
 
-/// What to know when reading, from the plan and from a lab.
+/// Notes on the figures, from the plan and the emulation.
 pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&LabFacts>) -> Vec<String> {
     let mut notes = Vec::new();
     let conditions = || part.conditions.iter();
     if let Some(facts) = facts {
         let share = plan.share.map_or_else(
-            || "is not held to a share of a core".to_owned(),
-            |share| match facts.stands_still {
+            || "has no CPU limit".to_owned(),
+            |share| match facts.stall_lengths {
                 Some([usually, seldom]) => format!(
-                    "has {share} of a core, forwarding and proxy together; when that is used up it stands still, usually for up to {} at a \
-                     time, seldom for {}",
+                    "has {share} of a core, forwarding and proxy together; when that is used up it stalls, usually for up to {} at a \
+                     time, rarely for {}",
                     format_duration(usually),
                     format_duration(seldom)
                 ),
                 None => format!("has {share} of a core, forwarding and proxy together"),
             },
         );
-        let card = facts.card_ns_a_packet.zip(facts.card_ns_alone).map_or(String::new(), |(many, alone)| {
+        let host_cost = facts.card_ns_a_packet.zip(facts.card_ns_alone).map_or(String::new(), |(many, alone)| {
             format!(
-                "; of what a packet costs it, {:.1} us are those of its card, {:.1} us of one that comes alone, which a driver and its \
-                 interrupts would need as well",
+                "; the emulated host's part of the CPU time per packet is {:.1} us, {:.1} us for an isolated packet, which a driver and its \
+                 interrupts would need, too",
                 many / 1e3,
                 alone / 1e3
             )
         });
-        notes.push(format!("The gateway {share}{card}. {}.", super::labs::addresses()));
+        notes.push(format!("The gateway {share}{host_cost}. {}.", super::labs::addresses()));
         notes.extend(facts.notes.iter().cloned());
     }
     if let Some(memory) = plan.memory
         && let Some(most) = conditions().filter_map(|condition| condition.memory_max_bytes).max()
     {
-        notes.push(format!("Of its {memory} of memory the gateway had {} in use at most.", Bytes(most)));
+        notes.push(format!("Peak memory of the gateway: {} of {memory}.", Bytes(most)));
     }
     if plan.to == Where::Lab && conditions().any(|condition| condition.link.starts_with("unlimited")) {
         notes.push(
-            "An unlimited link carries big segments whole, as a card that merges packets hands them over: there a stream's bits are no \
-             measure of packets."
+            "An unlimited link passes TCP segments unsplit, like a network interface with receive offload: there a stream's bits say \
+             nothing about packets."
                 .into(),
         );
     }
     if let (Some(asked), Some([send, receive])) = (part.socket_bytes, part.socket_bytes_actual) {
         notes.push(format!(
-            "Of socket buffers {asked} bytes were asked for; the kernel gave {send} to send and {receive} to receive."
+            "Socket buffers of {asked} bytes were configured; the kernel set {send} to send and {receive} to receive."
         ));
     }
     if conditions().any(|condition| condition.bound_by.values().any(|by| by == "window")) {
         notes.push(
-            "That a stream is bound by its window is said by exclusion: link, gateway and tester had time left, and light load lost \
-             nothing. A larger --socket-bytes should be faster."
+            "The bottleneck `window` is found by exclusion: link, gateway and tester were not saturated, and nothing was lost at light \
+             load. A larger --socket-bytes should be faster."
                 .into(),
         );
     }
@@ -140,11 +140,11 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
         let deviation = if plan.full {
             format!("Trials of packets last {trial}")
         } else {
-            format!("Trials of packets last {trial}, where RFC 2544 has 60 s (--full), and nothing waits between them")
+            format!("Trials of packets last {trial}, instead of 60 s as in RFC 2544 (--full), with shorter pauses")
         };
         notes.push(format!(
-            "{deviation}; sizes are those of IP packets: an Ethernet frame is 18 bytes longer, and takes 20 more on the wire. RTT is there \
-             and back, where RFC 2544 has one way and so one clock."
+            "{deviation}; sizes are those of IP packets: an Ethernet frame is 18 bytes longer, and takes 20 more on the wire. RTT is the time there \
+             and back, instead of one-way latency as in RFC 2544."
         ));
     }
     let floor = |(test, share): (&String, &f64)| (*share > 0.0).then(|| format!("{test} {}", percent(*share)));
@@ -157,17 +157,17 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
         .collect();
     if !lossy.is_empty() {
         notes.push(format!(
-            "No rate is without loss where some packets are lost at any: the rate is sought at which no more than those are lost, and what \
-             --loss allows. So in {}.",
+            "If packets are lost at any rate, there is no loss-free rate: the search tolerates the loss of the survey, and what \
+             --loss allows. This applies to {}.",
             lossy.join("; ")
         ));
     }
     let loaded = |condition: &&GatewayCondition| condition.proxy.is_some();
     if conditions().any(|condition| loaded(&condition)) {
         notes.push(match plan.load {
-            ProxyLoading::Rate(rate) => format!("A loaded proxy is asked for PolyMix-1 at {rate}, with no think time."),
+            ProxyLoading::Rate(rate) => format!("A loaded proxy gets PolyMix-1 at {rate}, without think time."),
             ProxyLoading::Wget => {
-                "A loaded proxy is asked by wget for one file of 10 KB after the other, none twice.".into()
+                "A loaded proxy gets requests by wget for one file of 10 KB after the other, each once.".into()
             }
         });
     }
@@ -176,10 +176,7 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
         .map(|condition| format!("{} {}", condition.name, condition.link).trim().to_owned())
         .collect();
     if !overloaded.is_empty() {
-        notes.push(format!(
-            "The proxy did not do what was asked of it in {}: it was overloaded.",
-            overloaded.join(", ")
-        ));
+        notes.push(format!("The proxy was overloaded in {}.", overloaded.join(", ")));
     }
     notes
 }
@@ -188,7 +185,7 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
-/// Processor time of each core over a stretch of time, as shares taken by the hypervisor.
+/// Share of CPU time stolen by the hypervisor between two readings.
 pub(super) fn steal_share(before: &Times, after: &Times) -> Option<f64> {
     let (mut stolen, mut total) = (0.0, 0.0);
     for (core, times) in after {
@@ -199,10 +196,10 @@ pub(super) fn steal_share(before: &Times, after: &Times) -> Option<f64> {
     (total > 0.0).then(|| stolen / total)
 }
 
-/// Of each core.
+/// CPU times of each core.
 pub(super) type Times = BTreeMap<usize, sys::accounting::CpuTimes>;
 
-/// All cores now; nothing where /proc/stat cannot be read.
+/// Current CPU times of all cores; empty if /proc/stat is unreadable.
 pub(super) fn times() -> Times {
     sys::accounting::cpu_times().map(|times| times.into_iter().collect()).unwrap_or_default()
 }

@@ -114,7 +114,10 @@ impl GatewayLab {
         let devices = networks.connect(spec.nat)?;
         let ((mut from_clients, first), (from_server, second)) = (PacketQueue::new()?, PacketQueue::new()?);
         let mut facts = LabFacts {
-            stands_still: group.as_ref().zip(spec.share).and_then(|(group, share)| stands_still(group.period(), share)),
+            stall_lengths: group
+                .as_ref()
+                .zip(spec.share)
+                .and_then(|(group, share)| stall_lengths(group.period(), share)),
             card_ns_a_packet: None,
             card_ns_alone: None,
             placement: division.words(),
@@ -344,7 +347,7 @@ fn stand_alone(group: &Cgroup) {
 /// The longest pause between two of its shares, usually and seldom; none if it has a whole core.
 ///
 /// What is busy in the kernel is charged at ticks. It may run one longer than it has time for, and owes that for periods to come.
-fn stands_still(period: Duration, share: CpuShare) -> Option<[Duration; 2]> {
+fn stall_lengths(period: Duration, share: CpuShare) -> Option<[Duration; 2]> {
     let cores = share.cores();
     let periods = 1.0 + (TICK.as_secs_f64() / (period.as_secs_f64() * cores)).ceil();
     (cores < 1.0).then(|| [1.0 - cores, periods - (periods - 1.0) * cores].map(|periods| period.mul_f64(periods)))
@@ -378,9 +381,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_long_it_stands_still_is_what_it_waits_and_what_it_owes() {
+    fn stall_lengths_follow_from_period_share_and_tick() {
         let of = |share: &str| {
-            let pauses = stands_still(Duration::from_millis(50), share.parse().unwrap());
+            let pauses = stall_lengths(Duration::from_millis(50), share.parse().unwrap());
             pauses.map(|pauses| pauses.map(|pause| pause.as_micros()))
         };
         // 1 ms of 50: it runs for less than 5 ms, and has back what it owes with the fifth period.

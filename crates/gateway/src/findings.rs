@@ -1,6 +1,6 @@
-//! What a condition came upon, by name and with figures: what is lost and how, what stands still, what goes nowhere.
+//! Findings of a condition with name and figures: patterns of loss, stalls, missing routes.
 //!
-//! A finding is data. It comes from the survey, which is light work for any gateway: what is lost there is lost at any rate.
+//! Most findings come from the survey at light load: loss there occurs at any rate.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use stats::arrivals::ArrivalsSeen;
 
 use super::trials::{Broken, OfSize, Surveyed, Taken, way};
 
-/// Names of findings, which programs may rely on; the page on `gateway` lists them.
+/// Names of findings, a stable interface; the page on `gateway` lists them.
 pub(super) mod name {
     pub const LOSS_PERIODIC: &str = "loss_periodic";
     pub const LOSS_BURSTS: &str = "loss_bursts";
@@ -30,29 +30,29 @@ pub(super) mod name {
 
 /// Confidence of a share of losses.
 const CONFIDENCE: f64 = 0.95;
-/// New connections fall off by so much where a table is full.
+/// Connection rate with a full table, as a share of the best rate.
 const TABLE_FULL_SHARE: f64 = 0.1;
-/// Connections in a slice of time, before a fall can be told from chance.
+/// Connections per time slice needed to distinguish a decline from chance.
 const SLICE_MIN: f64 = 5.0;
-/// Slices that a trial must have had.
+/// Time slices needed in a trial.
 const SLICES_MIN: usize = 9;
 
-/// What is known of a gateway from beside it, where nothing comes through.
+/// Counters around the emulated gateway, for a diagnosis if nothing passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outlook {
-    /// The gateway itself answers on the client's side.
+pub(super) struct ForwardingDiagnosis {
+    /// Whether the gateway's own address responds on the client side.
     pub answers: bool,
-    /// Packets that its kernel forwarded.
+    /// Packets that the gateway's kernel forwarded.
     pub forwarded: u64,
-    /// Packets that its far link carried towards the server.
+    /// Packets on the server-side link towards the server.
     pub towards_server: u64,
-    /// Packets that came back on it.
+    /// Packets on that link from the server.
     pub came_back: u64,
-    /// It is to translate addresses.
+    /// Whether the gateway is to translate addresses.
     pub nat: bool,
 }
 
-/// Everything that a condition came upon. `links_lose` is what both of the gateway's links lose together as they were asked to.
+/// All findings of a condition. `links_lose` is the configured loss of both links together.
 pub(super) fn findings(taken: &Taken, links_lose: f64) -> Vec<Finding> {
     let mut all: Vec<Finding> = taken.survey.iter().flat_map(|survey| of_survey(survey, links_lose)).collect();
     all.extend(one_way(&taken.survey));
@@ -66,16 +66,16 @@ pub(super) fn findings(taken: &Taken, links_lose: f64) -> Vec<Finding> {
     all
 }
 
-/// Says of each stand-still that is no longer than a gateway's share alone can make it, that it may be that.
-pub(super) fn lay_to_share(findings: &mut [Finding], stands_still_ns: f64) {
+/// Adds to each stall that is short enough for it that the CPU share may be the cause.
+pub(super) fn attribute_stalls_to_share(findings: &mut [Finding], share_stall_ns: f64) {
     let by_share =
-        |finding: &&mut Finding| finding.name == name::STALL && finding.figures["lasted_ns"] <= stands_still_ns;
+        |finding: &&mut Finding| finding.name == name::STALL && finding.figures["lasted_ns"] <= share_stall_ns;
     for finding in findings.iter_mut().filter(by_share) {
-        finding.words.push_str("; with its share of a core used up it may stand still for so long");
+        finding.words.push_str("; a used-up CPU share can cause stalls of this length");
     }
 }
 
-/// Connections that were to last a trial, and did not.
+/// Connections that ended before the end of their trial.
 fn broken_off(test: &str, broken: &Broken) -> Finding {
     let causes: Vec<&str> = broken.causes.iter().map(String::as_str).collect();
     Finding {
@@ -83,7 +83,7 @@ fn broken_off(test: &str, broken: &Broken) -> Finding {
         test: test.into(),
         figures: figures(&[("trials", broken.trials as f64), ("of_trials", broken.of as f64)]),
         words: format!(
-            "in {} of {} trials the connection broke off ({}): they have no figure",
+            "in {} of {} trials the connection ended early ({}): these have no figure",
             broken.trials,
             broken.of,
             causes.join(", ")
@@ -91,7 +91,7 @@ fn broken_off(test: &str, broken: &Broken) -> Finding {
     }
 }
 
-/// New connections that were not made, of all trials.
+/// Failed new connections of all trials.
 fn connections_failed(trials: &[ExchangesSeen]) -> Option<Finding> {
     let (done, failed): (u64, u64) =
         trials.iter().fold((0, 0), |(done, failed), trial| (done + trial.done, failed + trial.failures()));
@@ -108,7 +108,7 @@ fn connections_failed(trials: &[ExchangesSeen]) -> Option<Finding> {
     })
 }
 
-/// What one direction's survey shows. Where there was a closer look, that one says how packets are lost.
+/// Findings of one direction's survey. A longer row of packets, if there was one, determines the pattern of loss.
 fn of_survey(survey: &Surveyed, links_lose: f64) -> Vec<Finding> {
     let test = format!("survey_{}", way(survey.up));
     let mut found = of_row(&survey.seen, survey.gap_ns, links_lose, &test);
@@ -128,27 +128,27 @@ fn is_loss(finding: &Finding) -> bool {
     [name::LOSS_PERIODIC, name::LOSS_BURSTS, name::LOSS_RANDOM].contains(&finding.name.as_str())
 }
 
-/// What one row of packets shows.
+/// Findings of one row of packets.
 fn of_row(seen: &TrialSeen, gap_ns: f64, links_lose: f64, test: &str) -> Vec<Finding> {
     let (Some(arrived), Some(sent)) = (seen.receiver().arrivals, seen.sender().sent.as_ref()) else {
         return Vec::new();
     };
     if arrived.received == 0 {
-        // Nothing came through at all: that is another finding.
+        // Nothing passed: reported as another finding.
         return Vec::new();
     }
     let mut found = Vec::new();
     found.extend(stall(&arrived, sent, gap_ns, test));
-    // Losses of a stand-still are told with it, not as if they were the way's habit.
+    // Losses in a stall are part of that finding.
     if let Some((lost, _)) = floor_of(seen, gap_ns).filter(|(lost, _)| *lost > 0) {
         found.push(loss(&arrived, lost, sent.sent, links_lose, test));
     }
-    found.extend(counted(name::REORDERED, arrived.reordered, sent.sent, "came after a later one", test));
-    found.extend(counted(name::DUPLICATED, arrived.duplicated, sent.sent, "came more than once", test));
+    found.extend(counted(name::REORDERED, arrived.reordered, sent.sent, "arrived out of order", test));
+    found.extend(counted(name::DUPLICATED, arrived.duplicated, sent.sent, "arrived more than once", test));
     found
 }
 
-/// How packets are lost: every n-th, in bursts, or by chance. `lost` are those outside a stand-still.
+/// Pattern of packet loss: every n-th, in bursts, or random. `lost` excludes losses in stalls.
 fn loss(arrived: &ArrivalsSeen, lost: u64, sent: u64, links_lose: f64, test: &str) -> Finding {
     let share = lost as f64 / sent.max(1) as f64;
     let [low, high] = wilson(lost, sent, CONFIDENCE);
@@ -177,7 +177,7 @@ fn loss(arrived: &ArrivalsSeen, lost: u64, sent: u64, links_lose: f64, test: &st
     } else {
         let asked = match links_lose {
             0.0 => String::new(),
-            asked => format!("; its links lose {} as they were asked to", percent(asked)),
+            asked => format!("; configured loss of the links: {}", percent(asked)),
         };
         let words = format!(
             "{lost} of {sent} packets are lost ({}, {} to {} at 95 %), without a pattern{asked}",
@@ -190,10 +190,10 @@ fn loss(arrived: &ArrivalsSeen, lost: u64, sent: u64, links_lose: f64, test: &st
     Finding { name: name.into(), test: test.into(), figures, words }
 }
 
-/// A time in which nothing arrived, though it was sent.
+/// A time without arrivals although packets were sent.
 fn stall(arrived: &ArrivalsSeen, sent: &SentSeen, gap_ns: f64, test: &str) -> Option<Finding> {
     let lasted_ns = arrived.stall_ns(gap_ns)?;
-    // A sender that stood still itself is no gateway that did.
+    // The sender itself stalled.
     if sent.lag_ns.max >= lasted_ns / 2 {
         return None;
     }
@@ -208,7 +208,7 @@ fn stall(arrived: &ArrivalsSeen, sent: &SentSeen, gap_ns: f64, test: &str) -> Op
             ("lost_packets", lost as f64),
         ]),
         words: format!(
-            "stood still for {:.2} s at {:.1} s; of the packets sent then {late} arrived later, {lost} were lost",
+            "stall of {:.2} s at {:.1} s; of the packets sent in it {late} arrived later, {lost} were lost",
             lasted_ns as f64 / 1e9,
             arrived.silence_at_ns as f64 / 1e9
         ),
@@ -224,7 +224,7 @@ fn counted(name: &str, count: u64, sent: u64, what: &str, test: &str) -> Option<
     })
 }
 
-/// One direction works and the other does not.
+/// Datagrams pass in one direction only.
 fn one_way(surveys: &[Surveyed]) -> Option<Finding> {
     let of = |up: bool| {
         let seen = &surveys.iter().find(|survey| survey.up == up)?.seen;
@@ -246,17 +246,17 @@ fn one_way(surveys: &[Surveyed]) -> Option<Finding> {
     })
 }
 
-/// Longer packets never arrive, shorter ones do. Sizes of one direction.
+/// Only packets up to some length arrive. `sizes` are of one direction.
 fn mtu(sizes: &[OfSize]) -> Option<Finding> {
     let passes = sizes.iter().filter(|size| size.received > 0).map(|size| size.ip_bytes).max()?;
     let blocked: Vec<&OfSize> =
         sizes.iter().filter(|size| size.received == 0 && (size.sent > 0 || size.too_long)).collect();
     let least = blocked.iter().filter(|size| size.ip_bytes > passes).min_by_key(|size| size.ip_bytes)?;
-    // Word from the network is not always heard: that there was none says nothing.
+    // ICMP messages may be lost: their absence means nothing.
     let told = match (least.too_long, least.sent) {
         (false, _) => "",
-        (true, 0) => ": the sender's own device takes no longer ones",
-        (true, _) => "; the gateway says so (ICMP)",
+        (true, 0) => ": the MTU of the sender's device is smaller",
+        (true, _) => "; reported by the gateway (ICMP)",
     };
     Some(Finding {
         name: name::MTU.into(),
@@ -266,12 +266,12 @@ fn mtu(sizes: &[OfSize]) -> Option<Finding> {
     })
 }
 
-/// Whether a sender's error says that packets are too long for the way.
+/// Whether a send error means that packets are too long.
 pub(super) fn says_too_long(error: &str) -> bool {
     error.to_ascii_lowercase().contains("too long")
 }
 
-/// New connections that went well at first and hardly at all in the end.
+/// The connection rate collapsed during a trial.
 fn table_full(seen: &ExchangesSeen) -> Option<Finding> {
     let slices = &seen.by_slice;
     if slices.len() < SLICES_MIN {
@@ -280,7 +280,7 @@ fn table_full(seen: &ExchangesSeen) -> Option<Finding> {
     let third = slices.len() / 3;
     let mean = |slices: &[u32]| slices.iter().map(|&n| f64::from(n)).sum::<f64>() / slices.len() as f64;
     let last = mean(&slices[slices.len() - third..]);
-    // Where it began well before it fell, if only for a moment.
+    // The best rate before the decline.
     let best = slices.windows(2).map(mean).fold(0.0, f64::max);
     if best < SLICE_MIN || last >= TABLE_FULL_SHARE * best {
         return None;
@@ -297,15 +297,19 @@ fn table_full(seen: &ExchangesSeen) -> Option<Finding> {
             ("after_per_s", last / slice_s),
         ]),
         words: format!(
-            "after {from} connections new ones come at {:.0} a second instead of {:.0}: a table of them (conntrack, NAT) seems to be full",
+            "after {from} connections the rate of new ones fell to {:.0} a second from {:.0}: a connection table (conntrack, NAT) seems to be full",
             last / slice_s,
             best / slice_s
         ),
     })
 }
 
-/// What it means that the other end cannot be reached; nothing where that is no fault of the gateway's.
-pub(super) fn unreachable(error: &TesterError, server: SocketAddr, outlook: Option<&Outlook>) -> Option<Finding> {
+/// The finding for an unreachable server; `None` if the gateway is not the cause.
+pub(super) fn unreachable(
+    error: &TesterError,
+    server: SocketAddr,
+    diagnosis: Option<&ForwardingDiagnosis>,
+) -> Option<Finding> {
     let finding = |name: &str, words: String| Finding {
         name: name.into(),
         test: "survey".into(),
@@ -314,53 +318,48 @@ pub(super) fn unreachable(error: &TesterError, server: SocketAddr, outlook: Opti
     };
     let address = server.ip();
     match error {
-        TesterError::Unreachable { source, .. } if says_no_way(source) => {
+        TesterError::Unreachable { source, .. } if is_no_route(source) => {
             let said = source.to_string();
             let said = said.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
-            Some(finding(name::NO_ROUTE, format!("the way to {address} ends at the gateway, which says so: {said}")))
+            Some(finding(name::NO_ROUTE, format!("no route to {address}, reported by the gateway: {said}")))
         }
         TesterError::NoAnswer { .. } => {
-            let outlook = outlook?;
-            if !outlook.answers {
+            let diagnosis = diagnosis?;
+            if !diagnosis.answers {
                 return None;
             }
-            Some(if outlook.forwarded == 0 || outlook.towards_server == 0 {
-                let words = format!(
-                    "packets to {address} go no further than the gateway, which itself answers: it drops them in silence"
-                );
+            Some(if diagnosis.forwarded == 0 || diagnosis.towards_server == 0 {
+                let words =
+                    format!("packets to {address} are silently dropped at the gateway, whose own address responds");
                 finding(name::NO_ROUTE, words)
-            } else if outlook.nat && outlook.came_back == 0 {
+            } else if diagnosis.nat && diagnosis.came_back == 0 {
                 let words = format!(
-                    "the gateway forwards packets to {address}, and no answer finds the way back: their source is not translated"
+                    "the gateway forwards packets to {address}, but responses have no way back: source addresses are not translated"
                 );
                 finding(name::NAT_MISSING, words)
             } else {
-                finding(
-                    name::ONE_WAY,
-                    format!("the gateway forwards packets to {address}, and no answer comes through it"),
-                )
+                finding(name::ONE_WAY, format!("the gateway forwards packets to {address}, but no response passes it"))
             })
         }
         _ => None,
     }
 }
 
-/// Whether the network said that there is no way, rather than that nobody listens at its end.
-fn says_no_way(error: &std::io::Error) -> bool {
+/// Whether the error is a missing route rather than a closed port.
+fn is_no_route(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{HostUnreachable, NetworkUnreachable, PermissionDenied};
-    // A router's rule may say "prohibited" as well.
+    // A router may also report "prohibited".
     matches!(error.kind(), HostUnreachable | NetworkUnreachable | PermissionDenied)
 }
 
-/// What the way loses at light load: packets lost and sent in the survey and in the closer look.
+/// Packets lost and sent at light load, in the survey and its longer row.
 pub(super) fn floor(survey: &Surveyed) -> Option<(u64, u64)> {
     let (lost, sent) = floor_of(&survey.seen, survey.gap_ns)?;
     let closer = survey.closer.as_ref().and_then(|(gap_ns, seen)| floor_of(seen, *gap_ns));
     Some(closer.map_or((lost, sent), |(more, of)| (lost + more, sent + of)))
 }
 
-/// What one row of packets lost at light load: packets lost and sent, without those of a stand-still and the tester's own. Nothing where the
-/// survey saw none arrive.
+/// Packets lost and sent in one row at light load, without losses in stalls and in the tester. `None` if none arrived.
 pub(super) fn floor_of(seen: &TrialSeen, gap_ns: f64) -> Option<(u64, u64)> {
     let (arrived, sent) = (seen.receiver().arrivals?, seen.sender().sent.as_ref()?);
     if arrived.received == 0 {
@@ -370,8 +369,7 @@ pub(super) fn floor_of(seen: &TrialSeen, gap_ns: f64) -> Option<(u64, u64)> {
     Some((arrived.lost.saturating_sub(in_stall).saturating_sub(seen.receiver().overflowed), sent.sent))
 }
 
-/// An interval of a share of which `hits` of `all` are known (Wilson 1927): it never leaves 0 to 1, and is good for few hits.
-/// Without any, all is possible.
+/// Wilson score interval (1927) of a share, given `hits` of `all`. It stays within 0 to 1 and suits few hits.
 pub(super) fn wilson(hits: u64, all: u64, confidence: f64) -> [f64; 2] {
     if all == 0 {
         return [0.0, 1.0];

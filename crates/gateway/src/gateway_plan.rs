@@ -1,4 +1,4 @@
-//! What to measure of a gateway: the file with a `[gateway]` table, complete, so that the same file measures the same.
+//! The plan of a gateway measurement: a file with a `[gateway]` table. The same file makes the same measurement.
 
 mod optional_text;
 mod refusals;
@@ -15,80 +15,80 @@ use units::{Bytes, CpuShare, Probability, RequestRate};
 
 use super::{Condition, Link};
 
-/// What to measure of a gateway, and how.
+/// Configuration of a gateway measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GatewayPlan {
-    /// Becomes part of the name of the run's folder.
+    /// Part of the name of the run's folder.
     #[serde(skip)]
     pub name: String,
     /// Seed of every random choice.
     #[serde(skip)]
     pub seed: u64,
-    /// Where the gateway is.
+    /// Location of the gateway.
     pub to: Where,
-    /// What a real gateway's run is called: one of the conditions' names, or anything. Refused in the lab.
+    /// Label of a real gateway's run: the name of a condition, or any text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The conditions, made one after the other; of a real gateway none, since it is as it is.
+    /// The conditions, measured one after the other; none for a real gateway.
     pub conditions: Vec<Condition>,
-    /// Each of the gateway's two links, each way: all conditions on the first, then on the next. Of a real gateway none.
+    /// Settings of both links, each way: all conditions on the first, then on the next. None for a real gateway.
     pub links: Vec<Link>,
-    /// Share of one core that the lab's gateway is held to; `none`: not held.
+    /// CPU limit of the emulated gateway, a share of one core, or `none`.
     #[serde(with = "optional_text::or_none")]
     pub share: Option<CpuShare>,
-    /// Memory that it is held to.
+    /// Memory limit of the emulated gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
-    /// The tests; within a condition they take turns, so that what drifts is in all of them.
+    /// The tests. Their trials are interleaved within a condition, so that drift affects all alike.
     pub tests: Vec<TestName>,
-    /// Whether each condition begins with a look at light load, which most findings come from.
+    /// Whether each condition begins with a survey at light load, the source of most findings.
     pub survey: bool,
     /// Trials of each test in a condition.
     pub trials: u32,
     /// Length of a trial.
     #[serde(with = "units::time::text")]
     pub lasts: Duration,
-    /// Which way streams and packets go: one way after the other, never both at once.
+    /// Direction of streams and packets; both directions are measured one after the other.
     pub direction: Directions,
-    /// Socket buffers of a stream; `auto`: the kernel's own tuning.
+    /// Socket buffers of a stream; `auto`: the kernel's tuning.
     #[serde(with = "optional_text::or_auto")]
     pub socket_bytes: Option<u32>,
-    /// What a stream writes at once.
+    /// Bytes per write of a stream.
     pub message_bytes: u32,
     /// Lengths of IP packets in bytes.
     pub sizes: Vec<u16>,
-    /// Share of the packets that may be lost.
+    /// Packet loss allowed.
     pub loss: Probability,
-    /// The search for a rate of packets ends when it is known to so much.
+    /// Relative width of the bracket at which the search for a packet rate ends.
     pub width: Probability,
-    /// As long as RFC 2544 has it: trials of packets of 60 s, three searches.
+    /// As RFC 2544: trials of packets of 60 s, three searches.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub full: bool,
-    /// How a proxy is loaded.
+    /// Load of the proxy.
     pub load: ProxyLoading,
-    /// A shell command run in the lab's gateway before each condition is measured.
+    /// A shell command run in the emulated gateway before each condition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<String>,
-    /// A real gateway's proxy, `HOST:PORT`, which is loaded meanwhile.
+    /// Proxy of a real gateway, `HOST:PORT`, loaded during the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
-    /// An origin for it, that runs beyond the gateway already.
+    /// A running origin for the proxy, behind the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin_at: Option<SocketAddr>,
-    /// A command that prints a real gateway's /proc/stat.
+    /// A command that prints the /proc/stat of a real gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_stat: Option<String>,
-    /// The file with the secret that a real gateway's other end knows; absent: `YAMABIKO_TOKEN` has it.
+    /// The file with the secret of `gateway server`; absent: the variable `YAMABIKO_TOKEN`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
 }
 
-/// Where the gateway is.
+/// Location of the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Where {
-    /// This kernel's own, in a namespace.
+    /// Emulated in a network namespace of this host.
     #[default]
     Lab,
     /// Between this host and a `yamabiko gateway server` at `ADDRESS[:PORT]`.
@@ -114,24 +114,24 @@ impl From<Where> for String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TestName {
-    /// One TCP connection that sends what it can.
+    /// Throughput of one TCP connection.
     Stream,
-    /// A byte there and a byte back, one after the other.
+    /// One byte there and one back, in turn.
     Transactions,
     /// New connections.
     Connections,
-    /// The highest rate of packets of each size without loss.
+    /// Maximum loss-free packet rate of each size.
     Packets,
     /// RTT under load.
     Latency,
 }
 
 impl TestName {
-    /// All, in the order in which they take turns.
+    /// All tests, in order.
     pub const ALL: [TestName; 5] =
         [TestName::Stream, TestName::Transactions, TestName::Connections, TestName::Packets, TestName::Latency];
 
-    /// As typed and in plans.
+    /// Name on the command line and in plans.
     pub const fn name(self) -> &'static str {
         match self {
             TestName::Stream => "stream",
@@ -154,7 +154,10 @@ impl FromStr for TestName {
     fn from_str(typed: &str) -> Result<Self, String> {
         let typed = typed.trim();
         let names = || TestName::ALL.map(TestName::name).join(", ");
-        TestName::ALL.into_iter().find(|test| test.name() == typed).ok_or_else(|| format!("there are {}", names()))
+        TestName::ALL
+            .into_iter()
+            .find(|test| test.name() == typed)
+            .ok_or_else(|| format!("not a valid test; expected one of {}", names()))
     }
 }
 
@@ -164,13 +167,13 @@ impl fmt::Display for TestName {
     }
 }
 
-/// Which way streams and packets go.
+/// Direction of streams and packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Directions {
-    /// To the server.
+    /// Client to server.
     Up,
-    /// From it.
+    /// Server to client.
     Down,
     /// One after the other.
     #[default]
@@ -178,20 +181,20 @@ pub enum Directions {
 }
 
 impl Directions {
-    /// Each, whether it is up.
+    /// Each direction, true for up.
     pub fn each(self) -> impl Iterator<Item = bool> {
         let (up, down) = (self != Directions::Down, self != Directions::Up);
         [(up, true), (down, false)].into_iter().filter_map(|(asked, is_up)| asked.then_some(is_up))
     }
 }
 
-/// How a proxy is loaded.
+/// Load of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ProxyLoading {
-    /// With PolyMix-1 at this rate.
+    /// PolyMix-1 at this rate.
     Rate(RequestRate),
-    /// As the paper did: wget, one file after the other.
+    /// wget, one file after the other, as in the paper.
     Wget,
 }
 
@@ -229,14 +232,14 @@ impl fmt::Display for ProxyLoading {
     }
 }
 
-/// A real gateway's condition where nobody named it.
-pub(super) const AS_IT_IS: &str = "as it is";
-/// A trial of packets, and one as RFC 2544 has it.
+/// Condition of a real gateway without label.
+pub(super) const UNLABELED: &str = "as it is";
+/// Length of a trial of packets, by default and as in RFC 2544.
 const PACKET_TRIAL: Duration = Duration::from_secs(2);
 const PACKET_TRIAL_FULL: Duration = Duration::from_secs(60);
 
 impl Default for GatewayPlan {
-    /// The school gateway's five conditions in the lab, at its two rates and without a bound, and every test.
+    /// The five conditions of the school gateway paper, emulated, at its two link rates and unlimited, with every test.
     fn default() -> Self {
         let text = "a quantity";
         GatewayPlan {
@@ -246,7 +249,7 @@ impl Default for GatewayPlan {
             label: None,
             conditions: Condition::ALL.to_vec(),
             links: ["10Mbit", "100Mbit", "unlimited"].map(|link| link.parse().expect(text)).to_vec(),
-            // Without a share the gateway is rarely the limit on a machine that also makes its traffic (ours).
+            // Without a CPU limit the tester on the same host would be the bottleneck (our choice).
             share: Some("10%".parse().expect(text)),
             memory: None,
             tests: TestName::ALL.to_vec(),
@@ -260,7 +263,7 @@ impl Default for GatewayPlan {
             loss: Probability::ZERO,
             width: Probability::new(0.02).expect(text),
             full: false,
-            // A class of 40 seats at its peak, by the school gateway's paper.
+            // A class of 40 clients at its peak, as in the school gateway paper.
             load: "40/s".parse().expect(text),
             setup: None,
             proxy: None,
@@ -271,7 +274,7 @@ impl Default for GatewayPlan {
     }
 }
 
-/// As a file has it.
+/// The plan file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanFile {
@@ -283,7 +286,7 @@ struct PlanFile {
 }
 
 impl GatewayPlan {
-    /// Everything at its default, against a server at this address.
+    /// The default plan for a real gateway with a server at this address.
     pub fn against(server: String) -> Self {
         GatewayPlan {
             to: Where::Server(server),
@@ -294,7 +297,7 @@ impl GatewayPlan {
         }
     }
 
-    /// Whether a plan file is one of these: it has a table `gateway`.
+    /// Whether a plan file is of a gateway: it has a table `gateway`.
     pub fn is_one(text: &str) -> bool {
         toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("gateway"))
     }
@@ -315,7 +318,7 @@ impl GatewayPlan {
             seed: file.seed.unwrap_or(usual.seed),
             ..file.gateway
         };
-        // What belongs to the lab alone is not to be written out for a real gateway, only to be left out.
+        // Defaults of the emulation do not apply to a real gateway.
         let written = |key: &str| {
             let table = toml::from_str::<toml::Table>(text).ok();
             table.as_ref().and_then(|table| table.get("gateway")?.get(key)).is_some()
@@ -341,7 +344,7 @@ impl GatewayPlan {
         toml::to_string_pretty(&file).expect("a plan is plain tables of text and numbers")
     }
 
-    /// Refuses what cannot be meant.
+    /// Rejects contradictions.
     ///
     /// # Errors
     /// One sentence.
@@ -349,25 +352,25 @@ impl GatewayPlan {
         self.contradiction().map_or(Ok(()), |why| Err(PlanError::Contradiction(why)))
     }
 
-    /// Whether a test is asked for.
+    /// Whether a test is selected.
     pub fn tests(&self, test: TestName) -> bool {
         self.tests.contains(&test)
     }
 
-    /// Length of a trial of packets in the search for their rate.
+    /// Length of a trial of packets.
     pub fn packet_trial(&self) -> Duration {
         if self.full { PACKET_TRIAL_FULL } else { PACKET_TRIAL }
     }
 
-    /// Searches for each rate of packets.
+    /// Searches for each packet rate.
     pub fn searches(&self) -> u32 {
         if self.full { 3 } else { 1 }
     }
 
-    /// What is measured: a condition's name on a link, in the order in which they are made. Of a real gateway one.
+    /// Conditions and links in order of measurement; one for a real gateway.
     pub fn each(&self) -> Vec<(String, Option<(Condition, Link)>)> {
         if self.to != Where::Lab {
-            return vec![(self.label.clone().unwrap_or_else(|| AS_IT_IS.into()), None)];
+            return vec![(self.label.clone().unwrap_or_else(|| UNLABELED.into()), None)];
         }
         let on = |link: &Link| {
             let link = *link;

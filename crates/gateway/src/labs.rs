@@ -1,4 +1,4 @@
-//! One condition in a lab of its own: made, measured, taken down.
+//! Measures one condition in an emulation of its own.
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpStream};
@@ -15,12 +15,12 @@ use schema::{GatewayCondition, ProxyLoad};
 use sys::signal::Interrupts;
 use units::Bytes;
 
-use super::checks::{self, LabSpent};
+use super::checks::{self, EmulationUsage};
 use super::document::condition_of;
-use super::findings::{self, Outlook};
+use super::findings::{self, ForwardingDiagnosis};
 use super::load::Load;
 use super::trials::{Measuring, Stop, Taken};
-use super::way::LabWay;
+use super::way::EmulatedWay;
 use super::{Condition, GatewayPlan, Link};
 use experiment::ExperimentError;
 use experiment::Order;
@@ -29,29 +29,29 @@ use experiment::programs::proxies::{Sizes, Squid};
 
 /// squid's usual port.
 const PROXY_PORT: u16 = 3128;
-/// What it caches in, unless the gateway has little memory.
+/// Cache memory of squid, unless the gateway has little memory.
 const PROXY_MEMORY: Bytes = Bytes(32 << 20);
-/// The proxy has been loaded for so long when the first trial begins.
+/// Time of proxy load before the first trial.
 const LOAD_AHEAD: Duration = Duration::from_secs(2);
-/// The name of what loads it.
+/// Name of the program that loads the proxy.
 const LOAD: &str = "load";
-/// It may take so long to end, and to count what it did.
-const LOAD_GRACE: Duration = Duration::from_secs(15);
-/// The gateway's own address answers within this, if at all.
-const ANSWERS: Duration = Duration::from_secs(1);
+/// Timeout for the load to end and print its result.
+const LOAD_STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout for a response of the gateway's own address.
+const GATEWAY_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What all conditions are made with.
-pub(super) struct Labs<'a> {
+/// Settings common to all conditions.
+pub(super) struct EmulatedConditions<'a> {
     pub plan: &'a GatewayPlan,
     pub order: &'a Order,
     pub interrupts: &'a Interrupts,
-    /// Where squid and the load keep their files; anyone may look into it.
+    /// Folder for files of squid and the load, readable by all users.
     pub folder: &'a Path,
-    /// Where a condition has a proxy.
+    /// squid, if a condition has a proxy.
     pub squid: Option<Squid>,
 }
 
-/// A condition that was measured.
+/// A measured condition.
 pub(super) struct MeasuredCondition {
     pub condition: GatewayCondition,
     pub checks: Vec<Check>,
@@ -59,8 +59,8 @@ pub(super) struct MeasuredCondition {
     pub taken: Taken,
 }
 
-impl Labs<'_> {
-    /// Makes the lab of a condition and measures it.
+impl EmulatedConditions<'_> {
+    /// Starts the emulation of a condition and measures it.
     pub fn condition(
         &self,
         condition: Condition,
@@ -76,12 +76,12 @@ impl Labs<'_> {
         )?;
         let mut lab = lab.start()?;
         let server = SocketAddr::from((SERVER, PORT));
-        let before = Spent::of(&lab);
+        let before = Counters::of(&lab);
         let session = match lab.at_clients(|| Session::open(server, &secret, Some(lab.client_net()))) {
             Ok(session) => session,
             Err(error) => {
-                let outlook = before.outlook(&lab, condition.nat());
-                let found = findings::unreachable(&error, server, Some(&outlook));
+                let diagnosis = before.diagnosis(&lab, condition.nat());
+                let found = findings::unreachable(&error, server, Some(&diagnosis));
                 let Some(finding) = found else { return Err(error.into()) };
                 let taken = Taken::default();
                 let made = GatewayCondition {
@@ -103,9 +103,9 @@ impl Labs<'_> {
             lab.go(LOAD)?;
             self.interrupts.wait(LOAD_AHEAD);
         }
-        let before = Spent::of(&lab);
+        let before = Counters::of(&lab);
         let go_on = || self.interrupts.count() == 0;
-        let mut way = LabWay { session, lab: &lab };
+        let mut way = EmulatedWay { session, lab: &lab };
         let measuring = Measuring {
             plan: self.plan,
             link: Some(link),
@@ -119,11 +119,11 @@ impl Labs<'_> {
         let trouble = lab.trouble();
         let spent = before.until_now(&lab, self.plan.share.map(|share| share.cores()));
         let loss = link.loss.value();
-        // Both links are in every way.
+        // Each packet crosses both links.
         let links_lose = 1.0 - (1.0 - loss).powi(2);
         let mut made = condition_of(condition.name(), Some(link), &taken, self.plan, links_lose);
-        if let Some([_, seldom]) = lab.facts().stands_still {
-            findings::lay_to_share(&mut made.findings, seldom.as_secs_f64() * 1e9);
+        if let Some([_, seldom]) = lab.facts().stall_lengths {
+            findings::attribute_stalls_to_share(&mut made.findings, seldom.as_secs_f64() * 1e9);
         }
         made.memory_max_bytes = spent.used.memory_max;
         let mut checks = checks::checks(&taken, &made, Some(&spent));
@@ -158,7 +158,7 @@ impl Labs<'_> {
         })
     }
 
-    /// The tester's other end.
+    /// The server of the tester.
     fn server(&self, token: String) -> ServerEnd {
         let words = ["gateway", "server", "--listen"].map(OsString::from);
         let listen = OsString::from(SocketAddr::from((SERVER, PORT)).to_string());
@@ -176,26 +176,26 @@ impl Labs<'_> {
         }
         let proxy = SocketAddr::from((INSIDE, PROXY_PORT)).to_string();
         let origin = SocketAddr::from((SERVER, OriginPlan::PORT));
-        // It is ended when the gateway was measured; this is only so that it does not go on for ever.
+        // An upper bound: the load is ended when the gateway has been measured.
         let lasts = super::time(self.plan) * 2 + Duration::from_secs(600);
         Load::prepare(self.plan.load, &proxy, origin, lasts, self.order, self.folder).map(Some)
     }
 
-    /// Ends the load, which must have gone on until now, and reads what it says.
+    /// Ends the load, which must still be running, and reads its result.
     fn fared(&self, load: &Load, lab: &mut RunningLab, began: Duration) -> Result<ProxyLoad, String> {
         if let Some(how) = lab.ended(LOAD) {
-            return Err(format!("what loaded the proxy ended before the gateway was measured: {how}"));
+            return Err(format!("the load of the proxy ended before the gateway was measured: {how}"));
         }
         let lasted = lab.used().at.saturating_sub(began);
-        lab.interrupt(LOAD, LOAD_GRACE).map_err(|error| error.to_string())?;
+        lab.interrupt(LOAD, LOAD_STOP_TIMEOUT).map_err(|error| error.to_string())?;
         load.fared(lasted)
     }
 }
 
-/// Programs that are made ready with the lab: the origin and what asks the proxy for it.
+/// Programs prepared with the emulation: origin and proxy load.
 fn waiting(load: Option<&Load>, folder: &Path) -> Result<Vec<Waiting>, ExperimentError> {
     let Some(load) = load else { return Ok(Vec::new()) };
-    // What they keep for a while goes with the folder, also after SIGKILL.
+    // Their temporary files go with the folder, even after SIGKILL.
     let env = || vec![("TMPDIR".into(), folder.into())];
     Ok(vec![
         Waiting {
@@ -217,28 +217,28 @@ fn waiting(load: Option<&Load>, folder: &Path) -> Result<Vec<Waiting>, Experimen
     ])
 }
 
-/// What a lab has counted at one moment.
-struct Spent {
+/// Counters of the emulation at one time.
+struct Counters {
     used: crate::emulation::GatewayUsed,
     links: [crate::emulation::LinkFigures; 2],
     counts: crate::emulation::GatewayCounts,
 }
 
-impl Spent {
-    fn of(lab: &RunningLab) -> Spent {
-        Spent { used: lab.used(), links: lab.links(), counts: lab.counts() }
+impl Counters {
+    fn of(lab: &RunningLab) -> Counters {
+        Counters { used: lab.used(), links: lab.links(), counts: lab.counts() }
     }
 
-    fn until_now(&self, lab: &RunningLab, share: Option<f64>) -> LabSpent {
+    fn until_now(&self, lab: &RunningLab, share: Option<f64>) -> EmulationUsage {
         let used = lab.used().since(&self.used);
         let [near, far] = lab.links();
-        LabSpent { used, share, links: [near.since(&self.links[0]), far.since(&self.links[1])] }
+        EmulationUsage { used, share, links: [near.since(&self.links[0]), far.since(&self.links[1])] }
     }
 
-    /// What became of packets that were to reach the server.
-    fn outlook(&self, lab: &RunningLab, nat: bool) -> Outlook {
+    /// Counters for the diagnosis of an unreachable server.
+    fn diagnosis(&self, lab: &RunningLab, nat: bool) -> ForwardingDiagnosis {
         let far = lab.links()[1].since(&self.links[1]);
-        Outlook {
+        ForwardingDiagnosis {
             answers: gateway_answers(lab),
             forwarded: lab.counts().since(&self.counts).forwarded,
             towards_server: far.up.packets,
@@ -248,11 +248,11 @@ impl Spent {
     }
 }
 
-/// Whether the gateway answers on the clients' side: with a refusal, since nothing listens on that port.
+/// Whether the gateway's address responds on the client side; a closed port refuses the connection.
 fn gateway_answers(lab: &RunningLab) -> bool {
-    const NOBODY: u16 = 9;
-    let to = SocketAddr::from((INSIDE, NOBODY));
-    let asked = lab.client_net().run(|| TcpStream::connect_timeout(&to, ANSWERS));
+    const CLOSED_PORT: u16 = 9;
+    let to = SocketAddr::from((INSIDE, CLOSED_PORT));
+    let asked = lab.client_net().run(|| TcpStream::connect_timeout(&to, GATEWAY_RESPONSE_TIMEOUT));
     match asked {
         Ok(Ok(_)) => true,
         Ok(Err(error)) => error.kind() == std::io::ErrorKind::ConnectionRefused,
@@ -260,13 +260,13 @@ fn gateway_answers(lab: &RunningLab) -> bool {
     }
 }
 
-/// For the notes: where everything is.
+/// The addresses, for the notes.
 pub(super) fn addresses() -> String {
     format!("Addresses: client {CLIENT}, gateway {INSIDE} and {}, server {SERVER}", crate::emulation::OUTSIDE)
 }
 
 impl Stop {
-    /// Whether somebody wanted it so.
+    /// Whether the user interrupted.
     pub(super) fn is_interrupt(&self) -> bool {
         matches!(self, Stop::Interrupted)
     }

@@ -1,28 +1,28 @@
-//! Forwarding of the machine in the middle: what a gateway, a NAT or a proxy host carries, loses and adds to the response time.
+//! Measures how a gateway, a NAT or a proxy host forwards: throughput, packet loss and added latency.
 //!
 //! ```text
-//!   GatewayPlan --link, condition--> an emulated gateway (`emulation`), or a real one as it is (`remote`)
-//!                                     |  the tester: its client here, its server beyond (`tester`)
+//!   GatewayPlan --link, condition--> an emulated gateway (`emulation`), or a real one (`remote`)
+//!                                     |  the tester: client here, server behind the gateway (`tester`)
 //!                                     v
-//!                    survey, trials in turns, searches, RTT under load (`trials`, `rates`)
+//!                    survey, interleaved trials, searches, RTT under load (`trials`, `rates`)
 //!                                     |
 //!                  figures (`document`), findings (`findings`), checks (`checks`) --> GatewayDocument
 //! ```
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`gateway_plan`] | what can be configured |
-//! | [`emulation`] | three networks, two links and between them an emulated gateway host whose forwarding is limited and counted |
-//! | [`tester`] | the two ends of the tester: their protocol, their handshake, the trials they make |
-//! | `trials`, `rates` | which trials are made, and the search for the rate without loss (RFC 2544, RFC 9971) |
-//! | `load` | what keeps a proxy busy meanwhile |
+//! | [`gateway_plan`] | the configuration |
+//! | [`emulation`] | three networks, two links, and between them an emulated gateway host with limited, accounted forwarding |
+//! | [`tester`] | both ends of the tester: protocol, handshake, trials |
+//! | `trials`, `rates` | the sequence of trials, and the search for the maximum loss-free rate (RFC 2544, RFC 9971) |
+//! | `load` | load of the proxy during the measurement |
 //!
 //! Start reading at [`gateway_plan`], then `trials`.
 
 mod checks;
 mod condition;
 mod document;
-#[allow(clippy::disallowed_methods, reason = "the emulation waits for processes, and owns their time")]
+#[allow(clippy::disallowed_methods, reason = "the emulation waits for processes in real time")]
 pub mod emulation;
 mod findings;
 pub mod gateway_plan;
@@ -33,7 +33,7 @@ mod measure;
 mod measured;
 mod rates;
 mod remote;
-#[allow(clippy::disallowed_methods, reason = "both ends of the tester own their clock and their waiting")]
+#[allow(clippy::disallowed_methods, reason = "both ends of the tester run in real time")]
 pub mod tester;
 mod trials;
 mod way;

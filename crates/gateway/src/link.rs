@@ -1,4 +1,4 @@
-//! A link of the gateway, in words.
+//! Settings of a gateway link, parsed from text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,53 +9,52 @@ use serde::{Deserialize, Serialize};
 use units::time::text::exact;
 use units::{BitRate, Bytes, Limit, Probability, parse_duration};
 
-/// What one of the gateway's two links does, each way; the other one does the same.
+/// Settings of both links of the gateway, each way.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Link {
-    /// Its rate; unlimited: as fast as this machine carries packets.
+    /// Link rate; unlimited: as fast as this host forwards packets.
     pub rate: Limit<BitRate>,
-    /// What waits in front of it at most, where it has a rate.
+    /// Queue limit of a link with a rate.
     pub queue: Bytes,
-    /// Loss of each packet.
+    /// Packet loss probability.
     pub loss: Probability,
-    /// It takes so long there and back: 1 s at most.
+    /// RTT of the link, at most 1 s.
     pub rtt: Duration,
 }
 
-/// In front of a link with a rate.
+/// Default queue limit.
 const QUEUE: Bytes = LinkWords::QUEUE;
-/// A full packet must find room.
+/// One full packet.
 const QUEUE_MIN: Bytes = Bytes(1_500);
-/// Through both links it takes twice as long, and whoever connects waits 5 s, whoever waits for a first datagram 3 s: a longer way
-/// would look like none.
+/// Limit of the RTT. Both links double it, and the tester's timeouts are 5 s for connecting and 3 s for the first datagram.
 const RTT_MAX: Duration = Duration::from_secs(1);
 
-const WANTED: &str =
-    "a link is written like 10Mbit, unlimited or '10Mbit,queue=64KiB,loss=1%,rtt=2ms': a rate first, then what differs";
+const LINK_SYNTAX: &str =
+    "expected a link such as 10Mbit, unlimited or '10Mbit,queue=64KiB,loss=1%,rtt=2ms': a rate, then settings";
 
 impl Link {
-    /// As fast as this machine carries packets.
+    /// As fast as this host forwards packets.
     pub const UNLIMITED: Link =
         Link { rate: Limit::Unlimited, queue: QUEUE, loss: Probability::ZERO, rtt: Duration::ZERO };
 
-    /// With this rate and nothing else.
+    /// A link with only a rate.
     pub const fn of(rate: BitRate) -> Link {
         Link { rate: Limit::At(rate), ..Link::UNLIMITED }
     }
 
-    /// As the lab has it.
+    /// The settings of the emulation.
     pub fn words(&self) -> LinkWords {
         LinkWords { rate: self.rate, queue: self.queue, loss: self.loss, delay: self.rtt / 2 }
     }
 
-    /// Bits a second; none where there is no limit.
+    /// Bits per second; `None` if unlimited.
     pub fn bits_per_s(&self) -> Option<f64> {
         self.rate.value().map(|rate| rate.bits_per_second() as f64)
     }
 }
 
-/// Links as typed on one line: a comma before a rate or `unlimited` begins the next, one before `name=value` goes on with the same.
+/// Parses a list of links: a comma before a rate or `unlimited` begins the next link, one before `name=value` a setting.
 ///
 /// # Errors
 /// One sentence.
@@ -81,31 +80,31 @@ impl FromStr for Link {
         let first = words.next().unwrap_or_default();
         let mut link = match first {
             "unlimited" => Link::UNLIMITED,
-            "" => return Err(WANTED.to_owned()),
-            rate if rate.contains('=') => return Err(format!("`{rate}` comes before the rate; {WANTED}")),
+            "" => return Err(LINK_SYNTAX.to_owned()),
+            rate if rate.contains('=') => return Err(format!("`{rate}` is given before the rate; {LINK_SYNTAX}")),
             rate => Link::of(rate.parse::<BitRate>().map_err(|error| format!("{error}, or unlimited"))?),
         };
         for word in words {
-            let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: {WANTED}"))?;
+            let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: {LINK_SYNTAX}"))?;
             let value = value.trim();
             match name.trim() {
                 "queue" if link.rate == Limit::Unlimited => {
-                    return Err("nothing waits in front of a link without a rate: leave queue out".to_owned());
+                    return Err("queue: an unlimited link has no queue; leave it out".to_owned());
                 }
                 "queue" => link.queue = value.parse().map_err(|error| format!("queue: {error}"))?,
                 "loss" => link.loss = value.parse().map_err(|error| format!("loss: {error}"))?,
                 "rtt" => link.rtt = parse_duration(value).map_err(|error| format!("rtt: {error}"))?,
-                other => return Err(format!("a link has no `{other}`; {WANTED}")),
+                other => return Err(format!("`{other}` is not a valid setting; {LINK_SYNTAX}")),
             }
         }
         if link.queue < QUEUE_MIN {
-            return Err(format!("queue={}: a full packet of {QUEUE_MIN} must find room", link.queue));
+            return Err(format!("queue={}: expected at least a full packet, {QUEUE_MIN}", link.queue));
         }
         if link.rtt > RTT_MAX {
-            return Err("rtt: at most 1s".to_owned());
+            return Err("rtt: expected at most 1s".to_owned());
         }
         if link.loss.value() >= 1.0 {
-            return Err("loss: of a link that loses everything nothing is to be measured".to_owned());
+            return Err("loss: expected less than 100%".to_owned());
         }
         Ok(link)
     }
@@ -126,7 +125,7 @@ impl From<Link> for String {
 }
 
 impl fmt::Display for Link {
-    /// Reads back to the same.
+    /// Round-trips through [`FromStr`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.rate {
             Limit::At(rate) => write!(f, "{rate}")?,
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_links_is_cut_where_a_rate_begins() {
+    fn list_of_links_is_split_at_rates() {
         let read = links("10Mbit,queue=64KB,loss=1%,rtt=2ms,unlimited,100Mbit").unwrap();
         assert_eq!(read.len(), 3);
         assert_eq!((read[0].queue, read[0].loss.value(), read[0].rtt), (Bytes(64_000), 0.01, Duration::from_millis(2)));
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_reads_back() {
+    fn link_settings_round_trip() {
         for typed in ["unlimited", "10Mbit", "10Mbit,queue=1500B,loss=0.5,rtt=1500us", "unlimited,loss=0.001,rtt=1s"] {
             let link: Link = typed.parse().unwrap();
             assert_eq!(link.to_string().parse(), Ok(link), "{typed}");
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_refused() {
+    fn invalid_link_settings_are_rejected() {
         for wrong in [
             "",
             "10",

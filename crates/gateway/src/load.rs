@@ -1,5 +1,5 @@
-//! What keeps a proxy busy while its gateway is measured: PolyMix-1 at a rate, by `yamabiko cache` as a child, or wget, one file
-//! after the other, as the school gateway's paper had it.
+//! Load of a proxy during the measurement: PolyMix-1 at a rate, by a child process `yamabiko cache`, or wget, one file after
+//! the other, as in the school gateway paper.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,26 +17,26 @@ use experiment::ExperimentError;
 use experiment::Order;
 use experiment::programs::quoted;
 
-/// Below this share of what was offered, or above this share of errors, a proxy is overloaded.
-const CARRIED_MIN: f64 = 0.9;
+/// A proxy is overloaded below this share of the offered rate, or above this share of errors.
+const ACHIEVED_MIN: f64 = 0.9;
 const ERRORS_MAX: f64 = 0.05;
-/// What wget fetches: a page of the time with its pictures has some ten of this size.
+/// Size of a file fetched by wget; a page of 2001 had about ten such files.
 const FILE_BYTES: usize = 10_000;
 
-/// A load, prepared.
+/// A prepared load.
 pub(super) struct Load {
-    /// The shell command of the origin; of one that runs already there is none.
+    /// The shell command of the origin.
     pub origin: String,
-    /// The program that loads.
+    /// Command line of the load program.
     pub argv: Vec<OsString>,
-    /// Where its stdout goes.
-    said: PathBuf,
-    /// The rate, where it has one.
+    /// File of its stdout.
+    output: PathBuf,
+    /// Configured rate, if any.
     rate: Option<RequestRate>,
 }
 
 impl Load {
-    /// Prepares it in `folder`: it asks `proxy` for what `origin` has, for `lasts` at most.
+    /// Prepares a load in `folder`: requests through `proxy` for objects of `origin`, for at most `lasts`.
     pub fn prepare(
         loading: ProxyLoading,
         proxy: &str,
@@ -45,10 +45,10 @@ impl Load {
         order: &Order,
         folder: &Path,
     ) -> Result<Load, ExperimentError> {
-        let said = folder.join("load.out");
+        let output = folder.join("load.out");
         match loading {
             ProxyLoading::Rate(rate) => {
-                let plan = mix_plan(rate, proxy, origin, lasts, order.seed)?;
+                let plan = cache_plan(rate, proxy, origin, lasts, order.seed)?;
                 let file = folder.join("load.toml");
                 fs::write(&file, plan.to_toml()).map_err(ExperimentError::file(&file))?;
                 let workload = plan.workload.spec().map_err(testbed::LabError::Plan)?;
@@ -57,7 +57,7 @@ impl Load {
                 Ok(Load {
                     origin: origin::command(&plan, &workload, order, origin, None, folder)?,
                     argv: [program].into_iter().chain(words).chain([file.into_os_string()]).collect(),
-                    said,
+                    output,
                     rate: Some(rate),
                 })
             }
@@ -70,7 +70,7 @@ impl Load {
                 let page = www.join("page");
                 fs::write(&page, vec![b'y'; FILE_BYTES]).map_err(ExperimentError::file(&page))?;
                 let (program, www) = (quoted(&order.program), quoted(&www));
-                // Each under a name of its own, so that none is in the cache: a site that is fetched once.
+                // A new name for each, so that the cache has none.
                 let script = format!(
                     "n=0; while n=$((n+1)); do if wget -q -T 10 -t 1 -O /dev/null -e use_proxy=on -e http_proxy=http://{proxy}/ \
                      \"http://{origin}/page?$n\"; then echo o; else echo x; fi; done"
@@ -78,39 +78,39 @@ impl Load {
                 Ok(Load {
                     origin: format!("exec {program} serve {www} --listen {origin}"),
                     argv: ["/bin/sh", "-c", &script].map(OsString::from).to_vec(),
-                    said,
+                    output,
                     rate: None,
                 })
             }
         }
     }
 
-    /// A file for its stdout, empty.
+    /// Creates the empty file for its stdout.
     pub fn stdout(&self) -> Result<File, ExperimentError> {
-        File::create(&self.said).map_err(ExperimentError::file(&self.said))
+        File::create(&self.output).map_err(ExperimentError::file(&self.output))
     }
 
-    /// The file for its stdout.
-    pub fn said(&self) -> &Path {
-        &self.said
+    /// The file of its stdout.
+    pub fn output(&self) -> &Path {
+        &self.output
     }
 
-    /// How the proxy fared, once the load has ended; it went on for `lasted`.
+    /// Figures of the proxy after the load, which ran for `lasted`.
     ///
     /// # Errors
-    /// One sentence: it said nothing that could be read.
+    /// One sentence: the load's output is unreadable.
     pub fn fared(&self, lasted: Duration) -> Result<ProxyLoad, String> {
-        let said =
-            fs::read_to_string(&self.said).map_err(|error| format!("what loaded the proxy said nothing: {error}"))?;
+        let said = fs::read_to_string(&self.output)
+            .map_err(|error| format!("the output of the proxy load is unreadable: {error}"))?;
         match self.rate {
-            Some(rate) => by_mix(&said, rate),
-            None => by_wget(&said, lasted),
+            Some(rate) => parse_cache_result(&said, rate),
+            None => parse_wget_result(&said, lasted),
         }
     }
 }
 
-/// The sweep of one rate that `yamabiko cache` makes meanwhile.
-fn mix_plan(
+/// The plan of the sweep of one rate.
+fn cache_plan(
     rate: RequestRate,
     proxy: &str,
     origin: SocketAddr,
@@ -122,7 +122,7 @@ fn mix_plan(
         proxy: Some(proxy),
         rates: vec![rate],
         point: lasts,
-        // It is ended when the gateway was measured, whenever that is.
+        // Ended when the gateway has been measured.
         warmup: Probability::ZERO,
         stop_errors: StopErrors(None),
         origin_at: Some(origin),
@@ -134,18 +134,18 @@ fn mix_plan(
         host: HostPlan { placement: Placement::Float, ..HostPlan::default() },
         ..CachePlan::new(sweep)
     };
-    // The far end of the gateway is near.
+    // No think time.
     plan.workload.set.insert("think".into(), toml::Value::String("none".into()));
     Ok(plan)
 }
 
-fn by_mix(said: &str, rate: RequestRate) -> Result<ProxyLoad, String> {
+fn parse_cache_result(said: &str, rate: RequestRate) -> Result<ProxyLoad, String> {
     let document: Document = serde_json::from_str(said)
-        .map_err(|error| format!("what loaded the proxy said nothing of use ({} bytes): {error}", said.len()))?;
+        .map_err(|error| format!("the output of the proxy load ({} bytes) is invalid: {error}", said.len()))?;
     let point = document.cache.and_then(|part| part.points.into_iter().next());
-    let point = point.ok_or("what loaded the proxy measured nothing")?;
+    let point = point.ok_or("the proxy load has no result")?;
     let figures = &point.figures;
-    let error_ratio = figures.error_ratio.ok_or("what loaded the proxy asked for nothing")?;
+    let error_ratio = figures.error_ratio.ok_or("the proxy load made no requests")?;
     Ok(ProxyLoad {
         by: "rate".into(),
         offered_per_s: Some(rate.per_second()),
@@ -157,12 +157,12 @@ fn by_mix(said: &str, rate: RequestRate) -> Result<ProxyLoad, String> {
     })
 }
 
-/// Whether a proxy does not do what is asked of it, as the school gateway's smallest.
+/// Whether a proxy is overloaded, like the smallest in the school gateway paper.
 fn is_overloaded(offered_per_s: f64, achieved_per_s: f64, error_ratio: f64) -> bool {
-    achieved_per_s < CARRIED_MIN * offered_per_s || error_ratio >= ERRORS_MAX
+    achieved_per_s < ACHIEVED_MIN * offered_per_s || error_ratio >= ERRORS_MAX
 }
 
-fn by_wget(said: &str, lasted: Duration) -> Result<ProxyLoad, String> {
+fn parse_wget_result(said: &str, lasted: Duration) -> Result<ProxyLoad, String> {
     let (mut fetched, mut failed) = (0u64, 0u64);
     for line in said.lines() {
         match line {
@@ -189,27 +189,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_is_overloaded_below_nine_tenths_or_from_five_per_cent_of_errors() {
+    fn proxy_is_overloaded_below_90_percent_achieved_or_from_5_percent_errors() {
         assert!(!is_overloaded(40.0, 36.0, 0.049));
         assert!(is_overloaded(40.0, 35.9, 0.0));
         assert!(is_overloaded(40.0, 40.0, 0.05));
     }
 
     #[test]
-    fn wget_is_counted_by_its_lines() {
-        let fared = by_wget("o\no\nx\no\n", Duration::from_secs(2)).unwrap();
+    fn wget_result_counts_output_lines() {
+        let fared = parse_wget_result("o\no\nx\no\n", Duration::from_secs(2)).unwrap();
         assert_eq!((fared.achieved_per_s, fared.error_ratio, fared.overloaded), (1.5, 0.25, true));
-        assert!(by_wget("", Duration::from_secs(2)).is_err());
-        assert!(by_mix("", RequestRate::from_per_second(1.0).unwrap()).unwrap_err().contains("nothing of use"));
+        assert!(parse_wget_result("", Duration::from_secs(2)).is_err());
+        assert!(parse_cache_result("", RequestRate::from_per_second(1.0).unwrap()).unwrap_err().contains("is invalid"));
     }
 
     #[test]
-    fn the_mix_is_one_that_a_sweep_would_make() {
+    fn plan_of_the_proxy_load_is_valid_and_round_trips() {
         let rate = RequestRate::from_per_second(40.0).unwrap();
         let origin = "198.18.0.1:8400".parse().unwrap();
-        let plan = mix_plan(rate, "198.18.255.1:3128", origin, Duration::from_secs(60), 1).unwrap();
+        let plan = cache_plan(rate, "198.18.255.1:3128", origin, Duration::from_secs(60), 1).unwrap();
         cachebench::check(&plan).unwrap();
         assert_eq!(CachePlan::from_toml(&plan.to_toml(), "load.toml").unwrap(), plan);
-        assert!(mix_plan(rate, "nowhere", origin, Duration::from_secs(60), 1).is_err());
+        assert!(cache_plan(rate, "nowhere", origin, Duration::from_secs(60), 1).is_err());
     }
 }

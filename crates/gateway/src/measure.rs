@@ -1,4 +1,4 @@
-//! The measurement of a plan: its conditions and links one after the other, and the document of them all.
+//! Measures a plan: its conditions and links one after the other, and their document.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use sys::signal::Interrupts;
 use testbed::host;
 use units::{Bytes, CpuShare};
 
-use crate::labs::{Labs, MeasuredCondition};
+use crate::labs::{EmulatedConditions, MeasuredCondition};
 use crate::{GatewayPlan, TestName, Where, document, remote, trials};
 use experiment::ExperimentError;
 use experiment::programs::proxies::Squid;
@@ -22,26 +22,26 @@ use experiment::progress::ExperimentProgress;
 use experiment::verdict::of_run;
 use experiment::{Order, Stage};
 
-/// Making a lab, its sessions, and taking it down.
-const AROUND_LAB: Duration = Duration::from_millis(2500);
-/// Making a trial ready and hearing what the other end saw.
-const AROUND_TRIAL: Duration = Duration::from_millis(120);
-/// Trials of a search: short ones, and full ones, half of which lose packets and are waited for.
-const LOOKS: u32 = 6;
+/// Estimated overhead of an emulation.
+const EMULATION_OVERHEAD: Duration = Duration::from_millis(2500);
+/// Estimated overhead of a trial.
+const TRIAL_OVERHEAD: Duration = Duration::from_millis(120);
+/// Estimated trials of a search: short ones, and full ones, half of which lose packets.
+const SHORT_TRIALS: u32 = 6;
 const FULL_TRIALS: u32 = 6;
-/// Share of the time that the hypervisor may have taken: as in the gate.
+/// Limit of the share of CPU time stolen by the hypervisor, as in the validity checks of runs.
 const STEAL_SHARE_MAX: f64 = 0.1;
 
-/// A gateway that was measured, all in its document.
+/// A finished measurement.
 #[derive(Debug)]
 pub struct GatewayDone {
     /// Its document.
     pub document: GatewayDocument,
-    /// Its folder in the book.
+    /// Its folder in the run store.
     pub folder: PathBuf,
 }
 
-/// A share of a core as typed, or `none`.
+/// Parses a share of a core, or `none`.
 ///
 /// # Errors
 /// One sentence.
@@ -52,7 +52,7 @@ pub fn share(typed: &str) -> Result<Option<CpuShare>, String> {
     }
 }
 
-/// Socket buffers as typed: a number of bytes, with or without a unit, or `auto`.
+/// Parses a socket buffer size: bytes, with or without a unit, or `auto`.
 ///
 /// # Errors
 /// One sentence.
@@ -63,23 +63,23 @@ pub fn socket_bytes(typed: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Bytes as typed: netperf's bare numbers, or with a unit as everywhere else.
+/// Parses bytes: a bare number as in netperf, or with a unit.
 ///
 /// # Errors
 /// One sentence.
 pub fn message_bytes(typed: &str) -> Result<u32, String> {
     let typed = typed.trim();
     let bytes = typed.parse().ok().or_else(|| typed.parse::<Bytes>().ok().and_then(|bytes| bytes.0.try_into().ok()));
-    bytes.ok_or_else(|| "bytes are wanted, such as 16384 or 16KiB".to_owned())
+    bytes.ok_or_else(|| "expected bytes, such as 16384 or 16KiB".to_owned())
 }
 
-/// How long it takes, nearly: of a real gateway and of the lab's, all conditions and links together.
+/// Estimated time of the measurement, all conditions and links together.
 pub fn time(plan: &GatewayPlan) -> Duration {
     let ways = plan.direction.each().count() as u32;
-    let trial = plan.lasts + AROUND_TRIAL;
-    let mut one = if plan.to == Where::Lab { AROUND_LAB } else { Duration::ZERO };
+    let trial = plan.lasts + TRIAL_OVERHEAD;
+    let mut one = if plan.to == Where::Lab { EMULATION_OVERHEAD } else { Duration::ZERO };
     if plan.survey {
-        one += (plan.lasts.min(Duration::from_secs(3)) + AROUND_TRIAL) * ways;
+        one += (plan.lasts.min(Duration::from_secs(3)) + TRIAL_OVERHEAD) * ways;
     }
     let stream = trial + Duration::from_millis(500);
     if plan.tests(TestName::Stream) {
@@ -89,8 +89,8 @@ pub fn time(plan: &GatewayPlan) -> Duration {
     one += trial * plan.trials * closed.iter().filter(|&&test| plan.tests(test)).count() as u32;
     let sizes = plan.sizes.len() as u32 * ways;
     if plan.tests(TestName::Packets) {
-        let look = (Duration::from_millis(750) + AROUND_TRIAL) * LOOKS;
-        let full = (plan.packet_trial() + Duration::from_secs(1) + AROUND_TRIAL) * FULL_TRIALS;
+        let look = (Duration::from_millis(750) + TRIAL_OVERHEAD) * SHORT_TRIALS;
+        let full = (plan.packet_trial() + Duration::from_secs(1) + TRIAL_OVERHEAD) * FULL_TRIALS;
         one += (look + full) * sizes * plan.searches();
     }
     if plan.tests(TestName::Latency) {
@@ -100,10 +100,10 @@ pub fn time(plan: &GatewayPlan) -> Duration {
     one * plan.each().len() as u32
 }
 
-/// Whether the other end of what the plan measures is at a loopback address. The lab's is not.
+/// Whether the server of a real gateway has a loopback address. False for the emulation.
 ///
 /// # Errors
-/// The server's address is none, or its name has none.
+/// The server's address is invalid, or its name cannot be resolved.
 pub fn is_on_this_host(plan: &GatewayPlan) -> Result<bool, ExperimentError> {
     match &plan.to {
         Where::Lab => Ok(false),
@@ -111,12 +111,12 @@ pub fn is_on_this_host(plan: &GatewayPlan) -> Result<bool, ExperimentError> {
     }
 }
 
-/// Measures in the lab. Must be called while this process has one thread. An interrupt ends it with the trial at hand; what was
-/// measured by then is in the document.
+/// Measures the emulated gateway. Must be called while this process has one thread. An interrupt ends the current trial; the
+/// document has the figures up to then.
 ///
 /// # Errors
-/// A plan that cannot be carried out, or that is of a real gateway; a machine that lacks something. A gateway through which
-/// nothing comes is no error, but a finding.
+/// An invalid plan, or one for a real gateway; missing programs or privileges. A gateway that passes nothing is not an error
+/// but a finding.
 pub fn run(
     plan: &GatewayPlan,
     order: &Order,
@@ -127,10 +127,10 @@ pub fn run(
     measure(plan, None, order, book, interrupts, stage)
 }
 
-/// The same of a real gateway, whose other end knows `secret`.
+/// Measures a real gateway, whose server knows `secret`.
 ///
 /// # Errors
-/// Those of [`run`]; the other end does not answer, or not to this secret.
+/// Those of [`run`]; the server does not respond, or has another secret.
 pub fn run_against(
     plan: &GatewayPlan,
     secret: &Secret,
@@ -151,7 +151,7 @@ fn measure(
     stage: &mut dyn Stage,
 ) -> Result<GatewayDone, ExperimentError> {
     plan.check().map_err(testbed::LabError::from)?;
-    // Gone also after SIGKILL. squid gives root away, and must still find what is its own.
+    // Removed even after SIGKILL. Readable for squid, which gives up root.
     let folder = Scratch::new("gateway")?;
     let proxy = plan.to == Where::Lab && plan.conditions.iter().any(|condition| condition.proxy());
     let squid = if proxy { Some(Squid::find()?) } else { None };
@@ -164,7 +164,7 @@ fn measure(
     let showing = ExperimentProgress::begin(&record, "gateway", &order.command, plan.seed, stage);
     let mut staged = showing.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
-    let mut sheet = Sheet {
+    let mut builder = DocumentBuilder {
         plan,
         order,
         showing: &showing,
@@ -177,28 +177,32 @@ fn measure(
     };
     let made = match (server, secret) {
         (None, _) => {
-            let labs = Labs { plan, order, interrupts, folder: folder.path(), squid };
-            in_labs(&labs, &mut sheet, stage)
+            let labs = EmulatedConditions { plan, order, interrupts, folder: folder.path(), squid };
+            in_labs(&labs, &mut builder, stage)
         }
         (Some(server), Some(secret)) => {
             let name = plan.each()[0].0.clone();
             let mut tell = |what: &str| stage.step(&format!("{name}: {what}"));
             remote::measure(plan, server, secret, order, folder.path(), interrupts, &mut tell)
-                .map(|made| sheet.take("", made))
+                .map(|made| builder.take("", made))
         }
         (Some(_), None) => Err(ExperimentError::Plan("no token: --token-file or YAMABIKO_TOKEN".into())),
     };
-    let written = made.and_then(|()| sheet.write(&record, interrupts.count() > 0));
+    let written = made.and_then(|()| builder.write(&record, interrupts.count() > 0));
     let document = written.inspect_err(|_| {
-        // Nothing was measured: a folder left behind would look like a run that was killed.
+        // Nothing was measured: the folder would look like a killed run.
         let _ = fs::remove_dir_all(record.path());
     })?;
     showing.done(&document.validity, |standing| standing.gateway = Some(document.gateway.clone()));
     Ok(GatewayDone { document, folder: record.path().to_owned() })
 }
 
-/// Each condition on each link. What was measured before something failed is kept.
-fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Result<(), ExperimentError> {
+/// Measures each condition on each link. After a failure the earlier ones are kept.
+fn in_labs(
+    labs: &EmulatedConditions<'_>,
+    builder: &mut DocumentBuilder<'_>,
+    stage: &mut dyn Stage,
+) -> Result<(), ExperimentError> {
     for (condition, link) in labs.plan.each().into_iter().filter_map(|(_, which)| which) {
         if labs.interrupts.count() > 0 {
             break;
@@ -206,10 +210,10 @@ fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Res
         let name = format!("{condition}, {link}");
         let mut tell = |what: &str| stage.step(&format!("{name}: {what}"));
         match labs.condition(condition, link, &mut tell) {
-            Ok(made) => sheet.take(&name, made),
-            Err(error) if !sheet.part.conditions.is_empty() => {
-                sheet.checks.push(Check::without_figure(
-                    format!("{name}: made"),
+            Ok(made) => builder.take(&name, made),
+            Err(error) if !builder.part.conditions.is_empty() => {
+                builder.checks.push(Check::without_figure(
+                    format!("{name}: measured"),
                     CheckState::CouldNotRun,
                     Weight::Suspect,
                     format!("this condition and those after it were not measured: {error}"),
@@ -222,8 +226,8 @@ fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Res
     Ok(())
 }
 
-/// The document while it grows.
-struct Sheet<'a> {
+/// The document under construction.
+struct DocumentBuilder<'a> {
     plan: &'a GatewayPlan,
     order: &'a Order,
     showing: &'a ExperimentProgress,
@@ -235,11 +239,11 @@ struct Sheet<'a> {
     before: document::Times,
 }
 
-impl Sheet<'_> {
-    /// Takes a condition in; `name` is in front of its checks.
+impl DocumentBuilder<'_> {
+    /// Adds a condition; `name` prefixes its checks.
     fn take(&mut self, name: &str, made: MeasuredCondition) {
         let MeasuredCondition { condition, checks, facts, taken } = made;
-        // A condition that was interrupted before it had a figure is none.
+        // Skip a condition interrupted before its first figure.
         let is_empty = condition.findings.is_empty() && taken.survey.is_empty() && taken.figures.is_empty();
         if is_empty && taken.ended.as_ref().is_some_and(trials::Stop::is_interrupt) {
             return;
@@ -288,12 +292,15 @@ impl Sheet<'_> {
     }
 }
 
-/// The hypervisor took little.
+/// The hypervisor stole little CPU time.
 fn undisturbed(steal_share: Option<f64>) -> Check {
     let (state, why) = match steal_share {
-        None => (CheckState::CouldNotRun, "/proc/stat could not be read"),
-        Some(share) if share <= STEAL_SHARE_MAX => (CheckState::Ok, "share of CPU time taken away by the hypervisor"),
-        Some(_) => (CheckState::Failed, "the hypervisor took CPU time away: the figures are the neighbours' too"),
+        None => (CheckState::CouldNotRun, "/proc/stat is unreadable"),
+        Some(share) if share <= STEAL_SHARE_MAX => (CheckState::Ok, "share of CPU time stolen by the hypervisor"),
+        Some(_) => (
+            CheckState::Failed,
+            "the hypervisor stole CPU time, which affects the figures; repeat the run on a less loaded host",
+        ),
     };
     Check {
         name: "machine_undisturbed".into(),
@@ -311,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_typed_bare_as_netperf_has_them_or_with_a_unit() {
+    fn byte_options_accept_bare_numbers_and_units() {
         for typed in ["16384", "16KiB", " 16384B "] {
             assert_eq!((message_bytes(typed), socket_bytes(typed)), (Ok(16_384), Ok(Some(16_384))), "{typed}");
         }

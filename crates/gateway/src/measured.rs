@@ -1,11 +1,11 @@
-//! A figure of several trials.
+//! Statistics of a figure over trials.
 
 use schema::Measured;
 
 /// Confidence of intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// Mean, deviation and interval; nothing of no trial.
+/// Mean, standard deviation and interval; `None` without trials.
 pub(super) fn measured(trials: &[f64]) -> Option<Measured> {
     if trials.is_empty() {
         return None;
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deviation_and_interval_are_those_of_the_trials() {
+    fn deviation_and_interval_match_known_values() {
         let figure = measured(&[9.0, 10.0, 11.0]).unwrap();
         assert_eq!(figure.mean, 10.0);
         assert!((figure.stddev.unwrap() - 1.0).abs() < 1e-12, "{figure:?}");

@@ -1,9 +1,7 @@
-//! The search for the highest rate of packets of which no more are lost than may be: throughput as RFC 2544, 26.1, means it,
-//! found as RFC 9971 finds it.
+//! The search for the highest packet rate with tolerable loss: throughput as in RFC 2544, 26.1, by the search of RFC 9971.
 //!
-//! Two searches follow each other. The first makes short trials, which let too high a rate pass where there are queues to fill,
-//! and so only says where to look; the second is the one that counts: each of its trials has its full length, and a
-//! single packet too many makes it bad.
+//! A first search with short trials, in which queues hide loss, only finds the region. The second one, with trials of full
+//! length, determines the result.
 
 use std::time::Duration;
 
@@ -16,32 +14,32 @@ use super::findings::{floor, wilson};
 use super::measured::measured;
 use super::trials::{Measuring, SETTLE, Stop, Tried, milliseconds, way};
 
-/// A first search's trials, its width, and what may still arrive after one of them.
-const LOOK: Duration = Duration::from_millis(500);
-const LOOK_WIDTH: f64 = 0.15;
-const LOOK_SETTLE: Duration = Duration::from_millis(500);
-/// The first rate that is tried, where nothing is known.
+/// First search: length of trials, width of the bracket, and wait after a trial.
+const SHORT_TRIAL: Duration = Duration::from_millis(500);
+const SHORT_TRIAL_WIDTH: f64 = 0.15;
+const SHORT_TRIAL_SETTLE: Duration = Duration::from_millis(500);
+/// First rate without prior knowledge.
 const START_PER_S: f64 = 20_000.0;
-/// The least and the most that are tried.
+/// Lowest and highest rate.
 const MIN_PER_S: f64 = 10.0;
 const MAX_PER_S: f64 = 4e6;
 const RAMP: f64 = 2.0;
 const FINE_RAMP: f64 = 1.1;
-/// A sender of which one packet in a hundred is later than this is late.
+/// Limit of the 99th percentile of a sender's lag.
 const LAG_P99_NS_MAX: u64 = 1_000_000;
-/// It must have sent this share of what was asked, in the time that was asked.
+/// Share of the configured rate that a sender must reach.
 const OFFERED_MIN: f64 = 0.99;
-/// Trials of one rate in which the tester was late, before that is what is told.
+/// Trials of one rate with a late tester before the tester counts as the bottleneck.
 const LATE_MAX: usize = 2;
-/// From here on a rate is that of the link.
+/// Share of the link rate from which the link counts as the bottleneck.
 const LINK_SHARE: f64 = 0.97;
-/// Bytes that Ethernet adds to an IP packet in a frame.
+/// Bytes of an Ethernet frame around an IP packet.
 const FRAME_BYTES: u16 = 18;
-/// Confidence of the bound above what the way loses at light load.
+/// Confidence of the upper limit of the loss at light load.
 const FLOOR_CONFIDENCE: f64 = 0.999;
 
 impl Measuring<'_> {
-    /// Finds the rate of a size, one way.
+    /// Finds the rate of a packet size in one direction.
     pub(super) fn rate_of(&mut self, up: bool, ip_bytes: u16) -> Result<(), Stop> {
         if self.taken.udp_blocked.is_some() {
             return Ok(());
@@ -69,7 +67,7 @@ impl Measuring<'_> {
                 }
                 Ok(None) => break,
                 Err(stop) => {
-                    // A search that was not ended says nothing; its trials are kept.
+                    // An unfinished search has no result; its trials are kept.
                     self.taken.rates.push(PacketRate { limited_by: "unfinished".into(), ..rate });
                     return Err(stop);
                 }
@@ -79,7 +77,7 @@ impl Measuring<'_> {
         if !found.is_empty() {
             rate.per_second = Some(mean);
             rate.bits_per_s = Some(mean * 8.0 * f64::from(ip_bytes));
-            // A later search that found none does not say what bounds this one.
+            // A failed later search does not determine the bottleneck.
             rate.limited_by = if by_tester { "tester" } else { "gateway" }.into();
             if found.len() < self.plan.searches() as usize {
                 let (some, all) = (found.len(), self.plan.searches());
@@ -95,7 +93,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// The share that may be lost: what was asked for, and what is lost at light load already.
+    /// Tolerated loss: the configured loss plus the loss at light load.
     fn bound(&self, up: bool) -> f64 {
         let asked = self.plan.loss.value();
         let survey = self.taken.survey.iter().find(|survey| survey.up == up);
@@ -105,22 +103,22 @@ impl Measuring<'_> {
         }
     }
 
-    /// Packets of a size that the link carries a second.
+    /// Packets per second of a size at the link rate.
     fn link_per_s(&self, ip_bytes: u16) -> Option<f64> {
         Some(self.link?.bits_per_s()? / (8.0 * f64::from(ip_bytes)))
     }
 
-    /// One search; none where even the least rate loses too many.
+    /// One search; `None` if even the lowest rate loses too many packets.
     fn search(&mut self, rate: &mut PacketRate) -> Result<Option<f64>, Stop> {
         let link = self.link_per_s(rate.ip_bytes);
         let min = link.map_or(MIN_PER_S, |link| MIN_PER_S.min(link / 10.0));
         let known = self.taken.rates.iter().rev().find(|other| other.up == rate.up).and_then(|other| other.per_second);
         let start = known.unwrap_or(START_PER_S).min(link.unwrap_or(f64::INFINITY)).clamp(min, MAX_PER_S);
         let look = Goal {
-            trial: LOOK,
-            sum: LOOK,
+            trial: SHORT_TRIAL,
+            sum: SHORT_TRIAL,
             exceed_ratio: 0.0,
-            width: LOOK_WIDTH,
+            width: SHORT_TRIAL_WIDTH,
             min,
             max: MAX_PER_S,
             start,
@@ -128,7 +126,7 @@ impl Measuring<'_> {
             ramp_max: RAMP,
             whole: false,
         };
-        let (seen, _) = self.follow(&look, LOOK_SETTLE, rate)?;
+        let (seen, _) = self.follow(&look, SHORT_TRIAL_SETTLE, rate)?;
         let start = match seen {
             SearchResult::Regular { lower, .. } | SearchResult::NoUpper { lower, .. } => lower,
             SearchResult::NoLower { upper } => upper,
@@ -157,7 +155,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// Follows a search to its end; what it found, and whether the tester was late in what bounds it from above.
+    /// Runs a search to its end. Returns its result, and whether the tester was late at the upper bound.
     fn follow(&mut self, goal: &Goal, settle: Duration, rate: &mut PacketRate) -> Result<(SearchResult, bool), Stop> {
         let mut search = Search::new(goal.clone());
         let mut late_loads: Vec<f64> = Vec::new();
@@ -176,7 +174,7 @@ impl Measuring<'_> {
                 let share = self.plan.share.map(|share| share.cores());
                 let trial = of_trial(&tried, load, goal.trial, rate.loss_bound, share);
                 rate.trials.push(trial);
-                // A late sender catches up in bursts, which are harder to carry than an even pace: what was carried all the same counts.
+                // A late sender catches up in bursts, which are harder to forward: a trial without loss counts all the same.
                 let tells = trial.good && !is_short(&trial) || !trial.tester_late;
                 if tells || tries >= LATE_MAX {
                     break trial;
@@ -185,7 +183,7 @@ impl Measuring<'_> {
             };
             let lasted = goal.trial;
             if trial.good && is_short(&trial) {
-                // It was carried as far as it was sent, and no more can be sent.
+                // The gateway forwarded all that the tester could send.
                 let sent = trial.offered_per_s.min(load);
                 search.cap(sent);
                 search.add(Trial { load: sent, lasted, full: true, good: true });
@@ -201,14 +199,14 @@ impl Measuring<'_> {
     }
 }
 
-/// Whether less was sent than asked for.
+/// Whether less was sent than configured.
 fn is_short(trial: &SearchTrial) -> bool {
     trial.sent > 1 && trial.offered_per_s < OFFERED_MIN * trial.planned_per_s
 }
 
-/// What a trial says of a rate.
+/// Result of a trial.
 fn of_trial(tried: &Tried, planned_per_s: f64, lasts: Duration, bound: f64, share: Option<f64>) -> SearchTrial {
-    // Links that are always busy lose packets too; where the gateway is as well, it is the one that bounds.
+    // Saturated links lose packets, too; if the gateway is also saturated, it is the bottleneck.
     let by_links = tried.links_busy.is_some_and(|busy| busy >= BUSY) && !used_up(tried.cpu, share);
     let seen: &TrialSeen = &tried.seen;
     let sent = seen.sender().sent.clone().unwrap_or_default();

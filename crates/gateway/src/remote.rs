@@ -1,4 +1,4 @@
-//! A real gateway, as it is.
+//! Measures a real gateway.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -19,24 +19,24 @@ use experiment::ExperimentError;
 use experiment::Order;
 use experiment::programs::quoted;
 
-/// The proxy has been loaded for so long when the first trial begins.
+/// Time of proxy load before the first trial.
 const LOAD_AHEAD: Duration = Duration::from_secs(2);
-/// What loads it may take so long to end, and to count.
-const LOAD_GRACE: Duration = Duration::from_secs(15);
+/// Timeout for the load to end and print its result.
+const LOAD_STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The address of a server, `ADDRESS[:PORT]` or a name.
+/// Resolves the address of a server, `ADDRESS[:PORT]` or a name.
 ///
 /// # Errors
-/// It is none, or has none.
+/// An invalid address, or a name without address.
 pub(super) fn address(typed: &str) -> Result<SocketAddr, ExperimentError> {
-    let wrong = |why: String| ExperimentError::Plan(format!("{typed}: {why}; ADDRESS or ADDRESS:PORT is wanted"));
+    let wrong = |why: String| ExperimentError::Plan(format!("{typed}: {why}; expected ADDRESS or ADDRESS:PORT"));
     let bare = typed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(typed);
     if let Ok(address) = bare.parse::<std::net::IpAddr>() {
         return Ok(SocketAddr::new(address, PORT));
     }
     let found = match typed.rsplit_once(':') {
         Some((host, port)) => {
-            let port = port.parse::<u16>().map_err(|_| wrong(format!("`{port}` is no port")))?;
+            let port = port.parse::<u16>().map_err(|_| wrong(format!("`{port}` is not a valid port")))?;
             (host.trim_matches(['[', ']']), port).to_socket_addrs()
         }
         None => (typed, PORT).to_socket_addrs(),
@@ -45,7 +45,7 @@ pub(super) fn address(typed: &str) -> Result<SocketAddr, ExperimentError> {
     found.next().ok_or_else(|| wrong("the name has no address".into()))
 }
 
-/// Measures it.
+/// Measures the gateway.
 pub(super) fn measure(
     plan: &GatewayPlan,
     server: SocketAddr,
@@ -73,20 +73,20 @@ pub(super) fn measure(
     let measuring = Measuring { plan, link: None, way: &mut way, go_on: &go_on, tell, taken: Taken::default() };
     let began = sys::clock::monotonic_ns();
     let taken = measuring.all();
-    let name = plan.label.as_deref().unwrap_or(super::gateway_plan::AS_IT_IS);
+    let name = plan.label.as_deref().unwrap_or(super::gateway_plan::UNLABELED);
     let mut condition = condition_of(name, None, &taken, plan, 0.0);
     let mut checks = checks::checks(&taken, &condition, None);
     let here = env!("CARGO_PKG_VERSION");
     checks.push(checks::both_ends_one_version(here, &there.version));
     if let Some(why) = &way.stat_failed {
-        checks.push(checks::not_told_of_cpu(why));
+        checks.push(checks::gateway_stat_failed(why));
     }
     if let (Some(load), Some(mut leashed)) = (&load, loading.take()) {
         let ended = leashed.try_exit()?.is_some();
-        leashed.stop(LOAD_GRACE);
+        leashed.stop(LOAD_STOP_TIMEOUT);
         let lasted = Duration::from_nanos(sys::clock::monotonic_ns() - began) + LOAD_AHEAD;
         let fared = match ended {
-            true => Err("what loaded the proxy ended before the gateway was measured".to_owned()),
+            true => Err("the load of the proxy ended before the gateway was measured".to_owned()),
             false => load.fared(lasted),
         };
         checks.push(checks::proxy_loaded(fared.as_ref().map_err(String::as_str)));
@@ -95,11 +95,11 @@ pub(super) fn measure(
     Ok(MeasuredCondition { condition, checks, facts: None, taken })
 }
 
-/// Starts what loads the proxy; it ends with this process.
+/// Starts the load of the proxy; it ends with this process.
 fn start(load: &Load) -> Result<Leashed, ExperimentError> {
     drop(load.stdout()?);
     let words: Vec<String> = load.argv.iter().map(|word| quoted(Path::new(word))).collect();
-    let script = format!("exec {} >{}", words.join(" "), quoted(load.said()));
+    let script = format!("exec {} >{}", words.join(" "), quoted(load.output()));
     Ok(Leashed::start(&["/bin/sh", "-c", &script].map(Into::into), &[], None)?)
 }
 
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_an_address_with_or_without_a_port() {
+    fn server_address_is_parsed_with_and_without_port() {
         let of = |typed: &str| address(typed).map(|address| address.to_string());
         assert_eq!(of("192.0.2.7").unwrap(), "192.0.2.7:7021");
         assert_eq!(of("192.0.2.7:99").unwrap(), "192.0.2.7:99");

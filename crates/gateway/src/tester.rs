@@ -1,18 +1,18 @@
-//! The tester of a gateway: two ends that measure what lies between them, and send to nobody else.
+//! The tester of a gateway: client and server, which measure the network between them and send to no other host.
 //!
 //! ```text
 //!   client (Session)                         gateway                     server (serve)
-//!     control connection: handshake, then frames of messages   <------------>  door, session
+//!     control connection: handshake, then frames of messages   <------------>  handshake, session
 //!     streams, transactions, connections: TCP                  <------------>  the same port
-//!     packets, probes: UDP, one socket a trial                 <------------>  the same port
+//!     packets, probes: UDP, a socket per trial                 <------------>  the same port
 //! ```
 //!
-//! One engine and one protocol, in the lab and outside. Read [`handshake`] for who is let in, [`frame`] for what is said
-//! after it, [`message`] for what can be asked, and `trial` for what the two ends do.
+//! The same protocol serves emulated and real gateways. Read [`handshake`] for authentication, [`frame`] for framing,
+//! [`message`] for the messages, and `trial` for the work of both ends.
 //!
-//! Invariants: neither end sends a byte of a trial to anyone who has not shown that it has the secret, nor a datagram to any
-//! address but that of the other end of the control connection, which a handshake of TCP has proved. Either stops when the
-//! other is not heard of for 3 s, or a trial's own time is over. A moment of one host is never compared with one of another.
+//! Invariants: trial data goes to authenticated peers only, and datagrams only to the address of the control connection,
+//! which the TCP handshake has verified. Each end stops when nothing arrives from the other for 3 s, or at the end of the
+//! trial. Timestamps of different hosts are never compared.
 
 mod client;
 mod connect;
@@ -49,70 +49,70 @@ pub use seen::{EndReport, ExchangesSeen, RttSeen, SentSeen, TrialSeen};
 /// The port of both TCP and UDP.
 pub const PORT: u16 = 7021;
 
-/// What a server is told.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
-    /// Where it listens, with TCP and UDP; port 0 for any.
+    /// Listening address, TCP and UDP; port 0 for any free port.
     pub listen: SocketAddr,
-    /// What a client must know. Without one ([`Secret::none`]) only a loopback address is listened at.
+    /// Shared secret. Without one ([`Secret::none`]) the server listens on loopback only.
     pub secret: Secret,
-    /// Ends after so many sessions.
+    /// Number of sessions after which the server ends.
     pub sessions: Option<u32>,
-    /// Ends after this time.
+    /// Time after which the server ends.
     pub lasts: Option<Duration>,
 }
 
-/// What a server tells while it serves.
+/// Events of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerEvent {
-    /// It listens.
+    /// The server listens.
     Listening {
-        /// There.
+        /// Listening address.
         at: SocketAddr,
     },
-    /// A client with the secret has come.
+    /// An authenticated client connected.
     Begun {
         /// Its address.
         peer: SocketAddr,
     },
-    /// A client is gone.
+    /// A session ended.
     Ended {
         /// Its address.
         peer: SocketAddr,
         /// How: `said goodbye`, `lost: ..`.
         how: String,
     },
-    /// Somebody was turned away; one in a second is told, at most.
+    /// A connection was rejected; reported at most once a second.
     Refused {
-        /// Whoever it was.
+        /// Its address.
         peer: SocketAddr,
         /// Why.
         why: String,
-        /// How many were turned away so far.
+        /// Rejected connections so far.
         in_all: u64,
     },
 }
 
-/// Serves until `stop` is readable, or what the specification says is over.
+/// Serves until `stop` is readable, or until the configured end.
 ///
 /// # Errors
-/// The address cannot be listened at, or is to be reached from other hosts though there is no secret.
+/// The server cannot listen on the address, or the address is not loopback and there is no secret.
 pub fn serve(spec: &ServerSpec, stop: BorrowedFd<'_>, tell: &mut dyn FnMut(ServerEvent)) -> Result<(), LabError> {
     server::serve(spec, stop, tell)
 }
 
-/// Why a session or a trial could not be.
+/// Why a session or a trial failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TesterError {
-    /// The network says that there is no way, or nobody there.
+    /// The network reported that the server is unreachable, or the port is closed.
     #[error("{address} cannot be reached: {source}")]
     Unreachable {
         /// The server's address.
         address: SocketAddr,
-        /// What the kernel said: by an ICMP message, or of itself.
+        /// The kernel's error, possibly from an ICMP message.
         source: io::Error,
     },
-    /// Nothing came back.
+    /// No response.
     #[error(
         "no answer from {address}: is gateway server running there, and does the gateway let TCP and UDP port {} through?",
         .address.port()
@@ -121,23 +121,23 @@ pub enum TesterError {
         /// The server's address.
         address: SocketAddr,
     },
-    /// The server closed the connection on our proof.
+    /// The server rejected the client's proof.
     #[error("the server at {address} does not know this secret")]
     WrongSecret {
         /// The server's address.
         address: SocketAddr,
     },
-    /// Something else answers there, or it has closed its door.
+    /// Another server responds, or this one is blocking the address.
     #[error(
-        "what answers at {address} is no gateway server (or one that has closed its door to this address, which it does \
-         for a minute after three wrong secrets)"
+        "what answers at {address} is no gateway server (or one that blocks this address for a minute, which it does \
+         after three wrong secrets)"
     )]
     NotAServer {
         /// The server's address.
         address: SocketAddr,
     },
-    /// The two ends do not speak the same.
-    #[error("versions differ: {here} here, {there} there")]
+    /// Versions differ.
+    #[error("versions differ: client {here}, server {there}; install the same at both ends")]
     OtherVersion {
         /// The client's version.
         here: String,
@@ -145,12 +145,12 @@ pub enum TesterError {
         there: String,
     },
     /// One session at a time.
-    #[error("the server is in use by {by}")]
+    #[error("the server is in use by {by}; it serves one session at a time")]
     Busy {
         /// The address of the other client.
         by: String,
     },
-    /// TCP comes through, UDP does not. The session goes on.
+    /// TCP passes, UDP does not. The session continues.
     #[error(
         "UDP does not come through to {address}: TCP alone can be measured (--tests stream,transactions,connections)"
     )]
@@ -158,23 +158,23 @@ pub enum TesterError {
         /// The server's address.
         address: SocketAddr,
     },
-    /// The other end was not heard of any more.
+    /// Nothing arrived from the server any more.
     #[error("the server was lost {} ms after the trial began: {why}", .at.as_millis())]
     Lost {
-        /// Since the trial, or the opening of the session, began.
+        /// Since the start of the trial, or of the session.
         at: Duration,
-        /// How that was noticed.
+        /// How the loss was detected.
         why: String,
     },
-    /// The trial cannot be. The session goes on.
+    /// The server rejected the trial. The session continues.
     #[error("{0}")]
     Refused(String),
-    /// The system failed.
+    /// A system call failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

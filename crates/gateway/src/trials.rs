@@ -1,10 +1,10 @@
-//! The trials of one condition, in the order in which they are made.
+//! The trials of one condition, in order.
 //!
 //! ```text
-//!   survey     what the way loses at light load, each way, and whether each size comes through
-//!   rounds     stream up, stream down, transactions, connections; then all again: what drifts is in all of them
-//!   packets    a search for each size and way (module `rates`)
-//!   latency    RTT with nothing else, under a stream, under packets at 50 and 90 % of their rate
+//!   survey     loss at light load, each way, and whether each packet size passes
+//!   rounds     stream up, stream down, transactions, connections; then all again, so that drift affects all alike
+//!   packets    a search for each size and direction (module `rates`)
+//!   latency    RTT when idle, under a stream, under packets at 50 and 90 % of their rate
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,81 +17,81 @@ use super::gateway_plan::{GatewayPlan, TestName};
 use super::way::Way;
 use super::{Link, findings};
 
-/// The beginning of a stream, which does not count.
+/// Warm-up of a stream.
 const OMIT: Duration = Duration::from_millis(500);
-/// The survey: so long each way at most, at this rate, with packets of this size.
+/// The survey: longest time each way, rate, and packet size.
 const SURVEY: Duration = Duration::from_secs(3);
 const SURVEY_PER_S: f64 = 2000.0;
 pub(super) const SURVEY_BYTES: u16 = 512;
-/// On a link with a rate the survey takes this share of it at most: it is to be light.
+/// Largest share of a link's rate that the survey uses.
 const SURVEY_SHARE: f64 = 0.4;
-/// What may still arrive after the survey's last packet. Less than [`SETTLE`], since at light load nothing waits in queues.
+/// Wait after the survey's last packet; less than [`SETTLE`], since queues are empty at light load.
 const SURVEY_SETTLE: Duration = Duration::from_millis(500);
-/// Where packets were lost, as many of them are looked for, to see how: at this rate at most, and for so long.
+/// Longer row of packets after losses in the survey: losses needed for a pattern, highest rate, longest time.
 const LOSSES_WANTED: f64 = 25.0;
 const CLOSER_PER_S: f64 = 8000.0;
 const CLOSER_MAX: Duration = Duration::from_secs(15);
-/// A closer look is to need half of what the gateway has.
+/// CPU usage of the longer row, as a share of the gateway's limit.
 const CLOSER_CPU_SHARE: f64 = 0.5;
-/// Packets of each size, to see whether they come through.
+/// Packets of each size in the survey, and their rate.
 const SIZE_PACKETS: f64 = 50.0;
 const SIZE_PER_S: f64 = 500.0;
-/// Connections under way at once.
+/// Concurrent connections.
 const PARALLEL: u16 = 64;
-/// What may still arrive after the last packet was sent, as RFC 2544, 23, has it.
+/// Wait after the last packet, as in RFC 2544, 23.
 pub(super) const SETTLE: Duration = Duration::from_secs(2);
-/// Shares of a size's rate at which RTT is looked at.
+/// Shares of the packet rate at which RTT is measured.
 const LOADS: [(f64, u32); 2] = [(0.5, 50), (0.9, 90)];
 
-/// What one condition is measured with.
+/// The measurement of one condition.
 pub(super) struct Measuring<'a> {
     pub plan: &'a GatewayPlan,
-    /// The gateway's links, where they are known.
+    /// The gateway's links, if emulated.
     pub link: Option<Link>,
     pub way: &'a mut dyn Way,
-    /// Whether nobody has interrupted.
+    /// False after an interrupt.
     pub go_on: &'a dyn Fn() -> bool,
-    /// Says where it stands.
+    /// Reports progress.
     pub tell: &'a mut dyn FnMut(&str),
     pub taken: Taken,
 }
 
-/// All that was seen in one condition.
+/// Observations of one condition.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub survey: Vec<Surveyed>,
     pub sizes: Vec<OfSize>,
-    /// Figures of each trial, by test: `stream_up`, `stream_down` (bits a second), `transactions`, `connections` (a second).
+    /// Figures of each trial, by test: `stream_up`, `stream_down` (bits/s), `transactions`, `connections` (per second).
     pub figures: BTreeMap<&'static str, Vec<f64>>,
-    /// The gateway's processor time over each trial's length, by test.
+    /// CPU time of the gateway over the length of each trial, by test.
     pub cpu: BTreeMap<String, Vec<f64>>,
-    /// Of each trial the share of its time in which the busiest of the tester's ends was on a processor, or of the lab's links.
+    /// Of each trial the CPU utilization of the busiest tester end or emulated link.
     pub busiest: BTreeMap<&'static str, Vec<f64>>,
-    /// What the kernel gave a stream.
+    /// Socket buffers of a stream as set by the kernel.
     pub socket_bytes_actual: Option<[u32; 2]>,
-    /// Trials without a figure, since their connection broke off, by test.
+    /// Trials without a figure, since their connection ended early, by test.
     pub broken: BTreeMap<String, Broken>,
-    /// New connections, each trial.
+    /// New connections of each trial.
     pub connections: Vec<ExchangesSeen>,
     pub rates: Vec<PacketRate>,
     pub rtt: BTreeMap<String, RttSeen>,
-    /// Why datagrams were not sent.
+    /// Why UDP is blocked, if it is.
     pub udp_blocked: Option<String>,
-    /// What the other end, or this one, would not do.
+    /// Trials rejected by either end.
     pub refused: Vec<String>,
-    /// Why it ended before its time.
+    /// Why the condition ended early.
     pub ended: Option<Stop>,
-    /// What was measured took so long.
+    /// Total time of the trials.
     pub lasted: Duration,
 }
 
-/// Trials whose connection broke off.
+/// Trials whose connection ended early.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Broken {
     pub trials: usize,
-    /// All that were made.
+    /// All trials of the test.
     pub of: usize,
-    /// How they ended, in words.
+    /// Causes.
     pub causes: BTreeSet<String>,
 }
 
@@ -99,53 +99,53 @@ pub(super) struct Broken {
 #[derive(Clone, Debug)]
 pub(super) struct Surveyed {
     pub up: bool,
-    /// Mean distance of the packets in time.
+    /// Mean gap between packets.
     pub gap_ns: f64,
     pub seen: TrialSeen,
-    /// Where some were lost, but too few to tell how: a longer row, without probes, and its mean distance.
+    /// After few losses: a longer row without probes, and its mean gap.
     pub closer: Option<(f64, TrialSeen)>,
 }
 
-/// Whether packets of a size come through.
+/// Whether packets of a size pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OfSize {
     pub up: bool,
     pub ip_bytes: u16,
     pub sent: u64,
     pub received: u64,
-    /// A send failed since they are too long: of its first packet by the sender's own device, later by what the network said.
+    /// A send failed since packets are too long: by the sender's device, or by an ICMP message.
     pub too_long: bool,
 }
 
-/// Why a condition ended before its time.
+/// Why a condition ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Somebody wanted it so.
+    /// The user interrupted.
     Interrupted,
-    /// The session ended.
+    /// The session failed.
     Failed(TesterError),
 }
 
-/// A trial and what was needed for it.
+/// A trial with the gateway's CPU usage.
 pub(super) struct Tried {
     pub seen: TrialSeen,
-    /// The gateway's processor time over the time, in cores; absent where nobody knows.
+    /// CPU usage of the gateway in cores; absent if unknown.
     pub cpu: Option<f64>,
-    /// Share of the time in which the busier of the lab's links ran, or wanted to; absent where there are none.
+    /// Utilization of the busier emulated link; absent for a real gateway.
     pub links_busy: Option<f64>,
 }
 
-/// How the connection of a trial broke off, if it did. New connections are many: those that fail are counted.
+/// How the connection of a trial ended early, if it did. Failures of new connections are counted separately.
 fn broke_off(seen: &TrialSeen) -> Option<String> {
     if seen.receiver().broken > 0 {
-        return Some("it ended before its time".to_owned());
+        return Some("closed early".to_owned());
     }
     let exchanges = seen.exchanges.as_ref().filter(|_| matches!(seen.test, Test::Transactions { .. }))?;
     exchanges.failed.keys().next().cloned()
 }
 
 impl Measuring<'_> {
-    /// Makes all of them, as far as it comes.
+    /// Runs all trials until the end or the first error.
     pub fn all(mut self) -> Taken {
         self.taken.ended = self.steps().err();
         self.taken
@@ -169,7 +169,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// One trial.
+    /// Runs one trial.
     pub fn one(&mut self, test: &Test) -> Result<Tried, Stop> {
         if !(self.go_on)() {
             return Err(Stop::Interrupted);
@@ -182,7 +182,7 @@ impl Measuring<'_> {
         Ok(tried)
     }
 
-    /// One trial that may turn out not to be possible, which is noted.
+    /// Runs one trial; `None` if UDP is blocked or the server rejects it, which is recorded.
     pub fn perhaps(&mut self, test: &Test) -> Result<Option<Tried>, Stop> {
         if test.needs_udp() && self.taken.udp_blocked.is_some() {
             return Ok(None);
@@ -203,7 +203,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// Packets of this length that are light work for the way, a second.
+    /// Packets per second of this length that are a light load.
     fn light(&self, ip_bytes: u16, usual: f64) -> f64 {
         let bits = self.link.and_then(|link| link.bits_per_s());
         bits.map_or(usual, |bits| usual.min(SURVEY_SHARE * bits / (8.0 * f64::from(ip_bytes))))
@@ -249,21 +249,21 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Looks again, where the survey lost packets but too few to tell how.
+    /// Sends a longer row of packets, if the survey lost too few to determine the pattern.
     fn closer(&mut self, test: &Test, per_second: f64, tried: &Tried) -> Result<Option<(f64, TrialSeen)>, Stop> {
         let Some((lost, sent)) = findings::floor_of(&tried.seen, 1e9 / per_second) else { return Ok(None) };
         let &Test::Packets { up, ip_bytes, settle_ms, .. } = test else { return Ok(None) };
         if lost == 0 || lost as f64 >= LOSSES_WANTED {
             return Ok(None);
         }
-        // As much faster as the gateway can easily do; of one that nobody knows, no faster.
+        // Faster by as much as the gateway's CPU usage allows; no faster if that is unknown.
         let ease = match tried.cpu.filter(|cpu| *cpu > 0.0) {
             Some(cpu) => CLOSER_CPU_SHARE * self.plan.share.map_or(1.0, |share| share.cores().min(1.0)) / cpu,
             None => 1.0,
         };
         let per_second = (per_second * ease.max(1.0)).min(self.light(ip_bytes, CLOSER_PER_S)).max(per_second);
         let lasts = Duration::from_secs_f64(LOSSES_WANTED * sent as f64 / lost as f64 / per_second).min(CLOSER_MAX);
-        (self.tell)("packets are lost: a closer look");
+        (self.tell)("packets are lost: a longer survey");
         let test = Test::Packets { up, ip_bytes, per_second, lasts_ms: milliseconds(lasts), settle_ms, probes: false };
         Ok(self.perhaps(&test)?.map(|tried| (1e9 / per_second, tried.seen)))
     }
@@ -312,7 +312,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// Counts a trial of a test; whether it has a figure.
+    /// Counts a trial of a test. Returns whether it has a figure.
     fn is_whole(&mut self, name: &str, seen: &TrialSeen) -> bool {
         let cause = broke_off(seen);
         if cause.is_none() && !self.taken.broken.contains_key(name) {
@@ -329,7 +329,7 @@ impl Measuring<'_> {
 
     fn take(&mut self, name: &'static str, tried: Tried) {
         if !self.is_whole(name, &tried.seen) {
-            // Over the time until it broke its rate looks like any other, over the whole time like a slow one.
+            // A rate until the early end would look normal, one over the full time slow.
             return;
         }
         let Tried { seen, cpu, links_busy } = tried;
@@ -345,7 +345,7 @@ impl Measuring<'_> {
         let busiest = seen.client.busiest.max(seen.server.busiest).max(links_busy.unwrap_or(0.0));
         taken.busiest.entry(name).or_default().push(busiest);
         if taken.socket_bytes_actual.is_none() && seen.exchanges.is_none() {
-            // What counts is the sender's send buffer and the receiver's receive buffer.
+            // Send buffer of the sender and receive buffer of the receiver.
             let of = |buffers: Option<[u32; 2]>, which: usize| buffers.map(|buffers| buffers[which]);
             let got = of(seen.sender().socket_bytes_actual, 0).zip(of(seen.receiver().socket_bytes_actual, 1));
             taken.socket_bytes_actual = got.map(|(send, receive)| [send, receive]);
@@ -392,7 +392,7 @@ impl Measuring<'_> {
     }
 }
 
-/// As in the names of figures.
+/// Name of a direction.
 pub(super) const fn way(up: bool) -> &'static str {
     if up { "up" } else { "down" }
 }

@@ -1,4 +1,4 @@
-//! What lies between the tester's two ends: a lab of this kernel, or a real gateway.
+//! Trials through an emulated or a real gateway, with its CPU time.
 
 use std::cell::Cell;
 use std::io;
@@ -14,21 +14,21 @@ use nix::unistd::Pid;
 
 use super::trials::Tried;
 
-/// A way through a gateway, on which trials are made.
+/// A gateway through which trials are run.
 pub(super) trait Way {
-    /// Makes a trial, ended early once `go_on` says no.
+    /// Runs a trial, ended early when `go_on` returns false.
     fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<Tried, TesterError>;
 }
 
-/// Through the lab's gateway.
-pub(super) struct LabWay<'a> {
+/// The emulated gateway.
+pub(super) struct EmulatedWay<'a> {
     pub session: Session,
     pub lab: &'a RunningLab,
 }
 
-impl Way for LabWay<'_> {
+impl Way for EmulatedWay<'_> {
     fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<Tried, TesterError> {
-        let watched = Watched::default();
+        let watched = ReadingRange::default();
         let look = || {
             watched.add((self.lab.used(), self.lab.loops()));
             go_on()
@@ -39,20 +39,20 @@ impl Way for LabWay<'_> {
     }
 }
 
-/// What gateway and links have used at one moment.
-type Look = (GatewayUsed, [LinkFigures; 2]);
+/// Counters of gateway and links at one time.
+type Reading = (GatewayUsed, [LinkFigures; 2]);
 
-/// The first look and the last while a trial goes on: what is made ready for it, and waited for after it, is not in between.
+/// First and last reading within a trial, without its preparation and the wait after it.
 #[derive(Default)]
-struct Watched(Cell<Option<[Look; 2]>>);
+struct ReadingRange(Cell<Option<[Reading; 2]>>);
 
-impl Watched {
-    fn add(&self, look: Look) {
+impl ReadingRange {
+    fn add(&self, look: Reading) {
         let first = self.0.get().map_or(look, |[first, _]| first);
         self.0.set(Some([first, look]));
     }
 
-    /// Cores that the gateway used, and how busy the busier link was; nothing of a single look.
+    /// Cores used by the gateway, and utilization of the busier link; `None` for a single reading.
     fn between(&self) -> Option<(f64, f64)> {
         let [(used, links), (used_then, links_then)] = self.0.get()?;
         let used = used_then.since(&used);
@@ -61,11 +61,11 @@ impl Watched {
     }
 }
 
-/// Through a real one, which is asked by a command of the user's.
+/// A real gateway, whose CPU time a configured command reads.
 pub(super) struct RemoteWay<'a> {
     pub session: Session,
     pub stat: Option<&'a str>,
-    /// Why the command said nothing of use, the first time.
+    /// First error of the command.
     pub stat_failed: Option<String>,
 }
 
@@ -80,14 +80,14 @@ impl Way for RemoteWay<'_> {
 }
 
 impl RemoteWay<'_> {
-    /// Processor time that the gateway has used so far; `None` where nobody knows.
+    /// CPU time of the gateway so far; `None` if unknown.
     fn cpu(&mut self) -> Option<Duration> {
         let command = self.stat?;
         if self.stat_failed.is_some() {
-            // A command that failed once is not run hundreds of times more.
+            // Do not run a failing command again.
             return None;
         }
-        match ask(command, STAT_PATIENCE) {
+        match run_stat_command(command, STAT_TIMEOUT) {
             Ok(busy) => Some(busy),
             Err(failed) => {
                 self.stat_failed = Some(failed);
@@ -97,20 +97,20 @@ impl RemoteWay<'_> {
     }
 }
 
-/// The command must have ended by then: between two trials it is waited for.
-const STAT_PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of the command, which runs between trials.
+const STAT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a command says of a gateway's processor time, or why it says nothing of use.
-fn ask(command: &str, patience: Duration) -> Result<Duration, String> {
+/// Runs the command and parses the CPU time from its output.
+fn run_stat_command(command: &str, timeout: Duration) -> Result<Duration, String> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = shell.spawn().map_err(|error| error.to_string())?;
     let group = Pid::from_raw(child.id().cast_signed());
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || tell.send(child.wait_with_output()));
-    let said = told.recv_timeout(patience).unwrap_or_else(|_| {
+    let (sender, result) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let said = result.recv_timeout(timeout).unwrap_or_else(|_| {
         let _ = killpg(group, Signal::SIGKILL);
-        Err(io::Error::other(format!("it did not end within {} s", patience.as_secs_f64())))
+        Err(io::Error::other(format!("it did not end within {} s", timeout.as_secs_f64())))
     });
     match said {
         Err(error) => Err(error.to_string()),
@@ -118,16 +118,15 @@ fn ask(command: &str, patience: Duration) -> Result<Duration, String> {
             let last = String::from_utf8_lossy(&output.stderr);
             Err(format!("it ended with {}: {}", output.status, last.trim().lines().last().unwrap_or_default()))
         }
-        Ok(output) => {
-            busy(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| "what it printed is no /proc/stat".to_owned())
-        }
+        Ok(output) => busy(&String::from_utf8_lossy(&output.stdout))
+            .ok_or_else(|| "its output is not a valid /proc/stat".to_owned()),
     }
 }
 
-/// Clock ticks a second in /proc/stat: USER_HZ, the same on every machine that Linux runs on but for Alpha and ia64.
+/// Clock ticks per second in /proc/stat: USER_HZ, except on Alpha and ia64.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Processor time of all cores in a /proc/stat, but for idling, waiting for disks, and what the hypervisor took: proc(5).
+/// CPU time of all cores in a /proc/stat without idle, iowait and steal: proc(5).
 fn busy(stat: &str) -> Option<Duration> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
@@ -141,33 +140,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_asked_once_and_not_for_ever() {
-        assert!(ask("cat /proc/stat", STAT_PATIENCE).is_ok());
-        assert_eq!(ask("echo hello", STAT_PATIENCE), Err("what it printed is no /proc/stat".into()));
-        assert_eq!(ask("echo no way >&2; exit 3", STAT_PATIENCE), Err("it ended with exit status: 3: no way".into()));
-        let hangs = ask("sleep 1000 & sleep 1000", Duration::from_millis(100));
+    fn stat_command_that_fails_or_hangs_is_reported() {
+        assert!(run_stat_command("cat /proc/stat", STAT_TIMEOUT).is_ok());
+        assert_eq!(run_stat_command("echo hello", STAT_TIMEOUT), Err("its output is not a valid /proc/stat".into()));
+        assert_eq!(
+            run_stat_command("echo no way >&2; exit 3", STAT_TIMEOUT),
+            Err("it ended with exit status: 3: no way".into())
+        );
+        let hangs = run_stat_command("sleep 1000 & sleep 1000", Duration::from_millis(100));
         assert_eq!(hangs, Err("it did not end within 0.1 s".into()));
     }
 
-    /// A trial of 2 s in a whole of 6 s: what was used before and after it does not count.
+    /// A trial of 2 s within 6 s: usage before and after it does not count.
     #[test]
-    fn only_the_time_of_a_trial_counts() {
+    fn cpu_time_outside_a_trial_does_not_count() {
         let look = |at_ms: u64, cpu_ms: u64, ran_ms: [u64; 2]| {
             let at = Duration::from_millis(at_ms);
             let link = |ran| LinkFigures { at, ran: Duration::from_millis(ran), ..LinkFigures::default() };
             (GatewayUsed { at, cpu: Duration::from_millis(cpu_ms), ..GatewayUsed::default() }, ran_ms.map(link))
         };
-        let watched = Watched::default();
+        let watched = ReadingRange::default();
         assert_eq!(watched.between(), None);
         watched.add(look(2000, 400, [0, 1000]));
-        assert_eq!(watched.between(), None, "a single look");
+        assert_eq!(watched.between(), None, "a single reading");
         watched.add(look(3000, 450, [100, 1600]));
         watched.add(look(4000, 600, [500, 2900]));
         assert_eq!(watched.between(), Some((0.1, 0.95)));
     }
 
     #[test]
-    fn busy_time_is_read_from_proc_stat() {
+    fn cpu_time_is_parsed_from_proc_stat() {
         let stat = "cpu  100 20 30 4000 500 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 5\n";
         assert_eq!(busy(stat), Some(Duration::from_millis(1630)));
         assert_eq!(busy("cpu 1 2 3 4 5 6"), None);

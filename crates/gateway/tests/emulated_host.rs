@@ -32,14 +32,14 @@ fn main() {
         return;
     }
     println!("\nrunning 1 test");
-    forwarding_is_held_to_its_share();
+    forwarding_is_limited_to_the_cpu_share();
     println!("test {NAME} ... ok\n");
     println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n");
 }
 
-const NAME: &str = "forwarding_is_held_to_its_share";
+const NAME: &str = "forwarding_is_limited_to_the_cpu_share";
 
-fn forwarding_is_held_to_its_share() {
+fn forwarding_is_limited_to_the_cpu_share() {
     let net = NetNamespace::create().expect("this test needs root");
     let (devices, _nat) = net.run(gateway).unwrap();
     let limits = Limits { cpu: Some("2%".parse().unwrap()), ..Limits::default() };

@@ -6,6 +6,6 @@ mod gateway_frames;
 mod replay;
 
 #[test]
-fn gateway_frames_replay() {
+fn fuzz_corpus_of_gateway_frames_passes() {
     replay::target("gateway_frames", gateway_frames::run);
 }

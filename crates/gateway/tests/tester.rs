@@ -58,7 +58,7 @@ fn packets(up: bool, ip_bytes: u16, per_second: f64) -> Test {
 }
 
 #[test]
-fn packets_are_all_there_and_probes_come_back() {
+fn trial_counts_all_packets_and_probe_responses() {
     let (secret, _) = Secret::fresh();
     for listen in ["127.0.0.1:0", "[::1]:0"] {
         let server = Server::start(&secret, listen);
@@ -94,7 +94,7 @@ fn packets_are_all_there_and_probes_come_back() {
 }
 
 #[test]
-fn streams_carry_and_their_window_is_the_receivers() {
+fn stream_trial_measures_throughput_and_receiver_buffers() {
     let server = Server::start(&Secret::none(), "127.0.0.1:0");
     let mut session = Session::open(server.at, &Secret::none(), None).unwrap();
     for (up, streams, socket_bytes, probes) in
@@ -120,7 +120,7 @@ fn streams_carry_and_their_window_is_the_receivers() {
 }
 
 #[test]
-fn transactions_and_connections_are_counted() {
+fn trials_count_transactions_and_connections() {
     let server = Server::start(&Secret::none(), "127.0.0.1:0");
     let mut session = Session::open(server.at, &Secret::none(), None).unwrap();
     for (request, response) in [(1, 1), (200_000, 70_000)] {
@@ -141,7 +141,7 @@ fn transactions_and_connections_are_counted() {
 }
 
 #[test]
-fn a_trial_can_be_cut_short() {
+fn interrupted_trial_ends_early() {
     let server = Server::start(&Secret::none(), "127.0.0.1:0");
     let mut session = Session::open(server.at, &Secret::none(), None).unwrap();
     for up in [true, false] {
@@ -171,7 +171,7 @@ fn a_trial_can_be_cut_short() {
 
 /// Also while answers come too fast for any wait.
 #[test]
-fn a_server_that_is_told_to_stop_stops_in_the_middle_of_a_trial() {
+fn stopped_server_ends_a_running_trial() {
     for test in [
         Test::Transactions { request: 1, response: 1, lasts_ms: 60_000 },
         Test::Stream {
@@ -202,7 +202,7 @@ fn a_server_that_is_told_to_stop_stops_in_the_middle_of_a_trial() {
 }
 
 #[test]
-fn one_session_at_a_time_and_the_next_after_it() {
+fn server_serves_one_session_at_a_time() {
     let (secret, token) = Secret::fresh();
     let server = Server::start(&secret, "127.0.0.1:0");
     let first = Session::open(server.at, &Secret::new(token.as_bytes()), None).unwrap();
@@ -214,7 +214,7 @@ fn one_session_at_a_time_and_the_next_after_it() {
 }
 
 #[test]
-fn who_is_not_there_or_no_server_is_named() {
+fn closed_port_and_foreign_server_are_reported() {
     let (secret, _) = Secret::fresh();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = Session::open(free, &secret, None).err().unwrap();

@@ -1,4 +1,4 @@
-//! A cache benchmark's workload, `[load.workload]`: a named mix or a file of one, with any field of it set otherwise.
+//! The workload of a cache benchmark, `[load.workload]`: a built-in one or a file, with any field overridden.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,43 +11,43 @@ use serde::{Deserialize, Serialize};
 
 use super::{HttpVersion, LoadPlan};
 
-/// A mix to offer instead of requests of one's own.
+/// A cache workload, which replaces the plan's own requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheWorkloadPlan {
-    /// A named workload, as `yamabiko cache --workload` takes it: polymix-1 to polymix-4, modern, modern-https, gateway-prepared,
+    /// A built-in workload, as `yamabiko cache --workload` takes it: polymix-1 to polymix-4, modern, modern-https, gateway-prepared,
     /// gateway-new, gateway-class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A file with a mix, instead of a name.
+    /// A workload file, instead of a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// Fields of the mix that are otherwise: `set.recurrence = 0.5`.
+    /// Overridden fields of the workload: `set.recurrence = 0.5`.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub set: toml::Table,
-    /// World to ask in; absent: one of this run alone, so that nothing is in any cache.
+    /// World (set of objects) to request from; absent: a new one, so that no cache has any of its objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<u32>,
-    /// Host and port of the origin's TLS listener; absent: those of the URL.
+    /// Host and port of the TLS listener of the origin; absent: those of the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<String>,
-    /// Whose bodies are compared.
+    /// Which response bodies are compared with the expected bytes.
     #[serde(default)]
     pub verify: Verify,
 }
 
 impl CacheWorkloadPlan {
-    /// The mix: by its name or from its file, with what `set` says otherwise, checked.
+    /// The workload by name or from its file, with the fields of `set`, checked.
     ///
     /// # Errors
-    /// One sentence: no such mix, a file that cannot be read, a field that no mix has, and what [`CacheWorkload::check`] refuses.
+    /// One sentence: an unknown name, an unreadable file, an unknown field, and what [`CacheWorkload::check`] refuses.
     pub fn spec(&self) -> Result<CacheWorkload, String> {
-        let (base, whence) = match (&self.name, &self.file) {
+        let (base, source) = match (&self.name, &self.file) {
             (Some(name), None) => {
                 let named = CacheWorkload::named(name);
-                let spec =
-                    named.ok_or_else(|| format!("[load.workload] name = \"{name}\": there is no mix of this name"))?;
-                (toml::Table::try_from(spec).map_err(|error| error.to_string())?, format!("the mix `{name}`"))
+                let spec = named
+                    .ok_or_else(|| format!("[load.workload] name = \"{name}\": no built-in workload has this name"))?;
+                (toml::Table::try_from(spec).map_err(|error| error.to_string())?, format!("the workload `{name}`"))
             }
             (None, Some(file)) => {
                 let text = std::fs::read_to_string(file)
@@ -56,20 +56,20 @@ impl CacheWorkloadPlan {
                 let table = read.map_err(|error| format!("{}: {}", file.display(), one_line(error.message())))?;
                 (table, file.display().to_string())
             }
-            _ => return Err(ONE_OF_TWO.into()),
+            _ => return Err(NAME_OR_FILE.into()),
         };
         let mut table = base;
         override_with(&mut table, &self.set);
         let spec: CacheWorkload = table.try_into().map_err(|error: toml::de::Error| {
-            let set = if self.set.is_empty() { "" } else { " with what [load.workload] set says" };
-            format!("{whence}{set}: {}", one_line(error.message()))
+            let set = if self.set.is_empty() { "" } else { " with [load.workload] set" };
+            format!("{source}{set}: {}", one_line(error.message()))
         })?;
-        spec.check().map_err(|why| format!("{whence}: {why}"))?;
+        spec.check().map_err(|why| format!("{source}: {why}"))?;
         Ok(spec)
     }
 
-    /// What a plan's mix asks for: a request for each kind, and the same again inside TLS where some are. `run` marks the asks,
-    /// and where the plan names no world also the world.
+    /// The load's workload: a request for each kind, and again inside TLS if a share of them is. `run` is part of every request
+    /// id, and the world if the plan names none.
     ///
     /// # Errors
     /// One sentence.
@@ -80,8 +80,8 @@ impl CacheWorkloadPlan {
         let mut targets = vec![(plain.clone(), "")];
         if spec.https > 0.0 && plain.secure {
             return Err(
-                "[load.workload]: with an https:// URL all requests are inside TLS, and its reverse proxy sees them: set \
-                        https = 0 (set.https), which is the share that no proxy sees"
+                "[load.workload]: with an https:// URL all requests are inside TLS and visible to the reverse proxy: set \
+                        https = 0 (set.https), the share that no proxy sees"
                     .into(),
             );
         }
@@ -91,7 +91,7 @@ impl CacheWorkloadPlan {
                 .ok()
                 .filter(|target| target.path_and_query == "/")
                 .ok_or_else(|| {
-                    format!("[load.workload] secure = \"{at}\": HOST:PORT of the origin's TLS listener is wanted")
+                    format!("[load.workload] secure = \"{at}\": expected HOST:PORT of the origin's TLS listener")
                 })?;
             targets.push((secure, " (https)"));
         }
@@ -105,12 +105,12 @@ impl CacheWorkloadPlan {
         });
         let requests = requests.collect();
         let world = Arc::new(World::new(spec, seed, self.world.unwrap_or(run)));
-        // The wall clock is looked at when the run's zero is known.
-        let mix = MixLoad { world, run, wall_zero_ns: 0, verify: self.verify };
-        Ok(Workload { requests, choice: Choice::Mix(mix), cookies: false, variables: 0 })
+        // The wall clock is read when the start of the run is known.
+        let cache_load = MixLoad { world, run, wall_zero_ns: 0, verify: self.verify };
+        Ok(Workload { requests, choice: Choice::Mix(cache_load), cookies: false, variables: 0 })
     }
 
-    /// Refuses what cannot be meant of a load with this mix; reads no file.
+    /// Rejects settings of the load that contradict this workload. Reads no file.
     ///
     /// # Errors
     /// One sentence.
@@ -120,7 +120,7 @@ impl CacheWorkloadPlan {
         match (&self.name, &self.file) {
             (Some(_), None) => drop(self.spec()?),
             (None, Some(_)) => {}
-            _ => return Err(ONE_OF_TWO.into()),
+            _ => return Err(NAME_OR_FILE.into()),
         }
         let others = [
             (load.urls.is_some(), "urls"),
@@ -138,48 +138,47 @@ impl CacheWorkloadPlan {
             (load.basic_auth.is_some(), "basic_auth"),
         ];
         if let Some((_, other)) = others.iter().find(|(is, _)| *is) {
-            return refuse(&format!("a mix says what is asked for, and what a reply must be: leave {other} out"));
+            return refuse(&format!("the workload determines requests and expected responses: leave {other} out"));
         }
         if !load.is_open() {
-            return refuse("a mix is offered in an open loop: give a rate (--rate), phases or a rate_file");
+            return refuse("a cache workload needs an open loop: give a rate (--rate), phases or a rate_file");
         }
         if load.http == HttpVersion::Http2 {
-            return refuse("robots speak HTTP/1.0 and 1.1: http = \"2\" (--http 2) is not possible with a mix yet");
+            return refuse("http = \"2\" (--http 2): a cache workload supports HTTP/1.0 and 1.1 only");
         }
         let name = |line: &String| line.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
-        if let Some(line) = load.headers.iter().find(|line| OWN_FIELDS.contains(&name(line).as_str())) {
+        if let Some(line) = load.headers.iter().find(|line| RESERVED_FIELDS.contains(&name(line).as_str())) {
             return refuse(&format!(
-                "the header `{line}` (-H) is the mix's to send, or changes what a cache may do: leave it out"
+                "the header `{line}` (-H) is sent by the workload or changes what a cache may do: leave it out"
             ));
         }
         if self.verify == Verify::OneIn(0) {
-            return refuse("verify = { one_in = 0 }: one reply in at least 1");
+            return refuse("verify = { one_in = 0 }: expected 1 or more");
         }
         Ok(())
     }
 }
 
-/// The host and port of the origin, or of the reverse proxy in front of it, which may speak TLS: the plan's `url`, of which
-/// only that is a mix's to read.
+/// Scheme, host and port of the origin or of the reverse proxy in front of it: the plan's `url`, which has no path.
 fn origin(load: &LoadPlan) -> Result<Target, String> {
-    let wanted = || {
-        "[load.workload] needs url = \"http://HOST:PORT/\": the origin, or the reverse proxy in front of it (https:// where that one \
-         speaks TLS); paths are the mix's"
+    let expected = || {
+        "[load.workload] needs url = \"http://HOST:PORT/\": the origin, or the reverse proxy in front of it (https:// if that one \
+         speaks TLS); paths follow from the workload"
             .to_owned()
     };
-    let target = Target::parse(&load.url).ok().filter(|target| target.path_and_query == "/").ok_or_else(wanted)?;
+    let target = Target::parse(&load.url).ok().filter(|target| target.path_and_query == "/").ok_or_else(expected)?;
     if target.secure && load.proxy.is_some() {
         return Err(
-            "[load.workload]: through a forward proxy (proxy) the url is http://HOST:PORT/; the share inside TLS is the \
-                    mix's own (set.https)"
+            "[load.workload]: through a forward proxy (proxy) the url is http://HOST:PORT/; the share inside TLS is \
+                    set by set.https"
                 .into(),
         );
     }
     Ok(target)
 }
 
-/// Names of header fields that a mix sends, or that change what a cache does with its requests.
-const OWN_FIELDS: [&str; 16] = [
+/// Header fields that the workload sends, or that change how a cache treats its requests.
+const RESERVED_FIELDS: [&str; 16] = [
     "x-yamabiko-request-id",
     "accept-encoding",
     "cache-control",
@@ -198,13 +197,13 @@ const OWN_FIELDS: [&str; 16] = [
     "expect",
 ];
 
-const ONE_OF_TWO: &str = "[load.workload]: give either name (polymix-1 to polymix-4, modern) or file";
+const NAME_OR_FILE: &str = "[load.workload]: give either name (polymix-1 to polymix-4, modern) or file";
 
-/// `with` over `table`: tables field by field, lists of named tables (kinds) name by name, all else whole.
+/// Merges `with` into `table`: tables by field, lists of named tables (kinds) by name; other values are replaced.
 fn override_with(table: &mut toml::Table, with: &toml::Table) {
     for (key, value) in with {
         match (table.get_mut(key), value) {
-            (Some(toml::Value::Table(inner)), toml::Value::Table(with)) if !is_another_case(inner, with) => {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(with)) if !is_other_variant(inner, with) => {
                 override_with(inner, with);
             }
             (Some(toml::Value::Array(list)), toml::Value::Array(with)) if with.iter().all(|it| named(it).is_some()) => {
@@ -215,8 +214,8 @@ fn override_with(table: &mut toml::Table, with: &toml::Table) {
     }
 }
 
-/// Whether two tables are different cases of one choice, such as `{ zipf = .. }` and `{ hot_set = .. }`.
-fn is_another_case(one: &toml::Table, other: &toml::Table) -> bool {
+/// Whether two tables are different variants of one enum, such as `{ zipf = .. }` and `{ hot_set = .. }`.
+fn is_other_variant(one: &toml::Table, other: &toml::Table) -> bool {
     one.len() == 1 && other.len() == 1 && one.keys().ne(other.keys())
 }
 

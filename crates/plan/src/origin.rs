@@ -1,4 +1,4 @@
-//! The origin of a cache benchmark, `[origin]`: behind the proxy under test, perhaps with a link of its own.
+//! The origin of a cache benchmark, `[origin]`: behind the proxy under test, optionally with a link of its own.
 
 use std::net::SocketAddr;
 
@@ -7,63 +7,63 @@ use serde::{Deserialize, Serialize};
 
 use super::{PathPlan, Plan};
 
-/// An origin that the lab starts in the clients' namespace, behind a proxy that it starts, too (`[server]`): the path
-/// carries what the proxy asks it for, as one more client that is called instead of calling.
+/// An origin that the testbed starts in the clients' namespace, behind the proxy of `[server]`. On the path it is one more
+/// client, to which the proxy connects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OriginPlan {
-    /// Shell command; `yamabiko cache` gives its own.
+    /// Shell command; `yamabiko cache` sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Where it listens: the address after the last client's, and a port that is not the proxy's; absent: that address and
-    /// port 8400.
+    /// Where the origin listens: the address after the last client's, and another port than the proxy's; absent: that address
+    /// and port 8400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// Its own link, between it and the proxy; absent: no distance. A link that all clients share carries it as well.
+    /// Link between origin and proxy; absent: no distance. A link that all clients share carries the origin's packets, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathPlan>,
 }
 
 impl OriginPlan {
-    /// The port where the plan says none; the doc comment of `listen` has its number.
+    /// The default port; the doc comment of `listen` states its number.
     pub const PORT: u16 = 8400;
 
-    /// Where it listens beside so many clients.
+    /// Where the origin listens with this number of clients.
     pub fn at(&self, clients: u32) -> SocketAddr {
         let plan = AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: clients.saturating_add(1) };
         self.listen.unwrap_or_else(|| SocketAddr::new(plan.address(clients).into(), Self::PORT))
     }
 
-    /// Refuses what cannot be meant.
+    /// Rejects contradictions.
     ///
     /// # Errors
     /// One sentence.
     pub(super) fn check(&self, plan: &Plan) -> Result<(), String> {
         let clients = plan.load.clients;
         if plan.path.is_none() || plan.server.is_none() {
-            return Err("[origin] is started behind a proxy that the lab starts, on the path: [path] and [server] are wanted, too; \
-                        without them start it yourself (yamabiko serve --workload), or let `yamabiko cache` do it"
-                .into());
-        }
-        if self.command.as_deref().is_none_or(|command| command.trim().is_empty()) {
             return Err(
-                "[origin] without a command starts nothing: give one, such as yamabiko serve --workload ..".into()
+                "[origin] is started behind the proxy of [server], on the path: give [path] and [server], too; \
+                        without them start the origin yourself (yamabiko serve --workload), or by `yamabiko cache`"
+                    .into(),
             );
         }
-        if clients >= AddressPlan::CLIENTS_MAX {
-            return Err(format!("{clients} clients leave no address for the origin: at least one fewer is possible"));
+        if self.command.as_deref().is_none_or(|command| command.trim().is_empty()) {
+            return Err("[origin] has no command: give one, such as yamabiko serve --workload ..".into());
         }
-        let wanted = OriginPlan { listen: None, ..OriginPlan::default() }.at(clients).ip();
+        if clients >= AddressPlan::CLIENTS_MAX {
+            return Err(format!("{clients} clients leave no address for the origin: give at least one fewer"));
+        }
+        let expected = OriginPlan { listen: None, ..OriginPlan::default() }.at(clients).ip();
         let at = self.at(clients);
-        if at.ip() != wanted {
+        if at.ip() != expected {
             return Err(format!(
-                "[origin] listen = \"{at}\": on this path it has the address after the last client's, {}",
-                SocketAddr::new(wanted, at.port())
+                "[origin] listen = \"{at}\": on this path expected the address after the last client's, {}",
+                SocketAddr::new(expected, at.port())
             ));
         }
         let Some(path) = &self.path else { return Ok(()) };
         if !path.changes.is_empty() {
-            return Err("[origin.path] changes: the origin's link stays as it is; leave them out".into());
+            return Err("[origin.path] changes: the link of the origin cannot change; leave them out".into());
         }
         path.check().map_err(|why| format!("[origin.path]: {why}"))
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_the_address_after_the_last_client() {
+    fn origin_has_the_address_after_the_last_client() {
         let origin = OriginPlan::default();
         assert_eq!(origin.at(1).to_string(), "198.19.0.2:8400");
         assert_eq!(origin.at(255).to_string(), "198.19.1.0:8400");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_be() {
+    fn contradictory_origin_plans_are_rejected() {
         assert!(plan("", 2).unwrap_err().contains("command"));
         assert!(
             plan("command = \"o\"\n[origin.path]\nrtt = \"80ms\"\nqueue = \"9KB\"", 2)

@@ -1,7 +1,7 @@
-//! One reply against the facts, as it comes.
+//! Checks one response while it arrives.
 //!
-//! A reply says what it is by its [`Stamp`]; the body must be the one that the stamp stands for, byte for byte. Whether that is
-//! what was asked for, and whether it may be, is the judge's to say.
+//! The body must equal the one of the response's identity ([`Stamp`]), byte for byte. Whether that identity is correct for the
+//! request is decided by the judge.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Ask, AskId, Body, STAMP, Stamp, Variant, Version, World};
 
-/// Looks at one reply: its head, every piece of its body in place, its end. It copies nothing.
+/// Checks one response: head, body pieces in place, end. Does not copy.
 #[derive(Clone, Debug)]
 pub struct Checker {
     world: Arc<World>,
@@ -24,12 +24,12 @@ pub struct Checker {
     body_bytes: u64,
 }
 
-/// What the head says of the identity.
+/// Identity in the head.
 #[derive(Clone, Copy, Debug)]
 enum Stamped {
     Not,
     With(Stamp),
-    /// It cannot be read, or there are several that differ.
+    /// Malformed, or several that differ.
     Unreadable,
 }
 
@@ -40,67 +40,66 @@ enum Encoding {
     Other,
 }
 
-/// What the body is held against.
+/// Expected body.
 #[derive(Clone, Debug)]
 enum Expected {
-    /// The head is not over.
+    /// The head is incomplete.
     Unknown,
     Nothing,
     Recoded,
     Bytes(Body),
-    /// It differs from there on.
+    /// The body differs from this offset on.
     DifferedAt(u64),
 }
 
-/// Whether the client goes on reading.
+/// Whether the client continues to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Go {
     /// Yes.
     On,
-    /// The client ends the request here, as planned.
+    /// The client aborts here, as planned.
     AbortHere,
 }
 
-/// What was seen of a reply.
+/// Result of the check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Its identity; none if it carries none that can be read.
+    /// Identity; `None` if absent or malformed.
     pub stamp: Option<Stamp>,
-    /// How the body compared with what the identity stands for.
+    /// Comparison of the body with its identity.
     pub content: Content,
-    /// Bytes of the body, without the framing of chunks.
+    /// Body bytes without chunk framing.
     pub body_bytes: u64,
     /// Value of Age.
     pub age_s: Option<u32>,
-    /// The body came with `Content-Encoding: gzip`.
+    /// Whether the response had `Content-Encoding: gzip`.
     pub content_encoding_gzip: bool,
 }
 
-/// How a body compared with what the reply's identity stands for.
+/// Comparison of a body with its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// Byte for byte, as far as the client meant to read it.
+    /// Equal, up to a planned abort.
     Right,
     /// Not compared: HEAD, a status other than 200, no identity, a kind that the workload does not have.
     #[default]
     NotLooked,
-    /// Another byte than expected.
+    /// A byte differs.
     Differs {
-        /// The first such byte.
+        /// Offset of the first.
         at: u64,
     },
-    /// Right, but ended early.
+    /// Equal, but too short.
     Short,
-    /// Right, but went on.
+    /// Equal, but too long.
     Long,
-    /// A coding that the proxy made itself: the identity is trusted, the bytes are not compared.
+    /// Coding applied by the proxy: bytes are not compared.
     Recoded,
 }
 
 impl Checker {
-    /// Before the reply to `ask`. Its identity and moment are the judge's business; they are taken so that a caller need
-    /// not know what a checker looks at.
+    /// A checker for the response to `ask`. Request id and time are not used yet.
     pub fn new(world: Arc<World>, ask: Ask, _id: AskId, _asked_unix_ms: u64) -> Checker {
         Checker {
             world,
@@ -115,7 +114,7 @@ impl Checker {
         }
     }
 
-    /// The head as it came, status line to blank line; interim heads are passed over.
+    /// Takes a head, from status line to blank line. Interim responses are replaced by later heads.
     pub fn head(&mut self, head: &[u8]) {
         let mut lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let status = lines.next().and_then(|line| line.split(|&byte| byte == b' ').nth(1)).and_then(number);
@@ -127,16 +126,16 @@ impl Checker {
         }
     }
 
-    /// The status, where the head does not come as text (HTTP/2); before the fields.
+    /// Takes the status before the fields, if the head is not text (HTTP/2).
     pub fn status(&mut self, status: u16) {
-        // What an interim response said is not of this one.
+        // Discard fields of an interim response.
         self.status = status;
         self.stamp = Stamped::Not;
         self.encoding = Encoding::Identity;
         self.age_s = None;
     }
 
-    /// One field, where the head does not come as text (HTTP/2).
+    /// Takes one field, if the head is not text (HTTP/2).
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(STAMP.as_bytes()) {
             self.stamp = match (self.stamp, Stamp::read(value)) {
@@ -156,7 +155,7 @@ impl Checker {
         }
     }
 
-    /// The next piece of the body, without the framing of chunks.
+    /// Takes the next piece of the body, without chunk framing.
     pub fn body(&mut self, piece: &[u8]) -> Go {
         self.expect();
         if let Expected::Bytes(body) = &self.expected {
@@ -183,7 +182,7 @@ impl Checker {
         }
     }
 
-    /// What was seen, at the end of the reply however it ended.
+    /// The result at the end of the response.
     pub fn end(mut self) -> Seen {
         self.expect();
         let is_left = self.abort_after.is_some_and(|after| self.body_bytes >= u64::from(after));
@@ -211,7 +210,7 @@ impl Checker {
         }
     }
 
-    /// What the body is to be, once the head is over.
+    /// Determines the expected body after the head.
     fn expect(&mut self) {
         if !matches!(self.expected, Expected::Unknown) {
             return;
@@ -223,10 +222,10 @@ impl Checker {
             (Some(_), Encoding::Other) => Expected::Recoded,
             (Some(stamp), Encoding::Gzip) if stamp.variant == Variant::Plain => Expected::Recoded,
             (Some(stamp), encoding) => {
-                // One that was gzip and is not any more was inflated on its way: it must be the plain one then.
+                // A gzip variant without the coding was inflated by a proxy: expect the plain body.
                 let variant = if encoding == Encoding::Gzip { Variant::Gzip } else { Variant::Plain };
                 let version = Version { number: stamp.version, ..Version::default() };
-                // Of another world, as its stamp has it: that it is another's is for the judge to say.
+                // Compare with the world of the identity; the judge reports another world.
                 let body = if stamp.world == self.world.id {
                     self.world.body(stamp.object, version, variant)
                 } else {

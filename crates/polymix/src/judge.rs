@@ -1,27 +1,26 @@
-//! Who is right: every exchange in its order against the facts and what went before.
+//! Verifies every exchange, in order, against the properties of objects and earlier exchanges.
 //!
 //! ```text
-//!   CacheExchange --> identity: whose answer is it?  --> hit
-//!        |        --> facts of the world: object, version, lifetime  --> wrong
-//!        |        --> what was fetched before: memory                --> false miss, while fetching
+//!   CacheExchange --> identity: generated for which request?  --> hit
+//!        |        --> world: object, version, lifetime  --> wrong
+//!        |        --> earlier fetches: memory          --> false miss, while fetching
 //!        '-----------------------------------------------------------> tally --> CacheFigures
 //! ```
 //!
-//! **Measured hit**: the answer's ask is not the one that got it (Web Polygraph's rule), so that no word of the cache is
-//! needed. A copy that the origin renewed by a 304 counts as a hit. An answer that was made for a request without an ask (the
-//! proxy does not pass it on) is one if it was made before this one was asked, to within [`CLOCK_SLACK_MS`].
+//! **Measured hit**: the response was generated for another request (Web Polygraph's rule); cache headers are not needed. A
+//! copy renewed by a 304 counts as a hit. A response to a request without id (not forwarded by the proxy) is a hit if it was
+//! generated before this request, by more than [`CLOCK_SLACK_MS`].
 //!
-//! **Bias.** The judge accuses only of what it can prove. What a rule may leave open passes:
-//! - Dates in HTTP are whole seconds and the lifetime of a copy is counted from a Date of such steps, so a copy is stale
-//!   one second late ([`DATE_SLACK_MS`]), and as much later as the origin thought about it.
-//! - A copy whose lifetime is over and that has not changed is taken as renewed. After the change it may still live from that
-//!   renewal (RFC 9111, section 4.3.4): from its moment where the copy tells it by the 304's identity. Else it is in doubt
-//!   ([`CacheFigures::possibly_stale`]) for as long as a renewal just before the change would reach, unless its own Age
-//!   says that there was none.
-//! - Where the origin says nothing of a lifetime, no copy is stale (RFC 9111, section 4.2.2, lets a cache guess).
-//! - A reload may be answered by what the origin made since it was asked, to within [`CLOCK_SLACK_MS`].
-//! - A body that ends early by a broken connection is a failure with its cause, not a truncated answer: the client knew.
-//!   Unless it is the stump of an answer that the origin had cut for another request long before: it was kept.
+//! **Bias.** Only proven faults are reported. In doubt a response passes:
+//! - HTTP dates have whole seconds, so that staleness has a tolerance of a second ([`DATE_SLACK_MS`]) plus the think time.
+//! - An expired, unchanged copy counts as renewed. After a change the renewal may still be valid (RFC 9111, section 4.3.4):
+//!   from its time, if the copy has the identity of the 304. Otherwise the copy is in doubt
+//!   ([`CacheFigures::possibly_stale`]) for as long as a renewal just before the change would last, unless its Age excludes
+//!   a renewal.
+//! - Without a stated lifetime no copy is stale (RFC 9111, section 4.2.2, allows heuristics).
+//! - A reload may be served by a response generated after it, within [`CLOCK_SLACK_MS`].
+//! - A body cut by a broken connection is a failure, not a truncated response, unless the origin aborted it for an earlier
+//!   request: then the cache stored an incomplete response.
 //!
 //! Read [`Judge::add`] first, then [`schema::Wrong`] for what each kind means.
 
@@ -34,18 +33,18 @@ use std::sync::Arc;
 use schema::{CacheContent, CacheExchange, CacheFigures, CacheForm, FailureCause, Method, Wrong};
 use units::Timestamp;
 
-use self::memory::{Copies, Kept, Makers};
+use self::memory::{Copies, Makers, StoredCopy};
 use self::tally::Tally;
 use crate::{AskId, Content, Object, World};
 
-/// A copy may be used for so long after its lifetime: `Date` and `Expires` are in whole seconds.
+/// Tolerance of lifetimes: `Date` and `Expires` have whole seconds.
 pub const DATE_SLACK_MS: u64 = 1000;
-/// The clocks of robots and origin may differ by so much; the gate doubts a run in which they moved by more.
+/// Tolerated difference between the clocks of load and origin; a validity check fails beyond it.
 pub const CLOCK_SLACK_MS: u64 = 500;
 
-/// Sees every exchange once, in the order of `done_at`: of several lanes, all exchanges merged into that order.
+/// Takes every exchange once, in order of `done_at`, those of several shards merged.
 ///
-/// It remembers what was fetched: some 35 bytes for each cacheable object that came and 4 for each arrival.
+/// Memory: about 35 bytes per cacheable object received and 4 per arrival.
 #[derive(Clone, Debug)]
 pub struct Judge {
     world: Arc<World>,
@@ -57,8 +56,8 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Counts what was intended from the first moment on and before the second, where there is one. What is outside is judged
-    /// and remembered, too, and counts nowhere.
+    /// A judge that counts exchanges scheduled from the first time and before the second, if given. Others are verified and
+    /// remembered, but not counted.
     pub fn new(world: Arc<World>, measured: (Timestamp, Option<Timestamp>)) -> Judge {
         Judge {
             world,
@@ -70,18 +69,18 @@ impl Judge {
         }
     }
 
-    /// Judges one exchange and fills in its `hit` and `wrong`.
+    /// Verifies one exchange and sets its `hit` and `wrong`.
     pub fn add(&mut self, exchange: &mut CacheExchange) {
         exchange.hit = is_hit(exchange);
         let copy = self.copies.of(exchange).copied();
         let readiness = readiness(exchange, copy);
         exchange.wrong = self.incorrect(exchange).or_else(|| false_miss(exchange, readiness));
-        // The first copy stays until its lifetime is over: what counts is since when there has been one.
+        // Keep the first copy until it expires: since when there was a copy matters.
         let is_first = copy.is_none_or(|copy| unix_ms(copy.expires_unix_s) <= exchange.requested_unix_ms);
         let is_right = exchange.wrong.is_none_or(|wrong| !wrong.is_incorrect());
         if is_first && is_right && exchange.could_fill() && is_whole(exchange) {
             let expires_unix_s = self.lifetime_end(exchange).unwrap_or(i64::MAX);
-            self.copies.keep(exchange, Kept { whole_at: exchange.done_at, expires_unix_s });
+            self.copies.keep(exchange, StoredCopy { whole_at: exchange.done_at, expires_unix_s });
         }
         self.makers.add(exchange);
         if self.counts(exchange.scheduled_at) {
@@ -92,20 +91,20 @@ impl Judge {
         }
     }
 
-    /// The end of the measured phase, once it is known. What was counted before stays counted.
+    /// Sets the end of the measured phase. Earlier counts stay.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.measured_to = Some(end);
     }
 
-    /// Adds the counts and the memory of another judge of the same world. Each has judged by what it saw itself: of
-    /// exchanges in both, `offered_while_fetching` is too high and false misses are too few.
+    /// Adds counts and memory of another judge of the same world. Since each knew its own exchanges only,
+    /// `offered_while_fetching` is too high and false misses are too few.
     pub fn merge(&mut self, other: Judge) {
         self.copies.merge(other.copies);
         self.makers.merge(other.makers);
         self.tally.merge(other.tally);
     }
 
-    /// All counts.
+    /// The figures.
     pub fn finish(self) -> CacheFigures {
         self.tally.figures()
     }
@@ -114,9 +113,9 @@ impl Judge {
         scheduled_at >= self.measured_from && self.measured_to.is_none_or(|end| scheduled_at < end)
     }
 
-    /// What a client must not get. The gravest first, as [`Wrong`] orders them.
+    /// The most severe fault, in the order of [`Wrong`].
     fn incorrect(&self, exchange: &CacheExchange) -> Option<Wrong> {
-        // An error page is a failure with its own cause, whoever wrote it; a head that did not come says nothing.
+        // An error page is a failure with a cause of its own; without a head nothing is known.
         if exchange.status == 0 || exchange.status >= 400 {
             return None;
         }
@@ -147,30 +146,29 @@ impl Judge {
         if exchange.form == CacheForm::Reload && is_older(exchange) {
             return Some(Wrong::HitOnReload);
         }
-        if exchange.method == Method::Post || self.makers.asked_for_another(exchange) {
+        if exchange.method == Method::Post || self.makers.is_for_another_object(exchange) {
             return Some(Wrong::FalseHit);
         }
         (self.freshness(exchange) == Freshness::Stale).then_some(Wrong::Stale)
     }
 
-    /// A 304 says "you have it": wrong if the client had nothing, or asked by a date before the last change. An older copy
-    /// that may still be used answers such a date with 304, by its own Last-Modified (RFC 9111, section 4.3.2).
+    /// A 304 is false if the client had no copy, or sent a date before the last change. A fresh older copy may answer such a date
+    /// with 304 by its own Last-Modified (RFC 9111, section 4.3.2).
     fn is_falsely_not_modified(&self, exchange: &CacheExchange) -> bool {
         match (exchange.method, exchange.form) {
             (Method::Get, CacheForm::Ims304) => false,
             (Method::Get, CacheForm::Ims200) => {
-                let due = self.world.version(object(exchange), unix_s(exchange.requested_unix_ms));
-                let before = self.world.version(object(exchange), due.modified_s - 1);
-                before.number == due.number
+                let expected = self.world.version(object(exchange), unix_s(exchange.requested_unix_ms));
+                let before = self.world.version(object(exchange), expected.modified_s - 1);
+                before.number == expected.number
                     || before.expires_s.is_some_and(|end| exchange.requested_unix_ms > unix_ms(end) + DATE_SLACK_MS)
             }
             _ => true,
         }
     }
 
-    /// Ended early though its framing says whole, and not as planned: an end that the origin cut may be passed on by a proxy
-    /// that cannot say so, but not kept and handed out later. That it may not even where its framing says that it ended early:
-    /// a cache uses no incomplete answer for another request (RFC 9111, section 3.3).
+    /// Whether a short body was declared complete without a planned abort. A proxy may forward a response that the origin
+    /// aborted, but must not serve it for another request, even if declared incomplete (RFC 9111, section 3.3).
     fn is_truncated(&self, exchange: &CacheExchange) -> bool {
         let cut_by_origin = maker(exchange).is_some_and(|maker| self.world.origin_aborts(maker).is_some());
         match (cut_by_origin, is_older(exchange)) {
@@ -181,26 +179,26 @@ impl Judge {
         }
     }
 
-    /// Whether it is older than what the origin had a second before it was asked, and beyond its lifetime.
+    /// Whether the version is older than the origin's a second before the request, and expired.
     fn freshness(&self, exchange: &CacheExchange) -> Freshness {
         if exchange.response_version >= exchange.expected_version {
             return Freshness::Usable;
         }
-        let thought_ms = maker(exchange).map_or(0, |maker| self.world.think(maker).as_millis() as u64);
-        let slack_ms = DATE_SLACK_MS + thought_ms;
-        let due = self.world.version(object(exchange), unix_s(exchange.requested_unix_ms.saturating_sub(slack_ms)));
+        let think_ms = maker(exchange).map_or(0, |maker| self.world.think(maker).as_millis() as u64);
+        let slack_ms = DATE_SLACK_MS + think_ms;
+        let expected =
+            self.world.version(object(exchange), unix_s(exchange.requested_unix_ms.saturating_sub(slack_ms)));
         let is_over = |end_s: i64| exchange.requested_unix_ms > unix_ms(end_s) + slack_ms;
         match self.lifetime_end(exchange) {
-            Some(end_s) if exchange.response_version < due.number && is_over(end_s) => {
+            Some(end_s) if exchange.response_version < expected.number && is_over(end_s) => {
                 if self.renewed_end(exchange).is_none_or(is_over) { Freshness::Stale } else { Freshness::InDoubt }
             }
             _ => Freshness::Usable,
         }
     }
 
-    /// Until when it may be used if the origin renewed it as late as it can have: just before the object changed, or when its
-    /// own Age says. `None` where it cannot have been renewed, where that makes no difference (Expires stays what it was),
-    /// and where its identity tells of the last renewal.
+    /// Expiry after the latest possible renewal: just before the change, or as given by Age. `None` if there was no renewal, if a
+    /// renewal does not change Expires, and if the identity has the last renewal.
     fn renewed_end(&self, exchange: &CacheExchange) -> Option<i64> {
         if exchange.renewed || !exchange.renewable {
             return None;
@@ -209,71 +207,71 @@ impl Judge {
         let made = self.world.version(object(exchange), made_s);
         let max_age_s = made.max_age_s?;
         let change_s = if made.number > exchange.response_version { made.modified_s } else { made.next_change_s };
-        // It was as old as it says at some time until it had come, and Age counts whole seconds.
+        // Age has whole seconds and refers to some time before the end of the response.
         let sent_at = exchange.sent_at.unwrap_or(exchange.scheduled_at);
         let took_ms = exchange.done_at.as_nanos().saturating_sub(sent_at.as_nanos()) / 1_000_000;
         let came_s = unix_s(exchange.requested_unix_ms.saturating_add(took_ms));
         let said_s = exchange.age_s.map_or(i64::MAX, |age_s| came_s.saturating_sub(i64::from(age_s)) + 1);
         let renewed_s = said_s.min(change_s - 1);
-        // Within the slack of its making: that was it.
+        // Within the tolerance of its generation there was no renewal.
         (renewed_s > made_s + 1).then(|| renewed_s.saturating_add_unsigned(max_age_s))
     }
 
-    /// Until when the answer that came may be used, in s since 1970; `None` where the origin did not say.
+    /// Expiry of the response in s since 1970; `None` if the origin stated none.
     fn lifetime_end(&self, exchange: &CacheExchange) -> Option<i64> {
         let made_s = unix_s(exchange.generated_unix_ms);
         let made = self.world.version(object(exchange), made_s);
         if let Some(max_age_s) = made.max_age_s {
             return Some(made_s.saturating_add_unsigned(max_age_s));
         }
-        // Chosen before the change and stamped after it: its Expires was the change.
+        // Version chosen before the change, identity written after it: Expires was the change.
         if made.number > exchange.response_version { Some(made.modified_s) } else { made.expires_s }
     }
 }
 
-/// Whether an answer came out of a cache. A 304 says nothing of it: the proxy may have asked.
+/// Whether a response was served from a cache. Unknown for a 304, since the proxy may have validated.
 pub fn is_hit(exchange: &CacheExchange) -> bool {
     let is_of_world = exchange.response_object.is_some() && exchange.response_world == exchange.world;
     let is_of_cache = || match maker(exchange) {
         Some(maker) => maker != AskId { run: exchange.run, sequence: exchange.sequence },
-        // What a 304 renewed was there before; what was made for nobody is as old as it is.
+        // A renewed copy existed before; a response without request id is judged by its time.
         None => exchange.renewed || is_older(exchange),
     };
     exchange.status == OK && is_of_world && is_of_cache()
 }
 
-/// Whether the answer was surely made before it was asked for.
+/// Whether the response was certainly generated before the request.
 fn is_older(exchange: &CacheExchange) -> bool {
     exchange.generated_unix_ms.saturating_add(CLOCK_SLACK_MS) < exchange.requested_unix_ms
 }
 
-/// What is known of the age of a copy.
+/// Freshness of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freshness {
-    /// Of the version that is due, or within its lifetime.
+    /// Current version, or within its lifetime.
     Usable,
-    /// Beyond its lifetime, unless the origin renewed it.
+    /// Expired, unless the origin renewed it.
     InDoubt,
-    /// Beyond its lifetime.
+    /// Expired.
     Stale,
 }
 
-/// Whether a copy was there for one that asks when this one did.
+/// Whether a copy was available at the time of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readiness {
-    /// None had come whole yet.
+    /// No complete copy yet.
     Fetching,
-    /// One had, and its lifetime was over.
+    /// An expired copy.
     Expired,
-    /// One had, and could be used.
+    /// A usable copy.
     Ready,
 }
 
-fn readiness(exchange: &CacheExchange, copy: Option<Kept>) -> Readiness {
+fn readiness(exchange: &CacheExchange, copy: Option<StoredCopy>) -> Readiness {
     let asked_at = exchange.sent_at.unwrap_or(exchange.scheduled_at);
     match copy {
         Some(copy) if copy.whole_at <= asked_at => {
-            // A cache may call it over a second early, as it may call it over a second late.
+            // Caches may expire a copy a second early or late.
             let end_ms = unix_ms(copy.expires_unix_s).saturating_sub(DATE_SLACK_MS);
             if exchange.requested_unix_ms < end_ms { Readiness::Ready } else { Readiness::Expired }
         }
@@ -287,13 +285,13 @@ fn false_miss(exchange: &CacheExchange, readiness: Readiness) -> Option<Wrong> {
         && !exchange.hit
         && exchange.status == OK
         && exchange.failure.is_none()
-        // Made for nobody, it may have been there a moment before.
+        // Without request id the response may be from the cache.
         && (exchange.from_sequence.is_some() || exchange.generated_unix_ms >= exchange.requested_unix_ms)
         && readiness == Readiness::Ready;
     missed.then_some(Wrong::FalseMiss)
 }
 
-/// Whether the object asked for came to its end.
+/// Whether the requested object was received completely.
 fn is_whole(exchange: &CacheExchange) -> bool {
     exchange.status == OK
         && exchange.failure.is_none()
@@ -301,7 +299,7 @@ fn is_whole(exchange: &CacheExchange) -> bool {
         && exchange.content != CacheContent::Short
 }
 
-/// Whether the answer was whole by its own framing, whatever was in it.
+/// Whether the response was complete by its framing.
 fn is_framed(exchange: &CacheExchange) -> bool {
     matches!(
         exchange.failure,
@@ -309,7 +307,7 @@ fn is_framed(exchange: &CacheExchange) -> bool {
     )
 }
 
-/// The ask that made the answer.
+/// The request for which the response was generated.
 fn maker(exchange: &CacheExchange) -> Option<AskId> {
     Some(AskId { run: exchange.from_run?, sequence: exchange.from_sequence? })
 }
@@ -322,12 +320,12 @@ fn unix_s(ms: u64) -> i64 {
     i64::try_from(ms / 1000).unwrap_or(i64::MAX)
 }
 
-/// Before 1970 as 1970, beyond what fits as never.
+/// Clamped to 1970 and to [`NEVER_MS`].
 fn unix_ms(s: i64) -> u64 {
     u64::try_from(s).unwrap_or(0).saturating_mul(1000).min(NEVER_MS)
 }
 
-/// Far enough in the future that slack can be added.
+/// Far in the future, with room for tolerances.
 const NEVER_MS: u64 = u64::MAX / 2;
 const OK: u16 = 200;
 const NOT_MODIFIED: u16 = 304;

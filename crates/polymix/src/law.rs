@@ -1,7 +1,7 @@
-//! Laws by which numbers are drawn: sizes in bytes, times in seconds, counts.
+//! Distributions of sizes in bytes, times in seconds and counts.
 //!
-//! Every law is used through its quantile function: a fact of an object is [`Law::at`] of a hash of the object, a draw
-//! [`Law::at`] of a random number. So one number between 0 and 1 makes one number of the law, at both ends alike.
+//! Every distribution is used by its quantile function [`Law::at`]: of a hash of an object for its properties, of a random
+//! number for draws. Both ends compute the same value from the same number between 0 and 1.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,23 +11,23 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use stats::{Rng, normal};
 
-/// A law of a number that is not negative. Written `13KiB`, `unif(0,8KiB)`, `exp(13KiB)`, `norm(3s,1.5s)`,
-/// `logn(300KiB,300KiB)`, `zipf(16)`, `quantiles(0:0,0.5:1h,1:24h)` or `none`, which is 0. Units are for the eye of the writer: a
-/// number alone is bytes or seconds, as the place has it.
+/// A distribution of a non-negative number: `13KiB`, `unif(0,8KiB)`, `exp(13KiB)`, `norm(3s,1.5s)`, `logn(300KiB,300KiB)`,
+/// `zipf(16)`, `quantiles(0:0,0.5:1h,1:24h)` or `none`, which is 0. Units are optional; a plain number is bytes or seconds,
+/// depending on the field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(into = "String")]
 pub enum Law {
-    /// Always this.
+    /// A constant.
     Constant(f64),
-    /// Evenly between the two.
+    /// Uniform between both bounds.
     Uniform(f64, f64),
     /// Exponential with this mean.
     Exponential(f64),
-    /// Normal; what falls below 0 is 0.
+    /// Normal, cut at 0.
     Normal {
-        /// Mean before the cut.
+        /// Mean before cutting.
         mean: f64,
-        /// Standard deviation before the cut.
+        /// Standard deviation before cutting.
         sd: f64,
     },
     /// Log-normal.
@@ -37,22 +37,22 @@ pub enum Law {
         /// Standard deviation of the number itself.
         sd: f64,
     },
-    /// 1 to this (1 to 1000), each with a probability in proportion to one over it.
+    /// 1 to n (at most 1000), each with a probability proportional to its reciprocal.
     Zipf(u32),
-    /// Straight lines between quantiles: (share, number), both rising, the first share 0 and the last 1.
+    /// Linear interpolation between quantiles: (share, number), both rising, shares from 0 to 1.
     Quantiles(Arc<[(f64, f64)]>),
 }
 
-/// The largest number of a Zipf law, which is drawn by counting.
+/// Largest n of a Zipf distribution, which is drawn by summation.
 const ZIPF_MAX: u32 = 1000;
 
 impl Law {
-    /// Draws once.
+    /// Draws a value.
     pub fn draw(&self, rng: &mut Rng) -> f64 {
         self.at(rng.uniform())
     }
 
-    /// The number below which a share `u` of what is drawn lies; `u` from 0 up to but not including 1.
+    /// The quantile function; `u` from 0 up to but not including 1.
     pub fn at(&self, u: f64) -> f64 {
         match self {
             Law::Constant(value) => *value,
@@ -81,7 +81,7 @@ impl Law {
         }
     }
 
-    /// The mean of what is drawn.
+    /// The mean.
     pub fn mean(&self) -> f64 {
         match self {
             Law::Constant(value) | Law::Exponential(value) => *value,
@@ -96,50 +96,50 @@ impl Law {
         }
     }
 
-    /// Whether it is 0 and nothing else.
+    /// Whether the distribution is constant 0.
     pub fn is_none(&self) -> bool {
         *self == Law::Constant(0.0)
     }
 
-    /// Refuses what cannot be drawn.
+    /// Rejects invalid parameters.
     fn check(self) -> Result<Self, String> {
-        let fine = |numbers: &[f64]| numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
+        let valid = |numbers: &[f64]| numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
         match &self {
-            Law::Constant(value) | Law::Exponential(value) if fine(&[*value]) => Ok(self),
-            Law::Uniform(from, to) if fine(&[*from, *to]) && from <= to => Ok(self),
-            Law::Normal { mean, sd } if fine(&[*mean, *sd]) => Ok(self),
-            Law::LogNormal { mean, sd } if fine(&[*mean, *sd]) && *mean > 0.0 => Ok(self),
+            Law::Constant(value) | Law::Exponential(value) if valid(&[*value]) => Ok(self),
+            Law::Uniform(from, to) if valid(&[*from, *to]) && from <= to => Ok(self),
+            Law::Normal { mean, sd } if valid(&[*mean, *sd]) => Ok(self),
+            Law::LogNormal { mean, sd } if valid(&[*mean, *sd]) && *mean > 0.0 => Ok(self),
             Law::Zipf(1..=ZIPF_MAX) => Ok(self),
-            Law::Zipf(_) => Err(format!("zipf goes from 1 to at most {ZIPF_MAX}")),
-            Law::Uniform(..) => Err("unif(FROM,TO) wants FROM below TO, neither below 0".into()),
-            Law::LogNormal { .. } => Err("logn(MEAN,SD) wants a mean above 0 and a deviation not below 0".into()),
+            Law::Zipf(_) => Err(format!("zipf(N): expected N from 1 to {ZIPF_MAX}")),
+            Law::Uniform(..) => Err("unif(FROM,TO): expected FROM below TO, neither below 0".into()),
+            Law::LogNormal { .. } => Err("logn(MEAN,SD): expected a mean above 0 and a deviation of at least 0".into()),
             Law::Quantiles(points) => {
                 let numbers: Vec<f64> = points.iter().flat_map(|&(share, number)| [share, number]).collect();
                 let rises = points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
                 let whole = points.len() > 1 && points[0].0 == 0.0 && points[points.len() - 1].0 == 1.0;
-                if fine(&numbers) && rises && whole {
+                if valid(&numbers) && rises && whole {
                     Ok(self)
                 } else {
-                    Err("quantiles(SHARE:NUMBER,..) wants both rising, the first share 0 and the last 1".into())
+                    Err("quantiles(SHARE:NUMBER,..): expected both rising, the first share 0 and the last 1".into())
                 }
             }
-            _ => Err("a law's numbers are not below 0".into()),
+            _ => Err("expected numbers of at least 0".into()),
         }
     }
 }
 
-/// Keeps a share away from 0, whose quantile is infinite.
+/// Keeps a share above 0, where the quantile is infinite.
 fn middle(u: f64) -> f64 {
     u.max(f64::EPSILON / 4.0)
 }
 
-/// Mean and standard deviation of the logarithm of a log-normal number.
+/// Mean and standard deviation of the logarithm of a log-normal value.
 fn of_logarithm(mean: f64, sd: f64) -> (f64, f64) {
     let variance = (sd / mean).powi(2).ln_1p();
     (mean.ln() - variance / 2.0, variance.sqrt())
 }
 
-/// Mean of a normal number that is 0 where it falls below: by the integral of its quantile function, to a millionth part.
+/// Mean of a normal distribution cut at 0, by integration of its quantile function, accurate to a millionth.
 fn cut_mean(mean: f64, sd: f64) -> f64 {
     const STEPS: u32 = 20_000;
     let at = |step: u32| (mean + sd * normal::quantile((f64::from(step) + 0.5) / f64::from(STEPS))).max(0.0);
@@ -153,10 +153,10 @@ fn harmonic(n: u32) -> f64 {
 impl FromStr for Law {
     type Err = String;
 
-    /// As described at [`Law`].
+    /// Parses the forms described at [`Law`].
     ///
     /// # Errors
-    /// One sentence: an unknown law or unit, a missing number, numbers that make no law.
+    /// One sentence: an unknown distribution or unit, a missing number, invalid parameters.
     fn from_str(typed: &str) -> Result<Self, String> {
         let typed = typed.trim();
         if typed == "none" {
@@ -184,8 +184,8 @@ impl FromStr for Law {
             ("zipf", &[n]) if n.fract() == 0.0 && n >= 0.0 => Law::Zipf(n.min(f64::from(u32::MAX)) as u32),
             _ => {
                 return Err(format!(
-                    "`{typed}` is no law: NUMBER, unif(FROM,TO), exp(MEAN), norm(MEAN,SD), logn(MEAN,SD), zipf(N), \
-                     quantiles(SHARE:NUMBER,..) or none is wanted"
+                    "`{typed}` is not a valid distribution; expected NUMBER, unif(FROM,TO), exp(MEAN), norm(MEAN,SD), logn(MEAN,SD), zipf(N), \
+                     quantiles(SHARE:NUMBER,..) or none"
                 ));
             }
         };
@@ -193,7 +193,7 @@ impl FromStr for Law {
     }
 }
 
-/// A number, with a unit of time (seconds come out) or of data (bytes), or with none.
+/// Parses a number with an optional unit of time (to seconds) or data (to bytes).
 fn number(typed: &str) -> Result<f64, String> {
     let typed = typed.trim();
     let unit_at = typed.find(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')).unwrap_or(typed.len());
@@ -212,17 +212,21 @@ fn number(typed: &str) -> Result<f64, String> {
         "MB" => 1e6,
         "KiB" => 1024.0,
         "MiB" => 1024.0 * 1024.0,
-        _ => return Err(format!("`{unit}` is no unit: us, ms, s, min, h, d, y or B, KB, MB, KiB, MiB is wanted")),
+        _ => {
+            return Err(format!(
+                "`{unit}` is not a valid unit; expected us, ms, s, min, h, d, y or B, KB, MB, KiB, MiB"
+            ));
+        }
     };
-    let value: f64 = value.trim().parse().map_err(|_| format!("`{typed}` is no number"))?;
+    let value: f64 = value.trim().parse().map_err(|_| format!("`{typed}` is not a valid number"))?;
     Ok(value * factor)
 }
 
-/// A year, as life cycles count it.
+/// A year of life cycles.
 const YEAR_S: f64 = 365.0 * 86_400.0;
 
 impl fmt::Display for Law {
-    /// Without units; reads back to the same law.
+    /// Without units; round-trips through [`FromStr`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Law::Constant(value) => write!(f, "{value}"),
@@ -244,7 +248,7 @@ impl fmt::Display for Law {
 }
 
 impl<'de> Deserialize<'de> for Law {
-    /// A text as described at [`Law`], or a number alone.
+    /// A text as described at [`Law`], or a plain number.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text;
 
@@ -252,7 +256,7 @@ impl<'de> Deserialize<'de> for Law {
             type Value = Law;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a law such as \"exp(13KiB)\", or a number")
+                f.write_str("a distribution such as \"exp(13KiB)\", or a number")
             }
 
             fn visit_str<E: de::Error>(self, typed: &str) -> Result<Law, E> {
@@ -299,7 +303,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_typed_is_meant_and_reads_back() {
+    fn distributions_are_parsed_and_round_trip() {
         for (typed, printed) in TEXTS {
             let law: Law = typed.parse().unwrap();
             assert_eq!(law.to_string(), printed);
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_law_is_refused() {
+    fn invalid_distributions_are_rejected() {
         for typed in [
             "",
             "norm(3s)",
@@ -335,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_alone_is_a_law() {
+    fn plain_number_is_a_constant_distribution() {
         let read = |text: &str| {
             toml::from_str::<std::collections::BTreeMap<String, Law>>(text).map(|read| read["law"].clone())
         };
@@ -345,9 +349,9 @@ mod tests {
         assert!(read("law = -1").is_err() && read("law = true").is_err());
     }
 
-    /// Mean and standard deviation of so many draws lie within five standard errors.
+    /// Mean and standard deviation of many draws lie within five standard errors.
     #[test]
-    fn moments_are_right() {
+    fn drawn_values_have_the_mean_and_deviation_of_their_distribution() {
         let draws = 200_000;
         for (typed, mean, sd) in [
             ("7", 7.0, 0.0),
@@ -376,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_normal_is_cut_at_zero() {
+    fn normal_distribution_is_cut_at_zero() {
         let law: Law = "norm(3s,1.5s)".parse().unwrap();
         assert_eq!(law.at(0.0), 0.0);
         assert_eq!(law.at(0.01), 0.0);
@@ -386,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_where_they_are_said_to_be() {
+    fn quantile_distribution_interpolates_between_its_points() {
         let law: Law = "quantiles(0:0,0.25:10,0.5:10,1:30)".parse().unwrap();
         for (u, value) in [(0.0, 0.0), (0.125, 5.0), (0.25, 10.0), (0.4, 10.0), (0.75, 20.0)] {
             assert!((law.at(u) - value).abs() < 1e-9, "{u}: {}", law.at(u));

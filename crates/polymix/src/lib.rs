@@ -1,19 +1,19 @@
-//! The workload between the robots and the origin of a cache benchmark: what is asked for, what every object is, how a
-//! reply says what it is, and what is wrong with it.
+//! The workload that virtual users and origin of a cache benchmark share: requests, objects, identities of responses, and
+//! their verification.
 //!
 //! ```text
-//!   CacheWorkload --> World  facts of every object: size, cacheable, versions, body      (both ends, no table)
-//!                 |--> Stream   the next ask                                        (robots)
-//!                 |--> Body     the bytes of a reply                                (origin)
-//!                 |--> Checker  one reply against the facts, piece by piece         (robots)
-//!                 '--> Judge    all replies in their order: hits, what is wrong     (recorder)
+//!   CacheWorkload --> World  properties of every object: size, cacheable, versions, body  (both ends)
+//!                 |--> Stream   the next request                                   (virtual users)
+//!                 |--> Body     the bytes of a response                            (origin)
+//!                 |--> Checker  checks one response, piece by piece                (virtual users)
+//!                 '--> Judge    verifies all exchanges in order: hits, faults      (recorder)
 //! ```
 //!
-//! The two ends share three short texts and nothing else: the object's path ([`World::write_path`]), the request's
-//! [`ASK`] and the reply's [`STAMP`] ([`Stamp`]). All facts of an object are a pure function of world, kind and number, so
-//! neither end keeps a table of objects.
+//! Both ends exchange three short texts: the object's path ([`World::write_path`]), the request id ([`ASK`]) and the identity
+//! of the response ([`STAMP`], [`Stamp`]). All properties of an object are a pure function of world, kind and number, so that
+//! neither end needs a table of objects.
 //!
-//! Read [`spec`] first, then [`world`]. Life cycles run on Unix time, since dates in HTTP do: both are in whole seconds.
+//! Read [`spec`] first, then [`world`]. Life cycles use Unix time in whole seconds, like dates in HTTP.
 
 pub mod check;
 pub mod judge;

@@ -1,14 +1,13 @@
-//! What bodies are made of: pieces that lie in memory already, so that a body costs neither making nor memory.
+//! Body content: bodies are sequences of pieces precomputed in memory, so that they cost neither time nor memory.
 //!
 //! ```text
-//!   Noise  |.........1 MiB of noise.........|   a body begins somewhere in it and goes round
-//!   Text   |chunk|chunk|chunk|..|tail|          16 KiB chunks in an order of the body's own, and a tail of n * 256 bytes
+//!   Noise  |.........1 MiB of noise.........|   a body begins at an offset and wraps around
+//!   Text   |chunk|chunk|chunk|..|tail|          16 KiB chunks in an order specific to the body, a tail of n * 256 bytes
 //!   gzip   head | deflated chunk | .. | deflated tail | end of stream, CRC, length
 //! ```
 //!
-//! Every chunk and tail was deflated once, by itself and with a full flush behind it, so that the pieces make one gzip
-//! member in any order: some caches refuse, or cut, a file of several members. The CRC of the whole is put together from
-//! those of the pieces.
+//! Every chunk and tail is deflated once, followed by a full flush, so that pieces in any order make one gzip member: some
+//! caches reject or truncate files of several members. The CRC is combined from those of the pieces.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -20,8 +19,8 @@ use stats::Rng;
 use crate::Variant;
 use crate::world::TEXT_STEP;
 
-/// Bytes that all bodies are cut from. The same in every process of one build; [`Matter::digest`] tells builds apart,
-/// whose compressors may differ.
+/// Precomputed content of all bodies, the same in every process of a build. [`Matter::digest`] identifies builds, whose
+/// compressors may differ.
 pub struct Matter {
     noise: Box<[u8]>,
     chunks: Box<[Piece]>,
@@ -29,7 +28,7 @@ pub struct Matter {
     tails: Box<[Piece]>,
     /// Deflated bytes of all chunks together.
     round_deflated: u64,
-    /// By length in steps less one: what so many bytes more make of a CRC.
+    /// CRC shifts by length in steps less one.
     shifts: Box<[Shift]>,
     digest: u32,
 }
@@ -37,29 +36,29 @@ pub struct Matter {
 /// One piece of text.
 struct Piece {
     plain: Box<[u8]>,
-    /// Raw deflate, ended by a full flush: on a byte's edge, and nothing after it refers to it.
+    /// Raw deflate ended by a full flush: byte-aligned, without later references to it.
     deflated: Box<[u8]>,
     crc: u32,
 }
 
 const NOISE_BYTES: usize = 1 << 20;
 const CHUNK_BYTES: usize = 16 << 10;
-/// A power of two, so that an odd stride visits all.
+/// A power of two, so that an odd stride visits all chunks.
 const CHUNKS: usize = 64;
 const TAIL_TEXTS: usize = 4;
-/// Tails of 1 to so many steps.
+/// Longest tail in steps.
 const TAIL_STEPS: usize = CHUNK_BYTES / TEXT_STEP as usize - 1;
 
 /// RFC 1952: deflate, no name, no time, system unknown.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-/// A last block with nothing in it, in fixed codes; then CRC-32 and length.
+/// An empty last block with fixed codes; CRC-32 and length follow.
 const GZIP_END: [u8; 2] = [3, 0];
 const GZIP_TRAILER_BYTES: usize = GZIP_END.len() + 8;
 
 static SHARED: LazyLock<Arc<Matter>> = LazyLock::new(|| Arc::new(Matter::new()));
 
 impl Matter {
-    /// The one of this process, made at the first call: some 5 MB, a tenth of a second.
+    /// The instance of this process, created at the first call: about 5 MB, 0.1 s.
     pub fn shared() -> Arc<Matter> {
         Arc::clone(&SHARED)
     }
@@ -84,7 +83,7 @@ impl Matter {
         Matter { noise, chunks, tails, round_deflated, shifts, digest: digest.finalize() }
     }
 
-    /// CRC-32 of all of it: two ends whose digests differ make different bodies.
+    /// CRC-32 of all content. Ends with different digests generate different bodies.
     pub fn digest(&self) -> u32 {
         self.digest
     }
@@ -104,7 +103,7 @@ impl fmt::Debug for Matter {
 impl Piece {
     fn new(plain: Box<[u8]>) -> Piece {
         let mut compress = Compress::new(Compression::new(6), false);
-        // Text only shrinks; the flush adds a few bytes.
+        // Text shrinks; the flush adds a few bytes.
         let mut deflated = Vec::with_capacity(plain.len() + 64);
         let status = compress.compress_vec(&plain, &mut deflated, FlushCompress::Full);
         let is_whole = compress.total_in() == plain.len() as u64 && deflated.len() < deflated.capacity();
@@ -114,7 +113,7 @@ impl Piece {
     }
 }
 
-/// What a number of bytes more make of a CRC-32: linear in its bits, so that it is known by what becomes of each.
+/// Shift of a CRC-32 by a number of bytes: linear in its bits, stored as the image of each bit.
 struct Shift([u32; 32]);
 
 impl Shift {
@@ -131,7 +130,7 @@ impl Shift {
     }
 }
 
-/// Words for texts that shrink about as today's scripts and pages do: to a third.
+/// Words for texts that compress like today's scripts and pages, to a third.
 fn words(rng: &mut Rng) -> Vec<String> {
     let word = |rng: &mut Rng| {
         let length = 2 + rng.below(8);
@@ -144,7 +143,7 @@ fn words(rng: &mut Rng) -> Vec<String> {
 fn text(rng: &mut Rng, words: &[String]) -> Box<[u8]> {
     let mut text = Vec::with_capacity(CHUNK_BYTES + 16);
     while text.len() < CHUNK_BYTES {
-        // The product of several prefers the first words, as languages do.
+        // A product of uniform numbers prefers the first words, as in natural language.
         let word = (rng.uniform() * rng.uniform() * rng.uniform() * words.len() as f64) as usize;
         text.extend_from_slice(words[word].as_bytes());
         text.extend_from_slice([&b" "[..], b" ", b" ", b" ", b"(", b");\n", b" = ", b"."][rng.below(8) as usize]);
@@ -153,16 +152,16 @@ fn text(rng: &mut Rng, words: &[String]) -> Box<[u8]> {
     text.into()
 }
 
-/// What a body's pieces are.
+/// Kind of pieces of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// What does not shrink: images, fonts, archives.
+    /// Incompressible: images, fonts, archives.
     Noise,
     /// Lengths are multiples of [`TEXT_STEP`].
     Text,
 }
 
-/// A body: an order of pieces that lie in memory already. Cheap to make and to clone.
+/// A body: a sequence of precomputed pieces. Cheap to create and to clone.
 #[derive(Clone, Debug)]
 pub struct Body {
     matter: Arc<Matter>,
@@ -177,7 +176,7 @@ enum Make {
     Gzip { order: Order, trailer: [u8; GZIP_TRAILER_BYTES] },
 }
 
-/// Which chunks in which order, and which tail.
+/// Order of the chunks, and the tail.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     first: u8,
@@ -194,7 +193,7 @@ impl Order {
 }
 
 impl Body {
-    /// A body of `length` bytes before its coding, which pieces being said by `mark`.
+    /// A body of `length` bytes before coding; `mark` selects the pieces.
     pub(crate) fn new(matter: Arc<Matter>, selection: Selection, mark: u64, length: u64, variant: Variant) -> Body {
         if selection == Selection::Noise {
             let make = Make::Noise { from: (mark % NOISE_BYTES as u64) as u32 };
@@ -226,23 +225,23 @@ impl Body {
         let mut trailer = [0; GZIP_TRAILER_BYTES];
         trailer[..2].copy_from_slice(&GZIP_END);
         trailer[2..6].copy_from_slice(&crc.to_le_bytes());
-        // Modulo 2^32, as the format has it.
+        // Modulo 2^32, as the format requires.
         trailer[6..].copy_from_slice(&(length as u32).to_le_bytes());
         let length = (GZIP_HEAD.len() + GZIP_TRAILER_BYTES) as u64 + deflated;
         Body { matter, make: Make::Gzip { order, trailer }, length }
     }
 
-    /// No bytes.
+    /// An empty body.
     pub fn empty(matter: Arc<Matter>) -> Body {
         Body { matter, make: Make::Noise { from: 0 }, length: 0 }
     }
 
-    /// All of it as sent, in bytes.
+    /// Length as sent, in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The longest piece that begins at byte `at` of the body and lies in memory in one; empty at its end and beyond.
+    /// The longest contiguous piece at offset `at`; empty at the end and beyond.
     pub fn piece(&self, at: u64) -> &[u8] {
         let Some(left) = self.length.checked_sub(at).filter(|&left| left > 0) else { return &[] };
         let piece = match &self.make {
@@ -263,7 +262,7 @@ impl Body {
 
     fn gzip_piece<'a>(&'a self, order: Order, trailer: &'a [u8], at: u64) -> &'a [u8] {
         let Some(mut at) = at.checked_sub(GZIP_HEAD.len() as u64) else { return &GZIP_HEAD[at as usize..] };
-        // Whole rounds through all chunks are passed over at once.
+        // Skip complete rounds through all chunks.
         let rounds = (at / self.matter.round_deflated).min(order.chunks / CHUNKS as u64);
         at -= rounds * self.matter.round_deflated;
         let chunks = (rounds * CHUNKS as u64..order.chunks).map(|index| &self.matter.chunks[order.chunk(index)]);
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_every_tail_inflate_to_themselves() {
+    fn gzip_bodies_of_every_tail_length_inflate_to_the_plain_body() {
         for steps in 1..=(2 * CHUNK_BYTES as u64 / TEXT_STEP + 3) {
             let length = steps * TEXT_STEP;
             let plain = bytes(&body(Selection::Text, steps * 77_777, length, Variant::Plain));
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_goes_round_and_inflates() {
+    fn gzip_body_longer_than_all_chunks_inflates_to_the_plain_body() {
         let length = 3 * (CHUNKS * CHUNK_BYTES) as u64 + 5 * TEXT_STEP;
         let plain = bytes(&body(Selection::Text, 0xdead_beef, length, Variant::Plain));
         let sent = bytes(&body(Selection::Text, 0xdead_beef, length, Variant::Gzip));
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_make_different_bodies() {
+    fn different_marks_give_different_bodies() {
         for (selection, length) in [(Selection::Noise, 100), (Selection::Text, 512), (Selection::Text, 40_960)] {
             let of = |mark: u64| bytes(&body(selection, mark, length, Variant::Plain));
             assert_eq!(of(0x0102_0304), of(0x0102_0304));
@@ -340,13 +339,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_build_has_the_same_matter() {
+    fn body_content_is_deterministic_within_a_build() {
         assert_eq!(Matter::new().digest(), Matter::shared().digest());
     }
 
     proptest! {
         #[test]
-        fn any_place_is_as_in_the_whole(
+        fn body_piece_at_any_offset_matches_the_complete_body(
             mark: u64, steps in 1..400u64, kind in 0..3u8, at: prop::sample::Index, over in 0..3u64,
         ) {
             let (selection, variant) = match kind {
@@ -365,7 +364,7 @@ mod tests {
         }
 
         #[test]
-        fn noise_of_any_length_goes_round(mark: u64, length in 1..3 * NOISE_BYTES as u64) {
+        fn noise_body_of_any_length_has_few_pieces(mark: u64, length in 1..3 * NOISE_BYTES as u64) {
             let body = body(Selection::Noise, mark, length, Variant::Plain);
             let (mut at, mut pieces) = (0, 0);
             while !body.piece(at).is_empty() {

@@ -1,4 +1,4 @@
-//! What an origin counts of itself: the document of `GET /-/origin`, written by `serve` and read by the sweep.
+//! Counters of an origin: the document of `GET /-/origin`, written by `serve` and read by the sweep.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::WorkloadDigest;
 
-/// Counts since the origin's start, over all its workers. Requests for these figures and for the server's own
-/// (`/-/status`) are not in it.
+/// Counts since the start of the origin, over all workers. Requests for `/-/origin` and `/-/status` are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OriginFigures {
-    /// [`Matter::digest`](crate::Matter::digest) of the origin, in hexadecimal: other than the robots' means another
-    /// build, whose bodies differ.
+    /// [`Matter::digest`](crate::Matter::digest) of the origin, in hexadecimal. Another digest means another build with other
+    /// bodies.
     pub body_content: String,
-    /// Name of the workload whose objects it has.
+    /// Name of the workload.
     pub workload: String,
-    /// Seed from which they come.
+    /// Seed of the objects.
     pub seed: u64,
-    /// Marks of the whole workload with its seed. Empty of an origin of an earlier build.
+    /// Digests of the workload with its seed. Empty for an origin of an earlier build.
     #[serde(default)]
     pub digest: WorkloadDigest,
-    /// When it was started, Unix time in milliseconds: counts are since then, and another moment is another origin.
+    /// Start of the origin and of the counts, Unix time in milliseconds.
     #[serde(default)]
     pub started_unix_ms: u64,
-    /// Requests for objects, of every method; counted when their head was complete.
+    /// Requests for objects of every method, counted at their complete head.
     pub requests: u64,
     /// Of these, GET.
     pub get: u64,
@@ -32,47 +31,46 @@ pub struct OriginFigures {
     pub head: u64,
     /// POST.
     pub post: u64,
-    /// With a condition (If-Modified-Since, If-None-Match).
+    /// Conditional requests (If-Modified-Since, If-None-Match).
     pub conditional: u64,
-    /// Without the field that names the robot's ask: a proxy's own requests, or a stranger's.
+    /// Requests without request id: made by a proxy itself or by other clients.
     pub without_request_id: u64,
-    /// For objects of another world than the origin's, where it has one of its own; answered all the same.
+    /// Requests for another world, if the origin has one of its own; answered all the same.
     pub foreign: u64,
-    /// Answered with 200.
+    /// Responses with 200.
     pub full: u64,
-    /// Answered with 304.
+    /// Responses with 304.
     pub not_modified: u64,
-    /// Of those with 200, cut off as planned.
+    /// Responses with 200 aborted as planned.
     pub aborted: u64,
-    /// Given up by whoever asked, before the origin had answered.
+    /// Requests abandoned by the client before the response.
     pub abandoned: u64,
-    /// Requests that were for no object: paths that are none (404), methods that are not had (405). Not in `requests`.
+    /// Requests refused with 404 (path) or 405 (method). Not in `requests`.
     pub refused: u64,
-    /// Bytes of bodies that were handed to the kernel, without heads.
+    /// Body bytes sent, without heads.
     pub content_bytes: u64,
-    /// Connections over which at least one request for an object came.
+    /// Connections with at least one request for an object.
     pub connections: u64,
-    /// Requests that it is thinking about now.
+    /// Requests within their think time now.
     pub thinking: u64,
-    /// How much later than its think time an answer began, in nanoseconds, by the monotonic clock: to the moment at which
-    /// its head was written, before it was sent. Since the start; empty where nothing is thought about.
+    /// Delay after the think time until the head of the response was written, in nanoseconds of the monotonic clock. Since the
+    /// start; empty without think time.
     pub think_timing_error_ns: Quantiles,
-    /// By world, as its hexadecimal digits stand in URLs: of each worker the last [`OriginFigures::WORLDS_MAX`] that it was
-    /// asked for.
+    /// Counts by world, in hexadecimal as in URLs; of each worker the [`OriginFigures::WORLDS_MAX`] most recently requested.
     pub worlds: BTreeMap<String, WorldFigures>,
-    /// Worlds whose counts made room for others', once for each worker that had them.
+    /// Worlds whose counts were evicted, summed over workers.
     #[serde(default)]
     pub worlds_forgotten: u64,
 }
 
-/// What was asked of one world.
+/// Counts of one world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorldFigures {
     /// Requests for its objects.
     pub requests: u64,
-    /// Bytes of their bodies.
+    /// Body bytes.
     pub content_bytes: u64,
-    /// Of these requests, the ones without the field that names the robot's ask.
+    /// Requests without request id.
     #[serde(default)]
     pub without_request_id: u64,
 }
@@ -85,11 +83,11 @@ impl WorldFigures {
         self.without_request_id += other.without_request_id;
     }
 
-    /// What was counted after `earlier`; `None` if less was counted now than then.
+    /// Difference to `earlier`; `None` if counts decreased.
     fn since(self, earlier: WorldFigures) -> Option<WorldFigures> {
         Some(WorldFigures {
             requests: self.requests.checked_sub(earlier.requests)?,
-            // What was announced and not sent after all is taken back.
+            // Bytes announced but not sent are subtracted later.
             content_bytes: self.content_bytes.saturating_sub(earlier.content_bytes),
             without_request_id: self.without_request_id.checked_sub(earlier.without_request_id)?,
         })
@@ -97,13 +95,11 @@ impl WorldFigures {
 }
 
 impl OriginFigures {
-    /// Worlds that each worker counts by themselves. A sweep has one a point. Where there are more, the one that was not asked
-    /// for the longest makes room.
+    /// Worlds that each worker counts separately, one per point of a sweep. Beyond it the least recently requested is evicted.
     pub const WORLDS_MAX: usize = 256;
 
-    /// What was counted of one world since `earlier`, which was read from the same origin before; since its start where there
-    /// is none. `None` if that is not known: the origin was started again between, or the world's counts made room for
-    /// others' meanwhile. A world that is asked for throughout keeps its place.
+    /// Counts of one world since `earlier`, an earlier reading of the same origin, or since its start. `None` if unknown: the
+    /// origin restarted, or the world's counts were evicted.
     pub fn of_world(&self, earlier: Option<&OriginFigures>, world: u32) -> Option<WorldFigures> {
         let name = format!("{world:x}");
         let of = |figures: &OriginFigures| figures.worlds.get(&name).copied();
@@ -120,16 +116,16 @@ impl OriginFigures {
             }
         };
         match (was_there, of(self)) {
-            // Whether it was never asked for or forgotten again, is not known where any was forgotten.
+            // After an eviction, an absent world may have been requested or not.
             (None, now) if forgotten == 0 => Some(now.unwrap_or_default()),
             (None, now) => now,
-            // It may have been forgotten and come back.
+            // The world may have been evicted and counted anew.
             (Some(before), Some(now)) if forgotten == 0 => now.since(before),
             _ => None,
         }
     }
 
-    /// Adds the counts of another worker. Its name and seed are the same; the quantiles cannot be added and stay.
+    /// Adds the counts of another worker with the same workload and seed. Quantiles are not added.
     pub fn add(&mut self, other: &OriginFigures) {
         for (sum, more) in self.counts().into_iter().zip(other.clone().counts()) {
             *sum += *more;
@@ -160,7 +156,7 @@ impl OriginFigures {
         since
     }
 
-    /// All that only grows.
+    /// The monotonic counters.
     fn counts(&mut self) -> [&mut u64; 14] {
         let OriginFigures { requests, get, head, post, conditional, without_request_id, foreign, .. } = self;
         let OriginFigures { full, not_modified, aborted, abandoned, refused, content_bytes, connections, .. } = self;
@@ -196,19 +192,19 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_differences() {
+    fn origin_counters_of_workers_add_up_and_subtract() {
         let mut sum = figures(1);
         sum.add(&figures(2));
         assert_eq!(sum, figures(3));
         assert_eq!(sum.since(&figures(1)), OriginFigures { thinking: 3, ..figures(2) });
         let nothing = sum.since(&sum);
         assert!(nothing.worlds.is_empty() && nothing.requests == 0 && nothing.connections == 0);
-        // Started again between two readings: not a huge number.
+        // A restart between two readings gives zero, no underflow.
         assert_eq!(figures(1).since(&figures(2)).requests, 0);
     }
 
     #[test]
-    fn a_world_is_counted_or_it_is_said_that_it_is_not() {
+    fn counts_of_a_world_are_unknown_after_restart_or_eviction() {
         let world = |requests| WorldFigures { requests, content_bytes: 0, without_request_id: 0 };
         let origin = |worlds: &[(&str, u64)], forgotten| OriginFigures {
             requests: 100,
@@ -221,24 +217,24 @@ mod tests {
         let of = |after: &OriginFigures, id| after.of_world(Some(&before), id);
         assert_eq!(of(&origin(&[("1f", 9), ("20", 4)], 0), 0x1f), Some(world(2)));
         assert_eq!(of(&origin(&[("1f", 9), ("20", 4)], 0), 0x20), Some(world(4)));
-        assert_eq!(of(&origin(&[("1f", 9)], 0), 0x20), Some(world(0)), "nobody asked for it, and that is known");
-        // A new world pushed an old one out, as it does in an origin that lives long.
+        assert_eq!(of(&origin(&[("1f", 9)], 0), 0x20), Some(world(0)), "a known zero");
+        // A new world evicted an old one.
         assert_eq!(of(&origin(&[("20", 4)], 1), 0x20), Some(world(4)));
-        assert_eq!(of(&origin(&[("21", 4)], 1), 0x20), None, "never asked for, or forgotten");
-        assert_eq!(of(&origin(&[("20", 4)], 1), 0x1f), None, "forgotten");
-        assert_eq!(of(&origin(&[("1f", 9)], 1), 0x1f), None, "perhaps forgotten and back");
+        assert_eq!(of(&origin(&[("21", 4)], 1), 0x20), None, "never requested, or evicted");
+        assert_eq!(of(&origin(&[("20", 4)], 1), 0x1f), None, "evicted");
+        assert_eq!(of(&origin(&[("1f", 9)], 1), 0x1f), None, "possibly evicted and counted anew");
         assert_eq!(of(&origin(&[("1f", 6)], 0), 0x1f), None, "less than before");
-        // Started again between.
+        // Restarted between the readings.
         assert_eq!(of(&OriginFigures { started_unix_ms: 6, ..origin(&[("20", 4)], 0) }, 0x20), None);
         assert_eq!(of(&OriginFigures { requests: 99, ..origin(&[("20", 4)], 0) }, 0x20), None);
-        // One that lives for a point alone.
+        // An origin started for one point.
         assert_eq!(origin(&[("20", 4)], 0).of_world(None, 0x20), Some(world(4)));
         assert_eq!(origin(&[], 0).of_world(None, 0x20), Some(world(0)));
         assert_eq!(origin(&[], 1).of_world(None, 0x20), None);
     }
 
     #[test]
-    fn a_document_is_read_as_it_was_written() {
+    fn origin_figures_round_trip_through_json() {
         let figures = figures(3);
         let text = serde_json::to_string(&figures).unwrap();
         assert_eq!(serde_json::from_str::<OriginFigures>(&text).unwrap(), figures);

@@ -1,44 +1,44 @@
-//! Identity on the wire: what a request says of itself, and every reply.
+//! Identities in header fields: the request id, and the identity of every response.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{AskId, Object, Variant};
 
-/// Name of the request's field: `<run>.<sequence>` in hexadecimal ([`AskId::write`]). It is in no reply's Vary.
+/// Header field of the request id: `<run>.<sequence>` in hexadecimal ([`AskId::write`]). Never in Vary.
 pub const ASK: &str = "X-Yamabiko-Request-Id";
 
-/// Name of the reply's field: see [`Stamp`].
+/// Header field of the identity of a response: see [`Stamp`].
 pub const STAMP: &str = "X-Yamabiko";
 
-/// What a reply is: `<world>.<kind><object>.<version>.<variant>.<run>.<sequence>.<unix_ms>`, such as
-/// `1f3a.A2b7.3.p.1.9c4.18c2f5a3e10`. Numbers are in hexadecimal, kinds letters from `A` on, variants `p` and `g`. Without an
-/// ask run and sequence are `-` on a 304, and `~` where the request named none.
+/// Identity of a response: `<world>.<kind><object>.<version>.<variant>.<run>.<sequence>.<unix_ms>`, such as
+/// `1f3a.A2b7.3.p.1.9c4.18c2f5a3e10`. Numbers are hexadecimal, kinds letters from `A` on, variants `p` and `g`. Run and
+/// sequence are `-` on a 304, and `~` for a request without id.
 ///
-/// A reply is a hit when its ask is not the one that got it (Web Polygraph's rule). The origin's 304 carries no ask, so
-/// that a copy it renews keeps that of its first fetch, or has none at all, and counts as a hit. A reply that was made for a
-/// request without an ask is something else: there, only its moment tells whether it is a hit.
+/// A response generated for another request is a hit (Web Polygraph's rule). A 304 of the origin has no request id, so that a
+/// renewed copy keeps the id of its first fetch, or has none, and counts as a hit. A response to a request without id is
+/// recognized as a hit by its time only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// World.
     pub world: u32,
     /// Object.
     pub object: Object,
-    /// Its version.
+    /// Version of the object.
     pub version: u32,
     /// Content coding that the origin chose.
     pub variant: Variant,
-    /// The request for which the origin made it; none on a 304, and where the request named none.
+    /// The request for which it was generated; `None` on a 304 and for a request without id.
     pub ask: Option<AskId>,
-    /// Of a 304, and so of a copy whose head one renewed. Never beside an ask.
+    /// Whether it is the identity of a 304, which a renewed copy adopts. Never with a request id.
     pub renewed: bool,
-    /// When, Unix time in milliseconds.
+    /// Time of generation, Unix time in milliseconds.
     pub made_ms: u64,
 }
 
-/// In the place of an ask, of a 304.
+/// Placeholder of the request id on a 304.
 const RENEWED: &[u8] = b"-.-";
-/// In the place of an ask, where the request named none.
-const UNNAMED: &[u8] = b"~.~";
+/// Placeholder of the request id for a request without one.
+const WITHOUT_REQUEST_ID: &[u8] = b"~.~";
 
 impl Stamp {
     /// Appends the field's value. Kinds are below 26.
@@ -55,13 +55,13 @@ impl Stamp {
         match self.ask {
             Some(ask) => ask.write(into),
             None if self.renewed => into.extend_from_slice(RENEWED),
-            None => into.extend_from_slice(UNNAMED),
+            None => into.extend_from_slice(WITHOUT_REQUEST_ID),
         }
         into.push(b'.');
         write_hex(self.made_ms, into);
     }
 
-    /// Reads what [`Stamp::write`] writes, and nothing else.
+    /// Parses exactly the form of [`Stamp::write`].
     pub fn read(value: &[u8]) -> Option<Stamp> {
         let (world, rest) = read_number(value)?;
         let (&kind, rest) = rest.strip_prefix(b".")?.split_first()?;
@@ -74,7 +74,7 @@ impl Stamp {
         };
         let (ask, renewed, rest) = if let Some(rest) = rest.strip_prefix(RENEWED) {
             (None, true, rest)
-        } else if let Some(rest) = rest.strip_prefix(UNNAMED) {
+        } else if let Some(rest) = rest.strip_prefix(WITHOUT_REQUEST_ID) {
             (None, false, rest)
         } else {
             let (ask, rest) = read_ask(rest)?;
@@ -94,7 +94,7 @@ impl AskId {
         write_hex(self.sequence, into);
     }
 
-    /// Reads what [`AskId::write`] writes, and nothing else.
+    /// Parses exactly the form of [`AskId::write`].
     pub fn read(value: &[u8]) -> Option<AskId> {
         let (ask, rest) = read_ask(value)?;
         rest.is_empty().then_some(ask)
@@ -126,8 +126,8 @@ pub(crate) fn write_hex(number: u64, into: &mut Vec<u8>) {
     }
 }
 
-/// A number as [`write_hex`] writes it, and what comes after. There is one way to write each number, so that what is read
-/// can be compared as text, too.
+/// Parses a number as written by [`write_hex`]; returns it and the rest. Each number has one form, so that texts can be
+/// compared.
 pub(crate) fn read_hex(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0u64;
     let mut digits = 0;
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(stamp in stamp(), ask in ask()) {
+        fn identities_and_request_ids_round_trip(stamp in stamp(), ask in ask()) {
             let mut bytes = Vec::new();
             stamp.write(&mut bytes);
             prop_assert_eq!(Stamp::read(&bytes), Some(stamp));
@@ -189,7 +189,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_another_stamp_or_none(stamp in stamp(), at: prop::sample::Index, byte: u8) {
+        fn identity_with_a_changed_byte_is_another_identity_or_invalid(stamp in stamp(), at: prop::sample::Index, byte: u8) {
             let mut bytes = Vec::new();
             stamp.write(&mut bytes);
             let at = at.index(bytes.len());
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn paths_read_back(kind in 0..4u8, number: u64, id: u32) {
+        fn object_paths_round_trip(kind in 0..4u8, number: u64, id: u32) {
             let world = World::new(CacheWorkload::polymix(4).into(), 1, id);
             let object = Object { kind, number };
             let mut path = Vec::new();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_as_documented() {
+    fn response_identity_has_the_documented_form() {
         let object = Object { kind: 0, number: 0x2b7 };
         let ask = Some(AskId { run: 1, sequence: 0x9c4 });
         let stamp = Stamp {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_is_not_read() {
+    fn malformed_identities_and_paths_are_rejected() {
         for value in [
             "",
             "1f3a",

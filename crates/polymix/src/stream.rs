@@ -1,15 +1,15 @@
-//! The stream of asks: what is asked for next.
+//! The stream of requests.
 //!
 //! ```text
-//!   kind by its share --> POST? an object of its own
+//!   kind by its share --> POST? a new object
 //!                         repeat? one of the window, by popularity       window: [first .. next) of each kind
-//!                         else the kind's next number                    a frozen or full set loses its oldest for it
-//!     --> form, planned end --> offered? a repeat that an earlier ask could have put into a cache
-//!     --> with a page its embedded objects: as many repeats as the page is one
+//!                         else the kind's next number                    replaces the oldest of a frozen or full set
+//!     --> form, planned abort --> offered? a repeat of which an earlier request could have left a copy
+//!     --> after a page its embedded objects, repeats if the page is one
 //! ```
 //!
-//! Every ask has random numbers of its own, by its number: a setting that changes one ask does not shift the next. What a
-//! stream remembers is a few bytes an object, to know what could have filled a cache.
+//! Random numbers of a request depend on its number only, so that a setting that changes one request does not shift the
+//! next. The stream stores a few bytes per object: whether a cache could have a copy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +21,17 @@ use stats::Rng;
 use crate::world::EMBEDDED_MAX;
 use crate::{Object, Popularity, Variant, World};
 
-/// How a GET asks.
+/// Form of a GET.
 pub use schema::CacheForm as Form;
 
-/// One request as drawn.
+/// A drawn request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ask {
-    /// Its number among the draws of the stream, from 0; an embedded ask has that of its page.
+    /// Number of the draw, from 0; an embedded request has that of its page.
     pub number: u64,
-    /// What is asked for.
+    /// Requested object.
     pub object: Object,
-    /// How; basic unless it is a GET.
+    /// Form; basic unless it is a GET.
     pub form: Form,
     /// GET, HEAD or POST.
     pub method: Method,
@@ -39,18 +39,18 @@ pub struct Ask {
     pub gzip: bool,
     /// Inside TLS.
     pub secure: bool,
-    /// Drawn as a repeat: the object was asked for before.
+    /// Whether the object was requested before.
     pub repeat: bool,
-    /// A cache without end could answer it: a repeat of a cacheable object, basic, outside TLS, and an earlier ask of the
-    /// same variant could fill a cache (a GET outside TLS, no IMS answered with 304, not ended by the client).
+    /// Whether an unlimited cache could have a copy: a basic repeat of a cacheable object outside TLS, of whose variant an
+    /// earlier request could fill a cache (a GET outside TLS, not answered with 304, not aborted).
     pub offered: bool,
-    /// The client ends the request after so many bytes of the body: below the body's size, so that some of it is left.
+    /// Body bytes after which the client aborts, below the body's size.
     pub abort_after: Option<u32>,
     /// Size of a POST's body in bytes.
     pub post_bytes: u32,
 }
 
-/// Draws asks. The same workload and seed give the same asks, as long as [`Stream::next`] is called with the same times.
+/// Draws requests. The same workload, seed and times give the same requests.
 #[derive(Clone, Debug)]
 pub struct Stream {
     world: Arc<World>,
@@ -58,53 +58,53 @@ pub struct Stream {
     number: u64,
     posts: u64,
     kinds: Vec<Kind>,
-    /// For each kind asked for directly: shares added up, the last one 1.
+    /// For each directly requested kind the cumulative share.
     choice: Vec<(f64, u8)>,
-    /// Objects of all windows together, with what their pages embed on the mean.
+    /// Objects of all windows, including the mean number of embedded ones.
     window: f64,
-    /// Of the ask drawn last.
+    /// Embedded requests of the last draw.
     embedded: Vec<Ask>,
 }
 
-/// Objects of one kind so far.
+/// Objects of one kind requested so far.
 #[derive(Clone, Debug, Default)]
 struct Kind {
-    /// The oldest that is repeated.
+    /// Oldest object available for repeats.
     first: u64,
-    /// The next new one.
+    /// Number of the next new object.
     next: u64,
-    /// What a cache could have of each, [`PLAIN`] and [`GZIP`], and whether its page was read ([`READ`]).
+    /// For each object the variants that a cache could have, [`PLAIN`] and [`GZIP`], and whether it was read ([`READ`]).
     marks: Vec<u8>,
-    /// For pages: the same of what they embed, a bit an object, by variant.
+    /// For pages the same of embedded objects: a bit per object, by variant.
     embedded: Vec<[u64; 2]>,
-    /// What one object weighs in the window: 1 and what its page embeds on the mean.
+    /// Weight of an object in the window: 1 plus the mean number of embedded objects.
     weight: f64,
     hot: Hot,
 }
 
-/// Where the hot set is.
+/// Position of the hot set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hot {
-    /// Its beginning.
+    /// First object.
     at: u64,
-    /// Objects so far when it was placed; 0 before.
+    /// Objects requested so far when it was placed; 0 initially.
     placed_at: u64,
 }
 
-/// The plain variant could fill a cache.
+/// A cache could have the plain variant.
 const PLAIN: u8 = 1;
-/// The gzip variant could.
+/// A cache could have the gzip variant.
 const GZIP: u8 = 2;
-/// A robot read the page, and asked for what it embeds.
+/// The page was read and its embedded objects requested.
 const READ: u8 = 4;
 
-/// Numbers of POSTs' objects, which are never asked for again, begin here.
+/// First number of posted objects, which are never repeated.
 const POSTED: u64 = 1 << 56;
 
-/// How far the search for a small neighbour goes, as PolyMix-4 has it.
+/// Distance of neighbours considered by `prefer_small`, as in PolyMix-4.
 const NEIGHBOURS: u64 = 4;
 
-/// The workload at one moment.
+/// Fields of the workload at one time.
 #[derive(Clone, Copy)]
 struct Now {
     recurrence: f64,
@@ -113,7 +113,7 @@ struct Now {
 }
 
 impl Stream {
-    /// A stream from its beginning.
+    /// A stream from its start.
     pub fn new(world: &World) -> Stream {
         let kinds = &world.spec.kinds;
         let shares: f64 = kinds.iter().map(|kind| kind.share).sum();
@@ -139,8 +139,8 @@ impl Stream {
         }
     }
 
-    /// Draws the next ask. `since_start` is when it is intended, from the start of the load, and never goes back.
-    #[allow(clippy::should_implement_trait, reason = "it needs the moment, and never ends")]
+    /// Draws the next request. `since_start` is its scheduled time since the start of the load and must not decrease.
+    #[allow(clippy::should_implement_trait, reason = "it needs the time and never ends")]
     pub fn next(&mut self, since_start: Duration) -> Ask {
         let now = self.at(since_start);
         let number = self.number;
@@ -151,7 +151,7 @@ impl Stream {
         let mut rng = Rng::new(self.seed, number);
         let at = rng.uniform();
         let chosen = self.choice.iter().find(|(share, _)| at < *share).or(self.choice.last());
-        let kind = chosen.expect("a workload asks for something").1;
+        let kind = chosen.expect("a workload has a requested kind").1;
         let secure = rng.uniform() < spec.https;
         let gzip = rng.uniform() < spec.gzip_clients;
         let method = rng.uniform();
@@ -202,13 +202,12 @@ impl Stream {
         ask
     }
 
-    /// What a robot asks for once it has the page of the ask that [`Stream::next`] drew last: nothing unless that was a
-    /// GET that brings a whole page. They are drawn already, whether or not this is called.
+    /// Requests for the objects embedded in the page of the last draw; empty unless that was a GET with a complete body.
     pub fn embedded(&mut self, _ask: &Ask) -> Vec<Ask> {
         std::mem::take(&mut self.embedded)
     }
 
-    /// How many asks were drawn, embedded ones not counted.
+    /// Number of draws, without embedded requests.
     pub fn drawn(&self) -> u64 {
         self.number
     }
@@ -232,7 +231,7 @@ impl Stream {
         }
     }
 
-    /// Draws the form of a GET and the end that is planned for it.
+    /// Draws the form of a GET and its planned abort.
     fn shape(&self, ask: &mut Ask, rng: &mut Rng, special: f64) {
         let forms = &self.world.spec.forms;
         let form = rng.uniform() / special;
@@ -253,13 +252,13 @@ impl Stream {
     fn plan_end(&self, ask: &mut Ask, rng: &mut Rng) {
         let planned = self.world.spec.client_abort;
         if planned > 0.0 && rng.uniform() < planned && ask.method != Method::Head && ask.form != Form::Ims304 {
-            // With gzip it may be over before this: then nothing is left.
+            // A gzip body may end before this: then it is read completely.
             let size = self.world.size(ask.object).min(u64::from(u32::MAX));
             ask.abort_after = (size > 1).then(|| 1 + rng.below(size - 1) as u32);
         }
     }
 
-    /// The next new object of a kind. Where the set does not grow the oldest of the kind leaves for it.
+    /// The next new object of a kind. If the working set does not grow, it replaces the oldest of the kind.
     fn new_one(&mut self, index: usize, grows: bool) -> u64 {
         let cap = self.world.spec.working_set.map_or(f64::INFINITY, |objects| objects as f64);
         let kind = &mut self.kinds[index];
@@ -277,15 +276,15 @@ impl Stream {
         number
     }
 
-    /// One of the window.
+    /// An object of the window.
     fn old(&mut self, kind: u8, rng: &mut Rng) -> u64 {
         let objects = &mut self.kinds[usize::from(kind)];
         let size = objects.next - objects.first;
         match self.world.spec.popularity {
             Popularity::Uniform => objects.first + rng.below(size),
             Popularity::Zipf { alpha, objects: most } => {
-                let law = Zipf::new(size.min(most.max(1)) as f64, alpha).expect("checked: a size and an exponent");
-                objects.first + (law.sample(rng) as u64).clamp(1, size) - 1
+                let ranks = Zipf::new(size.min(most.max(1)) as f64, alpha).expect("checked: a size and an exponent");
+                objects.first + (ranks.sample(rng) as u64).clamp(1, size) - 1
             }
             Popularity::HotSet { fraction, probability, prefer_small } => {
                 let number = if rng.uniform() < probability {
@@ -300,8 +299,8 @@ impl Stream {
         }
     }
 
-    /// The smallest cacheable object near one that is cacheable itself; the object itself if it is not, so that no more
-    /// hits are offered than without.
+    /// The smallest cacheable neighbour of a cacheable object. An uncacheable object is kept, so that the offered hit ratio does
+    /// not change.
     fn smallest_near(&self, kind: u8, number: u64, window: std::ops::Range<u64>) -> u64 {
         let object = |number| Object { kind, number };
         if !self.world.cacheable(object(number)) {
@@ -313,7 +312,7 @@ impl Stream {
             .unwrap_or(number)
     }
 
-    /// The workload at a moment: a phase's where there is one, else the workload's own.
+    /// Fields at a time: those of a phase, else those of the workload.
     fn at(&self, since_start: Duration) -> Now {
         let spec = &self.world.spec;
         let own = Now { recurrence: spec.recurrence, special: 1.0, grows: true };
@@ -330,8 +329,8 @@ impl Stream {
 }
 
 impl Kind {
-    /// Beginning of the hot set of `size`: anywhere in the window, and elsewhere once the window has left it behind, or
-    /// there are twice as many objects as when it was placed.
+    /// First object of the hot set of `size`. It is placed randomly in the window, and anew when it has left the window or the
+    /// number of objects has doubled.
     fn hot_at(&mut self, size: u64, seed: u64) -> u64 {
         let Hot { at, placed_at } = self.hot;
         if placed_at == 0 || at < self.first || at + size > self.next || self.next >= 2 * placed_at {
@@ -342,17 +341,17 @@ impl Kind {
     }
 }
 
-/// Whether a cache could answer it, if it had the object.
+/// Whether a cache with a copy could serve the request.
 fn could_be_offered(ask: &Ask, cacheable: bool) -> bool {
     ask.repeat && cacheable && ask.form == Form::Basic && ask.method == Method::Get && !ask.secure
 }
 
-/// Whether its reply could fill a cache.
+/// Whether the response could fill a cache.
 fn could_fill(ask: &Ask, cacheable: bool) -> bool {
     cacheable && could_be_read(ask) && !ask.secure
 }
 
-/// Whether its reply brings a whole body.
+/// Whether the response has a complete body.
 fn could_be_read(ask: &Ask) -> bool {
     ask.method == Method::Get && ask.form != Form::Ims304 && ask.abort_after.is_none()
 }

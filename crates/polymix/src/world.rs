@@ -1,13 +1,13 @@
-//! Facts of every object, the same at both ends.
+//! Properties of every object, the same at both ends.
 //!
 //! ```text
-//!   seed, kind, number --hash--> share 0..1 --law--> size, cacheable, life cycle, what a page embeds
-//!   seed, run, sequence --hash-> think time, planned end;   seed, connection --hash--> its uses
-//!   seed, world, kind, number, version --hash--> which pieces of the matter the body is made of
+//!   seed, kind, number --hash--> share 0..1 --distribution--> size, cacheable, life cycle, embedded objects
+//!   seed, run, sequence --hash-> think time, planned abort;   seed, connection --hash--> its requests
+//!   seed, world, kind, number, version --hash--> pieces of the body content
 //! ```
 //!
-//! Nothing is stored: a robot and an origin that agree on workload and seed agree on everything. What is asked for and what it
-//! is like follows from the seed alone, so that the same seed repeats a run in another world.
+//! Nothing is stored: virtual user and origin with the same workload and seed agree on every object. Requests and properties
+//! follow from the seed alone, so that the same seed repeats a run in another world.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use serde::{Deserialize, Serialize};
 use crate::matter::Selection;
 use crate::{Body, CacheWorkload, Expires, Law, Matter};
 
-/// All objects of one workload under one seed. Worlds with different ids have no path in common, so that a copy from an
-/// earlier run can never be a hit by accident.
+/// The set of all objects of a workload under a seed. Worlds with different ids have no path in common, so that copies from
+/// an earlier run cause no hits.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The workload.
     pub spec: Arc<CacheWorkload>,
-    /// In every path.
+    /// Number of the world, part of every path.
     pub id: u32,
     /// The run's seed.
     pub seed: u64,
-    /// What bodies are made of.
+    /// Source of all bodies.
     pub matter: Arc<Matter>,
-    /// For each kind the kind that its pages embed.
+    /// For each kind the kind that it embeds.
     embeds: Arc<[Option<u8>]>,
 }
 
@@ -44,7 +44,7 @@ impl PartialEq for World {
 pub struct Object {
     /// Index into the workload's kinds.
     pub kind: u8,
-    /// Within its kind.
+    /// Number within its kind.
     pub number: u64,
 }
 
@@ -52,47 +52,47 @@ pub struct Object {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
-    /// As it is.
+    /// No coding.
     #[default]
     Plain,
     /// gzip.
     Gzip,
 }
 
-/// One request of one run.
+/// Identity of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AskId {
     /// The run.
     pub run: u32,
-    /// Number of the request in it.
+    /// Number of the request in the run.
     pub sequence: u64,
 }
 
-/// An object at a moment. All moments are Unix time in whole seconds: staleness is known to a second and no better.
+/// A version of an object. Times are Unix times in whole seconds, the resolution of HTTP dates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Number of the version, rising with every change.
+    /// Version number, increased by every change.
     pub number: u32,
-    /// When it came to be.
+    /// Begin of the version.
     pub modified_s: i64,
-    /// When the next one comes; after the moment asked about.
+    /// Begin of the next version.
     pub next_change_s: i64,
-    /// Until when a copy made at this moment is fresh; `None` where the origin says nothing.
+    /// Expiry of a copy generated now; `None` if the origin states none.
     pub expires_s: Option<i64>,
-    /// What `Cache-Control: max-age` says, where freshness is said so ([`Expires::MaxAge`]).
+    /// Value of `Cache-Control: max-age` with [`Expires::MaxAge`].
     pub max_age_s: Option<u64>,
 }
 
-/// Most objects that a page embeds.
+/// Limit of embedded objects per page.
 pub const EMBEDDED_MAX: u64 = 64;
 
-/// The largest body: 1 GiB.
+/// Largest body, 1 GiB.
 const SIZE_MAX: f64 = (1u64 << 30) as f64;
 
-/// Sizes of texts are multiples of this, so that the pieces of their gzip forms can be made beforehand.
+/// Sizes of texts are multiples of this, so that gzip pieces can be precomputed.
 pub(crate) const TEXT_STEP: u64 = 256;
 
-/// What a fact is about, so that no two facts share their random number.
+/// Domain of a hash, so that properties have independent random numbers.
 #[derive(Clone, Copy)]
 enum About {
     Size = 1,
@@ -118,18 +118,17 @@ impl World {
         World { spec, id, seed, matter: Matter::shared(), embeds }
     }
 
-    /// The same workload and seed, another world. Costs no more than counting references.
+    /// Another world of the same workload and seed; clones references only.
     pub fn with_id(&self, id: u32) -> World {
         World { id, ..self.clone() }
     }
 
-    /// Whether the workload has such an object. All other facts are of objects that it has; of others they panic.
+    /// Whether the workload has this object. The other methods panic for objects that it does not have.
     pub fn has(&self, object: Object) -> bool {
         usize::from(object.kind) < self.spec.kinds.len()
     }
 
-    /// Size of the body in bytes, without a content coding; the same for all versions, 1 at least. A multiple of 256 where
-    /// the kind is gzipped.
+    /// Body size in bytes without content coding, at least 1, the same for all versions; a multiple of 256 for gzip kinds.
     pub fn size(&self, object: Object) -> u64 {
         let kind = &self.spec.kinds[usize::from(object.kind)];
         let size = kind.size.at(self.share(About::Size, object)).clamp(1.0, SIZE_MAX);
@@ -141,37 +140,37 @@ impl World {
         }
     }
 
-    /// Orders the objects of one kind as their sizes do, which are too dear to be computed for many.
+    /// A key that orders objects of a kind by size, cheaper than the size itself.
     pub(crate) fn size_order(&self, object: Object) -> u64 {
-        // The law's quantile function rises, so that the hash itself will do.
+        // Quantile functions are monotonic, so that the hash has the order of the sizes.
         self.hash(About::Size, object)
     }
 
-    /// Whether caches may keep it.
+    /// Whether caches may store the object.
     pub fn cacheable(&self, object: Object) -> bool {
         self.share(About::Cacheable, object) < self.spec.kinds[usize::from(object.kind)].cacheable
     }
 
-    /// Whether its replies carry Last-Modified.
+    /// Whether its responses have Last-Modified.
     pub fn has_last_modified(&self, object: Object) -> bool {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
         self.share(About::Validators, object) < life.last_modified
     }
 
-    /// Whether its replies carry an ETag. As far as the two shares allow, every object has one of the two: otherwise no
-    /// cache could ask whether its copy is still good.
+    /// Whether its responses have an ETag. As far as both shares allow, every object has one of both, so that caches can
+    /// validate their copies.
     pub fn has_etag(&self, object: Object) -> bool {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
         self.share(About::Validators, object) >= 1.0 - life.etag
     }
 
-    /// The version at a moment.
+    /// The version at a time.
     pub fn version(&self, object: Object, at_unix_s: i64) -> Version {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
         let cycle_s = life.cycle.at(self.share(About::Cycle, object)).max(1.0);
         let changes = self.hash(About::Change, object);
         let beginning = share(changes);
-        // Change k lies in its cycle where its hash puts it: changes keep their order, however large the variance.
+        // The hash shifts change k within its cycle, so that changes keep their order.
         let change_s = |k: i64| {
             let moved = if life.variance > 0.0 { life.variance * share(mixed(changes ^ k as u64)) } else { 0.0 };
             ((k as f64 + moved - beginning) * cycle_s).floor() as i64
@@ -189,7 +188,7 @@ impl World {
         };
         let next_change_s = change_s(number + 1);
         Version {
-            // Cycles of a second and more leave room until the year 2106.
+            // Fits until 2106 with cycles of at least a second.
             number: number.clamp(0, i64::from(u32::MAX)) as u32,
             modified_s: change_s(number),
             next_change_s,
@@ -202,7 +201,7 @@ impl World {
         }
     }
 
-    /// What a page embeds, always the same; [`EMBEDDED_MAX`] at most. Nothing where the kind embeds nothing.
+    /// The constant list of embedded objects of a page, at most [`EMBEDDED_MAX`].
     pub fn embedded(&self, object: Object) -> impl Iterator<Item = Object> + use<> {
         let kind = usize::from(object.kind);
         let count = match (&self.spec.kinds[kind].embeds, self.embeds[kind]) {
@@ -214,7 +213,7 @@ impl World {
         (0..count.min(EMBEDDED_MAX)).map(move |index| Object { kind, number: first.wrapping_add(index) })
     }
 
-    /// The bytes of one version; of the version only its number counts. The same in both variants but for the coding.
+    /// The body of a version in a variant. Of `version` only the number matters.
     pub fn body(&self, object: Object, version: Version, variant: Variant) -> Body {
         let mark = mixed(self.hash(About::Body, object) ^ (u64::from(self.id) << 32 | u64::from(version.number)));
         let selection = if self.spec.kinds[usize::from(object.kind)].gzip { Selection::Text } else { Selection::Noise };
@@ -226,15 +225,15 @@ impl World {
         if accepts_gzip && self.spec.kinds[usize::from(object.kind)].gzip { Variant::Gzip } else { Variant::Plain }
     }
 
-    /// After how many bytes of the body the origin is to end the reply to this request, one before the body's end at the
-    /// latest; `None` for nearly all. Below 16 KiB.
+    /// Body bytes after which the origin aborts the response to this request, below 16 KiB and below the body's size; `None` for
+    /// most requests.
     pub fn origin_aborts(&self, ask: AskId) -> Option<u64> {
         let planned =
             self.spec.origin_abort > 0.0 && share(self.of_ask(About::OriginAbort, ask)) < self.spec.origin_abort;
         planned.then(|| self.of_ask(About::AbortAt, ask) % (16 << 10))
     }
 
-    /// How long the origin thinks about this request.
+    /// Think time of the origin for this request.
     pub fn think(&self, ask: AskId) -> Duration {
         match &self.spec.think {
             Some(law) if !law.is_none() => seconds(law.at(share(self.of_ask(About::Think, ask)))),
@@ -242,8 +241,7 @@ impl World {
         }
     }
 
-    /// How many requests the origin answers on its connection of this number before it closes it, at least 1; `u32::MAX`
-    /// where it keeps it for as long as the client wants.
+    /// Requests on the origin's connection of this number before it closes it, at least 1; `u32::MAX` without limit.
     pub fn uses(&self, connection: u64) -> u32 {
         let uses = |law: &Law| law.at(share(mixed(self.base(About::Uses) ^ mixed(connection)))).round().max(1.0) as u32;
         self.spec.origin_uses.as_ref().map_or(u32::MAX, uses)
@@ -256,13 +254,13 @@ impl World {
         crate::reply::write_hex(u64::from(self.id), into);
         into.extend_from_slice(&[b'/', crate::reply::letter(object.kind)]);
         crate::reply::write_hex(object.number, into);
-        // Of an object that the workload does not have, such as a strange reply names, as far as it goes.
+        // A foreign response can name a kind that the workload does not have.
         let ext = self.spec.kinds.get(usize::from(object.kind)).map_or("", |kind| &kind.ext);
         into.extend_from_slice(ext.as_bytes());
     }
 
-    /// World and object of a path that [`World::write_path`] wrote, whatever its end after the number is; `None` if it is
-    /// not such a path. Whether the workload has the kind says [`World::has`].
+    /// Parses world and object from a path of [`World::write_path`], ignoring its extension. [`World::has`] tells whether the
+    /// workload has the kind.
     pub fn read_path(path: &[u8]) -> Option<(u32, Object)> {
         let rest = path.strip_prefix(b"/y/")?;
         let (world, rest) = crate::reply::read_hex(rest)?;
@@ -297,7 +295,7 @@ fn share(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// The finisher of SplitMix64 (Steele, Lea, Flood 2014), of which every bit depends on every bit.
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 fn mixed(z: u64) -> u64 {
     let z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -305,7 +303,7 @@ fn mixed(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// An hour at most, so that no law holds a connection for ever.
+/// Converts seconds, limited to an hour.
 fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, 3600.0))
 }

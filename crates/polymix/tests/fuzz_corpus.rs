@@ -6,6 +6,6 @@ mod identity;
 mod replay;
 
 #[test]
-fn identity_replays() {
+fn fuzz_corpus_of_identities_passes() {
     replay::target("identity", identity::run);
 }

@@ -13,9 +13,9 @@ record! {
     /// its kind><object>, in hexadecimal.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
     pub struct CacheExchange in "cache_exchanges", 32_768 rows a part {
-        /// Number of the request in the run: that of requests.parquet.
+        /// Number of the request in the run, as in requests.parquet.
         pub sequence: u64,
-        /// Index of the virtual client; its address is the client base plus this.
+        /// Index of the virtual user; its address is the first client address plus this.
         pub client: u32,
         /// The run's mark in its request ids.
         pub run: u32 [few],
@@ -23,13 +23,13 @@ record! {
         pub world: u32 [few],
         /// Kind of the object: index into the workload's kinds.
         pub kind: u8 [few],
-        /// Number of the object in its kind.
+        /// Number of the object within its kind.
         pub object: u64,
         /// Length of the body as the origin makes it, in the variant requested: hit ratios in bytes are of this.
         pub object_bytes: u64 [unit "bytes"],
         /// Whether the client accepts gzip.
         pub accepts_gzip: bool,
-        /// Whether the origin would send gzip: the client accepts it and the object has it.
+        /// Whether the origin would send gzip: the client accepts it and the object has a gzip variant.
         pub variant_gzip: bool,
         /// Form of the request: basic; ims200, by a date before the last change; ims304, by one after it; reload, which
         /// bypasses caches.
@@ -45,7 +45,7 @@ record! {
         pub cacheable: bool,
         /// Whether it was inside a CONNECT tunnel, invisible to the proxy.
         pub secure: bool,
-        /// Whether it was cut before its end as planned, by the client or by the origin.
+        /// Whether client or origin aborted the response as planned.
         pub aborted: bool,
         /// Scheduled start.
         pub scheduled_at: Timestamp,
@@ -62,9 +62,9 @@ record! {
         /// Number of the request for which the origin made the response: a hit if it is another. Null without one: no
         /// identity, a 304 of the origin, a copy renewed by a 304, a response to a request without an id.
         pub from_sequence: Option<u64>,
-        /// Mark of the run of that request. Null where from_sequence is.
+        /// Run of that request. Null if from_sequence is.
         pub from_run: Option<u32> [few],
-        /// Number of the object that came. Null without an identity.
+        /// Number of the object received. Null without an identity.
         pub response_object: Option<u64>,
         /// Its world. Null without an identity.
         pub response_world: u32 [few, null if |row| row.response_object.is_none()],
@@ -72,7 +72,7 @@ record! {
         pub response_kind: u8 [few, null if |row| row.response_object.is_none()],
         /// Its version. Null without an identity.
         pub response_version: u32 [few, null if |row| row.response_object.is_none()],
-        /// Wall clock when the origin made it, since 1970 (UTC). Null without an identity.
+        /// Wall clock when the origin generated it, since 1970 (UTC). Null without an identity.
         pub generated_unix_ms: u64 [unit "ms", null if |row| row.generated_unix_ms == 0],
         // `generated_unix_ms` is then the time of the renewal.
         /// Whether its identity is that of a 304 of the origin, forwarded, or adopted by a copy that it renewed.
@@ -84,14 +84,14 @@ record! {
         /// Until when, since 1970 (UTC), a cache may use the origin's response of that time. Null where it says
         /// nothing.
         pub expires_unix_s: i64 [unit "s", null if |row| row.expires_unix_s == i64::MAX, blank (i64::MAX)],
-        /// Whether the origin can renew a copy without its body: the object has a Last-Modified or an ETag.
+        /// Whether a copy can be validated: the object has Last-Modified or ETag.
         pub renewable: bool,
         /// Whether the response had Content-Encoding: gzip.
         pub body_gzip: bool,
         /// The body compared with the one of its identity: right, not_looked, differs, short, long, or recoded by the
         /// proxy.
         pub content: CacheContent,
-        /// Bytes of the body that came, without the framing of chunks.
+        /// Body bytes received, without chunk framing.
         pub body_bytes: u64 [unit "bytes"],
         // Set by the verification, as is `wrong`. False where it is unknown: no response, no identity, 304.
         /// Whether it is a response from a cache: its identity names another request, or an earlier time. Never for a 304.
@@ -108,7 +108,7 @@ impl CacheExchange {
         self.done_at.as_nanos().saturating_sub(self.scheduled_at.as_nanos())
     }
 
-    /// A plain GET that a proxy could see: the hit ratios are of these.
+    /// A plain GET visible to a proxy. Hit ratios cover these.
     pub fn is_basic(&self) -> bool {
         self.method == Method::Get && self.form == CacheForm::Basic && !self.secure
     }
@@ -119,8 +119,8 @@ impl CacheExchange {
         self.status == 200 && self.response_object.is_some() && self.from_sequence.is_none() && !self.renewed
     }
 
-    /// Whether it would fill an empty cache, if nothing failed: a GET of an object that may be kept, for which the origin sends
-    /// a body, not in a tunnel and not cut before its end.
+    /// Whether the response would fill an empty cache: a GET of a cacheable object with a body, outside a tunnel and not
+    /// aborted.
     pub fn could_fill(&self) -> bool {
         self.cacheable && self.method == Method::Get && self.form != CacheForm::Ims304 && !self.secure && !self.aborted
     }
@@ -160,23 +160,23 @@ impl CacheForm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheContent {
-    /// Byte for byte.
+    /// Equal byte for byte.
     Right,
     /// Not compared: no body, or no identity.
     #[default]
     NotLooked,
-    /// Another byte somewhere.
+    /// A byte differs.
     Differs,
     /// Shorter.
     Short,
     /// Longer.
     Long,
-    /// Compressed or decompressed by the proxy itself: not compared byte for byte.
+    /// Compressed or decompressed by the proxy: not compared.
     Recoded,
 }
 
 impl CacheContent {
-    /// Every content, in the order of declaration.
+    /// Every result, in the order of declaration.
     pub const ALL: [CacheContent; 6] = [
         CacheContent::Right,
         CacheContent::NotLooked,
@@ -199,32 +199,31 @@ impl CacheContent {
     }
 }
 
-/// What a cache did wrong. In the order of gravity: an exchange has the first that fits.
+/// Kind of incorrect response, in order of severity: an exchange has the first that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wrong {
-    /// A 200 that is not of this origin and world: no identity, or another world's.
+    /// A 200 not from this origin and world: no identity, or that of another world.
     Foreign,
-    /// Another object than the one asked for.
+    /// Another object than the one requested.
     WrongObject,
-    /// A gzip body for a client that does not take gzip.
+    /// A gzip body for a client that does not accept gzip.
     WrongVariant,
-    /// The right head with a body that is not the object's.
+    /// The correct head with other body bytes.
     WrongBody,
-    /// A body that ends too early and says that it is whole.
+    /// A short body declared complete.
     Truncated,
-    /// A 304 where the client had no copy, or an older one.
+    /// A 304 to a client without a current copy.
     FalseNotModified,
-    /// Out of a cache, though the origin forbade keeping it.
+    /// Served from a cache although the origin forbade storing it.
     HitOnUncacheable,
-    /// Out of a cache, though the client asked to go past it.
+    /// Served from a cache although the client sent no-cache.
     HitOnReload,
-    /// Said to be made for an ask that asked for something else, or an answer to POST out of a cache.
+    /// Generated for a request for another object, or a cached response to POST.
     FalseHit,
-    /// An older version than the origin's, whose lifetime was over.
+    /// An older version after its lifetime.
     Stale,
-    /// Fetched from the origin though a copy that could be used had been fetched whole before. No fault of correctness: a
-    /// finite cache evicts.
+    /// Fetched from the origin although a complete usable copy had been fetched before. Not incorrect: a finite cache evicts.
     FalseMiss,
 }
 

@@ -17,12 +17,12 @@ pub struct CachePart {
     /// Document hit ratio that the workload aims at, 0 to 1; absent where it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_hit_ratio: Option<f64>,
-    /// The points, in the order in which they were measured.
+    /// The points in the order of measurement.
     pub points: Vec<CachePoint>,
     /// Clients supported; absent without the option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients_supported: Option<ClientsSupported>,
-    /// What to know when reading the figures: what was scaled and what was not, what was not filled.
+    /// Notes on the figures: what was scaled and what was not, what was not filled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -33,7 +33,7 @@ pub struct CachePoint {
     /// Id of the point's own run; empty if not stored.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run: String,
-    /// Phase of the run that these figures are of; empty where they are of its whole measured phase.
+    /// Phase of the run that the figures cover; empty for its whole measured phase.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub phase: String,
     /// Requests scheduled, a second.
@@ -64,7 +64,7 @@ pub struct Ratio {
     /// The workload's best, as drawn: repeats of cacheable objects whose earlier request could fill a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<f64>,
-    /// A simulation of the recorded requests with a cache without limit.
+    /// Simulation of the recorded requests with a cache without size limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideal: Option<f64>,
     /// The same with a cache of the size stated that evicts the least recently used.
@@ -77,16 +77,16 @@ pub struct Ratio {
 
 /// What the virtual users saw of a cache: the exchanges that were scheduled in the measured phase.
 ///
-/// Counts of exchanges: `requests = answered + sum of errors`. *Basic* ones are plain GETs (no condition, no reload) that the
-/// proxy could see (not in a CONNECT tunnel); hit ratios are of these. Bytes of ratios are lengths of bodies as the origin
-/// makes them, whatever came.
+/// Counts of exchanges: `requests = answered + sum of errors`. *Basic* ones are plain GETs (no condition, no reload) visible
+/// to the proxy (not in a CONNECT tunnel); hit ratios cover these. Bytes of ratios are lengths of bodies as the origin
+/// generates them, whatever was received.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheFigures {
     /// Exchanges.
     pub requests: u64,
-    /// Of these, the ones that ended well; those that the client left as planned are among them.
+    /// Of these, successful ones, including those aborted by the client as planned.
     pub answered: u64,
-    /// The ones that failed, by cause.
+    /// Failed exchanges by cause.
     pub errors: BTreeMap<String, u64>,
     /// Of those that failed for their status, the number by status.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -100,9 +100,9 @@ pub struct CacheFigures {
     pub byte_hit_ratio: Ratio,
     /// Basic requests.
     pub basic_requests: u64,
-    /// Of these, the ones that were answered.
+    /// Of these, answered ones.
     pub basic_answered: u64,
-    /// Basic requests that were offered as hits.
+    /// Basic requests that could be hits: repeats of which an earlier request could have left a copy.
     pub offered: u64,
     /// Basic requests for cacheable objects that had been requested before, whether or not a cache could have stored
     /// them: the offered hits of other benchmarks.
@@ -110,7 +110,7 @@ pub struct CacheFigures {
     /// Of those offered, the ones that were sent while no copy had come whole yet, so that only a cache that collapses requests
     /// could serve them.
     pub offered_while_fetching: u64,
-    /// Of those offered, the ones for which the last copy's lifetime was over.
+    /// Of those offered, requests after the lifetime of the last copy.
     pub offered_expired: u64,
     /// Basic requests answered from the cache.
     pub hits: u64,
@@ -119,13 +119,12 @@ pub struct CacheFigures {
     pub hits_not_offered: u64,
     /// Answers of any form and method from the cache, without 304.
     pub hits_of_all: u64,
-    /// Answers with an object that the origin made for a request without an ask, and not surely before this one: whether they
-    /// are hits nobody can tell, and they count as none. More than a few mean that the proxy does not pass
-    /// `X-Yamabiko-Request-Id` on.
+    /// Responses generated for a request without request id, and not certainly before this one: possibly hits, not counted as
+    /// hits. More than a few mean that the proxy does not forward `X-Yamabiko-Request-Id`.
     #[serde(default)]
     pub without_identity: u64,
-    /// Hits with an older version whose lifetime was over since the origin made it, which the origin may have renewed by a 304
-    /// before the object changed. They are not in `wrong`.
+    /// Hits with an older version after its lifetime, which the origin may have renewed by a 304 before the object changed. Not
+    /// in `wrong`.
     #[serde(default)]
     pub possibly_stale: u64,
     /// Exchanges that were not verified because they came too fast: in no other count, so that the others are too low.
@@ -135,13 +134,13 @@ pub struct CacheFigures {
     pub response_time_ns: Quantiles,
     /// The same, of basic requests answered from the cache.
     pub hits_response_time_ns: Quantiles,
-    /// The same, of basic requests answered by the origin.
+    /// The same of basic requests served by the origin.
     pub misses_response_time_ns: Quantiles,
-    /// Bytes of bodies that came.
+    /// Body bytes received.
     pub body_bytes: u64,
     /// Wrong responses, by kind; kinds that did not occur are absent.
     pub wrong: BTreeMap<String, u64>,
-    /// Some of them, at most [`EXAMPLES_MAX`] a kind.
+    /// Examples of them, at most [`EXAMPLES_MAX`] per kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<WrongExample>,
 }
@@ -174,9 +173,9 @@ pub struct WrongExample {
 /// virtual users were answered in the same time. What failed, and a proxy's own error page, saves nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OriginTraffic {
-    /// Requests that reached it.
+    /// Requests that reached the origin.
     pub requests: u64,
-    /// Bytes of bodies that it sent.
+    /// Body bytes that the origin sent.
     pub bytes: u64,
     /// Requests of the virtual users that were answered with the origin's objects less those; negative where the cache requests more than it
     /// answers.
@@ -189,7 +188,7 @@ pub struct OriginTraffic {
 /// gateway, 2001).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientsSupported {
-    /// ClientsSupported held: the highest offered rate whose point, and every point below it, kept the rule.
+    /// The highest offered rate that, with every lower one, satisfied the rule, over the rate per client.
     pub clients: u64,
     /// Requests a second of a client at the peak.
     pub rate_per_client_per_s: f64,
@@ -206,8 +205,8 @@ pub struct ClientsSupported {
 /// A point that does not count for the clients supported.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NotCounted {
-    /// Rate that was to be offered, a second.
+    /// Configured rate per second.
     pub rate_per_s: f64,
-    /// Why, in a few words.
+    /// The reason in a few words.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! What `gateway` measures: a part of the JSON document.
+//! The gateway part of the JSON document.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::document::{Quantiles, Run, Validity};
 use crate::finding::Finding;
 
-/// The document of `gateway`: that of a run, with this part.
+/// The document of `gateway`: a run's document with this part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatewayDocument {
     /// [`crate::document::SCHEMA`].
     pub schema: String,
     /// What was measured, where and when.
     pub run: Run,
-    /// Whether to believe it.
+    /// Validity of the figures.
     pub validity: Validity,
     /// Forwarding performance of the gateway.
     pub gateway: ForwardingPart,
@@ -56,10 +56,10 @@ pub struct ForwardingPart {
 pub struct GatewayCondition {
     /// `none`, `nat`, `nat-proxy-idle`, `nat-proxy-loaded`, `proxy-loaded`; for a real gateway the name given to it.
     pub name: String,
-    /// Each of the gateway's two links, each way, as it is typed; empty of a real gateway.
+    /// Both links of the gateway, each way, as typed; empty for a real gateway.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub link: String,
-    /// One TCP stream up: payload that the receiver had, in Mbit/s.
+    /// One TCP stream up: payload received, in Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mbit_per_s: Option<Measured>,
     /// The same down.
@@ -68,17 +68,17 @@ pub struct GatewayCondition {
     /// Transactions on an open connection, one after the other: one byte to the server, one byte back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<Measured>,
-    /// New connections, each with a byte and its end.
+    /// New connections per second, each with one byte and its close.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_s: Option<Measured>,
-    /// Packets a second, for each size and direction.
+    /// Highest packet rate for each size and direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<PacketRate>,
     /// RTT through the gateway by background load: `idle`, `stream_up`, `packets_64_up_50` (64 bytes, at 50 % of their rate) ..
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rtt_ns: BTreeMap<String, Quantiles>,
-    /// What bounded a stream, by test: `link`, `gateway` (its share or core was used up), `tester`, `window` (its socket buffers: by
-    /// exclusion, where all others had time and nothing was lost), `unknown`.
+    /// Bottleneck of a stream, by test: `link`, `gateway` (its CPU share or core was used up), `tester`, `window` (socket
+    /// buffers, by exclusion: nothing else was saturated and nothing lost), `unknown`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bound_by: BTreeMap<String, String>,
     /// The gateway's CPU time by test, over the time of the trials: 1 is one core.
@@ -99,47 +99,47 @@ pub struct GatewayCondition {
     pub findings: Vec<Finding>,
 }
 
-/// A figure of several trials.
+/// A figure over several trials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Their mean.
+    /// Mean of the trials.
     pub mean: f64,
-    /// Their standard deviation (n - 1); absent of one trial.
+    /// Standard deviation (n - 1); absent for one trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stddev: Option<f64>,
-    /// Student-t interval of the mean, 95 %; absent of one trial.
+    /// Student-t interval of the mean, 95 %; absent for one trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// Each, in the order in which they were made.
+    /// Each trial, in order.
     pub trials: Vec<f64>,
 }
 
-/// The highest rate of packets at which no more than a given share is lost.
+/// The highest packet rate at which no more than a given share is lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacketRate {
     /// Length of the IP packet in bytes.
     pub ip_bytes: u16,
-    /// The same as an Ethernet frame, checksum included: 18 more. On the wire there are 20 more between frames.
+    /// Length of the Ethernet frame, checksum included: 18 bytes more. Preamble and gap add 20 on the wire.
     pub frame_bytes: u16,
-    /// Whether they go to the server.
+    /// Whether the packets go to the server.
     pub up: bool,
-    /// Share of the packets that may be lost.
+    /// Packet loss allowed.
     pub loss_bound: f64,
-    /// Packets a second. The mean of the searches, where there were several; absent: none was found.
+    /// Packets per second; the mean of several searches. Absent: no rate found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
-    /// The least rate at which more are lost; absent: there was none.
+    /// The lowest rate with more loss; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_many_per_second: Option<f64>,
-    /// Distance of these two, over the first.
+    /// Distance of both rates, over the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<f64>,
-    /// Bits of IP a second at that rate.
+    /// IP bits per second at that rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits_per_s: Option<f64>,
-    /// What ended the search: `gateway` (more are lost), `link`, `tester` (no more can be sent) or `nothing_passes`.
+    /// What ended the search: `gateway` (more loss), `link`, `tester` (cannot send more) or `nothing_passes`.
     pub limited_by: String,
-    /// What each search found, where there were several.
+    /// Results of several searches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searches: Option<Measured>,
     /// Every trial, in order.
@@ -147,10 +147,10 @@ pub struct PacketRate {
     pub trials: Vec<SearchTrial>,
 }
 
-/// One trial of a search for a rate of packets.
+/// One trial of a search for a packet rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchTrial {
-    /// Packets a second that were to be sent.
+    /// Configured packets per second.
     pub planned_per_s: f64,
     /// Packets a second that were sent.
     pub offered_per_s: f64,
@@ -174,16 +174,16 @@ pub struct SearchTrial {
 /// Results of a loaded proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProxyLoad {
-    /// `rate`: requests of PolyMix-1 at a rate; `wget`: one file after the other.
+    /// Load: `rate`, PolyMix-1 at a rate; `wget`, one file after the other.
     pub by: String,
-    /// Requests offered a second; absent of `wget`, which waits for each.
+    /// Offered requests per second; absent for `wget`, a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_per_s: Option<f64>,
     /// Responses a second.
     pub achieved_per_s: f64,
     /// Share of requests without a complete response.
     pub error_ratio: f64,
-    /// Share answered from the cache.
+    /// Share served from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,
     /// Mean response time.

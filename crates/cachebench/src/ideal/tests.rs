@@ -27,13 +27,13 @@ fn hits(stream: &[Fetch<u8>], size: Limit<Bytes>) -> u64 {
 const INFINITE: Limit<Bytes> = Limit::Unlimited;
 
 #[test]
-fn it_shares_nothing_with_the_generator() {
+fn simulation_does_not_use_the_generator() {
     let source = include_str!("../ideal.rs");
     assert!(!source.contains("polymix"), "the second opinion may not use the first");
 }
 
 #[test]
-fn a_repeat_hits_and_a_first_does_not() {
+fn repeated_request_is_a_hit_and_the_first_is_not() {
     let stream = [fetch(1, 0), fetch(1, 1), fetch(2, 2), fetch(1, 3)];
     let ratios = ideal(stream, INFINITE);
     assert_eq!((ratios.requests, ratios.hits, ratios.bytes, ratios.hit_bytes), (4, 2, 400, 200));
@@ -42,7 +42,7 @@ fn a_repeat_hits_and_a_first_does_not() {
 }
 
 #[test]
-fn what_does_not_fill_leaves_nothing_to_hit() {
+fn requests_that_cannot_fill_leave_no_copy() {
     let passing = Fetch { fills: false, ..fetch(1, 0) };
     assert_eq!(hits(&[passing, fetch(1, 1), fetch(1, 2)], INFINITE), 1);
     let uncacheable = Fetch { cacheable: false, ..fetch(1, 0) };
@@ -54,7 +54,7 @@ fn what_does_not_fill_leaves_nothing_to_hit() {
 }
 
 #[test]
-fn a_copy_answers_until_the_second_it_expires() {
+fn copy_is_usable_until_its_expiry_and_renewable_after() {
     let first = Fetch { expires_unix_s: 10, ..fetch(1, 0) };
     let at = |at_unix_s| Fetch { version: 1, expires_unix_s: 20, ..fetch(1, at_unix_s) };
     assert_eq!(hits(&[first, at(9)], INFINITE), 1);
@@ -74,7 +74,7 @@ fn a_copy_answers_until_the_second_it_expires() {
 }
 
 #[test]
-fn the_least_recently_used_goes_first() {
+fn least_recently_used_copy_is_evicted_first() {
     let two = Limit::At(Bytes(200));
     let stream = [fetch(1, 0), fetch(2, 1), fetch(1, 2), fetch(3, 3), fetch(1, 4), fetch(2, 5)];
     let ratios = ideal(stream, two);
@@ -101,7 +101,7 @@ fn exchange(sequence: u64, object: u64, sent_ns: u64) -> CacheExchange {
 }
 
 #[test]
-fn a_run_is_simulated_in_the_order_of_sending_and_counted_by_the_schedule() {
+fn run_is_simulated_in_sending_order_and_counted_by_scheduled_time() {
     let measured = Timestamp::from_nanos(10)..Timestamp::from_nanos(20);
     // Done in this order; sent in that of their numbers.
     let rows = [exchange(1, 7, 12), exchange(0, 7, 5), exchange(2, 8, 13), exchange(3, 8, 20)];
@@ -128,7 +128,7 @@ fn a_run_is_simulated_in_the_order_of_sending_and_counted_by_the_schedule() {
 }
 
 #[test]
-fn ideals_of_a_part_of_the_requests_are_none() {
+fn incomplete_requests_give_no_ideal_ratio() {
     let ideals = ideals_of(&[exchange(0, 7, 5), exchange(1, 7, 6)], Timestamp::ZERO..Timestamp::MAX, Some(Bytes(9)));
     let mut figures = CacheFigures { basic_requests: 2, ..CacheFigures::default() };
     assert!(ideals.fill(&mut figures));
@@ -203,12 +203,12 @@ fn streams() -> impl Strategy<Value = Vec<Fetch<u8>>> {
 
 proptest! {
     #[test]
-    fn it_is_the_cache_that_looks_at_everything(stream in streams(), size in 0u64..400) {
+    fn simulation_matches_a_brute_force_cache(stream in streams(), size in 0u64..400) {
         prop_assert_eq!(ideal(stream.iter().copied(), Limit::At(Bytes(size))), brute_force(&stream, size));
     }
 
     #[test]
-    fn a_cache_that_holds_all_is_infinite(stream in streams()) {
+    fn cache_large_enough_for_all_objects_equals_an_unlimited_one(stream in streams()) {
         let all: u64 = stream.iter().map(|fetch| fetch.bytes).sum();
         let ratios = ideal(stream.iter().copied(), INFINITE);
         prop_assert_eq!(ideal(stream.iter().copied(), Limit::At(Bytes(all))), ratios);
@@ -217,7 +217,7 @@ proptest! {
 
     /// LRU has the inclusion property as long as a copy keeps its size: more room is never worse.
     #[test]
-    fn more_room_never_costs_a_hit(mut stream in streams(), size in 0u64..300, more in 0u64..300) {
+    fn larger_cache_never_has_fewer_hits(mut stream in streams(), size in 0u64..300, more in 0u64..300) {
         // Equal sizes: with unequal ones a larger body may stay out of the smaller cache and push others out of the larger.
         for fetch in &mut stream {
             *fetch = Fetch { bytes: 10, fills: true, expires_unix_s: i64::MAX, ..*fetch };

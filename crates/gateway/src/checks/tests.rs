@@ -4,14 +4,14 @@ use schema::{CheckState, Measured};
 
 use super::*;
 
-fn spent(cpu_ms: u64, share: Option<f64>) -> LabSpent {
+fn spent(cpu_ms: u64, share: Option<f64>) -> EmulationUsage {
     let used =
         GatewayUsed { at: Duration::from_secs(10), cpu: Duration::from_millis(cpu_ms), ..GatewayUsed::default() };
-    LabSpent { used, share, links: Default::default() }
+    EmulationUsage { used, share, links: Default::default() }
 }
 
 #[test]
-fn a_share_is_held_up_to_a_tenth_more() {
+fn cpu_share_check_tolerates_a_tenth_more() {
     // A tenth of a core over ten seconds is one second; 5 ms may be run over once.
     assert_eq!(share_held(&spent(1104, Some(0.1))).state, CheckState::Ok);
     let over = share_held(&spent(1106, Some(0.1)));
@@ -21,7 +21,7 @@ fn a_share_is_held_up_to_a_tenth_more() {
 
 /// Of half a second 2 % are 10 ms: one more run of the card is 5 ms.
 #[test]
-fn a_run_over_once_is_no_share_that_is_not_held() {
+fn cpu_share_check_tolerates_a_single_overrun() {
     let of = |cpu_ms| {
         let mut lab = spent(cpu_ms, Some(0.02));
         lab.used.at = Duration::from_millis(500);
@@ -31,25 +31,25 @@ fn a_run_over_once_is_no_share_that_is_not_held() {
 }
 
 #[test]
-fn links_are_on_time_up_to_a_hundredth() {
+fn links_check_tolerates_one_percent_late_packets() {
     let of = |late| {
         let link = LinkFigures { written: 1000, late, ..LinkFigures::default() };
-        links_on_time(&LabSpent { links: [LinkFigures::default(), link], ..spent(0, None) }).state
+        links_on_time(&EmulationUsage { links: [LinkFigures::default(), link], ..spent(0, None) }).state
     };
     assert_eq!((of(10), of(11)), (CheckState::Ok, CheckState::Failed));
     assert_eq!(links_on_time(&spent(0, None)).state, CheckState::Ok);
 }
 
 #[test]
-fn one_packet_lost_by_the_lab_makes_it_invalid() {
+fn single_packet_dropped_by_the_testbed_is_invalid() {
     let link = LinkFigures { mistaken: 1, ..LinkFigures::default() };
-    let lost = nothing_lost_by_mistake(&LabSpent { links: [link, LinkFigures::default()], ..spent(0, None) });
+    let lost = no_unintended_drops(&EmulationUsage { links: [link, LinkFigures::default()], ..spent(0, None) });
     assert_eq!((lost.state, lost.weight), (CheckState::Failed, Weight::Invalid));
-    assert_eq!(nothing_lost_by_mistake(&spent(0, None)).state, CheckState::Ok);
+    assert_eq!(no_unintended_drops(&spent(0, None)).state, CheckState::Ok);
 }
 
 #[test]
-fn trials_that_differ_by_a_fifth_are_told() {
+fn trials_with_a_deviation_of_a_fifth_are_suspect() {
     let of = |stddev: f64, trials: usize| {
         let figure = Measured { mean: 10.0, stddev: Some(stddev), interval: None, trials: vec![10.0; trials] };
         let condition = GatewayCondition { transactions_per_s: Some(figure), ..GatewayCondition::default() };
@@ -60,7 +60,7 @@ fn trials_that_differ_by_a_fifth_are_told() {
 }
 
 #[test]
-fn a_proxy_must_have_answered() {
+fn proxy_without_responses_fails_the_check() {
     let load = ProxyLoad { achieved_per_s: 0.1, overloaded: true, ..ProxyLoad::default() };
     assert_eq!(proxy_loaded(Ok(&load)).state, CheckState::Ok, "overload is a result");
     assert_eq!(proxy_loaded(Ok(&ProxyLoad::default())).state, CheckState::Failed);
@@ -69,7 +69,7 @@ fn a_proxy_must_have_answered() {
 }
 
 #[test]
-fn a_stream_is_bound_by_the_first_that_is_used_up() {
+fn stream_bottleneck_is_the_first_saturated_component() {
     // 90 % of what 10 Mbit/s carry of payload.
     let link = 0.9 * 1e7 * 1448.0 / 1500.0;
     let of = |bits, cpu, busiest| stream_bound(bits, Some(1e7), Some(cpu), Some(0.1), busiest, true);
@@ -82,7 +82,7 @@ fn a_stream_is_bound_by_the_first_that_is_used_up() {
 }
 
 #[test]
-fn versions_are_compared() {
+fn different_versions_of_client_and_server_are_suspect() {
     assert_eq!(both_ends_one_version("1", "1").state, CheckState::Ok);
     assert_eq!(both_ends_one_version("1", "2").state, CheckState::Failed);
 }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_shares_the_gateways_core() {
+    fn gateway_core_is_exclusive() {
         assert_eq!((division(1), EmulationCores::new(Placement::Float, &Cores::new(vec![0, 1]))), Default::default());
         for cores in 2..9 {
             let division = division(cores);

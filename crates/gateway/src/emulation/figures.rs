@@ -166,7 +166,7 @@ impl GatewayCounts {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabFacts {
     /// For how long at a time the gateway may stand still by its share: usually, and seldom; absent without one.
-    pub stands_still: Option<[Duration; 2]>,
+    pub stall_lengths: Option<[Duration; 2]>,
     /// What the card itself takes for a packet where many come at once, in nanoseconds: to take it out of the ring and hand it to
     /// the kernel, which drops it there. Measured while the lab is made; absent where that did not succeed.
     pub card_ns_a_packet: Option<f64>,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_time_between() {
+    fn shares_are_computed_over_the_interval() {
         let then = GatewayUsed { at: ms(1000), cpu: ms(50), overflowed: [3, 0], ..GatewayUsed::default() };
         let now = GatewayUsed { at: ms(3000), cpu: ms(250), overflowed: [5, 1], ..GatewayUsed::default() };
         let between = now.since(&then);

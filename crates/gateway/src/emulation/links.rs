@@ -178,12 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_a_rate_leaves_segments_whole() {
+    fn unlimited_link_passes_segments_unsplit() {
         assert!(spec(&words("unlimited"), 2).only_delays());
     }
 
     #[test]
-    fn loss_comes_before_the_rate_both_ways() {
+    fn link_applies_loss_before_the_rate_in_both_directions() {
         let link = LinkWords { loss: "1%".parse().unwrap(), delay: Duration::from_millis(2), ..words("10Mbit") };
         let spec = spec(&link, 2);
         assert_eq!((spec.clients.len(), spec.shared.len()), (2, 1));

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_found_by_name() {
+    fn snmp_counters_are_found_by_name() {
         let snmp =
             "Ip: Forwarding InHdrErrors InAddrErrors ForwDatagrams OutNoRoutes\nIp: 1 2 3 4 5\nIcmp: A\nIcmp: 9\n";
         let counts = ip_counts(snmp);
@@ -196,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn drops_of_all_cores_add_up() {
+    fn conntrack_drops_of_all_cores_are_summed() {
         let table = "entries found drop early_drop\n00000001 00 0000000a 1\n00000001 00 00000010 1\n";
         assert_eq!(tracking_drops(table), Some(26));
         assert_eq!((tracking_drops(""), tracking_drops("entries\n1\n")), (None, None));
     }
 
     #[test]
-    fn the_server_knows_the_gateway_by_its_outer_address() {
+    fn server_resolves_the_gateway_to_its_outer_address() {
         let of = |at| names(at).into_iter().find(|(_, name)| name == "gateway").unwrap().0;
         assert_eq!((of(At::Clients), of(At::Server)), (IpAddr::from(INSIDE), IpAddr::from(OUTSIDE)));
     }

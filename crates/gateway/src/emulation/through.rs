@@ -1,4 +1,4 @@
-//! Any program through the lab's gateway.
+//! Runs any program through the emulated gateway.
 
 use std::ffi::OsString;
 
@@ -9,38 +9,38 @@ use super::programs::Program;
 use super::{At, GatewayLab, GatewayUsed, INSIDE, LabFacts, LabSpec, LinkFigures, SERVER, Starts, Waiting};
 use testbed::LabError;
 
-/// What is to be run, as meant.
+/// Configuration of such a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Through {
-    /// The lab.
+    /// The emulation.
     pub lab: LabSpec,
-    /// A shell command at the server's end, which is started before the program. It is given a moment, and must not end in it.
+    /// A shell command at the server end, started shortly before the program.
     pub server: Option<String>,
-    /// The program at the clients' end.
+    /// The program at the client end.
     pub command: Vec<OsString>,
 }
 
-/// How it went.
+/// Outcome of the program.
 #[derive(Clone, Debug)]
 pub struct ThroughOutcome {
-    /// The program's exit status; 128 and the signal's number if one ended it, as in a shell.
+    /// Exit status of the program; 128 plus the number of the signal that ended it, as in a shell.
     pub status: u8,
-    /// What the gateway used while it ran.
+    /// Resource usage of the gateway meanwhile.
     pub used: GatewayUsed,
-    /// What the links did meanwhile: that to the clients, that to the server.
+    /// Counts of the client-side and the server-side link.
     pub links: [LinkFigures; 2],
-    /// What is to be said of the lab.
+    /// Facts about the emulation.
     pub facts: LabFacts,
-    /// What of the lab stopped working meanwhile, or that the server's command failed, if either did.
+    /// Failure of the emulation or of the server command, if any.
     pub trouble: Option<String>,
 }
 
-/// Runs it. The program has the terminal, and Ctrl-C is for it alone; what another process sends to this one is handed on to it. It finds the server by the name `server` and by
-/// `$SERVER`, the gateway by `gateway` and `$GATEWAY`. Must be called while this process has one thread.
-/// `tell` gets what the user should know before the program starts, a line each.
+/// Runs the program. It owns the terminal and receives Ctrl-C and the signals sent to this process. The server is known to it
+/// as `server` and `$SERVER`, the gateway as `gateway` and `$GATEWAY`. Must be called while this process has one thread.
+/// `tell` receives notes for the user before the start, a line each.
 ///
 /// # Errors
-/// A lab that cannot be made, a program that cannot be started.
+/// The emulation or the program cannot be started.
 pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughOutcome, LabError> {
     let server = through.server.iter().map(|command| Waiting {
         name: "the server command".into(),
@@ -65,7 +65,7 @@ pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughO
     program.relay(&mut relay);
     let exit = program.wait()?;
     relay.stop();
-    // Then it no longer uses anything of the lab.
+    // Stop before reading the final counters.
     program.stop();
     let (now, after) = (lab.used(), lab.links());
     Ok(ThroughOutcome {

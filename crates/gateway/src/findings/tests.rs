@@ -41,12 +41,12 @@ fn names(findings: &[Finding]) -> Vec<&str> {
 }
 
 #[test]
-fn a_clean_way_has_nothing_to_find() {
+fn gateway_without_loss_has_no_findings() {
     assert!(of_survey(&surveyed(row(6000, |_| false, None, false)), 0.0).is_empty());
 }
 
 #[test]
-fn every_thousandth_is_named_with_its_period_and_one_loss_too_few_is_not() {
+fn periodic_loss_needs_twenty_losses() {
     let of = |losses: u64| {
         let seen = row(60_000, |number| number % 1000 == 999 && number / 1000 < losses, None, false);
         of_survey(&surveyed(seen), 0.0)
@@ -61,7 +61,7 @@ fn every_thousandth_is_named_with_its_period_and_one_loss_too_few_is_not() {
 
 /// Distances of 1000 - d and 1000 + d in turn have a coefficient of variation of d / 1000.
 #[test]
-fn distances_that_vary_by_five_per_cent_are_no_period() {
+fn distances_that_vary_by_five_percent_are_not_periodic() {
     let of = |off: u64| {
         let (mut at, mut lost) = (0, Vec::new());
         for turn in 0..41 {
@@ -75,7 +75,7 @@ fn distances_that_vary_by_five_per_cent_are_no_period() {
 }
 
 #[test]
-fn bursts_are_told_from_chance() {
+fn loss_bursts_are_distinguished_from_random_loss() {
     // Ten in a row, ten times, at distances that vary.
     let starts: Vec<u64> = (1..11).map(|n| n * 500 + n * n * 7).collect();
     let in_burst = |number: u64| starts.iter().any(|&start| (start..start + 10).contains(&number));
@@ -92,7 +92,7 @@ fn bursts_are_told_from_chance() {
 }
 
 #[test]
-fn a_stand_still_of_more_than_100_ms_is_named_and_of_less_is_not() {
+fn stalls_over_100_ms_are_findings() {
     let of = |ms: u64, never| {
         let still = Some((1_000_000_000, 1_000_000_000 + ms * 1_000_000));
         of_survey(&surveyed(row(6000, |_| false, still, never)), 0.0)
@@ -111,7 +111,7 @@ fn a_stand_still_of_more_than_100_ms_is_named_and_of_less_is_not() {
 }
 
 #[test]
-fn a_sender_that_stood_still_itself_is_no_gateway_that_did() {
+fn stall_of_the_sender_is_not_a_finding() {
     let mut seen = row(6000, |_| false, Some((1_000_000_000, 1_500_000_000)), false);
     let sent = seen.client.sent.as_mut().unwrap();
     sent.lag_ns.max = 240_000_000;
@@ -121,7 +121,7 @@ fn a_sender_that_stood_still_itself_is_no_gateway_that_did() {
 }
 
 #[test]
-fn the_testers_own_loss_is_not_the_ways() {
+fn losses_in_the_tester_are_not_findings() {
     let mut seen = row(6000, |number| number % 1000 == 5, None, false);
     seen.server.overflowed = 5;
     assert_eq!(floor_of(&seen, GAP_NS as f64), Some((1, 6000)));
@@ -130,7 +130,7 @@ fn the_testers_own_loss_is_not_the_ways() {
 }
 
 #[test]
-fn a_closer_look_says_how_packets_are_lost() {
+fn longer_survey_determines_the_pattern_of_loss() {
     let few = row(6000, |number| number % 1000 == 999, None, false);
     let more = row(25_000, |number| number % 1000 == 999, None, false);
     let survey = Surveyed { closer: Some((GAP_NS as f64, more)), ..surveyed(few.clone()) };
@@ -141,7 +141,7 @@ fn a_closer_look_says_how_packets_are_lost() {
 }
 
 #[test]
-fn one_way_is_named_by_the_way_that_is_dead() {
+fn one_way_finding_names_the_blocked_direction() {
     let up = |received: bool| surveyed(row(if received { 100 } else { 10 }, |_| !received, None, false));
     let down = |received: bool| {
         let mut one = up(received);
@@ -160,7 +160,7 @@ fn one_way_is_named_by_the_way_that_is_dead() {
 }
 
 #[test]
-fn the_largest_size_that_passes_is_named() {
+fn mtu_finding_names_the_largest_size_that_passes() {
     let size = |ip_bytes, received| OfSize { up: true, ip_bytes, sent: 50, received, too_long: false };
     let found = mtu(&[size(64, 50), size(1400, 50), size(1450, 0), size(1500, 0)]).unwrap();
     assert_eq!((found.figures["passes_bytes"], found.figures["blocked_bytes"]), (1400.0, 1450.0));
@@ -177,7 +177,7 @@ fn the_largest_size_that_passes_is_named() {
 }
 
 #[test]
-fn a_table_that_fills_is_told_from_a_rate_that_falls() {
+fn full_connection_table_is_distinguished_from_a_declining_rate() {
     let of = |slices: &[u32]| {
         let per_second = slices.iter().sum::<u32>().into();
         table_full(&ExchangesSeen { by_slice: slices.to_vec(), per_second, ..ExchangesSeen::default() })
@@ -193,7 +193,7 @@ fn a_table_that_fills_is_told_from_a_rate_that_falls() {
 }
 
 #[test]
-fn new_connections_that_fail_are_told_with_their_causes() {
+fn failed_new_connections_are_a_finding_with_causes() {
     let trial = |done, failed: &[(&str, u64)]| {
         let failed = failed.iter().map(|&(cause, count)| (cause.to_owned(), count)).collect();
         ExchangesSeen { done, failed, ..ExchangesSeen::default() }
@@ -206,19 +206,19 @@ fn new_connections_that_fail_are_told_with_their_causes() {
 }
 
 #[test]
-fn a_stand_still_that_the_share_can_make_is_laid_to_it() {
+fn stalls_that_the_cpu_share_explains_are_attributed_to_it() {
     let still = Some((1_000_000_000, 1_200_000_000));
     let of = |more_ns: f64| {
         let mut found = of_survey(&surveyed(row(6000, |_| false, still, false)), 0.0);
         let lasted_ns = found[0].figures["lasted_ns"];
-        lay_to_share(&mut found, lasted_ns + more_ns);
+        attribute_stalls_to_share(&mut found, lasted_ns + more_ns);
         found.remove(0).words.contains("its share of a core")
     };
     assert_eq!((of(0.0), of(-1.0)), (true, false));
 }
 
 #[test]
-fn a_gateway_without_the_route_is_named_whether_it_says_so_or_not() {
+fn missing_route_is_found_with_and_without_icmp() {
     let server: SocketAddr = "198.18.0.1:7021".parse().unwrap();
     let says =
         |code: i32| TesterError::Unreachable { address: server, source: std::io::Error::from_raw_os_error(code) };
@@ -231,20 +231,20 @@ fn a_gateway_without_the_route_is_named_whether_it_says_so_or_not() {
     assert_eq!(unreachable(&says(ENETUNREACH), server, None).unwrap().name, name::NO_ROUTE);
     assert_eq!(unreachable(&says(ECONNREFUSED), server, None), None, "there is a way, and nobody at its end");
     let silent = TesterError::NoAnswer { address: server };
-    let of = |outlook: Outlook| unreachable(&silent, server, Some(&outlook)).map(|found| found.name);
-    let dead = Outlook { answers: true, ..Outlook::default() };
+    let of = |diagnosis: ForwardingDiagnosis| unreachable(&silent, server, Some(&diagnosis)).map(|found| found.name);
+    let dead = ForwardingDiagnosis { answers: true, ..ForwardingDiagnosis::default() };
     assert_eq!(of(dead).as_deref(), Some(name::NO_ROUTE));
-    assert_eq!(of(Outlook { answers: false, ..dead }), None, "nobody knows why");
-    let forwards = Outlook { forwarded: 5, towards_server: 5, ..dead };
-    assert_eq!(of(Outlook { nat: true, ..forwards }).as_deref(), Some(name::NAT_MISSING));
+    assert_eq!(of(ForwardingDiagnosis { answers: false, ..dead }), None, "nobody knows why");
+    let forwards = ForwardingDiagnosis { forwarded: 5, towards_server: 5, ..dead };
+    assert_eq!(of(ForwardingDiagnosis { nat: true, ..forwards }).as_deref(), Some(name::NAT_MISSING));
     assert_eq!(of(forwards).as_deref(), Some(name::ONE_WAY));
-    assert_eq!(of(Outlook { nat: true, came_back: 1, ..forwards }).as_deref(), Some(name::ONE_WAY));
+    assert_eq!(of(ForwardingDiagnosis { nat: true, came_back: 1, ..forwards }).as_deref(), Some(name::ONE_WAY));
     assert_eq!(unreachable(&silent, server, None), None);
     assert_eq!(unreachable(&TesterError::WrongSecret { address: server }, server, Some(&dead)), None);
 }
 
 #[test]
-fn intervals_of_shares_stay_within_0_and_1() {
+fn wilson_intervals_stay_within_0_and_1() {
     // Wilson's own values for 10 of 100 at 95 %.
     let [low, high] = wilson(10, 100, 0.95);
     assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");

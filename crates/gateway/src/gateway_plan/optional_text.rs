@@ -1,4 +1,4 @@
-//! Fields that may be a word instead of a quantity.
+//! Serialization of fields that are a quantity or a keyword.
 
 /// A share of a core, or `none`.
 pub mod or_none {

@@ -5,7 +5,7 @@ fn read(text: &str) -> Result<GatewayPlan, String> {
 }
 
 #[test]
-fn an_empty_table_is_p5s_five_conditions_and_reads_back() {
+fn empty_gateway_table_has_the_five_conditions_and_round_trips() {
     let plan = read("[gateway]").unwrap();
     assert_eq!(plan, GatewayPlan::default());
     assert_eq!(plan.each().len(), 15);
@@ -14,7 +14,7 @@ fn an_empty_table_is_p5s_five_conditions_and_reads_back() {
 }
 
 #[test]
-fn the_plan_that_is_shown_is_p5s() {
+fn example_plan_matches_the_school_gateway_paper() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/gateway-school.toml");
     let plan = read(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!((plan.each().len(), plan.trials, &plan.tests[..]), (10, 10, &[TestName::Stream][..]));
@@ -23,7 +23,7 @@ fn the_plan_that_is_shown_is_p5s() {
 }
 
 #[test]
-fn every_key_comes_back() {
+fn every_key_of_a_gateway_plan_round_trips() {
     let text = "name = \"school\"\nseed = 7\n[gateway]\nconditions = [\"nat\", \"4\"]\nlinks = [\"10Mbit,loss=1%\"]\nshare = \"none\"\n\
                 memory = \"64MB\"\ntests = [\"stream\", \"packets\"]\ntrials = 3\nlasts = \"1s\"\ndirection = \"up\"\nsocket_bytes = \"auto\"\n\
                 message_bytes = 8192\nsizes = [128]\nloss = \"0.1%\"\nwidth = \"5%\"\nfull = true\nload = \"wget\"\nsetup = \"true\"\n";
@@ -35,7 +35,7 @@ fn every_key_comes_back() {
 }
 
 #[test]
-fn a_real_gateway_is_as_it_is() {
+fn plan_of_a_real_gateway_rejects_emulation_keys() {
     let plan = read("[gateway]\nto = \"192.0.2.7\"\nlabel = \"nat\"").unwrap();
     assert_eq!(plan, GatewayPlan { label: Some("nat".into()), ..GatewayPlan::against("192.0.2.7".into()) });
     assert_eq!(plan.each(), [("nat".to_owned(), None)]);
@@ -53,7 +53,7 @@ fn a_real_gateway_is_as_it_is() {
 }
 
 #[test]
-fn what_is_out_of_range_is_refused_and_what_is_just_inside_is_not() {
+fn gateway_plan_limits_are_enforced() {
     let refused = |line: &str| read(&format!("[gateway]\n{line}")).is_err();
     for (inside, outside) in [
         ("sizes = [64, 1500]", "sizes = [63]"),

@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(mark: u64, number: u64, sent_ns: u64, session: [u8; 16], trial: u32, tag: [u8; 16]) {
+        fn datagrams_round_trip(mark: u64, number: u64, sent_ns: u64, session: [u8; 16], trial: u32, tag: [u8; 16]) {
             let datagram = Datagram { mark, number, sent_ns };
             prop_assert_eq!(Datagram::read(&datagram.write()), Some(datagram));
             prop_assert_eq!(Datagram::read(&datagram.write()[..23]), None);

@@ -165,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_however_it_is_cut(
+        fn frames_split_at_any_byte_round_trip(
             texts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..8),
             cut in 1usize..300,
         ) {
@@ -178,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_changed_anywhere_is_the_end(at in 0usize..3000, bit in 0u32..8, cut in 1usize..300) {
+        fn frame_with_any_changed_byte_ends_the_session(at in 0usize..3000, bit in 0u32..8, cut in 1usize..300) {
             let keys = keys();
             let mut writer = FrameWriter::new(&keys, FrameDirection::Down);
             let frames: Vec<Vec<u8>> = (0..3).map(|_| writer.write(b"{\"do\":\"alive\"}")).collect();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_counts_in_its_place_and_way_only() {
+    fn replayed_or_redirected_frame_is_rejected() {
         let keys = keys();
         let mut writer = FrameWriter::new(&keys, FrameDirection::Up);
         let [one, two, three] = [b"one", b"two", b"six"].map(|text| writer.write(text));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_text_and_one_longer() {
+    fn frame_text_limit_is_enforced() {
         let keys = keys();
         let frame = FrameWriter::new(&keys, FrameDirection::Up).write(&vec![b'x'; TEXT_MAX]);
         let (texts, whole) = read_all(&mut FrameReader::new(&keys, FrameDirection::Up), &frame, 1 << 20);

@@ -287,7 +287,7 @@ mod tests {
     use crate::tester::message::{ToClient, ToServer};
 
     #[test]
-    fn signs_of_life_are_what_the_reader_takes_for_them() {
+    fn keep_alive_bytes_parse_as_alive_messages() {
         assert_eq!(serde_json::to_vec(&ToServer::Alive {}).unwrap(), ALIVE);
         assert_eq!(serde_json::to_vec(&ToClient::Alive {}).unwrap(), ALIVE);
     }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_counts_once_and_only_if_it_was_sent() {
+    fn probe_response_counts_once_and_only_if_sent() {
         let times = Times::new();
         assert_eq!((times.sent(), times.sent()), (0, 1));
         let back = |number| Datagram { mark: 1, number, sent_ns: 1000 };

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_comes_once_and_to_its_trial() {
+    fn connections_are_delivered_once_to_their_trial() {
         let mut guest = guest(&Test::Connections { parallel: 4, lasts_ms: 1000 });
         assert!(guest.is_at("192.0.2.1".parse().unwrap()) && !guest.is_at("192.0.2.2".parse().unwrap()));
         let ticket = |trial, index| Ticket { trial, index, tag: guest.keys.ticket(trial, index) };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_and_datagrams_come_once_too() {
+    fn streams_and_datagrams_are_delivered_once() {
         let mut guest = guest(&Test::Stream {
             up: true,
             streams: 2,

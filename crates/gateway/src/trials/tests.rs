@@ -148,7 +148,7 @@ fn taken(plan: &GatewayPlan, link: Option<&str>, way: &mut Fake) -> Taken {
 }
 
 #[test]
-fn the_rate_of_packets_is_what_a_gateway_carries() {
+fn packet_rate_search_finds_the_capacity_of_a_gateway() {
     for carries_per_s in [137.0, 5_000.0, 50_000.0] {
         let mut way = Fake { carries_per_s, keeps: 3.0, ..Fake::default() };
         let taken = taken(&plan(&[TestName::Packets]), None, &mut way);
@@ -164,7 +164,7 @@ fn the_rate_of_packets_is_what_a_gateway_carries() {
 }
 
 #[test]
-fn a_link_is_told_from_the_gateway_and_the_tester_from_both() {
+fn packet_rate_bottleneck_is_link_gateway_or_tester() {
     // 10 Mbit/s carry 19,531 packets of 64 bytes.
     let carries_per_s = 1e7 / 512.0;
     let plan = plan(&[TestName::Packets]);
@@ -183,7 +183,7 @@ fn a_link_is_told_from_the_gateway_and_the_tester_from_both() {
 
 /// What is carried in spite of a late sender's bursts is carried; what is lost then may be lost because of them.
 #[test]
-fn a_late_sender_ends_no_search_but_bounds_it() {
+fn late_sender_makes_the_tester_the_bottleneck() {
     let taken = taken(&plan(&[TestName::Packets]), None, &mut Fake { late: true, ..Fake::default() });
     let rate = &taken.rates[0];
     assert!((rate.per_second.unwrap() / 50_000.0 - 1.0).abs() < 0.03, "{rate:?}");
@@ -193,7 +193,7 @@ fn a_late_sender_ends_no_search_but_bounds_it() {
 
 /// Links that are busy all the time bound what is measured over them, unless the gateway is busy all the time as well.
 #[test]
-fn the_labs_own_links_are_the_tester() {
+fn saturated_emulated_links_count_as_the_tester() {
     let of = |links_busy, packet_s| {
         let plan = plan(&[TestName::Packets, TestName::Transactions]);
         let taken = taken(&plan, None, &mut Fake { links_busy: Some(links_busy), packet_s, ..Fake::default() });
@@ -209,7 +209,7 @@ fn the_labs_own_links_are_the_tester() {
 }
 
 #[test]
-fn a_trial_whose_connection_breaks_off_has_no_figure_and_is_told() {
+fn trial_whose_connection_ends_early_has_no_figure_and_a_finding() {
     let plan = plan(&[TestName::Stream, TestName::Transactions, TestName::Latency]);
     let broken = |breaks| {
         let taken = taken(&plan, None, &mut Fake { breaks, ..Fake::default() });
@@ -237,7 +237,7 @@ fn a_trial_whose_connection_breaks_off_has_no_figure_and_is_told() {
 
 /// Of three searches the later find nothing: the rate of the first stands, and that it is only one's is said.
 #[test]
-fn a_search_that_finds_nothing_does_not_say_what_bounds_the_others() {
+fn failed_search_does_not_change_the_bottleneck_of_others() {
     let plan = GatewayPlan { full: true, ..plan(&[TestName::Packets]) };
     let gateway = Fake { carries_per_s: 137.0, keeps: 3.0, ..Fake::default() };
     let whole = taken(&plan, None, &mut Fake { ..gateway });
@@ -255,7 +255,7 @@ fn a_search_that_finds_nothing_does_not_say_what_bounds_the_others() {
 
 /// A stream is bound by its window only where nothing is lost: what else slows it down is not known.
 #[test]
-fn a_window_is_named_only_where_nothing_is_lost() {
+fn window_bottleneck_requires_no_loss() {
     let plan = plan(&[TestName::Stream]);
     let by = |link: Option<&str>, every| {
         let taken = taken(&plan, link, &mut Fake { every, ..Fake::default() });
@@ -274,7 +274,7 @@ fn a_window_is_named_only_where_nothing_is_lost() {
 }
 
 #[test]
-fn a_gateway_that_drops_every_thousandth_is_named_and_has_a_rate_all_the_same() {
+fn gateway_with_periodic_loss_has_a_finding_and_a_packet_rate() {
     let plan = plan(&[TestName::Packets]);
     let mut way = Fake { every: Some(1000), ..Fake::default() };
     let taken = taken(&plan, None, &mut way);
@@ -289,7 +289,7 @@ fn a_gateway_that_drops_every_thousandth_is_named_and_has_a_rate_all_the_same() 
 }
 
 #[test]
-fn what_may_be_lost_is_the_searchs_bound() {
+fn allowed_loss_is_the_limit_of_the_search() {
     let mut plan = plan(&[TestName::Packets]);
     plan.loss = Probability::new(0.1).unwrap();
     let taken = taken(&plan, None, &mut Fake { carries_per_s: 9_000.0, keeps: 0.0, ..Fake::default() });
@@ -298,7 +298,7 @@ fn what_may_be_lost_is_the_searchs_bound() {
 }
 
 #[test]
-fn tests_take_turns_and_each_has_its_figures() {
+fn tests_are_interleaved_and_have_separate_figures() {
     let plan = plan(&[TestName::Stream, TestName::Transactions, TestName::Connections, TestName::Latency]);
     let mut told = Vec::new();
     let mut way = Fake::default();
@@ -318,7 +318,7 @@ fn tests_take_turns_and_each_has_its_figures() {
 }
 
 #[test]
-fn without_udp_the_rest_is_measured_and_the_check_says_so() {
+fn blocked_udp_leaves_tcp_tests_and_fails_the_check() {
     let plan = plan(&TestName::ALL);
     let taken = taken(&plan, None, &mut Fake { udp: false, ..Fake::default() });
     assert!(taken.ended.is_none() && taken.rates.is_empty() && taken.rtt.is_empty());
@@ -331,7 +331,7 @@ fn without_udp_the_rest_is_measured_and_the_check_says_so() {
 }
 
 #[test]
-fn an_interrupt_ends_it_and_keeps_what_there_is() {
+fn interrupt_ends_the_measurement_and_keeps_figures() {
     let plan = plan(&[TestName::Stream]);
     let asked = Cell::new(0);
     let go_on = || {

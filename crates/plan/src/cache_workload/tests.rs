@@ -14,7 +14,7 @@ fn mix(rest: &str) -> CacheWorkloadPlan {
 }
 
 #[test]
-fn any_field_of_a_named_mix_is_set_otherwise() {
+fn any_field_of_a_built_in_workload_can_be_overridden() {
     let plain = mix("name = \"polymix-4\"").spec().unwrap();
     assert_eq!(plain, CacheWorkload::polymix(4));
     let set = mix("name = \"polymix-4\"\n\
@@ -38,7 +38,7 @@ fn any_field_of_a_named_mix_is_set_otherwise() {
 }
 
 #[test]
-fn a_file_is_a_mix_too() {
+fn workload_is_read_from_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     std::fs::write(&file, toml::to_string(&CacheWorkload::polymix(2)).unwrap()).unwrap();
@@ -54,7 +54,7 @@ fn a_file_is_a_mix_too() {
 }
 
 #[test]
-fn a_plan_with_a_mix_reads_back() {
+fn plan_with_a_workload_round_trips() {
     let plan = read(
         "[load.workload]\nname = \"modern\"\nworld = 77\nsecure = \"127.0.0.1:8443\"\nverify = { one_in = 10 }\n\
          [load.workload.set]\nrecurrence = 0.25\n[load.workload.set.forms]\nreload = 0.5\n",
@@ -66,7 +66,7 @@ fn a_plan_with_a_mix_reads_back() {
 }
 
 #[test]
-fn what_contradicts_a_mix_is_refused_by_name() {
+fn settings_that_contradict_a_workload_are_rejected_by_name() {
     for (rest, named) in [
         ("cookies = true\n", "cookies"),
         ("redirects = 2\n", "redirects"),
@@ -105,7 +105,7 @@ fn what_contradicts_a_mix_is_refused_by_name() {
 }
 
 #[test]
-fn a_reverse_proxy_may_speak_tls() {
+fn reverse_proxy_with_https_uses_tls_for_all_requests() {
     let text = |rest: &str| {
         format!(
             "[load]\nurl = \"https://o/\"\nrate = \"1/s\"\nduration = \"1s\"\n{rest}[load.workload]\nname = \"polymix-4\"\n"
@@ -125,7 +125,7 @@ fn a_reverse_proxy_may_speak_tls() {
 }
 
 #[test]
-fn a_mix_is_one_request_a_kind_and_scheme() {
+fn workload_has_one_request_per_kind_and_scheme() {
     let plan =
         read("[load.workload]\nname = \"polymix-4\"\nset.https = 0.5\nsecure = \"origin.example:8443\"\n").unwrap();
     let workload = plan.load.cache_workload.as_ref().unwrap().workload(&plan.load, 3, 9).unwrap();

@@ -77,7 +77,7 @@ impl Reply {
 }
 
 #[test]
-fn a_right_reply_is_right() {
+fn correct_response_passes_the_check() {
     let world = world("modern");
     for (kind, gzip) in [(0, false), (0, true), (1, true), (3, true)] {
         for number in 0..20 {
@@ -100,7 +100,7 @@ fn a_right_reply_is_right() {
 }
 
 #[test]
-fn another_object_or_version_or_world_is_not_this_one() {
+fn body_of_another_object_version_or_world_differs() {
     let world = world("modern");
     let object = Object { kind: 3, number: 5 };
     let right = reply(&world, object, Variant::Plain);
@@ -123,7 +123,7 @@ fn another_object_or_version_or_world_is_not_this_one() {
 }
 
 #[test]
-fn codings_on_the_way_are_seen() {
+fn content_codings_changed_by_a_proxy_are_detected() {
     let world = world("modern");
     let object = Object { kind: 1, number: 5 };
     let (plain, gzip) = (reply(&world, object, Variant::Plain), reply(&world, object, Variant::Gzip));
@@ -148,7 +148,7 @@ fn codings_on_the_way_are_seen() {
 }
 
 #[test]
-fn what_has_no_body_to_compare_is_not_looked_at() {
+fn response_without_comparable_body_is_not_compared() {
     let world = world("polymix-1");
     let object = Object { kind: 0, number: 5 };
     let whole = reply(&world, object, Variant::Plain);
@@ -168,7 +168,7 @@ fn what_has_no_body_to_compare_is_not_looked_at() {
 }
 
 #[test]
-fn heads_of_all_kinds_are_read() {
+fn response_heads_in_unusual_forms_are_parsed() {
     let world = world("polymix-1");
     let object = Object { kind: 0, number: 5 };
     let right = reply(&world, object, Variant::Plain);
@@ -195,7 +195,7 @@ fn heads_of_all_kinds_are_read() {
 }
 
 #[test]
-fn the_client_leaves_where_planned() {
+fn checker_signals_the_planned_abort_of_the_client() {
     let world = world("polymix-1");
     let object = (0..).map(|number| Object { kind: 0, number }).find(|it| world.size(*it) > 4000).unwrap();
     let right = reply(&world, object, Variant::Plain);
@@ -212,7 +212,7 @@ fn the_client_leaves_where_planned() {
 proptest! {
     /// Wherever the body is cut into pieces: one bit, one byte too few or too many are found, and where.
     #[test]
-    fn one_wrong_byte_is_found(
+    fn single_wrong_byte_is_detected(
         kind in 0..6u8, number in 0..1000u64, gzip: bool, cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         at: prop::sample::Index, bit in 0..8u8,
     ) {
@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn any_head_is_borne(head: Vec<u8>, body: Vec<u8>) {
+    fn arbitrary_response_heads_do_not_panic(head: Vec<u8>, body: Vec<u8>) {
         let mut checker = Checker::new(world("modern"), ask(Object::default(), true), ID, NOW_MS);
         checker.head(&head);
         checker.body(&body);

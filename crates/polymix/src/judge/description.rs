@@ -1,11 +1,11 @@
-//! A wrong answer in words: the request, what came and what was due.
+//! Descriptions of incorrect responses.
 
 use schema::{CacheExchange, CacheForm, Wrong, WrongExample};
 
 use super::{is_framed, object};
 use crate::{Object, World};
 
-/// An exchange that is wrong, for a person.
+/// The example of an incorrect exchange.
 pub(super) fn example(world: &World, exchange: &CacheExchange) -> WrongExample {
     WrongExample {
         kind: exchange.wrong.map(|wrong| wrong.name().to_owned()).unwrap_or_default(),
@@ -23,7 +23,7 @@ fn request(world: &World, exchange: &CacheExchange) -> String {
     words
 }
 
-/// The identity of an answer may name what no world has: it passed through other hands.
+/// Path of an object. A corrupted identity can name one that the workload does not have.
 fn path(world: &World, object: Object) -> String {
     if !world.has(object) {
         return format!("object {:x} of kind {}, which the workload does not have,", object.number, object.kind);
@@ -38,58 +38,57 @@ fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
     let (came, whole) = (exchange.body_bytes, exchange.object_bytes);
     match wrong {
         Wrong::Foreign if exchange.response_object.is_none() => {
-            format!(
-                "status {} with {came} bytes that the origin did not make: no X-Yamabiko in its head",
-                exchange.status
-            )
+            format!("status {} with {came} bytes not from the origin: no X-Yamabiko in its head", exchange.status)
         }
         Wrong::Foreign => {
-            format!("an object of another world came: {:x} and not {:x}", exchange.response_world, exchange.world)
+            format!("received an object of world {:x}, expected world {:x}", exchange.response_world, exchange.world)
         }
         Wrong::WrongObject => {
             let got = Object { kind: exchange.response_kind, number: exchange.response_object.unwrap_or_default() };
-            format!("{} came, {maker}", path(world, got))
+            format!("received {}, {maker}", path(world, got))
         }
-        Wrong::WrongVariant => format!("a gzip body came to a client that does not take gzip, {maker}"),
-        Wrong::WrongBody => format!("the head is right, the body of {came} bytes is not, {maker}"),
-        Wrong::Truncated if is_framed(exchange) => format!("{came} of {whole} bytes came as if they were all, {maker}"),
+        Wrong::WrongVariant => format!("received a gzip body without accepting gzip, {maker}"),
+        Wrong::WrongBody => format!("correct head, wrong body of {came} bytes, {maker}"),
+        Wrong::Truncated if is_framed(exchange) => {
+            format!("received {came} of {whole} bytes declared complete, {maker}")
+        }
         Wrong::Truncated => {
-            format!("{came} of {whole} bytes came: an answer that the origin had cut was kept and used again, {maker}")
+            format!("received {came} of {whole} bytes: a response aborted by the origin was cached, {maker}")
         }
         Wrong::FalseNotModified if exchange.form == CacheForm::Ims200 => {
-            "a 304 came though the object had changed since the date in If-Modified-Since".to_owned()
+            "received a 304 although the object had changed since the date in If-Modified-Since".to_owned()
         }
-        Wrong::FalseNotModified => "a 304 came though nothing was asked by a condition".to_owned(),
+        Wrong::FalseNotModified => "received a 304 for an unconditional request".to_owned(),
         Wrong::HitOnUncacheable => {
-            format!("the origin forbids keeping it (no-store), and it came out of the cache, {maker}")
+            format!("served from the cache although the origin forbids storing it (no-store), {maker}")
         }
         Wrong::HitOnReload => {
             let old_ms = exchange.requested_unix_ms.saturating_sub(exchange.generated_unix_ms);
-            format!("no-cache was asked, and a copy came that was {} old, {maker}", seconds(old_ms))
+            format!("received a copy {} old for a request with no-cache, {maker}", seconds(old_ms))
         }
-        Wrong::FalseHit => format!("{maker}, which did not ask for it"),
+        Wrong::FalseHit => format!("{maker}, which was for another object"),
         Wrong::Stale => {
             let old_ms = exchange.requested_unix_ms.saturating_sub(exchange.generated_unix_ms);
             format!(
-                "version {} came, {} old and beyond its lifetime; version {} was due, {maker}",
+                "received version {}, {} old and expired; expected version {}, {maker}",
                 exchange.response_version,
                 seconds(old_ms),
                 exchange.expected_version
             )
         }
-        Wrong::FalseMiss => "fetched from the origin though an earlier answer could be kept".to_owned(),
+        Wrong::FalseMiss => "fetched from the origin although an earlier response could be stored".to_owned(),
     }
 }
 
 fn maker(exchange: &CacheExchange) -> String {
     match exchange.from_sequence {
         Some(sequence) if sequence == exchange.sequence && exchange.from_run == Some(exchange.run) => {
-            "made for this request".to_owned()
+            "generated for this request".to_owned()
         }
-        Some(sequence) if exchange.from_run == Some(exchange.run) => format!("made for request {sequence}"),
-        Some(_) => "made in an earlier run".to_owned(),
+        Some(sequence) if exchange.from_run == Some(exchange.run) => format!("generated for request {sequence}"),
+        Some(_) => "generated in an earlier run".to_owned(),
         None if exchange.renewed => "renewed by a 304".to_owned(),
-        None => "made for a request that named no ask".to_owned(),
+        None => "generated for a request without id".to_owned(),
     }
 }
 

@@ -1,30 +1,30 @@
-//! What the judge remembers of the exchanges before.
+//! The judge's memory of earlier exchanges.
 
 use std::collections::HashMap;
 
 use schema::CacheExchange;
 use units::Timestamp;
 
-/// The first copy of each object and variant that came whole: from then on a cache could have it.
+/// The first complete copy of each object and variant, from which on a cache could have one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Copies(HashMap<(u64, u8, bool), Kept>);
+pub(super) struct Copies(HashMap<(u64, u8, bool), StoredCopy>);
 
-/// A copy that came whole.
+/// A complete copy.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    /// Its last byte at the client; the cache had it before.
+pub(super) struct StoredCopy {
+    /// Last byte at the client; the cache had it before.
     pub(super) whole_at: Timestamp,
-    /// Until when it may be used; `i64::MAX` where the origin did not say.
+    /// Expiry; `i64::MAX` if the origin stated none.
     pub(super) expires_unix_s: i64,
 }
 
 impl Copies {
-    pub(super) fn of(&self, exchange: &CacheExchange) -> Option<&Kept> {
+    pub(super) fn of(&self, exchange: &CacheExchange) -> Option<&StoredCopy> {
         self.0.get(&key(exchange))
     }
 
-    /// In the place of the one before.
-    pub(super) fn keep(&mut self, exchange: &CacheExchange, copy: Kept) {
+    /// Replaces the copy of the object and variant.
+    pub(super) fn keep(&mut self, exchange: &CacheExchange, copy: StoredCopy) {
         self.0.insert(key(exchange), copy);
     }
 
@@ -42,19 +42,19 @@ fn key(exchange: &CacheExchange) -> (u64, u8, bool) {
     (exchange.object, exchange.kind, exchange.variant_gzip)
 }
 
-/// What each ask of this run asked for, as a mark of 32 bits: the answer that bears its number must be of that object. Two
-/// objects have the same mark once in four thousand million, and then one false hit goes unseen.
+/// The object of each request of this run, as a 32-bit hash, for comparison with responses generated for it. A hash collision
+/// (1 in 4 billion) hides one false hit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Makers {
-    /// By number of the arrival; 0 where it has not ended.
+    /// By number of the arrival; 0 if it has not ended.
     arrivals: Vec<u32>,
-    /// Of asks that follow from answers: their numbers are sparse.
+    /// Of requests for embedded objects, whose numbers are sparse.
     others: HashMap<u64, u32>,
 }
 
-/// Arrivals beyond are not remembered, and what is said to be made for them is believed: half an hour at 36,000/s, 256 MB.
+/// Limit of remembered arrivals: half an hour at 36,000/s, 256 MB. Responses for later ones are not verified.
 const ARRIVALS_MAX: u64 = 1 << 26;
-/// From here on numbers are of asks that follow from answers.
+/// First number of requests for embedded objects.
 const FOLLOW_UPS: u64 = 1 << 40;
 
 impl Makers {
@@ -75,9 +75,9 @@ impl Makers {
         }
     }
 
-    /// Whether the ask for which the answer is said to be made asked for something else. One that has not ended yet, or of
-    /// another run, is not known, and believed.
-    pub(super) fn asked_for_another(&self, exchange: &CacheExchange) -> bool {
+    /// Whether the request named by the response was for another object. False for requests that have not ended or are of another
+    /// run.
+    pub(super) fn is_for_another_object(&self, exchange: &CacheExchange) -> bool {
         let (Some(sequence), true) = (exchange.from_sequence, exchange.from_run == Some(exchange.run)) else {
             return false;
         };
@@ -99,7 +99,7 @@ impl Makers {
     }
 }
 
-/// Never 0. The multiplier is the one of Fibonacci hashing: 2^64 over the golden ratio.
+/// A hash other than 0. The multiplier is that of Fibonacci hashing: 2^64 over the golden ratio.
 fn mark(kind: u8, object: u64) -> u32 {
     let mixed = (object ^ (u64::from(kind) << 56)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     ((mixed >> 32) as u32).max(1)

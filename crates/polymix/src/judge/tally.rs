@@ -1,4 +1,4 @@
-//! What is counted of the exchanges of the measured phase.
+//! Counts of the exchanges of the measured phase.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) struct Tally {
     examples: Vec<WrongExample>,
 }
 
-/// Exchanges, and the lengths of their bodies as the origin makes them.
+/// Exchanges, and the lengths of their bodies as the origin generates them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     count: u64,
@@ -59,7 +59,7 @@ impl Amount {
 }
 
 impl Tally {
-    /// `why` makes the example of a wrong answer.
+    /// `why` makes the example of an incorrect response.
     pub(super) fn add(
         &mut self,
         exchange: &CacheExchange,
@@ -181,7 +181,7 @@ impl Tally {
             hits_of_all: self.hits_of_all,
             without_identity: self.without_identity,
             possibly_stale: self.possibly_stale,
-            // The judge sees what it judges.
+            // Set by the recorder.
             unverified: 0,
             response_time_ns: self.response_time.quantiles(),
             hits_response_time_ns: self.hits_response_time.quantiles(),

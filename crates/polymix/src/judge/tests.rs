@@ -95,7 +95,7 @@ fn spoilt_copy(spoil: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
 }
 
 #[test]
-fn a_hit_is_an_answer_made_for_another() {
+fn response_generated_for_another_request_is_a_hit() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let hit = |spoil: fn(&mut CacheExchange)| {
@@ -117,7 +117,7 @@ fn a_hit_is_an_answer_made_for_another() {
 }
 
 #[test]
-fn what_the_origin_did_not_make_is_foreign() {
+fn response_without_identity_or_of_another_world_is_foreign() {
     let no_identity =
         |row: &mut CacheExchange| (row.response_object, row.failure) = (None, Some(FailureCause::UnexpectedBody));
     assert_eq!(spoilt(no_identity), Some(Wrong::Foreign));
@@ -129,13 +129,13 @@ fn what_the_origin_did_not_make_is_foreign() {
 }
 
 #[test]
-fn another_object_is_another_number_or_kind() {
+fn response_with_another_number_or_kind_is_the_wrong_object() {
     assert_eq!(spoilt(|row| row.response_object = Some(8)), Some(Wrong::WrongObject));
     assert_eq!(spoilt(|row| row.response_kind = 1), Some(Wrong::WrongObject));
 }
 
 #[test]
-fn gzip_is_for_those_who_take_it() {
+fn gzip_for_a_client_that_does_not_accept_it_is_the_wrong_variant() {
     assert_eq!(spoilt(|row| row.body_gzip = true), Some(Wrong::WrongVariant));
     assert_eq!(spoilt(|row| (row.body_gzip, row.accepts_gzip) = (true, true)), None);
     assert_eq!(spoilt(|row| (row.accepts_gzip, row.variant_gzip) = (true, true)), None, "plain is for everybody");
@@ -143,7 +143,7 @@ fn gzip_is_for_those_who_take_it() {
 
 /// A proxy that does not pass the ask on has everything made for nobody.
 #[test]
-fn what_was_made_for_nobody_is_a_hit_if_it_was_made_before() {
+fn response_without_request_id_is_a_hit_if_generated_before_the_request() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let unnamed = |made_ms| {
@@ -171,7 +171,7 @@ fn what_was_made_for_nobody_is_a_hit_if_it_was_made_before() {
 }
 
 #[test]
-fn a_miss_that_names_nobody_is_false_only_where_it_was_made_since() {
+fn miss_without_request_id_is_false_only_if_generated_after_the_request() {
     let world = world();
     let missed = |made_ms: fn(u64) -> u64| {
         let spoil = |_: &CacheExchange, second: &mut CacheExchange| {
@@ -185,7 +185,7 @@ fn a_miss_that_names_nobody_is_false_only_where_it_was_made_since() {
 }
 
 #[test]
-fn a_body_is_held_against_its_identity() {
+fn body_that_differs_from_its_identity_is_wrong() {
     assert_eq!(spoilt(|row| row.content = CacheContent::Differs), Some(Wrong::WrongBody));
     assert_eq!(spoilt(|row| row.content = CacheContent::Long), Some(Wrong::WrongBody));
     assert_eq!(spoilt(|row| row.content = CacheContent::Recoded), None);
@@ -193,7 +193,7 @@ fn a_body_is_held_against_its_identity() {
 }
 
 #[test]
-fn a_short_body_is_truncated_unless_the_client_knew() {
+fn short_body_is_truncated_unless_the_connection_failed() {
     let short = |failure, aborted| {
         spoilt(|row| (row.content, row.failure, row.aborted) = (CacheContent::Short, failure, aborted))
     };
@@ -205,7 +205,7 @@ fn a_short_body_is_truncated_unless_the_client_knew() {
 }
 
 #[test]
-fn a_planned_cut_may_be_passed_on_and_not_kept() {
+fn planned_abort_may_be_forwarded_but_not_cached() {
     let world = world_with(|spec| spec.origin_abort = 1.0);
     let now = NOW_S as u64 * 1000;
     assert!(world.origin_aborts(AskId { run: RUN, sequence: 3 }).is_some());
@@ -236,7 +236,7 @@ fn a_planned_cut_may_be_passed_on_and_not_kept() {
 }
 
 #[test]
-fn not_modified_is_for_those_who_have_it() {
+fn not_modified_is_false_for_a_client_without_a_current_copy() {
     let not_modified = |method, form| {
         spoilt(|row| {
             (row.status, row.method, row.form) = (304, method, form);
@@ -252,7 +252,7 @@ fn not_modified_is_for_those_who_have_it() {
 }
 
 #[test]
-fn an_older_copy_that_lives_may_say_not_modified() {
+fn fresh_older_copy_may_answer_not_modified() {
     let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(50.0)));
     let due = world.version(OBJECT, NOW_S);
     // The version before was last made just before the change, and lived for 50 s from then.
@@ -267,13 +267,13 @@ fn an_older_copy_that_lives_may_say_not_modified() {
 }
 
 #[test]
-fn what_may_not_be_kept_may_not_come_out_of_a_cache() {
+fn hit_on_an_uncacheable_object_is_incorrect() {
     assert_eq!(spoilt_copy(|row| row.cacheable = false), Some(Wrong::HitOnUncacheable));
     assert_eq!(spoilt(|row| row.cacheable = false), None);
 }
 
 #[test]
-fn a_reload_gets_what_was_made_since() {
+fn reload_must_get_a_response_generated_after_the_request() {
     let reload = |old_ms| {
         spoilt_copy(|row| {
             row.form = CacheForm::Reload;
@@ -286,7 +286,7 @@ fn a_reload_gets_what_was_made_since() {
 }
 
 #[test]
-fn an_answer_made_for_an_ask_is_of_what_it_asked_for() {
+fn response_generated_for_a_request_for_another_object_is_a_false_hit() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let hit = |before: CacheExchange, run: u32| {
@@ -313,7 +313,7 @@ fn an_answer_made_for_an_ask_is_of_what_it_asked_for() {
 }
 
 #[test]
-fn a_copy_is_stale_a_second_after_the_change() {
+fn old_version_is_stale_one_second_after_the_change() {
     let world = world();
     let made = world.version(OBJECT, NOW_S);
     let end_ms = made.next_change_s as u64 * 1000;
@@ -325,7 +325,7 @@ fn a_copy_is_stale_a_second_after_the_change() {
 }
 
 #[test]
-fn an_origin_that_thinks_may_answer_late() {
+fn think_time_extends_the_staleness_tolerance() {
     let world = world_with(|spec| spec.think = Some(Law::Constant(2.0)));
     let end_ms = world.version(OBJECT, NOW_S).next_change_s as u64 * 1000;
     let at = |ms| judged(&world, copy(&world, 5, NOW_S as u64 * 1000, ms)).1;
@@ -334,7 +334,7 @@ fn an_origin_that_thinks_may_answer_late() {
 }
 
 #[test]
-fn within_its_lifetime_an_old_version_is_not_stale() {
+fn old_version_within_its_lifetime_is_not_stale() {
     let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(150.0)));
     let made_s = world.version(OBJECT, NOW_S).next_change_s - 1;
     let end_ms = (made_s as u64 + 150) * 1000;
@@ -353,7 +353,7 @@ fn within_its_lifetime_an_old_version_is_not_stale() {
 
 /// A copy that a 304 renewed lives from there (RFC 9111, section 4.3.4), and so may outlive a change.
 #[test]
-fn a_copy_that_may_have_been_renewed_is_not_called_stale() {
+fn possibly_renewed_copy_is_possibly_stale_and_not_incorrect() {
     // Changes every 100 s, and lives for 30.
     let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(30.0)));
     let made_s = world.version(OBJECT, NOW_S).modified_s + 10;
@@ -417,7 +417,7 @@ fn after_a_fetch(
 }
 
 #[test]
-fn a_miss_is_false_once_a_copy_came_whole() {
+fn miss_after_a_complete_copy_is_a_false_miss() {
     let world = world();
     let nanosecond = Duration::from_nanos(1);
     let (wrong, figures) = after_a_fetch(&world, |_| (), |first, second| second.sent_at = Some(first.done_at));
@@ -451,7 +451,7 @@ fn a_miss_is_false_once_a_copy_came_whole() {
 }
 
 #[test]
-fn no_miss_is_false_once_the_copys_lifetime_is_over() {
+fn miss_after_the_lifetime_of_the_copy_is_not_false() {
     let world = world();
     let end_ms = world.version(OBJECT, NOW_S).next_change_s as u64 * 1000;
     let at = |ms: u64| {
@@ -467,7 +467,7 @@ fn no_miss_is_false_once_the_copys_lifetime_is_over() {
 }
 
 #[test]
-fn a_new_copy_takes_the_place_of_one_whose_lifetime_is_over() {
+fn new_copy_replaces_an_expired_one() {
     let world = world();
     let end_s = world.version(OBJECT, NOW_S).next_change_s as u64;
     let mut judge = judge(&world);
@@ -479,7 +479,7 @@ fn a_new_copy_takes_the_place_of_one_whose_lifetime_is_over() {
 }
 
 #[test]
-fn ratios_are_of_basic_requests_in_the_measured_phase() {
+fn hit_ratios_cover_basic_requests_of_the_measured_phase() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let second = |s: u64| Timestamp::from_nanos(s * 1_000_000_000);
@@ -513,13 +513,13 @@ fn ratios_are_of_basic_requests_in_the_measured_phase() {
 }
 
 #[test]
-fn nothing_asked_is_no_ratio() {
+fn without_requests_there_are_no_ratios() {
     let figures = judge(&world()).finish();
     assert_eq!((figures.error_ratio, figures.hit_ratio), (None, schema::Ratio::default()));
 }
 
 #[test]
-fn examples_name_the_request_and_are_few() {
+fn examples_of_incorrect_responses_name_the_request_and_are_limited() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let mut judge = judge(&world);
@@ -538,7 +538,7 @@ fn examples_name_the_request_and_are_few() {
 }
 
 #[test]
-fn two_judges_count_what_one_would() {
+fn merged_judges_count_like_a_single_one() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let (mut one, mut left, mut right) = (judge(&world), judge(&world), judge(&world));
@@ -561,7 +561,7 @@ fn two_judges_count_what_one_would() {
 
 /// A proxy may write any moment into a stamp.
 #[test]
-fn a_moment_without_end_is_no_panic() {
+fn extreme_timestamps_do_not_panic() {
     for generated_unix_ms in [0, u64::MAX] {
         for content in [CacheContent::Right, CacheContent::Short] {
             for form in [CacheForm::Basic, CacheForm::Reload] {

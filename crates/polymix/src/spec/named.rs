@@ -1,4 +1,4 @@
-//! The workloads by name, with the sources of their figures.
+//! The built-in workloads with the sources of their figures.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::{
 use crate::Law;
 
 const KIB: f64 = 1024.0;
-/// As the Web Almanac counts.
+/// The Web Almanac's KB.
 const KB: f64 = 1000.0;
 const HOUR_S: f64 = 3600.0;
 const DAY_S: f64 = 24.0 * HOUR_S;
 const YEAR_S: f64 = 365.0 * DAY_S;
 
-/// Our texts shrink to this under gzip, and the Almanac counts bytes as they were sent: bodies before the coding are
-/// larger by it. A test holds it against the matter.
+/// Compression ratio of text bodies under gzip. The Web Almanac counts transferred bytes, so that uncompressed bodies are
+/// larger by it. A test compares it with the body content.
 pub(super) const TEXT_SHRINKS_TO: f64 = 0.32;
 
 impl CacheWorkload {
-    /// Every name that [`CacheWorkload::named`] knows.
+    /// Names of the built-in workloads.
     pub const NAMES: [&str; 9] = [
         "polymix-1",
         "polymix-2",
@@ -33,7 +33,7 @@ impl CacheWorkload {
         "gateway-class",
     ];
 
-    /// A workload by its name; `None` if there is none such.
+    /// A built-in workload by name.
     pub fn named(name: &str) -> Option<CacheWorkload> {
         let named = |spec: CacheWorkload| Some(CacheWorkload { name: name.to_owned(), ..spec });
         match name {
@@ -44,13 +44,13 @@ impl CacheWorkload {
             "modern" => Some(CacheWorkload::modern()),
             "modern-https" => named(CacheWorkload { https: 0.9, ..CacheWorkload::modern() }),
             "gateway-prepared" => named(prepared()),
-            "gateway-new" => named(CacheWorkload { recurrence: 0.0, ..p5() }),
-            "gateway-class" => named(seats()),
+            "gateway-new" => named(CacheWorkload { recurrence: 0.0, ..school_gateway() }),
+            "gateway-class" => named(class()),
             _ => None,
         }
     }
 
-    /// PolyMix-1 to 4; another number is taken as the nearest of these. KB of the workload files are 1024 bytes.
+    /// PolyMix-1 to 4; other numbers are clamped. KB in Web Polygraph's files are 1024 bytes.
     pub fn polymix(n: u8) -> CacheWorkload {
         match n {
             0 | 1 => polymix_1(),
@@ -60,8 +60,8 @@ impl CacheWorkload {
         }
     }
 
-    /// Sizes, cachability and codings of today's pages: see [`CacheWorkload::sources`] for what was measured by whom, and what is
-    /// ours. Every object is asked for by itself.
+    /// Sizes, cacheability and codings of pages of today: [`CacheWorkload::sources`] has the sources and assumptions. Every
+    /// object is requested by itself.
     pub fn modern() -> CacheWorkload {
         let kind =
             |name: &str, ext: &str, media_type: &str, share, sent_kb: f64, cacheable, cycle, ttl_h: &[(f64, f64)]| {
@@ -104,15 +104,15 @@ impl CacheWorkload {
                 "HTTP Archive, Web Almanac 2024, Page Weight: the median desktop page makes 71 requests, of these 24 \
                  JavaScript, 18 images, 8 CSS, 4 fonts and 2 HTML, which leaves 15; bytes of the median desktop home page by \
                  type: images 1054 KB, JavaScript 613, fonts 131, CSS 78, HTML 18. Mean sizes are these bytes over these \
-                 requests: a ratio of medians, not a mean that anyone measured",
+                 requests: a ratio of medians, not a measured mean",
                 "HTTP Archive, Web Almanac 2020, Caching: cacheable CSS 99.3 %, fonts 99.8, HTML 67.9, images 91.2, scripts \
                  95.2, other 66.3, as browsers may store (a shared cache less: 9.1 % of all responses are private); lifetimes by \
                  percentiles; Last-Modified on 73.5 % and ETag on 47.9 % of the responses",
                 "Breslau, Cao, Fan, Phillips, Shenker: Web Caching and Zipf-like Distributions, INFOCOM 1999: requests at proxies \
                  are Zipf-like with an exponent below 1 that differs between traces",
-                "ours: the exponent 0.8; the recurrence, set for the 55 % hits of PolyMix; log-normal sizes with a deviation of \
-                 1.5 times the mean; other = 10 KB; 0.9 of the clients take gzip; life cycles as PolyMix-4's; an origin that \
-                 thinks 100 ms on the mean; every object has Last-Modified or ETag; no conditional requests",
+                "assumptions: the exponent 0.8; the recurrence, set for the 55 % hits of PolyMix; log-normal sizes with a deviation of \
+                 1.5 times the mean; other = 10 KB; 0.9 of the clients accept gzip; life cycles as PolyMix-4's; a mean think time of \
+                 100 ms; every object has Last-Modified or ETag; no conditional requests",
             ]
             .map(str::to_owned)
             .to_vec(),
@@ -134,7 +134,7 @@ impl CacheWorkload {
     }
 }
 
-/// Nothing special.
+/// Defaults of all fields.
 fn plain() -> CacheWorkload {
     CacheWorkload {
         name: String::new(),
@@ -241,7 +241,7 @@ fn polymix_2() -> CacheWorkload {
         name: "polymix-2".into(),
         sources: vec![
             format!("{POLYGRAPH}, workloads/polymix-2.pg and include/contents.pg"),
-            "images come of the pages that embed them: 64 % of the requests, where the workload file has 65 %".into(),
+            "images follow from the pages that embed them: 64 % of the requests instead of 65 %".into(),
         ],
         recurrence: 0.55 / 0.8,
         think: Some(Law::Normal { mean: 2.5, sd: 1.0 }),
@@ -282,20 +282,20 @@ fn polymix_4() -> CacheWorkload {
     }
 }
 
-/// What P5 measured with.
-fn p5() -> CacheWorkload {
+/// The workload of the school gateway paper.
+fn school_gateway() -> CacheWorkload {
     polymix_1()
 }
 
-/// P5's second workload: nine of ten requests can be hits.
+/// The second workload of the school gateway paper: nine of ten requests can be hits.
 fn prepared() -> CacheWorkload {
-    let mut workload = CacheWorkload { recurrence: 0.90 / 0.95, ..p5() };
+    let mut workload = CacheWorkload { recurrence: 0.90 / 0.95, ..school_gateway() };
     workload.kinds[0].cacheable = 0.95;
     workload
 }
 
-/// P5's class whose teacher fetched the pages beforehand: a minute for the teacher, then nothing that is new.
-fn seats() -> CacheWorkload {
+/// The class of the school gateway paper, whose teacher fetched the pages: a minute of new pages, then only these.
+fn class() -> CacheWorkload {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let phase = |from, to, recurrence, grows| WorkloadPhase {
         from,

@@ -2,7 +2,7 @@ use super::*;
 use crate::{Object, Variant, World};
 
 #[test]
-fn every_named_mix_holds_and_reads_back() {
+fn built_in_workloads_pass_their_check_and_round_trip() {
     for name in CacheWorkload::NAMES {
         let workload = CacheWorkload::named(name).unwrap();
         assert_eq!(workload.name, name);
@@ -15,7 +15,7 @@ fn every_named_mix_holds_and_reads_back() {
 }
 
 #[test]
-fn mixes_aim_at_what_they_are_known_for() {
+fn built_in_workloads_have_their_published_hit_ratios() {
     for (name, ratio, within) in [
         ("polymix-1", 0.55, 1e-9),
         // Images are 63.7 % of what is asked for, not 65.
@@ -37,7 +37,7 @@ fn mixes_aim_at_what_they_are_known_for() {
 
 /// The gzip bodies of modern are as large as the Almanac has them.
 #[test]
-fn texts_shrink_as_assumed() {
+fn text_bodies_compress_to_the_assumed_ratio() {
     let world = World::new(CacheWorkload::modern().into(), 1, 1);
     let (mut plain, mut sent) = (0u64, 0u64);
     for number in 0..3000 {
@@ -50,7 +50,7 @@ fn texts_shrink_as_assumed() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_by_its_key() {
+fn invalid_workload_fields_are_rejected_by_their_key() {
     type Change = fn(&mut CacheWorkload);
     let changes: [(&str, Change); 27] = [
         ("kinds", |workload| workload.kinds.clear()),
@@ -107,7 +107,7 @@ fn what_cannot_be_meant_is_refused_by_its_key() {
 }
 
 #[test]
-fn a_file_says_what_it_wants_and_nothing_unknown() {
+fn workload_files_reject_unknown_fields() {
     let text = "name = \"small\"\nrecurrence = 0.5\nthink = \"norm(3s,1.5s)\"\npopularity = { zipf = { alpha = 0.8, objects = 10 } }\n\
                 [[kinds]]\nname = \"page\"\next = \".html\"\nmedia_type = \"text/html\"\nshare = 1\nsize = \"exp(13KiB)\"\n\
                 cacheable = 0.8\nlife = { cycle = \"7d\", last_modified = 1, expires = { max_age = \"1h\" } }\n";
@@ -129,7 +129,7 @@ fn a_file_says_what_it_wants_and_nothing_unknown() {
 
 /// The sweep writes a workload down for the origin that it starts: that origin must have the same objects.
 #[test]
-fn a_mix_is_known_again_by_its_marks() {
+fn digest_identifies_workload_seed_and_differing_fields() {
     for name in CacheWorkload::NAMES {
         let spec = CacheWorkload::named(name).unwrap();
         let digest = spec.digest(7);

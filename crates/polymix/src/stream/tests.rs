@@ -49,7 +49,7 @@ fn fingerprint(asks: &[Ask]) -> u64 {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_asks() {
+fn same_seed_gives_the_same_requests() {
     for name in CacheWorkload::NAMES {
         let spec = Arc::new(CacheWorkload::named(name).unwrap());
         let of = |seed, id| fingerprint(&asks(&World::new(Arc::clone(&spec), seed, id), 50_000));
@@ -62,7 +62,7 @@ fn the_same_seed_gives_the_same_asks() {
 }
 
 #[test]
-fn lanes_that_take_turns_agree() {
+fn streams_of_shards_agree() {
     let world = named("polymix-4");
     let whole = asks(&world, 20_000);
     for lanes in 1..=4 {
@@ -84,7 +84,7 @@ fn lanes_that_take_turns_agree() {
 }
 
 #[test]
-fn shares_are_as_the_mix_has_them() {
+fn shares_of_kinds_forms_and_methods_follow_the_workload() {
     let world = named("polymix-4");
     let spec = &world.spec;
     let all = asks(&world, 400_000);
@@ -123,7 +123,7 @@ fn shares_are_as_the_mix_has_them() {
 }
 
 #[test]
-fn a_repeat_was_asked_for_before_and_nothing_else_was() {
+fn repeats_and_only_repeats_are_for_objects_requested_before() {
     for name in CacheWorkload::NAMES {
         let mut before = HashSet::new();
         for ask in asks(&named(name), 30_000) {
@@ -134,7 +134,7 @@ fn a_repeat_was_asked_for_before_and_nothing_else_was() {
 }
 
 #[test]
-fn posts_are_never_asked_for_again() {
+fn posted_objects_are_never_repeated() {
     let world = named("polymix-4");
     let mut others = HashSet::new();
     let (posts, rest): (Vec<Ask>, Vec<Ask>) =
@@ -147,7 +147,7 @@ fn posts_are_never_asked_for_again() {
 
 /// What is offered, held against a book of everything that was asked for before, kept here anew.
 #[test]
-fn offered_is_what_an_earlier_ask_could_bring() {
+fn offered_hits_need_an_earlier_request_that_could_fill_a_cache() {
     for name in CacheWorkload::NAMES {
         let world = named(name);
         let mut filled = HashSet::new();
@@ -168,7 +168,7 @@ fn offered_is_what_an_earlier_ask_could_bring() {
 /// below recurrence x cacheable by what first asks could not bring (IMS answered with 304, another variant, a planned end),
 /// and by what is special; the bounds are where a simulation without end has them.
 #[test]
-fn recurrence_and_offered_hits_of_a_million() {
+fn recurrence_and_offered_hit_ratio_of_a_million_requests() {
     for (name, from, to) in [
         ("polymix-1", 0.545, 0.555),
         ("polymix-2", 0.545, 0.556),
@@ -205,7 +205,7 @@ fn recurrence_and_offered_hits_of_a_million() {
 }
 
 #[test]
-fn what_is_asked_for_is_as_large_as_meant() {
+fn mean_size_of_requested_objects_follows_the_workload() {
     // Repeats are of the same objects again, so that errors are larger than the number of asks suggests: 3 %.
     for (name, kind) in [("polymix-1", 0u8), ("polymix-2", 0), ("polymix-2", 1), ("polymix-2", 3), ("modern", 1)] {
         let world = named(name);
@@ -222,7 +222,7 @@ fn what_is_asked_for_is_as_large_as_meant() {
 }
 
 #[test]
-fn small_objects_are_preferred_where_the_mix_says_so() {
+fn prefer_small_selects_smaller_neighbours() {
     let mean_of_repeats = |prefer_small| {
         let popularity = Popularity::HotSet { fraction: 0.01, probability: 0.1, prefer_small };
         let world = world(CacheWorkload { popularity, ..CacheWorkload::polymix(1) });
@@ -237,7 +237,7 @@ fn small_objects_are_preferred_where_the_mix_says_so() {
 
 /// A hundredth of the objects gets a tenth of the repeats, and it is another hundredth as time goes.
 #[test]
-fn the_hot_set_moves_with_the_working_set() {
+fn hot_set_moves_with_the_working_set() {
     let popularity = Popularity::HotSet { fraction: 0.01, probability: 0.1, prefer_small: 0.0 };
     let world = world(CacheWorkload { popularity, working_set: Some(10_000), ..CacheWorkload::polymix(1) });
     let mut stream = Stream::new(&world);
@@ -268,7 +268,7 @@ fn the_hot_set_moves_with_the_working_set() {
 }
 
 #[test]
-fn popularity_by_zipf_has_its_exponent() {
+fn zipf_popularity_has_the_configured_exponent() {
     let popularity = Popularity::Zipf { alpha: 0.8, objects: 1000 };
     let phases = vec![WorkloadPhase {
         from: Duration::from_millis(2000),
@@ -291,7 +291,7 @@ fn popularity_by_zipf_has_its_exponent() {
 }
 
 #[test]
-fn a_frozen_set_keeps_its_size_and_goes_on() {
+fn frozen_working_set_keeps_its_size_and_gets_new_objects() {
     let phases = vec![WorkloadPhase {
         from: Duration::from_secs(10),
         to: Duration::from_secs(100_000),
@@ -314,7 +314,7 @@ fn a_frozen_set_keeps_its_size_and_goes_on() {
 }
 
 #[test]
-fn a_full_set_keeps_its_size() {
+fn working_set_at_its_limit_keeps_its_size() {
     let world = world(CacheWorkload { working_set: Some(500), ..CacheWorkload::polymix(2) });
     let mut stream = Stream::new(&world);
     for number in 0..50_000 {
@@ -328,7 +328,7 @@ fn a_full_set_keeps_its_size() {
 }
 
 #[test]
-fn a_class_asks_for_what_its_teacher_fetched() {
+fn class_requests_only_objects_of_the_teacher() {
     let world = named("gateway-class");
     let mut stream = Stream::new(&world);
     let mut fetched = HashSet::new();
@@ -344,7 +344,7 @@ fn a_class_asks_for_what_its_teacher_fetched() {
 }
 
 #[test]
-fn a_phase_draws_its_line() {
+fn recurrence_of_a_phase_is_interpolated() {
     let phases = vec![WorkloadPhase {
         from: Duration::from_secs(100),
         to: Duration::from_secs(200),
@@ -373,7 +373,7 @@ fn a_phase_draws_its_line() {
 }
 
 #[test]
-fn what_a_page_embeds_follows_only_a_page_that_came() {
+fn embedded_objects_are_requested_after_complete_pages_only() {
     let world = named("polymix-4");
     let mut stream = Stream::new(&world);
     let mut read = HashSet::new();

@@ -24,7 +24,7 @@ fn assert_mean(values: impl Iterator<Item = f64>, mean: f64, what: &str) {
 }
 
 #[test]
-fn sizes_and_shares_are_as_the_mix_has_them() {
+fn object_sizes_and_cacheable_share_follow_the_workload() {
     for name in CacheWorkload::NAMES {
         let world = world(CacheWorkload::named(name).unwrap());
         for (kind, spec) in (0..).zip(&world.spec.kinds) {
@@ -43,7 +43,7 @@ fn sizes_and_shares_are_as_the_mix_has_them() {
 }
 
 #[test]
-fn sizes_are_in_their_order() {
+fn size_order_matches_object_sizes() {
     let world = world(CacheWorkload::modern());
     for kind in 0..6 {
         let mut all: Vec<Object> = objects(kind, 1000).collect();
@@ -53,7 +53,7 @@ fn sizes_are_in_their_order() {
 }
 
 #[test]
-fn facts_do_not_go_together() {
+fn properties_of_an_object_are_independent() {
     let world = world(CacheWorkload::polymix(1));
     // Sizes of cacheable objects are as those of all.
     let cacheable = objects(0, 200_000).filter(|it| world.cacheable(*it)).map(|it| world.size(it) as f64);
@@ -61,7 +61,7 @@ fn facts_do_not_go_together() {
 }
 
 #[test]
-fn facts_follow_from_the_seed_alone() {
+fn object_properties_depend_on_the_seed_and_not_on_the_world() {
     let spec = Arc::new(CacheWorkload::polymix(4));
     let (one, other_world) = (World::new(Arc::clone(&spec), 7, 1), World::new(Arc::clone(&spec), 7, 2));
     let other_seed = World::new(spec, 8, 1);
@@ -78,7 +78,7 @@ fn facts_follow_from_the_seed_alone() {
 }
 
 #[test]
-fn versions_have_bodies_of_their_own() {
+fn each_version_has_another_body() {
     let world = world(CacheWorkload::modern());
     for kind in [0, 3] {
         let object = Object { kind, number: 42 };
@@ -95,7 +95,7 @@ fn versions_have_bodies_of_their_own() {
 }
 
 #[test]
-fn both_variants_are_one_text() {
+fn gzip_variant_inflates_to_the_plain_body() {
     use std::io::Read as _;
 
     let world = world(CacheWorkload::modern());
@@ -119,7 +119,7 @@ fn both_variants_are_one_text() {
 }
 
 #[test]
-fn a_life_cycle_has_its_length() {
+fn object_changes_follow_the_life_cycle() {
     for (name, kind, mean_s) in [("polymix-1", 0, 2.0 * 365.0 * 86_400.0), ("polymix-4", 1, 7.0 * 86_400.0)] {
         let world = world(CacheWorkload::named(name).unwrap());
         let ages = objects(kind, 20_000).map(|it| {
@@ -143,7 +143,7 @@ fn a_life_cycle_has_its_length() {
 }
 
 #[test]
-fn lifetimes_are_by_their_law() {
+fn copy_lifetimes_follow_their_distribution() {
     let world = world(CacheWorkload::modern());
     let css = 2;
     let Expires::MaxAge(law) = &world.spec.kinds[2].life.expires else { panic!() };
@@ -156,7 +156,7 @@ fn lifetimes_are_by_their_law() {
 }
 
 #[test]
-fn pages_embed_images_of_their_own() {
+fn each_page_embeds_its_own_images() {
     let world = world(CacheWorkload::polymix(4));
     let mut images = HashSet::new();
     let counts: Vec<f64> = objects(1, 50_000)
@@ -174,7 +174,7 @@ fn pages_embed_images_of_their_own() {
 }
 
 #[test]
-fn the_origin_thinks_and_cuts_by_the_ask() {
+fn think_time_and_planned_aborts_depend_on_the_request_id() {
     let world = world(CacheWorkload::polymix(4));
     let asks = || (0..200_000).map(|sequence| AskId { run: 3, sequence });
     assert_mean(asks().map(|ask| world.think(ask).as_secs_f64()), world.spec.think.as_ref().unwrap().mean(), "think");
@@ -192,7 +192,7 @@ fn the_origin_thinks_and_cuts_by_the_ask() {
 }
 
 #[test]
-fn paths_are_as_documented() {
+fn object_paths_have_the_documented_form() {
     let world = World::new(Arc::new(CacheWorkload::polymix(4)), 7, 0x1f3a);
     let mut path = Vec::new();
     world.write_path(Object { kind: 1, number: 0x2b7 }, &mut path);
@@ -203,7 +203,7 @@ fn paths_are_as_documented() {
 proptest! {
     /// Versions follow one another without a gap: each begins when the one before ends, and numbers rise by one.
     #[test]
-    fn versions_follow_one_another(number: u64, at in 1_000_000_000..4_000_000_000i64, cycle in 1.0..1e6, variance in 0.0..1.0) {
+    fn versions_of_an_object_are_consecutive(number: u64, at in 1_000_000_000..4_000_000_000i64, cycle in 1.0..1e6, variance in 0.0..1.0) {
         let mut spec = CacheWorkload::polymix(1);
         spec.kinds[0].life.cycle = Law::Constant(cycle);
         spec.kinds[0].life.variance = variance;

@@ -1,4 +1,4 @@
-//! `disk`, as typed.
+//! Arguments of `disk`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,38 +9,38 @@ use units::{Bytes, parse_duration};
 
 #[derive(Args, Debug)]
 pub struct Disk {
-    /// The folder whose storage is measured. Nothing is left in it, also when this is killed
+    /// Measure the storage under this folder. No file remains in it, even after SIGKILL
     pub directory: PathBuf,
-    /// Size of the file that is written and read. Storage is told from memory by what the kernel counted, but a file of twice the
-    /// memory says more of long transfers
+    /// Set the size of the file that is written and read. The page cache is detected by kernel counters; a file of twice the
+    /// memory represents long transfers better
     #[arg(short, long, default_value = "1GiB", allow_hyphen_values = true)]
     pub size: Bytes,
-    /// Length of each test that does not take the whole file once
+    /// Set the length of each test that does not go through the whole file once
     #[arg(short, long, default_value = "5s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Duration,
-    /// Only these tests, such as seeks,commits; by default all
+    /// Run only these tests, such as seeks,commits [default: all]
     #[arg(short, long, value_delimiter = ',', value_name = "TESTS", value_parser = trial, default_values_t = Trial::ALL.map(Test))]
     #[arg(hide_default_value = true)]
     pub tests: Vec<Test>,
-    /// Seed of every random choice
+    /// Set the seed of every random choice
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
-    /// Write the result as one page to this file too
+    /// Write the report page to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
-    /// Keep nothing in the book
+    /// Do not save the run in the run store
     #[arg(long)]
     pub no_save: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
-    /// End with status 3 also if the result is only suspect
+    /// Exit with 3 if the result is suspect, too
     #[arg(long)]
     pub strict: bool,
 }
 
 impl Disk {
-    /// What is to be measured.
+    /// The configured measurement.
     pub fn plan(&self) -> DiskPlan {
         DiskPlan {
             directory: self.directory.clone(),
@@ -51,7 +51,7 @@ impl Disk {
     }
 }
 
-/// A test by its name.
+/// A test, parsed from its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Test(Trial);
 
@@ -63,5 +63,5 @@ impl std::fmt::Display for Test {
 
 fn trial(typed: &str) -> Result<Test, String> {
     let names = || Trial::ALL.map(Trial::name).join(", ");
-    Trial::named(typed).map(Test).ok_or_else(|| format!("there are {}", names()))
+    Trial::named(typed).map(Test).ok_or_else(|| format!("not a valid test; expected one of {}", names()))
 }

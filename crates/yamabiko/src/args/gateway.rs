@@ -1,4 +1,4 @@
-//! `gateway`, as typed, and what is measured as meant.
+//! Arguments of `gateway` and the measurement that they configure.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -19,10 +19,10 @@ use crate::verb::bench::Doing;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "In the lab the gateway is this kernel's own, in a namespace, held to --gateway-cpu. Against a real one: `gateway server` on \
-                  one side, `gateway client` on the other; neither sends to anyone without the secret. Do not measure a network that others \
-                  use: packets are sent until they are lost (RFC 6815). Everything at once takes more than an hour, and says so when it \
-                  begins; a look at NAT alone takes a minute or two:\n\n  \
+    after_help = "The emulated gateway is a network namespace of this kernel, limited by --gateway-cpu. For a real one run `gateway server` on \
+                  one side and `gateway client` on the other; both send to authenticated peers only. Do not measure a network that others \
+                  use: packets are sent until they are lost (RFC 6815). All tests together take more than an hour, which is printed at the \
+                  start; NAT alone takes a minute or two:\n\n  \
                   yamabiko gateway --condition none,nat --link unlimited --tests stream,packets --sizes 64 --trials 3"
 )]
 pub struct Forwarding {
@@ -34,61 +34,59 @@ pub struct Forwarding {
     pub tests: TestOptions,
     #[command(flatten)]
     pub result: GatewayResult,
-    /// Run this program at the clients' end instead of measuring (ping, iperf3, curl): `server` and $SERVER are the other end;
-    /// the exit status is the program's
+    /// Run this program at the client end instead of measuring (ping, iperf3, curl): `server` and $SERVER are the other end;
+    /// the exit status is that of the program
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum GatewayWhat {
-    /// The other end of a real gateway: answers `gateway client`, and nobody without the secret
+    /// Run the far end of a real gateway: answers `gateway client` if it knows the secret
     Server(GatewayServer),
-    /// Measure a real gateway, with a `gateway server` beyond it
+    /// Measure a real gateway, with a `gateway server` behind it
     Client(Box<GatewayClient>),
 }
 
 #[derive(Args, Debug)]
-#[command(
-    after_help = "A secret that can be guessed can be guessed by others: head -c 24 /dev/urandom | base64 > FILE."
-)]
+#[command(after_help = "Create a secret that cannot be guessed: head -c 24 /dev/urandom | base64 > FILE.")]
 pub struct GatewayServer {
-    /// Listen here, TCP and UDP. Beyond this host only with a secret
+    /// Listen on this address, TCP and UDP; other than loopback only with a secret
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7021", value_parser = address)]
     pub listen: SocketAddr,
-    /// The file with the secret [default: the variable YAMABIKO_TOKEN]
+    /// Read the secret from this file [default: the variable YAMABIKO_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// End after this time [default: when it is interrupted]
+    /// End after this time [default: when interrupted]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
-    /// End after so many sessions [default: when it is interrupted]
+    /// End after this number of sessions [default: when interrupted]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub sessions: Option<u32>,
 }
 
 #[derive(Args, Debug)]
 pub struct GatewayClient {
-    /// Where `gateway server` listens, ADDRESS[:PORT]; the port is 7021 where it is not said
+    /// Address of `gateway server`; default port 7021
     #[arg(value_name = "ADDRESS[:PORT]")]
     pub server: String,
-    /// The file with the secret that the server knows [default: the variable YAMABIKO_TOKEN; on this host it may have none]
+    /// Read the server's secret from this file [default: the variable YAMABIKO_TOKEN; none needed on loopback]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// What this run is called in its report: none, nat, nat-proxy-idle, nat-proxy-loaded, proxy-loaded, or anything. What the gateway
-    /// does is set there, not here
+    /// Label the run in its report: none, nat, nat-proxy-idle, nat-proxy-loaded, proxy-loaded, or any text. The gateway itself
+    /// must be configured accordingly
     #[arg(long, value_name = "NAME")]
     pub condition: Option<String>,
-    /// The gateway's proxy, which is loaded meanwhile
+    /// Load this proxy of the gateway during the measurement
     #[arg(long, value_name = "HOST:PORT", requires = "origin_at")]
     pub proxy: Option<String>,
-    /// What the proxy fetches from, beyond the gateway: `yamabiko serve --workload polymix-1 --think none`
+    /// Address of the origin behind the gateway: `yamabiko serve --workload polymix-1 --think none`
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, requires = "proxy")]
     pub origin_at: Option<SocketAddr>,
-    /// How the proxy is loaded: PolyMix-1 at a rate, or `wget`
+    /// Load the proxy by PolyMix-1 at this rate, or by `wget`
     #[arg(long, value_name = "RATE|wget", default_value = "40/s", allow_hyphen_values = true, requires = "proxy")]
     pub load: ProxyLoading,
-    /// A command whose output is the gateway's /proc/stat, such as 'ssh gw cat /proc/stat': its processor time around each trial
+    /// Read the gateway's CPU time around each trial by a command that prints its /proc/stat, such as 'ssh gw cat /proc/stat'
     #[arg(long, value_name = "CMD")]
     pub gateway_stat: Option<String>,
     #[command(flatten)]
@@ -98,28 +96,29 @@ pub struct GatewayClient {
 }
 
 #[derive(Args, Debug)]
-#[command(next_help_heading = "The lab's gateway")]
+#[command(next_help_heading = "Emulated gateway")]
 pub struct LabOptions {
-    /// P5's conditions, by name or number: none, nat, nat-proxy-idle, nat-proxy-loaded, proxy-loaded [default: all; nat with -- CMD]
+    /// Measure these conditions of the school gateway paper, by name or number: none, nat, nat-proxy-idle, nat-proxy-loaded,
+    /// proxy-loaded [default: all; nat with -- CMD]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = condition)]
     pub condition: Vec<Condition>,
-    /// Each of its two links, each way; several are measured one after the other: 10Mbit, unlimited, or words such as
-    /// '10Mbit,queue=64KiB,loss=1%,rtt=2ms' [default: 10Mbit,100Mbit,unlimited; unlimited with -- CMD]
+    /// Set both links of the gateway, each way; several are measured one after the other: 10Mbit, unlimited, or with settings
+    /// such as '10Mbit,queue=64KiB,loss=1%,rtt=2ms' [default: 10Mbit,100Mbit,unlimited; unlimited with -- CMD]
     #[arg(long, value_name = "LINKS", value_parser = links, allow_hyphen_values = true)]
     pub link: Option<Links>,
-    /// Hold it to this share of one core, forwarding and proxy together, or `none`
+    /// Limit the gateway to this share of one core, forwarding and proxy together, or `none`
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share, allow_hyphen_values = true)]
     pub gateway_cpu: Share,
-    /// Hold its programs to this memory
+    /// Limit the memory of the gateway's programs
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub gateway_memory: Option<Bytes>,
-    /// How the proxy is loaded: PolyMix-1 at a rate (40/s is a class of 40 seats), or `wget`, one file after the other
+    /// Load the proxy by PolyMix-1 at this rate (40/s is a class of 40 clients), or by `wget`, one file after the other
     #[arg(long, value_name = "RATE|wget", default_value = "40/s", allow_hyphen_values = true)]
     pub load: ProxyLoading,
-    /// Run this shell command in the gateway before each condition: nft, ip, sysctl. What it sets goes with the lab
+    /// Run this shell command in the gateway before each condition: nft, ip, sysctl. Its settings end with the testbed
     #[arg(long, value_name = "CMD")]
     pub setup: Option<String>,
-    /// With -- CMD: start this at the other end, in a shell
+    /// With -- CMD: start this shell command at the server end
     #[arg(long, value_name = "CMD", requires = "command")]
     pub server: Option<String>,
 }
@@ -127,34 +126,35 @@ pub struct LabOptions {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Tests")]
 pub struct TestOptions {
-    /// Which: stream, transactions, connections, packets, latency [default: all]
+    /// Run these tests: stream, transactions, connections, packets, latency [default: all]
     #[arg(long, value_name = "TESTS", value_delimiter = ',', value_parser = test)]
     pub tests: Vec<TestName>,
-    /// Trials of each
+    /// Set the number of trials of each test
     #[arg(long, value_name = "NUMBER", default_value_t = 10, allow_hyphen_values = true)]
     pub trials: u32,
-    /// Length of a trial
+    /// Set the length of a trial
     #[arg(short, long, default_value = "3s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Duration,
-    /// Which way streams and packets go; both is one way after the other
+    /// Choose the direction of streams and packets; both directions are measured one after the other
     #[arg(long, value_enum, default_value_t = Direction::Both)]
     pub direction: Direction,
-    /// Socket buffers of a stream in bytes, or `auto`: the kernel's own tuning. 16384 is P5's; Linux doubles it
+    /// Set the socket buffers of a stream in bytes, or `auto`: the kernel's tuning. 16384 as in the school gateway paper; Linux
+    /// doubles it
     #[arg(long, value_name = "BYTES", default_value = "16384", value_parser = socket_bytes)]
     pub socket_bytes: SocketBytes,
-    /// What a stream writes at once, in bytes
+    /// Set the bytes per write of a stream
     #[arg(long, value_name = "BYTES", default_value = "16384", value_parser = gateway::message_bytes)]
     pub message_bytes: u32,
-    /// Lengths of IP packets in bytes, 64 to 1500
+    /// Set the sizes of IP packets in bytes, 64 to 1500
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_values_t = [64, 512, 1500])]
     pub sizes: Vec<u16>,
-    /// Share of the packets that may be lost at the rate that is sought
+    /// Allow this packet loss at the maximum rate searched for
     #[arg(long, value_name = "P", default_value = "0%", allow_hyphen_values = true)]
     pub loss: Probability,
-    /// The rate is known when it is known to so much
+    /// End the search for a rate when its bracket is this narrow
     #[arg(long, value_name = "SHARE", default_value = "2%", allow_hyphen_values = true)]
     pub width: Probability,
-    /// Packets as RFC 2544 has it: trials of 60 s, and three searches
+    /// Measure packets as RFC 2544 requires: trials of 60 s, three searches
     #[arg(long)]
     pub full: bool,
 }
@@ -162,25 +162,25 @@ pub struct TestOptions {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Result")]
 pub struct GatewayResult {
-    /// Write the page to this file too
+    /// Write the report page to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
-    /// Exit with 3 also when the result is only suspect
+    /// Exit with 3 if the result is suspect, too
     #[arg(long)]
     pub strict: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
-    /// Name in the run's folder
+    /// Set the name that is part of the run's folder
     #[arg(long, default_value = "gateway")]
     pub name: String,
-    /// Do not keep the run in the book
+    /// Do not save the run in the run store
     #[arg(long)]
     pub no_save: bool,
-    /// Seed of every random choice
+    /// Set the seed of every random choice
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
-    /// Print the plan instead of doing it
+    /// Print the plan instead of running it
     #[arg(long)]
     pub print_plan: bool,
     #[command(flatten)]
@@ -195,7 +195,7 @@ pub enum Direction {
 }
 
 impl GatewayResult {
-    /// What to do with the result; `command` repeats it.
+    /// What to do with the result. `command` is the command line that repeats the run.
     pub fn doing<'a>(&self, command: &'a str) -> Doing<'a> {
         let (print_plan, no_save, show) = (self.print_plan, self.no_save, self.show.clone());
         Doing { print_plan, json: self.json, strict: self.strict, no_save, show, command }
@@ -203,10 +203,10 @@ impl GatewayResult {
 }
 
 impl Forwarding {
-    /// The lab's measurement as meant.
+    /// The configured measurement of the emulated gateway.
     ///
     /// # Errors
-    /// What contradicts itself.
+    /// Options that contradict each other.
     pub fn plan(&self) -> Result<GatewayPlan> {
         let usual = GatewayPlan::default();
         let lab = &self.lab;
@@ -223,24 +223,24 @@ impl Forwarding {
         Ok(plan)
     }
 
-    /// The lab in which a program is run, as meant: one condition, one link.
+    /// The configured emulation for `-- CMD`: one condition, one link.
     ///
     /// # Errors
-    /// Several of either; a condition with a proxy.
+    /// Several conditions or links; a condition with a proxy.
     pub fn lab_of_command(&self) -> Result<LabSpec> {
         let condition = match self.lab.condition.as_slice() {
             [] => Condition::Nat,
             [one] => *one,
-            _ => anyhow::bail!("--condition: a program runs in one"),
+            _ => anyhow::bail!("--condition: give one condition with -- CMD"),
         };
         ensure!(
             !condition.proxy(),
-            "--condition {condition}: with -- CMD there are none and nat; a proxy would be the program's to load"
+            "--condition {condition}: expected none or nat with -- CMD, since the program would have to load the proxy"
         );
         let link = match self.lab.link.as_ref().map(|links| links.0.as_slice()) {
             None => Link::UNLIMITED,
             Some([one]) => *one,
-            Some(_) => anyhow::bail!("--link: a program runs on one"),
+            Some(_) => anyhow::bail!("--link: give one link with -- CMD"),
         };
         Ok(LabSpec {
             link: link.words(),
@@ -256,12 +256,12 @@ impl Forwarding {
 }
 
 impl GatewayClient {
-    /// The measurement as meant.
+    /// The configured measurement.
     ///
     /// # Errors
-    /// What contradicts itself.
+    /// Options that contradict each other.
     pub fn plan(&self) -> Result<GatewayPlan> {
-        // A number is the paper's, a name stays what it is.
+        // A condition number of the paper becomes its name; any other text stays.
         let label = |typed: &String| typed.parse::<Condition>().map_or(typed.clone(), |named| named.to_string());
         let plan = GatewayPlan {
             to: Where::Server(self.server.clone()),
@@ -302,7 +302,7 @@ impl TestOptions {
     }
 }
 
-/// Types of their own: clap takes an option of a list or of an optional for one that may be left out or given again.
+/// Newtypes, since clap treats `Vec` and `Option` as repeatable and optional.
 #[derive(Clone, Debug)]
 pub struct Links(pub Vec<Link>);
 

@@ -1,4 +1,4 @@
-//! `cache`, as typed, and the sweep as meant.
+//! Arguments of `cache` and the sweep that they configure.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,63 +15,63 @@ use units::{Bytes, Probability, RequestRate, parse_count_u32, parse_duration, pa
 
 use super::{HostOptions, ServerOptions, address};
 
-/// Requests on a connection that nobody makes within a point.
-const USES_MANY: u32 = 1_000_000_000;
+/// More requests per connection than any point makes.
+const USES_UNLIMITED: u32 = 1_000_000_000;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Objects, sizes, repeats, life cycles and think times come from a mix: polymix-1 (the default; 80 % \
-                        cacheable, 55 % hits, as P5 had it) to polymix-4, modern, or a file; --set changes any part of it. The \
-                        origin is this program's own; a forward proxy must be allowed to reach it, a reverse proxy is told its \
-                        address with --origin."
+    after_help = "Objects, sizes, repeats, life cycles and think times come from a workload: polymix-1 (default; 80 % \
+                        cacheable, 55 % hits, as in the school gateway paper) to polymix-4, modern, or a file; --set changes any field. The \
+                        origin is started by this program; a forward proxy must be able to reach it, a reverse proxy must be configured with \
+                        the address given by --origin."
 )]
 pub struct ProxyCache {
-    /// A forward proxy
+    /// Measure this forward proxy
     #[arg(long, value_name = "[USER:PASSWORD@]HOST:PORT", conflicts_with_all = ["reverse", "direct"])]
     pub proxy: Option<Proxy>,
-    /// A reverse proxy, http[s]://HOST:PORT, configured to fetch from --origin
+    /// Measure this reverse proxy, http[s]://HOST:PORT, configured to fetch from --origin
     #[arg(long, value_name = "URL", conflicts_with = "direct")]
     pub reverse: Option<String>,
-    /// No cache: robots ask the origin
+    /// Measure without a cache: virtual users request from the origin
     #[arg(long)]
     pub direct: bool,
-    /// Offer so many requests a second, one point each [default: 5,10,15,20,30,40,50,80/s]
+    /// Offer these request rates, one point each [default: 5,10,15,20,30,40,50,80/s]
     #[arg(short, long, value_name = "RATES", value_parser = rates, allow_hyphen_values = true)]
     pub rate: Option<Rates>,
-    /// Length of a point, its warm-up included; a schedule has its own [default: 60s]
+    /// Set the length of a point, warm-up included; a schedule has its own [default: 60s]
     #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
-    /// As long as P5's: 30 minutes a point, and answers may take 180 s; with a schedule its own length
+    /// Measure as long as the school gateway paper: 30 minutes a point, response timeout 180 s; schedules unscaled
     #[arg(long)]
     pub full: bool,
-    /// Share of a point before its measured phase [default: 10%]
+    /// Set the share of a point that is warm-up [default: 10%]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub warmup: Option<Probability>,
-    /// End a point when this share of what ended of late failed, or `none`
+    /// End a point when this share of the requests of the last second failed, or `none`
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub stop_errors: StopErrors,
-    /// Fail a request whose answer is not whole after this time [default: 30s, or 180s with --full]
+    /// Fail a request whose response is not complete after this time [default: 30s, or 180s with --full]
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
     /// Fail a request whose connection is not established after this time
     #[arg(long, default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub connect_timeout: Duration,
-    /// Robots [default: as many as the mix says; where it does not, 1, or 100 with a path]
+    /// Set the number of virtual users [default: set by the workload; otherwise 1, or 100 with a path]
     #[arg(long, value_parser = parse_count_u32, allow_hyphen_values = true)]
     pub clients: Option<u32>,
-    /// One connection per request, whatever the mix says
+    /// Use a connection per request, overriding the workload
     #[arg(long, overrides_with = "keepalive")]
     pub close: bool,
-    /// Connections are kept, whatever the mix says
+    /// Use persistent connections, overriding the workload
     #[arg(long, overrides_with = "close")]
     pub keepalive: bool,
-    /// Threads that make the load
+    /// Generate the load by this number of threads
     #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true)]
     pub threads: u32,
-    /// How to talk to the kernel
+    /// Choose the I/O interface of the kernel
     #[arg(long, value_enum, default_value_t)]
     pub engine: Engine,
-    /// Requests a second of one seat at its peak
+    /// Set the peak request rate of one client, from which the number of clients supported is computed
     #[arg(long, value_name = "RATE", default_value = "1/s", allow_hyphen_values = true, conflicts_with = "direct")]
     pub client_rate: RequestRate,
     #[command(flatten)]
@@ -93,31 +93,32 @@ pub struct ProxyCache {
 }
 
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Mix")]
+#[command(next_help_heading = "Workload")]
 pub struct WorkloadOptions {
-    /// A mix by name, or a file of one: polymix-1 to polymix-4, modern, modern-https, gateway-prepared, gateway-new, gateway-class
+    /// Offer this workload, by name or file: polymix-1 to polymix-4, modern, modern-https, gateway-prepared, gateway-new,
+    /// gateway-class
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_WORKLOAD)]
     pub workload: String,
-    /// Another value for a field of the mix, such as recurrence=0.5 or forms.reload=0.1; may be given more than once
+    /// Set a field of the workload, such as recurrence=0.5 or forms.reload=0.1; repeatable
     #[arg(long = "set", value_name = "FIELD=VALUE", value_parser = field)]
     pub set: Vec<(String, toml::Value)>,
-    /// How long the origin thinks before it answers: none, 2s, or a law such as 'norm(3s,1.5s)' [default: the mix's]
-    #[arg(long, value_name = "LAW", allow_hyphen_values = true)]
+    /// Set the think time of the origin: none, 2s, or a distribution such as 'norm(3s,1.5s)' [default: the workload's]
+    #[arg(long, value_name = "DISTRIBUTION", allow_hyphen_values = true)]
     pub think: Option<polymix::Law>,
-    /// Phases of a point: constant, polymix-2, polymix-3 or polymix-4
+    /// Use the phases of this schedule: constant, polymix-2, polymix-3 or polymix-4
     #[arg(long, value_name = "NAME", default_value = "constant")]
     pub schedule: PolygraphSchedule,
-    /// Factor of the schedule's lengths, such as 1/60 or 0.1 [default: 1/60, or 1 with --full]
+    /// Scale the lengths of the schedule, such as by 1/60 or 0.1 [default: 1/60, or 1 with --full]
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true)]
     pub time_scale: Option<f64>,
-    /// Size of the cache: the simulation gives its best hit ratio too, and a schedule fills it twice over
+    /// State the size of the cache: the ideal hit ratio is also simulated for it, and a schedule fills it twice
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub cache_size: Option<Bytes>,
-    /// Ask for the objects of this world, a number, and of those that follow from it, one a point: the same sweep made again
-    /// finds in the cache what the first one left [default: worlds that nobody asked of before]
+    /// Select the first world (set of objects) by number; the worlds of later points follow from it. A repeated sweep then
+    /// finds a filled cache [default: worlds never requested before]
     #[arg(long, value_name = "NUMBER", value_parser = world)]
     pub world: Option<u32>,
-    /// All points ask for the objects of one world: each finds what those before it left in the cache
+    /// Use one world (set of objects) for all points: each finds the cache as earlier points left it
     #[arg(long)]
     pub keep_world: bool,
 }
@@ -125,16 +126,16 @@ pub struct WorkloadOptions {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Origin")]
 pub struct OriginOptions {
-    /// It listens here [default: a free port of 127.0.0.1]
+    /// Set the address on which the origin listens [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub origin: Option<SocketAddr>,
-    /// It runs there already: `yamabiko serve --workload` with the same mix and seed
+    /// Use an origin that runs already: `yamabiko serve --workload` with the same workload and seed
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "origin")]
     pub origin_at: Option<SocketAddr>,
-    /// RTT between it and the cache, where the lab starts the cache (--server)
+    /// Set the RTT between origin and cache, if Yamabiko starts the cache (--server)
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "server", allow_hyphen_values = true)]
     pub origin_rtt: Option<Duration>,
-    /// Loss per packet between the two, each way
+    /// Set the packet loss between origin and cache, each way
     #[arg(long, value_name = "P", requires = "server", allow_hyphen_values = true)]
     pub origin_loss: Option<Loss>,
 }
@@ -142,25 +143,25 @@ pub struct OriginOptions {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Result")]
 pub struct SweepResult {
-    /// Write the page to this file too
+    /// Write the report page to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
-    /// Exit with 3 also when the result is only suspect
+    /// Exit with 3 if the result is suspect, too
     #[arg(long)]
     pub strict: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
-    /// Name in the run's folder
+    /// Set the name that is part of the run's folder
     #[arg(long, default_value = "cache")]
     pub name: String,
-    /// Do not keep the runs in the book
+    /// Do not save the runs in the run store
     #[arg(long)]
     pub no_save: bool,
-    /// Seed of every random choice
+    /// Set the seed of every random choice
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
-    /// Print the plan instead of doing it
+    /// Print the plan instead of running it
     #[arg(long)]
     pub print_plan: bool,
     #[command(flatten)]
@@ -168,10 +169,10 @@ pub struct SweepResult {
 }
 
 impl ProxyCache {
-    /// The sweep as meant.
+    /// The configured sweep.
     ///
     /// # Errors
-    /// What contradicts itself.
+    /// Options that contradict each other.
     pub fn plan(&self) -> Result<CachePlan> {
         let path = self.path.clone().resolve(self.server.server.is_some()).map_err(anyhow::Error::msg)?;
         let (point, timeout, scale) =
@@ -201,7 +202,7 @@ impl ProxyCache {
             (self.workload.time_scale.is_some(), "time_scale"),
         ];
         let given: Vec<&str> = given.into_iter().filter_map(|(is, key)| is.then_some(key)).collect();
-        cache.refuse_idle(&given).map_err(anyhow::Error::msg)?;
+        cache.reject_unused(&given).map_err(anyhow::Error::msg)?;
         let mut plan = CachePlan {
             name: self.result.name.clone(),
             seed: self.result.seed,
@@ -219,7 +220,7 @@ impl ProxyCache {
         self.workload.put(&mut plan)?;
         let uses = match (self.close, self.keepalive) {
             (true, _) => Some(1),
-            (_, true) => Some(USES_MANY),
+            (_, true) => Some(USES_UNLIMITED),
             _ => None,
         };
         if let Some(uses) = uses {
@@ -238,7 +239,7 @@ impl WorkloadOptions {
             (plan.workload.name, plan.workload.file) = (None, Some(PathBuf::from(&self.workload)));
         } else {
             bail!(
-                "--workload {}: no mix and no file of this name; there are {}, and files such as those in plans/workloads",
+                "--workload {}: no such workload and no such file; expected one of {}, or a file such as those in plans/workloads",
                 self.workload,
                 polymix::CacheWorkload::NAMES.join(", ")
             );
@@ -255,7 +256,7 @@ impl WorkloadOptions {
 }
 
 impl OriginOptions {
-    /// Its own link, where one is asked for.
+    /// The link of the origin, if one is configured.
     fn path(&self) -> Option<PathPlan> {
         (self.origin_rtt.is_some() || self.origin_loss.is_some()).then(|| PathPlan {
             rtt: Some(self.origin_rtt.unwrap_or_default()),
@@ -265,7 +266,7 @@ impl OriginOptions {
     }
 }
 
-/// Rates on one line; a type of its own, since clap takes a list for an option that may be given more than once.
+/// Rates on one line. A newtype, since clap treats a `Vec` as a repeatable option.
 #[derive(Clone, Debug)]
 pub struct Rates(pub Vec<RequestRate>);
 
@@ -273,19 +274,19 @@ pub(super) fn rates(typed: &str) -> Result<Rates, String> {
     cachebench::rates(typed).map(Rates)
 }
 
-/// `FIELD=VALUE`; the value as TOML has it, and where that is nothing, a text.
+/// Parses `FIELD=VALUE`. A value that is not valid TOML is a string.
 fn field(typed: &str) -> Result<(String, toml::Value), String> {
-    let (field, value) = typed.split_once('=').ok_or("FIELD=VALUE is wanted, such as recurrence=0.5")?;
+    let (field, value) = typed.split_once('=').ok_or("expected FIELD=VALUE, such as recurrence=0.5")?;
     let (field, value) = (field.trim(), value.trim());
     if field.is_empty() || field.split('.').any(str::is_empty) {
-        return Err("FIELD=VALUE is wanted, such as recurrence=0.5 or forms.reload=0.1".into());
+        return Err("expected FIELD=VALUE, such as recurrence=0.5 or forms.reload=0.1".into());
     }
     let read =
         toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut table| table.remove("value"));
     Ok((field.to_owned(), read.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
 }
 
-/// Puts a value where the dots of its field lead.
+/// Sets the value at a dotted path.
 fn put(table: &mut toml::Table, field: &str, value: toml::Value) -> Result<()> {
     match field.split_once('.') {
         None => {
@@ -296,19 +297,19 @@ fn put(table: &mut toml::Table, field: &str, value: toml::Value) -> Result<()> {
             let inner = table.entry(first).or_insert_with(|| toml::Value::Table(toml::Table::new()));
             match inner {
                 toml::Value::Table(inner) => put(inner, rest, value),
-                _ => bail!("{first} was set to a value before, and has no {rest}"),
+                _ => bail!("{first} has a value already and no field {rest}"),
             }
         }
     }
 }
 
-/// A number, in decimal, or in hexadecimal as URLs show it.
+/// Parses a world number: decimal, or hexadecimal as in URLs.
 fn world(typed: &str) -> Result<u32, String> {
     let read = match typed.strip_prefix("0x") {
         Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
         None => typed.parse(),
     };
-    read.map_err(|_| "a number from 0 to 4294967295 is wanted, or 0x and its hexadecimal digits".to_owned())
+    read.map_err(|_| "expected a number from 0 to 4294967295, or 0x and hexadecimal digits".to_owned())
 }
 
 #[cfg(test)]
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workload_field_takes_toml_values_and_text() {
+    fn set_option_parses_toml_values_and_plain_text() {
         assert_eq!(field("recurrence=0.5").unwrap(), ("recurrence".into(), toml::Value::Float(0.5)));
         assert_eq!(field("forms.reload = 0.1").unwrap().0, "forms.reload");
         assert_eq!(field("think=norm(3s,1.5s)").unwrap().1, toml::Value::String("norm(3s,1.5s)".into()));
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn world_number_is_decimal_or_hexadecimal() {
+    fn world_option_accepts_decimal_and_hexadecimal() {
         assert_eq!((world("31").unwrap(), world("0x1f").unwrap()), (31, 31));
         assert!(world("4294967296").is_err());
     }

@@ -102,7 +102,7 @@ pub struct LimitOptions {
     /// A client that sends less than 1 KiB of its request's body in this time is cut off
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
     pub body_time: Duration,
-    /// A kept connection is closed when nothing is asked for so long [default: 75s; what the mix says with --workload]
+    /// A kept connection is closed when nothing is asked for so long [default: 75s; set by the workload with --workload]
     #[arg(long, value_name = "TIME", value_parser = patience, conflicts_with = "max")]
     pub idle_time: Option<Duration>,
     /// When told to stop, finish what is under way for at most this time
@@ -114,14 +114,14 @@ pub struct LimitOptions {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Origin of a cache benchmark")]
 pub struct OriginOptions {
-    /// Serve no folder but the objects of this mix: polymix-1 to polymix-4, modern, or a TOML file. `yamabiko cache` starts
-    /// such an origin itself; this is for one on another machine. What it counts is at /-/origin
+    /// Serve the objects of this workload instead of a folder: polymix-1 to polymix-4, modern, or a TOML file. `yamabiko cache`
+    /// starts such an origin itself; use this for one on another machine. Its counters are at /-/origin
     #[arg(long, value_name = "FILE|NAME", requires = "seed", conflicts_with_all = ["max", "dynamic", "hidden", "index", "no_index", "no_precompressed"])]
     pub workload: Option<String>,
-    /// The seed of its objects: that of the robots which ask for them
+    /// Set the seed of the objects; it must equal the seed of the load
     #[arg(long, value_name = "NUMBER", requires = "workload")]
     pub seed: Option<u64>,
-    /// How long it thinks before each answer, instead of what the mix says: none, 200ms or 'norm(3s,1.5s)'
+    /// Set the think time before each response, overriding the workload: none, 200ms or 'norm(3s,1.5s)'
     #[arg(long, value_name = "TIME", requires = "workload")]
     pub think: Option<polymix::Law>,
 }

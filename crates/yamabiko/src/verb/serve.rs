@@ -41,7 +41,9 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
                 (None, None) => files(arguments, dir, &interrupts),
             }
         }
-        (None, None, None) => bail!("nothing to serve: name a folder, a mix with --workload, or a size with --max"),
+        (None, None, None) => {
+            bail!("nothing to serve: name a folder, a workload with --workload, or a size with --max")
+        }
     }
 }
 

@@ -26,7 +26,7 @@ fn answer(server: &mut Answering, bytes: &[u8], cut: usize) -> (Vec<u8>, Handsha
 }
 
 #[test]
-fn two_ends_with_one_secret_have_the_same_keys() {
+fn same_secret_gives_both_ends_the_same_keys() {
     for opening in [Opening::Control, STREAM_OPENING] {
         for cut in [1, 7, 33, 64] {
             let mut server = Answering::new(&secret());
@@ -46,7 +46,7 @@ fn two_ends_with_one_secret_have_the_same_keys() {
 }
 
 #[test]
-fn without_the_magic_nothing_is_sent() {
+fn server_sends_nothing_without_the_magic() {
     let texts: [&[u8]; 5] =
         [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\x02\x00", b"YBKGATE2\0", b"YBKGATE", b"YBKGATE1\x02"];
     for (at, text) in texts.into_iter().enumerate() {
@@ -64,7 +64,7 @@ fn without_the_magic_nothing_is_sent() {
 }
 
 #[test]
-fn whoever_has_not_the_secret_learns_nothing() {
+fn peer_without_the_secret_gets_only_a_nonce() {
     for wrong in [Secret::new(b"another-secret-altogether"), Secret::none()] {
         let mut server = Answering::new(&secret());
         let (nonce, _) = answer(&mut server, &Opening::Control.write(), 64);
@@ -78,7 +78,7 @@ fn whoever_has_not_the_secret_learns_nothing() {
 }
 
 #[test]
-fn a_proof_is_good_for_one_connection_of_one_kind() {
+fn proof_is_valid_for_one_connection_and_opening_only() {
     let proof_for = |opening: Opening, nonce| Proof::new(&secret(), &opening, nonce).bytes().to_vec();
     let heard = |opening: Opening, nonce, proof: &[u8]| {
         let mut server = Answering::with_nonce(&secret(), nonce);
@@ -107,7 +107,7 @@ fn a_proof_is_good_for_one_connection_of_one_kind() {
 }
 
 #[test]
-fn a_ticket_is_read_as_it_was_written() {
+fn ticket_round_trips() {
     let ticket = Ticket { trial: 7, index: 65_536, tag: [5; 16] };
     for cut in [1, 8, 9, 32] {
         let (sent, step) = answer(&mut Answering::new(&secret()), &ticket.write(), cut);

@@ -55,7 +55,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_known_is_refused() {
+fn unknown_message_fields_are_rejected() {
     for text in [
         r#"{"do":"ready","trial":1,"test":{"test":"probes","lasts_ms":5,"to":"192.0.2.1"}}"#,
         r#"{"do":"go","trial":1,"now":true}"#,
@@ -73,7 +73,7 @@ fn what_is_not_known_is_refused() {
 
 /// Each bound with what is just inside and just outside.
 #[test]
-fn tests_are_within_their_bounds() {
+fn test_parameters_outside_their_limits_are_rejected() {
     let stream = |streams, socket_bytes, message_bytes, lasts_ms, omit_ms| Test::Stream {
         up: true,
         streams,
@@ -135,7 +135,7 @@ fn tests_are_within_their_bounds() {
 }
 
 #[test]
-fn a_first_message_is_read_whatever_its_version_adds() {
+fn hello_of_a_newer_version_is_parsed() {
     let text = br#"{"do":"hello","version":"9.9 \u0007","protocol":2,"and":["more"]}"#;
     assert_eq!(hello(text), Some(("9.9".to_owned(), 2)));
     for text in [&br#"{"do":"go","version":"1","protocol":1}"#[..], br#"{"do":"hello","version":"1"}"#, b"x"] {

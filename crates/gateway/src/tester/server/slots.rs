@@ -132,7 +132,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn three_wrong_secrets_in_a_minute_shut_out_for_a_minute() {
+    fn three_wrong_secrets_in_a_minute_block_the_address_for_a_minute() {
         let address: IpAddr = "192.0.2.7".parse().unwrap();
         let mapped: IpAddr = "::ffff:192.0.2.7".parse().unwrap();
         let mut failures = Failures::default();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_beyond_the_bound_are_forgotten() {
+    fn oldest_addresses_beyond_the_limit_are_evicted() {
         let mut failures = Failures::default();
         let address = |number: usize| IpAddr::from([10, 0, (number / 256) as u8, (number % 256) as u8]);
         for number in 0..=ADDRESSES_MAX {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_bounded_and_the_oldest_go_first() {
+    fn handshake_slots_are_limited_and_the_oldest_are_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let mut slots = Slots::default();

@@ -13,29 +13,29 @@ use crate::args;
 use crate::exit::Exit;
 use crate::terminal::say;
 
-/// Serves the objects of a mix until interrupted.
+/// Serves the objects of a workload until interrupted.
 pub fn run(arguments: &args::Serve, named: &str, interrupts: &Interrupts) -> Result<Exit> {
-    let seed = arguments.origin.seed.context("--workload: the seed of the robots is wanted, too (--seed)")?;
-    let mut mix = mix(named)?;
+    let seed = arguments.origin.seed.context("--workload: give the seed of the load, too (--seed)")?;
+    let mut workload = workload(named)?;
     if let Some(think) = &arguments.origin.think {
-        mix.think = Some(think.clone());
+        workload.think = Some(think.clone());
     }
-    let what = format!("the objects of {}, seed {seed},", mix.name);
-    // The number of the world comes with each URL.
-    let origin = OriginSpec::new(Arc::new(World::new(Arc::new(mix), seed, 0)));
+    let what = format!("the objects of {}, seed {seed},", workload.name);
+    // Each URL names its world.
+    let origin = OriginSpec::new(Arc::new(World::new(Arc::new(workload), seed, 0)));
     let spec = super::spec(arguments, ServeSpec::of_origin(origin.clone(), arguments.listen))?;
     super::until_told(&spec, &what, interrupts)?;
-    tell(&origin.figures());
-    Ok(Exit::Success)
+    print_counts(&origin.figures());
+    Ok(Exit::Fine)
 }
 
-/// A mix by its name, or from a file.
-fn mix(named: &str) -> Result<CacheWorkload> {
-    let mix = match CacheWorkload::named(named) {
-        Some(mix) => mix,
+/// A workload by its name, or from a file.
+fn workload(named: &str) -> Result<CacheWorkload> {
+    let workload = match CacheWorkload::named(named) {
+        Some(workload) => workload,
         None if !Path::new(named).exists() => {
             bail!(
-                "--workload {named}: there is no such mix, and no such file; polymix-1 to polymix-4 and modern are built in"
+                "--workload {named}: no such workload and no such file; polymix-1 to polymix-4 and modern are built in"
             )
         }
         None => {
@@ -43,17 +43,17 @@ fn mix(named: &str) -> Result<CacheWorkload> {
             toml::from_str(&text).with_context(|| format!("--workload {named}"))?
         }
     };
-    match mix.check() {
-        Ok(()) => Ok(mix),
+    match workload.check() {
+        Ok(()) => Ok(workload),
         Err(why) => bail!("--workload {named}: {why}"),
     }
 }
 
-/// What the origin was asked, in a line or two.
-fn tell(figures: &OriginFigures) {
+/// Prints the origin's counts in one or two lines.
+fn print_counts(figures: &OriginFigures) {
     say(format_args!(
-        "{} requests for objects over {} connections: {} whole with {}, {} not modified, {} cut as planned, {} given up; \
-         {} for no object",
+        "{} requests for objects over {} connections: {} complete with {}, {} not modified, {} aborted as planned, {} abandoned; \
+         {} refused",
         figures.requests,
         figures.connections,
         figures.full - figures.aborted.min(figures.full),
@@ -63,14 +63,14 @@ fn tell(figures: &OriginFigures) {
         figures.abandoned,
         figures.refused,
     ));
-    let late = &figures.think_timing_error_ns;
-    if late.count > 0 {
+    let delay = &figures.think_timing_error_ns;
+    if delay.count > 0 {
         let time = |ns| format_duration(std::time::Duration::from_nanos(ns));
         say(format_args!(
-            "answers late after thinking: p50 {}, p99 {}, at most {}",
-            time(late.p50),
-            time(late.p99),
-            time(late.max)
+            "delay after the think time: p50 {}, p99 {}, at most {}",
+            time(delay.p50),
+            time(delay.p99),
+            time(delay.max)
         ));
     }
 }
