@@ -251,10 +251,10 @@ fn links_on_time(lab: &EmulationUsage) -> Check {
 
 /// The testbed itself dropped no packets.
 fn no_unintended_drops(lab: &EmulationUsage) -> Check {
-    let mistaken: u64 = lab.links.iter().map(|link| link.mistaken).sum();
+    let drops: u64 = lab.links.iter().map(|link| link.unintended_drops).sum();
     at_most(
         draft("no_unintended_drops", Weight::Invalid, "packets"),
-        mistaken as f64,
+        drops as f64,
         0.0,
         "packets that the testbed dropped at a device",
         "the testbed dropped packets at a device with a full queue, which look like losses of the gateway",

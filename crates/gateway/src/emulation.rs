@@ -1,4 +1,4 @@
-//! A gateway between two networks, in this kernel: forwarding, NAT and a proxy, held to a share of a core.
+//! An emulated gateway between two networks of this kernel: forwarding, NAT and a proxy, limited to a share of a core.
 //!
 //! ```text
 //!  clients' ns           loop A (thread)          gateway's ns            loop B (thread)            server's ns
@@ -8,12 +8,12 @@
 //!                                              '- proxy, in a place -'
 //! ```
 //!
-//! Each of the two links is a path of its own, with a loop of its own. What comes to the gateway is put into the ring of
-//! its [`host`], a process that hands it to the kernel: forwarding and translation run in that process's time, so that a
-//! control group holds and counts them (docs/decisions/0021). What the gateway sends is read by the loops.
+//! Each link is an emulated path with a loop of its own. Packets for the gateway are queued for its [`host`], a process that
+//! writes them to the kernel: forwarding and translation use the CPU time of that process, so that a control group limits and
+//! counts them (docs/decisions/0021). The loops read what the gateway sends.
 //!
-//! [`GatewayLab::new`] makes everything, while this process has one thread; [`GatewayLab::start`] starts the loops and the
-//! programs; dropping the [`RunningLab`] takes it all down. Read `networks` for addresses, `links` for the loops.
+//! [`GatewayLab::new`] prepares everything while this process has one thread; [`GatewayLab::start`] starts loops and
+//! programs; dropping the [`RunningLab`] ends them. Read `networks` for addresses, `links` for the loops.
 
 mod cores;
 mod figures;
@@ -51,27 +51,27 @@ pub use self::spec::{At, LabSpec, LinkWords, ProxySpec, ServerEnd, Starts, Waiti
 pub use figures::{DirectionFigures, GatewayCounts, GatewayUsed, LabFacts, LinkFigures};
 pub use through::{Through, ThroughOutcome, through};
 
-/// The client.
+/// Address of the client.
 pub const CLIENT: Ipv4Addr = testbed::places::FIRST_CLIENT;
-/// The gateway as the clients know it.
+/// Address of the gateway on the client side.
 pub const INSIDE: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
-/// The gateway as the server knows it; with NAT the client as well.
+/// Address of the gateway on the server side; with NAT also the translated source address.
 pub const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 2);
-/// The server.
+/// Address of the server.
 pub const SERVER: Ipv4Addr = testbed::places::SERVER;
 
-/// A lab that is made, and not started. It takes all of itself down when it is dropped.
+/// A prepared emulation. Dropping it removes everything.
 pub struct GatewayLab {
-    // In the order in which they are taken down: programs, links, card, and what they stand on.
+    // In drop order: programs, links, emulated host, networks.
     programs: Vec<Program>,
     paths: [PathIo; 2],
     base: Base,
 }
 
-/// What programs and links stand on.
+/// Networks, emulated host and control group.
 struct Base {
     card: Worker,
-    /// What was set up at the gateway, and goes on there.
+    /// Processes left by the setup command.
     _set_up: Option<Place>,
     _nat: Option<Masquerade>,
     networks: Networks,
@@ -83,11 +83,11 @@ struct Base {
 }
 
 impl GatewayLab {
-    /// Makes it: control group, networks, devices, card, NAT, what [`LabSpec::setup`] says, and a place for every program.
-    /// Must be called while this process has one thread, and by the thread that lives longest.
+    /// Creates control group, networks, devices, emulated host and NAT, runs [`LabSpec::setup`], and prepares a sandbox for every
+    /// program. Must be called while this process has one thread, by the thread that lives longest.
     ///
     /// # Errors
-    /// What the machine lacks, by name; a set-up that fails; programs that are not there.
+    /// Missing privileges or kernel features; a failing setup command; missing programs.
     pub fn new(spec: &LabSpec, server: Option<&ServerEnd>, extra: Vec<Waiting>) -> Result<Self, LabError> {
         let mut waiting: Vec<Waiting> = spec.proxy.iter().map(Waiting::from).collect();
         waiting.extend(extra);
@@ -100,12 +100,12 @@ impl GatewayLab {
         Ok(lab)
     }
 
-    /// Without programs.
+    /// The emulation without programs.
     fn empty(spec: &LabSpec) -> Result<Self, LabError> {
-        // Before this process is root of a namespace only.
+        // Must precede the user namespace.
         let wakefulness = Wakefulness::of(Idle::default());
         let rootless = testbed::places::gain_privilege()?;
-        // What a killed run left of control groups; where there are none, nothing was left.
+        // Remove control groups of killed runs.
         let _ = sys::cgroup::sweep();
         let group = group(spec)?;
         let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
@@ -138,7 +138,7 @@ impl GatewayLab {
         let set_up = spec.setup.as_ref().map(|command| nat::set_up(&networks.gateway, command)).transpose()?;
         let paths = [
             links::path(&spec.link, 1, spec.seed, devices.client, End::with_queue(devices.inside, from_clients)),
-            // The gateway's own address is the second client: what its proxy asks for is carried as well.
+            // The gateway's own address is the second client, so that requests of its proxy are forwarded.
             links::path(&spec.link, 2, !spec.seed, End::with_queue(devices.outside, from_server), devices.server),
         ];
         let memory = spec.memory;
@@ -161,10 +161,10 @@ impl GatewayLab {
         make(&Surroundings { networks, group: group.as_ref(), rootless: facts.rootless, cores: division })
     }
 
-    /// Starts the links, then the programs that start at once, and waits for those that listen.
+    /// Starts the links, then the programs that start immediately, and waits for those that listen.
     ///
     /// # Errors
-    /// A program that cannot be started, ends, or does not listen: with its last words.
+    /// A program that cannot be started, ends, or does not listen, with its last output.
     pub fn start(self) -> Result<RunningLab, LabError> {
         let GatewayLab { programs, paths: [a, b], base } = self;
         let [first, second] = base.division.loops();
@@ -182,7 +182,7 @@ impl GatewayLab {
     }
 }
 
-/// A lab that runs, until it is dropped.
+/// A running emulation, ended when dropped.
 pub struct RunningLab {
     programs: Vec<Program>,
     links: [Link; 2],
@@ -195,9 +195,9 @@ impl RunningLab {
         &self.base.networks.client
     }
 
-    /// Does `work` where the clients' end has its cores: this thread, and those that it starts, are kept off the gateway's.
+    /// Runs `work` on the cores of the client end: this thread and those that it starts avoid the gateway's core.
     pub fn at_clients<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Not being kept there costs precision, as where there is one core.
+        // Without pinning the measurement is less precise.
         let before = self.base.division.of(At::Clients).and_then(|cores| {
             let before = Cores::allowed().ok()?;
             cores.pin_this_thread().ok().map(|()| before)
@@ -209,7 +209,7 @@ impl RunningLab {
         made
     }
 
-    /// What the gateway used so far.
+    /// Resource usage of the gateway so far.
     pub fn used(&self) -> GatewayUsed {
         let pid = self.base.card.pid();
         let card = served(pid, pid).map_or(Duration::ZERO, |served| served.ran);
@@ -237,12 +237,12 @@ impl RunningLab {
         }
     }
 
-    /// What both links' loops did so far, which is quicker to ask: without what was dropped at their devices.
+    /// Counters of both loops so far, without drops at devices; cheaper than [`Self::links`].
     pub fn loops(&self) -> [LinkFigures; 2] {
         self.links.each_ref().map(|link| link.figures(None))
     }
 
-    /// What both links did so far: that to the clients, that to the server.
+    /// Counters of the client-side and the server-side link so far.
     pub fn links(&self) -> [LinkFigures; 2] {
         let devices = self.base.networks.statistics().ok();
         let [a, b] = &self.links;
@@ -252,57 +252,55 @@ impl RunningLab {
         ]
     }
 
-    /// What the gateway's kernel counted so far.
+    /// Counters of the gateway's kernel so far.
     pub fn counts(&self) -> GatewayCounts {
         self.base.networks.counts()
     }
 
-    /// What is to be said of this lab beside its figures.
+    /// Facts about the emulation.
     pub fn facts(&self) -> &LabFacts {
         &self.base.facts
     }
 
-    /// Starts a program that was waiting.
+    /// Starts a prepared program.
     ///
     /// # Errors
-    /// There is none of this name, or it cannot be started.
+    /// No program has this name, or it cannot be started.
     pub fn go(&mut self, name: &str) -> Result<(), LabError> {
         self.named(name)?.go()
     }
 
-    /// How a program ended, with its last words; `None` while it runs (or any process that it left behind), and before it was
-    /// started.
+    /// How a program ended, with its last output; `None` before its start and while it or a process of it runs.
     pub fn ended(&mut self, name: &str) -> Option<String> {
         self.programs.iter_mut().find(|program| program.name == name)?.ended()
     }
 
-    /// Interrupts a program, as Ctrl-C would, and waits at most `patience` until nobody is left of it. How it ended then, with its
-    /// last words; `None` if it still runs, or never did.
+    /// Interrupts a program like Ctrl-C and waits at most `timeout` for all of its processes. Returns how it ended, with its last
+    /// output; `None` if it still runs or was not started.
     ///
     /// # Errors
-    /// There is none of this name; its place was killed from outside.
-    pub fn interrupt(&mut self, name: &str, patience: Duration) -> Result<Option<String>, LabError> {
-        self.named(name)?.interrupt(patience)
+    /// No program has this name, or its sandbox was killed.
+    pub fn interrupt(&mut self, name: &str, timeout: Duration) -> Result<Option<String>, LabError> {
+        self.named(name)?.interrupt(timeout)
     }
 
     fn named(&mut self, name: &str) -> Result<&mut Program, LabError> {
         let named = self.programs.iter_mut().find(|program| program.name == name);
-        named.ok_or_else(|| LabError::Plan(format!("no program of the lab is called {name}")))
+        named.ok_or_else(|| LabError::Plan(format!("no program of the testbed has the name {name}")))
     }
 
-    /// What of the lab has stopped working, in words: its card, a link, a program that starts with it. Figures taken then are of no
-    /// lab.
+    /// The part of the emulation that has failed, if any: emulated host, a link, a program. Later figures are invalid.
     pub fn trouble(&mut self) -> Option<String> {
         let broken = self.broken();
         let mut with_it = self.programs.iter_mut().filter(|program| program.starts_at_once());
         broken.or_else(|| with_it.find_map(Program::ended))
     }
 
-    /// What of the lab itself has stopped working.
+    /// The part of the emulation, apart from programs, that has failed.
     fn broken(&mut self) -> Option<String> {
         let gone = ProcessStat::read(self.base.card.pid()).is_none_or(|stat| matches!(stat.state, 'Z' | 'X'));
         if gone {
-            return Some("the gateway's card was killed".into());
+            return Some("the emulated gateway host was killed".into());
         }
         for (link, name) in self.links.iter_mut().zip(["the clients'", "the server's"]) {
             if let Some(why) = link.trouble() {
@@ -315,7 +313,7 @@ impl RunningLab {
 
 impl Drop for RunningLab {
     fn drop(&mut self) {
-        // Held to little, a program would be long about its end.
+        // With a small CPU share programs would end slowly: lift the limit.
         if let Some(group) = &self.base.group {
             group.lift();
         }
@@ -325,35 +323,35 @@ impl Drop for RunningLab {
     }
 }
 
-/// The gateway's control group; none where none can be made and nothing is to be held.
+/// The control group of the gateway; `None` if none can be created and no limit is configured.
 fn group(spec: &LabSpec) -> Result<Option<Cgroup>, LabError> {
     let limits = Limits { cpu: spec.share, memory: spec.memory.map(|bytes| bytes.0), ..Limits::default() };
     let option = match (spec.share, spec.memory) {
         (Some(share), _) => format!("--gateway-cpu {share}"),
         (None, Some(memory)) => format!("--gateway-memory {memory}"),
-        (None, None) => return Ok(Cgroup::create("gateway", limits).ok().inspect(stand_alone)),
+        (None, None) => return Ok(Cgroup::create("gateway", limits).ok().inspect(set_largest_weight)),
     };
     match Cgroup::create("gateway", limits) {
-        Ok(group) => Ok(Some(group).inspect(stand_alone)),
-        Err(error) => Err(LabError::Environment(format!("{option}: no control group can be made here: {error}"))),
+        Ok(group) => Ok(Some(group).inspect(set_largest_weight)),
+        Err(error) => Err(LabError::Environment(format!("{option}: no control group can be created here: {error}"))),
     }
 }
 
-/// A machine of its own does not wait for others. Where the kernel cannot set a weight it does.
-fn stand_alone(group: &Cgroup) {
+/// Sets the largest weight, since a separate machine would not compete for CPU time. Ignored if not supported.
+fn set_largest_weight(group: &Cgroup) {
     let _ = group.set_weight(Weight::Most);
 }
 
-/// The longest pause between two of its shares, usually and seldom; none if it has a whole core.
+/// The longest stall caused by the CPU share, usually and rarely; `None` for a whole core.
 ///
-/// What is busy in the kernel is charged at ticks. It may run one longer than it has time for, and owes that for periods to come.
+/// Kernel work is charged at ticks: it may exceed the quota by a tick, which is then deducted from later periods.
 fn stall_lengths(period: Duration, share: CpuShare) -> Option<[Duration; 2]> {
     let cores = share.cores();
     let periods = 1.0 + (TICK.as_secs_f64() / (period.as_secs_f64() * cores)).ceil();
     (cores < 1.0).then(|| [1.0 - cores, periods - (periods - 1.0) * cores].map(|periods| period.mul_f64(periods)))
 }
 
-/// At 250 a second, as most kernels are built.
+/// Tick of most kernels, 250 Hz.
 const TICK: Duration = Duration::from_millis(4);
 
 fn notes(ring: &PacketQueue, by_cgroup: bool) -> Vec<String> {
@@ -362,7 +360,7 @@ fn notes(ring: &PacketQueue, by_cgroup: bool) -> Vec<String> {
         && bytes < packet_queue::QUEUE_BYTES as usize
     {
         notes.push(format!(
-            "the gateway's card has rings of {} of {} KiB: larger ones take CAP_NET_ADMIN, or sysctl net.core.wmem_max={}",
+            "the emulated gateway host has queues of {} of {} KiB: larger ones need CAP_NET_ADMIN, or sysctl net.core.wmem_max={}",
             bytes >> 10,
             packet_queue::QUEUE_BYTES >> 10,
             packet_queue::QUEUE_BYTES / 2
@@ -370,7 +368,7 @@ fn notes(ring: &PacketQueue, by_cgroup: bool) -> Vec<String> {
     }
     if !by_cgroup {
         notes.push(
-            "no control group can be made here: the gateway's processor time is that of its processes in /proc".into(),
+            "no control group can be created here: the gateway's CPU time is that of its processes in /proc".into(),
         );
     }
     notes
@@ -386,7 +384,7 @@ mod tests {
             let pauses = stall_lengths(Duration::from_millis(50), share.parse().unwrap());
             pauses.map(|pauses| pauses.map(|pause| pause.as_micros()))
         };
-        // 1 ms of 50: it runs for less than 5 ms, and has back what it owes with the fifth period.
+        // 1 ms of 50: it runs for less than 5 ms, which is deducted until the fifth period.
         assert_eq!(of("2%"), Some([49_000, 246_000]));
         assert_eq!(of("10%"), Some([45_000, 95_000]));
         assert_eq!(of("100%"), None);

@@ -42,7 +42,7 @@ fn links_check_tolerates_one_percent_late_packets() {
 
 #[test]
 fn single_packet_dropped_by_the_testbed_is_invalid() {
-    let link = LinkFigures { mistaken: 1, ..LinkFigures::default() };
+    let link = LinkFigures { unintended_drops: 1, ..LinkFigures::default() };
     let lost = no_unintended_drops(&EmulationUsage { links: [link, LinkFigures::default()], ..spent(0, None) });
     assert_eq!((lost.state, lost.weight), (CheckState::Failed, Weight::Invalid));
     assert_eq!(no_unintended_drops(&spent(0, None)).state, CheckState::Ok);

@@ -5,7 +5,7 @@ use sys::sched::Cores;
 
 use super::At;
 
-/// Which cores are whose. Nobody's: wherever the kernel puts them.
+/// Assignment of cores; `None`: placed by the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EmulationCores {
     gateway: Option<Cores>,
@@ -15,7 +15,7 @@ pub(super) struct EmulationCores {
 }
 
 impl EmulationCores {
-    /// The gateway has the first core to itself, the links have the last; the ends have others as far as there are.
+    /// The gateway has the first core exclusively, the links have the last; the ends have others if available.
     pub(super) fn new(placement: Placement, allowed: &Cores) -> Self {
         let cores = allowed.list();
         let one = |core: usize| Some(Cores::new(vec![core]));
@@ -66,7 +66,7 @@ impl EmulationCores {
             (Some(gateway), Some(client), Some(server), [Some(a), Some(b)]) => {
                 format!("gateway on core {gateway}, links on {a} and {b}, clients on {client}, server on {server}")
             }
-            _ => "wherever the kernel puts it".into(),
+            _ => "placed by the kernel".into(),
         }
     }
 }

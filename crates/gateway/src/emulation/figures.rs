@@ -1,35 +1,34 @@
-//! What a lab counts: the gateway's processor time, what its links carried, what its kernel did.
+//! Counters of the emulation: resource usage of the gateway, packets on its links, counters of its kernel.
 //!
-//! All are running totals at one moment. `since` gives what lies between two.
+//! All are totals at one time. `since` gives the difference of two readings.
 
 use std::time::Duration;
 
 use sys::cgroup::Periods;
 
-/// What the gateway used since it was made, at one moment.
+/// Resource usage of the gateway since its start, at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatewayUsed {
-    /// The moment, on the monotonic clock. In a difference: how long it was.
+    /// Time of the reading on the monotonic clock; in a difference the elapsed time.
     pub at: Duration,
-    /// Processor time of everything at the gateway: card and programs.
+    /// CPU time of emulated host and programs.
     pub cpu: Duration,
-    /// Of the card: forwarding and translation.
+    /// CPU time of the emulated host: forwarding and translation.
     pub card: Duration,
-    /// Of the programs at the gateway.
+    /// CPU time of the programs at the gateway.
     pub programs: Duration,
-    /// How long it was held back by its share; absent where no share can be set.
+    /// Time throttled by the CPU limit; absent without control group.
     pub throttled: Option<Duration>,
-    /// Periods of its share, and those in which it was used up; absent where no share can be set.
+    /// Periods of the CPU limit, and throttled ones; absent without control group.
     pub periods: Option<Periods>,
-    /// The most memory that its processes ever had, in bytes; absent where it is not counted.
+    /// Peak memory in bytes; absent if not counted.
     pub memory_max: Option<u64>,
-    /// Packets for which the rings of its card had no room, since the gateway stood still or was too slow: those from the
-    /// clients, those from the server.
+    /// Packets dropped since the queue of the emulated host was full: from the clients, from the server.
     pub overflowed: [u64; 2],
 }
 
 impl GatewayUsed {
-    /// From `earlier` to `self`; of the memory the most ever.
+    /// Difference from `earlier` to `self`; `memory_max` stays.
     pub fn since(&self, earlier: &GatewayUsed) -> GatewayUsed {
         let [client, server] = [0, 1].map(|end| self.overflowed[end].saturating_sub(earlier.overflowed[end]));
         GatewayUsed {
@@ -47,35 +46,35 @@ impl GatewayUsed {
         }
     }
 
-    /// Of a difference: processor time over its length, in cores.
+    /// Of a difference: CPU time over elapsed time, in cores.
     pub fn cores(&self) -> f64 {
         share(self.cpu, self.at)
     }
 }
 
-/// What one link did since it was made, at one moment.
+/// Counters of a link since its start, at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFigures {
-    /// The moment, on the monotonic clock. In a difference: how long it was.
+    /// Time of the reading on the monotonic clock; in a difference the elapsed time.
     pub at: Duration,
-    /// Towards the server.
+    /// Client to server.
     pub up: DirectionFigures,
-    /// Towards the clients.
+    /// Server to client.
     pub down: DirectionFigures,
-    /// How long its loop ran, as of its last tick.
+    /// CPU time of its loop.
     pub ran: Duration,
-    /// How long its loop wanted to run and had no core.
+    /// Time its loop was runnable without a core.
     pub stood: Duration,
-    /// Packets that were written, big segments counted once.
+    /// Packets written; unsplit segments count once.
     pub written: u64,
-    /// Of these, more than 1 ms after they were due.
+    /// Packets written more than 1 ms late.
     pub late: u64,
-    /// Packets lost by the lab itself: where a device's queue was full, or the kernel would not take one.
-    pub mistaken: u64,
+    /// Packets dropped by the testbed itself, at a device.
+    pub unintended_drops: u64,
 }
 
 impl LinkFigures {
-    /// From `earlier` to `self`.
+    /// Difference from `earlier` to `self`.
     pub fn since(&self, earlier: &LinkFigures) -> LinkFigures {
         LinkFigures {
             at: self.at.saturating_sub(earlier.at),
@@ -85,11 +84,11 @@ impl LinkFigures {
             stood: self.stood.saturating_sub(earlier.stood),
             written: self.written.saturating_sub(earlier.written),
             late: self.late.saturating_sub(earlier.late),
-            mistaken: self.mistaken.saturating_sub(earlier.mistaken),
+            unintended_drops: self.unintended_drops.saturating_sub(earlier.unintended_drops),
         }
     }
 
-    /// Of a difference: share of the time in which the loop ran or wanted to, 0 to 1. At 1 it carries no more than it did.
+    /// Of a difference: utilization of the loop, 0 to 1, including time without a core. At 1 it is saturated.
     pub fn busy_share(&self) -> f64 {
         share(self.ran + self.stood, self.at).min(1.0)
     }
@@ -100,22 +99,22 @@ impl LinkFigures {
     }
 }
 
-/// What a link carried one way, in wire packets and bytes of IP packets.
+/// Counters of one direction, in packets on the wire and bytes of IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionFigures {
-    /// Handed to the link.
+    /// Packets sent into the link.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Handed on by the link.
+    /// Packets forwarded by the link.
     pub delivered: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
-    /// Lost by chance, as asked.
+    /// Packets lost at random, as configured.
     pub lost: u64,
-    /// Dropped because the link's queue was full.
+    /// Packets dropped by the full queue.
     pub queue_full: u64,
-    /// Dropped for any other cause: malformed, of no one.
+    /// Packets dropped for other reasons: malformed, unknown address.
     pub others: u64,
 }
 
@@ -133,24 +132,24 @@ impl DirectionFigures {
     }
 }
 
-/// What the gateway's kernel counted.
+/// Counters of the gateway's kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatewayCounts {
-    /// Packets forwarded; a big segment counts once.
+    /// Packets forwarded; unsplit segments count once.
     pub forwarded: u64,
-    /// For which it had no route.
+    /// Packets without route.
     pub no_route: u64,
-    /// Malformed ones, and those whose time to live was over. The lab itself sends some at its start, to see what the card
-    /// takes for one.
+    /// Malformed packets and those with expired time to live. The emulation sends some at its start, to measure the cost of a
+    /// packet.
     pub header_errors: u64,
-    /// Connections that are tracked at this moment; absent where none are.
+    /// Tracked connections now; absent without tracking.
     pub tracked: Option<u64>,
-    /// Packets dropped because a connection could not be tracked; absent where none are.
+    /// Packets dropped since a connection could not be tracked; absent without tracking.
     pub untracked_drops: Option<u64>,
 }
 
 impl GatewayCounts {
-    /// From `earlier` to `self`; connections as of `self`.
+    /// Difference from `earlier` to `self`; `tracked` stays.
     pub fn since(&self, earlier: &GatewayCounts) -> GatewayCounts {
         GatewayCounts {
             forwarded: self.forwarded.saturating_sub(earlier.forwarded),
@@ -162,25 +161,25 @@ impl GatewayCounts {
     }
 }
 
-/// What is to be said of a lab beside its figures.
+/// Facts about an emulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabFacts {
-    /// For how long at a time the gateway may stand still by its share: usually, and seldom; absent without one.
+    /// Longest stall caused by the CPU share, usually and rarely; absent without one.
     pub stall_lengths: Option<[Duration; 2]>,
-    /// What the card itself takes for a packet where many come at once, in nanoseconds: to take it out of the ring and hand it to
-    /// the kernel, which drops it there. Measured while the lab is made; absent where that did not succeed.
+    /// CPU time of the emulated host itself per packet of a burst in nanoseconds, from its queue to the kernel, which drops the
+    /// packet. Measured at the start; absent if that failed.
     pub card_ns_a_packet: Option<f64>,
-    /// The same for one that comes alone, for which the card has to be woken, as a processor has to be interrupted.
+    /// The same for an isolated packet, which has to wake the emulated host.
     pub card_ns_alone: Option<f64>,
-    /// Where things run, in words.
+    /// Placement on cores, in words.
     pub placement: String,
-    /// What processors did that had nothing to do.
+    /// Idle behaviour of the cores.
     pub idle: String,
-    /// Whether processor time is that of a control group; otherwise of /proc.
+    /// Whether CPU time is that of a control group; otherwise from /proc.
     pub by_cgroup: bool,
-    /// Whether all of it is in a user namespace.
+    /// Whether the emulation is in a user namespace.
     pub rootless: bool,
-    /// What the user should know, a sentence each.
+    /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 

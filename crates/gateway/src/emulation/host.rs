@@ -1,14 +1,13 @@
-//! The card: the process in whose time the gateway forwards.
+//! The emulated gateway host: the process in whose CPU time the gateway forwards.
 //!
 //! ```text
-//!   link's loop --put--> ring (bounded) --receive--> card --write--> g0: forwarding, NAT, and out at g1, inside this write
+//!   link's loop --put--> queue (bounded) --receive--> host --write--> g0: forwarding, NAT, and out at g1, inside this write
 //! ```
 //!
-//! A kernel forwards in the softirq that a packet's arrival raises, which no control group holds or counts: it is charged to
-//! whoever runs, and for a TUN that is who writes to it. So packets that arrive at the gateway are written by a process that
-//! does nothing else and is in the gateway's control group: what it may use is what the gateway has, and while it is held
-//! back packets wait in its rings, as they wait in those of a card whose interrupts are not served. A ring that is full
-//! loses what comes: that is the gateway's loss, and counted apart.
+//! A kernel forwards in the softirq raised by the arrival of a packet, which no control group limits or counts: it is charged
+//! to the running process, for a TUN device the one that writes to it. Therefore packets for the gateway are written by a
+//! process of the gateway's control group that does nothing else. While it is throttled, packets wait in its queues, as in
+//! the receive rings of a network interface. A full queue drops packets, which count as losses of the gateway.
 //!
 //! Why not threaded NAPI: docs/decisions/0021.
 
@@ -31,15 +30,15 @@ use testbed::drive::packet_queue::PacketQueue;
 
 use super::{CLIENT, SERVER};
 
-/// What the card says when it works.
+/// Message of the host process when it runs.
 const READY: &str = "ready";
 
-/// Starts the card: what comes out of a ring is written to the device of the same number. It joins `group` before anything
-/// else, runs on `cores` where there are some, and ends when its rings are closed, when the worker is dropped, or with this
-/// process. Must be called while this process has one thread.
+/// Starts the emulated host: it writes packets of a queue to the device of the same number. It joins `group` first, runs on
+/// `cores` if given, and ends when its queues are closed, when the worker is dropped, or with this process. Must be called
+/// while this process has one thread.
 ///
 /// # Errors
-/// The process has other threads; the group may not be joined.
+/// The process has other threads; the control group cannot be joined.
 pub fn start(
     devices: [&Tun; 2],
     rings: [OwnedFd; 2],
@@ -50,14 +49,14 @@ pub fn start(
     let worker = Worker::start(c"yamabiko-card", &keep, |mut link| {
         let joined = group.map_or(Ok(()), Cgroup::join);
         let placed = cores.map_or(Ok(()), Cores::pin_this_thread);
-        // A card is served before programs; where this user may not have that, it takes its turn.
+        // Packet processing precedes programs, if this user may set the priority.
         Urgency::High.apply_to_this_thread();
         let ready = match (&joined, &placed) {
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => format!("sched_setaffinity: {error}"),
             _ => READY.to_owned(),
         };
-        // The original is waiting for it; if it is gone, so is this process.
+        // The parent waits for it.
         let _ = link.write_all(ready.as_bytes());
         let _ = link.shutdown(std::net::Shutdown::Write);
         if ready == READY {
@@ -65,18 +64,18 @@ pub fn start(
         }
     });
     let worker = worker.map_err(LabError::environment)?;
-    let said = wait_ready(worker.link()).map_err(LabError::system("start the card"))?;
+    let said = wait_ready(worker.link()).map_err(LabError::system("start the emulated gateway host"))?;
     match said.as_str() {
         READY => Ok(worker),
-        why => Err(LabError::Environment(format!("the gateway's card cannot start: {why}"))),
+        why => Err(LabError::Environment(format!("the emulated gateway host cannot start: {why}"))),
     }
 }
 
-/// What the card takes for a packet, in nanoseconds of its processor time: of many at once, and of one that it has to be woken for. It
-/// is given some that the gateway's kernel drops at the first look at their headers. `arrived` says how many packets its first
-/// device has had.
+/// CPU time of the emulated host per packet in nanoseconds: in a burst, and isolated. Measured with malformed packets, which
+/// the gateway's kernel drops. `arrived` returns the number of packets at its first device.
 pub(super) fn cost(card: &Worker, ring: &mut PacketQueue, arrived: impl Fn() -> Option<u64>) -> [Option<f64>; 2] {
-    [(AT_ONCE, Duration::ZERO), (ALONE, APART)].map(|trial| trial_cost(card, ring, &arrived, trial))
+    [(BURST_PACKETS, Duration::ZERO), (ISOLATED_PACKETS, ISOLATED_GAP)]
+        .map(|trial| trial_cost(card, ring, &arrived, trial))
 }
 
 fn trial_cost(
@@ -93,22 +92,22 @@ fn trial_cost(
             std::thread::sleep(apart);
         }
     }
-    // What did not fit does not count.
+    // Dropped packets do not count.
     let sent = packets.checked_sub(ring.take_overflowed())?;
-    let deadline = monotonic_ns() + TRIAL_MAX.as_nanos() as u64;
+    let deadline = monotonic_ns() + COST_TIMEOUT.as_nanos() as u64;
     while arrived()? < had + sent {
         if monotonic_ns() > deadline {
             return None;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Its time is counted when it sleeps, which it does once nothing is left.
+    // CPU time is updated when the process sleeps.
     std::thread::sleep(Duration::from_millis(1));
     let took = spent()?.checked_sub(before)?;
     (took > Duration::ZERO && sent > 0).then(|| took.as_nanos() as f64 / sent as f64)
 }
 
-/// A packet of 64 bytes from the client to the server whose header is not as its checksum says.
+/// A packet of 64 bytes from client to server with a wrong header checksum.
 fn malformed() -> Vec<u8> {
     let mut ip = [0u8; 64];
     ip[..12].copy_from_slice(&[0x45, 0, 0, 64, 0, 1, 0, 0, 64, 17, 0xff, 0xff]);
@@ -117,23 +116,23 @@ fn malformed() -> Vec<u8> {
     [&[0; VNET_HEADER_BYTES][..], &ip].concat()
 }
 
-/// As many as a usual ring holds.
-const AT_ONCE: u64 = 1000;
-/// So many one at a time,
-const ALONE: u64 = 40;
-/// each so long after the one before that the card sleeps again.
-const APART: Duration = Duration::from_micros(300);
-/// At the least share there is, 1 %, they take some 200 ms.
-const TRIAL_MAX: Duration = Duration::from_secs(1);
+/// Packets of the burst: a usual queue.
+const BURST_PACKETS: u64 = 1000;
+/// Isolated packets.
+const ISOLATED_PACKETS: u64 = 40;
+/// Gap between isolated packets, in which the host process sleeps.
+const ISOLATED_GAP: Duration = Duration::from_micros(300);
+/// Timeout; at the smallest share, 1 %, the measurement takes about 200 ms.
+const COST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What it says of itself; nothing if it died.
+/// The message of the host process; empty if it died.
 fn wait_ready(mut link: &UnixStream) -> io::Result<String> {
     let mut said = String::new();
     link.read_to_string(&mut said)?;
     Ok(said)
 }
 
-/// The card's whole life. What the kernel will not take (a device that is down, a malformed packet) its device counts.
+/// The loop of the host process. Errors of the kernel are counted by the device.
 fn carry(devices: [&Tun; 2], rings: &[OwnedFd; 2]) -> io::Result<()> {
     let epoll = Epoll::new()?;
     for (number, ring) in rings.iter().enumerate() {
@@ -144,7 +143,7 @@ fn carry(devices: [&Tun; 2], rings: &[OwnedFd; 2]) -> io::Result<()> {
     let mut open = [true; 2];
     while open != [false; 2] {
         let ready = epoll.wait(&mut events, -1)?;
-        // At most a batch of each in turn: neither direction waits for the other.
+        // Alternate between directions in batches.
         for event in ready {
             let number = event.token() as usize;
             match batch.receive(rings[number].as_fd())? {

@@ -1,4 +1,4 @@
-//! The gateway's two links: a path each, and a loop that drives it.
+//! The gateway's two links: an emulated path each, driven by a loop.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use testbed::drive::path_io::{End, PathIo};
 use testbed::drive::path_live::{Carried, PathLive};
 use testbed::drive::progress::Progress;
 
-/// A link whose loop runs. Dropping it ends the loop.
+/// A running link. Dropping it ends its loop.
 pub(super) struct Link {
     live: Arc<PathLive>,
     progress: Arc<Progress>,
@@ -36,8 +36,7 @@ pub(super) struct Link {
     thread: Option<JoinHandle<Result<(), String>>>,
 }
 
-/// The link between two ends, of whose clients there are so many: whoever has the address of the client, or one of those
-/// after it.
+/// The path between two ends. Its `clients` have the client's address and those after it.
 pub(super) fn path(
     words: &LinkWords,
     clients: u32,
@@ -49,7 +48,7 @@ pub(super) fn path(
     PathIo::new(Network::new(addresses, &spec(words, clients), seed), client, server, Rewrite::default())
 }
 
-/// One link that all share, each way. Where it does nothing big segments stay whole.
+/// One link shared by all clients, each way. Without effects it passes segments unsplit.
 fn spec(words: &LinkWords, clients: u32) -> PathSpec {
     let mut link = LinkSpec::default();
     if words.loss != Probability::ZERO {
@@ -83,10 +82,10 @@ impl Link {
         let work = move || {
             told.store(this_thread(), Ordering::Release);
             if let Some(core) = core {
-                // Not being pinned costs precision, which the lateness shows.
+                // Without pinning the loop is less precise, which the timing error shows.
                 let _ = core.pin_this_thread();
             }
-            // Never real-time: beside it on two cores are the ends that make the load.
+            // Never real-time: on two cores the tester shares its core.
             let urgency = Urgency::High.apply_to_this_thread();
             let drive = Drive {
                 clock,
@@ -110,7 +109,7 @@ impl Link {
         Ok(Link { live, progress, stop, number, thread })
     }
 
-    /// What it did so far. `devices`: those at its two ends, clients' end first.
+    /// Counters so far. `devices` are those at both ends, client side first.
     pub(super) fn figures(&self, devices: Option<[LinkStats; 2]>) -> LinkFigures {
         let thread = self.number.load(Ordering::Acquire);
         let Served { ran, waited } = served(std::process::id() as i32, thread).unwrap_or_default();
@@ -123,16 +122,16 @@ impl Link {
             stood: waited,
             written: self.live.written(),
             late: self.live.late(),
-            mistaken: self.live.refused() + devices.iter().flatten().map(dropped).sum::<u64>(),
+            unintended_drops: self.live.refused() + devices.iter().flatten().map(dropped).sum::<u64>(),
         }
     }
 
-    /// Packets for which the card had no room.
+    /// Packets dropped by the full queue of the emulated host.
     pub(super) fn overflowed(&self) -> u64 {
         self.live.overflowed()
     }
 
-    /// Why its loop ended, if it did.
+    /// Why the loop ended, if it did.
     pub(super) fn trouble(&mut self) -> Option<String> {
         if !self.thread.as_ref()?.is_finished() {
             return None;

@@ -1,13 +1,13 @@
-//! The three networks of the lab, and the devices between them.
+//! The three networks of the emulation, and the devices between them.
 //!
 //! ```text
 //!   clients'  c0  198.19.0.1     to 198.18.0.0/16 by c0
 //!   gateway's g0  198.18.255.1   to 198.19.0.1 by g0        forwards; squid and the like listen here
 //!             g1  198.19.0.2     to 198.18.0.1 by g1
-//!   server's  s0  198.18.0.1     to 198.19.0.0/16 by s0, with NAT to 198.19.0.2 alone: what was not translated gets no answer
+//!   server's  s0  198.18.0.1     to 198.19.0.0/16 by s0, with NAT to 198.19.0.2 only: untranslated packets get no response
 //! ```
 //!
-//! IPv4 only. None of it has a name or outlives this process.
+//! IPv4 only. The namespaces have no names and end with this process.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -39,7 +39,7 @@ pub(super) struct Devices {
 }
 
 impl Networks {
-    /// Empty ones.
+    /// Creates empty networks.
     pub(super) fn new() -> Result<Self, LabError> {
         let new = || NetNamespace::create().map_err(LabError::environment);
         Ok(Networks { client: new()?, gateway: new()?, server: new()? })
@@ -53,7 +53,7 @@ impl Networks {
         }
     }
 
-    /// Puts the devices in, with addresses and routes, and has the gateway forward.
+    /// Creates devices with addresses and routes, and enables forwarding.
     pub(super) fn connect(&self, nat: bool) -> Result<Devices, LabError> {
         let inside = |net: &NetNamespace, make: fn(bool) -> sys::Result<Vec<Tun>>| {
             net.run(|| make(nat)).map_err(LabError::environment)?.map_err(LabError::environment)
@@ -66,7 +66,7 @@ impl Networks {
         Ok(Devices { client: next(&mut client), inside, outside, server: next(&mut server) })
     }
 
-    /// What the devices counted: c0, g0, g1, s0.
+    /// Counters of the devices c0, g0, g1, s0.
     pub(super) fn statistics(&self) -> Result<[LinkStats; 4], LabError> {
         let read = |net: &NetNamespace, name: &str| {
             let asked = net.run(|| Netlink::open()?.link_statistics(name));
@@ -80,7 +80,7 @@ impl Networks {
         ])
     }
 
-    /// What the gateway's kernel counted. What it does not count is absent.
+    /// Counters of the gateway's kernel.
     pub(super) fn counts(&self) -> GatewayCounts {
         let read = || {
             let file = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
@@ -96,7 +96,7 @@ impl Networks {
     }
 }
 
-/// Who is who, for the programs of one network.
+/// Host names for the programs of a network.
 pub(super) fn names(at: At) -> Vec<(IpAddr, String)> {
     let gateway = if at == At::Server { OUTSIDE } else { INSIDE };
     let each = [(SERVER, testbed::places::SERVER_NAME), (gateway, "gateway"), (CLIENT, "client")];
@@ -107,7 +107,7 @@ fn client_end(_nat: bool) -> sys::Result<Vec<Tun>> {
     let (device, mut netlink) = open("c0", CLIENT)?;
     netlink.add_route(&Route::new(SERVERS_NETWORK.into(), 16, "c0"))?;
     for (key, value) in [
-        // A port may be used again at once: thousands of connections a second come from this one address.
+        // Reuse ports immediately: this address makes thousands of connections a second.
         ("tcp_tw_reuse", "1"),
         ("ip_local_port_range", "1024 65535"),
         ("tcp_max_tw_buckets", "1000000"),
@@ -118,7 +118,7 @@ fn client_end(_nat: bool) -> sys::Result<Vec<Tun>> {
 }
 
 fn gateway(_nat: bool) -> sys::Result<Vec<Tun>> {
-    // Before the devices, which take it over: packets of a client come back by another device than they went out by.
+    // Before the devices inherit it: packets return by another device.
     for key in ["conf/all/rp_filter", "conf/default/rp_filter"] {
         sysctl(&format!("net/ipv4/{key}"), "0")?;
     }
@@ -138,7 +138,7 @@ fn server_end(nat: bool) -> sys::Result<Vec<Tun>> {
     Ok(vec![device])
 }
 
-/// A device that is up, in a network in which ordinary users may use every port, and ping.
+/// Creates a device in a network in which ordinary users may use every port and ping.
 fn open(name: &str, address: Ipv4Addr) -> sys::Result<(Tun, Netlink)> {
     let device = Tun::open(name)?;
     let mut netlink = Netlink::open()?;
@@ -148,9 +148,9 @@ fn open(name: &str, address: Ipv4Addr) -> sys::Result<(Tun, Netlink)> {
     netlink.add_address(name, address.into(), 32)?;
     for (key, value) in [
         ("ip_unprivileged_port_start", "0"),
-        // Group 0 is the one that is mapped for who is not root.
+        // Group 0 is the one mapped in a user namespace.
         ("ping_group_range", "0 0"),
-        // What one connection learnt must not change the next.
+        // Connections must not share cached metrics.
         ("tcp_no_metrics_save", "1"),
     ] {
         let _ = sysctl(&format!("net/ipv4/{key}"), value);
@@ -158,7 +158,7 @@ fn open(name: &str, address: Ipv4Addr) -> sys::Result<(Tun, Netlink)> {
     Ok((device, netlink))
 }
 
-/// Of the line of names and the line of figures that begin with `Ip:`.
+/// Counters of the two `Ip:` lines, names and figures.
 fn ip_counts(snmp: &str) -> GatewayCounts {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Ip: "));
     let (names, figures) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());

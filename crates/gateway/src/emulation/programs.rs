@@ -1,4 +1,4 @@
-//! The lab's programs: made ready in places, started, waited for.
+//! Programs of the emulation, prepared in sandboxes, started and awaited.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,28 +19,28 @@ use testbed::LabError;
 use testbed::places::listening::{self, NotListening, Wanted};
 use testbed::server::{ended, last_words};
 
-/// It may take so long until a program listens.
-const LISTENS_MAX: Duration = Duration::from_secs(20);
-/// A server for which nobody said where it listens is given so long.
+/// Timeout for a program to listen.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
+/// Wait for a server without a known port.
 const SETTLE: Duration = Duration::from_millis(300);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// It may take so long to end when it is told to; then it is killed.
-const GRACE: Duration = testbed::places::SERVER_GRACE;
-/// The name of the tester's server.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Time to end before a program is killed.
+const STOP_TIMEOUT: Duration = testbed::places::SERVER_GRACE;
+/// Name of the tester's server in messages.
 const SERVER_END: &str = "the gateway's server end";
-/// The name of the proxy.
+/// Name of the proxy in messages.
 const PROXY: &str = "the proxy";
 
-/// Where programs run, and what with.
+/// Environment of the programs.
 pub(super) struct Surroundings<'a> {
     pub(super) networks: &'a Networks,
     pub(super) group: Option<&'a Cgroup>,
     pub(super) rootless: bool,
-    /// Of the clients', the gateway's and the server's programs.
+    /// Cores of the programs at clients, gateway and server.
     pub(super) cores: &'a super::EmulationCores,
 }
 
-/// One of them.
+/// A program.
 pub(super) struct Program {
     pub(super) name: String,
     at: At,
@@ -51,7 +51,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Makes its place. Only while there is one thread.
+    /// Creates the sandbox. Must be called while this process has one thread.
     pub(super) fn prepare(waiting: Waiting, around: &Surroundings<'_>) -> Result<Program, LabError> {
         let output = sys::limits::unnamed_file(c"program-output").map_err(LabError::system("memfd_create"))?;
         let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(LabError::system("dup"));
@@ -71,7 +71,7 @@ impl Program {
         })
     }
 
-    /// The same for one that has the terminal.
+    /// The same for a program that owns the terminal.
     pub(super) fn in_front(
         name: &str,
         argv: &[OsString],
@@ -83,7 +83,7 @@ impl Program {
         Ok(Program { name, at: At::Clients, starts, place: Some(place), output: None, went: false })
     }
 
-    /// Starts it, if it is one that starts at once, and waits until it listens.
+    /// Starts the program, if it starts immediately, and waits until it listens.
     pub(super) fn start_at_once(&mut self) -> Result<(), LabError> {
         let Starts::AtOnce { listens } = self.starts else { return Ok(()) };
         self.go()?;
@@ -103,33 +103,33 @@ impl Program {
         Ok(())
     }
 
-    /// Has it get what this process is sent, from now on.
+    /// Relays signals of this process to the program from now on.
     pub(super) fn relay(&self, relay: &mut Relay) {
         if let Some(place) = &self.place {
             place.relay(relay);
         }
     }
 
-    /// Whether it is up whenever the lab is.
+    /// Whether the program starts with the emulation.
     pub(super) fn starts_at_once(&self) -> bool {
         self.starts != Starts::WhenTold
     }
 
-    /// How it ended, with its last words.
+    /// How the program ended, with its last output.
     pub(super) fn ended(&mut self) -> Option<String> {
         let place = self.place.as_mut().filter(|_| self.went)?;
         let how = ended(place)?;
         Some(format!("{} ended ({how}){}", self.name, self.output.as_ref().map(last_words).unwrap_or_default()))
     }
 
-    /// The same, unless it ended as it should: with status 0.
+    /// The same, unless it ended with status 0.
     pub(super) fn failed(&mut self) -> Option<String> {
         let ended = self.ended()?;
         let exit = self.place.as_mut()?.try_exit().ok()?;
         (exit != Some(Exit::Code(0))).then_some(ended)
     }
 
-    /// How its first process ended; waits for that as long as it takes.
+    /// Waits for the end of its first process.
     pub(super) fn wait(&mut self) -> Result<Exit, LabError> {
         let place = self.place.as_mut().expect("it is waited for before it is stopped");
         loop {
@@ -140,12 +140,12 @@ impl Program {
         }
     }
 
-    /// Interrupts it, as Ctrl-C would, and waits at most `patience` until nobody is left of it; how it ended then.
-    pub(super) fn interrupt(&mut self, patience: Duration) -> Result<Option<String>, LabError> {
+    /// Interrupts the program like Ctrl-C and waits at most `timeout` for all of its processes. Returns how it ended.
+    pub(super) fn interrupt(&mut self, timeout: Duration) -> Result<Option<String>, LabError> {
         if let Some(place) = self.place.as_mut().filter(|_| self.went) {
             place.signal(Signal::SIGINT).map_err(LabError::environment)?;
         }
-        let deadline = sys::clock::monotonic_ns() + patience.as_nanos() as u64;
+        let deadline = sys::clock::monotonic_ns() + timeout.as_nanos() as u64;
         loop {
             let ended = self.ended();
             let left = deadline.saturating_sub(sys::clock::monotonic_ns());
@@ -156,27 +156,27 @@ impl Program {
         }
     }
 
-    /// Whether it runs at the gateway, and what it used then.
+    /// Resource usage, if the program runs at the gateway.
     pub(super) fn used_at_gateway(&self) -> Option<ProcessUsage> {
         let place = self.place.as_ref().filter(|_| self.at == At::Gateway)?;
         Some(tree_usage(place.init_pid()))
     }
 
-    /// Tells it to end, and kills what does not.
+    /// Terminates the program, and kills what remains.
     pub(super) fn stop(&mut self) {
         if let Some(place) = self.place.take() {
-            place.stop(GRACE);
+            place.stop(STOP_TIMEOUT);
         }
     }
 
-    /// A server that need not listen is given a moment, in which it must not end.
+    /// Waits briefly for a server without a known port, which must not end.
     fn settle(&mut self) -> Result<(), LabError> {
         let deadline = Deadline::after(SETTLE);
         while !deadline.has_passed() {
             if let Some(ended) = self.ended() {
                 return Err(LabError::Plan(ended));
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -184,8 +184,8 @@ impl Program {
     fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), LabError> {
         let pid = self.place.as_ref().map_or(0, Place::init_pid);
         let addresses = [address.into()];
-        // The other programs of the lab listen in the same namespaces.
-        let wanted = Wanted { pid, addresses: &addresses, port: Some(port), timeout: LISTENS_MAX, alone: false };
+        // Other programs listen in the same namespaces.
+        let wanted = Wanted { pid, addresses: &addresses, port: Some(port), timeout: LISTEN_TIMEOUT, alone: false };
         let Err(why) = listening::wait(&wanted, || Ok(self.ended()))? else { return Ok(()) };
         let elsewhere = match why {
             NotListening::Ended(ended) => {

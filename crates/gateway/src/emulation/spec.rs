@@ -7,103 +7,103 @@ use std::time::Duration;
 use plan::Placement;
 use units::{BitRate, Bytes, CpuShare, Limit, Probability};
 
-/// A lab as meant.
+/// Configuration of an emulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabSpec {
-    /// Both links of the gateway, each way.
+    /// Settings of both links, each way.
     pub link: LinkWords,
-    /// Whether what the client sends leaves under the gateway's own address.
+    /// Whether source addresses of the client are translated.
     pub nat: bool,
     /// The proxy at the gateway, if there is one.
     pub proxy: Option<ProxySpec>,
-    /// How much of a core the gateway has: forwarding and proxy together. `None`: as much as it needs.
+    /// CPU limit of forwarding and proxy together; `None`: unlimited.
     pub share: Option<CpuShare>,
-    /// Memory that the gateway's processes have; `None`: without a bound.
+    /// Memory limit of the gateway's processes; `None`: unlimited.
     pub memory: Option<Bytes>,
-    /// A shell command that is run in the gateway's network before anything else: rules, routes, settings. What it leaves
-    /// running in the background lives as long as the lab.
+    /// A shell command run first in the gateway's network: rules, routes, settings. Its background processes end with the
+    /// emulation.
     pub setup: Option<String>,
     /// Seed of the links' losses.
     pub seed: u64,
-    /// Where things run.
+    /// Placement on cores.
     pub placement: Placement,
 }
 
-/// A link, each way.
+/// Settings of a link, each way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkWords {
-    /// How fast it sends, counting whole IP packets.
+    /// Rate of IP packets.
     pub rate: Limit<BitRate>,
-    /// What may wait for the rate; without one nothing waits.
+    /// Queue limit, if there is a rate.
     pub queue: Bytes,
-    /// How many packets it loses, each by chance, before they wait.
+    /// Random packet loss before the queue.
     pub loss: Probability,
-    /// How long a packet takes, one way.
+    /// One-way delay.
     pub delay: Duration,
 }
 
 impl LinkWords {
-    /// 64 KB, as much as a network card of the time held.
+    /// 64 KiB, as in network interfaces of 2001.
     pub const QUEUE: Bytes = Bytes(64 * 1024);
 
-    /// A link that does nothing but carry at this rate.
+    /// A link with only a rate.
     pub const fn at(rate: Limit<BitRate>) -> Self {
         LinkWords { rate, queue: Self::QUEUE, loss: Probability::ZERO, delay: Duration::ZERO }
     }
 }
 
-/// A proxy at the gateway. It listens on [`super::INSIDE`].
+/// A proxy at the gateway, listening on [`super::INSIDE`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxySpec {
-    /// The shell command that starts it.
+    /// Shell command of the proxy.
     pub command: String,
-    /// The port on which it listens.
+    /// Listening port.
     pub port: u16,
 }
 
-/// The program at the server's end that is waited for before anything is measured.
+/// The program at the server end that must listen before the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerEnd {
     /// The program and its arguments.
     pub argv: Vec<OsString>,
-    /// Variables set over those of this process.
+    /// Additional environment variables.
     pub env: Vec<(OsString, OsString)>,
-    /// The TCP port of [`super::SERVER`] on which it listens.
+    /// Listening TCP port at [`super::SERVER`].
     pub port: u16,
 }
 
-/// A program of the lab, made ready with it.
+/// A program prepared with the emulation.
 #[derive(Debug)]
 pub struct Waiting {
-    /// Its name in errors, and for [`super::RunningLab::go`]; no two have the same.
+    /// Unique name, for errors and [`super::RunningLab::go`].
     pub name: String,
-    /// In which network it runs. At the gateway it is in the gateway's control group.
+    /// Its network. Programs at the gateway are in its control group.
     pub at: At,
     /// The program and its arguments.
     pub argv: Vec<OsString>,
-    /// Variables set over those of this process.
+    /// Additional environment variables.
     pub env: Vec<(OsString, OsString)>,
-    /// Where its stdout goes; `None`: where its stderr goes, which is kept for errors.
+    /// File for stdout; `None`: stored with stderr for error messages.
     pub stdout: Option<File>,
     /// When it starts.
     pub starts: Starts,
 }
 
-/// A network of the lab.
+/// A network of the emulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// The clients'.
+    /// Client side.
     Clients,
-    /// The gateway's own.
+    /// The gateway.
     Gateway,
-    /// The server's.
+    /// Server side.
     Server,
 }
 
 /// When a program starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts {
-    /// With the lab; if a port is named, the lab waits until it listens on that.
+    /// With the emulation, which waits until the program listens on the port, if given.
     AtOnce {
         /// The TCP port.
         listens: Option<u16>,
