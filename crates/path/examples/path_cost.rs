@@ -1,10 +1,10 @@
-//! What a packet costs in the path itself: `handle_packet`, `next_due`, `poll_due` and `handle_written`, without any
-//! device. Time is virtual but for the stopwatch around it all.
+//! Cost of one packet in the path alone: `handle_packet`, `next_due`, `poll_due` and `handle_written`, without a
+//! device. Time is virtual, except for the stopwatch around the whole.
 //!
-//! 200,000 packets a second, Poisson, small ones up and full ones down, each of a random client. One client has the mean
-//! RTT of all the others, so that as many packets are on the way for 1 client as for 60,000, and rates are high enough
-//! for one client to carry it all. What differs is which link each packet belongs to. `cargo run --release -p path --example path_cost`;
-//! `cargo xtask bench path` runs it too.
+//! The traffic is 200,000 packets/s, Poisson, small ones up and full ones down, each of a random client. A single
+//! client has the mean RTT of all others, so that the same number of packets is in transit for 1 client as for 60,000;
+//! rates are high enough for one client to carry all traffic. Columns differ in which link each packet belongs to. Run
+//! it with `cargo run --release -p path --example path_cost` or `cargo xtask bench path`.
 #![allow(clippy::disallowed_methods, reason = "an example that measures reads the clock")]
 
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use stats::Rng;
 use units::{BitRate, Probability, Timestamp};
 
 const PACKETS_PER_SECOND: f64 = 200_000.0;
-/// Packets of one round that are measured, behind as many that fill the path and its memory.
+/// Measured packets of one round, after the same number of packets that fill the path and its memory.
 const PACKETS: u32 = 300_000;
 const ROUNDS: usize = 21;
 const CLIENTS: [u32; 4] = [1, 100, 10_000, 60_000];
@@ -26,7 +26,7 @@ const VNET: usize = 10;
 
 fn main() {
     let paths = CLIENTS.map(columns);
-    // Turn and turn about, so that what the machine does meanwhile falls on all alike.
+    // Columns take turns within each round, so that background load on the machine affects all columns alike.
     let mut rounds = vec![[const { Vec::new() }; COLUMNS.len()]; CLIENTS.len()];
     for _ in 0..ROUNDS {
         for column in 0..COLUMNS.len() {
@@ -45,7 +45,7 @@ fn main() {
     for (clients, row) in CLIENTS.iter().zip(&rounds) {
         print!("{clients:>9}");
         for (rounds, one) in row.iter().zip(&rounds[0]) {
-            // The rounds that nothing disturbed say what it costs; the medians what it cost.
+            // The fastest round is the undisturbed cost; the median shows what disturbance added.
             let cell = format!(
                 "{:.0} ({:.0}) {:.2} ({:.2})",
                 median(rounds),
@@ -89,13 +89,13 @@ fn columns(clients: u32) -> [Vec<ClientPath>; COLUMNS.len()] {
     [constant, koshien.clone(), varied, managed]
 }
 
-/// Nanoseconds a packet.
+/// Nanoseconds per packet.
 fn run(paths: &[ClientPath]) -> f64 {
     let clients = paths.len() as u64;
     let addresses = AddressPlan::new(paths.len() as u32).expect("at most 65,534 clients");
     let mut network = Network::new(addresses, &PathSpec::new(paths.to_vec()), 1);
     let mut rng = Rng::named(1, "cost");
-    // The traffic is made beforehand, or its making would be measured too: addresses are patched into two frames.
+    // Traffic is generated before the stopwatch starts: addresses are patched into two prepared frames.
     let traffic: Vec<(u64, u32)> = (0..2 * PACKETS)
         .map(|_| {
             let gap = (rng.exponential() / PACKETS_PER_SECOND * 1e9) as u64;
@@ -113,7 +113,7 @@ fn run(paths: &[ClientPath]) -> f64 {
         now += Duration::from_nanos(gap);
         let direction = Direction::BOTH[(gap & 1) as usize];
         let frame = &mut frames[direction.index()];
-        // Source going up, destination going down.
+        // The client is the source of a packet going up and the destination of a packet going down.
         let at = VNET + 12 + 4 * direction.index();
         frame[at..at + 4].copy_from_slice(&addresses.address(client).octets());
         network.handle_packet(now, direction, frame);

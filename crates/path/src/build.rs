@@ -1,4 +1,4 @@
-//! From what is asked of a path to its links.
+//! Builds the links of a path from its specification.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use stats::Rng;
 use units::time::saturating_nanos;
 
 use crate::effect::{Built, ClosedEffect, Site, State, sequence};
-use crate::link::{Links, Made};
+use crate::link::{Links, UnplacedLink};
 use crate::queue::Queue;
 use crate::spec::{Change, EffectSpec, LinkSpec, PathSpec, Propagation, Where};
 use crate::special::{Kind, Node, Special, Travel, TravelTime};
 use crate::timeline::{Kinds, Timeline};
 
-/// The random sequence of a loss that a change puts in place; those of effects are their own (`EffectKind::STREAMS`).
+/// The random sequence of a loss that a change sets; each effect has sequences of its own (`EffectKind::STREAMS`).
 pub(crate) const CHANGED_LOSS: u64 = 8;
 
 /// All links of `path`, and the queues among their effects.
 ///
 /// # Panics
-/// When a change names a shared link that there is not, or a link has more than 250 effects.
+/// When a change names a shared link that does not exist, or a link has more than 250 effects.
 pub(crate) fn links<P>(path: &PathSpec, seed: u64) -> (Links, Vec<Queue<P>>) {
-    // The streams below are numbers, and other rooms number theirs too: the path's seed is its own.
+    // Other crates number their random sequences as well: the path derives a seed of its own.
     let mut builder =
         Builder { seed: Rng::named(seed, "path").next(), timelines: HashMap::new(), queues: Vec::new(), path };
     for change in &path.changes {
@@ -35,7 +35,7 @@ pub(crate) fn links<P>(path: &PathSpec, seed: u64) -> (Links, Vec<Queue<P>>) {
         let timeline = builder.timeline(|place| *place == Where::Shared(number));
         for (direction, effects) in [&shared.up, &shared.down].into_iter().enumerate() {
             let spec = LinkSpec { propagation: Propagation::default(), effects: effects.clone() };
-            // Numbers beyond those of the clients' own links.
+            // Numbers above those of the clients' own links.
             shared_links.push(builder.special(&spec, 1 << 32 | (2 * number + direction) as u64, timeline.clone()));
         }
     }
@@ -49,13 +49,13 @@ pub(crate) fn links<P>(path: &PathSpec, seed: u64) -> (Links, Vec<Queue<P>>) {
             let name = (2 * number + direction) as u64;
             if timeline.is_none() && shares().next().is_none() && is_plain(spec) {
                 let fastest = spec.delay().saturating_sub(spec.jitter());
-                own.push(Made::Plain(builder.closed(spec, name), saturating_nanos(fastest)));
+                own.push(UnplacedLink::Plain(builder.closed(spec, name), saturating_nanos(fastest)));
                 continue;
             }
             let mut special = builder.special(spec, name, timeline.clone());
             special.acts_per_wire_packet |=
                 shares().any(|(shared, _)| shared_links[2 * shared + direction].acts_per_wire_packet);
-            own.push(Made::Special(special));
+            own.push(UnplacedLink::Special(special));
         }
     }
     (Links::of(own, shared_links, members), builder.queues)
@@ -64,7 +64,7 @@ pub(crate) fn links<P>(path: &PathSpec, seed: u64) -> (Links, Vec<Queue<P>>) {
 struct Builder<'a, P> {
     seed: u64,
     path: &'a PathSpec,
-    /// By the changes they are made of.
+    /// Timelines by the indexes of their changes.
     timelines: HashMap<Vec<usize>, Arc<Timeline>>,
     queues: Vec<Queue<P>>,
 }
@@ -83,7 +83,7 @@ impl<P> Builder<'_, P> {
         Some(timeline.clone())
     }
 
-    /// Where the effect at `place` of a link is built. Jitters take from `left`, the link's shortest delay, in
+    /// Where the effect at `place` of a link is built. Jitters subtract from `left`, the link's shortest delay in
     /// nanoseconds.
     fn site<'s>(&self, link: u64, effects: &[EffectSpec], place: usize, left: &'s mut u64, has: Kinds) -> Site<'s> {
         Site { seed: self.seed, link, earlier: earlier(effects, place), left, changes_rate: has.rate }
@@ -102,7 +102,7 @@ impl<P> Builder<'_, P> {
         closed
     }
 
-    /// A link whose effects are met one by one.
+    /// A link whose effects are simulated one by one.
     fn special(&mut self, spec: &LinkSpec, link: u64, timeline: Option<Arc<Timeline>>) -> Special {
         let has = timeline.as_ref().map_or(Kinds::default(), |timeline| timeline.has);
         let shortest = timeline.as_ref().map_or(1.0, |timeline| timeline.shortest_delay());
@@ -124,7 +124,7 @@ impl<P> Builder<'_, P> {
         if follows || !matches!(delay, TravelTime::Constant(0)) {
             kinds.push(Kind::Travel(Travel { delay, cut: 0, changes: follows || has.delay, last: 0 }));
         }
-        // What the jitters add on the mean is taken off the delays, the last first.
+        // The mean delay that jitters add is subtracted from the delays, the last delay first.
         let mut jitter = all - left;
         for kind in kinds.iter_mut().rev() {
             if let Kind::Travel(travel) = kind {
@@ -145,8 +145,8 @@ impl<P> Builder<'_, P> {
         Special { nodes: nodes(kinds, timeline.is_some()), timeline, acts_per_wire_packet }
     }
 
-    /// The effects of a special link, in the order of travel; a loss that a change puts in place stands before the
-    /// link's own, or first.
+    /// The effects of a special link, in the order of travel. A loss that a change sets is placed before the link's own
+    /// loss, or first.
     fn kinds(
         &mut self,
         spec: &LinkSpec,
@@ -183,8 +183,8 @@ impl<P> Builder<'_, P> {
     }
 }
 
-/// Which of `kinds`, in their order, may be handed packets ahead of time: those in closed form behind effects that
-/// keep the order, on links on which nothing depends on the time; and constant delays, which have no state.
+/// Marks which of `kinds`, in their order, may process packets ahead of time. These are effects in closed form behind
+/// effects that keep the order, on links where nothing depends on time; and constant delays, which have no state.
 fn nodes(kinds: Vec<Kind>, has_changes: bool) -> Box<[Node]> {
     let mut is_ordered = true;
     let node = |kind: Kind| {
@@ -195,7 +195,7 @@ fn nodes(kinds: Vec<Kind>, has_changes: bool) -> Box<[Node]> {
             _ => !has_changes,
         };
         let is_ahead = is_stateless || (is_ordered && is_timeless);
-        // Those that come when their moment has come, come in order.
+        // Effects that wait for a packet's time receive the packets in order.
         let keeps_order = !matches!(&kind, Kind::Stepped(effect) if !effect.keeps_order());
         is_ordered = (is_ordered || !is_ahead) && keeps_order;
         Node { kind, is_ahead }
@@ -203,13 +203,13 @@ fn nodes(kinds: Vec<Kind>, has_changes: bool) -> Box<[Node]> {
     kinds.into_iter().map(node).collect()
 }
 
-/// How many effects of the same kind come before the one at `place`.
+/// Number of effects of the same kind before the one at `place`.
 fn earlier(effects: &[EffectSpec], place: usize) -> usize {
     let kind = std::mem::discriminant(&effects[place]);
     effects[..place].iter().filter(|effect| std::mem::discriminant(*effect) == kind).count()
 }
 
-/// Whether a packet's whole way over the link is known when it comes.
+/// Whether the fate of a packet on this link is known on its arrival.
 fn is_plain(spec: &LinkSpec) -> bool {
     matches!(spec.propagation, Propagation::Constant(_))
         && saturating_nanos(spec.delay()) <= Links::DELAY_MAX

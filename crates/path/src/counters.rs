@@ -1,19 +1,19 @@
-//! What the path did, in one direction.
+//! Counters of the path, in one direction.
 
 use schema::DropCause;
 
 use crate::frame::OnWire;
 
 /// Counts since the path was built. Packets are wire packets: a super-packet of n segments counts n, with the headers
-/// the segments have, whether it is cut or passes whole. Bytes are bytes of IP packets.
+/// of the segments, whether it is cut or passes uncut. Bytes are bytes of IP packets.
 ///
-/// Always, packets and bytes alike: accepted + duplicated = delivered + dropped + held. Held are those on the way,
-/// those in queues included.
+/// For packets and for bytes, at any time: accepted + duplicated = delivered + dropped + in transit. Packets in transit
+/// include packets in queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets handed in.
+    /// Packets accepted by the path.
     pub accepted: u64,
-    /// Bytes handed in.
+    /// Bytes accepted by the path.
     pub accepted_bytes: u64,
     /// Packets written at the far end.
     pub delivered: u64,
@@ -21,22 +21,23 @@ pub struct Counters {
     pub delivered_bytes: u64,
     /// Packets dropped, by [`DropCause::index`].
     pub drops: [u64; DropCause::ALL.len()],
-    /// Bytes dropped, whatever the cause.
+    /// Bytes dropped, for any cause.
     pub dropped_bytes: u64,
-    /// Packets that the path added: second copies, as asked for.
+    /// Packets that the path added: second copies, as configured.
     pub duplicated: u64,
-    /// Their bytes.
+    /// Bytes of the second copies.
     pub duplicated_bytes: u64,
     /// Packets whose bytes were changed, as configured.
     pub corrupted: u64,
-    /// Packets held back for others to overtake, as asked for; whether any did depends on what came behind.
+    /// Packets delayed so that later packets overtake them, as configured; whether any did depends on the later
+    /// packets.
     pub reordered: u64,
-    /// Packets on the way, those that wait in queues and the one being written included.
+    /// Packets in transit, including packets in queues and the packet being written.
     pub held: u64,
-    /// Bytes on the way.
+    /// Bytes in transit.
     pub held_bytes: u64,
-    /// Packets dropped because the path's own memory was used up. They are among the drops as `queue_full`, though no
-    /// link's queue was: a run in which this is not 0 did not measure what was asked.
+    /// Packets dropped because the memory of the path was used up. The drops count them as `queue_full`, although the
+    /// queue of no link was full: a run in which this is not 0 did not measure the configured path.
     pub overflowed: u64,
 }
 
@@ -68,7 +69,7 @@ impl Counters {
         self.duplicated_bytes += u64::from(wire.bytes);
     }
 
-    /// There was no memory for it.
+    /// The path had no memory for the packet.
     pub(crate) fn overflow(&mut self, wire: OnWire) {
         self.overflowed += u64::from(wire.packets);
         self.drop(DropCause::QueueFull, wire);

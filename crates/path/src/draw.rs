@@ -2,22 +2,23 @@
 
 use units::Probability;
 
-/// A source of random numbers of 8 bytes: the SplitMix64 sequence, whose n-th number is a hash of `key + n`. Every
-/// random effect of every link has its own, so what happens to a client's packets depends on the seed, the client,
-/// the direction and how many packets went before *on that link*, never on the traffic of other clients.
+/// A source of random 64-bit numbers: the SplitMix64 sequence, whose n-th number is a hash of `key + n`. Every random
+/// effect of every link has its own sequence. The fate of a client's packets therefore depends on the seed, the client,
+/// the direction and the number of packets before *on that link*, never on the traffic of other clients.
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw(u64);
 
 impl Draw {
-    /// The sequence of `key`, itself a well mixed number; or the rest of one, from its [`Self::key`].
+    /// The sequence of `key`, which must be a well mixed number; or the remainder of a sequence, from its
+    /// [`Self::key`].
     #[inline]
     pub(crate) fn new(key: u64) -> Self {
         Draw(key)
     }
 
-    /// What the rest of the sequence is made of.
+    /// The key from which the remainder of the sequence continues.
     #[inline]
     pub(crate) fn key(self) -> u64 {
         self.0
@@ -39,7 +40,7 @@ impl Draw {
     }
 }
 
-/// A probability, to be drawn against: in units of 2^-53; 2^53 itself always comes true.
+/// A probability to draw against, in units of 2^-53; 2^53 always hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Threshold(u64);
 
@@ -49,7 +50,7 @@ impl Threshold {
         Threshold((probability.value() * (1u64 << 53) as f64).ceil() as u64)
     }
 
-    /// Whether it comes true, by the next draw.
+    /// Whether the next draw hits.
     #[inline]
     pub(crate) fn hit(self, draw: &mut Draw) -> bool {
         draw.next() >> 11 < self.0
@@ -68,7 +69,7 @@ impl Chance {
         Chance { threshold: Threshold::new(probability), draw }
     }
 
-    /// Whether it comes true this time.
+    /// Whether the next draw hits.
     #[inline]
     pub(crate) fn hit(&mut self) -> bool {
         self.threshold.hit(&mut self.draw)

@@ -1,4 +1,4 @@
-//! What the path must know of a frame before it can send it on: whose it is, and what it is on the wire.
+//! Classification of a frame: its client, and its size in wire packets.
 
 use std::net::IpAddr;
 
@@ -7,17 +7,17 @@ use wire::{ipv4, ipv6, vnet};
 
 use crate::split::SuperPacket;
 
-/// A frame as read from a TUN device, understood.
+/// A parsed frame from a TUN device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
     /// The client's address: the source going up, the destination going down.
     pub client: IpAddr,
     pub wire: OnWire,
-    /// Set when the kernel left the cutting into wire packets to whoever is next.
+    /// Set when the kernel left the segmentation into wire packets to the device.
     pub super_packet: Option<SuperPacket<'a>>,
 }
 
-/// How much a frame is, as wire packets.
+/// The size of a frame in wire packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnWire {
     pub packets: u32,
@@ -25,7 +25,7 @@ pub(crate) struct OnWire {
     pub bytes: u32,
 }
 
-/// The longest frame: a vnet header and the longest IPv6 packet, whose payload length does not count its header.
+/// The longest frame: a vnet header and the longest IPv6 packet, whose payload length does not include its header.
 pub(crate) const FRAME_MAX: usize = vnet::LEN + ipv6::HEADER + 65_535;
 
 impl OnWire {
@@ -35,7 +35,7 @@ impl OnWire {
         OnWire { packets: 1, bytes: bytes as u32 }
     }
 
-    /// What a frame counts that cannot be understood: one packet of the bytes that came.
+    /// The count for a frame that cannot be parsed: one packet of all its bytes.
     pub(crate) fn unknown(frame: &[u8]) -> Self {
         OnWire::one(frame.len().saturating_sub(vnet::LEN))
     }
@@ -45,8 +45,8 @@ impl<'a> Frame<'a> {
     /// Reads the headers of `frame`.
     ///
     /// # Errors
-    /// `Malformed` when it is no IP packet of at most [`FRAME_MAX`] bytes or not the super-packet that its vnet header
-    /// announces.
+    /// `Malformed` when it is not an IP packet of at most [`FRAME_MAX`] bytes or not the super-packet that its vnet
+    /// header announces.
     #[inline]
     pub(crate) fn parse(direction: Direction, frame: &'a [u8]) -> Result<Self, DropCause> {
         let (vnet, packet) =

@@ -1,4 +1,5 @@
-//! Distances for thousands of clients: links, queues, loss, profiles, the wheel. No descriptor, thread or clock.
+//! Emulated network paths for thousands of clients: links, queues, loss, profiles, timer wheel. No descriptor, thread
+//! or clock.
 //!
 //! ```text
 //!            frames                                                            frames
@@ -8,21 +9,22 @@
 //!              <---- the same the other way: shared links, the client's down link <----
 //! ```
 //!
-//! [`Network`] is the whole of it: frames are handed in with the present time, their moments of departure come from
-//! computed moments, and they are handed out when due. The loop that reads the clock and the devices is `testbed`'s.
-//! [`PathSpec`] is what is asked of it; [`Profile`] says who the clients are.
+//! [`Network`] is the entry point: it receives frames with the present time, computes their departure times, and
+//! returns them when due. The loop that reads the clock and the devices is in `testbed`. [`PathSpec`] is the
+//! configuration; [`Profile`] defines the clients.
 //!
-//! Two kinds of links. *Plain* ones (`link.rs`) have effects in closed form only: a packet's whole way is computed when
-//! it comes. *Special* ones (`special.rs`) disorder, copy, damage or keep packets, change, or are shared: there a packet
-//! goes from effect to effect through the network's events (`network/travel.rs`) and waits in queues (`queue.rs`).
+//! There are two kinds of links. *Plain* links (`link.rs`) have effects in closed form only: a packet's whole way is
+//! computed on its arrival. *Special* links (`special.rs`) reorder, copy, corrupt or store packets, change over time,
+//! or are shared: a packet goes from effect to effect through the network's events (`network/travel.rs`) and waits in
+//! queues (`queue.rs`).
 //!
-//! Read [`network`] first, then `effect.rs` (what can happen to a packet), `build.rs` (from what is asked to links),
-//! `wheel.rs` (waiting), `split.rs` (super-packets).
+//! Read [`network`] first, then `effect.rs` (effects on packets), `build.rs` (from specification to links), `wheel.rs`
+//! (waiting), `split.rs` (super-packets).
 //!
-//! Invariants, each with a test: in each direction accepted + duplicated = delivered + dropped + held; a rate is
-//! exceeded over no window; a delay is never short; packets of one link keep their order unless they are to be
-//! reordered; the same seed and arrivals give the same departures, whatever other clients do and however late the loop
-//! is.
+//! Invariants, each with a test: in each direction accepted + duplicated = delivered + dropped + in transit; a rate is
+//! exceeded over no window; a delay is never shorter than configured; packets of one link keep their order unless
+//! reordering is configured; the same seed and arrivals give the same departures, whatever other clients send and
+//! however late the loop is.
 
 mod address;
 mod build;
@@ -30,7 +32,7 @@ mod counters;
 mod draw;
 mod effect;
 mod frame;
-mod lateness;
+mod timing_error;
 mod link;
 pub mod network;
 mod overrides;
@@ -48,7 +50,7 @@ mod wheel;
 pub use address::AddressPlan;
 pub use counters::Counters;
 pub use effect::{EffectOption, Effects, Expected, OptionText, Sign, Symptom, symptoms};
-pub use lateness::Lateness;
+pub use timing_error::Lateness;
 pub use network::{Departure, Network};
 pub use overrides::Override;
 pub use profile::{Draft, Files, Profile, ProfileError};

@@ -1,4 +1,4 @@
-//! All links of all clients, and those they share.
+//! Links of all clients, and shared links.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,44 +12,44 @@ use crate::queue;
 use crate::spec::PathSpec;
 use crate::special::Special;
 
-/// The clients' own links in one flat array, a row each; the place of a link is `2 * client + direction`, so finding
-/// it is no search.
+/// The clients' own links in one flat array, one row each; the index of a link is `2 * client + direction`, so no
+/// search is needed.
 ///
-/// What a packet of one of 60,000 clients fetches from memory is what decides whether it costs more than one of a
-/// single client. A row begins with its [`Head`]: delay and program. The program says which effects a packet meets;
-/// links that are asked to do the same share one. Behind the head stand the effects' states. Where paths only delay, a
-/// row is 8 bytes: all 120,000 links are under 1 MB. With up to three effects in closed form it is one cache line.
-/// Links that need more ([`Special`]) have only their number in their row.
+/// Memory fetches decide whether a packet of one of 60,000 clients costs more than one of a single client. A row begins
+/// with its [`Head`]: delay and program. The program is the list of effects; links with the same configuration share
+/// one. The effects' states follow the head. Where paths only delay, a row is 8 bytes: all 120,000 links take less than
+/// 1 MB. With up to three effects in closed form a row is one cache line. Links that need more ([`Special`]) have only
+/// their number in their row.
 #[derive(Debug)]
 pub(crate) struct Links {
     rows: Vec<u64>,
-    /// Where the first row begins: at a cache line.
+    /// Index of the first row, aligned to a cache line.
     first: usize,
     /// Numbers in a row, a power of two.
     stride: usize,
     programs: Vec<Box<[ClosedEffect]>>,
     specials: Vec<Special>,
-    /// Whose packets pass each shared link; its two directions are specials `2 * number + direction`.
+    /// Members of each shared link; its two directions are specials `2 * number + direction`.
     members: Vec<Range<u32>>,
 }
 
-/// A client's own link, before it has its row.
+/// A client's own link, before its row exists.
 #[derive(Debug)]
-pub(crate) enum Made {
+pub(crate) enum UnplacedLink {
     /// Effects in closed form with their states, and then a delay in nanoseconds.
     Plain(Vec<(ClosedEffect, State)>, u64),
     Special(Special),
 }
 
-/// The first number of a row: which program and delay a plain link has, or which special link it is.
+/// The first number of a row: program and delay of a plain link, or the number of a special link.
 #[derive(Clone, Copy, Debug)]
 struct Head(u64);
 
 /// Numbers in a cache line.
 const LINE: usize = 8;
-/// Set where the rest is the number of a special link.
+/// Set if the other bits are the number of a special link.
 const SPECIAL: u64 = 1 << 63;
-/// Bits of the delay, which is in nanoseconds; above it stands the program.
+/// Bits of the delay in nanoseconds; the bits above are the program.
 const DELAY_BITS: u32 = 43;
 
 impl Head {
@@ -67,20 +67,20 @@ impl Head {
 }
 
 /// A client's own link.
-pub(crate) enum Own<'a> {
-    /// Its packets' whole way is computed when they come.
+pub(crate) enum ClientLink<'a> {
+    /// The whole way of its packets is computed on arrival.
     Plain(Link<'a>),
-    /// They travel step by step, cut into wire packets where the flag says so.
+    /// Its packets travel step by step, cut into wire packets if the flag is set.
     Special { acts_per_wire_packet: bool },
 }
 
-impl Own<'_> {
-    /// True when a super-packet must be cut into wire packets before it meets this link.
+impl ClientLink<'_> {
+    /// True if a super-packet must be cut into wire packets before it enters this link.
     #[inline]
     pub(crate) fn acts_per_wire_packet(&self) -> bool {
         match self {
-            Own::Plain(link) => link.program.iter().any(ClosedEffect::acts_per_wire_packet),
-            Own::Special { acts_per_wire_packet } => *acts_per_wire_packet,
+            ClientLink::Plain(link) => link.program.iter().any(ClosedEffect::acts_per_wire_packet),
+            ClientLink::Special { acts_per_wire_packet } => *acts_per_wire_packet,
         }
     }
 }
@@ -95,12 +95,12 @@ impl Links {
         build::links(path, seed)
     }
 
-    /// The own links, in the order of their places, behind the shared ones with these members; each of those has two
-    /// of `shared`.
-    pub(crate) fn of(own: Vec<Made>, shared: Vec<Special>, members: Vec<Range<u32>>) -> Self {
+    /// The clients' own links in index order, and the shared links with these members, each with two entries in
+    /// `shared`.
+    pub(crate) fn of(own: Vec<UnplacedLink>, shared: Vec<Special>, members: Vec<Range<u32>>) -> Self {
         let effects = own.iter().map(|link| match link {
-            Made::Plain(effects, _) => effects.len(),
-            Made::Special(_) => 0,
+            UnplacedLink::Plain(effects, _) => effects.len(),
+            UnplacedLink::Special(_) => 0,
         });
         let stride = (1 + 2 * effects.max().unwrap_or(0)).next_power_of_two();
         let mut rows = vec![0; own.len() * stride + LINE];
@@ -109,11 +109,11 @@ impl Links {
         let mut numbers: HashMap<Vec<ClosedEffect>, usize> = HashMap::new();
         for (made, row) in own.into_iter().zip(rows[first..].chunks_exact_mut(stride)) {
             row[0] = match made {
-                Made::Special(special) => {
+                UnplacedLink::Special(special) => {
                     links.specials.push(special);
                     SPECIAL | (links.specials.len() - 1) as u64
                 }
-                Made::Plain(effects, delay) => {
+                UnplacedLink::Plain(effects, delay) => {
                     let (program, states): (Vec<ClosedEffect>, Vec<State>) = effects.into_iter().unzip();
                     row[1..=2 * states.len()].copy_from_slice(states.as_flattened());
                     let next = numbers.len();
@@ -129,31 +129,31 @@ impl Links {
         links
     }
 
-    /// The own link of `client`, which must be one of those given to [`Links::new`], in `direction`.
+    /// The own link of `client` in `direction`; the client must be one of those passed to [`Links::new`].
     #[inline]
-    pub(crate) fn own(&mut self, client: u32, direction: Direction) -> Own<'_> {
+    pub(crate) fn own(&mut self, client: u32, direction: Direction) -> ClientLink<'_> {
         let from = self.place(client, direction);
         let [head, states @ ..] = &mut self.rows[from..from + self.stride] else {
-            unreachable!("a row has its head");
+            unreachable!("every row has a head");
         };
         let head = Head(*head);
         if let Some(number) = head.special() {
-            return Own::Special { acts_per_wire_packet: self.specials[number].acts_per_wire_packet };
+            return ClientLink::Special { acts_per_wire_packet: self.specials[number].acts_per_wire_packet };
         }
-        Own::Plain(Link { program: &self.programs[head.program()], states, delay: head.delay() })
+        ClientLink::Plain(Link { program: &self.programs[head.program()], states, delay: head.delay() })
     }
 
-    /// Begins to fetch the row of a client's link, which is far away where there are many, while its packet is copied.
+    /// Prefetches the row of a client's link while its packet is copied: with many clients the row is not in the cache.
     #[inline]
     pub(crate) fn touch(&self, client: u32, direction: Direction) {
         std::hint::black_box(self.rows[self.place(client, direction)]);
     }
 
-    /// The special link `link` on the way of `client`: 0 for its own, else the number of the shared one and 1.
+    /// The special link `link` on the way of `client`: 0 for its own, otherwise 1 plus the number of the shared one.
     #[inline]
     pub(crate) fn special(&mut self, client: u32, direction: Direction, link: u16) -> &mut Special {
         let number = match link {
-            0 => Head(self.rows[self.place(client, direction)]).special().expect("it was found special"),
+            0 => Head(self.rows[self.place(client, direction)]).special().expect("the link is special"),
             shared => 2 * (usize::from(shared) - 1) + direction.index(),
         };
         &mut self.specials[number]
@@ -164,7 +164,7 @@ impl Links {
         self.first + (client as usize * 2 + direction.index()) * self.stride
     }
 
-    /// Where a packet of `client` begins: up on its own link, down on the farthest link it shares.
+    /// The first link of a packet of `client`: its own link going up, the farthest shared link going down.
     pub(crate) fn first(&self, client: u32, direction: Direction) -> u16 {
         match direction {
             Direction::Up => 0,
@@ -172,7 +172,7 @@ impl Links {
         }
     }
 
-    /// The link after `link`; `None` where that was the last.
+    /// The link after `link`; `None` after the last one.
     pub(crate) fn after(&self, client: u32, direction: Direction, link: u16) -> Option<u16> {
         let passed = usize::from(link);
         match direction {
@@ -185,24 +185,24 @@ impl Links {
         }
     }
 
-    /// The last of the first `count` shared links that `client` passes; 0, its own, where it passes none.
+    /// The last of the first `count` shared links that `client` passes; 0, its own link, if it passes none.
     fn shared_below(&self, client: u32, count: usize) -> u16 {
         let shared = self.members[..count].iter().rposition(|members| members.contains(&client));
         shared.map_or(0, |number| number as u16 + 1)
     }
 }
 
-/// One plain link: the effects a packet meets, in order, and then the delay.
+/// One plain link: its effects in order, and then the delay.
 pub(crate) struct Link<'a> {
     program: &'a [ClosedEffect],
-    /// Of each effect, one after the other.
+    /// States of the effects, in sequence.
     states: &'a mut [u64],
     delay: u64,
 }
 
 impl Link<'_> {
-    /// The fate of a wire packet (or a whole super-packet, where nothing acts per wire packet) of `size` IP bytes
-    /// that reaches the link at `at`.
+    /// The fate of a wire packet (or an uncut super-packet, if no effect acts per wire packet) of `size` IP bytes that
+    /// reaches the link at `at`.
     #[inline]
     pub(crate) fn handle(&mut self, at: Timestamp, size: Bytes) -> Fate {
         let mut at = at;
@@ -226,7 +226,7 @@ mod tests {
     use crate::spec::{Bottleneck, ClientPath, EffectSpec, Queue, RateSpec, SharedSpec};
 
     #[test]
-    fn the_way_up_is_the_way_down_backwards() {
+    fn links_of_the_up_path_are_those_of_the_down_path_reversed() {
         let shared = |members: Range<u32>| {
             let effects = vec![EffectSpec::Delay(Duration::from_millis(1))];
             SharedSpec { members, up: effects.clone(), down: effects }
@@ -244,11 +244,11 @@ mod tests {
             assert!(way(client, Direction::Down).iter().rev().eq(&expected), "{client}");
         }
         let (mut links, _) = Links::new::<()>(&path, 1);
-        assert!(matches!(links.own(3, Direction::Up), Own::Plain(_)), "who shares nothing pays nothing");
+        assert!(matches!(links.own(3, Direction::Up), ClientLink::Plain(_)), "a client without shared links has plain links");
     }
 
     #[test]
-    fn a_link_that_only_delays_is_a_number_and_one_with_three_effects_a_cache_line() {
+    fn delay_only_link_takes_8_bytes_and_three_effects_one_cache_line() {
         let rate = BitRate::from_bits_per_second(1_000_000).unwrap();
         let mut client = ClientPath::constant(Duration::from_millis(48));
         let links = |client: &ClientPath| Links::new::<()>(&PathSpec::new(vec![client.clone(); 100]), 1).0;
@@ -258,12 +258,12 @@ mod tests {
         let queue = Queue::default();
         client.up.put(EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }));
         let links = links(&client);
-        assert_eq!((links.stride, links.programs.len()), (LINE, 2), "one for each way, whatever the client");
+        assert_eq!((links.stride, links.programs.len()), (LINE, 2), "one program per direction for all clients");
         assert_eq!(links.rows[links.first..].as_ptr().align_offset(64), 0);
     }
 
     #[test]
-    fn a_head_keeps_what_is_put_in() {
+    fn link_head_round_trips_delay_and_program() {
         for (program, delay) in [(0, 0), (1, Links::DELAY_MAX), ((1 << 20) - 1, 7)] {
             let head = Head(program << DELAY_BITS | delay);
             assert_eq!((head.special(), head.program() as u64, head.delay()), (None, program, delay));

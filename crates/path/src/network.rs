@@ -1,4 +1,4 @@
-//! The whole path: frames in, departures out, each at its moment.
+//! The whole path: frames in, departures out, each at its computed time.
 
 mod travel;
 
@@ -12,8 +12,8 @@ use crate::address::AddressPlan;
 use crate::counters::Counters;
 use crate::effect::Fate;
 use crate::frame::{FRAME_MAX, Frame, OnWire};
-use crate::lateness::Lateness;
-use crate::link::{Links, Own};
+use crate::timing_error::Lateness;
+use crate::link::{Links, ClientLink};
 use crate::pool::{Buffer, Pool};
 use crate::queue::{Outcome, Queue};
 use crate::spec::PathSpec;
@@ -23,39 +23,39 @@ use crate::wheel::Wheel;
 
 pub(crate) use travel::Event;
 
-/// Most clients one path can have: those of the address plan.
+/// Maximum number of clients of one path: that of the address plan.
 pub const MAX_CLIENTS: u32 = AddressPlan::CLIENTS_MAX;
 
 /// The path between all virtual clients and the server, without the devices at its two ends.
 ///
-/// The loop that owns the devices calls it like this, always with the clock's present reading; moments must not go
-/// back from call to call.
+/// The loop that owns the devices calls it as follows, always with the clock's present reading; times must not decrease
+/// from call to call.
 ///
-/// 1. A frame was read: [`Self::handle_packet`]. Or read it into [`Self::read_buffer`] and call
-///    [`Self::handle_read`], which does not copy large frames.
-/// 2. [`Self::poll_due`] until it gives `None`. Each [`Departure`] is to be written at the far end at once: take the
-///    time, write, and if the write succeeded call [`Self::handle_written`] with that time.
+/// 1. A frame was read: [`Self::handle_packet`]. Or read it into [`Self::read_buffer`] and call [`Self::handle_read`],
+///    which does not copy large frames.
+/// 2. [`Self::poll_due`] until it returns `None`. Write each [`Departure`] at the far end immediately: read the clock,
+///    write, and if the write succeeded call [`Self::handle_written`] with that time.
 /// 3. Sleep until [`Self::next_due`] or until a frame can be read.
 ///
-/// Where something is to change during a run, [`Self::set_start`] says when its time begins.
+/// If the path has changes during a run, [`Self::set_start`] sets the time from which they count.
 ///
-/// When nothing of a new kind happens it neither allocates nor formats nor locks.
+/// In steady state no call allocates, formats or locks.
 #[derive(Debug)]
 pub struct Network {
     addresses: AddressPlan,
     links: Links,
-    /// What leaves the path, in order of when.
+    /// Packets that leave the path, in order of departure time.
     wheel: Wheel<Held>,
-    /// What happens inside the path, in order of when; made when first needed.
+    /// Events inside the path, in order of time; created on first use.
     events: Option<Wheel<Event>>,
     queues: Vec<Queue<Held>>,
-    /// What a queue has let go of, while it is seen to.
+    /// Packets that a queue has released, while they are processed.
     outbox: Vec<(Held, Outcome)>,
     start: Start,
     pool: Pool,
-    /// Where [`Self::read_buffer`] lets frames be read into; a buffer of the pool's largest size.
+    /// Buffer that [`Self::read_buffer`] returns; a buffer of the pool's largest size.
     staging: Box<[u8]>,
-    /// The departure last polled, until it is written or the next call shows that it was not.
+    /// The departure returned last by `poll_due`, until it is written or the next call shows that it was not.
     writing: Option<Writing>,
     counters: [Counters; 2],
     lateness: Lateness,
@@ -67,19 +67,19 @@ pub struct Network {
 pub struct Departure<'a> {
     /// Up: to be written at the server's end. Down: at the clients' end.
     pub direction: Direction,
-    /// The client whose path it travelled, counted from 0.
+    /// The client whose path the packet travelled, counted from 0.
     pub client: u32,
-    /// When it was to leave the path.
+    /// When the packet was due to leave the path.
     pub due: Timestamp,
-    /// When it was handed in.
+    /// When the path accepted the packet.
     pub arrived: Timestamp,
     /// vnet header and IP packet.
     pub frame: &'a [u8],
-    /// Wire packets it stands for: more than 1 for a super-packet that passes whole.
+    /// Number of wire packets in the frame: more than 1 for a super-packet that passes uncut.
     pub wire_packets: u32,
 }
 
-/// What is kept of a packet on its way; with the wheel's own part, one cache line.
+/// The record of a packet in transit; with the wheel's own fields, one cache line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     arrived: Timestamp,
@@ -88,8 +88,7 @@ pub(crate) struct Held {
     buffer: Buffer,
     length: u32,
     direction: Direction,
-    /// The effect of its link that it meets next, and the link, as [`Links::special`] names it; both only where links
-    /// are special.
+    /// The next effect on its link, and the link, as numbered by [`Links::special`]; both only for special links.
     node: u8,
     link: u16,
 }
@@ -109,25 +108,25 @@ struct Passage {
     direction: Direction,
 }
 
-/// Where it goes.
-enum Onward {
-    /// It leaves the path at this moment.
+/// The next step of an accepted packet.
+enum NextStep {
+    /// It leaves the path at this time.
     Departs(Timestamp),
     /// It enters a special link now.
     Enters,
 }
 
 impl Network {
-    /// Bytes of packets held at most, those in queues included, unless set otherwise, counted in whole buffers: 4 GiB. That is 2 GB/s over two
-    /// seconds of delay, or 60 KB waiting for each of 65,534 clients; whoever needs more has made a mistake that
-    /// should not take the machine with it.
+    /// Default limit of the memory for packets in transit and in queues, in whole buffers: 4 GiB. That is 2 GB/s over
+    /// two seconds of delay, or 60 KB waiting for each of 65,534 clients; a configuration that needs more is probably a
+    /// mistake and must not exhaust the machine's memory.
     pub const MEMORY_LIMIT: Bytes = Bytes(4 << 30);
 
-    /// The path `path`, of whose clients number `i` has the address `addresses.address(i)`. All randomness comes from
-    /// `seed`; what happens to one client's packets does not depend on those of others.
+    /// The path `path`; client number `i` has the address `addresses.address(i)`. All randomness derives from `seed`;
+    /// the fate of one client's packets does not depend on those of others.
     ///
     /// # Panics
-    /// When there are not as many clients as addresses, when a change names a shared link that there is not, when a
+    /// When the numbers of clients and addresses differ, when a change names a shared link that does not exist, when a
     /// link has more than 250 effects.
     pub fn new(addresses: AddressPlan, path: &PathSpec, seed: u64) -> Self {
         assert_eq!(path.clients.len(), addresses.clients as usize, "one path for each client address");
@@ -149,22 +148,21 @@ impl Network {
         }
     }
 
-    /// Changes how many bytes may be held, counted in whole buffers. What is held already stays.
+    /// Changes the limit of the memory for packets in transit, in whole buffers. Packets in transit stay.
     pub fn set_memory_limit(&mut self, limit: Bytes) {
         self.pool.set_limit(limit);
     }
 
-    /// Says from which moment the changes of the path count, and delays and traces that follow a file: usually that at
-    /// which the measured phase begins, and not before the present. Until it is said, and before that moment, no
-    /// change has begun, delays are those at the beginning of their file, and traces count from time zero; then they
-    /// begin anew.
+    /// Sets the time from which changes, delay series and traces count: usually the beginning of the measured phase,
+    /// and not before the present. Until this call, and before that time, no change has begun, delays are those at the
+    /// beginning of their file, and traces count from time zero; at that time they restart.
     pub fn set_start(&mut self, start: Timestamp) {
         self.start = Start(Some(start));
         self.restart_queues();
     }
 
-    /// A frame came in at one end: vnet header and IP packet, up from the clients' device or down from the server's.
-    /// Whatever it is, it is accepted and counted; what becomes of it is computed, and done when due.
+    /// Accepts a frame from one end: vnet header and IP packet, up from the clients' device or down from the server's.
+    /// Any frame is accepted and counted; its fate is computed now and carried out when due.
     #[inline]
     pub fn handle_packet(&mut self, now: Timestamp, direction: Direction, frame: &[u8]) {
         self.advance(now);
@@ -174,17 +172,17 @@ impl Network {
         }
     }
 
-    /// Room for one frame of any length, to be read into and handed in by [`Self::handle_read`].
+    /// A buffer for one frame of any length, to read into and pass on by [`Self::handle_read`].
     #[inline]
     pub fn read_buffer(&mut self) -> &mut [u8] {
         &mut self.staging[..FRAME_MAX]
     }
 
-    /// Like [`Self::handle_packet`] with the first `length` bytes of [`Self::read_buffer`]. A large frame is kept
-    /// where it is, and the next read buffer is another one.
+    /// Like [`Self::handle_packet`] with the first `length` bytes of [`Self::read_buffer`]. A large frame stays in its
+    /// buffer, and the next read buffer is another one.
     ///
     /// # Panics
-    /// When `length` is more than the read buffer has.
+    /// When `length` exceeds the read buffer.
     #[inline]
     pub fn handle_read(&mut self, now: Timestamp, direction: Direction, length: usize) {
         self.advance(now);
@@ -200,8 +198,8 @@ impl Network {
         self.staging = staging;
     }
 
-    /// When the next thing happens: the earliest departure, exactly, or something inside the path before it (then
-    /// polling at that moment may give nothing, and this another moment). `None` when nothing is on the way.
+    /// The time of the next event: the earliest departure, exactly, or an event inside the path before it (polling at
+    /// that time may then return nothing and set another time). `None` when no packet is in transit.
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
         let departure = self.wheel.next_due();
@@ -211,8 +209,8 @@ impl Network {
         }
     }
 
-    /// The next packet due at `now` or before, in order of (due, arrival). Valid until the next call. A departure that
-    /// was not followed by [`Self::handle_written`] was refused by the device: it is dropped as malformed now.
+    /// The next packet due at `now` or before, in order of (due, arrival). Valid until the next call. A departure
+    /// without a following [`Self::handle_written`] was refused by the device: it is dropped as malformed now.
     #[inline]
     pub fn poll_due(&mut self, now: Timestamp) -> Option<Departure<'_>> {
         if self.writing.is_some() {
@@ -231,14 +229,14 @@ impl Network {
         })
     }
 
-    /// The departure last polled was written; `now` is the moment just before. Counts it delivered and its lateness.
-    /// Without such a departure nothing happens.
+    /// The departure returned last was written; `now` is the time just before the write. Counts it as delivered and
+    /// records its timing error. Without such a departure the call has no effect.
     #[inline]
     pub fn handle_written(&mut self, now: Timestamp) {
         self.finish_writing(Some(now));
     }
 
-    /// Ends the path: everything on the way is dropped for the shutdown, and so is what is handed in from now on.
+    /// Ends the path: drops everything in transit for the shutdown, and everything that arrives later.
     pub fn shut_down(&mut self) {
         self.finish_writing(None);
         self.is_shut_down = true;
@@ -248,23 +246,23 @@ impl Network {
         }
     }
 
-    /// The measured phase begins: forgets lateness so far. Counters go on.
+    /// The measured phase begins: discards the timing errors so far. Counters continue.
     pub fn reset_lateness(&mut self) {
         self.lateness.reset();
     }
 
-    /// What was accepted, delivered, dropped and is held, in one direction.
+    /// Packets accepted, delivered, dropped and in transit, in one direction.
     pub fn counters(&self, direction: Direction) -> &Counters {
         &self.counters[direction.index()]
     }
 
-    /// How late departures were written.
+    /// Timing errors of the departures.
     pub fn lateness(&self) -> &Lateness {
         &self.lateness
     }
 
-    /// Counts a frame. `Some` when it goes on as it is; otherwise it was dropped, or cut and its pieces are on the way
-    /// already.
+    /// Counts a frame. `Some` when it continues as it is; otherwise it was dropped, or cut and its segments are already
+    /// in transit.
     #[inline]
     fn admit(&mut self, now: Timestamp, direction: Direction, bytes: &[u8]) -> Option<Passage> {
         let counters = &mut self.counters[direction.index()];
@@ -292,8 +290,8 @@ impl Network {
         Some(Passage { arrived: now, client, wire: frame.wire, direction })
     }
 
-    /// The wire packets of a super-packet reach the link one after the other at the same moment. Only those that get
-    /// through are written out.
+    /// The wire packets of a super-packet reach the link one after the other at the same time. Only those that are not
+    /// dropped are written out.
     fn admit_segments(&mut self, now: Timestamp, direction: Direction, client: u32, whole: &SuperPacket<'_>) {
         for number in 0..whole.segments() {
             let wire = OnWire::one(whole.segment_len(number));
@@ -309,7 +307,7 @@ impl Network {
         }
     }
 
-    /// A packet that is in a buffer goes on, if there was one for it and the link lets it.
+    /// Puts a packet in transit if it has a buffer and the link does not drop it.
     #[inline]
     fn send_on(&mut self, passage: Passage, buffer: Option<Buffer>, length: usize) {
         let Some(buffer) = buffer else {
@@ -322,41 +320,41 @@ impl Network {
         }
     }
 
-    /// What its own link does with a packet; `None` when it has dropped it.
+    /// Applies the client's own link to a packet; `None` when the link drops it.
     #[inline]
-    fn meet(&mut self, passage: &Passage) -> Option<Onward> {
+    fn meet(&mut self, passage: &Passage) -> Option<NextStep> {
         match self.links.own(passage.client, passage.direction) {
-            Own::Plain(mut link) => match link.handle(passage.arrived, Bytes(u64::from(passage.wire.bytes))) {
-                Fate::Leaves(due) => Some(Onward::Departs(due)),
+            ClientLink::Plain(mut link) => match link.handle(passage.arrived, Bytes(u64::from(passage.wire.bytes))) {
+                Fate::Leaves(due) => Some(NextStep::Departs(due)),
                 Fate::Dropped(cause) => {
                     self.counters[passage.direction.index()].drop(cause, passage.wire);
                     None
                 }
             },
-            Own::Special { .. } => Some(Onward::Enters),
+            ClientLink::Special { .. } => Some(NextStep::Enters),
         }
     }
 
-    /// Puts a packet on its way.
+    /// Puts a packet in transit.
     #[inline]
-    fn hold(&mut self, passage: Passage, onward: Onward, buffer: Buffer, length: usize) {
+    fn hold(&mut self, passage: Passage, onward: NextStep, buffer: Buffer, length: usize) {
         let Passage { arrived, client, wire, direction } = passage;
         self.counters[direction.index()].hold(wire);
         let held = Held { arrived, client, wire, buffer, length: length as u32, direction, node: 0, link: 0 };
         match onward {
-            Onward::Departs(due) => self.wheel.push(arrived, due, held),
-            Onward::Enters => self.enter(held),
+            NextStep::Departs(due) => self.wheel.push(arrived, due, held),
+            NextStep::Enters => self.enter(held),
         }
     }
 
-    /// A packet enters the first link on its way, where that is a special one.
+    /// A packet enters the first link on its way, if that link is special.
     #[inline(never)]
     fn enter(&mut self, held: Held) {
         let link = self.links.first(held.client, held.direction);
         self.travel(held.arrived, held.arrived, Held { link, ..held });
     }
 
-    /// Ends the departure that was polled last, if there is one: written at the moment given, or refused.
+    /// Ends the departure that was returned last, if any: written at the given time, or refused.
     #[inline]
     fn finish_writing(&mut self, written: Option<Timestamp>) {
         let Some(Writing { due, held }) = self.writing.take() else { return };
@@ -366,7 +364,7 @@ impl Network {
         self.let_go(held, if written.is_some() { None } else { Some(DropCause::Malformed) });
     }
 
-    /// A packet is on its way no more: delivered, or dropped.
+    /// Removes a packet from transit: delivered, or dropped.
     #[inline]
     fn let_go(&mut self, held: Held, dropped: Option<DropCause>) {
         self.pool.release(held.buffer);

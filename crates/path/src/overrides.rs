@@ -1,18 +1,18 @@
-//! What a command line replaces in a profile.
+//! Command-line options that replace parts of a profile.
 
 use std::time::Duration;
 
 use crate::effect::Effects;
 use crate::spec::{Bottleneck, ClientPath, Discipline, EffectSpec, LinkSpec, Queue, QueueLimit, RateSpec};
 
-/// Replacements for every client's path; `None` leaves what the profile says.
+/// Replacements for every client's path; `None` keeps the profile's value.
 ///
-/// An effect takes the place of the first of its kind on the link, and others of its kind are gone; where there is
-/// none, it is put in the usual order.
+/// An effect replaces the first of its kind on the link, and others of its kind are removed; if there is none, it is
+/// inserted at its default position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Override {
-    /// This RTT for everyone, half of it each way; the odd nanosecond goes down. Constant delays among the effects are
-    /// part of an RTT, and go.
+    /// This RTT for all clients, half of it each way; the odd nanosecond goes down. Constant delays among the effects
+    /// are part of an RTT and are removed.
     pub rtt: Option<Duration>,
     /// Effects in both directions.
     pub effects: Effects,
@@ -20,14 +20,14 @@ pub struct Override {
     pub up_rate: Option<RateSpec>,
     /// Bottleneck rate on the way down.
     pub down_rate: Option<RateSpec>,
-    /// Queue limit, in both directions. It bites where there is a rate.
+    /// Queue limit, in both directions; without a rate it has no effect.
     pub queue: Option<QueueLimit>,
-    /// Queue discipline, in both directions. It bites where there is a rate.
+    /// Queue discipline, in both directions; without a rate it has no effect.
     pub discipline: Option<Discipline>,
 }
 
 impl Override {
-    /// Puts the replacements in.
+    /// Applies the replacements.
     pub fn apply(&self, path: &mut ClientPath) {
         if let Some(rtt) = self.rtt {
             let ClientPath { up, down } = ClientPath::constant(rtt);
@@ -53,7 +53,7 @@ impl Override {
     }
 }
 
-/// Puts `effect` in the place of the first of its key, and takes the others out.
+/// Replaces the first effect of the same key with `effect`, and removes the others.
 fn replace(link: &mut LinkSpec, effect: EffectSpec) {
     let key = effect.key();
     match link.effects.iter().position(|other| other.key() == key) {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_replaced_stays() {
+    fn empty_override_leaves_the_path_unchanged() {
         let mut path = ClientPath::constant(Duration::from_millis(10));
         path.up.put(EffectSpec::Loss(probability(0.5)));
         let before = path.clone();
@@ -105,9 +105,9 @@ mod tests {
         assert!(matches!(path.down.propagation, Propagation::Constant(_)));
     }
 
-    /// The place in the order of travel is kept, and what is replaced is replaced wholly.
+    /// The position in the order of travel stays, and all settings of the replaced effect are replaced.
     #[test]
-    fn an_effect_takes_the_place_of_its_kind() {
+    fn override_replaces_an_effect_of_the_same_kind_at_its_position() {
         let one = probability(1.0);
         let bursts = GilbertElliott { to_bad: one, to_good: one, loss_good: one, loss_bad: one };
         let rate = RateSpec::Constant(BitRate::from_bits_per_second(1_000_000).unwrap());

@@ -1,19 +1,19 @@
-//! Where the bytes of packets on the way are kept: buffers of four sizes, reused.
+//! Memory for packets in transit: reused buffers of four sizes.
 
 use std::mem;
 
 use units::Bytes;
 
-/// Buffers by size. They are taken from blocks that are never given back: after the busiest moment of a run nothing
-/// is allocated any more. The buffer freed last is used first, since it is still in the processor's cache; how much
-/// memory a packet touches therefore depends on how many packets are on the way, not on how many clients there are.
+/// Buffers by size, taken from blocks that are never freed: after the peak of a run nothing is allocated. The buffer
+/// freed last is reused first, since it is still in the processor's cache; so the memory touched by packets depends on
+/// the number of packets in transit, not on the number of clients.
 #[derive(Debug)]
 pub(crate) struct Pool {
     classes: [Class; 4],
-    /// Bytes of buffers in use, whole buffers counted.
+    /// Bytes of buffers in use, in whole buffers.
     used: u64,
     limit: u64,
-    /// Where [`Pool::duplicate`] puts bytes in between.
+    /// Temporary storage of [`Pool::duplicate`].
     scratch: Vec<u8>,
 }
 
@@ -26,16 +26,15 @@ pub(crate) struct Buffer(u32);
 struct Class {
     /// Bytes of one buffer.
     size: usize,
-    /// 2^this many buffers make a block.
+    /// Number of buffers in a block, as a power of two.
     block_bits: u32,
     blocks: Vec<Box<[u8]>>,
     free: Vec<u32>,
 }
 
-/// Sizes in bytes, and how many of them (as a power of two) are allocated at once. The first holds SYNs, ACKs and
-/// small requests; the second a full packet of 1500 bytes; the third ten segments, the usual first flight of a
-/// response; the fourth any frame. None is a power of two: buffers at such distances would compete for the same few
-/// sets of the cache.
+/// Sizes in bytes, and number of buffers (as a power of two) that are allocated together. The first fits SYNs, ACKs and
+/// small requests; the second a full packet of 1500 bytes; the third ten segments, TCP's initial window; the fourth any
+/// frame. No size is a power of two: buffers at such distances would compete for the same few cache sets.
 const CLASSES: [(usize, u32); 4] = [(192, 10), (1_600, 6), (15_424, 3), (FRAME_MAX_ROUNDED, 0)];
 const LARGE: usize = 3;
 /// A vnet header and the longest IP packet (IPv6: 65,575 bytes), rounded up to a cache line.
@@ -43,7 +42,7 @@ const FRAME_MAX_ROUNDED: usize = 65_600;
 const NUMBER_BITS: u32 = 30;
 
 impl Pool {
-    /// Up to this many bytes a frame is copied; a longer one is better taken over ([`Pool::adopt`]).
+    /// A frame up to this length is copied; for a longer one [`Pool::adopt`] is cheaper.
     pub(crate) const COPIED_MAX: usize = CLASSES[LARGE - 1].0;
 
     pub(crate) fn new(limit: Bytes) -> Self {
@@ -60,7 +59,7 @@ impl Pool {
         vec![0; FRAME_MAX_ROUNDED].into_boxed_slice()
     }
 
-    /// A buffer for `length` bytes, with whatever was in it before; `None` where that would exceed the limit.
+    /// A buffer for `length` bytes, with undefined content; `None` if it would exceed the limit.
     #[inline]
     pub(crate) fn take(&mut self, length: usize) -> Option<Buffer> {
         let class = CLASSES.iter().position(|&(size, _)| length <= size)?;
@@ -83,7 +82,7 @@ impl Pool {
     /// Another buffer with the first `length` bytes of `buffer`.
     pub(crate) fn duplicate(&mut self, buffer: Buffer, length: usize) -> Option<Buffer> {
         let copy = self.take(length)?;
-        // The two may lie in one block, so the bytes go by way of a third place.
+        // The two buffers may lie in one block, so the bytes are copied through temporary storage.
         let mut scratch = mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(self.bytes(buffer, length));
@@ -92,14 +91,15 @@ impl Pool {
         Some(copy)
     }
 
-    /// A buffer that holds what is in `staging` (made by [`Pool::staging`]), without copying; `staging` becomes another.
+    /// A buffer that holds the content of `staging` (made by [`Pool::staging`]), without copying; `staging` becomes
+    /// another buffer.
     pub(crate) fn adopt(&mut self, staging: &mut Box<[u8]>) -> Option<Buffer> {
         let buffer = self.take(FRAME_MAX_ROUNDED)?;
         mem::swap(&mut self.classes[LARGE].blocks[buffer.number() as usize], staging);
         Some(buffer)
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     #[inline]
     pub(crate) fn release(&mut self, buffer: Buffer) {
         self.used -= CLASSES[buffer.class()].0 as u64;
@@ -149,7 +149,7 @@ impl Class {
     #[cold]
     fn grow(&mut self) {
         let first = (self.blocks.len() as u32) << self.block_bits;
-        assert!(first < 1 << NUMBER_BITS, "the memory limit keeps the number of buffers far below 2^30");
+        assert!(first < 1 << NUMBER_BITS, "the memory limit bounds the number of buffers far below 2^30");
         self.blocks.push(vec![0; self.size << self.block_bits].into_boxed_slice());
         // Highest first, so that they are used in order of address.
         self.free.extend((first..first + (1 << self.block_bits)).rev());
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_a_boundary_and_released_buffers_count_no_more() {
+    fn pool_limit_is_exact_and_released_buffers_do_not_count() {
         let mut pool = Pool::new(Bytes(2 * 192));
         let first = pool.copy(&[1; 192]).unwrap();
         assert!(pool.copy(&[1; 193]).is_none());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_is_another_buffer_with_the_same_bytes() {
+    fn pool_duplicate_is_another_buffer_with_the_same_bytes() {
         let mut pool = Pool::new(Bytes(3 * 192));
         let first = pool.copy(&[7; 100]).unwrap();
         let second = pool.duplicate(first, 100).unwrap();
@@ -190,17 +190,17 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_frame_fits_and_a_longer_one_does_not() {
+    fn pool_fits_the_longest_frame_and_rejects_a_longer_one() {
         let mut pool = Pool::new(Bytes(u64::MAX));
         assert!(pool.take(crate::frame::FRAME_MAX).is_some());
         assert!(pool.take(FRAME_MAX_ROUNDED + 1).is_none());
     }
 
     proptest! {
-        /// No two buffers in use share a byte, whatever is taken, adopted and released. Only the ends are marked and
-        /// looked at, where neighbours would meet.
+        /// No two buffers in use share a byte, whatever is taken, adopted and released. Only the ends of buffers are
+        /// marked and compared, where neighbours would overlap.
         #[test]
-        fn buffers_do_not_overlap(
+        fn pool_buffers_in_use_do_not_overlap(
             steps in prop::collection::vec((0usize..4, 0usize..4, any::<prop::sample::Index>()), 1..100),
         ) {
             let mut pool = Pool::new(Bytes(u64::MAX));

@@ -1,6 +1,6 @@
-//! Profiles: who the clients are, how far away, behind which links.
+//! Profiles: number of clients, their distances and their links.
 //!
-//! A profile is a TOML file; the built-in ones are such files too (`profiles/` beside this crate's `src/`).
+//! A profile is a TOML file; the built-in profiles are such files too (`profiles/` next to this crate's `src/`).
 //! `docs/concepts/profiles.md` explains every key, with an example that a test reads. In short:
 //!
 //! ```toml
@@ -9,7 +9,7 @@
 //! [[clients]]
 //! share = 0.7                       # of the clients; the shares add to 1
 //! rtt = "48ms"                      # or a distribution, or a series over time
-//! jitter = "2ms"                 # optional: each packet's delay each way, plus or minus, order kept
+//! jitter = "2ms"                    # optional: variation of each packet's delay each way, order kept
 //! up_share = 0.5                    # optional: the part of the RTT that lies on the way up
 //! up   = { rate = "512kbit", queue = "64KB", loss = 0.001 }    # in the usual order
 //! down = [ { rate = "8Mbit", queue = "200ms" }, { loss = "0.1%" } ]    # in the order written
@@ -45,10 +45,10 @@ use crate::spec::{Change, ClientPath, PathSpec, SharedSpec, Where};
 use crate::typed::PlannedChange;
 use class::{Class, Shared, apportion};
 
-/// How the text of a file is had: this room opens none itself. `&std::fs::read_to_string` outside of tests.
+/// Reads the text of a file: the crate opens no file itself. `&std::fs::read_to_string` outside of tests.
 pub type Files<'a> = &'a dyn Fn(&Path) -> std::io::Result<String>;
 
-/// Classes of clients, what each has in common, and what happens to them.
+/// Classes of clients, their shared links, and their changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     name: String,
@@ -59,11 +59,11 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The same RTT for everyone, half of it each way.
+    /// The same RTT for all clients, half of it each way.
     pub fn constant(rtt: Duration) -> Self {
         Profile {
             name: format!("constant {}", exact(rtt)),
-            about: format!("RTT {} for everyone", format_duration(rtt)),
+            about: format!("RTT {} for all clients", format_duration(rtt)),
             classes: vec![Class::constant(rtt)],
             shared: Shared::default(),
             changes: Vec::new(),
@@ -73,14 +73,14 @@ impl Profile {
     /// A profile from a file.
     ///
     /// # Errors
-    /// A file that cannot be read, or is not a profile: which file, where possible which line, and what is wrong.
+    /// A file that cannot be read, or is not a profile: the file, if possible the line, and the reason.
     pub fn read(file: &Path, files: Files<'_>) -> Result<Self, ProfileError> {
         let text =
             files(file).map_err(|source| ProfileError::Read { what: "profile", file: file.to_owned(), source })?;
         Self::parse(&text, file, files)
     }
 
-    /// A profile from the text of `file`, which names it in errors and in whose folder other files are looked for.
+    /// A profile from the text of `file`, which names it in errors; other files are searched in its directory.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -88,12 +88,12 @@ impl Profile {
         document::parse(text, file, files)
     }
 
-    /// The name it goes by in reports.
+    /// The name in reports.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its figures come from, in a sentence; may be empty.
+    /// The source of its figures, in a sentence; may be empty.
     pub fn about(&self) -> &str {
         &self.about
     }
@@ -101,7 +101,7 @@ impl Profile {
     /// Adds a change.
     ///
     /// # Errors
-    /// A class or a shared link that the profile does not have, in a sentence.
+    /// An unknown class or shared link, in a sentence.
     pub fn add(&mut self, change: PlannedChange) -> Result<(), String> {
         let class = change.class.as_deref().map(|class| self.class(class)).transpose()?;
         let shared = class.map_or(&self.shared, |class| &self.classes[class].shared);
@@ -122,18 +122,18 @@ impl Profile {
         named.or(number).filter(|&class| class < self.classes.len()).ok_or_else(|| {
             let names: Vec<&str> = self.classes.iter().filter_map(|class| class.name.as_deref()).collect();
             let names = if names.is_empty() { String::new() } else { format!(", or {}", names.join(", ")) };
-            format!("there is no class `{wanted}`; there are 1 to {}{names}", self.classes.len())
+            format!("no class `{wanted}`; the classes are 1 to {}{names}", self.classes.len())
         })
     }
 
-    /// The whole path for `n` clients: the classes one after the other, in each the nearest client first; then the
-    /// links that classes share, then the one that all share; and what changes.
+    /// The whole path for `n` clients: the classes in sequence, in each the nearest client first; then the links that
+    /// classes share, the link that all share, and the changes.
     pub fn path(&self, n: u32) -> PathSpec {
         let ranges = self.ranges(n);
         let clients =
             self.classes.iter().zip(&ranges).flat_map(|(class, range)| class.clients(range.end - range.start));
         let clients = clients.collect();
-        // Of classes without a client nothing is needed; `None` stands for all.
+        // Classes without a client need no link; `None` stands for all clients.
         let owners = (0..self.classes.len()).map(Some).chain([None]);
         let owners: Vec<Option<usize>> = owners
             .filter(|&owner| !self.shared_of(owner).is_none() && !self.members(owner, &ranges).is_empty())
@@ -143,7 +143,7 @@ impl Profile {
             SharedSpec { members: self.members(owner, &ranges), up, down }
         });
         let changes = self.changes.iter().filter_map(|change| {
-            // What names a class was checked when it was added.
+            // The class of a change was checked when the change was added.
             let owner = change.class.as_deref().map(|class| self.class(class)).transpose().ok()?;
             let place = match change.shared {
                 false => Where::Clients(self.members(owner, &ranges)),
@@ -154,7 +154,7 @@ impl Profile {
         PathSpec { clients, shared: shared.collect(), changes: changes.collect() }
     }
 
-    /// The paths of `n` clients alone.
+    /// The clients' paths without shared links and changes.
     pub fn clients(&self, n: u32) -> Vec<ClientPath> {
         self.path(n).clients
     }
@@ -167,7 +167,7 @@ impl Profile {
         class.map_or(0..ranges.last().map_or(0, |range| range.end), |class| ranges[class].clone())
     }
 
-    /// Which of `n` clients are in each class.
+    /// The range of client numbers of each class.
     fn ranges(&self, n: u32) -> Vec<Range<u32>> {
         let mut first = 0;
         let counts = apportion(&self.classes.iter().map(|class| class.share).collect::<Vec<_>>(), n);

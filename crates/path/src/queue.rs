@@ -1,16 +1,15 @@
-//! A bottleneck whose packets are kept one by one, for everything that no closed form knows: limits in packets,
-//! packets dropped when they leave (CoDel) or by a probability that follows the queue (PIE), rates that change,
-//! traces.
+//! A bottleneck that stores its packets, for everything without a closed form: limits in packets, disciplines that drop
+//! packets on departure (CoDel) or by a probability that follows the queue (PIE), rates that change, traces.
 //!
 //! ```text
 //!   offer --limit?--PIE?--> waiting ... waiting --CoDel?--> being sent --> leaves at a computed moment
 //!              `- queue_full  `- aqm                  `- aqm
 //! ```
 //!
-//! The queue lives in computed time. Its next event, [`Queue::next`], is known exactly; whoever owns the queue lets
-//! it happen ([`Queue::advance`]) before anything that comes later ([`Queue::offer`]), and how late that is done
-//! changes nothing. Read [`Queue::offer`] and [`Queue::advance`], then `steady.rs` and `trace.rs` (when packets
-//! leave), `codel.rs`, `pie.rs`.
+//! The queue works in computed time. Its next event, [`Queue::next`], is known exactly. The owner of the queue
+//! processes it ([`Queue::advance`]) before any later packet ([`Queue::offer`]); how late that happens changes nothing.
+//! Read [`Queue::offer`] and [`Queue::advance`], then `steady.rs` and `trace.rs` (departure times), `codel.rs`,
+//! `pie.rs`.
 
 mod codel;
 mod pie;
@@ -38,17 +37,17 @@ pub(crate) struct Queue<P> {
     line: Line<P>,
     discipline: Control,
     limit: QueueLimit,
-    /// When the next packet leaves, or the next opportunity comes; `None` while there is nothing to send.
+    /// When the next packet leaves, or the next delivery opportunity; `None` while there is nothing to send.
     next: Option<u64>,
 }
 
-/// What waits, and what is being sent.
+/// Waiting packets, and the packet being sent.
 #[derive(Debug)]
 struct Line<P> {
     waiting: VecDeque<Waiting<P>>,
-    /// IP bytes of those that wait.
+    /// IP bytes of the waiting packets.
     waiting_bytes: u64,
-    /// The packet whose sending has begun.
+    /// The packet being sent.
     sending: Option<(P, u32)>,
     sender: Sender,
     timeline: Option<Arc<Timeline>>,
@@ -74,16 +73,16 @@ enum Control {
     Pie(Box<Pie>),
 }
 
-/// What became of a packet that had been accepted.
+/// The outcome of a packet that had been accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It leaves at this moment, in nanoseconds.
+    /// It leaves at this time, in nanoseconds.
     Leaves(u64),
     /// It was dropped by the queue's discipline.
     Dropped(DropCause),
 }
 
-/// The largest packet a link carries: what CoDel never drops the last of, and PIE counts in.
+/// The largest packet of a link: CoDel never drops the last such packet, and PIE counts in it.
 const MTU: u64 = 1500;
 
 impl<P> Queue<P> {
@@ -102,13 +101,13 @@ impl<P> Queue<P> {
         Queue { line, discipline, limit: spec.queue.limit, next: None }
     }
 
-    /// The next moment at which something happens by itself.
+    /// The time of the next event.
     pub(crate) fn next(&self) -> Option<u64> {
         self.next
     }
 
-    /// A packet of `bytes` IP bytes comes at `at`. Everything due until then has happened ([`Self::advance`]). Where
-    /// it is refused it comes back with the cause.
+    /// A packet of `bytes` IP bytes arrives at `at`. Everything due until then has been processed ([`Self::advance`]).
+    /// A rejected packet is returned with the cause.
     pub(crate) fn offer(&mut self, at: u64, packet: P, bytes: u32, start: Start) -> Result<(), (P, DropCause)> {
         let Queue { line, discipline, limit, next } = self;
         if let Control::Pie(pie) = discipline {
@@ -130,7 +129,7 @@ impl<P> Queue<P> {
                 Sender::Trace(trace) => Some(trace.wake(at, start)),
                 Sender::Steady(steady) => {
                     steady.begin(at);
-                    // One packet that has not waited: no discipline drops it.
+                    // A single packet that has not waited: no discipline drops it.
                     line.send_next(discipline, at, start, &mut |_, _| {})
                 }
             };
@@ -138,7 +137,7 @@ impl<P> Queue<P> {
         Ok(())
     }
 
-    /// Lets everything happen that is due at `until` or before, in order: `out` is told of each packet and its outcome.
+    /// Processes all events due at `until` or before, in order; `out` receives each packet and its outcome.
     pub(crate) fn advance(&mut self, until: u64, start: Start, out: &mut impl FnMut(P, Outcome)) {
         let Queue { line, discipline, next, .. } = self;
         while let Some(at) = next.filter(|&next| next <= until) {
@@ -156,7 +155,7 @@ impl<P> Queue<P> {
         }
     }
 
-    /// The start of the timeline has become known or another one: what is being sent may end at another moment.
+    /// The start of the timeline is set or changed: the packet being sent may end at another time.
     pub(crate) fn restart(&mut self, start: Start) {
         let Queue { line, next, .. } = self;
         if next.is_none() {
@@ -170,7 +169,7 @@ impl<P> Queue<P> {
         };
     }
 
-    /// Takes all packets out, the one being sent first.
+    /// Removes all packets, the one being sent first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = P> {
         self.next = None;
         self.line.waiting_bytes = 0;
@@ -184,12 +183,12 @@ impl<P> Line<P> {
         self.sending.is_none() && self.waiting.is_empty()
     }
 
-    /// What holds at a time, by the timeline.
+    /// The rates of the timeline.
     fn state(&self) -> Rates {
         Rates(self.timeline.clone())
     }
 
-    /// When everything whose sending has begun is sent, to the nanosecond below.
+    /// When everything whose sending has begun is sent, rounded down to the nanosecond.
     fn free_at(&self) -> u64 {
         match &self.sender {
             Sender::Steady(steady) => steady.free_at(),
@@ -197,7 +196,7 @@ impl<P> Line<P> {
         }
     }
 
-    /// Nanoseconds a packet that came at `at` would wait before its first bit is sent.
+    /// Nanoseconds that a packet arriving at `at` would wait before its first bit is sent.
     fn wait(&self, at: u64, start: Start) -> u64 {
         if self.is_idle() {
             return 0;
@@ -211,7 +210,7 @@ impl<P> Line<P> {
         begins.saturating_sub(at)
     }
 
-    /// Whether a packet of `bytes` more would be one too many. The line is not idle.
+    /// Whether a packet of `bytes` more would exceed the limit. The line is not idle.
     fn is_full(&self, at: u64, limit: QueueLimit, bytes: u32, start: Start) -> bool {
         match limit {
             QueueLimit::Packets(packets) => {
@@ -230,7 +229,7 @@ impl<P> Line<P> {
         }
     }
 
-    /// Takes the next packet to send at `at`, past those that the discipline drops.
+    /// The next packet to send at `at`, after those that the discipline drops.
     fn dequeue(&mut self, control: &mut Control, at: u64, out: &mut impl FnMut(P, Outcome)) -> Option<(P, u32)> {
         let Line { waiting, waiting_bytes, .. } = self;
         let mut take = || {
@@ -247,7 +246,7 @@ impl<P> Line<P> {
         next.map(|next| (next.packet, next.bytes))
     }
 
-    /// At a steady rate: begins the next packet at the moment at which the last one ended; says when it leaves.
+    /// At a steady rate: begins the next packet when the last one ended; returns when it leaves.
     fn send_next(
         &mut self,
         control: &mut Control,
@@ -263,7 +262,7 @@ impl<P> Line<P> {
         Some(steady.send(*bytes, rates, start))
     }
 
-    /// With a trace: sends what the opportunities at `at` let through; says when the next one comes.
+    /// With a trace: sends what the opportunities at `at` allow; returns when the next opportunity is.
     fn use_opportunity(
         &mut self,
         control: &mut Control,
@@ -300,7 +299,7 @@ impl<P> Line<P> {
     }
 }
 
-/// The factor by which rates are changed, by time.
+/// The factor by which rates are changed, over time.
 #[derive(Clone, Debug)]
 struct Rates(Option<Arc<Timeline>>);
 
@@ -314,7 +313,7 @@ impl Rates {
     }
 }
 
-/// A byte, in bits times 10^9: nanoseconds times bits a second.
+/// A byte, in bits times 10^9: nanoseconds times bits per second.
 const BYTE: u128 = 8_000_000_000;
 
 #[cfg(test)]

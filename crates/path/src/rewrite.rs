@@ -1,4 +1,4 @@
-//! Other addresses for the server, without remembering anything: for a service that listens on a loopback address.
+//! Stateless address translation for a server that listens on a loopback address.
 //!
 //! ```text
 //!   clients' end                                      server's end
@@ -6,9 +6,9 @@
 //!   198.18.0.1 -> 198.19.0.7   <-- source --          127.0.0.1 -> 198.19.0.7
 //! ```
 //!
-//! Ports stay and no connection is known, so there is nothing to expire and nothing to leave behind. Checksums are
-//! adjusted, not computed again (RFC 1624): a packet that arrived with a wrong one leaves with a wrong one. A partial
-//! checksum, which the kernel left to whoever comes next, is a sum that is not inverted yet; it is adjusted as one.
+//! Ports stay and there is no connection state, so nothing expires and nothing must be cleaned up. Checksums are
+//! adjusted, not recomputed (RFC 1624): a packet that arrived with a wrong checksum leaves with a wrong one. A partial
+//! checksum, which the kernel left to the next hop, is a sum that is not inverted yet; it is adjusted as such.
 
 use std::net::Ipv4Addr;
 
@@ -16,34 +16,34 @@ use schema::Direction;
 use wire::checksum::{adjust, adjust_partial};
 use wire::{ipv4, vnet};
 
-/// Pairs of addresses, at most a handful: they are searched one by one for every packet.
+/// Address pairs, at most a handful: they are searched linearly for every packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewrite {
     pairs: Vec<Pair>,
 }
 
-/// One server address, by both its names.
+/// One server address: the address that clients use, and the address on which the server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// What clients connect to.
+    /// The address to which clients connect.
     pub seen: Ipv4Addr,
-    /// What the server listens on.
+    /// The address on which the server listens.
     pub own: Ipv4Addr,
 }
 
 impl Rewrite {
-    /// Puts each pair's `own` for its `seen` on the way up, and back on the way down.
+    /// Replaces each pair's `seen` by `own` on the way up, and back on the way down.
     pub fn new(pairs: Vec<Pair>) -> Self {
         Rewrite { pairs }
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there is no pair.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// Changes one frame (vnet header and IP packet, whole or super-packet) in place. Whatever is not an IPv4 packet
-    /// to or from an address of a pair stays as it is.
+    /// Changes one frame (vnet header and IP packet, complete or super-packet) in place. Anything but an IPv4 packet to
+    /// or from an address of a pair stays unchanged.
     #[inline]
     pub fn apply(&self, direction: Direction, frame: &mut [u8]) {
         if !self.pairs.is_empty() {
@@ -56,7 +56,7 @@ impl Rewrite {
         let packet = &mut frame[vnet::LEN..];
         let ip = ipv4::Packet::new_checked(&*packet).ok()?;
         let (header, length, protocol) = (ip.header_len(), ip.total_len(), ip.protocol());
-        // Only the first fragment has the header of what is inside.
+        // Only the first fragment has the transport header.
         let first = u16::from_be_bytes([packet[6], packet[7]]) & FRAGMENT_OFFSET == 0;
         let at = match direction {
             Direction::Up => DESTINATION,
@@ -81,7 +81,7 @@ impl Rewrite {
         let partial = vnet.needs_checksum() && usize::from(vnet.csum_start) + usize::from(vnet.csum_offset) == field;
         let changed = match (partial, protocol, checksum) {
             (true, ..) => over_words(old, new, checksum, adjust_partial),
-            // No checksum was made.
+            // The packet has no checksum.
             (false, UDP, 0) => 0,
             (false, UDP, _) => match over_words(old, new, checksum, adjust) {
                 0 => 0xFFFF,
@@ -93,9 +93,9 @@ impl Rewrite {
         Some(())
     }
 
-    /// An ICMP error quotes the packet it is about, which went the other way. What the change does to the quoted
-    /// header's checksum cancels in the ICMP checksum what it does to the address. The quoted transport checksum is
-    /// left as it is: nobody checks it, since quotes are cut short.
+    /// An ICMP error quotes the packet that caused it, which travelled in the other direction. In the ICMP checksum,
+    /// the change of the quoted header's checksum cancels the change of the address. The quoted transport checksum
+    /// stays unchanged: receivers do not check it, since quotes are truncated.
     fn change_quoted(&self, direction: Direction, icmp: &mut [u8]) -> Option<()> {
         if !matches!(icmp.first()?, 3 | 4 | 5 | 11 | 12) {
             return None;
@@ -122,7 +122,7 @@ impl Rewrite {
     }
 }
 
-/// Replaces an address of an IP header and mends the header's checksum.
+/// Replaces an address of an IP header and adjusts the header's checksum.
 fn set_address(packet: &mut [u8], at: usize, old: Ipv4Addr, new: Ipv4Addr) {
     packet[at..at + 4].copy_from_slice(&new.octets());
     let checksum = u16::from_be_bytes([packet[CHECKSUM], packet[CHECKSUM + 1]]);

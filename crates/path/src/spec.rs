@@ -1,4 +1,4 @@
-//! What is asked of the path: each client's two links, the links many share, and what changes during a run.
+//! Configuration of a path: each client's two links, the shared links, and the changes during a run.
 
 mod bottleneck;
 mod change;
@@ -15,26 +15,25 @@ pub use bottleneck::{Bottleneck, CoDel, Discipline, Pie, Queue, QueueLimit, Rate
 pub use change::{Change, ChangeKind, Factor, Where};
 pub use overtime::{Between, DelayOverTime, DeliveryTrace};
 
-/// The whole path as asked for.
+/// The configuration of the whole path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathSpec {
     /// Each client's own path, in client order.
     pub clients: Vec<ClientPath>,
-    /// Links that several clients share, between their own links and the server. A packet going up meets them in this
+    /// Links that several clients share, between their own links and the server. A packet going up passes them in this
     /// order after its client's own link; one going down in the opposite order, before it.
     pub shared: Vec<SharedSpec>,
-    /// What changes while the path is in use, in any order.
+    /// Changes while the path is in use, in any order.
     pub changes: Vec<Change>,
 }
 
 impl PathSpec {
-    /// Only the clients' own links, which stay as they are.
+    /// Only the clients' own links, without changes.
     pub fn new(clients: Vec<ClientPath>) -> Self {
         PathSpec { clients, shared: Vec::new(), changes: Vec::new() }
     }
 
-    /// Whether no link does anything but delay, always by the same: only then is a client's RTT the same for every
-    /// packet.
+    /// Whether all links only delay, always by the same time: only then is a client's RTT the same for every packet.
     pub fn only_delays(&self) -> bool {
         self.shared.is_empty()
             && self.changes.is_empty()
@@ -45,7 +44,7 @@ impl PathSpec {
 /// A link that several clients share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedSpec {
-    /// Whose packets pass it, by client number.
+    /// Client numbers of its members.
     pub members: Range<u32>,
     /// On the way to the server, in order of travel.
     pub up: Vec<EffectSpec>,
@@ -69,8 +68,8 @@ impl ClientPath {
         ClientPath { up: LinkSpec::constant(up), down: LinkSpec::constant(rtt - up) }
     }
 
-    /// The RTT asked for: both delays, without queueing, jitter or transmission time. Where it follows a file, its
-    /// mean over the file.
+    /// The configured RTT: both delays, without queueing, jitter or transmission time. If it follows a file, the mean
+    /// over the file.
     pub fn rtt(&self) -> Duration {
         self.up.delay() + self.down.delay()
     }
@@ -84,10 +83,10 @@ impl ClientPath {
 /// One direction of one client's path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSpec {
-    /// Propagation: what every packet takes, after all effects. Mean over packets where the effects vary it.
+    /// Propagation delay, after all effects: the mean over packets if effects vary it.
     pub propagation: Propagation,
-    /// What a packet meets before, in order of travel. Usually (`LinkSpec::put` keeps it so) loss, then the bottleneck,
-    /// then jitter; but any order may be asked for.
+    /// Effects before the propagation delay, in order of travel. By default (`LinkSpec::put`) loss, then the
+    /// bottleneck, then jitter; any order can be configured.
     pub effects: Vec<EffectSpec>,
 }
 
@@ -112,8 +111,7 @@ impl LinkSpec {
         LinkSpec { propagation: Propagation::Constant(delay), effects: Vec::new() }
     }
 
-    /// One-way delay without queueing: propagation (its mean, where it changes) and the constant delays among the
-    /// effects.
+    /// One-way delay without queueing: propagation (its mean, if it changes) and the constant delays among the effects.
     pub fn delay(&self) -> Duration {
         let propagation = match &self.propagation {
             Propagation::Constant(delay) => *delay,
@@ -123,8 +121,8 @@ impl LinkSpec {
         added.fold(propagation, Duration::saturating_add)
     }
 
-    /// Puts `effect` in the place of the first of its kind; where there is none, before the first that a packet
-    /// usually meets later.
+    /// Replaces the first effect of the same kind with `effect`; if there is none, inserts it before the first effect
+    /// that comes later by default.
     pub fn put(&mut self, effect: EffectSpec) {
         let same = |other: &EffectSpec| std::mem::discriminant(other) == std::mem::discriminant(&effect);
         if let Some(place) = self.effects.iter().position(same) {
@@ -135,7 +133,7 @@ impl LinkSpec {
         self.effects.insert(later.unwrap_or(self.effects.len()), effect);
     }
 
-    /// Mean share of wire packets that its loss effects lose, 0 to 1.
+    /// Mean share of wire packets that its loss effects drop, 0 to 1.
     pub fn loss(&self) -> f64 {
         self.effects.iter().fold(0.0, |lost, effect| lost + (1.0 - lost) * effect.expected().dropped)
     }
@@ -154,13 +152,13 @@ impl LinkSpec {
         })
     }
 
-    /// How much a packet's delay may differ from [`Self::delay`] by its jitter, either way.
+    /// Maximum deviation of a packet's delay from [`Self::delay`] by jitter, in either direction.
     pub fn jitter(&self) -> Duration {
         let jitters = self.effects.iter().map(|effect| effect.expected().jitter);
         jitters.fold(Duration::ZERO, Duration::saturating_add)
     }
 
-    /// Whether every packet takes exactly the same and none is touched.
+    /// Whether every packet takes exactly the same time and none is changed.
     pub fn only_delays(&self) -> bool {
         matches!(self.propagation, Propagation::Constant(_))
             && self.effects.iter().all(|effect| effect.is_idle() || matches!(effect, EffectSpec::Delay(_)))

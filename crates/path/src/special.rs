@@ -1,10 +1,10 @@
-//! Links that no closed form knows: those that disorder, copy, damage or keep packets, that change, that many share.
+//! Links without a closed form: those that reorder, copy, corrupt or store packets, change over time, or are shared.
 //!
-//! Each of their effects meets the packets in true order of time. Where the moment at which a packet reaches the next
-//! effect lies ahead, it waits for it among the network's events, unless nothing can come in between: an effect in
-//! closed form, behind others that keep the order, is computed ahead of time as on any plain link.
+//! Each of their effects receives the packets in true order of time. A packet that reaches the next effect in the
+//! future waits among the network's events, unless no other packet can arrive before it: an effect in closed form,
+//! behind others that keep the order, is computed ahead of time as on a plain link.
 //!
-//! The walk along the effects is `network/travel.rs`; how a link is made of its specification is `build.rs`.
+//! `network/travel.rs` moves packets along the effects; `build.rs` builds a link from its specification.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::effect::{self, ClosedEffect, Fate, Step, SteppedEffect};
 use crate::spec::DelayOverTime;
 use crate::timeline::{Start, State, Timeline};
 
-/// One such link, in one direction.
+/// One special link, in one direction.
 #[derive(Debug)]
 pub(crate) struct Special {
     pub nodes: Box<[Node]>,
@@ -25,37 +25,37 @@ pub(crate) struct Special {
     pub acts_per_wire_packet: bool,
 }
 
-/// One effect in its place.
+/// One effect at its position.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub kind: Kind,
-    /// Packets may be handed to it before their moment has come, as they come in order.
+    /// Packets may be processed before their time, in order of arrival.
     pub is_ahead: bool,
 }
 
-/// What it does.
+/// The effect of a node.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// An effect in closed form.
     Closed(ClosedEffect, effect::State),
-    /// An effect that is met step by step.
+    /// An effect that is simulated step by step.
     Stepped(SteppedEffect),
-    /// Loss that a change puts in place of the link's own.
+    /// Loss that a change sets in place of the link's own.
     ChangedLoss(Draw),
-    /// Travels.
+    /// Delay.
     Travel(Travel),
     /// Waits in the queue of this number.
     Queue(u32),
 }
 
 impl Special {
-    /// What holds on the link at `at`.
+    /// The changes in force on the link at `at`.
     #[inline]
     pub(crate) fn state(&self, start: Start, at: Timestamp) -> State {
         self.timeline.as_ref().map_or(State::USUAL, |timeline| timeline.at(start, at.as_nanos()))
     }
 
-    /// Changes the bytes of a packet, of which the node at `place` said [`Step::Altered`]. False when it could not.
+    /// Changes the bytes of a packet for which the node at `place` returned [`Step::Altered`]. False when it could not.
     pub(crate) fn alter(&self, place: usize, frame: &mut [u8], draw: &mut Draw) -> bool {
         matches!(&self.nodes[place].kind, Kind::Stepped(effect) if effect.alter(frame, draw))
     }
@@ -81,22 +81,22 @@ impl Special {
     }
 }
 
-/// A delay, constant or by time; packets that come in order leave in order, also while it falls.
+/// A delay, constant or over time; packets that arrive in order leave in order, even while it falls.
 #[derive(Debug)]
 pub(crate) struct Travel {
     pub delay: TravelTime,
-    /// Nanoseconds that the link's jitter adds again, on the mean: taken off here.
+    /// Mean nanoseconds that the link's jitter adds: subtracted here.
     pub cut: u64,
-    /// Whether the delay is ever another one; only then the order is looked after.
+    /// Whether the delay ever changes; only then the order must be enforced.
     pub changes: bool,
-    /// When the packet before left.
+    /// When the previous packet left.
     pub last: u64,
 }
 
-/// How long it takes.
+/// The delay.
 #[derive(Debug)]
 pub(crate) enum TravelTime {
-    /// Always so many nanoseconds.
+    /// Constant, in nanoseconds.
     Constant(u64),
     /// By the time since the start; before it, as at the start.
     Series(Arc<DelayOverTime>),

@@ -1,14 +1,13 @@
-//! Super-packets: one TCP segment of up to 64 KB that the kernel left to be cut into wire packets.
+//! Super-packets: one TCP segment of up to 64 KB that the kernel did not segment into wire packets.
 //!
 //! ```text
 //!   vnet | IP | TCP | payload ....................        gso_size = MSS
 //!   vnet'| IP'| TCP'| first MSS    vnet'| IP'| TCP'| next MSS   ...   | the rest
 //! ```
-//!
-//! Loss, rate and queue act on wire packets. One super-packet lost as a whole, or sent in one piece, would be another
-//! network: at 1 % loss it gives a quarter too much goodput. So where a link has any of them its super-packets are cut
-//! here, as the kernel's own segmentation does it: total length, IPv4 identification counting up, sequence number,
-//! FIN and PSH on the last segment only, CWR on the first only, checksums.
+//! Loss, rate and queue act on wire packets. A super-packet that is lost as one, or sent as one, would emulate another
+//! network: at 1 % loss it gives a quarter too much goodput. So links with any such effect cut their super-packets
+//! here, as the kernel's own segmentation does: total length, IPv4 identification counting up, sequence number, FIN and
+//! PSH on the last segment only, CWR on the first only, checksums.
 
 use wire::{checksum, ipv4, ipv6, protocol, tcp, vnet};
 
@@ -20,7 +19,7 @@ pub(crate) struct SuperPacket<'a> {
     version: Version,
     /// Where the TCP header starts.
     transport: usize,
-    /// Where the payload starts: so many bytes of headers every segment has.
+    /// Offset of the payload: the length of the headers of every segment.
     payload: usize,
     /// Payload bytes of every segment but the last; at least 1.
     size: usize,
@@ -33,9 +32,9 @@ enum Version {
 }
 
 impl<'a> SuperPacket<'a> {
-    /// Takes `packet`, whose vnet header says GSO, for a TCP super-packet. `None` when it is not one: another kind of
-    /// GSO, no segment size, another protocol or version than announced, a fragment, lengths that do not fit, or a
-    /// checksum to be completed anywhere but in the TCP header.
+    /// Parses `packet`, whose vnet header announces GSO, as a TCP super-packet. `None` for another kind of GSO, no
+    /// segment size, another protocol or version than announced, a fragment, inconsistent lengths, or a partial
+    /// checksum outside of the TCP header.
     pub(crate) fn new_checked(vnet: vnet::Header, packet: &'a [u8]) -> Option<Self> {
         let (version, transport, total) = match vnet.gso() {
             vnet::GSO_TCPV4 => {
@@ -66,7 +65,7 @@ impl<'a> SuperPacket<'a> {
         Some(SuperPacket { packet, vnet, version, transport, payload, size: usize::from(vnet.gso_size) })
     }
 
-    /// Wire packets it stands for; at least 1.
+    /// Number of wire packets; at least 1.
     #[inline]
     pub(crate) fn segments(&self) -> u32 {
         (self.packet.len() - self.payload).div_ceil(self.size).max(1) as u32

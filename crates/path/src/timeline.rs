@@ -1,11 +1,11 @@
-//! What is different on a link at which time: the changes that concern it, cut into steps.
+//! The changes of a link over time, cut into steps.
 
 use units::time::saturating_nanos;
 use units::{Probability, Timestamp};
 
 use crate::spec::{Change, ChangeKind};
 
-/// The moment from which changes and series count, once it is known. Before it no change has begun.
+/// The time from which changes and series count, once it is set. Before it no change has begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start(pub Option<Timestamp>);
 
@@ -17,16 +17,16 @@ impl Start {
     }
 }
 
-/// The changes of one link. Links that the same changes concern share one.
+/// The changes of one link. Links with the same changes share one timeline.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    /// From this many nanoseconds after the start on, this holds. In order.
+    /// (nanoseconds after the start, state from then on), in order.
     steps: Vec<(u64, State)>,
-    /// Which kinds occur at all.
+    /// The kinds of changes that occur.
     pub has: Kinds,
 }
 
-/// What holds at one time.
+/// The changes in force at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct State {
     pub is_out: bool,
@@ -35,7 +35,7 @@ pub(crate) struct State {
     pub loss: Option<Probability>,
 }
 
-/// Which kinds of changes a link has.
+/// The kinds of changes of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kinds {
     pub delay: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Kinds {
 }
 
 impl State {
-    /// Nothing is different.
+    /// No change.
     pub(crate) const USUAL: State = State { is_out: false, delay: 1.0, rate: 1.0, loss: None };
 }
 
@@ -64,8 +64,8 @@ impl Timeline {
         moments.dedup();
         let state_at = |moment: u64| {
             let mut state = State::USUAL;
-            // Where values replace one another, the one that began last holds; of two that began together, the later
-            // in the list.
+            // Of replacing values, the one that began last is in force; of two that began together, the later in the
+            // list.
             let mut loss_began = 0;
             for &(at, _, change) in spans.iter().filter(|&&(at, end, _)| (at..end).contains(&moment)) {
                 match change.kind {
@@ -92,7 +92,7 @@ impl Timeline {
         }
     }
 
-    /// What holds at `at`.
+    /// The changes in force at `at`.
     pub(crate) fn at(&self, start: Start, at: u64) -> State {
         let Some(position) = start.position(at) else { return State::USUAL };
         match self.steps.partition_point(|&(moment, _)| moment <= position) {
@@ -101,7 +101,7 @@ impl Timeline {
         }
     }
 
-    /// The first moment after `at` from which something else may hold.
+    /// The first time after `at` at which the state may differ.
     pub(crate) fn next_after(&self, start: Start, at: u64) -> Option<u64> {
         let zero = start.0?.as_nanos();
         let ahead = match start.position(at) {
@@ -111,7 +111,7 @@ impl Timeline {
         ahead.map(|&(moment, _)| zero.saturating_add(moment)).filter(|&moment| moment > at && moment < u64::MAX)
     }
 
-    /// The smallest factor that delays ever have.
+    /// The smallest delay factor.
     pub(crate) fn shortest_delay(&self) -> f64 {
         self.steps.iter().fold(1.0, |shortest, (_, state)| state.delay.min(shortest))
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_holds_from_its_first_to_before_its_last_nanosecond() {
+    fn change_is_in_force_from_its_begin_until_before_its_end() {
         let outage = change(10, Some(5), ChangeKind::Outage);
         let timeline = Timeline::new(&[&outage]);
         let start = Start(Some(Timestamp::from_nanos(100)));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_that_overlap_multiply_and_of_losses_the_latest_holds() {
+    fn overlapping_factors_multiply_and_the_latest_loss_is_in_force() {
         let factor = |value| Factor::new(value).unwrap();
         let changes = [
             change(0, None, ChangeKind::Rate(factor(0.5))),

@@ -1,5 +1,5 @@
-//! Rates, queues and changes as people type them: on a command line, in a plan, in a profile. What is printed reads
-//! back to the same. Other effects are read by their own files (`effect/`).
+//! Textual forms of rates, queues and changes: on a command line, in a plan, in a profile. Printed values read back to
+//! the same value. The other effects are read by their own files (`effect/`).
 
 mod aqm;
 mod change;

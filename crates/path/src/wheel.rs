@@ -1,4 +1,4 @@
-//! What is on the way, in order of when it is due.
+//! Timer wheel: packets in transit in order of due time.
 //!
 //! ```text
 //!    ready                slots: one list each, unordered              beyond
@@ -7,10 +7,10 @@
 //!                        ^ bitmap: which slots hold anything
 //! ```
 //!
-//! An entry that is due later than the current slot goes into the list of its slot: constant time, however many there
-//! are. When the earliest entry is asked for, its slot becomes the current one and is poured into `ready`, a small
-//! heap that gives exact (due, sequence) order within the slot. What is due beyond the horizon waits in a heap of its
-//! own and moves into the slots as the wheel turns. Read [`Wheel::push`] and [`Wheel::pop`].
+//! An entry that is due later than the current slot goes into the list of its slot: constant time, whatever the number
+//! of entries. When the earliest entry is needed, its slot becomes the current one and its entries move to `ready`, a
+//! small heap with exact (due, sequence) order within the slot. Entries due beyond the horizon wait in a second heap
+//! and move into the slots as the wheel turns. Read [`Wheel::push`] and [`Wheel::pop`].
 
 mod bitmap;
 
@@ -21,42 +21,42 @@ use units::Timestamp;
 
 use bitmap::Bitmap;
 
-/// A calendar of values of type `T`, released in order of (due, order of arrival).
+/// A calendar queue of values of type `T`, released in order of (due, order of arrival).
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
-    /// The first entry of each slot's list; meaningful where the slot is occupied.
+    /// The first entry of each slot's list; defined if the slot is occupied.
     slots: Box<[u32]>,
     occupied: Bitmap,
     entries: Vec<Entry<T>>,
     /// Head of the list of unused entries.
     free: u32,
-    /// Everything due in the current slot or before it.
+    /// All entries due in the current slot or before it.
     ready: BinaryHeap<Reverse<Key>>,
-    /// Everything due a horizon or more after the current slot.
+    /// All entries due a horizon or more after the current slot.
     beyond: BinaryHeap<Reverse<Key>>,
     /// Number of the current slot, counted from time zero.
     current: u64,
     sequence: u64,
     len: usize,
-    /// Due of the earliest entry; meaningless when there is none.
+    /// Due time of the earliest entry; undefined if the wheel is empty.
     next_due: Timestamp,
 }
 
-/// One entry, a cache line with its value, so that a packet's book-keeping is fetched at once.
+/// One entry, a cache line with its value, so that one fetch reads all of it.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Entry<T> {
     due: Timestamp,
     sequence: u64,
-    /// In the first entry of a slot's list: the due of the earliest in the list. So the next due is known without
-    /// walking it, and finding it fetches an entry that is about to be released.
+    /// In the first entry of a slot's list: the earliest due time in the list. So the next due time is known without
+    /// walking the list, and reading it fetches an entry that is about to be released.
     earliest: Timestamp,
     /// The next entry of the same slot, or of the unused ones.
     next: u32,
     value: T,
 }
 
-/// What a heap needs to know: order by due, then by arrival.
+/// Order of the heaps: by due time, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     due: Timestamp,
@@ -64,11 +64,11 @@ struct Key {
     entry: u32,
 }
 
-/// A slot is 2^12 ns = 4096 ns: at 200,000 packets a second there is about one packet in it, so `ready` stays tiny.
+/// A slot is 2^12 ns = 4096 ns: at 200,000 packets/s it has about one packet, so `ready` stays tiny.
 const SLOT_BITS: u32 = 12;
 /// 2^18 slots: a horizon of 1.07 s, more than nearly every one-way delay; 1 MB.
 const SLOTS: u64 = 1 << 18;
-/// No entry.
+/// Marks the end of a list.
 const NONE: u32 = u32::MAX;
 
 impl<T: Copy> Wheel<T> {
@@ -87,17 +87,17 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// The exact due of the earliest entry.
+    /// The exact due time of the earliest entry.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         (self.len > 0).then_some(self.next_due)
     }
 
-    /// Adds `value`, to be released at `due`. A due before entries already released is released next.
+    /// Adds `value`, to be released at `due`. An entry due before entries already released is released next.
     #[inline]
     pub(crate) fn push(&mut self, now: Timestamp, due: Timestamp, value: T) {
         if self.len == 0 {
-            // An empty wheel turns on to the present, so that a pause does not use up the horizon.
+            // An empty wheel turns to the present, so that a pause does not use up the horizon.
             self.current = self.current.max(slot_of(now.min(due)));
             self.next_due = due;
         }
@@ -109,7 +109,7 @@ impl<T: Copy> Wheel<T> {
         self.place(Key { due, sequence, entry });
     }
 
-    /// Takes the earliest entry if it is due at `now` or before.
+    /// Removes the earliest entry if it is due at `now` or before.
     #[inline]
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<(Timestamp, T)> {
         if self.len == 0 || self.next_due > now {
@@ -128,7 +128,7 @@ impl<T: Copy> Wheel<T> {
         Some((key.due, value))
     }
 
-    /// Makes `slot` the current one: pours it into `ready`, and lets what has come within the horizon into the slots.
+    /// Makes `slot` the current one: moves its entries to `ready`, and entries now within the horizon into the slots.
     /// No entry lies between the old current slot and the new one.
     fn turn_to(&mut self, slot: u64) {
         self.current = slot;
@@ -149,7 +149,7 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Puts an entry where it belongs, seen from the current slot.
+    /// Puts an entry into `ready`, a slot or `beyond`, relative to the current slot.
     #[inline]
     fn place(&mut self, key: Key) {
         let slot = slot_of(key.due);
@@ -186,7 +186,7 @@ impl<T: Copy> Wheel<T> {
         let unused = self.free;
         if unused == NONE {
             self.entries.push(entry);
-            return u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 packets are on the way");
+            return u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 packets are in transit");
         }
         let place = &mut self.entries[unused as usize];
         self.free = place.next;

@@ -1,4 +1,4 @@
-//! What changes at a time: to the nanosecond, counted from the start.
+//! Changes over time: exact to the nanosecond, counted from the start.
 
 #[path = "common/frames.rs"]
 mod frames;
@@ -27,7 +27,7 @@ fn factor(value: f64) -> Factor {
     Factor::new(value).unwrap()
 }
 
-/// Client 0 with these effects and delay upward, and a client 1 like it that no change concerns.
+/// Client 0 with these effects and delay upward, and a client 1 like it without changes.
 fn world(effects: Vec<EffectSpec>, delay: Duration, changes: Vec<Change>) -> World {
     let mut path = PathSpec::new(vec![upward(effects, delay); 2]);
     path.changes = changes;
@@ -37,7 +37,7 @@ fn world(effects: Vec<EffectSpec>, delay: Duration, changes: Vec<Change>) -> Wor
 }
 
 #[test]
-fn an_outage_begins_and_ends_to_the_nanosecond() {
+fn outage_begins_and_ends_to_the_nanosecond() {
     let outage = change(500, Some(3000), ChangeKind::Outage);
     let mut world = world(vec![], ms(10), vec![outage]);
     let (begin, end) = (START + 500_000_000, START + 3_500_000_000);
@@ -48,7 +48,7 @@ fn an_outage_begins_and_ends_to_the_nanosecond() {
         world.send(now, 1, UP, 100, 10 + number as u32);
     }
     let ours: Vec<u32> = world.finish().iter().filter(|left| left.client == 0).map(|left| left.mark).collect();
-    assert_eq!(ours, [0, 3], "what was on the way already goes on");
+    assert_eq!(ours, [0, 3], "packets in transit are delivered");
     assert_eq!(world.left.iter().filter(|left| left.client == 1).count(), 4);
     assert_eq!(world.network.counters(UP).dropped(DropCause::Outage), 2);
     // Both directions.
@@ -57,7 +57,7 @@ fn an_outage_begins_and_ends_to_the_nanosecond() {
 }
 
 #[test]
-fn nothing_changes_before_the_start_and_the_start_may_come_late() {
+fn changes_begin_only_after_a_start_that_may_be_set_late() {
     let mut path = PathSpec::new(vec![upward(vec![], ms(10))]);
     path.changes = vec![change(0, None, ChangeKind::Outage)];
     let mut world = World::new(&path);
@@ -69,7 +69,7 @@ fn nothing_changes_before_the_start_and_the_start_may_come_late() {
 }
 
 #[test]
-fn a_delay_that_rises_and_falls_keeps_the_order() {
+fn rising_and_falling_delay_keeps_the_order() {
     let doubled = change(100, Some(100), ChangeKind::Delay(factor(2.0)));
     let mut world = world(vec![], ms(10), vec![doubled]);
     let begin = START + 100_000_000;
@@ -82,7 +82,7 @@ fn a_delay_that_rises_and_falls_keeps_the_order() {
         begin - 1 + 10_000_000,
         begin + 20_000_000,
         end - 1 + 20_000_000,
-        // Not before the one in front.
+        // Not before its predecessor.
         end - 1 + 20_000_000,
         end - 1 + 20_000_000,
         end + 22_000_000,
@@ -91,7 +91,7 @@ fn a_delay_that_rises_and_falls_keeps_the_order() {
 }
 
 #[test]
-fn a_constant_delay_among_the_effects_changes_too() {
+fn delay_change_applies_to_constant_delay_effects() {
     let mut world =
         world(vec![EffectSpec::Delay(ms(4))], ms(10), vec![change(0, None, ChangeKind::Delay(factor(2.0)))]);
     world.send_up(START, 0);
@@ -99,7 +99,7 @@ fn a_constant_delay_among_the_effects_changes_too() {
 }
 
 #[test]
-fn jitter_stays_around_a_delay_that_changes() {
+fn jitter_is_centered_on_a_changing_delay() {
     let effects = vec![EffectSpec::Jitter(ms(2))];
     let mut world = world(effects, ms(10), vec![change(500_000, None, ChangeKind::Delay(factor(3.0)))]);
     let (mut total, packets) = ([0f64; 2], 5_000u64);
@@ -116,14 +116,14 @@ fn jitter_stays_around_a_delay_that_changes() {
             total[half as usize] += delay as f64;
         }
     }
-    // Uniform over 4 ms: standard deviation 1.155 ms, standard error 16.3 us: five of them.
+    // Uniform over 4 ms: standard deviation 1.155 ms, standard error 16.3 us; five of them.
     assert!((total[0] / packets as f64 - 10e6).abs() < 82e3);
     assert!((total[1] / packets as f64 - 30e6).abs() < 82e3);
 }
 
 #[test]
-fn a_rate_that_is_halved_holds_for_what_waits() {
-    // 1000 bytes a millisecond; from 1.5 ms on half of that.
+fn halved_rate_applies_to_waiting_packets() {
+    // 1000 bytes per millisecond; from 1.5 ms on half of that.
     let half = Change { at: Duration::from_micros(1_500), ..change(0, None, ChangeKind::Rate(factor(0.5))) };
     let mut world = world(vec![bytes_a_ms(1000)], ms(0), vec![half]);
     (0..3).for_each(|number| world.send_up(START, number));
@@ -131,11 +131,11 @@ fn a_rate_that_is_halved_holds_for_what_waits() {
 }
 
 #[test]
-fn a_loss_that_changes_takes_the_place_of_the_links_own() {
+fn loss_change_replaces_the_loss_of_the_link() {
     let loses_all = EffectSpec::Loss(chance(1.0));
     let none_for_a_while = change(100, Some(100), ChangeKind::Loss(chance(0.0)));
     let mut world = self::world(vec![EffectSpec::Delay(ms(1)), loses_all], ms(0), vec![none_for_a_while]);
-    // They reach the loss 1 ms after they came.
+    // Packets reach the loss 1 ms after they arrive.
     for (mark, now) in [98_999_999, 99_000_000, 198_999_999, 199_000_000].into_iter().enumerate() {
         world.run_until(START + now);
         world.send_up(START + now, mark as u32);
@@ -148,14 +148,14 @@ fn a_loss_that_changes_takes_the_place_of_the_links_own() {
 }
 
 #[test]
-fn a_shared_link_changes_for_all_of_its_members_only() {
+fn change_of_a_shared_link_affects_its_members_only() {
     let mut path = PathSpec::new(vec![ClientPath::constant(ms(20)); 3]);
     path.shared = vec![SharedSpec { members: 0..2, up: vec![], down: vec![] }];
     path.changes = vec![Change { place: Where::Shared(0), ..change(0, Some(1000), ChangeKind::Outage) }];
     let mut world = World::new(&path);
     world.network.set_start(at(START));
     for client in 0..3 {
-        // The outage begins when they have travelled up to the shared link.
+        // The outage begins when the packets have travelled up to the shared link.
         world.send(START - 10_000_001, client, UP, 100, client);
         world.send(START - 10_000_000, client, UP, 100, 10 + client);
         world.send(START, client, Direction::Down, 100, 20 + client);
@@ -167,14 +167,14 @@ fn a_shared_link_changes_for_all_of_its_members_only() {
 
 #[test]
 #[should_panic(expected = "a change names shared link 0 of 0")]
-fn a_change_of_a_shared_link_that_there_is_not_is_refused() {
+fn change_of_an_unknown_shared_link_panics() {
     let mut path = PathSpec::new(vec![ClientPath::constant(ms(20))]);
     path.changes = vec![Change { place: Where::Shared(0), ..change(0, None, ChangeKind::Outage) }];
     World::new(&path);
 }
 
 #[test]
-fn a_delay_over_time_is_that_of_the_moment_at_which_a_packet_starts_to_travel() {
+fn delay_series_applies_when_a_packet_starts_to_travel() {
     let points = vec![(ms(0), ms(10)), (ms(100), ms(50)), (ms(200), ms(10))];
     for between in [Between::Steps, Between::Lines] {
         let series = Arc::new(DelayOverTime::new(points.clone(), between, true).unwrap());
@@ -189,7 +189,7 @@ fn a_delay_over_time_is_that_of_the_moment_at_which_a_packet_starts_to_travel() 
             world.send_up(now, 1 + number as u32);
         }
         let dues = world.dues();
-        assert_eq!(dues[0], (0, START - 500_000_000 + 1_000_000 + 10_000_000), "before the start: its beginning");
+        assert_eq!(dues[0], (0, START - 500_000_000 + 1_000_000 + 10_000_000), "before the start: the first delay");
         let mut last = 0;
         for (&now, &(_, due)) in moments.iter().zip(&dues[1..]) {
             let travels = now + 1_000_000;
@@ -201,7 +201,7 @@ fn a_delay_over_time_is_that_of_the_moment_at_which_a_packet_starts_to_travel() 
 }
 
 #[test]
-fn a_trace_delivers_at_its_moments_counted_from_the_start() {
+fn trace_times_count_from_the_start() {
     let trace = Arc::new(DeliveryTrace::new(vec![3, 7, 10]).unwrap());
     let bottleneck = Bottleneck { rate: RateSpec::Trace(trace), queue: Queue::default() };
     let mut world = world(vec![EffectSpec::Bottleneck(bottleneck)], ms(5), vec![]);

@@ -1,4 +1,4 @@
-//! Each effect on packets that travel through the whole path, and the order in which effects stand.
+//! Each effect on packets that travel through the whole path, and the order of effects.
 
 #[path = "common/frames.rs"]
 mod frames;
@@ -14,7 +14,7 @@ use world::{World, at, bottleneck, bytes_a_ms, chance, ms, upward};
 const UP: Direction = Direction::Up;
 
 #[test]
-fn one_packet_in_so_many_is_corrupted_by_one_bit() {
+fn corruption_share_is_configured_and_inverts_one_bit() {
     let mut world = World::up(vec![EffectSpec::Corrupt(chance(0.05))], ms(1));
     let packets = 40_000u32;
     let mut corrupted = 0;
@@ -28,15 +28,15 @@ fn one_packet_in_so_many_is_corrupted_by_one_bit() {
         corrupted += bits;
         world.network.handle_written(at(now + 1_000_000));
     }
-    // 2000 expected, standard deviation 43.6: five of them.
+    // 2000 expected, standard deviation 43.6; five of them.
     assert!((1782..=2218).contains(&corrupted), "{corrupted}");
     assert_eq!(world.network.counters(UP).corrupted, u64::from(corrupted));
     world.finish();
 }
 
 #[test]
-fn the_receiver_of_a_corrupted_segment_can_tell() {
-    // Every segment of a super-packet whose checksum the kernel left to be completed.
+fn receiver_detects_every_corrupted_segment() {
+    // Every segment of a super-packet with a partial checksum.
     let mut world = World::up(vec![EffectSpec::Corrupt(chance(1.0))], ms(1));
     let frame = super_packet(&world.plan, 0, UP, 10 * 1000, 1000);
     world.network.handle_packet(at(0), UP, &frame);
@@ -56,7 +56,7 @@ fn the_receiver_of_a_corrupted_segment_can_tell() {
 }
 
 #[test]
-fn one_packet_in_so_many_comes_twice_the_second_right_behind() {
+fn duplication_share_is_configured_and_copies_follow_directly() {
     let mut world = World::up(vec![EffectSpec::Duplicate(chance(0.1))], ms(1));
     let packets = 20_000u32;
     for number in 0..packets {
@@ -73,7 +73,7 @@ fn one_packet_in_so_many_comes_twice_the_second_right_behind() {
 }
 
 #[test]
-fn a_copy_costs_the_bottleneck_behind_it_but_not_the_one_before() {
+fn copy_uses_a_bottleneck_after_the_duplication_only() {
     let twice = EffectSpec::Duplicate(chance(1.0));
     let mut before = World::up(vec![twice.clone(), bytes_a_ms(1000)], ms(0));
     before.send_up(0, 7);
@@ -84,10 +84,10 @@ fn a_copy_costs_the_bottleneck_behind_it_but_not_the_one_before() {
 }
 
 #[test]
-fn held_back_packets_are_overtaken_by_those_that_come_meanwhile_and_by_no_others() {
+fn reordered_packets_are_overtaken_only_within_their_delay() {
     let reorder = Reorder { probability: chance(0.1), by: ms(10) };
     let mut world = World::up(vec![EffectSpec::Reorder(reorder)], ms(5));
-    // One a millisecond, half a millisecond beside the held back ones.
+    // One packet per millisecond; delayed packets fall half a millisecond between others.
     let packets = 20_000u32;
     for number in 0..packets {
         let now = u64::from(number) * 1_000_000;
@@ -100,7 +100,8 @@ fn held_back_packets_are_overtaken_by_those_that_come_meanwhile_and_by_no_others
     assert_eq!((held_back + at_once, world.network.counters(UP).reordered), (packets as usize, held_back as u64));
     // 2000 expected, standard deviation 42.4.
     assert!((1788..=2212).contains(&held_back), "{held_back}");
-    // A packet that was held back leaves with the one ten later and behind the nine before, where those were not.
+    // A delayed packet leaves together with the tenth after it and behind the nine in between, if those were not
+    // delayed.
     let place = |mark: u32| dues.iter().position(|&(other, _)| other == mark).unwrap();
     for (place_of, &(mark, due)) in dues.iter().enumerate().take(2_000) {
         if due == u64::from(mark) * 1_000_000 + 15_000_000 && mark + 11 < packets {
@@ -113,8 +114,8 @@ fn held_back_packets_are_overtaken_by_those_that_come_meanwhile_and_by_no_others
 }
 
 #[test]
-fn what_stands_behind_reordering_meets_packets_in_their_new_order() {
-    // The first is held back by 10 ms; the second, a millisecond later, is not: it has the bottleneck first.
+fn effects_after_reordering_process_packets_in_the_new_order() {
+    // The first packet is delayed by 10 ms; the second, a millisecond later, is not: it reaches the bottleneck first.
     let first_only = (0u64..)
         .find(|&seed| {
             let reorder = Reorder { probability: chance(0.5), by: ms(10) };
@@ -125,7 +126,7 @@ fn what_stands_behind_reordering_meets_packets_in_their_new_order() {
             let dues = world.dues();
             let is_it = world.network.counters(UP).reordered == 1 && dues[0].0 == 1;
             if is_it {
-                // 100 ms of sending each: the second from 1 to 101 ms, then the first.
+                // Each takes 100 ms to send: the second from 1 to 101 ms, then the first.
                 assert_eq!(dues, [(1, 101_000_000), (0, 201_000_000)]);
             }
             is_it
@@ -135,7 +136,7 @@ fn what_stands_behind_reordering_meets_packets_in_their_new_order() {
 }
 
 #[test]
-fn loss_in_front_of_a_bottleneck_costs_it_nothing_and_behind_it_does() {
+fn packets_lost_after_a_bottleneck_use_it_and_before_it_do_not() {
     // The chain loses every other packet.
     let every_other =
         GilbertElliott { to_bad: chance(1.0), to_good: chance(1.0), loss_good: chance(0.0), loss_bad: chance(1.0) };
@@ -148,14 +149,14 @@ fn loss_in_front_of_a_bottleneck_costs_it_nothing_and_behind_it_does() {
     let limit = EffectSpec::Delay(ms(1));
     assert_eq!(run(vec![loss.clone(), bytes_a_ms(1000)]), [(1, 1_000_000), (3, 2_000_000)]);
     assert_eq!(run(vec![bytes_a_ms(1000), loss.clone()]), [(1, 2_000_000), (3, 4_000_000)]);
-    // The same through the stored queue, and with a delay in between.
+    // The same through the queue that stores packets, and with a delay in between.
     let stored = bottleneck(1000, QueueLimit::Packets(10), Discipline::DropTail);
     assert_eq!(run(vec![loss.clone(), limit.clone(), stored.clone()]), [(1, 2_000_000), (3, 3_000_000)]);
     assert_eq!(run(vec![stored, limit, loss]), [(1, 3_000_000), (3, 5_000_000)]);
 }
 
 #[test]
-fn two_bottlenecks_in_a_row_are_as_fast_as_the_slower() {
+fn two_bottlenecks_in_sequence_have_the_rate_of_the_slower() {
     for effects in [vec![bytes_a_ms(1000), bytes_a_ms(500)], vec![bytes_a_ms(500), bytes_a_ms(1000)]] {
         let mut world = World::up(effects, ms(0));
         (0..3).for_each(|number| world.send_up(0, number));
@@ -164,7 +165,7 @@ fn two_bottlenecks_in_a_row_are_as_fast_as_the_slower() {
 }
 
 #[test]
-fn what_codel_and_pie_drop_has_its_own_cause() {
+fn codel_and_pie_drops_have_the_cause_aqm() {
     for discipline in [Discipline::CoDel(CoDel::default()), Discipline::Pie(Pie::default())] {
         let queue = bottleneck(1000, QueueLimit::Packets(500), discipline);
         let mut world = World::up(vec![queue], ms(5));
@@ -182,19 +183,19 @@ fn what_codel_and_pie_drop_has_its_own_cause() {
 }
 
 #[test]
-fn memory_bounds_queues_and_copies_too() {
+fn memory_limit_includes_queues_and_copies() {
     let effects = vec![EffectSpec::Duplicate(chance(1.0)), bottleneck(1, QueueLimit::Packets(9), Discipline::DropTail)];
     let mut world = World::up(effects, ms(0));
     world.network.set_memory_limit(units::Bytes(3 * 1600));
     (0..3).for_each(|number| world.send_up(0, number));
     let counters = world.network.counters(UP);
-    // Two packets and one copy fill it; the second has no copy, the third is refused.
+    // Two packets and one copy fill the memory; the second has no copy, the third is rejected.
     assert_eq!((counters.held, counters.overflowed, counters.duplicated), (3, 2, 2));
     world.finish();
 }
 
 #[test]
-fn shutting_down_empties_queues_and_what_waits_inside() {
+fn shutdown_drops_packets_in_queues_and_effects() {
     let reorder = EffectSpec::Reorder(Reorder { probability: chance(1.0), by: ms(10) });
     let queue = bottleneck(1000, QueueLimit::Packets(9), Discipline::DropTail);
     let mut world = World::up(vec![queue, reorder, bytes_a_ms(1000)], ms(5));
@@ -208,7 +209,7 @@ fn shutting_down_empties_queues_and_what_waits_inside() {
 }
 
 #[test]
-fn a_path_only_delays_where_no_effect_can_do_anything() {
+fn path_with_idle_effects_only_delays() {
     let only_delays = |effects: Vec<EffectSpec>| PathSpec::new(vec![upward(effects, ms(5))]).only_delays();
     let never = chance(0.0);
     let idle = vec![
@@ -222,7 +223,7 @@ fn a_path_only_delays_where_no_effect_can_do_anything() {
     assert!(only_delays(idle.clone()));
     assert!(!only_delays(vec![EffectSpec::Jitter(ms(1))]));
     assert!(!only_delays(vec![bytes_a_ms(1000)]));
-    // And a super-packet passes it whole.
+    // A super-packet passes uncut.
     let mut world = World::up(idle, ms(5));
     let frame = super_packet(&world.plan, 0, UP, 5000, 1000);
     world.network.handle_packet(at(0), UP, &frame);

@@ -1,4 +1,4 @@
-//! The path as its user sees it: frames in, departures out, every packet accounted for.
+//! The path through its public interface: frames in, departures out, every packet accounted for.
 
 #[path = "common/frames.rs"]
 mod frames;
@@ -44,13 +44,13 @@ fn loss(probability: f64) -> EffectSpec {
     EffectSpec::Loss(Probability::new(probability).unwrap())
 }
 
-/// 1250 bytes a millisecond.
+/// 1250 bytes per millisecond.
 fn ten_megabit(limit: QueueLimit) -> EffectSpec {
     let rate = RateSpec::Constant(BitRate::from_bits_per_second(10_000_000).unwrap());
     EffectSpec::Bottleneck(Bottleneck { rate, queue: Queue { limit, ..Queue::default() } })
 }
 
-/// Accepted = delivered + dropped + held, packets and bytes.
+/// Accepted = delivered + dropped + in transit, packets and bytes.
 fn assert_conserved(network: &Network) {
     for direction in Direction::BOTH {
         let counters = network.counters(direction);
@@ -64,7 +64,7 @@ fn assert_conserved(network: &Network) {
 }
 
 #[test]
-fn a_packet_leaves_half_an_rtt_later_unchanged() {
+fn packet_leaves_unchanged_after_half_an_rtt() {
     let mut network = network(3, ClientPath::constant(ms(48)));
     let frame = datagram(&plan(3), 2, Direction::Up, 60, 7);
     network.handle_packet(at(1_000), Direction::Up, &frame);
@@ -82,7 +82,7 @@ fn a_packet_leaves_half_an_rtt_later_unchanged() {
 }
 
 #[test]
-fn both_ways_of_handing_in_do_the_same_for_every_size() {
+fn handle_packet_and_handle_read_are_equivalent_for_every_size() {
     let mut path = ClientPath::constant(ms(2));
     path.down.propagation = Propagation::Constant(ms(3));
     for length in [28, 182, 183, 1500, 15_414, 15_415, 65_535] {
@@ -104,7 +104,7 @@ fn both_ways_of_handing_in_do_the_same_for_every_size() {
 }
 
 #[test]
-fn what_is_no_packet_of_a_client_is_dropped_with_its_cause() {
+fn frames_of_no_client_are_dropped_with_their_cause() {
     let mut network = network(2, ClientPath::constant(ms(48)));
     let good = datagram(&plan(3), 1, Direction::Up, 100, 0);
     let stranger = datagram(&plan(3), 2, Direction::Up, 100, 0);
@@ -118,7 +118,7 @@ fn what_is_no_packet_of_a_client_is_dropped_with_its_cause() {
     for frame in [&damaged[..], &good[..29], &[], &vec![0x45; 65_586]] {
         network.handle_packet(at(0), Direction::Up, frame);
     }
-    // Going down, the client is the destination; this one goes to the server.
+    // Going down, the client is the destination; this packet goes to the server.
     network.handle_packet(at(0), Direction::Down, &good);
     let counters = network.counters(Direction::Up);
     assert_eq!((counters.accepted, counters.held, counters.held_bytes), (7, 1, 100));
@@ -129,7 +129,7 @@ fn what_is_no_packet_of_a_client_is_dropped_with_its_cause() {
 }
 
 #[test]
-fn super_packets_pass_whole_where_there_is_only_delay() {
+fn super_packets_pass_uncut_on_a_delay_only_path() {
     let path = with(&[EffectSpec::Jitter(ms(1))], &[]);
     let mut network = network(1, path.clone());
     let frame = super_packet(&plan(1), 0, Direction::Down, 10_000, 1448);
@@ -143,7 +143,7 @@ fn super_packets_pass_whole_where_there_is_only_delay() {
 }
 
 #[test]
-fn super_packets_are_cut_where_a_rate_or_a_loss_acts_and_paced_one_by_one() {
+fn super_packets_are_cut_and_paced_on_a_path_with_rate_or_loss() {
     let path = with(&[], &[ten_megabit(QueueLimit::DEFAULT)]);
     let mut network = network(1, path.clone());
     network.handle_packet(at(0), Direction::Down, &super_packet(&plan(1), 0, Direction::Down, 3 * 1210, 1210));
@@ -155,13 +155,13 @@ fn super_packets_are_cut_where_a_rate_or_a_loss_acts_and_paced_one_by_one() {
         network.handle_written(due);
     }
     assert_eq!(network.counters(Direction::Down).delivered_bytes, 3 * 1250);
-    // Up there is no rate: whole.
+    // On the way up there is no rate: the super-packet passes uncut.
     network.handle_packet(at(0), Direction::Up, &super_packet(&plan(1), 0, Direction::Up, 3 * 1210, 1210));
     assert_eq!(network.poll_due(at(24_000_000)).unwrap().wire_packets, 3);
 }
 
 #[test]
-fn loss_takes_single_wire_packets_of_a_super_packet() {
+fn loss_drops_single_wire_packets_of_a_super_packet() {
     let path = with(&[loss(0.1)], &[]);
     let mut network = network(1, path.clone());
     let frame = super_packet(&plan(1), 0, Direction::Down, 40 * 1448, 1448);
@@ -169,19 +169,19 @@ fn loss_takes_single_wire_packets_of_a_super_packet() {
         network.handle_packet(at(number * 1000), Direction::Down, &frame);
     }
     let lost = network.counters(Direction::Down).dropped(DropCause::Loss);
-    // 20,000 packets: 2000 expected, standard deviation 42: five of them.
+    // 20,000 packets: 2000 expected, standard deviation 42; five of them.
     assert!((1788..=2212).contains(&lost), "{lost}");
     assert_conserved(&network);
 }
 
 #[test]
-fn a_delay_that_varies_has_the_asked_mean() {
+fn jittered_delay_has_the_configured_mean() {
     let path = with(&[EffectSpec::Jitter(ms(2))], &[]);
     let mut network = network(1, path.clone());
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
     let (packets, mut total_ns) = (20_000, 0);
     for number in 0..packets {
-        // Far apart, so that none is held back by another.
+        // Far apart, so that no packet waits for its predecessor.
         let now = at(number * 100_000_000);
         network.handle_packet(now, Direction::Up, &frame);
         let due = network.next_due().unwrap();
@@ -190,16 +190,16 @@ fn a_delay_that_varies_has_the_asked_mean() {
         network.poll_due(due);
         network.handle_written(due);
     }
-    // Uniform over 4 ms: standard deviation 1.155 ms, standard error 8.2 us: five of them.
+    // Uniform over 4 ms: standard deviation 1.155 ms, standard error 8.2 us; five of them.
     let mean_ns = total_ns as f64 / packets as f64;
     assert!((mean_ns - 24e6).abs() < 41e3, "{mean_ns}");
 }
 
 #[test]
-fn every_link_has_its_own_luck() {
+fn every_link_draws_its_own_losses() {
     let path = with(&[loss(0.5)], &[]);
     let mut network = network(2, path);
-    // Which of 64 packets get through, as a bit each, for both clients and directions.
+    // Which of 64 packets are delivered, one bit each, for both clients and directions.
     let mut fates = Vec::new();
     for (client, direction) in [(0, Direction::Up), (0, Direction::Down), (1, Direction::Up), (1, Direction::Down)] {
         let frame = datagram(&plan(2), client, direction, 60, 0);
@@ -216,7 +216,7 @@ fn every_link_has_its_own_luck() {
 }
 
 #[test]
-fn a_full_queue_drops_at_its_tail() {
+fn full_queue_drops_at_its_tail() {
     let path = with(&[], &[ten_megabit(QueueLimit::Bytes(Bytes(5000)))]);
     let mut network = network(1, path.clone());
     for mark in 0..6 {
@@ -227,7 +227,7 @@ fn a_full_queue_drops_at_its_tail() {
 }
 
 #[test]
-fn memory_is_bounded_and_running_out_of_it_shows() {
+fn memory_overflow_drops_packets_and_is_counted() {
     let mut network = network(1, ClientPath::constant(ms(48)));
     network.set_memory_limit(Bytes(192));
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
@@ -241,11 +241,11 @@ fn memory_is_bounded_and_running_out_of_it_shows() {
     assert!(network.poll_due(at(24_000_000)).is_some());
     network.handle_written(at(24_000_000));
     network.handle_packet(at(24_000_000), Direction::Up, &frame);
-    assert_eq!(network.counters(Direction::Up).held, 1, "what was delivered makes room");
+    assert_eq!(network.counters(Direction::Up).held, 1, "a delivered packet frees its memory");
 }
 
 #[test]
-fn a_write_that_the_device_refuses_is_a_drop() {
+fn refused_device_write_counts_as_a_drop() {
     let mut network = network(1, ClientPath::constant(ms(48)));
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
     network.handle_packet(at(0), Direction::Up, &frame);
@@ -259,7 +259,7 @@ fn a_write_that_the_device_refuses_is_a_drop() {
 }
 
 #[test]
-fn shutting_down_drops_what_is_on_the_way_and_all_that_follows() {
+fn shutdown_drops_packets_in_transit_and_all_later_ones() {
     let mut network = network(1, ClientPath::constant(ms(48)));
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
     for moment in 0..3 {
@@ -275,7 +275,7 @@ fn shutting_down_drops_what_is_on_the_way_and_all_that_follows() {
 }
 
 #[test]
-fn volleys_are_told_apart_and_a_reset_keeps_the_counters() {
+fn bursts_are_counted_separately_and_a_reset_keeps_the_counters() {
     let mut network = network(20, ClientPath::constant(ms(48)));
     for client in 0..20 {
         network.handle_packet(at(0), Direction::Up, &datagram(&plan(20), client, Direction::Up, 60, 0));

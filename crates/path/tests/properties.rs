@@ -1,4 +1,4 @@
-//! What must hold for plain links and any traffic, and for any bytes on any link.
+//! Invariants of plain links under any traffic, and of any bytes on any link.
 
 #[path = "common/frames.rs"]
 mod frames;
@@ -44,9 +44,9 @@ fn clients() -> impl Strategy<Value = Vec<ClientPath>> {
 }
 
 proptest! {
-    /// Nothing is lost from the books, early, out of order on its link, or faster than its link's rate.
+    /// No packet is unaccounted for, early, out of order on its link, or faster than its link's rate.
     #[test]
-    fn packets_keep_their_delay_order_and_rate(clients in clients(), arrivals in arrivals(6), seed: u64) {
+    fn plain_links_keep_delay_order_and_rate(clients in clients(), arrivals in arrivals(6), seed: u64) {
         let path = PathSpec::new(clients);
         let (seen, network) = run(&path, &arrivals, seed, Loop::default());
         for direction in Direction::BOTH {
@@ -76,9 +76,9 @@ proptest! {
         }
     }
 
-    /// A seed is one of many: with loss on every packet, two seeds do not lose the same ones.
+    /// The seed matters: with loss on every packet, two seeds do not lose the same packets.
     #[test]
-    fn another_seed_is_another_run(seed: u64) {
+    fn different_seeds_lose_different_packets(seed: u64) {
         let mut path = ClientPath::constant(Duration::from_millis(1));
         path.up.put(EffectSpec::Loss(Probability::new(0.5).unwrap()));
         let arrival =
@@ -88,9 +88,9 @@ proptest! {
         prop_assert_ne!(lost(seed), lost(seed.wrapping_add(1)));
     }
 
-    /// Any bytes may be handed in, and go through effects that look into them.
+    /// Any bytes are accepted, also by effects that parse them.
     #[test]
-    fn any_frame_is_accounted_for(
+    fn frames_of_any_bytes_are_conserved(
         frames in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..120), any::<bool>(), 0u8..3), 1..40),
     ) {
         let plan = AddressPlan::new(2).unwrap();
@@ -105,7 +105,7 @@ proptest! {
         for (mut bytes, up, dress) in frames {
             let direction = if up { Direction::Up } else { Direction::Down };
             if dress > 0 && bytes.len() >= 50 {
-                // Headers that get past the first checks.
+                // Headers that pass the first checks.
                 let dressed = datagram(&plan, 1, direction, bytes.len() - 10, 0);
                 bytes[10] = 0x45;
                 bytes[12..14].copy_from_slice(&dressed[12..14]);

@@ -198,10 +198,10 @@ fn plan() -> impl Strategy<Value = Plan> {
     let at = prop_oneof![Just(WatchAt::Server), Just(WatchAt::Both), Just(WatchAt::None)];
     let watch = (at, 128u64..=65_536, 65_536u64..=1 << 30);
     ("[a-zA-Z0-9_-]{1,40}", any::<u64>(), load(), lab, watch, (wait, engine), placement, option::of(slo)).prop_map(
-        |(name, seed, load, (path, server, target), (at, snap, ring), (wait, engine), placement, slo)| {
+        |(name, seed, load, (path, server, target), (at, snaplen, ring), (wait, engine), placement, slo)| {
             let at = Some(if path.is_some() { at } else { WatchAt::None });
             let watch =
-                WatchPlan { at, snap: Bytes(snap), ring: Bytes(ring), tap: seed % 2 == 0 && engine != Engine::IoUring };
+                WatchPlan { at, snaplen: Bytes(snaplen), ring: Bytes(ring), tap: seed % 2 == 0 && engine != Engine::IoUring };
             let idle = if seed % 3 == 0 { Idle::Sleep } else { Idle::Awake };
             let slo = slo.map(|typed| typed.parse().unwrap());
             let addresses = if load.proxy.is_none() { target.addresses } else { Vec::new() };
@@ -259,7 +259,7 @@ fn the_witness_follows_the_server() {
         assert!(said.contains(word), "{said}");
     };
     refused(format!("{load}[watch]\nat = \"server\"\n"), "--rtt 0ms");
-    refused(format!("{lab}[watch]\nsnap = \"127B\"\n"), "--watch-snap");
+    refused(format!("{lab}[watch]\nsnaplen = \"127B\"\n"), "--watch-snaplen");
     refused(format!("{lab}[watch]\nring = \"1KiB\"\n"), "ring");
     refused(format!("{lab}[watch]\ncolour = \"red\"\n"), "colour");
     refused(format!("{load}[watch]\ntap = true\n[host]\nengine = \"io_uring\"\n"), "--tap");

@@ -1,33 +1,32 @@
-//! The second witness and the third, as meant.
+//! Vantage points besides the load generator: packet capture and the generator's own sockets.
 
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 use super::named::named;
 
-/// Where packets are captured while a run goes, and how much of each.
+/// Where packets are captured during a run, and how many bytes of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Second witness"))]
+#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Packet capture"))]
 pub struct WatchPlan {
-    /// Read the packets at the server's end, at both ends of the path, or at none [default: server, where there
-    /// is a path]
-    // Plan: Written out in a plan that was checked.
+    /// Capture packets at the server's end, at both ends of the path, or at none [default: server, if there is a path]
+    // Plan: Set in a checked plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "watch", long = "watch", value_enum, value_name = "END"))]
     pub at: Option<WatchAt>,
-    /// Bytes kept of each packet, such as 1KiB; longer heads of HTTP cannot be read in full
+    /// Capture this many bytes of each packet; longer HTTP heads cannot be read in full
     // Plan: From 128B to 64KiB, IP header included.
-    #[cfg_attr(feature = "cli", arg(id = "watch_snap", long = "watch-snap", value_name = "BYTES"))]
-    #[cfg_attr(feature = "cli", arg(default_value_t = default_snap(), allow_hyphen_values = true))]
-    pub snap: Bytes,
-    /// Memory of the ring at each end, at least 64KiB. What finds no room in it is lost, counted, and makes the run
-    /// suspect.
+    #[cfg_attr(feature = "cli", arg(id = "watch_snaplen", long = "watch-snaplen", value_name = "BYTES"))]
+    #[cfg_attr(feature = "cli", arg(default_value_t = default_snaplen(), allow_hyphen_values = true))]
+    pub snaplen: Bytes,
+    /// Memory of the capture ring at each end, at least 64KiB. Packets that do not fit are lost and counted, and make
+    /// the run suspect.
     #[cfg_attr(feature = "cli", arg(skip = default_ring()))]
     pub ring: Bytes,
-    /// The third witness beside a load: the sockets of the generator itself, by `yamabiko tap`. The load then uses epoll, since no
-    /// hook sees what io_uring does, and pays for the hooks.
-    // `--tap` is each verb's own: some have none.
+    /// Measure at the load generator's own sockets, too, by `yamabiko tap`. The load then uses epoll, since no hook sees
+    /// io_uring, and bears the cost of the hooks.
+    // Each verb defines `--tap` itself: some have none.
     #[serde(skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub tap: bool,
@@ -35,64 +34,64 @@ pub struct WatchPlan {
 
 impl Default for WatchPlan {
     fn default() -> Self {
-        WatchPlan { at: None, snap: default_snap(), ring: default_ring(), tap: false }
+        WatchPlan { at: None, snaplen: default_snaplen(), ring: default_ring(), tap: false }
     }
 }
 
 impl WatchPlan {
-    /// Refuses what no capture can do.
+    /// Rejects values that no capture supports.
     ///
     /// # Errors
-    /// One sentence.
+    /// The value and its range, in a sentence.
     pub fn check(&self) -> Result<(), String> {
-        if self.snap < SNAP_MIN || self.snap > SNAP_MAX {
+        if self.snaplen < SNAPLEN_MIN || self.snaplen > SNAPLEN_MAX {
             return Err(format!(
-                "watch snap = {} (--watch-snap): from {SNAP_MIN} to {SNAP_MAX} of a packet can be kept",
-                self.snap
+                "watch snaplen = {} (--watch-snaplen): expected from {SNAPLEN_MIN} to {SNAPLEN_MAX}",
+                self.snaplen
             ));
         }
         if self.ring < RING_MIN || self.ring > RING_MAX {
-            return Err(format!("watch ring = {}: from {RING_MIN} to {RING_MAX} are possible", self.ring));
+            return Err(format!("watch ring = {}: expected from {RING_MIN} to {RING_MAX}", self.ring));
         }
         Ok(())
     }
 }
 
-/// Which ends of the path are watched.
+/// The ends of the path at which packets are captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchAt {
-    /// The server's: what ENMA saw.
+    /// The server's end, as in Koshien (ENMA).
     #[default]
     Server,
-    /// Both: the path is then timed from outside, too.
+    /// Both ends: the capture then also measures the timing error of the path.
     Both,
-    /// None: the load is the only witness.
+    /// None: only the load generator measures.
     None,
 }
 
 named!(WatchAt: Server "server", Both "both", None "none");
 
-/// Least that may be kept of a packet: every header, and the first line of a message.
-pub const SNAP_MIN: Bytes = Bytes(128);
-/// Most: no IP packet is longer.
-pub const SNAP_MAX: Bytes = Bytes(65_536);
+/// Minimum snaplen: every header, and the first line of a message.
+pub const SNAPLEN_MIN: Bytes = Bytes(128);
+/// Maximum snaplen: no IP packet is longer.
+pub const SNAPLEN_MAX: Bytes = Bytes(65_536);
 
-/// Least memory of a ring: one block.
+/// Minimum memory of a ring: one block.
 pub const RING_MIN: Bytes = Bytes(64 << 10);
-/// Most.
+/// Maximum memory of a ring.
 pub const RING_MAX: Bytes = Bytes(1 << 30);
 
-/// What passes in some 200 ms at the highest rate that generator and server reach on two cores.
+/// About 200 ms of traffic at the highest rate that generator and server reach on two cores.
 fn default_ring() -> Bytes {
     Bytes(32 << 20)
 }
 
-fn is_false(asked: &bool) -> bool {
-    !asked
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
-/// A head of HTTP as servers write it, and the headers before it.
-pub fn default_snap() -> Bytes {
+/// Packet headers and a typical HTTP head.
+pub fn default_snaplen() -> Bytes {
     Bytes(1024)
 }

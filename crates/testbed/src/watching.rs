@@ -115,7 +115,7 @@ impl Taps {
                     hosts,
                     block_bytes,
                     blocks,
-                    ..CaptureSpec::new(device, plan.snap.0 as u32)
+                    ..CaptureSpec::new(device, plan.snaplen.0 as u32)
                 })
             })
             .and_then(|outcome| outcome)

@@ -266,7 +266,7 @@ fn little_of_requests(wire: Wire<'_>, unread: Option<&str>) -> Check {
     if figures.ended_by_direction > 0 {
         return check.not_applicable(&format!(
             "the ends of {} requests (of {} in the phase) were found only when the other side spoke again, because their \
-             heads or chunks lie beyond the snap length (--watch-snap): they stay in flight until then",
+             heads or chunks lie beyond the snaplen (--watch-snaplen): they stay in flight until then",
             figures.ended_by_direction, figures.requests
         ));
     }

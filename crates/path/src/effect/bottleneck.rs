@@ -1,6 +1,6 @@
-//! A bottleneck: a rate with a queue in front of it. What its queue is like is `spec/bottleneck.rs`; how packets pass it
-//! is `rate.rs` where a few numbers tell, `queue.rs` otherwise. Its form is two keys, `rate` and `queue`, which
-//! `profile/link.rs` reads.
+//! A bottleneck: a bit rate with a queue in front of it. `spec/bottleneck.rs` describes the queue. Packets pass it by
+//! `rate.rs` where a few numbers suffice as state, by `queue.rs` otherwise. It is written as two keys, `rate` and
+//! `queue`, which `profile/link.rs` reads.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::spec::{Bottleneck, Discipline, QueueLimit, RateSpec};
 const STREAM: u64 = 7;
 
 impl Bottleneck {
-    /// Whether it is known from a few numbers, while its rate does not change.
+    /// Whether a few numbers suffice as state while the rate does not change.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.rate, RateSpec::Constant(_))
             && self.queue.discipline == Discipline::DropTail
@@ -49,7 +49,7 @@ impl EffectKind for Bottleneck {
         let rate = match &bottleneck.rate {
             RateSpec::Constant(rate) => rate.to_string(),
             RateSpec::Trace(trace) => {
-                // To the kilobit: the rest of a mean says nothing.
+                // Rounded to 1 kbit/s: further digits of a mean are not significant.
                 let round = |rate: BitRate| BitRate::from_bits_per_second((rate.bits_per_second() + 500) / 1000 * 1000);
                 let mean = trace.mean_rate().and_then(round).map_or("under 1kbit".to_owned(), |rate| rate.to_string());
                 format!("trace of {}, mean {mean}", format_duration(trace.length()))
@@ -76,7 +76,7 @@ impl EffectKind for Bottleneck {
     fn added_ns(bottleneck: &Bottleneck, size: Bytes) -> [f64; 2] {
         match &bottleneck.rate {
             RateSpec::Constant(rate) => [Duration::from_nanos(rate.nanos_for(size, 0).0).as_nanos() as f64; 2],
-            // It waits for the next moment of the trace.
+            // The packet waits for the next delivery time of the trace.
             RateSpec::Trace(trace) => {
                 let moments = trace.moments_ms();
                 let gaps = moments.windows(2).map(|pair| pair[1] - pair[0]);

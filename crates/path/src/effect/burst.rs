@@ -1,4 +1,4 @@
-//! Loss in bursts: the chain of Gilbert and Elliott. How it is written stands with the other loss in `loss.rs`.
+//! Loss in bursts: the Gilbert-Elliott chain. `loss.rs` reads and writes its textual form.
 
 use schema::DropCause;
 use units::{Bytes, Probability, Timestamp};
@@ -9,24 +9,24 @@ use super::loss::{IndependentLoss, Loss};
 use super::{ClosedEffect, EffectSpec};
 use crate::draw::{Draw, Threshold};
 
-/// Loss in bursts: a chain of two states, good and bad, that moves once a packet, before the packet's own draw.
+/// Loss in bursts: a chain of two states, good and bad, that moves once per packet, before the packet's own draw.
 ///
 /// Source: Gilbert, "Capacity of a burst-noise channel", 1960; Elliott, "Estimates of error rates for codes on
 /// burst-noise channels", 1963. Names as in RFC 6534 and netem: p, r, 1 - k, 1 - h.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
-    /// p: from good to bad, a packet.
+    /// p: probability of moving from good to bad, per packet.
     pub to_bad: Probability,
-    /// r: from bad to good, a packet. The mean stay in bad is 1 / r packets.
+    /// r: probability of moving from bad to good, per packet. The mean stay in the bad state is 1 / r packets.
     pub to_good: Probability,
-    /// Chance of loss in the good state (1 - k).
+    /// Probability of loss in the good state (1 - k).
     pub loss_good: Probability,
-    /// Chance of loss in the bad state (1 - h); 1 gives the simple Gilbert model.
+    /// Probability of loss in the bad state (1 - h); 1 gives the simple Gilbert model.
     pub loss_bad: Probability,
 }
 
 impl GilbertElliott {
-    /// Share of packets lost in the long run. Where neither state is ever left it is that of the good one, in which
+    /// Share of packets lost in the long run. If neither state is ever left, it is the loss of the good state, in which
     /// the chain begins.
     pub fn mean_loss(&self) -> f64 {
         let (p, r) = (self.to_bad.value(), self.to_good.value());
@@ -35,8 +35,8 @@ impl GilbertElliott {
     }
 }
 
-/// A chain of two states, of which one loses more. Its state is the draws, and 1 in the bad state; it begins in the
-/// good one.
+/// A chain of two states, of which one loses more. Its state is the random sequence, and 1 while in the bad state; it
+/// begins in the good state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Burst {
     to_bad: Threshold,
@@ -103,7 +103,7 @@ impl EffectKind for Burst {
     }
 
     fn expected(model: &GilbertElliott) -> Expected {
-        // Correlation of the states of neighbours; independent draws within a state only lower it.
+        // Correlation of the states of consecutive packets; independent draws within a state only lower it.
         let memory = (1.0 - model.to_bad.value() - model.to_good.value()).max(0.0);
         let scatter = ((1.0 + memory) / (1.0 - memory).max(1e-6)).max(1.0);
         Expected { dropped: model.mean_loss(), scatter, ..Expected::NOTHING }
@@ -116,7 +116,7 @@ impl EffectKind for Burst {
 }
 
 impl ClosedForm for Burst {
-    /// The chain moves, then the packet is lost or not by the state it has moved to.
+    /// The chain moves, then the packet is lost or not by the new state.
     #[inline]
     fn handle(&self, [key, is_bad]: &mut State, at: Timestamp, _size: Bytes) -> Fate {
         let mut draw = Draw::new(*key);
@@ -160,8 +160,8 @@ mod tests {
         all[1..inner].iter().filter(|(fate, _)| *fate == value).map(|&(_, length)| length).collect()
     }
 
-    /// Pearson's statistic of `lengths` against a geometric distribution with `stop` on {1, 2, ..}, in classes 1 to
-    /// `classes` - 1 and the rest.
+    /// Pearson's statistic of `lengths` against a geometric distribution with probability `stop` on {1, 2, ..}, in
+    /// classes 1 to `classes` - 1 and one for longer runs.
     fn chi_square(lengths: &[usize], stop: f64, classes: usize) -> f64 {
         let n = lengths.len() as f64;
         (1..=classes)
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn with_certain_loss_in_the_bad_state_the_runs_are_geometric() {
+    fn gilbert_loss_and_arrival_runs_have_geometric_lengths() {
         // The simple Gilbert model: runs of losses end with r, runs of arrivals with p.
         let (p, r) = (0.05, 0.25);
         let fates = fates(&spec(p, r, 0.0, 1.0), 2_000_000);
@@ -194,21 +194,21 @@ mod tests {
     }
 
     #[test]
-    fn the_share_lost_is_the_stationary_one() {
+    fn gilbert_elliott_loss_share_is_the_stationary_loss() {
         let spec = spec(0.01, 0.2, 0.002, 0.6);
         let packets = 2_000_000;
         let lost = fates(&spec, packets).iter().filter(|&&lost| lost).count() as f64 / packets as f64;
         let expected = spec.mean_loss();
-        // The state's correlation is (1 - p - r) a step, so the share in the bad state varies as if there were
-        // (p + r) / (2 - p - r) as many packets; that bounds the variance of what it loses.
+        // The state's correlation is (1 - p - r) per step, so the share in the bad state varies like that of (p + r) /
+        // (2 - p - r) times the number of packets; this bounds the variance of the loss.
         let bad = 0.01 / 0.21;
-        let of_state = bad * (1.0 - bad) * (0.6f64 - 0.002).powi(2) * (2.0 - 0.21) / 0.21;
-        let error = ((expected * (1.0 - expected) + of_state) / packets as f64).sqrt();
+        let state_variance = bad * (1.0 - bad) * (0.6f64 - 0.002).powi(2) * (2.0 - 0.21) / 0.21;
+        let error = ((expected * (1.0 - expected) + state_variance) / packets as f64).sqrt();
         assert!((lost - expected).abs() < 5.0 * error, "{lost} {expected} {error}");
     }
 
     #[test]
-    fn it_begins_good_and_moves_before_it_draws() {
+    fn gilbert_elliott_chain_begins_good_and_moves_before_each_draw() {
         assert_eq!(fates(&spec(1.0, 1.0, 0.0, 1.0), 4), [true, false, true, false]);
         assert_eq!(fates(&spec(0.0, 1.0, 0.0, 1.0), 3), [false; 3]);
         assert_eq!(fates(&spec(1.0, 0.0, 0.0, 1.0), 3), [true; 3]);

@@ -1,4 +1,4 @@
-//! Words and forms that effects share.
+//! Text formats that several effects share.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::{ParseError, Probability, parse_duration};
 
-/// A share in per cent, to four places after the point.
+/// A share in percent, to four decimal places.
 pub(super) fn percent(share: f64) -> String {
     format!("{}%", (share * 1e6).round() / 1e4)
 }
 
-/// A probability in per cent, unrounded.
+/// A probability in percent, unrounded.
 pub(super) fn exact_percent(probability: Probability) -> String {
     format!("{}%", probability.value() * 100.0)
 }
@@ -29,7 +29,7 @@ impl FromStr for Time {
     }
 }
 
-/// The form of an effect that no single key gives: nothing is read as it.
+/// The textual form of an effect that no single key sets: reading it always fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoForm;
 
@@ -37,7 +37,7 @@ impl FromStr for NoForm {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        Err(format!("`{typed}` alone gives no effect"))
+        Err(format!("`{typed}` alone does not define an effect"))
     }
 }
 
@@ -49,6 +49,6 @@ impl Serialize for NoForm {
 
 impl<'de> Deserialize<'de> for NoForm {
     fn deserialize<D: Deserializer<'de>>(_deserializer: D) -> Result<Self, D::Error> {
-        Err(serde::de::Error::custom("one value alone gives no effect"))
+        Err(serde::de::Error::custom("one value alone does not define an effect"))
     }
 }

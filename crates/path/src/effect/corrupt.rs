@@ -1,4 +1,4 @@
-//! Corruption: one bit of a packet's transport segment inverted, so that the receiver's checksum tells it.
+//! Corruption: one bit of a packet's transport segment is inverted, which the receiver's checksum detects.
 
 use units::{Bytes, Probability, Timestamp};
 use wire::{checksum, ipv4, ipv6, protocol, vnet};
@@ -8,17 +8,17 @@ use super::kind::{Built, EffectKind, Expected, OptionText, Sign, Site, Step, Ste
 use super::{EffectSpec, SteppedEffect};
 use crate::draw::{Chance, Draw};
 
-/// Inverts a bit of some packets.
+/// Inverts one bit of some packets.
 #[derive(Debug)]
 pub(crate) struct Corruption {
     chance: Chance,
-    /// Which bit.
+    /// Draws the bit to invert.
     bit: Draw,
 }
 
 impl Corruption {
     const STREAM: u64 = 3;
-    const STREAM_OF_BITS: u64 = 4;
+    const BIT_STREAM: u64 = 4;
 }
 
 impl EffectKind for Corruption {
@@ -27,10 +27,10 @@ impl EffectKind for Corruption {
 
     const KEY: &'static str = "corrupt";
     const RANK: u8 = 2;
-    const STREAMS: &'static [u64] = &[Self::STREAM, Self::STREAM_OF_BITS];
+    const STREAMS: &'static [u64] = &[Self::STREAM, Self::BIT_STREAM];
     const SYMPTOM: Option<Symptom> = Some(Symptom { name: "corrupted", sign: Sign::WrongChecksum });
     const OPTION: Option<OptionText> =
-        Some(OptionText { value_name: "P", help: "Probability that a packet is corrupted, each way" });
+        Some(OptionText { value_name: "P", help: "Corrupt packets with this probability, each way" });
 
     fn spec(form: Probability) -> EffectSpec {
         EffectSpec::Corrupt(form)
@@ -58,7 +58,7 @@ impl EffectKind for Corruption {
 
     fn build<'a>(probability: &'a Probability, site: &mut Site<'_>) -> Option<Built<'a>> {
         let chance = site.chance(*probability, Self::STREAM);
-        Some(Built::Stepped(SteppedEffect::Corrupt(Corruption { chance, bit: site.draw(Self::STREAM_OF_BITS) })))
+        Some(Built::Stepped(SteppedEffect::Corrupt(Corruption { chance, bit: site.draw(Self::BIT_STREAM) })))
     }
 }
 
@@ -73,11 +73,11 @@ impl Stepwise for Corruption {
     }
 }
 
-/// Inverts one bit, evenly drawn, of the transport segment in `frame` (vnet header and wire packet). The IP header
-/// stays whole, or the packet would never come to the receiver. False when there is no such bit: no segment.
+/// Inverts one bit, drawn uniformly, of the transport segment in `frame` (vnet header and wire packet). The IP header
+/// stays intact, or the packet would never reach the receiver. False when the packet has no segment.
 ///
-/// A checksum that the sender's kernel left to be completed is completed first, and the vnet header then claims
-/// nothing about it: otherwise the receiver's kernel would take the packet for intact.
+/// A checksum that the sender's kernel left partial is completed first, and the vnet header then makes no claim about
+/// it: otherwise the receiver's kernel would accept the packet as intact.
 fn invert_bit(frame: &mut [u8], draw: &mut Draw) -> bool {
     let Some((mut header, packet)) = vnet::Header::split(frame) else { return false };
     let Some((transport, end)) = segment(packet).filter(|&(transport, end)| transport < end) else { return false };
@@ -94,12 +94,12 @@ fn invert_bit(frame: &mut [u8], draw: &mut Draw) -> bool {
     true
 }
 
-/// Where the transport segment of an IP packet starts and ends.
+/// Start and end of the transport segment of an IP packet.
 fn segment(packet: &[u8]) -> Option<(usize, usize)> {
     if packet.first()? >> 4 == 6 {
         let ip = ipv6::Packet::new_checked(packet).ok()?;
-        // A fragment's transport header may be in another one; what lies behind the fragment header (8 bytes) is of
-        // the segment all the same.
+        // The transport header of a fragment may be in another fragment; the bytes behind the fragment header (8 bytes)
+        // still belong to the segment.
         let transport = ip.transport().map_or(ipv6::HEADER + 8, |(_, transport)| transport);
         return Some((transport, ip.total_len()));
     }
@@ -107,7 +107,7 @@ fn segment(packet: &[u8]) -> Option<(usize, usize)> {
     Some((ip.header_len(), ip.total_len()))
 }
 
-/// Does what the vnet header asks for: sums from `csum_start` and puts the checksum in.
+/// Completes the checksum that the vnet header describes: sums from `csum_start` and stores the result.
 fn complete(header: &vnet::Header, packet: &mut [u8]) {
     let start = usize::from(header.csum_start);
     let at = start + usize::from(header.csum_offset);
@@ -116,7 +116,7 @@ fn complete(header: &vnet::Header, packet: &mut [u8]) {
     }
     let is_udp = usize::from(header.csum_offset) == 6 && packet_protocol(packet) == Some(protocol::UDP);
     let checksum = match checksum::Sum::ZERO.bytes(&packet[start..]).checksum() {
-        // In UDP, 0 says that there is no checksum (RFC 768).
+        // In UDP, 0 means that there is no checksum (RFC 768).
         0 if is_udp => 0xFFFF,
         checksum => checksum,
     };
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A TCP packet with its checksum complete or partial, and whether the sum over it all is right.
+    /// A TCP packet with its checksum complete or partial.
     fn packet(v6: bool, payload: &[u8], partial: bool) -> Vec<u8> {
         let network = if v6 { 40 } else { 20 };
         let length = 20 + payload.len();
@@ -168,9 +168,9 @@ mod tests {
     }
 
     proptest! {
-        /// Exactly one bit differs from what would have arrived, in the segment, and no receiver can miss it.
+        /// Exactly one bit of the segment differs from the uncorrupted packet, and every receiver detects it.
         #[test]
-        fn one_bit_differs_and_the_checksum_tells(
+        fn corruption_inverts_one_bit_and_the_checksum_detects_it(
             v6: bool, partial: bool, seed: u64, payload in prop::collection::vec(any::<u8>(), 0..64),
         ) {
             let network = if v6 { 40 } else { 20 };
@@ -199,9 +199,9 @@ mod tests {
             prop_assert_ne!(sum(got), 0xFFFF);
         }
 
-        /// Any bytes: never a panic, and never a change outside of the vnet header and the segment.
+        /// Any bytes: no panic, and no change outside of the vnet header and the segment.
         #[test]
-        fn any_bytes_are_left_whole_or_changed_by_a_bit(mut frame in prop::collection::vec(any::<u8>(), 0..120)) {
+        fn corruption_of_any_bytes_changes_one_bit_or_nothing(mut frame in prop::collection::vec(any::<u8>(), 0..120)) {
             if let Some(first) = frame.get_mut(vnet::LEN) {
                 *first = if *first % 2 == 0 { 0x45 } else { 0x60 };
             }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_without_a_segment_has_no_bit_to_lose() {
+    fn corruption_leaves_a_packet_without_transport_segment_unchanged() {
         let mut frame = packet(false, &[], false);
         frame.truncate(vnet::LEN + 20);
         frame[vnet::LEN + 3] = 20;

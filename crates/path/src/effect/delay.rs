@@ -1,4 +1,4 @@
-//! A constant delay besides the link's propagation.
+//! A constant delay in addition to the link's propagation delay.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::EffectSpec;
 use super::common::Time;
 use super::kind::{Built, EffectKind, Expected, Site};
 
-/// Lets every packet wait for the same time. A plain link has all its constant delays in one number.
+/// Delays every packet by the same time. A plain link stores the sum of its constant delays in one number.
 #[derive(Debug)]
 pub(crate) struct Delay;
 

@@ -1,4 +1,4 @@
-//! Duplication: packets that arrive twice, the second right after the first.
+//! Duplication: some packets arrive twice, the copy directly after the original.
 
 use units::{Bytes, Probability, Timestamp};
 
@@ -7,7 +7,7 @@ use super::kind::{Built, EffectKind, Expected, OptionText, Sign, Site, Step, Ste
 use super::{EffectSpec, SteppedEffect};
 use crate::draw::Chance;
 
-/// Lets a second packet follow some.
+/// Adds a copy after some packets.
 #[derive(Debug)]
 pub(crate) struct Duplication(Chance);
 
@@ -22,9 +22,9 @@ impl EffectKind for Duplication {
     const KEY: &'static str = "duplicate";
     const RANK: u8 = 3;
     const STREAMS: &'static [u64] = &[Self::STREAM];
-    const SYMPTOM: Option<Symptom> = Some(Symptom { name: "twice", sign: Sign::Again });
+    const SYMPTOM: Option<Symptom> = Some(Symptom { name: "duplicated", sign: Sign::Again });
     const OPTION: Option<OptionText> =
-        Some(OptionText { value_name: "P", help: "Probability that a packet arrives twice, each way" });
+        Some(OptionText { value_name: "P", help: "Duplicate packets with this probability, each way" });
 
     fn spec(form: Probability) -> EffectSpec {
         EffectSpec::Duplicate(form)
@@ -39,7 +39,7 @@ impl EffectKind for Duplication {
     }
 
     fn describe(probability: &Probability) -> String {
-        format!("{} twice", percent(probability.value()))
+        format!("{} duplicated", percent(probability.value()))
     }
 
     fn label(probability: &Probability) -> String {

@@ -1,4 +1,4 @@
-//! Delay that varies from packet to packet without changing their order.
+//! Jitter: the delay varies from packet to packet, and the order is kept.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::kind::{Built, ClosedForm, EffectKind, Expected, Fate, OptionText, Sit
 use super::{ClosedEffect, EffectSpec};
 use crate::draw::Draw;
 
-/// What a packet takes longer than the fastest one: drawn evenly from 0 to twice the jitter, both ends included.
-/// The link's constant delay is shorter by the jitter, so the mean is the delay asked for.
+/// The delay of a packet beyond that of the fastest one: drawn uniformly from 0 to twice the jitter, both ends
+/// included. The link's constant delay is shorter by the jitter, so the mean is the configured delay.
 ///
-/// A packet never overtakes the one in front of it: where packets come closer together than the jitter, some are
-/// held back by their predecessor, so the *got* delays have a somewhat larger mean and a smaller spread than asked.
-/// Packets farther apart than twice the jitter get exactly what was drawn.
+/// A packet never overtakes its predecessor: if packets follow one another within the jitter, some wait for their
+/// predecessor, so the *measured* delays have a slightly larger mean and a smaller variation than configured. Packets
+/// farther apart than twice the jitter get exactly the delay drawn.
 ///
-/// Its state is the draws, and when the packet before left.
+/// Its state is the random sequence, and when the previous packet left.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Jitter {
     /// Number of whole nanoseconds to draw from.
@@ -27,7 +27,7 @@ pub(crate) struct Jitter {
 impl Jitter {
     const STREAM: u64 = 1;
 
-    /// A jitter of so many nanoseconds either way.
+    /// A jitter of `nanos` nanoseconds in either direction.
     fn new(nanos: u64) -> Self {
         Jitter { span: nanos.saturating_mul(2).saturating_add(1) }
     }
@@ -43,7 +43,7 @@ impl EffectKind for Jitter {
     const DELAYS: bool = true;
     const IS_OF_ONE_CLIENT: bool = true;
     const OPTION: Option<OptionText> =
-        Some(OptionText { value_name: "JITTER", help: "Jitter of the delay per packet, each way" });
+        Some(OptionText { value_name: "JITTER", help: "Vary the delay of each packet by up to this, each way" });
 
     fn spec(form: Time) -> EffectSpec {
         EffectSpec::Jitter(form.0)
@@ -81,13 +81,13 @@ impl EffectKind for Jitter {
     }
 
     fn added_ns(jitter: &Duration, _size: Bytes) -> [f64; 2] {
-        // Of the sum of two even draws the lower quartile lies 0.59 of either below the mean; that of nine pings lies
-        // more than 1.5 below once in 400.
+        // The lower quartile of the sum of two uniform draws lies 0.59 of one draw's width below the mean; that of nine
+        // pings lies more than 1.5 below once in 400.
         let nanos = jitter.as_nanos() as f64 * 0.75;
         [-nanos, nanos]
     }
 
-    /// No delay is negative: it is cut to what is left of the link's shortest delay.
+    /// No delay is negative: the jitter is cut to the link's remaining shortest delay.
     fn build<'a>(jitter: &'a Duration, site: &mut Site<'_>) -> Option<Built<'a>> {
         let nanos = saturating_nanos(*jitter).min(*site.left);
         *site.left -= nanos;
@@ -123,29 +123,29 @@ mod tests {
     }
 
     #[test]
-    fn packets_far_apart_get_the_asked_mean_and_both_ends() {
+    fn jitter_of_packets_far_apart_has_the_configured_mean_and_range() {
         let mut jitter = (Jitter::new(100_000), [2, 0]);
         let drawn: Vec<f64> = (0..100_000u64)
             .map(|packet| (leaves(&mut jitter, packet * 1_000_000) - packet * 1_000_000) as f64)
             .collect();
         let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
-        // Uniform over 200 us: standard deviation 57.7 us, standard error 0.18 us: five of them.
+        // Uniform over 200 us: standard deviation 57.7 us, standard error 0.18 us; five of them.
         assert!((mean - 100_000.0).abs() < 920.0, "{mean}");
         let (low, high) = drawn.iter().fold((f64::MAX, 0f64), |(low, high), &x| (low.min(x), high.max(x)));
         assert!(low < 100.0 && (199_900.0..=200_000.0).contains(&high), "{low} {high}");
     }
 
     #[test]
-    fn both_ends_are_drawn_and_nothing_beyond() {
+    fn jitter_draws_both_ends_of_its_range_and_nothing_beyond() {
         let mut jitter = (Jitter::new(3), [1, 0]);
         let drawn: Vec<u64> = (0..1000).map(|packet| leaves(&mut jitter, packet * 100) - packet * 100).collect();
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&0), Some(&6)));
     }
 
     proptest! {
-        /// Never early, never later than asked but behind another, never out of order.
+        /// Never early, never later than configured unless behind a predecessor, never out of order.
         #[test]
-        fn order_is_kept(
+        fn jitter_keeps_the_order_of_packets(
             jitter in 0u64..2_000_000, seed: u64, gaps in prop::collection::vec(0u64..3_000_000, 1..100),
         ) {
             let mut link = (Jitter::new(jitter), [seed, 0]);

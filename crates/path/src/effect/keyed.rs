@@ -1,4 +1,4 @@
-//! Effects by their keys: in tables of files, as options, one after the other.
+//! Effects by their keys: in tables of files, as options, in sequence.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize, Serializer, forward_to_deserialize_any};
 use super::kind::{EffectKind, OptionText, Symptom};
 use super::{EffectSpec, KINDS};
 
-/// What a kind of effect is by itself, whatever is configured.
-pub(super) struct KindFacts {
+/// Properties of a kind of effect that do not depend on its settings.
+pub(super) struct KindProperties {
     key: &'static str,
     rank: u8,
     option: Option<OptionText>,
@@ -21,9 +21,9 @@ pub(super) struct KindFacts {
     streams: &'static [u64],
 }
 
-impl KindFacts {
+impl KindProperties {
     pub(super) const fn of<K: EffectKind>() -> Self {
-        KindFacts {
+        KindProperties {
             key: K::KEY,
             rank: K::RANK,
             option: K::OPTION,
@@ -34,7 +34,7 @@ impl KindFacts {
     }
 }
 
-/// Two effects that drew from one random sequence would depend on one another.
+/// Two effects that shared a random sequence would depend on one another.
 const _: () = {
     let mut taken = [false; 256];
     taken[crate::build::CHANGED_LOSS as usize] = true;
@@ -51,26 +51,26 @@ const _: () = {
     }
 };
 
-/// An effect that can be set for all clients at once.
+/// An effect that can be set for all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectOption {
-    /// The key: of `[path]` in a plan, and with two dashes of an option.
+    /// The key: in `[path]` of a plan, and with two dashes as an option.
     pub key: &'static str,
-    /// How the option is shown.
+    /// The option's help text.
     pub text: OptionText,
 }
 
-/// Effects of both directions of every client's link, one of a key at most.
+/// Effects of both directions of every client's link, at most one per key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects(Vec<EffectSpec>);
 
 impl Effects {
-    /// The effects that can be set, in the order in which they are shown.
+    /// The effects that can be set, in the order of the help.
     pub fn options() -> impl Iterator<Item = EffectOption> {
         KINDS.iter().filter_map(|kind| kind.option.map(|text| EffectOption { key: kind.key, text }))
     }
 
-    /// The effect that is written `typed` under `key`; `None` where there is no such key.
+    /// Parses `typed` as the effect of `key`; `None` for an unknown key.
     pub fn parse(key: &str, typed: &str) -> Option<Result<EffectSpec, String>> {
         let kind = KINDS.iter().find(|kind| kind.key == key && kind.option.is_some())?;
         Some((kind.parse)(typed))
@@ -81,7 +81,7 @@ impl Effects {
         self.0.iter().find(|effect| effect.key() == key)
     }
 
-    /// Sets an effect, in the place of the one of its key.
+    /// Sets an effect, replacing the one of the same key.
     pub fn set(&mut self, effect: EffectSpec) {
         self.0.retain(|other| other.key() != effect.key());
         let place = |effect: &EffectSpec| KINDS.iter().position(|kind| kind.key == effect.key());
@@ -89,12 +89,12 @@ impl Effects {
         self.0.insert(later.unwrap_or(self.0.len()), effect);
     }
 
-    /// All of them, in the order of [`Self::options`].
+    /// All effects, in the order of [`Self::options`].
     pub fn iter(&self) -> std::slice::Iter<'_, EffectSpec> {
         self.0.iter()
     }
 
-    /// Whether none is set.
+    /// Whether no effect is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -102,7 +102,7 @@ impl Effects {
     /// Reads a table that has the fields of `T`, and effects.
     ///
     /// # Errors
-    /// Those of `T`; an effect that is not understood; a key that is neither a field nor an effect.
+    /// Those of `T`; an effect with an invalid value; a key that is neither a field nor an effect.
     pub fn read_beside<'de, T: Deserialize<'de>, D: Deserializer<'de>>(table: D) -> Result<(T, Self), D::Error> {
         read_beside(table, |kind| kind.option.is_some())
             .map(|(fields, effects)| (fields, effects.into_iter().collect()))
@@ -159,8 +159,8 @@ pub fn symptoms() -> Vec<Symptom> {
     symptoms
 }
 
-/// Reads a link's table that has the fields of `T`, and effects of any kind that is no field.
-pub(crate) fn read_link<'de, T, D>(table: D) -> Result<(T, Vec<EffectSpec>), D::Error>
+/// Reads a link's table that has the fields of `T`, and effects of any kind that is not a field.
+pub(crate) fn read_link_table<'de, T, D>(table: D) -> Result<(T, Vec<EffectSpec>), D::Error>
 where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
@@ -170,21 +170,21 @@ where
 
 fn read_beside<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     table: D,
-    accepts: fn(&KindFacts) -> bool,
+    accepts: fn(&KindProperties) -> bool,
 ) -> Result<(T, Vec<EffectSpec>), D::Error> {
     let mut effects = Vec::new();
-    let fields = T::deserialize(Beside { table, accepts, effects: &mut effects })?;
+    let fields = T::deserialize(TableWithEffects { table, accepts, effects: &mut effects })?;
     Ok((fields, effects))
 }
 
-/// A table, the effects of which go to `effects` and not to whoever reads its fields.
-struct Beside<'a, T> {
+/// A table whose effects go to `effects`; its visitor receives the other fields.
+struct TableWithEffects<'a, T> {
     table: T,
-    accepts: fn(&KindFacts) -> bool,
+    accepts: fn(&KindProperties) -> bool,
     effects: &'a mut Vec<EffectSpec>,
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Beside<'_, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for TableWithEffects<'_, D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -197,7 +197,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Beside<'_, D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        let Beside { table, accepts, effects } = self;
+        let TableWithEffects { table, accepts, effects } = self;
         table.deserialize_map(FieldsAndEffects { visitor, fields, accepts, effects })
     }
 
@@ -211,7 +211,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Beside<'_, D> {
 struct FieldsAndEffects<'a, V> {
     visitor: V,
     fields: &'static [&'static str],
-    accepts: fn(&KindFacts) -> bool,
+    accepts: fn(&KindProperties) -> bool,
     effects: &'a mut Vec<EffectSpec>,
 }
 
@@ -232,7 +232,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for FieldsAndEffects<'_, V> {
 struct FieldsOnly<'a, M> {
     table: M,
     fields: &'static [&'static str],
-    accepts: fn(&KindFacts) -> bool,
+    accepts: fn(&KindProperties) -> bool,
     effects: &'a mut Vec<EffectSpec>,
 }
 
@@ -261,12 +261,12 @@ enum Key<T> {
     Effect(&'static str),
 }
 
-/// Tells keys of fields from those of effects. Wrong ones are refused while they are read, so that errors have their
-/// line.
+/// Distinguishes keys of fields from those of effects. Unknown keys are rejected while they are read, so that errors
+/// have their line.
 struct KeySeed<'a, 'de, K: DeserializeSeed<'de>> {
     seed: &'a mut Option<K>,
     fields: &'static [&'static str],
-    accepts: fn(&KindFacts) -> bool,
+    accepts: fn(&KindProperties) -> bool,
     of: PhantomData<&'de ()>,
 }
 
@@ -286,7 +286,7 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for KeySeed<'_, 'de, K> {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
-        let mut effects: Vec<&KindFacts> = KINDS.iter().filter(|kind| (self.accepts)(kind)).collect();
+        let mut effects: Vec<&KindProperties> = KINDS.iter().filter(|kind| (self.accepts)(kind)).collect();
         if self.fields.contains(&key) {
             let seed = self.seed.take().ok_or_else(|| E::custom("a field is read twice"))?;
             let key: StrDeserializer<'_, E> = key.into_deserializer();
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_in_the_order_of_the_options() {
+    fn effects_are_listed_in_the_order_of_the_options() {
         let typed = [("reorder", "1%,5ms"), ("loss", "2%"), ("jitter", "1ms"), ("loss", "ge:1%,30%")];
         let effects: Effects =
             typed.into_iter().map(|(key, typed)| Effects::parse(key, typed).unwrap().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! What the file of an effect says: one trait, and the values in which it answers.
+//! The contract of an effect's file: one trait, and the types of its results.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,43 +14,43 @@ use super::{ClosedEffect, EffectSpec, SteppedEffect};
 use crate::draw::{Chance, Draw};
 use crate::spec::Bottleneck;
 
-/// One kind of effect. Everything that is particular to it is here: how it is written, what it is called, what is
-/// to be expected of it, how it is simulated, how `profile check` sees it.
+/// One kind of effect. It defines everything specific to that kind: its textual form, its description, its expected
+/// influence on packets, its simulation, and its row in `profile check`.
 pub(crate) trait EffectKind {
-    /// What is configured: the value of its [`EffectSpec`].
+    /// The configuration: the value of its [`EffectSpec`].
     type Settings;
-    /// How people write it: in a file, and on a command line.
+    /// Its textual form in a file and on a command line.
     type Form: FromStr<Err: fmt::Display> + Serialize + DeserializeOwned;
 
     /// Its key on a link of a profile, in `[path]` of a plan, and as an option. On one link an effect replaces others
-    /// of its key.
+    /// of the same key.
     const KEY: &'static str;
-    /// The place in the order of travel that it has where no order is given: the lowest first.
+    /// Its position in the order of travel if no order is given: the lowest first.
     const RANK: u8;
-    /// Numbers of its random sequences, below 256. They are its own, and stay as they are: with other numbers the same
-    /// seed would give other losses.
+    /// Numbers of its random sequences, below 256. No other effect uses them, and they never change: with other numbers
+    /// the same seed would give other losses.
     const STREAMS: &'static [u64];
-    /// Present where it can be set for all clients at once, by an option and in `[path]`.
+    /// Present if it can be set for all clients, by an option and in `[path]`.
     const OPTION: Option<OptionText> = None;
-    /// How the receiver of a packet notices it, where it does not only lose or delay.
+    /// How a packet's receiver notices it, if it does more than lose or delay packets.
     const SYMPTOM: Option<Symptom> = None;
-    /// Whether it is a link's loss, which a change of the loss stands in for.
+    /// Whether it is a link's loss, which a change of the loss replaces.
     const IS_LOSS: bool = false;
-    /// Whether packets leave later than they came.
+    /// Whether packets leave later than they arrive.
     const DELAYS: bool = false;
-    /// Whether it is refused on a link that clients share.
+    /// Whether it is rejected on a link that clients share.
     const IS_OF_ONE_CLIENT: bool = false;
 
-    /// The effect that a form means.
+    /// The effect that a textual form defines.
     fn spec(form: Self::Form) -> EffectSpec;
 
-    /// How the effect is written.
+    /// The textual form of the settings.
     fn form(settings: &Self::Settings) -> Self::Form;
 
-    /// Whether it passes every packet on, untouched, immediately.
+    /// Whether every packet passes unchanged and without delay.
     fn is_idle(settings: &Self::Settings) -> bool;
 
-    /// Refuses what is not possible for a client at this RTT.
+    /// Rejects settings that are impossible for a client at this RTT.
     fn check(_settings: &Self::Settings, _rtt: Duration) -> Result<(), String> {
         Ok(())
     }
@@ -61,69 +61,69 @@ pub(crate) trait EffectKind {
     /// The effect as a part of a path's name, such as `corrupt 1%`.
     fn label(settings: &Self::Settings) -> String;
 
-    /// What it does to packets.
+    /// The expected influence on packets.
     fn expected(settings: &Self::Settings) -> Expected;
 
-    /// Least and most, in nanoseconds, by which it moves the median or the lower quartile of the delays of packets of
-    /// this size on an idle link.
+    /// Minimum and maximum, in nanoseconds, by which it moves the median or the lower quartile of the delays of packets
+    /// of this size on an idle link.
     fn added_ns(_settings: &Self::Settings, _size: Bytes) -> [f64; 2] {
         [0.0; 2]
     }
 
-    /// Its part of the simulation; `None` where there is nothing for it to do.
+    /// The part of the simulation; `None` if the settings have no effect.
     fn build<'a>(settings: &'a Self::Settings, site: &mut Site<'_>) -> Option<Built<'a>>;
 }
 
-/// An effect in closed form: what becomes of a packet is known from a [`State`] when it comes, and order is kept.
+/// An effect in closed form: the fate of a packet is computed from a [`State`] on arrival, and order is kept.
 pub(crate) trait ClosedForm {
-    /// Whether it must see every wire packet by itself; false when a super-packet may pass whole.
+    /// Whether it must process every wire packet individually; false if a super-packet may pass uncut.
     const ACTS_PER_WIRE_PACKET: bool = true;
 
     /// The fate of a wire packet of `size` IP bytes that reaches this effect at `at`.
     fn handle(&self, state: &mut State, at: Timestamp, size: Bytes) -> Fate;
 }
 
-/// An effect that meets packets one by one, in true order of time.
+/// An effect that processes packets one by one, in true order of time.
 pub(crate) trait Stepwise {
-    /// False where packets may overtake one another.
+    /// False if packets may overtake one another.
     const KEEPS_ORDER: bool = true;
 
     /// What happens to a packet of `size` IP bytes that reaches this effect at `at`.
     fn handle(&mut self, at: Timestamp, size: Bytes) -> Step;
 
-    /// Changes the bytes of `frame` (vnet header and wire packet), where it said [`Step::Altered`]. False when it
-    /// could not.
+    /// Changes the bytes of `frame` (vnet header and wire packet) after [`Step::Altered`]. False when the frame cannot
+    /// be changed.
     fn alter(_frame: &mut [u8], _draw: &mut Draw) -> bool {
         false
     }
 }
 
-/// What becomes of a packet at one effect in closed form.
+/// The fate of a packet at one effect in closed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It goes on to the next effect at this moment, not earlier than it came.
+    /// The packet reaches the next effect at this time, not earlier than it arrived.
     Leaves(Timestamp),
-    /// It ends here.
+    /// The packet is dropped.
     Dropped(DropCause),
 }
 
-/// What an effect in closed form remembers of one link: two numbers, whose meaning is its own.
+/// The state of an effect in closed form on one link: two numbers, whose meaning the effect defines.
 pub(crate) type State = [u64; 2];
 
 /// What happens to a packet at one effect of a special link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// It goes on to the next effect at this moment.
+    /// The packet reaches the next effect at this time.
     Leaves(Timestamp),
-    /// So it does, overtaken by those behind it.
+    /// As `Leaves`, and later packets overtake it.
     HeldBack(Timestamp),
-    /// It goes on at the same moment with other bytes, drawn by this ([`Stepwise::alter`]).
+    /// The packet continues at the same time with other bytes, drawn from this sequence ([`Stepwise::alter`]).
     Altered(Draw),
-    /// It goes on at the same moment, and so does a copy, right behind.
+    /// The packet continues at the same time, followed directly by a copy.
     Duplicated,
-    /// It is to wait in this queue.
+    /// The packet waits in the queue of this number.
     Queued(u32),
-    /// It ends here.
+    /// The packet is dropped.
     Dropped(DropCause),
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct Site<'a> {
     pub(crate) link: u64,
     /// Effects of the same kind before it on the link.
     pub(crate) earlier: usize,
-    /// What is left of the link's shortest delay, in nanoseconds. Whoever makes packets earlier takes it from here.
+    /// Remainder of the link's shortest delay, in nanoseconds. An effect that makes packets earlier subtracts from it.
     pub(crate) left: &'a mut u64,
     /// Whether the link's rate changes during the run.
     pub(crate) changes_rate: bool,
@@ -152,7 +152,7 @@ impl Site<'_> {
     }
 }
 
-/// The random sequence `stream` of a link, for the effect behind so many of its kind.
+/// The random sequence `stream` of a link, for the effect with `earlier` others of its kind before it.
 pub(crate) fn sequence(seed: u64, link: u64, stream: u64, earlier: usize) -> Draw {
     Draw::new(Rng::new(seed, (earlier as u64) << 48 | link << 8 | stream).next())
 }
@@ -166,33 +166,33 @@ pub(crate) enum Built<'a> {
     Stepped(SteppedEffect),
     /// A constant delay in nanoseconds.
     Delay(u64),
-    /// A stored queue, which draws from this.
+    /// A queue that stores its packets, with its random sequence.
     Queue(&'a Bottleneck, Draw),
 }
 
-/// What an effect does to packets on an idle link.
+/// The expected influence of an effect on packets of an idle link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// Share of packets that the link drops, 0 to 1.
     pub dropped: f64,
-    /// Variance of the share dropped, over that of independent drops.
+    /// Variance of the share dropped, relative to that of independent drops.
     pub scatter: f64,
-    /// Share of packets that the receiver's kernel discards, since their checksum is wrong.
+    /// Share of packets that the receiver's kernel discards because of a wrong checksum.
     pub discarded: f64,
-    /// Copies of a packet, besides itself.
+    /// Additional copies of a packet.
     pub copies: f64,
     /// Share of packets that show the effect's [`Symptom`].
     pub shown: f64,
     /// Constant delay.
     pub delay: Duration,
-    /// Each packet's delay varies by up to this, either way.
+    /// Maximum variation of each packet's delay, in either direction.
     pub jitter: Duration,
-    /// Some packets are held back for this long.
+    /// Additional delay of the packets that are reordered.
     pub held: Duration,
 }
 
 impl Expected {
-    /// Packets pass as they came.
+    /// Packets pass unchanged.
     pub const NOTHING: Expected = Expected {
         dropped: 0.0,
         scatter: 1.0,
@@ -208,25 +208,25 @@ impl Expected {
 /// How the receiver of numbered datagrams notices an effect: a row of `profile check`.
 #[derive(Clone, Copy, Debug)]
 pub struct Symptom {
-    /// What the row is called, such as `twice`.
+    /// The row's name, such as `duplicated`.
     pub name: &'static str,
-    /// What is counted.
+    /// The quantity that is counted.
     pub sign: Sign,
 }
 
-/// What the receiver of numbered datagrams counts. Rows of `profile check` stand in this order.
+/// What the receiver of numbered datagrams counts. Rows of `profile check` have this order.
 #[derive(Clone, Copy, Debug)]
 pub enum Sign {
-    /// Datagrams whose number has come before.
+    /// Datagrams whose number was received before.
     Again,
-    /// Datagrams that come after one with a higher number.
+    /// Datagrams received after one with a higher number.
     Late,
-    /// Datagrams whose checksum is wrong, of those sent.
+    /// Share of sent datagrams with a wrong checksum.
     WrongChecksum,
 }
 
 impl Sign {
-    /// Its place among the rows.
+    /// Position among the rows.
     pub(crate) fn order(&self) -> u8 {
         match self {
             Sign::Again => 0,
@@ -239,8 +239,8 @@ impl Sign {
 /// An effect's command-line option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionText {
-    /// What stands for its value in the help.
+    /// Placeholder of its value in the help.
     pub value_name: &'static str,
-    /// What the help says.
+    /// Help text.
     pub help: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Loss: independent, every wire packet lost with the same probability; and how loss of either kind is written.
+//! Loss: independent, every wire packet lost with the same probability; and the textual form of both kinds of loss.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use super::{ClosedEffect, EffectSpec};
 use crate::draw::{Draw, Threshold};
 use crate::typed::text_or_table;
 
-/// Loss by one draw a packet. Its state is the draws.
+/// Loss by one draw per packet. Its state is the random sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct IndependentLoss(Threshold);
 
@@ -36,7 +36,7 @@ impl EffectKind for IndependentLoss {
     const IS_LOSS: bool = true;
     const OPTION: Option<OptionText> = Some(OptionText {
         value_name: "LOSS",
-        help: "Loss per packet, each way: a probability such as 1%, or bursts, ge:P,R[,BAD[,GOOD]] (Gilbert-Elliott)",
+        help: "Drop packets, each way: a probability such as 1%, or bursts, ge:P,R[,BAD[,GOOD]] (Gilbert-Elliott)",
     });
 
     fn spec(form: Loss) -> EffectSpec {
@@ -79,19 +79,18 @@ impl ClosedForm for IndependentLoss {
     }
 }
 
-/// How packets are lost. Typed as `1%`, or as `ge:P,R[,BAD[,GOOD]]`; in files also as
-/// `{ gilbert_elliott = { to_bad = P, to_good = R, loss_bad = BAD, loss_good = GOOD } }`. BAD is 1 and GOOD 0 where
-/// they are left out.
+/// How packets are lost. Typed as `1%`, or as `ge:P,R[,BAD[,GOOD]]`; in files also as `{ gilbert_elliott = { to_bad =
+/// P, to_good = R, loss_bad = BAD, loss_good = GOOD } }`. BAD defaults to 1, GOOD to 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// Each packet with this probability.
+    /// Each packet independently with this probability.
     Even(Probability),
     /// In bursts.
     Bursts(GilbertElliott),
 }
 
 impl Loss {
-    /// The effect that it means.
+    /// The effect that it defines.
     pub fn effect(self) -> EffectSpec {
         match self {
             Loss::Even(probability) => EffectSpec::Loss(probability),
@@ -107,13 +106,13 @@ impl Loss {
         }
     }
 
-    /// Whether nothing is ever lost.
+    /// Whether no packet is ever lost.
     pub fn is_none(self) -> bool {
         self.mean() == 0.0
     }
 }
 
-const WANTED: &str = "loss is a probability such as 0.01 or \"1%\", or bursts: ge:P,R[,BAD[,GOOD]] or \
+const EXPECTED_FORM: &str = "loss is a probability such as 0.01 or \"1%\", or bursts: ge:P,R[,BAD[,GOOD]] or \
                       { gilbert_elliott = { to_bad = P, to_good = R, loss_bad = BAD, loss_good = GOOD } }";
 
 impl FromStr for Loss {
@@ -121,15 +120,15 @@ impl FromStr for Loss {
 
     fn from_str(typed: &str) -> Result<Self, String> {
         let Some(parts) = typed.trim().strip_prefix("ge:") else {
-            return typed.parse().map(Loss::Even).map_err(|error| format!("{error}; {WANTED}"));
+            return typed.parse().map(Loss::Even).map_err(|error| format!("{error}; {EXPECTED_FORM}"));
         };
-        let parts = parts.split(',').map(|part| part.trim().parse().map_err(|error| format!("{error}; {WANTED}")));
+        let parts = parts.split(',').map(|part| part.trim().parse().map_err(|error| format!("{error}; {EXPECTED_FORM}")));
         let parts: Vec<Probability> = parts.collect::<Result<_, String>>()?;
         let table = match parts[..] {
             [to_bad, to_good] => Model { to_bad, to_good, loss_bad: always(), loss_good: Probability::ZERO },
             [to_bad, to_good, loss_bad] => Model { to_bad, to_good, loss_bad, loss_good: Probability::ZERO },
             [to_bad, to_good, loss_bad, loss_good] => Model { to_bad, to_good, loss_bad, loss_good },
-            _ => return Err(format!("`{typed}` has {} parts, from 2 to 4 are wanted; {WANTED}", parts.len())),
+            _ => return Err(format!("`{typed}` has {} parts, expected from 2 to 4; {EXPECTED_FORM}", parts.len())),
         };
         Ok(table.into())
     }
@@ -190,7 +189,7 @@ impl From<Table> for Loss {
 
 impl<'de> Deserialize<'de> for Loss {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text_or_table::read::<D, Loss, Table>(deserializer, WANTED)
+        text_or_table::read::<D, Loss, Table>(deserializer, EXPECTED_FORM)
     }
 }
 
@@ -205,20 +204,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_everything_are_exact() {
+    fn loss_probability_0_drops_none_and_1_drops_all() {
         assert_eq!(lost(0.0, 10_000), 0);
         assert_eq!(lost(1.0, 10_000), 10_000);
     }
 
     #[test]
-    fn the_share_lost_is_the_probability() {
-        // Standard error of 1 % over 10^6 packets is 100 packets: five of them.
+    fn independent_loss_share_is_the_probability() {
+        // Standard error of 1 % over 10^6 packets is 100 packets; five of them.
         let lost = lost(0.01, 1_000_000);
         assert!((9_500..=10_500).contains(&lost), "{lost}");
     }
 
     #[test]
-    fn losses_are_independent_of_one_another() {
+    fn independent_losses_are_uncorrelated() {
         // After a loss the next packet is lost as often as any other: 10^6 x 0.1 x 0.1 pairs, standard error about 95.
         let (loss, mut state) = (IndependentLoss::new(Probability::new(0.1).unwrap()), [12, 0]);
         let fates: Vec<bool> = (0..1_000_000)

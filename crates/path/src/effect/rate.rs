@@ -1,14 +1,14 @@
-//! A bottleneck: packets leave one after the other at a bit rate, and what cannot wait is dropped at the tail.
+//! A bottleneck: packets leave one after the other at a bit rate; a packet that does not fit in the queue is dropped.
 //!
-//! Nothing is stored per waiting packet. As packets come in order of time, the whole queue is one number, the moment
-//! at which the link has sent everything it has accepted:
+//! No memory is used per waiting packet. As packets arrive in order of time, the whole queue is one number, the time at
+//! which the link has sent everything it has accepted:
 //!
 //! ```text
 //!   packet at `at`:    start = max(at, free_at)         waits start - at
 //!                      free_at = start + size / rate    leaves when its last bit has left
 //! ```
 //!
-//! The part of a nanosecond that a division leaves over is carried into the next packet, or the rate would drift.
+//! The fraction of a nanosecond that a division leaves is carried into the next packet, or the rate would drift.
 
 use schema::DropCause;
 use units::{BitRate, Bytes, Timestamp};
@@ -16,8 +16,8 @@ use units::{BitRate, Bytes, Timestamp};
 use super::kind::{ClosedForm, Fate, State};
 use crate::spec::QueueLimit;
 
-/// A bit rate with a queue in front of it. Its state is when everything accepted has been sent, to the nanosecond
-/// below, and the rest of that nanosecond in units of 1/rate ns: 0 to rate - 1.
+/// A bit rate with a queue in front of it. Its state is the time at which everything accepted has been sent, rounded
+/// down to the nanosecond, and the remainder of that nanosecond in units of 1/rate ns: 0 to rate - 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rate {
     rate: BitRate,
@@ -41,7 +41,7 @@ impl Rate {
         Rate { rate, limit }
     }
 
-    /// Whether a packet of `size` that would wait for `wait` ns and the remainder is one too many.
+    /// Whether the queue is full for a packet of `size` that would wait for `wait` ns and the remainder.
     #[inline]
     fn is_full(&self, wait: u64, remainder: u64, size: Bytes) -> bool {
         if wait == 0 {
@@ -72,12 +72,12 @@ impl ClosedForm for Rate {
         let (nanos, rest) = self.rate.nanos_for(size, *remainder);
         *free_at = free_at.saturating_add(nanos);
         *remainder = rest;
-        // The last bit leaves within this nanosecond: rounded up, or it would be early.
+        // The last bit leaves within this nanosecond: rounded up, so that the packet is not early.
         Fate::Leaves(Timestamp::from_nanos(free_at.saturating_add(u64::from(rest > 0))))
     }
 }
 
-/// A byte, in bits times 10^9 (nanoseconds times bits a second).
+/// A byte, in bits times 10^9 (nanoseconds times bits per second).
 const BYTE: u128 = 8_000_000_000;
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_takes_its_own_time_and_then_that_of_those_before_it() {
+    fn bottleneck_delays_a_packet_by_its_own_and_earlier_sending_times() {
         // 1250 bytes at 10 Mbit/s are 1 ms.
         let mut link = rate(10_000_000, QueueLimit::DEFAULT);
         assert_eq!(link.handle(at(500), Bytes(1250)), Fate::Leaves(at(1_000_500)));
@@ -115,19 +115,19 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_in_bytes_counts_what_is_left_to_send_and_the_packet() {
+    fn queue_limit_in_bytes_counts_unsent_bytes_and_the_new_packet() {
         let full = QueueLimit::Bytes(Bytes(2500));
         let mut link = rate(10_000_000, full);
         assert!(matches!(link.handle(at(0), Bytes(1250)), Fate::Leaves(_)));
         assert!(matches!(link.handle(at(0), Bytes(1250)), Fate::Leaves(_)));
-        // 2500 bytes wait: not one more. 8 us later 10 bytes have gone: 10 fit, 11 do not.
+        // 2500 bytes wait: the queue is full. 8 us later 10 bytes have been sent: 10 fit, 11 do not.
         assert_eq!(link.handle(at(0), Bytes(1)), Fate::Dropped(DropCause::QueueFull));
         assert_eq!(link.handle(at(8_000), Bytes(11)), Fate::Dropped(DropCause::QueueFull));
         assert!(matches!(link.handle(at(8_000), Bytes(10)), Fate::Leaves(_)));
     }
 
     #[test]
-    fn a_queue_in_time_counts_the_wait() {
+    fn queue_limit_in_time_counts_the_wait_of_the_new_packet() {
         let mut link = rate(10_000_000, QueueLimit::Time(Duration::from_millis(1)));
         assert!(matches!(link.handle(at(0), Bytes(1251)), Fate::Leaves(_)));
         assert_eq!(link.handle(at(799), Bytes(1)), Fate::Dropped(DropCause::QueueFull));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_link_takes_any_packet() {
+    fn idle_bottleneck_accepts_a_packet_larger_than_the_queue_limit() {
         let mut link = rate(10_000_000, QueueLimit::Bytes(Bytes(0)));
         assert!(matches!(link.handle(at(0), Bytes(1250)), Fate::Leaves(_)));
         assert!(matches!(link.handle(at(999_999), Bytes(1)), Fate::Dropped(_)));
@@ -144,9 +144,9 @@ mod tests {
 
     proptest! {
         /// Over every window of departures, no more bytes leave than the rate allows; and a link that is never idle
-        /// passes exactly its rate, to the nanosecond, however long.
+        /// sends at exactly its rate, to the nanosecond, however long.
         #[test]
-        fn the_rate_is_never_exceeded_and_never_missed(
+        fn bottleneck_rate_is_exact_over_every_window(
             bits in 1_000u64..10_000_000_000,
             packets in prop::collection::vec((0u64..2_000_000, 40u64..1500), 1..120),
         ) {
@@ -167,16 +167,17 @@ mod tests {
                 let mut bytes = 0;
                 for &(leaves, size) in &departures[first + 1..] {
                     bytes += size;
-                    // Both ends are rounded up to a nanosecond, so a window may look up to one shorter than it is.
+                    // Both ends are rounded up to a nanosecond, so a window may look up to one nanosecond shorter than
+                    // it is.
                     let window = u128::from(leaves - departures[first].0 + 1);
                     prop_assert!(u128::from(bytes) * BYTE <= window * u128::from(bits));
                 }
             }
         }
 
-        /// A queue in bytes never holds more than its limit, and drops only what would go over it.
+        /// A queue in bytes never exceeds its limit, and drops only packets that would exceed it.
         #[test]
-        fn the_queue_is_used_up_to_its_limit(
+        fn queue_in_bytes_fills_to_its_limit_and_never_beyond(
             limit in 1500u64..100_000,
             packets in prop::collection::vec((0u64..3_000_000, 40u64..1500), 1..200),
         ) {

@@ -1,10 +1,10 @@
-//! What the list of effects in `effect.rs` is expanded to: enums, and the questions that any effect answers.
+//! Expands the list of effects in `effect.rs` to enums and their methods.
 //!
-//! Calls are dispatched by the enums' variants: on the way of a packet no function is looked up.
+//! Calls are dispatched by the enums' variants: no function pointer is looked up per packet.
 
 /// The whole list, by how effects are simulated: `closed` ones are values of [`ClosedForm`](super::ClosedForm),
-/// `stepped` ones of [`Stepwise`](super::Stepwise), the others are a queue, a delay or in closed form by what is
-/// configured.
+/// `stepped` ones of [`Stepwise`](super::Stepwise), the others are a queue, a delay or in closed form, depending on the
+/// configuration.
 macro_rules! effects {
     (
         closed { $($(#[$closed_doc:meta])* $closed:ident($closed_settings:ty): $closed_kind:ty,)* }
@@ -18,7 +18,7 @@ macro_rules! effects {
         }
 
         impl EffectSpec {
-            /// Whether a packet's fate at this effect is known when it comes.
+            /// Whether a packet's fate at this effect is known on arrival.
             pub(crate) fn is_closed(&self) -> bool {
                 match self {
                     $(EffectSpec::$closed(_) => true,)*
@@ -28,11 +28,11 @@ macro_rules! effects {
             }
         }
 
-        /// One effect in closed form: what is configured.
+        /// One effect in closed form: its configuration.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum ClosedEffect {
             $(#[doc = concat!("As [`EffectSpec::", stringify!($closed), "`].")] $closed($closed_kind),)*
-            /// A bottleneck with a queue that is known from a few numbers.
+            /// A bottleneck with a queue whose state is a few numbers.
             Rate(Rate),
         }
 
@@ -46,7 +46,7 @@ macro_rules! effects {
                 }
             }
 
-            /// True when it must see every wire packet by itself; false when a super-packet may pass whole.
+            /// True if it must process every wire packet individually; false if a super-packet may pass uncut.
             #[inline]
             pub(crate) fn acts_per_wire_packet(&self) -> bool {
                 match self {
@@ -65,7 +65,7 @@ macro_rules! effects {
             }
         }
 
-        /// One effect that meets packets step by step, with what it remembers of its link.
+        /// One effect that processes packets step by step, with its state of one link.
         #[derive(Debug)]
         pub(crate) enum SteppedEffect {
             $(#[doc = concat!("As [`EffectSpec::", stringify!($stepped), "`].")] $stepped($stepped_kind),)*
@@ -80,14 +80,14 @@ macro_rules! effects {
                 }
             }
 
-            /// Changes the bytes of a packet of which it said [`Step::Altered`].
+            /// Changes the bytes of a packet for which `handle` returned [`Step::Altered`].
             pub(crate) fn alter(&self, frame: &mut [u8], draw: &mut Draw) -> bool {
                 match self {
                     $(SteppedEffect::$stepped(_) => <$stepped_kind as Stepwise>::alter(frame, draw),)*
                 }
             }
 
-            /// False where packets may overtake one another.
+            /// False if packets may overtake one another.
             pub(crate) fn keeps_order(&self) -> bool {
                 match self {
                     $(SteppedEffect::$stepped(_) => <$stepped_kind as Stepwise>::KEEPS_ORDER,)*
@@ -97,54 +97,53 @@ macro_rules! effects {
     };
 }
 
-/// What is asked of any effect, however it is simulated.
+/// Methods of every effect, however it is simulated.
 macro_rules! specs {
     ($($(#[$doc:meta])* $name:ident($settings:ty): $kind:ty,)*) => {
-        /// One thing that can happen to a packet on a link. All but the delays act on wire packets, never on
-        /// super-packets.
+        /// One effect of a link on packets. All but the delays act on wire packets, never on super-packets.
         #[derive(Clone, Debug, PartialEq)]
         pub enum EffectSpec {
             $($(#[$doc])* $name($settings),)*
         }
 
-        /// What each kind of effect is by itself, in the order of the list.
-        const KINDS: &[KindFacts] = &[$(KindFacts::of::<$kind>(),)*];
+        /// Properties of each kind of effect, in the order of the list.
+        const KINDS: &[KindProperties] = &[$(KindProperties::of::<$kind>(),)*];
 
         impl EffectSpec {
-            /// Its key in files; on one link an effect replaces others of its key.
+            /// Its key in files; on one link an effect replaces others of the same key.
             pub fn key(&self) -> &'static str {
                 match self { $(EffectSpec::$name(_) => <$kind as EffectKind>::KEY,)* }
             }
 
-            /// The place in the order of travel that an effect has where no order is given.
+            /// Position of an effect in the order of travel if no order is given.
             pub(crate) fn rank(&self) -> u8 {
                 match self { $(EffectSpec::$name(_) => <$kind as EffectKind>::RANK,)* }
             }
 
-            /// Whether it passes every packet on, untouched, immediately.
+            /// Whether every packet passes unchanged and without delay.
             pub fn is_idle(&self) -> bool {
                 match self { $(EffectSpec::$name(settings) => <$kind as EffectKind>::is_idle(settings),)* }
             }
 
-            /// Whether it is a link's loss, which a change of the loss stands in for.
+            /// Whether it is a link's loss, which a change of the loss replaces.
             pub(crate) fn is_loss(&self) -> bool {
                 match self { $(EffectSpec::$name(_) => <$kind as EffectKind>::IS_LOSS,)* }
             }
 
-            /// Whether packets leave it later than they came.
+            /// Whether packets leave later than they arrive.
             pub fn delays(&self) -> bool {
                 match self { $(EffectSpec::$name(_) => <$kind as EffectKind>::DELAYS,)* }
             }
 
-            /// Whether it is refused on a link that clients share.
+            /// Whether it is rejected on a link that clients share.
             pub(crate) fn is_of_one_client(&self) -> bool {
                 match self { $(EffectSpec::$name(_) => <$kind as EffectKind>::IS_OF_ONE_CLIENT,)* }
             }
 
-            /// Refuses what is not possible for a client at this RTT.
+            /// Rejects settings that are impossible for a client at this RTT.
             ///
             /// # Errors
-            /// What contradicts the RTT, in a sentence.
+            /// The contradiction to the RTT, in a sentence.
             pub fn check(&self, rtt: Duration) -> Result<(), String> {
                 match self { $(EffectSpec::$name(settings) => <$kind as EffectKind>::check(settings, rtt),)* }
             }
@@ -159,23 +158,23 @@ macro_rules! specs {
                 match self { $(EffectSpec::$name(settings) => <$kind as EffectKind>::label(settings),)* }
             }
 
-            /// What it does to packets.
+            /// The expected influence on packets.
             pub fn expected(&self) -> Expected {
                 match self { $(EffectSpec::$name(settings) => <$kind as EffectKind>::expected(settings),)* }
             }
 
-            /// How the receiver notices it, where it does not only lose or delay.
+            /// How the receiver notices it, if it does more than lose or delay packets.
             pub fn symptom(&self) -> Option<Symptom> {
                 match self { $(EffectSpec::$name(_) => <$kind as EffectKind>::SYMPTOM,)* }
             }
 
-            /// Least and most, in nanoseconds, by which it moves the median or the lower quartile of the delays of
+            /// Minimum and maximum, in nanoseconds, by which it moves the median or the lower quartile of the delays of
             /// packets of `size` IP bytes on an idle link.
             pub fn added_ns(&self, size: Bytes) -> [f64; 2] {
                 match self { $(EffectSpec::$name(settings) => <$kind as EffectKind>::added_ns(settings, size),)* }
             }
 
-            /// Its part of the simulation; `None` where there is nothing for it to do.
+            /// The part of the simulation; `None` if the settings have no effect.
             pub(crate) fn build(&self, site: &mut Site<'_>) -> Option<Built<'_>> {
                 if self.is_idle() {
                     return None;
@@ -195,7 +194,7 @@ macro_rules! specs {
             /// Reads the value of `key` in a table.
             ///
             /// # Panics
-            /// When there is no effect of this key.
+            /// When no effect has this key.
             pub(super) fn read<'de, M: MapAccess<'de>>(key: &str, table: &mut M) -> Result<Self, M::Error> {
                 $(if key == <$kind as EffectKind>::KEY {
                     return table.next_value().map(<$kind as EffectKind>::spec);

@@ -1,4 +1,4 @@
-//! Reordering: packets that are held back, so that those behind them overtake.
+//! Reordering: some packets are delayed, so that later packets overtake them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,13 +18,13 @@ use crate::typed::text_or_table;
 /// Packets that are overtaken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// Chance that a packet is held back.
+    /// Probability that a packet is delayed.
     pub probability: Probability,
-    /// For how long: packets that follow within this time overtake it.
+    /// Additional delay: packets that follow within this time overtake it.
     pub by: Duration,
 }
 
-/// Holds some packets back.
+/// Delays some packets.
 #[derive(Debug)]
 pub(crate) struct Reordering {
     chance: Chance,
@@ -43,10 +43,10 @@ impl EffectKind for Reordering {
     const RANK: u8 = 5;
     const STREAMS: &'static [u64] = &[Self::STREAM];
     const DELAYS: bool = true;
-    const SYMPTOM: Option<Symptom> = Some(Symptom { name: "overtaken", sign: Sign::Late });
+    const SYMPTOM: Option<Symptom> = Some(Symptom { name: "reordered", sign: Sign::Late });
     const OPTION: Option<OptionText> = Some(OptionText {
         value_name: "P[,TIME]",
-        help: "Packets held back so that others overtake them, each way: a probability, and by how long (5ms if left out)",
+        help: "Reorder packets, each way: a probability, and the delay of a reordered packet [default: 5ms]",
     });
 
     fn spec(form: Reorder) -> EffectSpec {
@@ -62,7 +62,7 @@ impl EffectKind for Reordering {
     }
 
     fn describe(reorder: &Reorder) -> String {
-        format!("{} held back by {}", percent(reorder.probability.value()), format_duration(reorder.by))
+        format!("{} reordered by {}", percent(reorder.probability.value()), format_duration(reorder.by))
     }
 
     fn label(reorder: &Reorder) -> String {
@@ -75,7 +75,7 @@ impl EffectKind for Reordering {
     }
 
     fn added_ns(reorder: &Reorder, _size: Bytes) -> [f64; 2] {
-        // More than a few in a hundred may be the median.
+        // With a probability above 10 %, the delayed packets influence the median.
         let is_often = reorder.probability.value() > 0.1;
         [0.0, if is_often { reorder.by.as_nanos() as f64 } else { 0.0 }]
     }
@@ -99,11 +99,11 @@ impl Stepwise for Reordering {
     }
 }
 
-/// How long a packet is held back where nobody says: some packets of a link of 10 Mbit/s overtake it meanwhile, enough
-/// for a sender to take it for lost (three duplicate ACKs).
+/// Default additional delay: on a link of 10 Mbit/s enough packets overtake the delayed one for a sender to consider it
+/// lost (three duplicate ACKs).
 pub const REORDER_BY: Duration = Duration::from_millis(5);
 
-const WANTED: &str =
+const EXPECTED_FORM: &str =
     "reordering is written P or P,TIME such as 1%,5ms; in files also { probability = \"1%\", by = \"5ms\" }";
 
 impl FromStr for Reorder {
@@ -113,7 +113,7 @@ impl FromStr for Reorder {
     fn from_str(typed: &str) -> Result<Self, String> {
         let (probability, by) =
             typed.split_once(',').map_or((typed, None), |(probability, by)| (probability, Some(by)));
-        let wrong = |error: units::ParseError| format!("{error}; {WANTED}");
+        let wrong = |error: units::ParseError| format!("{error}; {EXPECTED_FORM}");
         Ok(Reorder {
             probability: probability.trim().parse().map_err(wrong)?,
             by: by.map_or(Ok(REORDER_BY), |by| parse_duration(by.trim())).map_err(wrong)?,
@@ -153,6 +153,6 @@ impl From<Table> for Reorder {
 
 impl<'de> Deserialize<'de> for Reorder {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text_or_table::read::<D, Reorder, Table>(deserializer, WANTED)
+        text_or_table::read::<D, Reorder, Table>(deserializer, EXPECTED_FORM)
     }
 }

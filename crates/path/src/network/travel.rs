@@ -1,4 +1,4 @@
-//! The way of packets over special links: from effect to effect, each at its computed moment.
+//! The way of packets over special links: from effect to effect, each at its computed time.
 //!
 //! ```text
 //!   handed in --> travel ----> next effect .. last effect ----> wheel, until due ----> polled
@@ -7,8 +7,8 @@
 //!                  `--------------- when due -------------------'
 //! ```
 //!
-//! Events happen in order of their computed moments, before anything that is handed in or polled later. So what
-//! becomes of a packet does not depend on how late the machine looks after it.
+//! Events happen in order of their computed times, before any packet that arrives or is polled later. So the fate of a
+//! packet does not depend on how late the machine processes it.
 
 use schema::DropCause;
 use units::{Bytes, Timestamp};
@@ -18,17 +18,17 @@ use crate::effect::Step;
 use crate::queue::Outcome;
 use crate::wheel::Wheel;
 
-/// What happens at a computed moment inside the path.
+/// An event at a computed time inside the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A packet reaches the effect it is to meet next.
+    /// A packet reaches its next effect.
     Reaches(Held),
-    /// The queue of this number has something to do, unless its next event is another one by now.
+    /// The queue of this number has an event, unless its next event has changed since.
     Queue(u32),
 }
 
 impl Network {
-    /// Lets everything happen that is due inside the path at `now` or before.
+    /// Processes all events due inside the path at `now` or before.
     #[inline]
     pub(super) fn advance(&mut self, now: Timestamp) {
         if let Some(events) = &self.events
@@ -48,7 +48,7 @@ impl Network {
         }
     }
 
-    /// Takes a packet on from its position, which it reaches at `at`; the moment that has come is `now`.
+    /// Moves a packet on from its position, which it reaches at `at`; the present time is `now`.
     pub(super) fn travel(&mut self, now: Timestamp, mut at: Timestamp, mut held: Held) {
         loop {
             let link = self.links.special(held.client, held.direction, held.link);
@@ -107,7 +107,7 @@ impl Network {
         }
     }
 
-    /// A second packet like `held`, if there is memory for it.
+    /// A copy of `held`, if there is memory for it.
     fn duplicate(&mut self, held: Held) -> Option<Held> {
         let buffer = self.pool.duplicate(held.buffer, held.length as usize);
         let counters = &mut self.counters[held.direction.index()];
@@ -146,7 +146,7 @@ impl Network {
         self.outbox = outbox;
     }
 
-    /// Sees to it that the queue's next event happens, if it was not `before` already.
+    /// Schedules the queue's next event, unless it was already `before`.
     fn expect(&mut self, now: Timestamp, number: u32, before: Option<u64>) {
         let next = self.queues[number as usize].next();
         if let Some(next) = next.filter(|_| next != before) {
@@ -154,7 +154,7 @@ impl Network {
         }
     }
 
-    /// The start of changes, series and traces is known, or another one: queues look again at what they have planned.
+    /// The start of changes, series and traces is set or changed: queues recompute their next event.
     pub(super) fn restart_queues(&mut self) {
         for number in 0..self.queues.len() {
             let before = self.queues[number].next();

@@ -10,7 +10,7 @@ macro_rules! files {
     };
 }
 
-/// Name and file: access networks from the nearest to the farthest, then mixes, then history.
+/// Name and file: access networks from the nearest to the farthest, then mixed populations, then historical profiles.
 const BUILT_IN: [(&str, &str); 16] = files![
     "lan",
     "fiber",
@@ -36,14 +36,14 @@ impl Profile {
         BUILT_IN.into_iter().map(|(name, _)| name)
     }
 
-    /// A built-in profile; `None` when there is none of that name.
+    /// A built-in profile; `None` for an unknown name.
     pub fn builtin(name: &str) -> Option<Self> {
         let text = Self::builtin_text(name)?;
         let no_files: Files<'_> = &|_| Err(std::io::ErrorKind::NotFound.into());
         Some(Self::parse(text, Path::new(name), no_files).expect("built-in profiles are checked by a test"))
     }
 
-    /// The file of a built-in profile, with its sources in comments; `None` when there is none of that name.
+    /// The file of a built-in profile, with its sources in comments; `None` for an unknown name.
     pub fn builtin_text(name: &str) -> Option<&'static str> {
         BUILT_IN.into_iter().find(|&(known, _)| known == name).map(|(_, text)| text)
     }

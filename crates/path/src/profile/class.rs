@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::rtt::Rtt;
 use crate::spec::{ClientPath, DelayOverTime, EffectSpec, LinkSpec, Propagation};
 
-/// Some of the clients. Built by `document` from a file, or by [`super::Profile::constant`].
+/// A class of clients. Built by `document` from a file, or by [`super::Profile::constant`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Class {
     pub(super) name: Option<String>,
@@ -33,7 +33,7 @@ impl Shared {
 }
 
 impl Class {
-    /// Everyone, at the same RTT, and nothing else.
+    /// All clients at the same RTT, without effects.
     pub(super) fn constant(rtt: Duration) -> Self {
         Class {
             name: None,
@@ -46,9 +46,9 @@ impl Class {
         }
     }
 
-    /// Its `count` clients, the nearest first.
+    /// The paths of `count` clients of the class, the nearest first.
     pub(super) fn clients(&self, count: u32) -> impl Iterator<Item = ClientPath> + '_ {
-        // One series for all of them, not one each.
+        // All clients share one series.
         let series = match &self.rtt {
             Rtt::OverTime(series) => Some(self.split(series)),
             _ => None,
@@ -78,11 +78,12 @@ impl Class {
     }
 }
 
-/// Cuts `n` into whole numbers in proportion to `shares`, which add to 1, by largest remainder (Hamilton's method):
-/// everyone gets the whole part of their due, and what is left goes to the largest fractions, earlier classes first.
+/// Divides `n` into whole numbers in proportion to `shares`, which add to 1, by the largest remainder method
+/// (Hamilton): each class gets the integer part of its quota, and the rest goes to the largest fractions, earlier
+/// classes first.
 pub(super) fn apportion(shares: &[f64], n: u32) -> Vec<u32> {
     let dues: Vec<f64> = shares.iter().map(|share| share * f64::from(n)).collect();
-    // A due that is a whole number but for rounding (0.7 x 10) must not lose one.
+    // A quota that is a whole number except for rounding (0.7 x 10) must not lose one.
     let mut counts: Vec<u32> = dues.iter().map(|due| (due + 1e-6).floor() as u32).collect();
     let left = n.saturating_sub(counts.iter().sum());
     let mut by_fraction: Vec<usize> = (0..dues.len()).collect();

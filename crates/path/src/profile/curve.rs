@@ -7,8 +7,8 @@ use super::Files;
 use super::error::ProfileError;
 use super::lines::{cells, content, content_error, line_error, read, typed_rtt};
 
-/// A distribution by its quantiles: straight lines between points, flat beyond the first and the last. So nothing is
-/// ever nearer or farther than what the file says.
+/// A distribution by its quantiles: linear between points, constant beyond the first and the last. So no RTT lies
+/// outside of the file's range.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Curve {
     /// (quantile, RTT in ns); quantiles rise, RTTs do not fall; at least one.
@@ -19,14 +19,13 @@ impl Curve {
     /// From points in the order of a file.
     ///
     /// # Errors
-    /// The index of the first point that is none or does not follow the one before it (0 where there is no point at
-    /// all), and why.
+    /// The index of the first invalid point (0 if there is no point at all), and the reason.
     pub(super) fn new(points: impl IntoIterator<Item = (f64, u64)>) -> Result<Self, (usize, String)> {
         let mut curve = Curve { points: Vec::new() };
         for (index, (quantile, rtt)) in points.into_iter().enumerate() {
             curve.push(quantile, rtt).map_err(|message| (index, message))?;
         }
-        if curve.points.is_empty() { Err((0, "there is no point in it".to_owned())) } else { Ok(curve) }
+        if curve.points.is_empty() { Err((0, "it has no point; give at least one".to_owned())) } else { Ok(curve) }
     }
 
     fn push(&mut self, quantile: f64, rtt: u64) -> Result<(), String> {
@@ -35,10 +34,10 @@ impl Curve {
         }
         if let Some(&(before, nearer)) = self.points.last() {
             if quantile <= before {
-                return Err(format!("quantile {quantile} does not rise above the {before} before it"));
+                return Err(format!("quantile {quantile} is not above its predecessor {before}; sort the rows"));
             }
             if rtt < nearer {
-                return Err("the RTT is smaller than the one before it; sort the rows".to_owned());
+                return Err("the RTT is below its predecessor; sort the rows".to_owned());
             }
         }
         self.points.push((quantile, rtt));
@@ -79,7 +78,7 @@ impl Curve {
         for (number, line) in lines {
             let wrong = |message: String| line_error(file, number, message);
             let [quantile, rtt] = cells(line).collect::<Vec<_>>()[..] else {
-                return Err(wrong(format!("`{line}` is not two values, a quantile and an RTT")));
+                return Err(wrong(format!("`{line}` is not a quantile and an RTT; expected two values, such as `0.5,48ms`")));
             };
             let quantile = quantile.parse().map_err(|_| wrong(not_a_quantile(quantile)))?;
             curve.push(quantile, rtt_of(rtt).map_err(wrong)?).map_err(wrong)?;
@@ -95,7 +94,7 @@ fn not_a_quantile(typed: impl std::fmt::Display) -> String {
     format!("`{typed}` is not a quantile, a number from 0 to 1")
 }
 
-/// Reads a sample, one RTT a line; gives it in ns, sorted.
+/// Reads a sample, one RTT per line; returns it in ns, sorted.
 pub(super) fn read_sample(file: &Path, files: Files<'_>) -> Result<Vec<u64>, ProfileError> {
     parse_sample(&read("sample of RTTs", file, files)?, file)
 }
@@ -105,7 +104,7 @@ fn parse_sample(text: &str, file: &Path) -> Result<Vec<u64>, ProfileError> {
         .map(|(number, line)| typed_rtt(line).map_err(|message| line_error(file, number, message)))
         .collect::<Result<_, _>>()?;
     if sample.is_empty() {
-        return Err(content_error(file, "no RTT is in it; give one a line, such as `48ms`"));
+        return Err(content_error(file, "the file contains no RTT; give one per line, such as `48ms`"));
     }
     sample.sort_unstable();
     Ok(sample)
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn between_points_lines_are_straight_and_beyond_them_flat() {
+    fn quantile_curve_is_linear_between_points_and_constant_beyond() {
         let curve = curve("# measured\nquantile,rtt\n0.1,10ms\n0.5,48ms\n\n0.9, 88ms\n").unwrap();
         let rtt = |q| curve.at(q).as_micros();
         assert_eq!((rtt(0.001), rtt(0.1), rtt(0.3), rtt(0.5)), (10_000, 10_000, 29_000, 48_000));
@@ -136,32 +135,32 @@ mod tests {
     }
 
     #[test]
-    fn nanoseconds_are_another_header() {
+    fn quantile_csv_with_header_rtt_ns_has_nanoseconds() {
         assert_eq!(curve("quantile,rtt_ns\n0,7").unwrap().at(0.5), Duration::from_nanos(7));
         assert!(curve("quantile,rtt_ns\n0,7ms").unwrap_err().starts_with("c.csv:2: `7ms` is not an RTT in whole"));
         assert!(curve("quantile,rtt\n0,7").unwrap_err().contains("c.csv:2: `7` has no unit"));
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused_with_its_line() {
+    fn invalid_quantile_csv_is_rejected_with_its_line() {
         let wrong = |text: &str| curve(text).unwrap_err();
         assert!(wrong("0.5,48ms").starts_with("c.csv:1: the first line must be"));
         assert!(wrong("quantile,rtt").contains("no rows"));
-        assert!(wrong("quantile,rtt\n0.5,2ms\n0.5,3ms").starts_with("c.csv:3: quantile 0.5 does not rise"));
-        assert!(wrong("quantile,rtt\n0.5,2ms\n0.6,1ms").starts_with("c.csv:3: the RTT is smaller"));
+        assert!(wrong("quantile,rtt\n0.5,2ms\n0.5,3ms").starts_with("c.csv:3: quantile 0.5 is not above"));
+        assert!(wrong("quantile,rtt\n0.5,2ms\n0.6,1ms").starts_with("c.csv:3: the RTT is below"));
         assert!(wrong("quantile,rtt\n1.01,2ms").starts_with("c.csv:2: `1.01` is not a quantile"));
         assert!(wrong("quantile,rtt\nNaN,2ms").starts_with("c.csv:2: `NaN` is not a quantile"));
         assert!(wrong("quantile,rtt\n0.5,-2ms").contains("out of range"));
-        assert!(wrong("quantile,rtt\n0.5").starts_with("c.csv:2: `0.5` is not two values"));
+        assert!(wrong("quantile,rtt\n0.5").starts_with("c.csv:2: `0.5` is not a quantile and an RTT"));
     }
 
     #[test]
-    fn a_sample_is_sorted_and_not_empty() {
+    fn rtt_sample_is_sorted_and_must_not_be_empty() {
         assert_eq!(
             parse_sample("3ms\n# far\n1s\n2ms\n", Path::new("s")).unwrap(),
             [2_000_000, 3_000_000, 1_000_000_000]
         );
-        assert!(parse_sample("\n", Path::new("s")).unwrap_err().to_string().contains("no RTT"));
+        assert!(parse_sample("\n", Path::new("s")).unwrap_err().to_string().contains("contains no RTT"));
         assert!(parse_sample("3ms\n4\n", Path::new("s")).unwrap_err().to_string().starts_with("s:2: `4` has no unit"));
     }
 }

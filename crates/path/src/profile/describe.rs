@@ -1,4 +1,4 @@
-//! A profile in words, for people.
+//! A profile in words.
 
 use units::format_duration;
 
@@ -7,7 +7,7 @@ use super::{Class, Profile};
 use crate::spec::{Between, EffectSpec};
 
 impl Profile {
-    /// What each class is, what they share, and what changes, a line each.
+    /// The classes, shared links, and changes, one line each.
     pub fn describe(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.classes.iter().map(Class::describe).collect();
         for (direction, effects) in [("up", &self.shared.up), ("down", &self.shared.down)] {
@@ -28,7 +28,7 @@ impl Class {
             line.push_str(&format!(" ({name})"));
         }
         line.push_str(&format!(": RTT {}", self.rtt.describe()));
-        // Said once where it is the same both ways, as `jitter` of the class makes it.
+        // Printed once if it is the same both ways, as `jitter` of the class makes it.
         let jitter = |effects: &[EffectSpec]| match effects.last() {
             Some(EffectSpec::Jitter(jitter)) => Some(*jitter),
             _ => None,
@@ -56,7 +56,7 @@ impl Class {
 }
 
 impl Rtt {
-    /// In a few words.
+    /// The distribution in a few words.
     pub(super) fn describe(&self) -> String {
         match self {
             Rtt::Constant(rtt) => format_duration(*rtt),
@@ -71,10 +71,10 @@ impl Rtt {
                 words
             }
             Rtt::Quantiles(curve) => {
-                format!("along a curve of {} points, median {}", curve.len(), format_duration(self.quantile(0.5)))
+                format!("quantile curve of {} points, median {}", curve.len(), format_duration(self.quantile(0.5)))
             }
             Rtt::Sample(sorted) => {
-                format!("as {} measured, median {}", sorted.len(), format_duration(self.quantile(0.5)))
+                format!("sample of {}, median {}", sorted.len(), format_duration(self.quantile(0.5)))
             }
             Rtt::OverTime(series) => {
                 let delays = series.points().iter().map(|&(_, delay)| delay);
@@ -88,7 +88,7 @@ impl Rtt {
                     if series.between() == Between::Lines { "lines" } else { "steps" },
                     series.points().len(),
                     format_duration(length),
-                    if series.repeats() { ", again and again" } else { "" },
+                    if series.repeats() { ", repeated" } else { "" },
                 )
             }
         }

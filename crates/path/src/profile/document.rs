@@ -1,4 +1,4 @@
-//! A profile as typed, and what it means.
+//! The textual form of a profile, and its conversion.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ enum RttTyped {
     Table(RttTable),
 }
 
-/// One of the first four.
+/// Exactly one of the first four keys.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RttTable {
@@ -113,7 +113,7 @@ enum QuantilesTyped {
     Rows(Vec<(f64, u64)>),
 }
 
-/// Shares may miss 1 by this much: six decimal places, as people round.
+/// Tolerance of the sum of all shares: six decimal places, as people round.
 const SHARES_TOLERANCE: f64 = 1e-6;
 
 /// Reads `text` as the profile in `file`.
@@ -134,7 +134,7 @@ pub(super) fn parse(text: &str, file: &Path, files: Files<'_>) -> Result<Profile
         if let Some(name) = &class.name
             && classes[..index].iter().any(|other| other.name.as_ref() == Some(name))
         {
-            return Err(wrong(format!("two [[clients]] are named `{name}`")));
+            return Err(wrong(format!("two [[clients]] have the name `{name}`; names must differ")));
         }
     }
     let shared = shared(document.shared, folder, |message| wrong(format!("[shared] {message}")))?;
@@ -145,7 +145,7 @@ pub(super) fn parse(text: &str, file: &Path, files: Files<'_>) -> Result<Profile
     Ok(profile)
 }
 
-/// What one class means.
+/// Converts one class.
 fn meaning(
     typed: ClassTyped,
     folder: Folder<'_>,
@@ -154,7 +154,7 @@ fn meaning(
     if let Some(name) = &typed.name {
         name_of_class(name).map_err(&wrong)?;
         if name.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(wrong(format!("the name `{name}` could be a class's number; put a letter in it")));
+            return Err(wrong(format!("the name `{name}` could be the number of a class; add a letter to it")));
         }
     }
     let link = |direction: &str, link: LinkTyped| {
@@ -165,7 +165,7 @@ fn meaning(
             if effects.iter().any(varies) {
                 return Err(wrong(format!("{direction}: jitter is given here and for the whole class; leave one out")));
             }
-            // Last, next to the propagation, which it varies.
+            // Last, next to the propagation delay that it varies.
             effects.push(EffectSpec::Jitter(typed.jitter));
         }
         Ok::<_, ProfileError>(effects)
@@ -181,7 +181,7 @@ fn meaning(
     })
 }
 
-/// A link that many share: rates and losses, no distance of its own.
+/// A link that many clients share: rates and losses, no distance of its own.
 fn shared(
     typed: SharedTyped,
     folder: Folder<'_>,
@@ -192,7 +192,7 @@ fn shared(
         let effects = link.effects(folder, within)?;
         if effects.iter().any(EffectSpec::is_of_one_client) {
             return Err(wrong(format!(
-                "{direction}: a shared link has no delay or jitter of its own; give them to the clients, in rtt and jitter"
+                "{direction}: a shared link has no delay or jitter; set rtt and jitter of the clients instead"
             )));
         }
         Ok(effects)
@@ -235,7 +235,7 @@ fn rtt(typed: RttTyped, folder: Folder<'_>, wrong: impl Fn(String) -> ProfileErr
             };
             Ok(Rtt::OverTime(series))
         }
-        _ => Err(wrong("rtt: exactly one of lognormal, quantiles, file, over_time is wanted".to_owned())),
+        _ => Err(wrong("rtt: expected exactly one of lognormal, quantiles, file, over_time".to_owned())),
     }
 }
 
@@ -244,7 +244,7 @@ fn log_normal(LogNormalTyped { median, sigma, min, max }: LogNormalTyped) -> Res
     if median.is_zero() {
         return Err("lognormal: the median must be above 0".to_owned());
     }
-    // e^(10 x 8): beyond anything that is a distance.
+    // e^(10 x 8): beyond any realistic distance.
     if !(0.0..=10.0).contains(&sigma) {
         return Err(format!("lognormal: sigma is {sigma}, but must be from 0 to 10"));
     }
@@ -254,7 +254,7 @@ fn log_normal(LogNormalTyped { median, sigma, min, max }: LogNormalTyped) -> Res
     Ok(Rtt::LogNormal { median, sigma, min, max })
 }
 
-/// Where a log-normal distribution without `max` is cut: as far as a typed duration goes.
+/// Upper bound of a log-normal distribution without `max`: the longest duration that can be typed.
 pub(super) const LONGEST: Duration = Duration::from_secs(3_600_000);
 
 fn half() -> Probability {

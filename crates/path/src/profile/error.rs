@@ -1,40 +1,40 @@
-//! Why a profile cannot be used.
+//! Errors of profiles.
 
 use std::path::PathBuf;
 
-/// What is wrong with a profile, and with which file.
+/// The file and the error of a profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
     /// The file cannot be read.
     #[error("cannot read {what} `{file}`: {source}; give a file, or a name from `yamabiko profile list`", file = file.display())]
     Read {
-        /// What it was to be.
+        /// What the file should contain.
         what: &'static str,
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A line that does not say what it should.
+    /// An invalid line.
     #[error("{file}:{line}: {message}", file = file.display())]
     Line {
         /// The file.
         file: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// The error, and the expected form.
         message: String,
     },
-    /// Every line is well formed, but together they make no profile.
+    /// Every line is well formed, but the content is inconsistent.
     #[error("{file}: {message}", file = file.display())]
     Content {
         /// The file.
         file: PathBuf,
-        /// What is wrong, and what would be right.
+        /// The error, and the expected form.
         message: String,
     },
-    /// A change of what the path does not have.
+    /// A change of a class or link that the profile does not have.
     #[error("{0}")]
     Change(String),
 }

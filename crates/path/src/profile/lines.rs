@@ -1,4 +1,4 @@
-//! Lines of the files that a profile names.
+//! Lines of the files to which a profile refers.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use units::time::saturating_nanos;
 use super::Files;
 use super::error::ProfileError;
 
-/// The text of a file; `what` says in errors what it was to be.
+/// The text of a file; `what` names its expected content in errors.
 pub(super) fn read(what: &'static str, file: &Path, files: Files<'_>) -> Result<String, ProfileError> {
     files(file).map_err(|source| ProfileError::Read { what, file: file.to_owned(), source })
 }
 
-/// Lines with their numbers, without blank ones and comments.
+/// Lines with their numbers, without blank lines and comments.
 pub(super) fn content(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -29,12 +29,12 @@ pub(super) fn typed_rtt(cell: &str) -> Result<u64, String> {
     parse_duration(cell).map(saturating_nanos).map_err(|error| error.to_string())
 }
 
-/// What is wrong with a line, counted from 1.
+/// An error in a line, counted from 1.
 pub(super) fn line_error(file: &Path, line: usize, message: impl Into<String>) -> ProfileError {
     ProfileError::Line { file: file.to_owned(), line, message: message.into() }
 }
 
-/// What is wrong with a file whose lines are well formed.
+/// An error in a file whose lines are well formed.
 pub(super) fn content_error(file: &Path, message: &str) -> ProfileError {
     ProfileError::Content { file: file.to_owned(), message: message.to_owned() }
 }

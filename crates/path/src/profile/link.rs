@@ -1,4 +1,4 @@
-//! A link as typed: a table of effects in their usual order, or an array of tables in the order of travel.
+//! The textual form of a link: a table of effects in their default order, or an array of tables in the order of travel.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 
 use super::Files;
 use super::error::ProfileError;
-use crate::effect::read_link;
+use crate::effect::read_link_table;
 use crate::spec::{Bottleneck, Discipline, EffectSpec, LinkSpec, Queue, QueueLimit};
 use crate::typed::{CoDelTyped, PieTyped, Rate};
 
@@ -51,7 +51,7 @@ struct QueueTable {
     pie: Option<PieTyped>,
 }
 
-/// Where the files of a profile are, and how to have them.
+/// The directory of a profile, and how to read its files.
 #[derive(Clone, Copy)]
 pub(super) struct Folder<'a> {
     pub(super) path: &'a Path,
@@ -59,7 +59,7 @@ pub(super) struct Folder<'a> {
 }
 
 impl LinkTyped {
-    /// The effects in order of travel. `wrong` turns a sentence into an error that says where.
+    /// The effects in order of travel. `wrong` turns a sentence into an error with its location.
     pub(super) fn effects(
         self,
         folder: Folder<'_>,
@@ -75,7 +75,7 @@ impl LinkTyped {
             }
             LinkTyped::AsWritten(steps) => {
                 if steps.len() > STEPS_MAX {
-                    return Err(wrong(format!("{} steps: a link has {STEPS_MAX} at most", steps.len())));
+                    return Err(wrong(format!("{} steps: a link may have at most {STEPS_MAX}", steps.len())));
                 }
                 let mut all = Vec::new();
                 for (index, typed) in steps.into_iter().enumerate() {
@@ -83,7 +83,7 @@ impl LinkTyped {
                     let number = typed.number();
                     if number != 1 {
                         return Err(within(format!(
-                            "one effect is wanted in each step (a rate with its queue is one), but here are {number}"
+                            "expected one effect in each step (a rate with its queue is one), found {number}"
                         )));
                     }
                     all.extend(typed.effects(folder, within)?);
@@ -94,16 +94,17 @@ impl LinkTyped {
     }
 }
 
-/// Beyond anything that is a link; with what options and classes add, less than the 250 that the path carries out.
+/// Maximum number of steps, beyond any realistic link; with the effects of options and classes, below the path's
+/// maximum of 250.
 const STEPS_MAX: usize = 200;
 
 impl EffectsTyped {
-    /// How many effects are named.
+    /// Number of effects in the table.
     fn number(&self) -> usize {
         self.others.len() + usize::from(self.bottleneck.rate.is_some() || self.bottleneck.queue.is_some())
     }
 
-    /// Those that do anything.
+    /// The effects that are not idle.
     fn effects(
         self,
         folder: Folder<'_>,
@@ -111,7 +112,7 @@ impl EffectsTyped {
     ) -> Result<Vec<EffectSpec>, ProfileError> {
         let BottleneckTyped { rate, queue } = self.bottleneck;
         if queue.is_some() && rate.is_none() {
-            return Err(wrong("a queue without a rate never fills; give a rate or leave it out".to_owned()));
+            return Err(wrong("a queue without a rate never fills; add a rate or remove the queue".to_owned()));
         }
         let mut effects = self.others;
         if let Some(rate) = rate {
@@ -125,7 +126,7 @@ impl EffectsTyped {
 
 impl<'de> Deserialize<'de> for EffectsTyped {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_link(deserializer).map(|(bottleneck, others)| EffectsTyped { bottleneck, others })
+        read_link_table(deserializer).map(|(bottleneck, others)| EffectsTyped { bottleneck, others })
     }
 }
 
@@ -178,7 +179,7 @@ impl<'de> Deserialize<'de> for QueueTyped {
                     (None, None) => Discipline::DropTail,
                     (Some(codel), None) => codel.into(),
                     (None, Some(pie)) => pie.into(),
-                    (Some(_), Some(_)) => return Err(A::Error::custom("a queue has codel or pie, not both")),
+                    (Some(_), Some(_)) => return Err(A::Error::custom("a queue may have codel or pie, not both")),
                 };
                 Ok(QueueTyped(Queue { limit: table.limit.unwrap_or_default(), discipline }))
             }

@@ -1,4 +1,4 @@
-//! The example of `docs/concepts/profiles.md` means what the page says.
+//! The example of `docs/concepts/profiles.md` has the meaning that the page describes.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::spec::{EffectSpec, Propagation, Where};
 const PAGE: &str = include_str!("../../../../docs/concepts/profiles.md");
 
 #[test]
-fn the_example_of_the_page_is_a_profile() {
+fn profile_example_of_the_documentation_is_valid() {
     let (_, from) = PAGE.split_once("```toml\n").expect("the page has an example");
     let (example, _) = from.split_once("```").expect("the example ends");
     let files = |file: &Path| match file.to_str() {
@@ -21,8 +21,8 @@ fn the_example_of_the_page_is_a_profile() {
     assert_eq!((profile.name(), path.clients.len(), path.changes.len()), ("my-clients", 10, 4));
     let home = &path.clients[0];
     assert_eq!((home.up.effects.len(), home.down.effects.len()), (6, 5));
-    assert!(matches!(home.down.effects[0], EffectSpec::Bottleneck(_)), "as written");
-    assert!(matches!(home.up.effects[0], EffectSpec::Loss(_)), "in the usual order");
+    assert!(matches!(home.down.effects[0], EffectSpec::Bottleneck(_)), "in the order written");
+    assert!(matches!(home.up.effects[0], EffectSpec::Loss(_)), "in the default order");
     assert!(matches!(path.clients[6].up.propagation, Propagation::OverTime(_)));
     let members: Vec<_> = path.shared.iter().map(|shared| shared.members.clone()).collect();
     assert_eq!(members, [6..9, 0..10]);
@@ -30,9 +30,9 @@ fn the_example_of_the_page_is_a_profile() {
     assert_eq!(places, [&Where::Clients(0..10), &Where::Clients(6..9), &Where::Shared(1), &Where::Clients(9..10)]);
 }
 
-/// What the page says of the built-in profiles is all of them.
+/// The page lists all built-in profiles.
 #[test]
-fn every_built_in_profile_is_on_the_page() {
+fn documentation_lists_every_built_in_profile() {
     for name in Profile::names() {
         assert!(PAGE.contains(name), "{name}");
     }

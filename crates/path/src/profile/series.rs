@@ -8,7 +8,7 @@ use super::error::ProfileError;
 use super::lines::{cells, content, content_error, line_error, read, typed_rtt};
 use crate::spec::{Between, DelayOverTime, DeliveryTrace};
 
-/// A trace in mahimahi's format: each line a whole number of milliseconds, nothing else.
+/// A trace in mahimahi's format: one whole number of milliseconds per line, nothing else.
 pub(crate) fn read_trace(file: &Path, files: Files<'_>) -> Result<DeliveryTrace, ProfileError> {
     trace(&read("trace of a link", file, files)?, file)
 }
@@ -19,7 +19,7 @@ fn trace(text: &str, file: &Path) -> Result<DeliveryTrace, ProfileError> {
             line_error(
                 file,
                 index + 1,
-                format!("`{line}` is not a moment in whole milliseconds, as mahimahi's traces have"),
+                format!("`{line}` is not a time in whole milliseconds, as mahimahi's traces have"),
             )
         })
     });
@@ -49,7 +49,7 @@ fn series(text: &str, file: &Path, between: Between, repeats: bool) -> Result<De
     for (number, line) in lines {
         let wrong = |message: String| line_error(file, number, message);
         let [time, rtt] = cells(line).collect::<Vec<_>>()[..] else {
-            return Err(wrong(format!("`{line}` is not two values, a moment and an RTT")));
+            return Err(wrong(format!("`{line}` is not a time and an RTT; expected two values, such as `0s,48ms`")));
         };
         let point = match units {
             true => typed_rtt(time).and_then(|time| Ok((time, typed_rtt(rtt)?))),
@@ -80,16 +80,16 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_read_as_mahimahi_writes_it() {
+    fn trace_file_is_read_in_the_format_of_mahimahi() {
         let read = |text: &str| trace(text, Path::new("t")).map_err(|error| error.to_string());
         assert_eq!(read("0\n5\n5\n12\n").unwrap().moments_ms(), [0, 5, 5, 12]);
         for (text, expected) in [
             ("", "t:1: a trace has at least one line"),
             ("5\n4\n", "t:2: 4 ms comes before"),
-            ("0\n", "t:1: the last moment must be above 0"),
-            ("1\n\n2\n", "t:2: `` is not a moment"),
-            ("1\n# no comments\n", "t:2: `# no comments` is not a moment"),
-            ("1.5\n", "t:1: `1.5` is not a moment in whole milliseconds"),
+            ("0\n", "t:1: the last time must be above 0"),
+            ("1\n\n2\n", "t:2: `` is not a time"),
+            ("1\n# no comments\n", "t:2: `# no comments` is not a time"),
+            ("1.5\n", "t:1: `1.5` is not a time in whole milliseconds"),
             ("-1\n", "t:1: "),
         ] {
             let error = read(text).unwrap_err();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_has_units_or_numbers() {
+    fn rtt_series_has_values_with_units_or_plain_numbers() {
         let typed = rtts("# a night\ntime,rtt\n0s,10ms\n1500ms,30ms\n", Between::Lines, false).unwrap();
         let numbers = rtts("time_s,rtt_ms\n0,10\n1.5,30\n", Between::Lines, false).unwrap();
         assert_eq!(typed, numbers);
@@ -106,16 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_series_is_refused_with_its_line() {
+    fn invalid_rtt_series_is_rejected_with_its_line() {
         let wrong = |text: &str, repeats| rtts(text, Between::Steps, repeats).unwrap_err();
         assert!(wrong("0s,48ms", false).starts_with("s.csv:1: the first line must be"));
         assert!(wrong("time,rtt", false).contains("no rows"));
-        assert!(wrong("time,rtt\n1s,1ms", false).starts_with("s.csv:2: the first moment must be 0"));
-        assert!(wrong("time,rtt\n0s,1ms\n#\n0s,2ms", false).starts_with("s.csv:4: its moment is not after"));
+        assert!(wrong("time,rtt\n1s,1ms", false).starts_with("s.csv:2: the first time must be 0"));
+        assert!(wrong("time,rtt\n0s,1ms\n#\n0s,2ms", false).starts_with("s.csv:4: its time is not after"));
         assert!(wrong("time,rtt\n0s,1", false).starts_with("s.csv:2: `1` has no unit"));
         assert!(wrong("time_s,rtt_ms\n0,-1", false).starts_with("s.csv:2: `-1` is not a number"));
         assert!(wrong("time_s,rtt_ms\n0,NaN", false).starts_with("s.csv:2: `NaN` is not a number"));
-        assert!(wrong("time,rtt\n0s", false).starts_with("s.csv:2: `0s` is not two values"));
+        assert!(wrong("time,rtt\n0s", false).starts_with("s.csv:2: `0s` is not a time and an RTT"));
         assert!(wrong("time,rtt\n0s,1ms", true).contains("at least two points"));
     }
 }

@@ -20,29 +20,29 @@ fn mean_ms(paths: &[ClientPath]) -> f64 {
 }
 
 #[test]
-fn every_built_in_profile_is_one_and_says_where_it_comes_from() {
+fn built_in_profiles_parse_and_state_their_sources() {
     for name in Profile::names() {
         let profile = Profile::builtin(name).unwrap();
         assert_eq!(profile.name(), name);
         assert!(!profile.about().is_empty());
         let text = Profile::builtin_text(name).unwrap();
         let sourced = text.contains("# Sources") || text.contains("ssumed") || text.contains("# Published");
-        assert!(sourced, "{name}: where its figures come from, and which are assumed");
+        assert!(sourced, "{name}: no source of its figures");
         let years = (1990..2030).filter(|year| text.contains(&year.to_string())).count();
-        assert!(years > 0, "{name}: of which year its figures are");
+        assert!(years > 0, "{name}: no year of its figures");
     }
     assert!(Profile::builtin("koshien").is_none());
 }
 
-/// Who is farther on paper is farther here, and so is who has less.
+/// The order of distances and rates is plausible.
 #[test]
-fn built_in_profiles_are_in_a_sane_order() {
+fn built_in_profiles_have_a_plausible_order_of_rtts_and_rates() {
     let median = |name: &str| Profile::builtin(name).unwrap().clients(101)[50].rtt();
     let rtts: Vec<Duration> = ["lan", "fiber", "cable", "5g", "4g", "dialup-56k", "3g"].map(median).to_vec();
     assert!(rtts.is_sorted_by(|a, b| a < b), "{rtts:?}");
     assert!(median("leo-satellite") < median("4g"));
     let near = Profile::builtin("geo-satellite").unwrap().clients(1000);
-    assert!(near.iter().all(|client| client.rtt() > Duration::from_millis(477)), "light is not faster");
+    assert!(near.iter().all(|client| client.rtt() > Duration::from_millis(477)), "faster than light");
     let down = |name: &str| {
         let clients = Profile::builtin(name).unwrap().clients(1);
         clients[0].down.rate().value().unwrap().bits_per_second()
@@ -55,12 +55,12 @@ fn built_in_profiles_are_in_a_sane_order() {
 }
 
 #[test]
-fn koshien_cut_into_a_hundred_steps_has_the_mean_its_notes_give() {
+fn koshien_profile_with_100_clients_has_the_mean_rtt_of_its_notes() {
     let profile = Profile::builtin("koshien-2001").unwrap();
     assert!(profile.about().contains("fitted to published figures, not measured"));
     let paths = profile.clients(100);
     assert!((mean_ms(&paths) - 108.0).abs() < 0.5, "{}", mean_ms(&paths));
-    // Steps 49 and 50 lie on both sides of the median; the whole is cut to 1 ms .. 3 s.
+    // Steps 49 and 50 lie on both sides of the median; all values are cut to 1 ms .. 3 s.
     assert!(paths[49].rtt() < Duration::from_millis(48) && paths[50].rtt() > Duration::from_millis(48));
     let paths = profile.clients(65_534);
     assert_eq!(paths[0].rtt(), Duration::from_millis(1));
@@ -69,7 +69,7 @@ fn koshien_cut_into_a_hundred_steps_has_the_mean_its_notes_give() {
 }
 
 #[test]
-fn the_local_network_and_a_constant_are_the_same_for_all() {
+fn lan_and_constant_profiles_have_one_rtt_for_all_clients() {
     let paths = Profile::builtin("lan").unwrap().clients(3);
     assert!(paths.iter().all(|path| path.rtt() == Duration::from_micros(200)));
     let paths = Profile::constant(Duration::from_nanos(5)).clients(2);
@@ -77,7 +77,7 @@ fn the_local_network_and_a_constant_are_the_same_for_all() {
 }
 
 #[test]
-fn a_file_says_everything_the_design_shows() {
+fn profile_file_sets_all_properties_of_its_classes() {
     let profile = parse(
         r#"
         name = "adsl-2001"
@@ -105,7 +105,7 @@ fn a_file_says_everything_the_design_shows() {
     assert_eq!(limit(&near.down), QueueLimit::Time(Duration::from_millis(150)));
     assert_eq!((near.up.loss(), near.down.loss()), (0.001, 0.01));
     assert_eq!(paths[6].rtt(), Duration::from_millis(48));
-    assert_eq!(paths[8].rtt(), Duration::from_millis(20), "the middle one of three has the median");
+    assert_eq!(paths[8].rtt(), Duration::from_millis(20), "the middle client of three has the median");
     assert_eq!(paths[7].up, LinkSpec::constant(paths[7].up.delay()));
     let lines = profile.describe();
     assert_eq!(
@@ -121,7 +121,7 @@ fn limit(link: &LinkSpec) -> QueueLimit {
 }
 
 #[test]
-fn curves_and_samples_are_found_beside_the_profile() {
+fn curve_and_sample_files_are_found_in_the_directory_of_the_profile() {
     let folder = std::env::temp_dir().join(format!("yamabiko-profile-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("c.csv"), "quantile,rtt\n0,10ms\n1,30ms\n").unwrap();
@@ -138,16 +138,16 @@ fn curves_and_samples_are_found_beside_the_profile() {
 }
 
 #[test]
-fn the_rows_of_a_curve_may_stand_in_the_profile() {
+fn quantile_rows_may_be_inline_in_the_profile() {
     let rtts = |lines: &str| -> Vec<u128> {
         class(lines).unwrap().clients(2).iter().map(|path| path.rtt().as_micros()).collect()
     };
     assert_eq!(rtts("rtt = { quantiles = [[0, \"10ms\"], [1, \"30ms\"]] }"), [15_000, 25_000]);
     assert_eq!(rtts("rtt.quantiles = [\n  [0.5, \"7ms\"], # a comment\n]"), [7_000, 7_000]);
     for (rows, expected) in [
-        ("[]", "[[clients]] number 1: quantiles, row 1: there is no point in it"),
-        ("[[0.5, \"2ms\"], [0.5, \"3ms\"]]", "row 2: quantile 0.5 does not rise above the 0.5"),
-        ("[[0.5, \"2ms\"], [0.6, \"1ms\"]]", "row 2: the RTT is smaller"),
+        ("[]", "[[clients]] number 1: quantiles, row 1: it has no point"),
+        ("[[0.5, \"2ms\"], [0.5, \"3ms\"]]", "row 2: quantile 0.5 is not above its predecessor 0.5"),
+        ("[[0.5, \"2ms\"], [0.6, \"1ms\"]]", "row 2: the RTT is below"),
         ("[[1.5, \"2ms\"]]", "row 1: `1.5` is not a quantile"),
         ("[[nan, \"2ms\"]]", "row 1: `NaN` is not a quantile"),
         ("[[0.5, \"2\"]]", ":4: `2` has no unit"),
@@ -160,7 +160,7 @@ fn the_rows_of_a_curve_may_stand_in_the_profile() {
 }
 
 #[test]
-fn shares_must_add_to_one() {
+fn profile_shares_must_add_to_one() {
     let shares = |a: f64, b: f64| {
         parse(&format!("name='p'\nclients = [{{ share = {a}, rtt = '1ms' }}, {{ share = {b}, rtt = '1ms' }}]"))
     };
@@ -172,7 +172,7 @@ fn shares_must_add_to_one() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_file_line_and_reason() {
+fn invalid_profile_is_rejected_with_file_line_and_reason() {
     let cases = [
         ("rtt = \"48\"", ":4: `48` has no unit"),
         ("rtt = 48", ":4: invalid type: integer `48`, expected an RTT such as"),
@@ -206,9 +206,9 @@ fn what_is_wrong_is_refused_with_file_line_and_reason() {
 }
 
 proptest! {
-    /// Everyone is placed, nobody's count is a whole client away from their due.
+    /// All clients are assigned, and no class's count differs from its quota by a whole client.
     #[test]
-    fn clients_are_apportioned_fairly(weights in prop::collection::vec(0.0f64..1.0, 1..8), n in 0u32..70_000) {
+    fn apportioned_clients_differ_from_their_quota_by_less_than_one(weights in prop::collection::vec(0.0f64..1.0, 1..8), n in 0u32..70_000) {
         let total: f64 = weights.iter().sum::<f64>().max(1e-9);
         let shares: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
         prop_assume!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
@@ -225,7 +225,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 #[test]
-fn effects_nest_in_the_order_written() {
+fn link_array_keeps_the_written_order_of_effects() {
     let profile = class(
         r#"
         rtt = "40ms"
@@ -257,16 +257,16 @@ fn effects_nest_in_the_order_written() {
     let line = &profile.describe()[0];
     assert!(
         line.ends_with(
-            "RTT 40ms, each way +-2ms; up loss 1%, 0.1% corrupted, 1% twice, 1Mbit, queue 100 packets, 1% held back by \
+            "RTT 40ms, each way +-2ms; up loss 1%, 0.1% corrupted, 1% duplicated, 1Mbit, queue 100 packets, 1% reordered by \
              7ms; down 8Mbit, queue 256KB codel:6ms,100ms, loss in bursts, mean 3.2258% (bad after 1% of packets, good \
-             after 30%), 1% held back by 5ms, delay 3ms, 4Mbit, queue 200ms"
+             after 30%), 1% reordered by 5ms, delay 3ms, 4Mbit, queue 200ms"
         ),
         "{line}"
     );
 }
 
 #[test]
-fn what_clients_share_and_what_changes() {
+fn profile_has_shared_links_and_changes() {
     let profile = parse(
         r#"
         name = "p"
@@ -316,7 +316,7 @@ fn what_clients_share_and_what_changes() {
     let last = &path.clients[4];
     assert_eq!((last.rtt(), last.up.delay()), (ms(20), ms(5)));
     assert!(matches!(&last.down.propagation, Propagation::OverTime(series) if series.at(ms(5000)) == ms(15)));
-    // One client: it is of the first class, and the second has none to change.
+    // With one client the first class has it, and the second class has no client to change.
     let one = profile.path(1);
     assert_eq!((one.shared.len(), one.changes.len()), (2, 5));
     assert_eq!(one.changes[2].place, Where::Clients(1..1));
@@ -334,11 +334,11 @@ fn what_clients_share_and_what_changes() {
 }
 
 #[test]
-fn what_cannot_be_shared_or_changed_is_refused() {
+fn invalid_shared_links_and_changes_are_rejected() {
     let rtt = "rtt = \"48ms\"\n";
     for (lines, expected) in [
-        ("down = [ { rate = \"1Mbit\", loss = 0.1 } ]", "number 1: down: step 1: one effect is wanted in each step"),
-        ("down = [ {} ]", "but here are 0"),
+        ("down = [ { rate = \"1Mbit\", loss = 0.1 } ]", "number 1: down: step 1: expected one effect in each step"),
+        ("down = [ {} ]", "found 0"),
         ("down = [ { queue = \"64KB\" } ]", "down: step 1: a queue without a rate"),
         ("down = 3", ":5: invalid type: integer `3`, expected a link: a table"),
         ("down = { rate = \"1Mbit\", queue = \"0 packets\" }", ":5: `0 packets` is not a queue limit"),
@@ -349,20 +349,20 @@ fn what_cannot_be_shared_or_changed_is_refused() {
         ("jitter = \"1ms\"\ndown = { jitter = \"1ms\" }", "down: jitter is given here and for the whole class"),
         ("name = \"a b\"", "letters, digits"),
         ("name = \"shared\"", "`shared` cannot be the name"),
-        ("name = \"7\"", "could be a class's number"),
+        ("name = \"7\"", "could be the number of a class"),
         ("shared = { down = { delay = \"1ms\" } }", "number 1: shared down: a shared link has no delay"),
         ("[shared]\nup = { jitter = \"1ms\" }", "[shared] up: a shared link has no delay or jitter"),
         ("[[changes]]\nat = \"1s\"", ":5: a change is one of"),
         ("[[changes]]\nat = \"1s\"\noutage = true\nrtt = \"x2\"", ":5: a change is one of"),
         ("[[changes]]\nat = \"1s\"\nrtt = \"2\"", "`2` is not a factor"),
         ("[[changes]]\nat = \"1s\"\nrtt = \"x0\"", "`x0` is not a factor"),
-        ("[[changes]]\nat = \"1s\"\nfor = \"0s\"\noutage = true", "it lasts no time"),
+        ("[[changes]]\nat = \"1s\"\nfor = \"0s\"\noutage = true", "the duration is 0"),
         (
             "[[changes]]\nat = \"1s\"\nshared = true\noutage = true",
             "[[changes]] number 1: `1s in shared: outage`: the profile has no [shared] link",
         ),
-        ("[[changes]]\nat = \"1s\"\nclients = \"far\"\noutage = true", "there is no class `far`; there are 1 to 1"),
-        ("[[changes]]\nat = \"1s\"\nclients = 2\noutage = true", "there is no class `2`"),
+        ("[[changes]]\nat = \"1s\"\nclients = \"far\"\noutage = true", "no class `far`; the classes are 1 to 1"),
+        ("[[changes]]\nat = \"1s\"\nclients = 2\noutage = true", "no class `2`"),
         ("[[changes]]\nat = \"1s\"\nshared = true\nrtt = \"x2\"", "a shared link has no RTT of its own"),
     ] {
         let error = class(&format!("{rtt}{lines}")).unwrap_err();
@@ -371,7 +371,7 @@ fn what_cannot_be_shared_or_changed_is_refused() {
         assert!(!error.contains('\n'), "one line: {error}");
     }
     for (rtt, expected) in [
-        ("{ over_time = [[\"1s\", \"1ms\"]] }", "over_time, row 1: the first moment must be 0"),
+        ("{ over_time = [[\"1s\", \"1ms\"]] }", "over_time, row 1: the first time must be 0"),
         ("{ over_time = [[\"0s\", \"1ms\"]], repeats = true }", "at least two points"),
         ("{ over_time = 3 }", "over_time is the name of a CSV file, or rows"),
         ("{ quantiles = \"c.csv\", repeats = true }", "between and repeats belong to over_time"),
@@ -384,7 +384,7 @@ fn what_cannot_be_shared_or_changed_is_refused() {
 }
 
 #[test]
-fn traces_are_found_beside_the_profile() {
+fn trace_files_are_found_in_the_directory_of_the_profile() {
     let files: Files<'_> = &|file| {
         assert_eq!(file, Path::new("/profiles/link.trace"));
         Ok("1\n2\n3\n".to_owned())
@@ -401,15 +401,15 @@ fn traces_are_found_beside_the_profile() {
     );
 }
 
-/// As many steps as a link may have, with everything that is added to them, are carried out; more are refused.
+/// A link with the maximum number of steps, and every added effect, is simulated; more steps are rejected.
 #[test]
-fn a_link_has_so_many_steps_at_most() {
+fn link_with_more_than_200_steps_is_rejected() {
     let link = |steps: usize| {
         let steps = "{ corrupt = 0.5 }, ".repeat(steps);
         class(&format!("rtt = \"48ms\"\njitter = \"1ms\"\nup = [ {steps} ]\n[[changes]]\nat = \"1s\"\nloss = 0.5"))
     };
     let refused = link(201).unwrap_err();
-    assert!(refused.contains("up: 201 steps: a link has 200 at most"), "{refused}");
+    assert!(refused.contains("up: 201 steps: a link may have at most 200"), "{refused}");
     let addresses = crate::AddressPlan::new(1).unwrap();
     crate::Network::new(addresses, &link(200).unwrap().path(1), 1);
 }

@@ -1,22 +1,22 @@
-//! A profile written as a file: what `profile learn` found out.
+//! Writes a profile as a file: the result of `profile learn`.
 
 use std::time::Duration;
 
 use units::Probability;
 use units::time::text::exact;
 
-/// A profile of one class, as it is to stand in a file.
+/// A profile of one class, to be written to a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Draft {
-    /// The name it goes by in reports.
+    /// The name in reports.
     pub name: String,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub about: String,
-    /// Comment lines at the top, for whoever opens the file.
+    /// Comment lines at the top of the file.
     pub notes: Vec<String>,
     /// The curve: quantile (0 to 1, rising) and RTT in nanoseconds (not falling); at least one point.
     pub quantiles: Vec<(f64, u64)>,
-    /// Each packet's delay each way, plus or minus.
+    /// Jitter of each packet's delay, each way.
     pub jitter: Duration,
     /// Loss probability of a packet on the way up.
     pub up_loss: Probability,
@@ -25,8 +25,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The file's text. [`Profile::parse`](super::Profile::parse) reads from it exactly what is here. The curve stands
-    /// in the file itself, so that the one file is the whole profile.
+    /// The file's text. [`Profile::parse`](super::Profile::parse) reads exactly these values from it. The file contains
+    /// the curve, so that the profile is one file.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for note in &self.notes {
@@ -55,13 +55,13 @@ impl Draft {
     }
 }
 
-/// A number as TOML reads it back to the last bit: never with an exponent, always with a point.
+/// A number in a form that TOML reads back to the last bit: without exponent, with a decimal point.
 fn number(value: f64) -> String {
     let text = value.to_string();
     if text.contains('.') { text } else { format!("{text}.0") }
 }
 
-/// Milliseconds to the microsecond where that says all of it.
+/// Milliseconds, to the microsecond if that is exact.
 fn rtt(nanos: u64) -> String {
     if nanos >= 1_000_000 && nanos.is_multiple_of(1000) && nanos < 1_000_000_000_000 {
         let (whole, micros) = (nanos / 1_000_000, nanos / 1000 % 1000);
@@ -71,7 +71,7 @@ fn rtt(nanos: u64) -> String {
     exact(Duration::from_nanos(nanos))
 }
 
-/// Without line breaks and other control characters: a name from outside must not end a comment.
+/// Replaces line breaks and other control characters: a name from outside must not end a comment.
 fn one_line(words: &str) -> String {
     words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_as_a_person_would_write_it() {
+    fn written_profile_is_readable_toml() {
         let draft = Draft {
             name: "shop".into(),
             about: "said \"so\"".into(),
@@ -115,9 +115,9 @@ mod tests {
     }
 
     proptest! {
-        /// parse(write(x)) = x: every point is met again to the nanosecond, whatever the name holds.
+        /// parse(write(x)) = x: every point is read back to the nanosecond, whatever the name contains.
         #[test]
-        fn what_is_written_is_read(
+        fn written_profile_reads_back_to_the_same_values(
             name in ".{1,20}",
             steps in prop::collection::vec((1u64..1000, 0u64..2_000_000_000), 1..100),
             loss in 0.0f64..1.0,

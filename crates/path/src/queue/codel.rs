@@ -1,4 +1,4 @@
-//! Controlled delay: drops at the head, more and more often, while packets stay too long (RFC 8289).
+//! Controlled delay: drops at the head, with increasing frequency, while packets wait too long (RFC 8289).
 
 use units::time::saturating_nanos;
 
@@ -16,7 +16,7 @@ pub(super) struct CoDel {
     drop_next: u64,
     /// Packets dropped since dropping began.
     count: u64,
-    /// What `count` was when dropping last began.
+    /// Value of `count` when dropping last began.
     last_count: u64,
     is_dropping: bool,
 }
@@ -34,7 +34,7 @@ impl CoDel {
         }
     }
 
-    /// The packet to send at `now` (section 5.5). `take` gives the next that waits and how many bytes wait behind it.
+    /// The packet to send at `now` (section 5.5). `take` returns the next waiting packet and the bytes behind it.
     pub(super) fn dequeue<P>(
         &mut self,
         now: u64,
@@ -44,7 +44,7 @@ impl CoDel {
         let (mut head, mut may_drop) = self.look(now, take());
         if self.is_dropping {
             self.is_dropping = may_drop;
-            // Drop rates may be so high that the next drop is due now as well.
+            // With a high drop rate the next drop may be due now as well.
             while self.is_dropping && now >= self.drop_next {
                 head.into_iter().for_each(&mut drop);
                 (head, may_drop) = self.look(now, take());
@@ -59,7 +59,7 @@ impl CoDel {
             head.into_iter().for_each(&mut drop);
             (head, _) = self.look(now, take());
             self.is_dropping = true;
-            // Soon after the last time the rate that controlled the queue then is a good one to begin with.
+            // Soon after the last dropping phase, the drop rate that controlled the queue then is a good initial value.
             let delta = self.count - self.last_count;
             let is_soon = now.saturating_sub(self.drop_next) < self.interval.saturating_mul(16);
             self.count = if delta > 1 && is_soon { delta } else { 1 };
@@ -69,8 +69,8 @@ impl CoDel {
         head
     }
 
-    /// Whether the packet at the head may be dropped: packets have been above the target for an interval, and more
-    /// than one full packet waits behind this one (section 5.4).
+    /// Whether the packet at the head may be dropped: packets have been above the target for an interval, and more than
+    /// one full packet waits behind this one (section 5.4).
     fn look<P>(&mut self, now: u64, taken: Option<(Waiting<P>, u64)>) -> (Option<Waiting<P>>, bool) {
         let Some((head, behind)) = taken else {
             self.first_above = None;

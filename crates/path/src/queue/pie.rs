@@ -6,14 +6,14 @@ use super::MTU;
 use crate::draw::Draw;
 use crate::spec;
 
-/// The state of section 4 of the RFC. The delay is not estimated: it is what a packet that came now would wait.
+/// The state of section 4 of the RFC. The delay is computed, not estimated: the wait of a packet that arrives now.
 #[derive(Debug)]
 pub(super) struct Pie {
     /// QDELAY_REF, in nanoseconds.
     target: u64,
     /// T_UPDATE, in nanoseconds, at least 1.
     update: u64,
-    /// Weight of the deviation from the target and of the trend, a second.
+    /// Weights of the deviation from the target and of the trend, per second.
     alpha: f64,
     beta: f64,
     probability: f64,
@@ -26,14 +26,14 @@ pub(super) struct Pie {
     draw: Draw,
 }
 
-/// MAX_BURST: how long a burst may last that finds the queue quiet (section 4.4).
+/// MAX_BURST: maximum duration of a burst that arrives at an idle queue (section 4.4).
 const BURST_MAX: u64 = 150_000_000;
 
 impl Pie {
     pub(super) fn new(spec: &spec::Pie, draw: Draw) -> Self {
         let update = saturating_nanos(spec.update).max(1);
-        // 0.125 and 1.25 for updates every 15 ms; halved, alpha is to be halved and beta to grow by a quarter of the
-        // old alpha (section 4.2).
+        // 0.125 and 1.25 for updates every 15 ms; with half the interval, alpha is halved and beta grows by a quarter
+        // of the old alpha (section 4.2).
         let alpha = 0.125 * update as f64 / 15e6;
         Pie {
             target: saturating_nanos(spec.target),
@@ -48,13 +48,13 @@ impl Pie {
         }
     }
 
-    /// Lets every update happen that is due at `at` or before. `wait` says what a packet would wait at a moment.
+    /// Performs every update due at `at` or before. `wait` returns the wait of a packet at a given time.
     pub(super) fn update_until(&mut self, at: u64, wait: impl Fn(u64) -> u64) {
         while self.next_update <= at {
             let moment = self.next_update;
             let delay = wait(moment);
             if delay == 0 && self.old_delay == 0 && self.probability == 0.0 && self.burst_allowance == 0 {
-                // Quiet until now: so many updates would change nothing.
+                // Idle until now: further updates would change nothing.
                 self.next_update = moment.saturating_add(((at - moment) / self.update + 1).saturating_mul(self.update));
                 return;
             }
@@ -85,10 +85,11 @@ impl Pie {
         self.burst_allowance = self.burst_allowance.saturating_sub(self.update);
     }
 
-    /// Whether a packet that comes now is dropped, with `waiting` bytes in front of it that take `delay` (section 4.1).
+    /// Whether a packet that arrives now is dropped, with `waiting` bytes in front of it that take `delay` (section
+    /// 4.1).
     pub(super) fn drops(&mut self, delay: u64, waiting: u64) -> bool {
         let is_low = |delay: u64| delay < self.target / 2;
-        // It must not drop what the link would have had nothing else to send instead of.
+        // It must not drop a packet if the link has nothing else to send.
         let is_safe = (is_low(self.old_delay) && self.probability < 0.2) || waiting <= 2 * MTU;
         let is_quiet = self.probability == 0.0 && is_low(delay) && is_low(self.old_delay);
         // 53 bits of a draw: a number from 0 to below 1.

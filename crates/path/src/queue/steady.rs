@@ -1,25 +1,25 @@
-//! A bit rate that may change at known moments: one packet after the other, to the nanosecond and its remainder.
+//! A bit rate that may change at known times: packets in sequence, to the nanosecond and its remainder.
 
 use units::BitRate;
 
 use super::{BYTE, Rates};
 use crate::timeline::Start;
 
-/// A moment to less than a nanosecond: so many nanoseconds, and the rest in units of 1/rate ns at the rate that holds then.
-/// Rates change at whole nanoseconds only, so a rest never outlives its rate.
+/// A time finer than a nanosecond: whole nanoseconds, and a remainder in units of 1/rate ns at the current rate. Rates
+/// change at whole nanoseconds only, so a remainder never outlives its rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Moment {
     nanos: u64,
     rest: u64,
 }
 
-/// The sending end at a rate.
+/// The sender at a constant rate.
 #[derive(Debug)]
 pub(super) struct Steady {
     rate: BitRate,
     /// When the packet being sent began.
     began: Moment,
-    /// When it ends.
+    /// When the packet being sent ends.
     ends: Moment,
 }
 
@@ -28,34 +28,34 @@ impl Steady {
         Steady { rate, began: Moment::default(), ends: Moment::default() }
     }
 
-    /// A packet comes to an idle link: it begins at `at`.
+    /// A packet arrives at an idle link: it begins at `at`.
     pub(super) fn begin(&mut self, at: u64) {
         self.ends = Moment { nanos: at, rest: 0 };
     }
 
-    /// The next packet begins where the last one ended.
+    /// The next packet begins when the last one ended.
     pub(super) fn proceed(&mut self) {
         self.began = self.ends;
     }
 
-    /// Computes (or computes again, by what is known now) when the packet of `bytes` that is being sent leaves: within
-    /// the nanosecond before.
+    /// Computes (or recomputes, after a change) when the packet of `bytes` that is being sent leaves: within the
+    /// nanosecond before.
     pub(super) fn send(&mut self, bytes: u32, rates: Rates, start: Start) -> u64 {
         self.ends = self.sent(self.began, u128::from(bytes), &rates, start);
         self.ends.nanos.saturating_add(u64::from(self.ends.rest > 0))
     }
 
-    /// When the packet being sent ends, to the nanosecond below.
+    /// When the packet being sent ends, rounded down to the nanosecond.
     pub(super) fn free_at(&self) -> u64 {
         self.ends.nanos
     }
 
-    /// When `bytes` more will have been sent after the packet being sent, to the nanosecond below.
+    /// When `bytes` more will have been sent after the packet being sent, rounded down to the nanosecond.
     pub(super) fn after(&self, bytes: u64, rates: &Rates, start: Start) -> u64 {
         self.sent(self.ends, u128::from(bytes), rates, start).nanos
     }
 
-    /// What is left of the packet being sent at `at`, in bits times 10^9.
+    /// Remainder of the packet being sent at `at`, in bits times 10^9.
     pub(super) fn left(&self, at: u64, rates: &Rates, start: Start) -> u128 {
         let (mut left, mut from) = (0, at);
         loop {
@@ -91,7 +91,7 @@ impl Steady {
         }
     }
 
-    /// Bits a second at `at`, at least 1.
+    /// Bits per second at `at`, at least 1.
     fn in_force(&self, rates: &Rates, start: Start, at: u64) -> u64 {
         match rates.factor(start, at) {
             1.0 => self.rate.bits_per_second(),

@@ -30,10 +30,10 @@ fn queue(rate: RateSpec, limit: QueueLimit, discipline: Discipline) -> Queue<usi
 
 const HOUR: QueueLimit = QueueLimit::Time(Duration::from_secs(3600));
 
-/// What became of each packet, in order of arrival: when it left, or why not.
+/// The fate of each packet, in order of arrival: when it left, or the cause of its drop.
 type Fates = Vec<Result<u64, DropCause>>;
 
-/// Hands packets of (moment, bytes) to a queue and lets it run empty. Each packet gets exactly one fate.
+/// Offers packets of (time, bytes) to a queue and lets it run empty. Each packet gets exactly one fate.
 fn run(queue: &mut Queue<usize>, packets: &[(u64, u32)], start: Start) -> Fates {
     let mut fates: Vec<Option<Result<u64, DropCause>>> = vec![None; packets.len()];
     let leave = |fates: &mut Vec<Option<Result<u64, DropCause>>>, packet: usize, outcome| {
@@ -41,7 +41,7 @@ fn run(queue: &mut Queue<usize>, packets: &[(u64, u32)], start: Start) -> Fates 
             Outcome::Leaves(at) => Ok(at),
             Outcome::Dropped(cause) => Err(cause),
         };
-        assert!(fates[packet].replace(fate).is_none(), "two fates");
+        assert!(fates[packet].replace(fate).is_none(), "a packet has two fates");
     };
     for (number, &(at, bytes)) in packets.iter().enumerate() {
         queue.advance(at, start, &mut |packet, outcome| leave(&mut fates, packet, outcome));
@@ -72,7 +72,7 @@ fn packets(gap_ns: u64, count: usize) -> impl Strategy<Value = Vec<(u64, u32)>> 
 }
 
 #[test]
-fn a_limit_in_packets_counts_the_one_being_sent() {
+fn queue_limit_in_packets_counts_the_packet_being_sent() {
     // 1250 bytes are 1 ms.
     let mut queue = queue(constant(10_000_000), QueueLimit::Packets(3), Discipline::DropTail);
     let packets: Vec<(u64, u32)> = [0, 0, 0, 0, 999_999, 1_000_000, 1_000_000].map(|at| (at, 1250)).to_vec();
@@ -85,7 +85,7 @@ fn a_limit_in_packets_counts_the_one_being_sent() {
 }
 
 #[test]
-fn what_waits_comes_out_in_order_when_it_is_drained() {
+fn drained_queue_returns_packets_in_order() {
     let mut queue = queue(constant(10_000_000), HOUR, Discipline::DropTail);
     (0..3).for_each(|number| queue.offer(0, number, 1250, NO_START).unwrap());
     assert_eq!(queue.drain().collect::<Vec<_>>(), [0, 1, 2]);
@@ -95,9 +95,9 @@ fn what_waits_comes_out_in_order_when_it_is_drained() {
 }
 
 proptest! {
-    /// Kept one by one or as one number, a queue at a constant rate does the same with every packet.
+    /// At a constant rate, the queue that stores packets treats every packet like the closed form.
     #[test]
-    fn it_does_what_the_closed_form_does(
+    fn stored_queue_at_constant_rate_equals_the_closed_form(
         bits in 100_000u64..1_000_000_000,
         by_bytes: bool,
         limit in 0u64..50_000,

@@ -1,4 +1,4 @@
-//! Opportunities to send, at the moments of a trace.
+//! Delivery opportunities at the times of a trace.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::{BYTE, Rates};
 use crate::spec::DeliveryTrace;
 use crate::timeline::Start;
 
-/// The sending end of a trace: up to [`DeliveryTrace::OPPORTUNITY`] bytes at each of its moments, by mahimahi's rules.
-/// A packet that comes at the very moment of an opportunity has missed it.
+/// The sender of a trace: up to [`DeliveryTrace::OPPORTUNITY`] bytes at each of its times, by mahimahi's rules. A
+/// packet that arrives exactly at an opportunity has missed it.
 ///
-/// The trace begins at time zero, and anew at the start of what is measured.
+/// The trace begins at time zero, and restarts at the start of the measured phase.
 #[derive(Debug)]
 pub(super) struct Opportunities {
     trace: Arc<DeliveryTrace>,
@@ -17,8 +17,8 @@ pub(super) struct Opportunities {
     zero: u64,
     /// The next opportunity, counted from `zero` over all repetitions.
     next: u64,
-    /// What is left of the packet whose sending has begun, its overhead included, in millionths of a byte: an
-    /// opportunity whose size a factor changes has no whole number of bytes.
+    /// Remainder of the packet being sent, including its overhead, in millionths of a byte: an opportunity whose size a
+    /// factor changes is not a whole number of bytes.
     left: u64,
 }
 
@@ -30,7 +30,7 @@ impl Opportunities {
         Opportunities { trace, zero: 0, next: 0, left: 0 }
     }
 
-    /// A packet comes at `at` to an idle link: the first opportunity after that is the next.
+    /// A packet arrives at `at` at an idle link: the first opportunity after that is the next.
     pub(super) fn wake(&mut self, at: u64, start: Start) -> u64 {
         if start.position(at).is_some() {
             self.zero = start.0.map_or(0, |start| start.as_nanos());
@@ -43,11 +43,11 @@ impl Opportunities {
         self.next(start)
     }
 
-    /// The moment of the next opportunity.
+    /// The time of the next opportunity.
     pub(super) fn next(&mut self, start: Start) -> u64 {
         let moment = self.moment(self.next);
         match start.0.map(|start| start.as_nanos()) {
-            // The trace begins anew before it comes to this.
+            // The trace restarts before this opportunity.
             Some(anew) if self.zero < anew && moment >= anew => {
                 (self.zero, self.next) = (anew, 0);
                 self.moment(0)
@@ -56,7 +56,7 @@ impl Opportunities {
         }
     }
 
-    /// Takes the next opportunity, which comes at `at`: how much it lets through, in millionths of a byte.
+    /// Takes the next opportunity, at `at`: its size in millionths of a byte.
     pub(super) fn take(&mut self, rates: &Rates, at: u64, start: Start) -> u64 {
         self.next += 1;
         opportunity(rates, at, start)
@@ -67,7 +67,7 @@ impl Opportunities {
         self.left = (u64::from(bytes) + DeliveryTrace::OVERHEAD.0) * MILLIONTHS;
     }
 
-    /// Sends as much of the packet as `budget` lets through; true when that was all of it.
+    /// Sends as much of the packet as `budget` allows; true when the packet is complete.
     pub(super) fn send(&mut self, budget: &mut u64) -> bool {
         let sent = self.left.min(*budget);
         self.left -= sent;
@@ -75,14 +75,14 @@ impl Opportunities {
         self.left == 0
     }
 
-    /// When the first byte is sent of a packet behind `packets` that wait, of `bytes` together, and the one whose
-    /// sending has begun; as if opportunities stayed as large as at `at`.
+    /// When the first byte is sent of a packet behind `packets` waiting packets, of `bytes` together, and the packet
+    /// being sent; with opportunities of the size at `at`.
     pub(super) fn after(&self, bytes: u64, packets: u64, rates: &Rates, at: u64, start: Start) -> u64 {
         let before = self.left + (bytes + packets * DeliveryTrace::OVERHEAD.0) * MILLIONTHS;
         self.moment(self.next + before / opportunity(rates, at, start))
     }
 
-    /// What is left of the packet of `bytes` whose sending has begun, in bits times 10^9.
+    /// Remainder of the packet of `bytes` being sent, in bits times 10^9.
     pub(super) fn left(&self, bytes: u32) -> u128 {
         u128::from(self.left.min(u64::from(bytes) * MILLIONTHS)) * (BYTE / u128::from(MILLIONTHS))
     }

@@ -1,4 +1,4 @@
-//! Every adjusted checksum against one that is summed anew.
+//! Every adjusted checksum against a recomputed one.
 
 use proptest::prelude::*;
 use wire::checksum::Sum;
@@ -53,7 +53,7 @@ fn any_address() -> impl Strategy<Value = Ipv4Addr> {
 
 proptest! {
     #[test]
-    fn a_rewritten_packet_is_the_packet_made_with_the_other_address(
+    fn rewritten_packet_equals_one_built_with_the_other_address(
         own in any_address(),
         client in any_address(),
         udp: bool,
@@ -73,13 +73,13 @@ proptest! {
         let direction = if up { Direction::Up } else { Direction::Down };
         let before = given.clone();
         rewrite.apply(direction, &mut given);
-        // 0 and 0xFFFF are the same number in ones-complement arithmetic; only a partial sum can come out as either.
+        // 0 and 0xFFFF are the same number in ones' complement arithmetic; only a partial sum can be either.
         let at = vnet::LEN + ipv4::HEADER_MIN + options * 4 + if udp { 6 } else { 16 };
         let same = |word: &[u8]| if partial && word == [0xFF, 0xFF] { vec![0, 0] } else { word.to_vec() };
         prop_assert_eq!(same(&given[at..at + 2]), same(&expected[at..at + 2]));
         given[at..at + 2].copy_from_slice(&expected[at..at + 2]);
         prop_assert_eq!(&given, &expected);
-        // And back.
+        // The way back.
         let mut returned = expected;
         Rewrite::new(vec![Pair { seen: own, own: SEEN }]).apply(direction, &mut returned);
         returned[at..at + 2].copy_from_slice(&before[at..at + 2]);
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_nothing_breaks(bytes in prop::collection::vec(any::<u8>(), 0..120), up: bool) {
+    fn rewrite_of_any_bytes_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..120), up: bool) {
         let own = Ipv4Addr::from_bits(u32::from_be_bytes([bytes.first().copied().unwrap_or(0), 0, 0, 1]));
         let mut frame = bytes.clone();
         let direction = if up { Direction::Up } else { Direction::Down };
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn a_quoted_packet_is_changed_and_the_error_stays_right(payload in prop::collection::vec(any::<u8>(), 8..40)) {
+    fn rewrite_translates_the_packet_quoted_in_an_icmp_error(payload in prop::collection::vec(any::<u8>(), 8..40)) {
         let (own, client) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(198, 19, 0, 3));
         let quoted = |to| frame(client, to, UDP, &payload, false, 0)[vnet::LEN..].to_vec();
         let error = |from, quoted: Vec<u8>| {
@@ -113,12 +113,12 @@ proptest! {
         prop_assert!(ipv4::Packet::new_checked(packet).unwrap().is_header_intact());
         prop_assert!(ipv4::Packet::new_checked(&packet[28..]).unwrap().is_header_intact());
         prop_assert_eq!((address(packet, SOURCE), address(&packet[28..], DESTINATION)), (Some(SEEN), Some(SEEN)));
-        prop_assert!([0, 0xFFFF].contains(&Sum::ZERO.bytes(&packet[20..]).fold()), "its checksum holds");
+        prop_assert!([0, 0xFFFF].contains(&Sum::ZERO.bytes(&packet[20..]).fold()), "the ICMP checksum is wrong");
     }
 }
 
 #[test]
-fn later_fragments_have_no_checksum_to_mend() {
+fn rewrite_leaves_the_payload_of_later_fragments_unchanged() {
     let client = Ipv4Addr::new(198, 19, 0, 3);
     let mut fragment = frame(client, SEEN, UDP, &[1; 32], false, 0);
     fragment[vnet::LEN + 6..vnet::LEN + 8].copy_from_slice(&100u16.to_be_bytes());
@@ -131,7 +131,7 @@ fn later_fragments_have_no_checksum_to_mend() {
 }
 
 #[test]
-fn an_absent_checksum_stays_absent_and_others_packets_stay_as_they_are() {
+fn rewrite_keeps_absent_checksums_and_unrelated_packets() {
     let (own, client) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(198, 19, 0, 3));
     let rewrite = Rewrite::new(vec![Pair { seen: SEEN, own }]);
     let mut given = frame(client, SEEN, UDP, &[7; 9], false, 0);

@@ -10,23 +10,23 @@ use super::DeliveryTrace;
 /// A rate with a queue in front of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
-    /// How fast it sends, counting whole IP packets.
+    /// Bit rate, counting whole IP packets.
     pub rate: RateSpec,
-    /// What waits for it.
+    /// The queue in front of it.
     pub queue: Queue,
 }
 
-/// How fast a bottleneck sends.
+/// Bit rate of a bottleneck.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RateSpec {
-    /// Always at this rate.
+    /// Constant.
     Constant(BitRate),
-    /// At the moments a trace says.
+    /// At the delivery times of a trace.
     Trace(Arc<DeliveryTrace>),
 }
 
 impl RateSpec {
-    /// The rate in the long run; `None` for a trace too slow to have one.
+    /// The mean rate in the long run; `None` for a trace below 1 bit/s.
     pub fn mean(&self) -> Option<BitRate> {
         match self {
             RateSpec::Constant(rate) => Some(*rate),
@@ -35,31 +35,31 @@ impl RateSpec {
     }
 }
 
-/// What waits in front of a bottleneck.
+/// The queue in front of a bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Queue {
-    /// How much there may be.
+    /// Its capacity.
     pub limit: QueueLimit,
     /// Which packets are dropped before it is full.
     pub discipline: Discipline,
 }
 
-/// How much may wait in front of a bottleneck before packets are dropped at its tail. A packet that finds the link
-/// idle always goes through, however small the limit.
+/// Capacity of a queue before packets are dropped at its tail. A packet that arrives at an idle link always passes,
+/// however small the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// Bytes not yet sent, counting what is left of the packet being sent, and the new packet.
+    /// Bytes not yet sent, including the remainder of the packet being sent, and the new packet.
     Bytes(Bytes),
-    /// Packets not yet sent, counting the one being sent and the new one.
+    /// Packets not yet sent, including the one being sent and the new one.
     Packets(u32),
-    /// Time the new packet would have to wait before its first bit is sent.
+    /// Time that the new packet would wait before its first bit is sent.
     Time(Duration),
 }
 
 impl QueueLimit {
-    /// 200 ms of waiting, at every rate. A number of bytes would be a second at 512 kbit/s and nothing at 100 Mbit/s;
-    /// access links are commonly built with 100 to 300 ms at their own rate, and 200 ms holds one bandwidth-delay
-    /// product of the farther clients, so that one TCP connection can fill the link.
+    /// 200 ms of waiting, at every rate. A fixed number of bytes would be a second at 512 kbit/s and negligible at 100
+    /// Mbit/s; access links commonly have queues of 100 to 300 ms at their own rate, and 200 ms is one bandwidth-delay
+    /// product of the more distant clients, so that one TCP connection can fill the link.
     pub const DEFAULT: QueueLimit = QueueLimit::Time(Duration::from_millis(200));
 }
 
@@ -69,15 +69,16 @@ impl Default for QueueLimit {
     }
 }
 
-/// Which packets a queue drops besides those that find it full.
+/// Which packets a queue drops in addition to those that find it full.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Discipline {
     /// None.
     #[default]
     DropTail,
-    /// Controlled delay: at the head, when packets have stayed too long for too long (RFC 8289).
+    /// Controlled delay: drops at the head, when packets have waited too long for too long (RFC 8289).
     CoDel(CoDel),
-    /// Proportional integral controller enhanced: at the tail, with a probability that follows the delay (RFC 8033).
+    /// Proportional integral controller enhanced: drops at the tail, with a probability that follows the delay (RFC
+    /// 8033).
     Pie(Pie),
 }
 

@@ -1,23 +1,23 @@
-//! What changes while a path is in use.
+//! Changes while a path is in use.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use units::Probability;
 
-/// One change: from `at` on, for `lasts` (for good otherwise), in all links that `place` names.
+/// One change: from `at` on, for `lasts` (otherwise permanently), on all links that `place` names.
 ///
-/// Moments count from the start of what is measured ([`crate::Network::set_start`]). Changes of one kind that overlap
-/// are multiplied where they are factors; of values that replace, the one that began last holds.
+/// Times count from the start of the measured phase ([`crate::Network::set_start`]). Overlapping changes of one kind
+/// are multiplied if they are factors; of replacing values, the one that began last is in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// When it begins.
     pub at: Duration,
-    /// How long it lasts.
+    /// Its duration.
     pub lasts: Option<Duration>,
-    /// Where.
+    /// The links concerned.
     pub place: Where,
-    /// What becomes different.
+    /// The property that changes.
     pub kind: ChangeKind,
 }
 
@@ -30,16 +30,17 @@ pub enum Where {
     Shared(usize),
 }
 
-/// What becomes different.
+/// The property that changes, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ChangeKind {
-    /// Every packet that reaches the link is dropped. What is on the way already goes on.
+    /// Every packet that reaches the link is dropped. Packets in transit continue.
     Outage,
-    /// Propagation delay, and constant delays among the effects, of packets that start to travel meanwhile. Order is kept.
+    /// Propagation delay, and constant delays among the effects, of packets that start to travel during the change.
+    /// Order is kept.
     Delay(Factor),
-    /// Rate of every bottleneck, for what is left of the packets that wait in front of it, too.
+    /// Rate of every bottleneck, also for the remainder of the packets that wait in front of it.
     Rate(Factor),
-    /// Independent loss, in the place of the link's own loss effects of either kind (before all effects where it has none).
+    /// Independent loss, replacing the link's own loss effects of either kind (before all effects if it has none).
     Loss(Probability),
 }
 

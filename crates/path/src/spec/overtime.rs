@@ -1,66 +1,66 @@
-//! Links that follow a file: when they deliver, how far away they are.
+//! Links that follow a file: delivery times, and delays over time.
 
 use std::time::Duration;
 
 use units::{BitRate, Bytes};
 
-/// When a bottleneck can send, in mahimahi's format: a line is a moment in whole milliseconds at which up to
-/// [`DeliveryTrace::OPPORTUNITY`] bytes leave; lines do not go back, and one moment may stand more than once. After the last line
-/// the trace begins again, its moments counted from that of the last line.
+/// Delivery times of a bottleneck, in mahimahi's format: each line is a time in whole milliseconds at which up to
+/// [`DeliveryTrace::OPPORTUNITY`] bytes leave; lines do not decrease, and a time may be repeated. After the last line
+/// the trace repeats, its times counted from that of the last line.
 ///
-/// As there, a packet counts [`DeliveryTrace::OVERHEAD`] bytes more than its IP packet (the header of the TUN device), what is left
-/// of an opportunity goes to the next packet waiting, and what nobody waits for is lost. A packet that comes at the very
-/// moment of an opportunity has missed it. The trace counts from time zero, and begins anew at
+/// As in mahimahi, a packet counts [`DeliveryTrace::OVERHEAD`] bytes more than its IP packet (the header of the TUN
+/// device), the remainder of an opportunity goes to the next waiting packet, and an unused opportunity is lost. A
+/// packet that arrives exactly at an opportunity has missed it. The trace counts from time zero, and restarts at
 /// [`crate::Network::set_start`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryTrace {
     moments_ms: Vec<u64>,
 }
 
-/// In bits a second: as of [`BitRate`].
+/// In bits per second: the maximum of [`BitRate`].
 const HIGHEST: f64 = 1e12;
 
 impl DeliveryTrace {
-    /// Bytes that may leave at each moment.
+    /// Bytes that may leave at each time.
     pub const OPPORTUNITY: Bytes = Bytes(1504);
-    /// Bytes that a packet counts besides its own.
+    /// Bytes that a packet counts in addition to its own.
     pub const OVERHEAD: Bytes = Bytes(4);
 
-    /// The moments of a trace, in milliseconds.
+    /// A trace of these times, in milliseconds.
     ///
     /// # Errors
-    /// The line, counted from 0, and what is wrong: no line at all, a moment before the one above it, a last moment
-    /// of 0 (it would begin again at once, for ever), more than 10^12 bits a second.
+    /// The line, counted from 0, and the reason: no line at all, a time before the one above it, a last time of 0 (it
+    /// would repeat immediately, forever), more than 10^12 bits per second.
     pub fn new(moments_ms: Vec<u64>) -> Result<Self, (usize, String)> {
-        let Some(&last) = moments_ms.last() else { return Err((0, "a trace has at least one line".to_owned())) };
+        let Some(&last) = moments_ms.last() else { return Err((0, "a trace needs at least one line".to_owned())) };
         if let Some(line) = moments_ms.windows(2).position(|pair| pair[1] < pair[0]) {
-            return Err((line + 1, format!("{} ms comes before the line above it", moments_ms[line + 1])));
+            return Err((line + 1, format!("{} ms is before the line above it; times must not decrease", moments_ms[line + 1])));
         }
         if last == 0 {
             return Err((
                 moments_ms.len() - 1,
-                "the last moment must be above 0: the trace would take no time".to_owned(),
+                "the last time must be above 0: the trace would have no length".to_owned(),
             ));
         }
         let trace = DeliveryTrace { moments_ms };
         if trace.bits_per_second() > HIGHEST {
             let line = trace.moments_ms.len() - 1;
-            return Err((line, "with so many lines up to here the link is faster than 1 Tbit/s".to_owned()));
+            return Err((line, "the lines up to here exceed 1 Tbit/s".to_owned()));
         }
         Ok(trace)
     }
 
-    /// The moments, in milliseconds, at least one, never falling.
+    /// The times, in milliseconds, at least one, never decreasing.
     pub fn moments_ms(&self) -> &[u64] {
         &self.moments_ms
     }
 
-    /// How long the trace is: when it begins again.
+    /// Length of the trace: when it repeats.
     pub fn length(&self) -> Duration {
         Duration::from_millis(self.moments_ms.last().copied().unwrap_or(1))
     }
 
-    /// Bits a second in the long run, for full opportunities; `None` where they are less than one.
+    /// Mean bits per second, with full opportunities; `None` below one.
     pub fn mean_rate(&self) -> Option<BitRate> {
         BitRate::from_bits_per_second(self.bits_per_second().round() as u64)
     }
@@ -70,42 +70,42 @@ impl DeliveryTrace {
     }
 }
 
-/// Propagation delay by time: straight lines between points, or steps; after the last point it begins again or stays.
+/// Propagation delay over time: linear between points, or steps; after the last point it repeats or stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelayOverTime {
-    /// Moment since the start, and the one-way delay from then on; the first moment is 0, moments rise.
+    /// Time since the start, and the one-way delay from then on; the first time is 0, times rise.
     points: Vec<(Duration, Duration)>,
     between: Between,
     repeats: bool,
 }
 
-/// What the delay is between two points.
+/// Delay between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Between {
-    /// That of the point before.
+    /// That of the preceding point.
     #[default]
     Steps,
-    /// On the straight line between both.
+    /// Linear interpolation.
     Lines,
 }
 
 impl DelayOverTime {
-    /// The series. With `repeats` the last point's moment is that of the first again.
+    /// The series. With `repeats` the time of the last point is that of the first again.
     ///
     /// # Errors
-    /// The point, counted from 0, and what is wrong: none at all, a first moment that is not 0, moments that do not
-    /// rise; with `repeats` fewer than two.
+    /// The point, counted from 0, and the reason: no point, a first time that is not 0, times that do not rise; with
+    /// `repeats` fewer than two points.
     pub fn new(points: Vec<(Duration, Duration)>, between: Between, repeats: bool) -> Result<Self, (usize, String)> {
         match points.first() {
-            None => return Err((0, "a series has at least one point".to_owned())),
-            Some((first, _)) if !first.is_zero() => return Err((0, "the first moment must be 0".to_owned())),
+            None => return Err((0, "a series needs at least one point".to_owned())),
+            Some((first, _)) if !first.is_zero() => return Err((0, "the first time must be 0".to_owned())),
             Some(_) => {}
         }
         if let Some(index) = points.windows(2).position(|pair| pair[1].0 <= pair[0].0) {
-            return Err((index + 1, "its moment is not after that of the point above it".to_owned()));
+            return Err((index + 1, "its time is not after that of the point above it".to_owned()));
         }
         if repeats && points.len() < 2 {
-            return Err((0, "a series that repeats has at least two points: the last says how long it is".to_owned()));
+            return Err((0, "a series that repeats needs at least two points: the last is its length".to_owned()));
         }
         Ok(DelayOverTime { points, between, repeats })
     }
@@ -115,12 +115,12 @@ impl DelayOverTime {
         &self.points
     }
 
-    /// What the delay is between two points.
+    /// The delay between two points.
     pub fn between(&self) -> Between {
         self.between
     }
 
-    /// Whether it begins again after the last point.
+    /// Whether it repeats after the last point.
     pub fn repeats(&self) -> bool {
         self.repeats
     }
@@ -144,13 +144,13 @@ impl DelayOverTime {
         }
     }
 
-    /// The same with every delay multiplied by `share`, 0 to 1.
+    /// The same series with every delay multiplied by `share`, 0 to 1.
     pub fn scaled(&self, share: f64) -> Self {
         let points = self.points.iter().map(|&(moment, delay)| (moment, delay.mul_f64(share))).collect();
         DelayOverTime { points, ..*self }
     }
 
-    /// Mean over the time from the first to the last point; the only delay where there is one point.
+    /// Mean over the time from the first to the last point; with a single point, its delay.
     pub fn mean(&self) -> Duration {
         let whole = self.points[self.points.len() - 1].0.as_secs_f64();
         if whole == 0.0 {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_of_lines_and_of_steps() {
+    fn delay_series_interpolates_lines_and_steps() {
         let points = vec![(ms(0), ms(10)), (ms(100), ms(30)), (ms(200), ms(10))];
         let steps = DelayOverTime::new(points.clone(), Between::Steps, false).unwrap();
         assert_eq!([0, 99, 100, 199, 200, 9999].map(|t| steps.at(ms(t))), [10, 10, 30, 30, 10, 10].map(ms));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn series_and_traces_that_mean_nothing_are_refused() {
+    fn inconsistent_series_and_traces_are_rejected() {
         assert!(DelayOverTime::new(vec![], Between::Steps, false).is_err());
         assert!(DelayOverTime::new(vec![(ms(1), ms(1))], Between::Steps, false).is_err());
         assert!(DelayOverTime::new(vec![(ms(0), ms(1))], Between::Steps, true).is_err());
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_rate_of_a_trace() {
-        // One opportunity a millisecond: 12.032 Mbit/s.
+    fn trace_mean_rate_counts_full_opportunities() {
+        // One opportunity per millisecond: 12.032 Mbit/s.
         let trace = DeliveryTrace::new((1..=1000).collect()).unwrap();
         assert_eq!(trace.mean_rate(), BitRate::from_bits_per_second(12_032_000));
     }

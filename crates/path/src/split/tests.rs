@@ -3,7 +3,7 @@ use tcp::flags::{ACK, CWR, FIN, PSH};
 
 use super::*;
 
-/// How a super-packet is made.
+/// Parameters of a generated super-packet.
 #[derive(Clone, Copy, Debug)]
 struct Recipe {
     v6: bool,
@@ -93,7 +93,7 @@ fn cut(vnet: vnet::Header, packet: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Does what the kernel does with a frame it is handed: completes the checksum where that was left undone.
+/// Completes a partial checksum, as the kernel does with a frame that it receives.
 fn complete(frame: &[u8]) -> Vec<u8> {
     let (vnet, packet) = vnet::Header::split(frame).unwrap();
     let mut packet = packet.to_vec();
@@ -119,9 +119,9 @@ fn full_sum(packet: &[u8]) -> u16 {
 }
 
 proptest! {
-    /// The pieces, put together, are the original; each is a whole packet of its own with right checksums.
+    /// The segments, joined, are the original; each is a complete packet with correct checksums.
     #[test]
-    fn cutting_loses_nothing_and_every_checksum_is_right(recipe in recipes()) {
+    fn segments_of_a_super_packet_have_all_bytes_and_correct_checksums(recipe in recipes()) {
         let (vnet, packet) = build(recipe);
         let transport = if recipe.v6 { 40 } else { 20 };
         let headers = transport + 20 + recipe.options;
@@ -151,9 +151,9 @@ proptest! {
         prop_assert_eq!(&payload[..], &packet[headers..]);
     }
 
-    /// Any bytes behind any vnet header: refused, or cut, but never a panic and never more than the frame held.
+    /// Any bytes behind any vnet header: rejected, or cut, without panic and without bytes from beyond the frame.
     #[test]
-    fn any_bytes_are_refused_or_cut(
+    fn super_packet_of_any_bytes_is_rejected_or_cut(
         recipe in recipes(), header: [u8; vnet::LEN], keep_header: bool,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
     ) {
@@ -162,7 +162,7 @@ proptest! {
             vnet = vnet::Header::split(&header).unwrap().0;
         }
         for (at, byte) in damage {
-            // Half of the damage where it hurts, in the headers.
+            // Half of the damage is in the headers, where it matters.
             let length = if byte % 2 == 0 { packet.len() } else { packet.len().min(80) };
             packet[at.index(length)] = byte;
         }
@@ -177,7 +177,7 @@ proptest! {
 }
 
 #[test]
-fn only_tcp_super_packets_are_cut() {
+fn only_consistent_tcp_super_packets_are_cut() {
     let recipe = Recipe {
         v6: false,
         payload: 3000,

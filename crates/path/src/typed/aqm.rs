@@ -1,4 +1,4 @@
-//! Disciplines of queues.
+//! Queue disciplines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use units::time::text::exact;
 use super::text_or_table;
 use crate::spec::{CoDel, Discipline, Pie};
 
-const WANTED: &str = "a discipline is codel[:TARGET[,INTERVAL]], pie[:TARGET[,UPDATE]] or drop-tail; \
+const EXPECTED_FORM: &str = "a discipline is codel[:TARGET[,INTERVAL]], pie[:TARGET[,UPDATE]] or drop-tail; \
                       in files also { codel = { target = \"5ms\", interval = \"100ms\" } }";
 
 impl FromStr for Discipline {
@@ -26,13 +26,13 @@ impl FromStr for Discipline {
             .into_iter()
             .map(|time| positive(parse_duration(time).map_err(|error| error.to_string())?, "a time"))
             .collect::<Result<_, String>>()
-            .map_err(|error| format!("{error}; {WANTED}"))?;
+            .map_err(|error| format!("{error}; {EXPECTED_FORM}"))?;
         let (first, second) = (times.first().copied(), times.get(1).copied());
         match name {
             "codel" if times.len() <= 2 => Ok(codel(first, second)),
-            "pie" if times.len() <= 2 => pie(first, second).map_err(|error| format!("{error}; {WANTED}")),
+            "pie" if times.len() <= 2 => pie(first, second).map_err(|error| format!("{error}; {EXPECTED_FORM}")),
             "drop-tail" if times.is_empty() => Ok(Discipline::DropTail),
-            _ => Err(format!("`{typed}` is not understood; {WANTED}")),
+            _ => Err(format!("`{typed}` is not a valid discipline; {EXPECTED_FORM}")),
         }
     }
 }
@@ -45,10 +45,10 @@ fn codel(target: Option<Duration>, interval: Option<Duration>) -> Discipline {
 fn pie(target: Option<Duration>, update: Option<Duration>) -> Result<Discipline, String> {
     let usual = Pie::default();
     let update = update.unwrap_or(usual.update);
-    // Each update of a queue that is not empty is an event: many more, and the path does nothing else.
+    // Each update of a non-empty queue is an event: more frequent updates would saturate the path.
     if update < UPDATE_MIN {
         return Err(format!(
-            "PIE updates its probability every {} at most, not every {}",
+            "PIE updates its probability at most every {}, not every {}",
             exact(UPDATE_MIN),
             exact(update)
         ));
@@ -90,7 +90,7 @@ enum Table {
     Pie(PieTyped),
 }
 
-/// CoDel's times as typed; each may be left out.
+/// CoDel's times as typed; each is optional.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CoDelTyped {
@@ -100,7 +100,7 @@ pub(crate) struct CoDelTyped {
     interval: Option<Duration>,
 }
 
-/// PIE's times as typed; each may be left out.
+/// PIE's times as typed; each is optional.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PieTyped {
@@ -145,6 +145,6 @@ impl From<Table> for Discipline {
 
 impl<'de> Deserialize<'de> for Discipline {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text_or_table::read::<D, Discipline, Table>(deserializer, WANTED)
+        text_or_table::read::<D, Discipline, Table>(deserializer, EXPECTED_FORM)
     }
 }

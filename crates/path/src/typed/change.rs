@@ -1,4 +1,4 @@
-//! Changes as typed: when, for how long, whose links, what.
+//! Textual form of changes: time, duration, links, property.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,30 +14,30 @@ use crate::spec::{ChangeKind, Factor};
 /// A change of the path at a given time. On a command line `AT [for TIME] [in [shared] [CLASS]]: WHAT`, where WHAT is
 /// `outage`, `rtt x2`, `rate x0.5` or `loss 5%`; in files a table, `{ at = "10s", for = "3s", outage = true }`.
 ///
-/// Without `in` it concerns every client's own links; `in far` those of the class named (or numbered, from 1) so;
-/// `in shared` the link that all share; `in shared far` the one that the class shares.
+/// Without `in` it applies to every client's own links; `in far` to those of the class of this name (or number, from
+/// 1); `in shared` to the link that all clients share; `in shared far` to the link that the class shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedChange {
-    /// When it begins, from the start of what is measured.
+    /// When it begins, from the start of the measured phase.
     pub at: Duration,
-    /// How long it lasts; `None`: to the end.
+    /// Its duration; `None`: to the end.
     pub lasts: Option<Duration>,
     /// A class, by name or by number counted from 1; `None`: all.
     pub class: Option<String>,
-    /// The link they share, not their own ones.
+    /// The link that the clients share, instead of their own links.
     pub shared: bool,
-    /// What becomes different.
+    /// The property that changes.
     pub kind: ChangeKind,
 }
 
-const WANTED: &str = "a change is written AT [for TIME] [in [shared] [CLASS]]: WHAT, where WHAT is outage, rtt x2, \
+const EXPECTED_FORM: &str = "a change is written AT [for TIME] [in [shared] [CLASS]]: WHAT, where WHAT is outage, rtt x2, \
                       rate x0.5 or loss 5%; such as 10s for 3s: outage";
 
 impl FromStr for PlannedChange {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let wrong = |why: String| format!("`{typed}`: {why}; {WANTED}");
+        let wrong = |why: String| format!("`{typed}`: {why}; {EXPECTED_FORM}");
         let (when, what) = typed.split_once(':').ok_or_else(|| wrong("a colon is missing".into()))?;
         let mut words = when.split_whitespace().peekable();
         let time = |word: Option<&str>, after: &str| {
@@ -58,7 +58,7 @@ impl FromStr for PlannedChange {
             }
         }
         if let Some(word) = words.next() {
-            return Err(wrong(format!("`{word}` is not understood")));
+            return Err(wrong(format!("`{word}` is unknown")));
         }
         let kind = match what.split_whitespace().collect::<Vec<_>>()[..] {
             ["outage"] => ChangeKind::Outage,
@@ -67,7 +67,7 @@ impl FromStr for PlannedChange {
             ["loss", loss] => {
                 ChangeKind::Loss(loss.parse().map_err(|error: units::ParseError| wrong(error.to_string()))?)
             }
-            _ => return Err(wrong(format!("`{}` is no change", what.trim()))),
+            _ => return Err(wrong(format!("`{}` is not a valid change", what.trim()))),
         };
         let change = PlannedChange { at, lasts, class, shared, kind };
         change.check().map_err(wrong)?;
@@ -78,10 +78,10 @@ impl FromStr for PlannedChange {
 impl PlannedChange {
     fn check(&self) -> Result<(), String> {
         if self.lasts.is_some_and(|lasts| lasts.is_zero()) {
-            return Err("it lasts no time".into());
+            return Err("the duration is 0; it must be above 0".into());
         }
         if self.shared && matches!(self.kind, ChangeKind::Delay(_)) {
-            return Err("a shared link has no RTT of its own; change that of its clients".into());
+            return Err("a shared link has no RTT of its own; change the RTT of its clients".into());
         }
         match &self.class {
             Some(name) => name_of_class(name),
@@ -90,12 +90,12 @@ impl PlannedChange {
     }
 }
 
-/// Refuses names that could not be told from the words around them.
+/// Rejects names that could be confused with keywords of a change.
 pub(crate) fn name_of_class(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     match name {
         "" | "shared" => Err(format!("`{name}` cannot be the name of a class")),
-        _ if !name.chars().all(plain) => Err(format!("`{name}`: letters, digits, -, _ and . make the name of a class")),
+        _ if !name.chars().all(plain) => Err(format!("`{name}` is not a valid class name; use letters, digits, -, _ and .")),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Limits of queues.
+//! Queue limits.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The rate of a bottleneck: constant, or as a trace says.
+//! The rate of a bottleneck: constant, or by a trace.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use super::text_or_table;
 use crate::profile::{Files, ProfileError, read_trace};
 use crate::spec::RateSpec;
 
-/// How fast a bottleneck sends. Typed as `10Mbit` or `trace:FILE`; in files also as `{ trace = "FILE" }`.
+/// Rate of a bottleneck. Typed as `10Mbit` or `trace:FILE`; in files also as `{ trace = "FILE" }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Always at this rate.
+    /// Constant.
     Constant(BitRate),
-    /// At the moments in this file, in mahimahi's format.
+    /// By the delivery times in this file, in mahimahi's format.
     Trace(PathBuf),
 }
 
 impl Rate {
-    /// What it means; a trace is looked for in `folder`.
+    /// The rate specification; a trace is searched in `folder`.
     ///
     /// # Errors
-    /// A trace that cannot be read or is none: which file and line.
+    /// A trace that cannot be read or is invalid: file and line.
     pub fn spec(&self, folder: &Path, files: Files<'_>) -> Result<RateSpec, ProfileError> {
         match self {
             Rate::Constant(rate) => Ok(RateSpec::Constant(*rate)),
@@ -34,14 +34,14 @@ impl Rate {
     }
 }
 
-const WANTED: &str = "a rate is written like 512kbit or 10Mbit, or names a trace: trace:FILE or { trace = \"FILE\" }";
+const EXPECTED_FORM: &str = "a rate is written like 512kbit or 10Mbit, or names a trace: trace:FILE or { trace = \"FILE\" }";
 
 impl FromStr for Rate {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
         match typed.trim().strip_prefix("trace:") {
-            Some("") => Err(format!("`{typed}` names no file; {WANTED}")),
+            Some("") => Err(format!("`{typed}` names no file; {EXPECTED_FORM}")),
             Some(file) => Ok(Rate::Trace(file.into())),
             None => typed.parse().map(Rate::Constant).map_err(|error: units::ParseError| error.to_string()),
         }
@@ -77,6 +77,6 @@ impl From<Table> for Rate {
 
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text_or_table::read::<D, Rate, Table>(deserializer, WANTED)
+        text_or_table::read::<D, Rate, Table>(deserializer, EXPECTED_FORM)
     }
 }

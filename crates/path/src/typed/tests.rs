@@ -1,4 +1,4 @@
-//! What is printed reads back; what is not understood is refused with the form that is wanted.
+//! Printed values read back; an invalid value is rejected with the expected form.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn through_file<T: serde::Serialize + serde::de::DeserializeOwned>(value: T) -> 
 
 proptest! {
     #[test]
-    fn losses_read_back(p in probability(), r in probability(), bad in probability(), good in probability()) {
+    fn printed_loss_reads_back_to_the_same_value(p in probability(), r in probability(), bad in probability(), good in probability()) {
         let bursts = Loss::Bursts(GilbertElliott { to_bad: p, to_good: r, loss_bad: bad, loss_good: good });
         for loss in [Loss::Even(p), bursts] {
             prop_assert_eq!(loss.to_string().parse::<Loss>().unwrap(), loss);
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn queues_and_rates_read_back(
+    fn printed_queue_and_rate_read_back_to_the_same_value(
         bytes in 0u64..1_000_000_000_000_000,
         packets in 1u32..,
         first in time(),
@@ -90,14 +90,14 @@ proptest! {
     }
 
     #[test]
-    fn changes_read_back(change in change()) {
+    fn printed_change_reads_back_to_the_same_value(change in change()) {
         prop_assert_eq!(&change.to_string().parse::<PlannedChange>().unwrap(), &change);
         prop_assert_eq!(through_file(change.clone()), change);
     }
 }
 
 #[test]
-fn forms_that_people_write() {
+fn typed_forms_parse_to_the_expected_values() {
     let half = Probability::new(0.5).unwrap();
     let bursts = Loss::Bursts(GilbertElliott {
         to_bad: Probability::new(0.01).unwrap(),
@@ -126,7 +126,7 @@ fn forms_that_people_write() {
 }
 
 #[test]
-fn what_is_not_understood_names_the_form() {
+fn invalid_value_is_rejected_with_the_expected_form() {
     for (typed, part) in [
         ("ge:1%", "from 2 to 4"),
         ("ge:1%,2", "2% or 200%?"),

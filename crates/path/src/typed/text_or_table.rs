@@ -7,8 +7,8 @@ use std::str::FromStr;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// Reads a value that is typed like on a command line, or written as the table `T`. A number is read as its text, so
-/// that `0.01` needs no quotes.
+/// Reads a value in its command-line form, or as the table `T`. A number is read as its text, so that `0.01` needs no
+/// quotes.
 pub(crate) fn read<'de, D, V, T>(deserializer: D, expecting: &'static str) -> Result<V, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,7 +1,7 @@
-//! Which of 2^18 slots hold anything, and which is the next one: three levels of 64-way summaries.
+//! The occupied slots of 2^18, and the next one: three levels of 64-way summaries.
 
-/// 2^18 bits. A bit of an upper level is set when the word below it has any bit set, so the next set bit is found by
-/// looking at five words at most, and clearing or setting one touches at most three.
+/// 2^18 bits. A bit of an upper level is set when the word below it has any bit set: finding the next set bit reads at
+/// most five words, and clearing or setting one touches at most three.
 #[derive(Debug)]
 pub(super) struct Bitmap {
     top: u64,
@@ -43,7 +43,7 @@ impl Bitmap {
         before & bit != 0
     }
 
-    /// The first set bit after `at`, going round; `at` itself comes last.
+    /// The first set bit after `at`, wrapping around; `at` itself comes last.
     #[inline]
     pub(super) fn next_after(&self, at: usize) -> Option<usize> {
         let here = self.bottom[at >> 6] & above(at & 63);
@@ -71,7 +71,7 @@ impl Bitmap {
 /// A mask of the bits above `bit` (0 to 63).
 #[inline]
 fn above(bit: usize) -> u64 {
-    // Shifted in two steps, since a shift by 64 is not one.
+    // Shifted in two steps, since a shift by 64 overflows.
     u64::MAX << bit << 1
 }
 
@@ -85,13 +85,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set_with_a_successor_that_goes_round(
+        fn bitmap_equals_a_set_with_a_wrapping_successor(
             steps in prop::collection::vec((any::<bool>(), 0usize..1 << 18, 0usize..1 << 18), 0..200),
             crowd in 1usize..1 << 18,
         ) {
             let (mut bitmap, mut model) = (Bitmap::new(), BTreeSet::new());
             for (set, at, from) in steps {
-                // Both spread over everything and crowded into a corner.
+                // Bits spread over the whole range, and bits crowded at its beginning.
                 let at = if from % 2 == 0 { at } else { at % crowd };
                 if set {
                     prop_assert_eq!(bitmap.set(at), model.insert(at));

@@ -9,13 +9,13 @@ fn at(nanos: u64) -> Timestamp {
 }
 
 #[test]
-fn an_entry_is_a_cache_line() {
+fn wheel_entry_is_one_cache_line() {
     assert_eq!(size_of::<Entry<crate::network::Held>>(), 64);
     assert_eq!(size_of::<Entry<crate::network::Event>>(), 64);
 }
 
 #[test]
-fn nothing_is_released_early() {
+fn wheel_releases_no_entry_early() {
     let mut wheel = Wheel::new();
     wheel.push(at(0), at(10_000), 'a');
     assert_eq!(wheel.next_due(), Some(at(10_000)));
@@ -25,7 +25,7 @@ fn nothing_is_released_early() {
 }
 
 #[test]
-fn the_horizon_is_a_boundary_that_nobody_sees() {
+fn wheel_keeps_the_order_across_its_horizon() {
     let last = (SLOTS << SLOT_BITS) - 1;
     let mut wheel = Wheel::new();
     for (value, due) in [(0, last + 2), (1, last + 1), (2, last), (3, 5 * last)] {
@@ -36,14 +36,14 @@ fn the_horizon_is_a_boundary_that_nobody_sees() {
 }
 
 #[test]
-fn after_a_pause_delays_are_within_the_horizon_again() {
+fn empty_wheel_after_a_pause_places_entries_within_the_horizon() {
     let mut wheel = Wheel::new();
     wheel.push(at(3_600_000_000_000), at(3_600_024_000_000), ());
     assert!(wheel.beyond.is_empty());
 }
 
 #[test]
-fn the_last_moment_there_is_does_not_break_it() {
+fn wheel_accepts_the_largest_timestamp() {
     let mut wheel = Wheel::new();
     wheel.push(at(0), Timestamp::MAX, 1);
     wheel.push(at(0), at(7), 2);
@@ -52,16 +52,16 @@ fn the_last_moment_there_is_does_not_break_it() {
 }
 
 proptest! {
-    /// Against a sorted set: the same entries, in order of (due, arrival), with the same next due at every step.
+    /// Against a sorted set: the same entries, in order of (due, arrival), with the same next due time at every step.
     #[test]
-    fn it_is_a_sorted_set(
+    fn wheel_equals_a_sorted_set(
         steps in prop::collection::vec((0u64..40_000, 0usize..6, any::<u64>(), 0usize..4), 1..400),
     ) {
         let (mut wheel, mut model) = (Wheel::new(), BTreeSet::new());
         let mut now = 0;
         for (number, (gap, kind, random, pops)) in steps.into_iter().enumerate() {
             now += if random % 97 == 0 { gap * 50_000 } else { gap };
-            // At once, within a slot, a few slots ahead, anywhere within the horizon, beyond it, in the past.
+            // Due now, within a slot, a few slots ahead, anywhere within the horizon, beyond it, in the past.
             let due = match kind {
                 0 => now,
                 1 => now + random % 4096,

@@ -18,19 +18,19 @@ pub fn datagram(plan: &AddressPlan, client: u32, direction: Direction, length: u
     frame
 }
 
-/// What `datagram` was marked with.
+/// The mark of a packet made by `datagram`.
 pub fn mark(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[vnet::LEN + 24..vnet::LEN + 28].try_into().unwrap())
 }
 
-/// A TCP super-packet with `payload` bytes to be cut into segments of `mss`, its checksum left to be completed.
+/// A TCP super-packet with `payload` bytes to be cut into segments of `mss`, with a partial checksum.
 pub fn super_packet(plan: &AddressPlan, client: u32, direction: Direction, payload: usize, mss: u16) -> Vec<u8> {
     let mut frame = frame(plan, client, direction, protocol::TCP, 40 + payload);
     announce(&mut frame, vnet::GSO_TCPV4, 20, mss);
     frame
 }
 
-/// The same over IPv6.
+/// A TCP super-packet over IPv6.
 pub fn super_packet_v6(plan: &AddressPlan, client: u32, direction: Direction, payload: usize, mss: u16) -> Vec<u8> {
     let mut frame = frame_v6(plan, client, direction, protocol::TCP, 60 + payload);
     announce(&mut frame, vnet::GSO_TCPV6, 40, mss);

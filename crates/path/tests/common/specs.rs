@@ -1,4 +1,4 @@
-//! Paths of everything there is, at random.
+//! Random paths with all kinds of effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use path::{
 use proptest::prelude::*;
 use units::{BitRate, Bytes, Probability};
 
-/// Times of up to so many microseconds.
+/// Times of up to `most_us` microseconds.
 fn time(most_us: u64) -> impl Strategy<Value = Duration> {
     (0..=most_us * 1000).prop_map(Duration::from_nanos)
 }

@@ -1,4 +1,4 @@
-//! Traffic at random, and what came of it.
+//! Random traffic, and its result.
 #![allow(dead_code, reason = "each test file is a crate of its own and takes what it needs")]
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use units::Timestamp;
 
 use crate::frames::{datagram, super_packet, super_packet_v6};
 
-/// One frame handed in: after a pause, for a client, of a size.
+/// One frame: after a pause, for a client, of a size.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     pub pause_ns: u64,
@@ -27,7 +27,7 @@ pub enum Kind {
     SuperV6,
 }
 
-/// One departure, as far as it can be told apart from others.
+/// One departure, with everything that distinguishes it from others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seen {
     pub due: Timestamp,
@@ -56,16 +56,16 @@ pub fn frame(plan: &AddressPlan, number: usize, arrival: &Arrival) -> Vec<u8> {
     }
 }
 
-/// How the loop around the path behaves.
+/// Behaviour of the loop around the path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loop {
-    /// It looks at what is due only at every so many arrivals; 0 or 1: whenever anything is due, at that moment.
+    /// Polls only after this number of arrivals; 0 or 1: polls whenever a packet is due, exactly then.
     pub every: usize,
-    /// When the measured phase begins, and the arrival before which that is said.
+    /// Beginning of the measured phase, and the arrival before which it is set.
     pub start: Option<(Timestamp, usize)>,
 }
 
-/// Runs the traffic; checks the books after every step.
+/// Runs the traffic; checks packet conservation after every step.
 pub fn run(path: &PathSpec, arrivals: &[Arrival], seed: u64, how: Loop) -> (Vec<Seen>, Network) {
     let plan = AddressPlan::new(path.clients.len() as u32).unwrap();
     let mut network = Network::new(plan, path, seed);
@@ -92,24 +92,24 @@ pub fn run(path: &PathSpec, arrivals: &[Arrival], seed: u64, how: Loop) -> (Vec<
     (seen, network)
 }
 
-/// Takes everything due up to `until`, each at its own moment.
+/// Takes all packets due up to `until`, each at its due time.
 fn drain(network: &mut Network, until: Timestamp, seen: &mut Vec<Seen>) {
     while let Some(due) = network.next_due().filter(|&due| due <= until) {
         match network.poll_due(due) {
             Some(departure) => {
-                assert_eq!(departure.due, due, "the next due is exact");
+                assert_eq!(departure.due, due, "next_due is not exact");
                 see(departure, seen);
                 assert_conserved(network);
                 network.handle_written(due);
             }
             None => {
-                assert!(network.next_due().is_none_or(|next| next > due), "what happens inside has happened");
+                assert!(network.next_due().is_none_or(|next| next > due), "an internal event is still due");
             }
         }
     }
 }
 
-/// Takes everything due up to `until`, late.
+/// Takes all packets due up to `until`, late.
 fn take(network: &mut Network, until: Timestamp, seen: &mut Vec<Seen>) {
     while let Some(departure) = network.poll_due(until) {
         see(departure, seen);
@@ -128,7 +128,7 @@ fn see(departure: path::Departure<'_>, seen: &mut Vec<Seen>) {
     });
 }
 
-/// accepted + duplicated = delivered + dropped + held, packets and bytes.
+/// accepted + duplicated = delivered + dropped + in transit, packets and bytes.
 pub fn assert_conserved(network: &Network) {
     for direction in Direction::BOTH {
         let c = network.counters(direction);

@@ -1,4 +1,4 @@
-//! A path under test: packets handed in at moments, and what came of each.
+//! A path under test: packets offered at given times, and their departures.
 #![allow(dead_code, reason = "each test file is a crate of its own and takes what it needs")]
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub fn chance(value: f64) -> Probability {
     Probability::new(value).unwrap()
 }
 
-/// A bottleneck of so many bytes a millisecond, with a queue of an hour.
+/// A bottleneck of `bytes` per millisecond, with a queue of an hour.
 pub fn bytes_a_ms(bytes: u64) -> EffectSpec {
     bottleneck(bytes, QueueLimit::Time(Duration::from_secs(3600)), Discipline::DropTail)
 }
@@ -34,12 +34,12 @@ pub fn bottleneck(bytes_a_ms: u64, limit: QueueLimit, discipline: Discipline) ->
     EffectSpec::Bottleneck(Bottleneck { rate, queue: Queue { limit, discipline } })
 }
 
-/// A client whose way up has these effects in this order, and then `delay`; its way down does nothing.
+/// A client with these effects in this order on the way up, then `delay`; its way down has no effects.
 pub fn upward(effects: Vec<EffectSpec>, delay: Duration) -> ClientPath {
     ClientPath { up: LinkSpec { propagation: Propagation::Constant(delay), effects }, down: LinkSpec::default() }
 }
 
-/// A path and what has left it: (mark, due in nanoseconds, client).
+/// A path and the packets that left it: (mark, due in nanoseconds, client).
 pub struct World {
     pub network: Network,
     pub plan: AddressPlan,
@@ -63,12 +63,12 @@ impl World {
         World { network: Network::new(plan, path, seed), plan, left: Vec::new() }
     }
 
-    /// One client, this way up.
+    /// One client with these effects on the way up.
     pub fn up(effects: Vec<EffectSpec>, delay: Duration) -> Self {
         World::new(&PathSpec::new(vec![upward(effects, delay)]))
     }
 
-    /// A packet of `length` IP bytes comes at `now`.
+    /// A packet of `length` IP bytes arrives at `now`.
     pub fn send(&mut self, now: u64, client: u32, direction: Direction, length: usize, mark: u32) {
         let frame = datagram(&self.plan, client, direction, length, mark);
         self.network.handle_packet(at(now), direction, &frame);
@@ -79,10 +79,10 @@ impl World {
         self.send(now, 0, Direction::Up, 1000, mark);
     }
 
-    /// Lets everything leave that is due at `until` or before, each at its own moment.
+    /// Takes all packets due at `until` or before, each at its due time.
     pub fn run_until(&mut self, until: u64) {
         while let Some(due) = self.network.next_due().filter(|due| due.as_nanos() <= until) {
-            // What happens inside the path gives nothing to poll.
+            // An internal event returns no packet.
             let Some(departure) = self.network.poll_due(due) else { continue };
             assert_eq!(departure.due, due);
             self.left.push(Left { mark: mark(departure.frame), due: due.as_nanos(), client: departure.client });
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Lets everything leave.
+    /// Takes all remaining packets.
     pub fn finish(&mut self) -> &[Left] {
         self.run_until(u64::MAX);
         self.assert_conserved();
@@ -100,7 +100,7 @@ impl World {
         &self.left
     }
 
-    /// (mark, due) of everything that left, in order.
+    /// (mark, due) of all packets that left, in order.
     pub fn dues(&mut self) -> Vec<(u32, u64)> {
         self.finish().iter().map(|left| (left.mark, left.due)).collect()
     }
@@ -110,7 +110,7 @@ impl World {
     }
 }
 
-/// accepted + duplicated = delivered + dropped + held, packets and bytes.
+/// accepted + duplicated = delivered + dropped + in transit, packets and bytes.
 pub fn assert_conserved(network: &Network) {
     for direction in Direction::BOTH {
         let c = network.counters(direction);

@@ -94,8 +94,8 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     let source = open_source(arguments)?;
     refuse_to_overwrite(arguments)?;
     // What a file's packets were cut to is not known before they are read: 0.
-    let snap_length = if arguments.interface.is_some() { live::snap_length(arguments) } else { 0 };
-    let create = |path| Recorder::create(path, snap_length, &interrupts);
+    let snaplen = if arguments.interface.is_some() { live::snaplen(arguments) } else { 0 };
+    let create = |path| Recorder::create(path, snaplen, &interrupts);
     let recorder = arguments.pcapng.as_deref().map(create).transpose()?;
     #[cfg(not(feature = "web"))]
     let sender: Option<Sender> = None;

@@ -328,7 +328,7 @@ fn net_refuses_what_bench_refuses() {
         (&["--server", "true", "--server-addresses", "0"][..], &["--server-addresses", "1 to 250"][..]),
         (&["--server", "true", "--server-name", "a b"], &["--server-name", "no host name"]),
         (&["--rtt", "10ms", "--queue", "64KB"], &["queue limit", "rate"]),
-        (&["--watch-snap", "1B"], &["--watch-snap"]),
+        (&["--watch-snaplen", "1B"], &["--watch-snaplen"]),
     ] {
         room.run(&[&["net"], options, &["--", "true"]].concat()).refused(1, words);
     }

@@ -1,4 +1,4 @@
-//! CoDel against the pseudocode of RFC 8289, section 5, written down again as it stands there.
+//! CoDel against the pseudocode of RFC 8289, section 5, transcribed literally.
 
 use std::collections::VecDeque;
 
@@ -80,7 +80,8 @@ impl Reference {
     }
 }
 
-/// Runs the reference in front of a link of one byte a microsecond: what it dropped, when the others left.
+/// Runs the reference in front of a link of one byte per microsecond: dropped packets, and departure times of the
+/// others.
 fn reference(spec: &spec::CoDel, packets: &[(u64, u32)]) -> (Fates, Reference) {
     let (target, interval) = (spec.target.as_nanos() as u64, spec.interval.as_nanos() as u64);
     let mut codel = Reference { target, interval, ..Reference::default() };
@@ -92,8 +93,8 @@ fn reference(spec: &spec::CoDel, packets: &[(u64, u32)]) -> (Fates, Reference) {
             let Some(&(_, (at, _))) = arrivals.peek() else { break };
             free_at = free_at.max(at);
         }
-        // A packet is in the queue when the link takes the next one if it came before the link was free; on an idle
-        // link, the first one.
+        // A packet is in the queue at the next dequeue if it arrived before the link was free; on an idle link, the
+        // first packet is.
         while let Some(&(number, (at, bytes))) = arrivals.peek()
             && (at < free_at || codel.queue.is_empty())
             && at <= free_at
@@ -115,7 +116,7 @@ fn codel_queue(spec: spec::CoDel) -> Queue<usize> {
     queue(constant(BYTE_A_MICROSECOND), HOUR, Discipline::CoDel(spec))
 }
 
-/// Packets of 1000 bytes, `per_ms` of them a millisecond, for so long: 1 is exactly the rate.
+/// Packets of 1000 bytes, `per_ms` per millisecond, for `milliseconds`: 1 is exactly the rate.
 fn stream(per_ms: f64, milliseconds: u64) -> Vec<(u64, u32)> {
     let count = (milliseconds as f64 * per_ms) as u64;
     (0..count).map(|number| ((number as f64 / per_ms * 1e6) as u64, 1000)).collect()
@@ -123,9 +124,9 @@ fn stream(per_ms: f64, milliseconds: u64) -> Vec<(u64, u32)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Packet by packet as the RFC's own code, over loads from light to several times the rate.
+    /// Packet by packet like the RFC's own code, over loads from light to several times the rate.
     #[test]
-    fn every_packet_fares_as_the_rfc_says(
+    fn codel_drops_the_packets_that_rfc_8289_drops(
         packets in packets(1_200_000, 3_000),
         squeeze in 1u64..6,
         target_us in 100u64..20_000,
@@ -140,8 +141,8 @@ proptest! {
 }
 
 #[test]
-fn many_packets_fare_as_the_rfc_says_also_when_dropping_begins_again() {
-    // Overload that comes and goes, so that dropping begins anew soon after it ended.
+fn codel_follows_rfc_8289_when_dropping_begins_again() {
+    // Overload that starts and stops, so that dropping begins again soon after it ended.
     let spec = spec::CoDel::default();
     let mut packets = Vec::new();
     for round in 0..40u64 {
@@ -153,22 +154,22 @@ fn many_packets_fare_as_the_rfc_says_also_when_dropping_begins_again() {
 }
 
 #[test]
-fn nothing_is_dropped_while_packets_stay_below_the_target() {
+fn codel_drops_nothing_while_delays_stay_below_the_target() {
     // Bursts of four packets wait up to 3 ms, then the queue is empty again.
     let packets: Vec<(u64, u32)> = (0..40_000).map(|number| (number / 4 * 5_000_000, 1000)).collect();
     assert!(run(&mut codel_queue(spec::CoDel::default()), &packets, NO_START).iter().all(Result::is_ok));
 }
 
 #[test]
-fn drops_follow_the_interval_over_the_square_root_of_their_number() {
-    // Twice the rate, nobody slows down: the queue stays above the target once it is.
+fn codel_drop_intervals_follow_the_square_root_of_the_drop_count() {
+    // Twice the rate, and no sender slows down: the queue stays above the target.
     let packets = stream(2.0, 5_000);
     let fates = run(&mut codel_queue(spec::CoDel::default()), &packets, NO_START);
     let departures: Vec<u64> = fates.iter().filter_map(|fate| fate.ok()).collect();
     let dropped: Vec<usize> = (0..fates.len()).filter(|&number| fates[number] == Err(DropCause::Aqm)).collect();
     assert!(dropped.len() > 100, "{}", dropped.len());
-    // A drop happens when the link takes the next packet, which is when the one before has left; with 1 ms a packet
-    // that is at most 1 ms after the law's moment. The first comes an interval after the first packet above 5 ms.
+    // A drop happens at the next dequeue, when the previous packet has left; with 1 ms per packet that is at most 1 ms
+    // after the control law's time. The first drop is an interval after the first packet above 5 ms.
     let drop_time = |dropped: usize| {
         let before = fates[..dropped].iter().rev().find_map(|fate| fate.ok()).unwrap();
         assert!(departures.binary_search(&before).is_ok());
@@ -191,21 +192,21 @@ fn drops_follow_the_interval_over_the_square_root_of_their_number() {
 }
 
 #[test]
-fn a_standing_queue_is_brought_down() {
-    // 2 % too much, for two minutes: without CoDel 2.4 s would wait at the end.
+fn codel_reduces_a_standing_queue_to_the_target() {
+    // 2 % overload for two minutes: without CoDel 2.4 s would wait at the end.
     let packets = stream(1.02, 120_000);
     let fates = run(&mut codel_queue(spec::CoDel::default()), &packets, NO_START);
     let waits: Vec<u64> = fates.iter().zip(&packets).filter_map(|(fate, (at, _))| Some(fate.ok()? - at)).collect();
     let late = &waits[waits.len() / 2..];
     let mean = late.iter().sum::<u64>() as f64 / late.len() as f64;
-    // The target and the packet's own millisecond; what it goes above it comes from steering after the fact.
+    // The target and the packet's own millisecond; the excess comes from the controller's reaction time.
     assert!(mean < 20e6, "mean delay {} ms", mean / 1e6);
     let dropped = fates.iter().filter(|fate| fate.is_err()).count() as f64 / fates.len() as f64;
     assert!((0.015..0.03).contains(&dropped), "{dropped}");
 }
 
 #[test]
-fn the_last_full_packet_is_never_dropped() {
+fn codel_never_drops_the_last_full_packet() {
     // Two packets at a time at a rate so low that each stays for a second.
     let spec = spec::CoDel { target: ms(1), interval: ms(2) };
     let mut queue = queue(constant(8_000), HOUR, Discipline::CoDel(spec));

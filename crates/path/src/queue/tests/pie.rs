@@ -1,4 +1,4 @@
-//! PIE against the pseudocode of RFC 8033, sections 4 and appendix A, written down again as it stands there.
+//! PIE against the pseudocode of RFC 8033, section 4 and appendix A, transcribed literally.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ const MAX_BURST: f64 = 0.150;
 
 impl Reference {
     fn calculate_drop_prob(&mut self, current_qdelay: f64) {
-        // alpha and beta for 15 ms, the only T_UPDATE that the reference is asked for.
+        // alpha and beta for 15 ms, the only T_UPDATE of the reference.
         assert!((self.t_update - 0.015).abs() < 1e-12);
         let mut p = 0.125 * (current_qdelay - self.qdelay_ref) + 1.25 * (current_qdelay - self.qdelay_old);
         if self.drop_prob < 0.000001 {
@@ -66,7 +66,7 @@ impl Reference {
     }
 }
 
-/// Runs the reference in front of a link of one byte a microsecond, update by update, with no short cut.
+/// Runs the reference in front of a link of one byte per microsecond, update by update, without shortcuts.
 fn reference(target: Duration, packets: &[(u64, u32)]) -> Fates {
     let mut pie = Reference {
         qdelay_ref: target.as_secs_f64(),
@@ -76,7 +76,7 @@ fn reference(target: Duration, packets: &[(u64, u32)]) -> Fates {
         burst_allowance: MAX_BURST,
         draw: Draw::new(9),
     };
-    // What has been accepted and when it is sent: (begins, ends, bytes).
+    // Accepted packets and their sending times: (begins, ends, bytes).
     let mut accepted: VecDeque<(u64, u64, u32)> = VecDeque::new();
     let mut free_at = 0u64;
     let mut next_update = 15_000_000;
@@ -109,9 +109,9 @@ fn pie_queue(target: Duration) -> Queue<usize> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Packet by packet as the RFC's own code.
+    /// Packet by packet like the RFC's own code.
     #[test]
-    fn every_packet_fares_as_the_rfc_says(
+    fn pie_drops_the_packets_that_rfc_8033_drops(
         packets in packets(1_200_000, 4_000), squeeze in 1u64..6, target_ms in 2u64..40,
     ) {
         let packets: Vec<(u64, u32)> = packets.into_iter().map(|(at, bytes)| (at / squeeze, bytes)).collect();
@@ -131,7 +131,7 @@ fn poisson(per_ms: f64, milliseconds: f64, begin: f64, seed: u64) -> Vec<(u64, u
 }
 
 #[test]
-fn long_overload_and_long_pauses_fare_as_the_rfc_says() {
+fn pie_follows_rfc_8033_through_long_overload_and_pauses() {
     let mut packets = poisson(1.3, 20_000.0, 0.0, 1);
     packets.extend(poisson(0.5, 5_000.0, 20_000.0, 2));
     packets.extend(poisson(2.0, 10_000.0, 90_000.0, 3));
@@ -141,7 +141,7 @@ fn long_overload_and_long_pauses_fare_as_the_rfc_says() {
 }
 
 #[test]
-fn the_delay_is_steered_to_the_target() {
+fn pie_controls_the_delay_to_the_target() {
     // Poisson at 1.2 times the rate for two minutes.
     let packets = poisson(1.2, 120_000.0, 0.0, 4);
     let fates = run(&mut pie_queue(ms(15)), &packets, NO_START);
@@ -151,20 +151,20 @@ fn the_delay_is_steered_to_the_target() {
     let mean = late.iter().sum::<u64>() as f64 / late.len() as f64 / 1e6;
     assert!((12.0..18.0).contains(&mean), "{mean} ms");
     let dropped = fates.iter().filter(|fate| fate.is_err()).count() as f64 / fates.len() as f64;
-    // What comes too much: 0.2 of 1.2.
+    // The overload: 0.2 of 1.2.
     assert!((0.15..0.18).contains(&dropped), "{dropped}");
 }
 
 #[test]
-fn a_burst_that_finds_the_queue_quiet_passes() {
-    // 140 ms worth at once; the allowance is 150 ms.
+fn pie_drops_nothing_of_a_burst_into_an_idle_queue() {
+    // 140 ms of packets at the same time; the allowance is 150 ms.
     let packets = vec![(0, 1000); 140];
     assert!(run(&mut pie_queue(ms(15)), &packets, NO_START).iter().all(Result::is_ok));
 }
 
 #[test]
-fn other_update_times_keep_the_controller() {
-    // Halved: alpha halves, beta grows by a quarter of alpha; what it steers to stays.
+fn pie_with_another_update_interval_reaches_the_same_target() {
+    // With half the interval, alpha is halved and beta grows by a quarter of alpha; the target stays.
     let pie = spec::Pie { target: ms(15), update: Duration::from_micros(7_500) };
     let mut queue = queue(constant(8_000_000), HOUR, Discipline::Pie(pie));
     let packets = poisson(1.2, 120_000.0, 0.0, 5);

@@ -1,4 +1,4 @@
-//! Rates that change: what has been sent is the integral of the rate.
+//! Rates that change: the bytes sent are the integral of the rate.
 
 use super::*;
 use crate::spec::{Change, ChangeKind, Factor, Where};
@@ -16,17 +16,17 @@ fn changing(bits: u64, changes: &[Change], limit: QueueLimit) -> Queue<usize> {
 }
 
 #[test]
-fn what_is_left_of_a_packet_is_sent_at_the_new_rate() {
-    // 1250 bytes a millisecond; from 1.5 ms on a quarter of that, from 5.5 ms on as before.
+fn rate_change_applies_to_the_remainder_of_the_packet_being_sent() {
+    // 1250 bytes per millisecond; from 1.5 ms on a quarter of that, from 5.5 ms on the first rate again.
     let mut queue = changing(10_000_000, &[change(1_500_000, Some(4_000_000), 0.25)], HOUR);
     let start = Start(Some(Timestamp::ZERO));
     let fates = run(&mut queue, &[(0, 1250); 4], start);
-    // Half of the second takes 2 ms (1.5 to 3.5), half of the third the other 2, its rest half a millisecond.
+    // Half of the second packet takes 2 ms (1.5 to 3.5), half of the third the other 2, its rest half a millisecond.
     assert_eq!(fates, [Ok(1_000_000), Ok(3_500_000), Ok(6_000_000), Ok(7_000_000)]);
 }
 
 #[test]
-fn a_start_that_becomes_known_while_a_packet_is_sent_counts_for_its_rest() {
+fn start_set_during_a_packet_applies_to_its_remainder() {
     let mut queue = changing(10_000_000, &[change(0, None, 0.5)], HOUR);
     queue.offer(0, 0, 1250, NO_START).unwrap();
     assert_eq!(queue.next(), Some(1_000_000));
@@ -35,7 +35,7 @@ fn a_start_that_becomes_known_while_a_packet_is_sent_counts_for_its_rest() {
 }
 
 #[test]
-fn limits_look_at_the_rates_to_come() {
+fn queue_limit_in_time_includes_future_rate_changes() {
     // 2500 bytes wait; at the rate that begins in 1 ms they take 1 + 10 ms.
     let start = Start(Some(Timestamp::ZERO));
     let fates = |limit| {
@@ -47,10 +47,10 @@ fn limits_look_at_the_rates_to_come() {
 }
 
 proptest! {
-    /// Each packet leaves in the very nanosecond in which its last bit has been sent, if bits are sent at the rates in
-    /// force and never while nothing waits.
+    /// Each packet leaves in the nanosecond in which its last bit has been sent at the current rates, without gaps
+    /// while packets wait.
     #[test]
-    fn the_integral_of_the_rate_is_what_has_been_sent(
+    fn bytes_sent_are_the_integral_of_the_changing_rate(
         bits in 100_000u64..100_000_000,
         changes in prop::collection::vec((0u64..300_000_000, prop::option::of(1u64..100_000_000), 0.05f64..4.0), 0..6),
         start_ns in 0u64..50_000_000,

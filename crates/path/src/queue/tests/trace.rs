@@ -1,11 +1,11 @@
-//! Traces against mahimahi's own way of serving its link queue, written down again.
+//! Traces against mahimahi's own algorithm for its link queue, written again.
 
 use std::collections::VecDeque;
 
 use super::*;
 use crate::spec::DeliveryTrace;
 
-/// mahimahi's `LinkQueue`: when each packet leaves, by walking through every opportunity there is.
+/// mahimahi's `LinkQueue`: when each packet leaves, by iterating over every opportunity.
 fn reference(moments_ms: &[u64], packets: &[(u64, u32)]) -> Fates {
     let mut fates: Fates = vec![Err(DropCause::Shutdown); packets.len()];
     let mut queue: VecDeque<(usize, u64)> = VecDeque::new();
@@ -40,7 +40,7 @@ fn trace(moments_ms: &[u64]) -> RateSpec {
     RateSpec::Trace(Arc::new(DeliveryTrace::new(moments_ms.to_vec()).unwrap()))
 }
 
-/// Rising moments, several of them the same now and then.
+/// Rising times, sometimes repeated.
 fn moments() -> impl Strategy<Value = Vec<u64>> {
     let steps = prop::collection::vec(prop_oneof![Just(0u64), 0u64..4, 0u64..60], 1..40);
     steps.prop_map(|steps| {
@@ -60,16 +60,16 @@ fn moments() -> impl Strategy<Value = Vec<u64>> {
 }
 
 proptest! {
-    /// Packet by packet as mahimahi's link queue.
+    /// Packet by packet like mahimahi's link queue.
     #[test]
-    fn packets_leave_when_mahimahi_lets_them(moments in moments(), packets in packets(4_000_000, 300)) {
+    fn trace_departures_equal_those_of_mahimahi(moments in moments(), packets in packets(4_000_000, 300)) {
         let fates = run(&mut queue(trace(&moments), HOUR, Discipline::DropTail), &packets, NO_START);
         prop_assert_eq!(fates, reference(&moments, &packets));
     }
 
-    /// Packets on whole milliseconds, where arrivals and opportunities meet.
+    /// Packets on whole milliseconds, where arrivals and opportunities coincide.
     #[test]
-    fn a_packet_that_comes_with_an_opportunity_has_missed_it(
+    fn packet_arriving_exactly_at_a_trace_opportunity_misses_it(
         moments in moments(), gaps in prop::collection::vec((0u64..5, 40u32..=1500), 1..100),
     ) {
         let mut now = 0;
@@ -83,9 +83,9 @@ proptest! {
 }
 
 #[test]
-fn small_packets_share_an_opportunity_and_large_ones_span_two() {
+fn small_packets_share_a_trace_opportunity_and_large_ones_span_two() {
     let mut link = queue(trace(&[10, 20, 30]), HOUR, Discipline::DropTail);
-    // 752 bytes with their overhead each: two an opportunity. The third takes the rest of the second one's.
+    // Each 752 bytes with overhead: two per opportunity. The third takes the rest of the second opportunity.
     let fates = run(&mut link, &[(0, 748), (0, 748), (0, 1500), (0, 1)], NO_START);
     assert_eq!(fates, [Ok(10_000_000), Ok(10_000_000), Ok(20_000_000), Ok(30_000_000)]);
     let mut link = queue(trace(&[10, 20, 30]), HOUR, Discipline::DropTail);
@@ -94,33 +94,33 @@ fn small_packets_share_an_opportunity_and_large_ones_span_two() {
 }
 
 #[test]
-fn limits_count_what_is_left_of_a_packet_that_spans_opportunities() {
+fn queue_limit_counts_the_remainder_of_a_packet_that_spans_opportunities() {
     let limit = QueueLimit::Bytes(Bytes(1500));
     let mut link = queue(trace(&[10, 20, 30, 40]), limit, Discipline::DropTail);
     let full = Err(DropCause::QueueFull);
-    // At 10 ms the first goes and all of the second but 4 bytes: 1496 more fit, 1497 do not.
+    // At 10 ms the first packet leaves and all of the second but 4 bytes: 1496 more fit, 1497 do not.
     let fates = run(&mut link, &[(0, 96), (0, 1404), (0, 1), (12_000_000, 1497), (12_000_000, 1496)], NO_START);
     assert_eq!(fates, [Ok(10_000_000), Ok(20_000_000), full, full, Ok(20_000_000)]);
 }
 
 #[test]
-fn a_limit_in_time_waits_for_the_opportunity_of_the_first_byte() {
+fn queue_limit_in_time_counts_until_the_opportunity_of_the_first_byte() {
     let mut link = queue(trace(&[10, 20, 30, 40]), QueueLimit::Time(ms(20)), Discipline::DropTail);
     let fates = run(&mut link, &[(0, 1500), (0, 1500), (0, 1500), (9_999_999, 1500), (10_000_000, 1500)], NO_START);
-    // The third would wait for 30 ms; just before 10 ms it is 20.000001 ms, and then 20.
+    // The third packet would wait for 30 ms; just before 10 ms it is 20.000001 ms, and then 20.
     let full = Err(DropCause::QueueFull);
     assert_eq!(fates, [Ok(10_000_000), Ok(20_000_000), full, full, Ok(30_000_000)]);
 }
 
 #[test]
-fn the_trace_begins_anew_at_the_start() {
+fn trace_restarts_at_the_start_of_the_measured_phase() {
     let mut link = queue(trace(&[10, 30]), HOUR, Discipline::DropTail);
     link.offer(0, 0, 1500, NO_START).unwrap();
     link.offer(0, 1, 1500, NO_START).unwrap();
     let mut left = Vec::new();
     let mut see = |packet, outcome| left.push((packet, outcome));
     link.advance(15_000_000, NO_START, &mut see);
-    // The second would have left at 30 ms; from 16 ms on the trace begins at its beginning.
+    // The second packet would have left at 30 ms; at 16 ms the trace restarts.
     let start = Start(Some(Timestamp::from_nanos(16_000_000)));
     link.restart(start);
     assert_eq!(link.next(), Some(26_000_000));

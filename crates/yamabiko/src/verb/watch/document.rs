@@ -74,7 +74,7 @@ pub fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -
             "capture_drops",
             part.capture_drops,
             "packets",
-            "Packets that the capturing system lost are in no figure here; a smaller snap length (-s) or a port filter \
+            "Packets that the capturing system lost are in no figure here; a smaller snaplen (-s) or a port filter \
              (--port) makes it faster.",
         ),
         none(

@@ -29,20 +29,20 @@ pub fn open(arguments: &args::Watch, device: &str) -> Result<Capture> {
         ports: &arguments.ports,
         hosts: &arguments.hosts,
         promiscuous: arguments.promiscuous,
-        ..CaptureSpec::new(device, snap_length(arguments))
+        ..CaptureSpec::new(device, snaplen(arguments))
     };
     Ok(Capture::open(&spec).map_err(testbed::LabError::environment)?)
 }
 
-/// Bytes kept of each packet: the first ones, or all where heads are to be read or packets to be kept.
-pub fn snap_length(arguments: &args::Watch) -> u32 {
+/// Bytes captured of each packet: the first ones, or all if HTTP heads are read or packets are stored.
+pub fn snaplen(arguments: &args::Watch) -> u32 {
     let files = [&arguments.clf, &arguments.csv, &arguments.jsonl, &arguments.pcapng];
-    arguments.snaplen.unwrap_or(if files.iter().any(|file| file.is_some()) { WHOLE } else { SNAP })
+    arguments.snaplen.unwrap_or(if files.iter().any(|file| file.is_some()) { WHOLE } else { DEFAULT_SNAPLEN })
 }
 
 /// What is said when the watch begins.
 pub fn greeting(arguments: &args::Watch, device: &str) -> String {
-    let kept = match snap_length(arguments) {
+    let kept = match snaplen(arguments) {
         WHOLE.. => "whole packets".to_owned(),
         bytes => format!("{bytes} bytes per packet"),
     };
@@ -204,7 +204,7 @@ fn settled() -> Timestamp {
 /// Bytes of a packet that are captured where nothing else is asked for: nearly every head of a message whole, and no
 /// more of a body than that. With 128 bytes, which no server's head fits into, what is in progress reads too high
 /// (docs/decisions/0011).
-const SNAP: u32 = 1024;
+const DEFAULT_SNAPLEN: u32 = 1024;
 /// More than any packet has.
 const WHOLE: u32 = 262_144;
 /// How long to wait for a block before looking at the clock.

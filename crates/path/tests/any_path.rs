@@ -1,4 +1,4 @@
-//! What must hold for any path there is and any traffic.
+//! Invariants of any path under any traffic.
 
 #[path = "common/frames.rs"]
 mod frames;
@@ -17,7 +17,7 @@ use schema::Direction;
 use traffic::{Loop, Seen, arrivals, run};
 use units::Timestamp;
 
-/// When the measured phase begins, and before which arrival that is said.
+/// When the measured phase begins, and the arrival before which it is set.
 fn start() -> impl Strategy<Value = Option<(Timestamp, usize)>> {
     prop::option::of((0u64..500_000_000, 0usize..40).prop_map(|(at, before)| (Timestamp::from_nanos(at), before)))
 }
@@ -27,7 +27,7 @@ fn sorted(mut seen: Vec<Seen>) -> Vec<Seen> {
     seen
 }
 
-/// The shortest that a packet's way over `link` can be, without any queue, while nothing changes.
+/// The shortest possible delay over `link`, without any queue, while nothing changes.
 fn shortest(link: &LinkSpec) -> Duration {
     let propagation = match &link.propagation {
         Propagation::Constant(delay) => *delay,
@@ -43,10 +43,9 @@ fn shortest(link: &LinkSpec) -> Duration {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// The books are right after every step, and nothing stays behind: accepted and duplicated, delivered, dropped by
-    /// cause.
+    /// Packets are conserved after every step, and none remains: accepted and duplicated, delivered, dropped by cause.
     #[test]
-    fn every_packet_is_accounted_for(path in specs::path(), arrivals in arrivals(6), seed: u64, start in start()) {
+    fn packets_are_conserved_on_any_path(path in specs::path(), arrivals in arrivals(6), seed: u64, start in start()) {
         let (seen, network) = run(&path, &arrivals, seed, Loop { start, ..Loop::default() });
         let mut delivered = 0;
         for direction in Direction::BOTH {
@@ -58,9 +57,9 @@ proptest! {
         prop_assert!(seen.is_sorted_by_key(|departure| departure.due));
     }
 
-    /// A loop that is late sees the same departures, due at the same moments: lateness never adds up.
+    /// A loop that polls late sees the same departures, due at the same times: timing errors never add up.
     #[test]
-    fn a_late_loop_changes_no_moment(
+    fn late_polling_does_not_change_departure_times(
         path in specs::path(), arrivals in arrivals(6), seed: u64, start in start(), every in 2usize..60,
     ) {
         let punctual = run(&path, &arrivals, seed, Loop { every: 1, start }).0;
@@ -70,15 +69,15 @@ proptest! {
 
     /// The same seed gives the same departures in the same order.
     #[test]
-    fn a_seed_repeats_a_run(path in specs::path(), arrivals in arrivals(6), seed: u64, start in start()) {
+    fn same_seed_gives_the_same_departures(path in specs::path(), arrivals in arrivals(6), seed: u64, start in start()) {
         let again = |how| run(&path, &arrivals, seed, how).0;
         let how = Loop { start, ..Loop::default() };
         prop_assert_eq!(again(how), again(how));
     }
 
-    /// Where nothing is shared, a client's departures are the same without the others' traffic.
+    /// Without shared links, a client's departures are the same without the traffic of other clients.
     #[test]
-    fn what_others_send_is_no_concern(clients in specs::clients(), arrivals in arrivals(6), seed: u64) {
+    fn departures_of_a_client_do_not_depend_on_other_clients(clients in specs::clients(), arrivals in arrivals(6), seed: u64) {
         let path = PathSpec::new(clients);
         let mut alone = arrivals.clone();
         let mut skipped_ns = 0;
@@ -98,9 +97,9 @@ proptest! {
         prop_assert_eq!(ours(run(&path, &arrivals, seed, how).0), ours(run(&path, &alone, seed, how).0));
     }
 
-    /// Nothing arrives before its link's delay has passed; and where nothing reorders, in the order it was sent.
+    /// No packet arrives before its link's delay has passed; without reordering, packets arrive in the order sent.
     #[test]
-    fn nothing_is_early_and_order_is_kept(clients in specs::clients(), arrivals in arrivals(6), seed: u64) {
+    fn no_packet_is_early_or_out_of_order(clients in specs::clients(), arrivals in arrivals(6), seed: u64) {
         let path = PathSpec::new(clients);
         let (seen, _) = run(&path, &arrivals, seed, Loop::default());
         let mut last: HashMap<(u32, usize), Timestamp> = HashMap::new();

@@ -18,7 +18,7 @@ fn rated() -> ClientPath {
 }
 
 #[test]
-fn both_families_of_a_client_share_its_links() {
+fn ipv4_and_ipv6_packets_of_a_client_share_its_links() {
     let mut world = World::new(&PathSpec::new(vec![rated(); 300]));
     let v4 = datagram(&world.plan, 299, Direction::Down, 1000, 0);
     let v6 = frame_v6(&world.plan, 299, Direction::Down, protocol::ICMPV6, 1000);
@@ -33,7 +33,7 @@ fn both_families_of_a_client_share_its_links() {
 }
 
 #[test]
-fn strangers_have_no_route_and_fragments_of_headers_are_malformed() {
+fn unknown_ipv6_addresses_have_no_route_and_truncated_headers_are_malformed() {
     let mut world = World::new(&PathSpec::new(vec![rated(); 2]));
     let good = frame_v6(&world.plan, 1, Direction::Up, protocol::UDP, 100);
     let stranger = frame_v6(&world.plan, 2, Direction::Up, protocol::UDP, 100);
@@ -50,7 +50,7 @@ fn strangers_have_no_route_and_fragments_of_headers_are_malformed() {
 }
 
 #[test]
-fn a_super_packet_is_cut_into_whole_segments() {
+fn ipv6_super_packet_is_cut_into_complete_segments() {
     let mut world = World::new(&PathSpec::new(vec![rated(); 2]));
     let frame = super_packet_v6(&world.plan, 1, Direction::Down, 3 * 940, 940);
     world.network.handle_packet(at(0), Direction::Down, &frame);
@@ -63,7 +63,7 @@ fn a_super_packet_is_cut_into_whole_segments() {
         assert_eq!(segment.sequence(), (number as u32 - 1) * 940);
         world.network.handle_written(at(10_000_000 + number * 1_000_000));
     }
-    // Up nothing acts on wire packets: it passes whole.
+    // On the way up no effect acts on wire packets: the super-packet passes uncut.
     let frame = super_packet_v6(&world.plan, 0, Direction::Up, 60_000, 1440);
     world.network.read_buffer()[..frame.len()].copy_from_slice(&frame);
     world.network.handle_read(at(0), Direction::Up, frame.len());
@@ -74,7 +74,7 @@ fn a_super_packet_is_cut_into_whole_segments() {
 }
 
 #[test]
-fn the_longest_packet_there_is_passes() {
+fn longest_ipv6_packet_passes() {
     let mut world = World::new(&PathSpec::new(vec![ClientPath::constant(ms(0))]));
     let frame = frame_v6(&world.plan, 0, Direction::Up, protocol::UDP, 65_575);
     world.network.read_buffer()[..frame.len()].copy_from_slice(&frame);

@@ -1,38 +1,38 @@
-//! How late the path was: the time just before a packet's write, less the moment it was due.
+//! Timing error of the path: the time just before a packet's write, less the time at which the packet was due.
 
 use std::time::Duration;
 
 use stats::Histogram;
 use units::Timestamp;
 
-/// Lateness of every write since the measured phase began, in nanoseconds; a write before its due counts as 0.
+/// Timing errors of all writes since the measured phase began, in nanoseconds; a write before its due time counts as 0.
 ///
-/// Told apart are writes in a *volley*: those with 7 others due within the 50 us before them. Each write to a TUN runs
-/// the receiver's whole network stack, 3 to 10 us, so the eighth of eight packets due at one instant is late by seven
-/// such writes however well the path keeps time. Spread arrivals show how well it does.
+/// Writes in a *burst* are counted separately: those with 7 other packets due within the 50 us before them. Each write
+/// to a TUN device runs the receiver's whole network stack, 3 to 10 us, so the last of eight packets due at the same
+/// time is late by seven writes, however well the path keeps time. Isolated packets show how well it does.
 #[derive(Clone, Debug)]
 pub struct Lateness {
-    /// Every write.
+    /// All writes.
     pub all: Histogram,
-    /// Writes that were not in a volley.
+    /// Writes outside of bursts.
     pub spread: Histogram,
-    /// Writes in a volley.
+    /// Writes in a burst.
     pub volley: Histogram,
-    /// The latest of all, exactly.
+    /// The largest timing error, exactly.
     pub longest: Duration,
     recent: Recent,
 }
 
-/// The dues of the last departures, oldest first from `next` on.
+/// Due times of the last departures, oldest first from `next` on.
 #[derive(Clone, Debug)]
 struct Recent {
-    dues: [Timestamp; VOLLEY_OTHERS],
+    dues: [Timestamp; BURST_PRECEDING_PACKETS],
     next: usize,
     seen: usize,
 }
 
-const VOLLEY_OTHERS: usize = 7;
-const VOLLEY_WINDOW: Duration = Duration::from_micros(50);
+const BURST_PRECEDING_PACKETS: usize = 7;
+const BURST_WINDOW: Duration = Duration::from_micros(50);
 
 impl Lateness {
     pub(crate) fn new() -> Self {
@@ -41,25 +41,25 @@ impl Lateness {
             spread: Histogram::new(),
             volley: Histogram::new(),
             longest: Duration::ZERO,
-            recent: Recent { dues: [Timestamp::ZERO; VOLLEY_OTHERS], next: 0, seen: 0 },
+            recent: Recent { dues: [Timestamp::ZERO; BURST_PRECEDING_PACKETS], next: 0, seen: 0 },
         }
     }
 
-    /// Records the write at `now` of a packet due at `due`. Writes come in order of due.
+    /// Records the write at `now` of a packet due at `due`. Writes are in order of due time.
     #[inline]
     pub(crate) fn record(&mut self, due: Timestamp, now: Timestamp) {
         let late = now.since(due);
         let nanos = now.as_nanos().saturating_sub(due.as_nanos());
         self.longest = self.longest.max(late);
         self.all.record(nanos);
-        if self.recent.is_volley(due) {
+        if self.recent.is_burst(due) {
             self.volley.record(nanos);
         } else {
             self.spread.record(nanos);
         }
     }
 
-    /// Forgets what was recorded. A volley that is going on stays one.
+    /// Discards the recorded values. A current burst continues.
     pub(crate) fn reset(&mut self) {
         self.all.clear();
         self.spread.clear();
@@ -70,11 +70,11 @@ impl Lateness {
 
 impl Recent {
     #[inline]
-    fn is_volley(&mut self, due: Timestamp) -> bool {
+    fn is_burst(&mut self, due: Timestamp) -> bool {
         let oldest = std::mem::replace(&mut self.dues[self.next], due);
-        self.next = (self.next + 1) % VOLLEY_OTHERS;
+        self.next = (self.next + 1) % BURST_PRECEDING_PACKETS;
         self.seen += 1;
-        self.seen > VOLLEY_OTHERS && due.since(oldest) <= VOLLEY_WINDOW
+        self.seen > BURST_PRECEDING_PACKETS && due.since(oldest) <= BURST_WINDOW
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eighth_of_a_volley_is_in_it_and_the_seventh_is_not() {
+    fn burst_begins_with_the_eighth_packet_within_the_window() {
         let mut lateness = Lateness::new();
         for packet in 0..8 {
             lateness.record(at(1_000_000), at(1_000_000 + packet * 5_000));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn fifty_microseconds_are_the_boundary() {
+    fn burst_window_ends_at_fifty_microseconds() {
         let volleys = |span: u64| {
             let mut lateness = Lateness::new();
             (0..7).for_each(|_| lateness.record(at(1_000), at(1_000)));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_clears_figures_but_an_early_write_is_never_negative() {
+    fn timing_error_reset_clears_figures_and_an_early_write_counts_as_zero() {
         let mut lateness = Lateness::new();
         lateness.record(at(5_000), at(4_000));
         assert_eq!((lateness.all.max(), lateness.all.len()), (0, 1));
