@@ -71,9 +71,9 @@ impl From<sys::Error> for Refusal {
     fn from(error: sys::Error) -> Self {
         let text = error.to_string();
         match error {
-            sys::Error::Refused { mend, .. } => {
-                let what = text.strip_suffix(&mend).unwrap_or(&text).trim_end_matches("; ").to_owned();
-                Refusal { what, mend: Some(mend) }
+            sys::Error::Refused { remedy, .. } => {
+                let what = text.strip_suffix(&remedy).unwrap_or(&text).trim_end_matches("; ").to_owned();
+                Refusal { what, mend: Some(remedy) }
             }
             _ => Refusal { what: text, mend: None },
         }

@@ -244,7 +244,10 @@ mod tests {
             assert!(way(client, Direction::Down).iter().rev().eq(&expected), "{client}");
         }
         let (mut links, _) = Links::new::<()>(&path, 1);
-        assert!(matches!(links.own(3, Direction::Up), ClientLink::Plain(_)), "a client without shared links has plain links");
+        assert!(
+            matches!(links.own(3, Direction::Up), ClientLink::Plain(_)),
+            "a client without shared links has plain links"
+        );
     }
 
     #[test]

@@ -12,13 +12,13 @@ use crate::address::AddressPlan;
 use crate::counters::Counters;
 use crate::effect::Fate;
 use crate::frame::{FRAME_MAX, Frame, OnWire};
-use crate::timing_error::Lateness;
-use crate::link::{Links, ClientLink};
+use crate::link::{ClientLink, Links};
 use crate::pool::{Buffer, Pool};
 use crate::queue::{Outcome, Queue};
 use crate::spec::PathSpec;
 use crate::split::SuperPacket;
 use crate::timeline::Start;
+use crate::timing_error::Lateness;
 use crate::wheel::Wheel;
 
 pub(crate) use travel::Event;

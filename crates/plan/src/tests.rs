@@ -200,8 +200,12 @@ fn plan() -> impl Strategy<Value = Plan> {
     ("[a-zA-Z0-9_-]{1,40}", any::<u64>(), load(), lab, watch, (wait, engine), placement, option::of(slo)).prop_map(
         |(name, seed, load, (path, server, target), (at, snaplen, ring), (wait, engine), placement, slo)| {
             let at = Some(if path.is_some() { at } else { WatchAt::None });
-            let watch =
-                WatchPlan { at, snaplen: Bytes(snaplen), ring: Bytes(ring), tap: seed % 2 == 0 && engine != Engine::IoUring };
+            let watch = WatchPlan {
+                at,
+                snaplen: Bytes(snaplen),
+                ring: Bytes(ring),
+                tap: seed % 2 == 0 && engine != Engine::IoUring,
+            };
             let idle = if seed % 3 == 0 { Idle::Sleep } else { Idle::Awake };
             let slo = slo.map(|typed| typed.parse().unwrap());
             let addresses = if load.proxy.is_none() { target.addresses } else { Vec::new() };

@@ -1,8 +1,8 @@
-//! What the kernel counted: processor time and memory of processes, processor time of cores, TCP's own counters, and
-//! the facts of this host that a result is stored with.
+//! Kernel counters: CPU time and memory of processes, CPU time of cores, TCP's own counters, and the facts of this host
+//! that a result is stored with.
 //!
-//! All of it is read from /proc, a few times a second at most; nothing here is on a hot path. The control group
-//! ([`crate::cgroup`]) counts more exactly; this works everywhere.
+//! All of it is read from /proc, a few times per second at most; nothing here is on a hot path. The control group
+//! ([`crate::cgroup`]) counts more exactly; /proc works everywhere.
 
 mod cpu;
 mod host;
@@ -29,8 +29,8 @@ use std::fs;
 
 use crate::error::{Error, Result};
 
-/// Memory that can still be used, in bytes, from the text of `/proc/meminfo`: MemAvailable, or MemFree where a kernel
-/// before 3.14 has no such line; 0 with neither.
+/// Available memory, in bytes, from the text of `/proc/meminfo`: MemAvailable, or MemFree on a kernel before 3.14,
+/// which has no such line; 0 with neither.
 pub fn memory_available(meminfo: &str) -> u64 {
     let find = |key: &str| {
         let rest = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;

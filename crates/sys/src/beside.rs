@@ -1,4 +1,4 @@
-//! A process beside this one that serves who looks on: it must cost the run nothing, and ends with it.
+//! Settings of an auxiliary process that must not disturb the run and ends with it.
 
 use std::fs;
 use std::io;
@@ -12,18 +12,19 @@ use nix::unistd::Pid;
 
 use crate::sched::Cores;
 
-/// `command` will run when nothing else wants its core (SCHED_IDLE, and nice 19 where that is refused), in a process group of its own, so that Ctrl-C at the terminal is not
-/// for it, and is sent SIGTERM when the calling thread ends, however it does. Call it from a thread that lives as long as the
-/// process.
+/// Makes `command` run only when no other thread needs its core (SCHED_IDLE, and nice 19 if that is refused), in its
+/// own process group, so that Ctrl-C at the terminal does not reach it; it receives SIGTERM when the calling thread
+/// ends. Call it from a thread that lives as long as the process.
 pub fn stand_aside(command: &mut Command) {
     command.process_group(0);
     let settle = || {
         set_pdeathsig(Signal::SIGTERM)?;
         let parameter = libc::sched_param { sched_priority: 0 };
-        // SAFETY: `parameter` lives until both have returned. What cannot be lowered serves at the priority it has.
+        // SAFETY: `parameter` outlives both calls. A process whose priority cannot be lowered keeps its priority.
         unsafe {
             libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST);
-            // Who is at nice 19 still has its slice to the end before some kernels look who woke up; who is idle gives way at once.
+            // At nice 19 a thread keeps its slice on some kernels after another thread wakes up; at SCHED_IDLE it
+            // yields immediately.
             libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter);
         }
         Ok(())
@@ -32,10 +33,10 @@ pub fn stand_aside(command: &mut Command) {
     unsafe { command.pre_exec(settle) };
 }
 
-/// Holds every thread of a process to these cores; those that it makes later have their maker's.
+/// Limits every thread of a process to these cores; threads that it creates later inherit the setting.
 ///
 /// # Errors
-/// Those of sched_setaffinity(2), and of a process that is not there.
+/// Those of sched_setaffinity(2), and of an unknown process.
 pub fn hold_to(pid: u32, cores: &Cores) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &core in cores.list() {
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_has_the_lowest_priority_a_group_of_its_own_and_the_cores_it_is_held_to() {
+    fn auxiliary_process_has_lowest_priority_its_own_group_and_limited_cores() {
         let mut command = Command::new("sleep");
         command.arg("60").stdin(Stdio::null());
         stand_aside(&mut command);
@@ -67,14 +68,14 @@ mod tests {
         let pid = child.id();
         let core = Cores::new(Cores::allowed().unwrap().list()[..1].to_vec());
         let held = hold_to(pid, &core).and_then(|()| Cores::of(pid.cast_signed()));
-        // Fields after the name: state, parent, group; nice is the sixteenth after the state's.
+        // Fields after the name: state, parent, group; nice is the sixteenth field after the state.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let fields: Vec<String> = stat.rsplit(')').next().unwrap().split_whitespace().map(str::to_owned).collect();
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(held.unwrap(), core);
         assert_eq!((fields[2].as_str(), fields[16].as_str()), (pid.to_string().as_str(), "19"));
-        // The policy.
+        // The scheduling policy.
         assert_eq!(fields[38], libc::SCHED_IDLE.to_string());
     }
 }

@@ -1,13 +1,13 @@
-//! Packets as they pass a device: AF_PACKET with a TPACKET_V3 ring.
+//! Packet capture at a device: AF_PACKET with a TPACKET_V3 ring.
 //!
 //! ```text
 //!   device --> filter (keep? how much?) --> block | block | block ..   in memory shared with the kernel
 //!                                             ^ read in place by Capture::next_block, given back when it is dropped
 //! ```
 //!
-//! The kernel stamps each packet (CLOCK_REALTIME), fills a block and hands it over when it is full or has waited for
-//! [`RETIRE`]. Nothing is copied a second time. Where every block is full, packets are lost and counted.
-//! Source: Linux `Documentation/networking/packet_mmap.rst`. Read [`Capture::open`] first.
+//! The kernel timestamps each packet (CLOCK_REALTIME), fills a block and hands it over when it is full or older than
+//! [`RETIRE`]. No packet is copied again. If every block is full, packets are lost and counted. Source: Linux
+//! `Documentation/networking/packet_mmap.rst`. Read [`Capture::open`] first.
 
 mod filter;
 mod ring;
@@ -24,55 +24,55 @@ use crate::error::{Error, Result};
 use ring::Ring;
 pub use ring::{Block, Packet, Packets};
 
-/// What to capture, and into how much memory.
+/// What to capture, and the size of the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureSpec<'a> {
     /// Name of the device.
     pub device: &'a str,
-    /// Bytes kept of each packet, link header included; 1 or more.
+    /// Bytes captured of each packet, link header included; at least 1.
     pub snap_length: u32,
     /// TCP ports, at either end; empty for any.
     pub ports: &'a [u16],
     /// Addresses, at either end; empty for any. Without ports and hosts, packets of every protocol are captured.
     pub hosts: &'a [IpAddr],
-    /// Also take packets that are not for this machine: for a mirror port.
+    /// Also capture packets that are not for this machine: for a mirror port.
     pub promiscuous: bool,
-    /// Bytes of a block: a power of two, at least 64 KiB. A packet larger than a block is cut.
+    /// Bytes of a block: a power of two, at least 64 KiB. A packet larger than a block is truncated.
     pub block_bytes: u32,
     /// Number of blocks.
     pub blocks: u32,
 }
 
 impl<'a> CaptureSpec<'a> {
-    /// Everything on `device`, with blocks to match: 64 of 256 KiB for the first bytes of packets, 16 of 4 MiB for
-    /// whole ones, which lost none at 2 GB/s (docs/notes).
+    /// Captures all packets of `device`, with suitable blocks: 64 of 256 KiB for the first bytes of packets, 16 of 4
+    /// MiB for whole packets, without loss at 2 GB/s (docs/notes).
     pub fn new(device: &'a str, snap_length: u32) -> CaptureSpec<'a> {
-        // Short ones hold little: a block is handed over after [`RETIRE`] however full it is, and a reader that is kept
-        // waiting is covered for `blocks` times as long.
+        // Short packets fill little of a block: a block is handed over after [`RETIRE`] however full it is, and the
+        // ring covers a delayed reader for `blocks` times as long.
         let (block_bytes, blocks) = if snap_length <= 2048 { (256 << 10, 64) } else { (4 << 20, 16) };
         CaptureSpec { device, snap_length, ports: &[], hosts: &[], promiscuous: false, block_bytes, blocks }
     }
 }
 
-/// How a captured packet starts.
+/// The first header of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// With an Ethernet header.
+    /// An Ethernet header.
     Ethernet,
-    /// With the IP header: the device has no link header, or one that the kernel took away.
+    /// The IP header: the device has no link header, or the kernel removed it.
     Ip,
 }
 
-/// What the kernel counted since it was last asked.
+/// Counters of the kernel since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets that passed the filter, lost ones included.
+    /// Packets that passed the filter, including lost ones.
     pub packets: u64,
     /// Packets lost because no block was free.
     pub drops: u64,
 }
 
-/// An open capture. Packets from before it was opened are not in it, and only packets that its filter keeps.
+/// An open capture. It contains only packets captured after opening that pass its filter.
 #[derive(Debug)]
 pub struct Capture {
     // Unmapped before the socket is closed, though the order does not matter to the kernel.
@@ -83,12 +83,12 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins to capture in the calling thread's network namespace. On a loopback device, where every packet passes
-    /// twice, the way out is left away.
+    /// Starts a capture in the calling thread's network namespace. On a loopback device, where every packet passes
+    /// twice, the outgoing pass is ignored.
     ///
     /// # Errors
-    /// No CAP_NET_RAW over the namespace; no such device, or it is down; no memory for the ring; more ports and hosts
-    /// than a filter can hold (some 900).
+    /// No CAP_NET_RAW over the namespace; an unknown device, or one that is down; no memory for the ring; more ports
+    /// and hosts than a filter can hold (about 900).
     pub fn open(spec: &CaptureSpec<'_>) -> Result<Capture> {
         let index = device_index(spec.device)?;
         let hardware = hardware_type(spec.device)?;
@@ -96,12 +96,12 @@ impl Capture {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Framing::Ethernet,
             _ => Framing::Ip,
         };
-        // A TUN device has no link header, so that both kinds of socket give the same. Protocol 0 hears nothing yet.
+        // A TUN device has no link header, so both kinds of socket are equivalent. Protocol 0 receives nothing yet.
         let kind = if framing == Framing::Ethernet { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
-        // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+        // SAFETY: no pointers; the returned descriptor has no other owner.
         let fd = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
         Errno::result(fd)
-            .map_err(|errno| Error::of("socket AF_PACKET")(errno).mend(&[Errno::EPERM, Errno::EACCES], NEEDS_RAW))?;
+            .map_err(|errno| Error::of("socket AF_PACKET")(errno).remedy(&[Errno::EPERM, Errno::EACCES], NEEDS_RAW))?;
         // SAFETY: `fd` was just returned to us and is open.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         attach(&socket, &filter::program(spec.ports, spec.hosts, spec.snap_length.max(1)))?;
@@ -120,22 +120,22 @@ impl Capture {
         }
         bind(&socket, index, spec.device)?;
         let capture = Capture { ring, socket, framing, device: spec.device.to_owned() };
-        // A device that is down can be bound to, and says so only here.
+        // Binding to a device that is down succeeds; only this check reports it.
         capture.check()?;
         Ok(capture)
     }
 
-    /// How its packets start.
+    /// The framing of its packets.
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// The next block that the kernel handed over, if there is one. Its packets are in the order of capture.
+    /// The next block that the kernel handed over, if any. Its packets are in the order of capture.
     pub fn next_block(&mut self) -> Option<Block<'_>> {
         self.ring.next_block()
     }
 
-    /// What was counted since the last call.
+    /// The counters since the last call.
     ///
     /// # Errors
     /// Those of getsockopt(2).
@@ -156,8 +156,8 @@ impl Capture {
         Ok(Statistics { packets: counted.tp_packets.into(), drops: counted.tp_drops.into() })
     }
 
-    /// Takes no more packets in. Those that were captured come out by [`Capture::next_block`], the last ones within
-    /// some [`RETIRE`] of time.
+    /// Stops capturing. [`Capture::next_block`] still returns the captured packets, the last ones within about
+    /// [`RETIRE`].
     ///
     /// # Errors
     /// Those of setsockopt(2).
@@ -165,10 +165,10 @@ impl Capture {
         attach(&self.socket, &filter::nothing())
     }
 
-    /// Whether the device is gone or down: nothing more will come.
+    /// Checks whether the device is gone or down, after which no packets arrive.
     ///
     /// # Errors
-    /// What the socket says is wrong, the first time that it says so.
+    /// The socket's pending error, once.
     pub fn check(&self) -> Result<()> {
         let mut code: libc::c_int = 0;
         let mut length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -186,9 +186,9 @@ impl Capture {
         if code == 0 {
             return Ok(());
         }
-        let mend = format!("the device is down or gone: ip link set {} up", self.device);
+        let remedy = format!("the device is down or gone: ip link set {} up", self.device);
         let error = Error::of(format!("capture on {}", self.device))(io::Error::from_raw_os_error(code));
-        Err(error.mend(&[Errno::ENETDOWN, Errno::ENODEV, Errno::ENXIO], mend))
+        Err(error.remedy(&[Errno::ENETDOWN, Errno::ENODEV, Errno::ENXIO], remedy))
     }
 }
 
@@ -199,14 +199,15 @@ impl AsFd for Capture {
     }
 }
 
-/// How long the kernel may keep a block that is not full. Whoever reads takes a block in one go, and whoever shares its
-/// core waits meanwhile: with 50 ms a saturated closed loop carried a tenth less (docs/decisions/0011).
+/// Maximum time before the kernel hands over a block that is not full. A reader processes a block without a pause,
+/// while other threads on its core wait: with 50 ms a saturated closed loop achieved a tenth less
+/// (docs/decisions/0011).
 pub const RETIRE: Duration = Duration::from_millis(10);
 
 fn attach(socket: &OwnedFd, program: &[filter::Instruction]) -> Result<()> {
     if program.len() > libc::BPF_MAXINSNS as usize {
         return Err(Error::of("setsockopt SO_ATTACH_FILTER")(Errno::EINVAL)
-            .mend(&[Errno::EINVAL], "these are more ports and hosts than a filter can hold; name fewer, or none"));
+            .remedy(&[Errno::EINVAL], "more ports and hosts than a filter can hold; name fewer, or none"));
     }
     let filter = libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_ptr().cast_mut() };
     // The kernel copies the program within the call; it is borrowed, and so alive, until then.
@@ -244,20 +245,20 @@ fn bind(socket: &OwnedFd, index: libc::c_int, device: &str) -> Result<()> {
 fn device_index(device: &str) -> Result<libc::c_int> {
     let index = nix::net::if_::if_nametoindex(device).map_err(|errno| {
         Error::of(format!("find device {device}"))(errno)
-            .mend(&[Errno::ENODEV, Errno::ENXIO, Errno::EINVAL], "`ip link` lists the devices of this network")
+            .remedy(&[Errno::ENODEV, Errno::ENXIO, Errno::EINVAL], "`ip link` lists the devices of this network")
     })?;
     Ok(index as libc::c_int)
 }
 
 fn hardware_type(device: &str) -> Result<u16> {
-    // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+    // SAFETY: no pointers; the returned descriptor has no other owner.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     Errno::result(fd).map_err(Error::of("socket AF_INET"))?;
     // SAFETY: `fd` was just returned to us and is open.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: ifreq is plain C data, for which all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // A device was found under this name, so it is shorter than the field.
+    // The device exists, so its name is shorter than the field.
     for (to, from) in request.ifr_name.iter_mut().zip(device.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }

@@ -1,13 +1,13 @@
-//! A control group for the server: a bound on its processor time, and a count of what it used.
+//! A control group for the server: a limit of its CPU time, and a count of its resource usage.
 //!
 //! ```text
 //! Cgroup::create("server", limits)  ->  Place::start(PlaceSpec { cgroup: Some(&group), .. })  ->  usage()  ->  drop
 //! ```
 //!
-//! Version 2 is used where it offers the controller, version 1 (`cpu`, `cpuacct`, `memory`) otherwise, and a subtree
-//! delegated to this user where there is one. The directory goes when the [`Cgroup`] is dropped, after its processes;
-//! what a SIGKILL left behind is removed by [`sweep`] at the next start. On version 1 kernels with
-//! CONFIG_RT_GROUP_SCHED a real-time process may not join; a place is started before the loop becomes real-time.
+//! Version 2 is used if it offers the controller, version 1 (`cpu`, `cpuacct`, `memory`) otherwise, and a subtree
+//! delegated to this user if there is one. The directory is removed when the [`Cgroup`] is dropped, after its
+//! processes; groups left behind by a SIGKILL are removed by [`sweep`] at the next start. On version 1 kernels with
+//! CONFIG_RT_GROUP_SCHED a real-time process may not join; a sandbox is started before the loop becomes real-time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,39 +30,40 @@ mod hierarchy;
 pub(crate) mod sweep;
 mod trial;
 
-/// What a group may use.
+/// Limits of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Processor time, as a share of one core; unbounded when absent.
+    /// CPU time, as a share of one core; `None` for no limit.
     pub cpu: Option<CpuShare>,
-    /// How often the share is dealt out, 1 ms to 1 s. Shorter is smoother: with the kernel's default of 100 ms a
-    /// server at 50 % stands still for 50 ms at a time. Lengthened for small shares, since the kernel deals out no
-    /// less than 1 ms at once: see [`Cgroup::period`].
+    /// Enforcement period of the CPU limit, 1 ms to 1 s. Shorter is smoother: with the kernel's default of 100 ms a
+    /// server at 50 % stalls for 50 ms at a time. Lengthened for small shares, since the kernel's minimum quota is 1
+    /// ms: see [`Cgroup::period`].
     pub period: Duration,
-    /// Who goes first when the group and others want the same core.
+    /// Priority of the group on a core that other processes need, too.
     pub weight: Weight,
-    /// Memory in bytes, page cache included and on version 2 what sockets hold, and nothing of it swapped out; unbounded
-    /// when absent. Who needs more is killed by the kernel.
+    /// Memory in bytes, including page cache, and on version 2 socket buffers; nothing is swapped out. `None` for no
+    /// limit. The kernel kills processes beyond it.
     pub memory: Option<u64>,
 }
 
 impl Default for Limits {
-    /// No bound; 5 ms; a weight like any other's.
+    /// No limit; 5 ms; default weight.
     fn default() -> Self {
         Limits { cpu: None, period: Duration::from_millis(5), weight: Weight::Usual, memory: None }
     }
 }
 
-/// How a group stands against others on a core that is wanted by several.
+/// CPU weight of a group against other processes on the same core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weight {
-    /// As the kernel has it.
+    /// The kernel's default.
     #[default]
     Usual,
-    /// It runs when nobody else wants to: anyone outside who wakes up goes before it at once (`cpu.idle`, Linux 5.15;
-    /// before that the least weight there is, which makes others wait less but not never). It still gets a little.
+    /// Runs only when no other process needs the core: any process outside that wakes up preempts it immediately
+    /// (`cpu.idle`, Linux 5.15; before that the minimum weight, with which others still wait briefly). It still gets a
+    /// small share.
     Least,
-    /// It goes before anyone outside, as if nobody else were there; what its bound leaves it, it has at once.
+    /// Preempts any process outside; its CPU limit is the only restriction.
     Most,
 }
 
@@ -70,35 +71,35 @@ pub enum Weight {
 #[derive(Debug)]
 pub struct Cgroup {
     version: Version,
-    /// Every directory made, without repeats.
+    /// All directories created, without duplicates.
     directories: Vec<PathBuf>,
-    /// As asked, and as it is for the share.
-    asked_period: Duration,
+    /// The configured period, and the period adapted to the share.
+    configured_period: Duration,
     period: Duration,
 }
 
-/// What a group used since it was made.
+/// Resource usage of a group since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupUsage {
-    /// Processor time in user mode. The sum with `system` is exact; the split is by the kernel's tick.
+    /// CPU time in user mode. The sum with `system` is exact; the split is by the kernel's tick.
     pub user: Duration,
-    /// Processor time in the kernel on behalf of the group's tasks. Receive work done in interrupts is not in it.
+    /// CPU time in the kernel on behalf of the group's tasks, without receive processing in interrupts.
     pub system: Duration,
-    /// How long its tasks, summed over cores, were held back by the bound. Absent where no bound can be set.
+    /// Time for which its tasks, summed over cores, were throttled by the limit. `None` if no limit can be set.
     pub throttled: Option<Duration>,
-    /// Periods in which it wanted to run, and those of them in which the bound held it back. Absent where no bound can
+    /// Enforcement periods in which the group was runnable, and those in which it was throttled. `None` if no limit can
     /// be set.
     pub periods: Option<Periods>,
-    /// The most memory it had at once, page cache included, in bytes. Absent without the memory controller.
+    /// Peak memory, including page cache, in bytes. `None` without the memory controller.
     pub memory_max: Option<u64>,
 }
 
-/// Enforcement of a bound on processor time, counted in its periods.
+/// Enforcement periods of a CPU limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Periods {
-    /// In which the group was ready to run. 0 without a bound.
+    /// Periods in which the group was runnable. 0 without a limit.
     pub all: u64,
-    /// In which it used its share up and had to wait for the next one.
+    /// Periods in which it used up its quota and was throttled.
     pub throttled: u64,
 }
 
@@ -109,11 +110,11 @@ enum Version {
 }
 
 impl Cgroup {
-    /// Makes an empty group named `yamabiko-<pid>-<start time>-<label>`, or the same with `_2` and so on: the group of an earlier run
-    /// of this process may not be gone yet, since a program that is held to little takes its time to die.
+    /// Creates an empty group named `yamabiko-<pid>-<start time>-<label>`, or the same with `_2` and so on: the group
+    /// of an earlier run of this process may still exist, since a program with a low CPU limit ends slowly.
     ///
     /// # Errors
-    /// No control groups here, the controller is missing, or no right to make one: each says what to do.
+    /// No control groups, a missing controller, or missing permission: each error names the remedy.
     pub fn create(label: &str, limits: Limits) -> Result<Cgroup> {
         Cgroup::create_in(&Hierarchies::read()?, label, limits)
     }
@@ -150,7 +151,7 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// The files that a process writes "0" to, one after the other, to join.
+    /// The files to which a process writes "0", in this order, to join.
     pub fn procs_paths(&self) -> Vec<PathBuf> {
         self.directories.iter().map(|directory| directory.join("cgroup.procs")).collect()
     }
@@ -158,7 +159,7 @@ impl Cgroup {
     /// Moves the calling process into the group, with all its threads.
     ///
     /// # Errors
-    /// It may not, as an ordinary user; or it is real-time, which version 1 refuses.
+    /// Missing permission of an ordinary user; or a real-time process, which version 1 rejects.
     pub fn join(&self) -> Result<()> {
         use std::io::Write as _;
         for (mut file, path) in self.open_procs()?.into_iter().zip(self.procs_paths()) {
@@ -167,15 +168,15 @@ impl Cgroup {
         Ok(())
     }
 
-    /// How often the share is dealt out: as asked, or longer where the share is small.
+    /// The enforcement period: as configured, or longer for a small share.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// What the group used since it was made, living and dead processes alike.
+    /// Resource usage since the creation of the group, of living and dead processes.
     ///
     /// # Errors
-    /// A file of the group could not be read or understood.
+    /// A file of the group could not be read or parsed.
     pub fn usage(&self) -> Result<CgroupUsage> {
         match &self.version {
             Version::Two { directory } => {
@@ -205,7 +206,7 @@ impl Cgroup {
         }
     }
 
-    /// What the group used, for reading it again and again.
+    /// A reader of the group's CPU time, for repeated reads.
     pub fn usage_clock(&self) -> Option<UsageClock> {
         let path = match &self.version {
             Version::Two { directory } => directory.join("cpu.stat"),
@@ -225,32 +226,32 @@ impl Cgroup {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// For how long some of its threads waited for a core, several at once counted once. Version 2 alone has it, where the kernel measures
-    /// pressure (PSI).
+    /// Time for which at least one of its threads waited for a core. Only on version 2 with pressure stall information
+    /// (PSI).
     pub fn pressure(&self) -> Option<Duration> {
         let Version::Two { directory } = &self.version else { return None };
-        some_total(&fs::read_to_string(directory.join("cpu.pressure")).ok()?)
+        pressure_total(&fs::read_to_string(directory.join("cpu.pressure")).ok()?)
     }
 
-    /// Has the group stand otherwise against others from now on.
+    /// Changes the CPU weight.
     ///
     /// # Errors
     /// The kernel refuses; [`Weight::Usual`] is never refused.
     pub fn set_weight(&self, weight: Weight) -> Result<()> {
         match weight {
-            Weight::Usual => self.stand_up(),
-            Weight::Least => self.stand_back()?,
-            Weight::Most => self.stand_first()?,
+            Weight::Usual => self.set_default_weight(),
+            Weight::Least => self.set_minimum_weight()?,
+            Weight::Most => self.set_maximum_weight()?,
         }
         Ok(())
     }
 
-    /// Has it another bound on its processor time from now on. The group must have been made with one.
+    /// Changes the CPU limit. The group must have been created with one.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn hold(&mut self, share: CpuShare) -> Result<()> {
-        self.period = dealing_period(share, self.asked_period);
+        self.period = enforcement_period(share, self.configured_period);
         let period = self.period.as_micros();
         let quota = (self.period.as_micros() as f64 * share.cores()).round() as u64;
         match &self.version {
@@ -262,16 +263,16 @@ impl Cgroup {
         }
     }
 
-    /// Takes bound and weight away, as far as possible: processes that are told to end need processor time for it.
+    /// Removes limit and weight, as far as possible: processes that receive SIGTERM need CPU time to end.
     pub fn lift(&self) {
-        self.write_those_there(match &self.version {
+        self.write_existing(match &self.version {
             Version::Two { .. } => &[("cpu.max", "max")],
             Version::One { .. } => &[("cpu.cfs_quota_us", "-1")],
         });
-        self.stand_up();
+        self.set_default_weight();
     }
 
-    /// The files of [`Cgroup::procs_paths`], opened for writing; the right to join is checked here and not later.
+    /// The files of [`Cgroup::procs_paths`], opened for writing; the permission to join is checked here.
     pub(crate) fn open_procs(&self) -> Result<Vec<File>> {
         self.procs_paths()
             .iter()
@@ -294,16 +295,16 @@ impl Cgroup {
         directories
     }
 
-    /// Puts the group beside everyone else, as the kernel had it.
-    fn stand_up(&self) {
-        self.write_those_there(match &self.version {
+    /// Restores the kernel's default weight.
+    fn set_default_weight(&self) {
+        self.write_existing(match &self.version {
             Version::Two { .. } => &[("cpu.idle", "0"), ("cpu.weight", "100")],
             Version::One { .. } => &[("cpu.idle", "0"), ("cpu.shares", "1024")],
         });
     }
 
-    /// Writes values to those of the files of the processor's controller that this kernel has.
-    fn write_those_there(&self, values: &[(&str, &str)]) {
+    /// Writes values to those cpu controller files that this kernel has.
+    fn write_existing(&self, values: &[(&str, &str)]) {
         let (Version::Two { directory } | Version::One { cpu: directory, .. }) = &self.version;
         for (file, value) in values {
             let path = directory.join(file);
@@ -313,24 +314,24 @@ impl Cgroup {
         }
     }
 
-    /// Puts the group before everyone else, by the largest weight there is.
-    fn stand_first(&self) -> Result<()> {
+    /// Sets the maximum weight.
+    fn set_maximum_weight(&self) -> Result<()> {
         let (file, most) = match &self.version {
             Version::Two { directory } => (directory.join("cpu.weight"), "10000"),
             Version::One { cpu, .. } => (cpu.join("cpu.shares"), "262144"),
         };
-        // A weight cannot be set beside idle.
-        self.stand_up();
+        // A weight cannot be set together with idle.
+        self.set_default_weight();
         write(&file, most)
     }
 
-    /// Puts the group behind everyone else.
-    fn stand_back(&self) -> Result<()> {
+    /// Sets the idle class, or the minimum weight.
+    fn set_minimum_weight(&self) -> Result<()> {
         let (directory, weight, least) = match &self.version {
             Version::Two { directory } => (directory, "cpu.weight", "1"),
             Version::One { cpu, .. } => (cpu, "cpu.shares", "2"),
         };
-        // Idle comes with the least weight; a weight cannot be set beside it.
+        // Idle implies the minimum weight; a weight cannot be set together with it.
         match write(&directory.join("cpu.idle"), "1") {
             Ok(()) => Ok(()),
             Err(_) => write(&directory.join(weight), least),
@@ -341,13 +342,13 @@ impl Cgroup {
         let (directory, bound, swap) = match &self.version {
             Version::Two { directory } => (directory, "memory.max", [("memory.swap.max", "0".to_owned())]),
             Version::One { memory: Some(directory), .. } => {
-                // Memory and swap together, which may not be less than the memory alone: set after it.
+                // Memory and swap together, which may not be below the memory limit: set after it.
                 (directory, "memory.limit_in_bytes", [("memory.memsw.limit_in_bytes", bytes.to_string())])
             }
             Version::One { memory: None, .. } => {
                 return Err(Error::Missing {
                     what:
-                        "no memory controller is mounted here, so memory cannot be bounded: mount -t cgroup -o memory \
+                        "no memory controller is mounted here, so memory cannot be limited: mount -t cgroup -o memory \
                            none /sys/fs/cgroup/memory"
                             .to_owned(),
                 });
@@ -356,13 +357,13 @@ impl Cgroup {
         if !directory.join(bound).exists()
             && let Some(parent) = directory.parent()
         {
-            // Handed out like the processor's controller, which may have been told before without it.
+            // The cpu controller may have been enabled without the memory controller: enable it as well.
             let _ = fs::write(parent.join("cgroup.subtree_control"), "+memory");
         }
         if !directory.join(bound).exists() {
             return Err(Error::Missing {
                 what: format!(
-                    "the memory controller is not handed out to {}, so memory cannot be bounded: echo +memory > \
+                    "the memory controller is not enabled in {}, so memory cannot be limited: echo +memory > \
                      cgroup.subtree_control in the groups above it, as root",
                     directory.display()
                 ),
@@ -370,7 +371,7 @@ impl Cgroup {
         }
         write(&directory.join(bound), &bytes.to_string())?;
         for (file, value) in swap {
-            // Absent where the kernel does not account for swap.
+            // Missing if the kernel does not account for swap.
             if directory.join(file).exists() {
                 write(&directory.join(file), &value)?;
             }
@@ -379,7 +380,7 @@ impl Cgroup {
     }
 }
 
-/// The processor time of a group's threads, read again and again.
+/// Reads the CPU time of a group's threads repeatedly.
 #[derive(Debug)]
 pub struct UsageClock {
     file: File,
@@ -388,7 +389,7 @@ pub struct UsageClock {
 }
 
 impl UsageClock {
-    /// The time on each core, by its number, where the group is of version 1; else one figure of all cores.
+    /// The CPU time per core on version 1; otherwise one figure for all cores.
     pub fn read(&mut self) -> GroupTime {
         let text = accounting::read_again(&self.file, &mut self.buffer);
         if self.is_per_core {
@@ -398,24 +399,24 @@ impl UsageClock {
     }
 }
 
-/// Processor time of a group since it was made.
+/// CPU time of a group since its creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupTime {
-    /// On each core, by its number.
+    /// Per core, by its number.
     PerCore(Vec<(usize, Duration)>),
-    /// On all of them.
+    /// Of all cores.
     Total(Duration),
 }
 
-/// The file with the processor time of all threads of this machine on each core, where version 1 counts it and its root is mounted here: only the
-/// root has a release agent.
+/// The file with the CPU time of all threads of this machine per core, if version 1 counts it and its root is mounted
+/// here: only the root has a release agent.
 pub(crate) fn root_usage_per_core() -> Option<PathBuf> {
     let mount = Hierarchies::read().ok()?.mount_of("cpuacct")?;
     mount.join("release_agent").exists().then(|| mount.join("cpuacct.usage_percpu"))
 }
 
 /// `total` of the line `some`, in microseconds: see Documentation/accounting/psi.rst.
-fn some_total(pressure: &str) -> Option<Duration> {
+fn pressure_total(pressure: &str) -> Option<Duration> {
     let line = pressure.lines().find(|line| line.starts_with("some "))?;
     line.rsplit_once("total=")?.1.trim().parse().ok().map(Duration::from_micros)
 }
@@ -423,7 +424,7 @@ fn some_total(pressure: &str) -> Option<Duration> {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for directory in &self.directories {
-            // Busy while the last process is being torn down. Should it stay busy, the next sweep has it.
+            // The group is busy while the last process is torn down. If it stays busy, the next sweep removes it.
             let deadline = Deadline::after(REMOVAL_TIMEOUT);
             loop {
                 match fs::remove_dir(directory) {
@@ -438,15 +439,15 @@ impl Drop for Cgroup {
     }
 }
 
-/// The period in which `share` comes to at least the kernel's least quota, not shorter than `asked`.
-fn dealing_period(share: CpuShare, asked: Duration) -> Duration {
+/// The period in which `share` is at least the kernel's minimum quota, not shorter than `configured`.
+fn enforcement_period(share: CpuShare, configured: Duration) -> Duration {
     let least = QUOTA_MIN.as_secs_f64() / share.cores();
-    // Rounded up to a whole microsecond, the unit the kernel is told in.
+    // Rounded up to a whole microsecond, the kernel's unit.
     let least = Duration::from_micros((least * 1e6).ceil() as u64);
-    asked.max(least).clamp(PERIOD_MIN, PERIOD_MAX)
+    configured.max(least).clamp(PERIOD_MIN, PERIOD_MAX)
 }
 
-/// Splits an exact total as the kernel does for version 2: by the share of ticks, all user when there were none.
+/// Splits an exact total like the kernel does for version 2: by the share of ticks, all user if there are none.
 fn split_by_ticks(total_ns: u64, user_ticks: u64, system_ticks: u64) -> (Duration, Duration) {
     let ticks = u128::from(user_ticks) + u128::from(system_ticks);
     let system = (u128::from(total_ns) * u128::from(system_ticks)).checked_div(ticks).unwrap_or(0) as u64;
@@ -454,9 +455,9 @@ fn split_by_ticks(total_ns: u64, user_ticks: u64, system_ticks: u64) -> (Duratio
 }
 
 fn not_allowed(error: Error) -> Error {
-    error.mend(
+    error.remedy(
         &[Errno::EACCES, Errno::EPERM, Errno::EROFS],
-        "a bound on processor time needs root, or a delegated control group (systemd-run --user --scope -p Delegate=yes)",
+        "a CPU limit needs root, or a delegated control group (systemd-run --user --scope -p Delegate=yes)",
     )
 }
 
@@ -469,7 +470,7 @@ fn write(path: &Path, value: &str) -> Result<()> {
         .map_err(|source: io::Error| not_allowed(Error::of(format!("write {value:?} to {}", path.display()))(source)))
 }
 
-/// What both versions call the same.
+/// The figures have the same names in both versions.
 fn periods(stat: &str) -> Option<Periods> {
     Some(Periods { all: keyed(stat, "nr_periods")?, throttled: keyed(stat, "nr_throttled")? })
 }
@@ -483,15 +484,15 @@ fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.split_once(' ').filter(|(k, _)| *k == key)?.1.trim().parse().ok())
 }
 
-/// The kernel refuses to deal out less than this at once (min_cfs_quota_period).
+/// Minimum quota of the kernel (min_cfs_quota_period).
 const QUOTA_MIN: Duration = Duration::from_millis(1);
 const PERIOD_MIN: Duration = Duration::from_millis(1);
-/// And to deal out less often than this (max_cfs_quota_period).
+/// Maximum period of the kernel (max_cfs_quota_period).
 const PERIOD_MAX: Duration = Duration::from_secs(1);
 
-/// How long a group may take to become empty: its processes were killed, and each needs a moment of a processor to go.
+/// How long a group may take to become empty: each killed process needs some CPU time to end.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Groups of one name in one process: more than runs can be dying at once.
+/// Groups of the same name in one process: more than the runs that can be ending concurrently.
 const SAME_NAME_MAX: usize = 100;
 
 #[cfg(test)]

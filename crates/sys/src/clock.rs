@@ -1,4 +1,4 @@
-//! The one clock of a run: CLOCK_MONOTONIC, counted from the run's zero.
+//! The single clock of a run: CLOCK_MONOTONIC, counted from the run's zero.
 
 use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime};
@@ -7,8 +7,8 @@ use units::Timestamp;
 
 use crate::error::{Error, Result};
 
-/// A monotonic clock with its zero, and the wall clock's reading at that zero (for names and reports only: no
-/// duration is ever taken from the wall clock).
+/// A monotonic clock with its zero, and the wall clock's reading at that zero (for names and reports only: no duration
+/// is taken from the wall clock).
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     zero_ns: u64,
@@ -16,23 +16,24 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose zero is this moment.
+    /// A clock whose zero is now.
     pub fn start() -> Self {
         Clock { zero_ns: monotonic_ns(), started: SystemTime::now() }
     }
 
-    /// A clock whose zero is that of CLOCK_MONOTONIC itself, the boot: its moments mean the same in every process of this boot
-    /// ([`boot_id`]), also in one that comes after this.
+    /// A clock whose zero is that of CLOCK_MONOTONIC itself, the boot: its times are comparable between all processes
+    /// of this boot ([`boot_id`]), including later ones.
     pub fn of_boot() -> Self {
         let since = Duration::from_nanos(monotonic_ns());
         Clock { zero_ns: 0, started: SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH) }
     }
 
-    /// What the wall clock shows now, less the time since the zero: its reading at the zero, as it goes today, in nanoseconds since
-    /// 1970. It differs from one call to the next by as much as the wall clock was set or slewed meanwhile; 0 where the
-    /// zero lies before 1970 by that clock.
+    /// The wall clock's present reading less the time since the zero: its reading at the zero by its present setting,
+    /// in nanoseconds since 1970. Two calls differ by the amount by which the wall clock was set or slewed in between;
+    /// 0 if the zero lies before 1970 by that clock.
     pub fn zero_unix_ns(&self) -> u64 {
-        // Between two reads of the one clock, the narrowest of a few: whoever is interrupted there is wrong by as much.
+        // Between two reads of the monotonic clock, the narrowest of several tries: an interruption between them is the
+        // error.
         let read = || {
             let (before, wall, after) = (monotonic_ns(), realtime_ns(), monotonic_ns());
             (after - before, wall.saturating_sub((before + (after - before) / 2).saturating_sub(self.zero_ns)))
@@ -41,7 +42,7 @@ impl Clock {
         best.map_or(0, |(_, zero)| zero)
     }
 
-    /// Nanoseconds since the zero. Costs one vDSO call, some 40 ns on the reference platform.
+    /// Nanoseconds since the zero. Costs one vDSO call, about 40 ns on the reference platform.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_nanos(monotonic_ns().saturating_sub(self.zero_ns))
     }
@@ -56,15 +57,14 @@ impl Clock {
         Duration::from_nanos(self.zero_ns.saturating_add(at.as_nanos()))
     }
 
-    /// The run's time of an absolute CLOCK_MONOTONIC reading taken by another process; readings before the zero
-    /// become zero.
+    /// The run's time of an absolute CLOCK_MONOTONIC reading of another process; readings before the zero become zero.
     pub fn from_monotonic_ns(&self, monotonic_ns: u64) -> Timestamp {
         Timestamp::from_nanos(monotonic_ns.saturating_sub(self.zero_ns))
     }
 }
 
-/// This boot's name: 36 characters, another one after each start of the machine. Moments of [`Clock::of_boot`] of one boot say nothing about
-/// those of another.
+/// This boot's identifier: 36 characters, different after each start of the machine. Times of [`Clock::of_boot`] are
+/// comparable within one boot only.
 ///
 /// # Errors
 /// /proc is not mounted.
@@ -88,31 +88,31 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// CLOCK_REALTIME in nanoseconds since 1970: the clock that stamps captured packets.
+/// CLOCK_REALTIME in nanoseconds since 1970: the clock of capture timestamps.
 pub fn realtime_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The end of a wait, by CLOCK_MONOTONIC. A loop that adds up the pauses it asked for waits longer the busier the machine is, since each
-/// pause then takes longer than it was meant to.
+/// The end of a wait, by CLOCK_MONOTONIC. A loop that sums the requested pauses would wait longer on a busy machine,
+/// where each pause takes longer.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     at_ns: u64,
 }
 
 impl Deadline {
-    /// So long from now.
+    /// A deadline after `time` from now.
     pub fn after(time: Duration) -> Self {
         Deadline { at_ns: monotonic_ns().saturating_add(units::time::saturating_nanos(time)) }
     }
 
-    /// What is left of it; nothing once it has passed.
+    /// The remaining time; zero after the deadline.
     pub fn left(&self) -> Duration {
         Duration::from_nanos(self.at_ns.saturating_sub(monotonic_ns()))
     }
 
-    /// Whether it has passed.
+    /// Whether the deadline has passed.
     pub fn has_passed(&self) -> bool {
         monotonic_ns() >= self.at_ns
     }
@@ -129,7 +129,7 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// CPU time of the calling process, all its threads together.
+/// CPU time of all threads of the calling process.
 pub fn process_cpu_time() -> Duration {
     let mut now = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: as in `monotonic_ns`; the calling process's CPU clock always exists.
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_counts_from_its_zero() {
+    fn clock_counts_from_its_zero() {
         let clock = Clock::start();
         let (a, b) = (clock.now(), clock.now());
         assert!(a <= b && b.as_secs_f64() < 5.0);
@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn the_boots_clock_is_the_same_for_all() {
+    fn boot_clock_has_one_zero_for_all_processes() {
         let (first, second) = (Clock::of_boot(), Clock::of_boot());
         let a = first.now();
         let b = second.now();
         assert!(a <= b && b.as_nanos() <= monotonic_ns(), "one zero");
         assert_eq!(first.from_monotonic_ns(b.as_nanos()), b);
-        // Whatever a busy machine does between two reads, the wall clock is where it is.
+        // The wall clock is not changed while a busy machine runs between two reads.
         let (before, zero, now) = (realtime_ns(), first.zero_unix_ns(), monotonic_ns());
         assert!(zero + now >= before && zero + a.as_nanos() <= realtime_ns(), "{before} {zero} {now}");
         let started = Clock::start();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_passes_by_the_clock_and_not_by_pauses() {
+    fn deadline_follows_the_clock_and_not_the_sum_of_pauses() {
         let begun = monotonic_ns();
         let (past, soon, never) = (
             Deadline::after(Duration::ZERO),
@@ -178,7 +178,7 @@ mod tests {
         assert!(!never.has_passed() && never.left() > Duration::from_secs(1 << 30));
         let mut pauses = 0;
         while !soon.has_passed() {
-            // Ten times as long as it would be counted.
+            // Ten times the nominal pause.
             std::thread::sleep(Duration::from_millis(10));
             pauses += 1;
         }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_has_a_name() {
+    fn boot_id_has_36_characters() {
         let id = boot_id().unwrap();
         assert_eq!((id.len(), boot_id().unwrap()), (36, id));
     }

@@ -1,7 +1,7 @@
-//! A program that is run to its end: what it said, what it used, and that it dies with this process.
+//! Runs a program to its end and collects its output and resource usage; the program dies with this process.
 //!
-//! For measuring programs of others (`fio`) that end by themselves. Servers and whatever starts children belong into a
-//! [place](crate::place): of a program here only itself is killed, with all its threads, not what it starts.
+//! For external measurement programs (`fio`) that end by themselves. Servers and programs that start children need a
+//! [sandbox](crate::place): here only the program itself is killed, with all its threads, not its children.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -20,53 +20,53 @@ use crate::error::{Error, Result};
 use crate::place::Exit;
 use crate::signal::Interrupts;
 
-/// Of each of its streams so much is kept; the rest is read and thrown away.
+/// Maximum stored output per stream; the rest is read and discarded.
 const OUTPUT_MAX: u64 = 64 << 20;
-/// How often its end and the user's wish are looked for.
-const LOOK: Duration = Duration::from_millis(20);
+/// Polling interval for the program's end and for an interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What came of it.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Collected {
-    /// How it ended.
+    /// Exit status.
     pub exit: Exit,
-    /// Why it was killed, if it was.
+    /// The reason if it was killed.
     pub killed: Option<Killed>,
-    /// What it wrote to descriptor 1, at most 64 MiB.
+    /// Output on descriptor 1, at most 64 MiB.
     pub stdout: Vec<u8>,
-    /// What it wrote to descriptor 2, at most 64 MiB.
+    /// Output on descriptor 2, at most 64 MiB.
     pub stderr: Vec<u8>,
-    /// What the kernel counted of it: getrusage(2).
+    /// Resource usage by the kernel: getrusage(2).
     pub used: Used,
 }
 
-/// Why a program was killed by us.
+/// Why this process killed the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killed {
-    /// It took longer than it may.
+    /// It exceeded its time limit.
     Late,
-    /// The user asked to stop.
+    /// The user interrupted.
     Interrupted,
 }
 
-/// Resources of a process that ended, its threads and the children it waited for included.
+/// Resource usage of a process that ended, including its threads and the children it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// Processor time in user mode.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub system: Duration,
-    /// Bytes that were fetched from storage for it. What the page cache had is not in it; what was read ahead is.
+    /// Bytes read from storage for it, including read-ahead, without page cache hits.
     pub storage_read_bytes: u64,
-    /// Bytes that it gave to storage: counted when a page of a file becomes dirty, or is written around the page cache.
+    /// Bytes written to storage: counted when a page of a file becomes dirty, or is written with direct I/O.
     pub storage_written_bytes: u64,
 }
 
-/// Runs `argv` to its end, for at most `limit`, or until the user asks to stop. Its standard input is /dev/null. Each of `handed` is
-/// open in it under the same number as here. It dies with the thread that called this.
+/// Runs `argv` to its end, for at most `limit`, or until the user interrupts. Its standard input is /dev/null. Each
+/// descriptor in `handed` is open in it under the same number. It dies with the calling thread.
 ///
 /// # Errors
-/// No such program; no process to be had.
+/// Unknown program; process limit reached.
 pub fn collect(
     argv: &[OsString],
     handed: &[BorrowedFd<'_>],
@@ -82,12 +82,12 @@ pub fn collect(
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let bind = move || {
         set_pdeathsig(Signal::SIGKILL)?;
-        // It may have died before that.
+        // The parent may have died before that.
         if getppid() != parent {
             return Err(Errno::ESRCH.into());
         }
         for &number in &numbers {
-            // SAFETY: a descriptor of the caller's that stays open while this runs; only its flag in the child changes.
+            // SAFETY: a descriptor of the caller that stays open during the call; only its flag in the child changes.
             Errno::result(unsafe { libc::fcntl(number, libc::F_SETFD, 0) })?;
         }
         Ok(())
@@ -104,7 +104,7 @@ pub fn collect(
     Ok(Collected { exit, killed, stdout: whole(stdout), stderr: whole(stderr), used })
 }
 
-/// Reads a stream to its end in a thread of its own, so that the program never waits for us.
+/// Reads a stream to its end in a separate thread, so that the program never waits for the reader.
 fn gather(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut kept = Vec::new();
@@ -149,16 +149,16 @@ impl Running {
                     }
                 }
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// How it ended and what it used, if it did; with flags 0 waits for that.
+    /// Exit status and usage, if it ended; with flags 0 waits for the end.
     fn ended(&mut self, flags: i32) -> Result<Option<(Exit, Used)>> {
         let mut status = 0;
         // SAFETY: all zero is a valid rusage.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: a child of ours that was not waited for yet, and places for both answers that live longer than the call.
+        // SAFETY: a child of this process that was not waited for yet, and two result variables that outlive the call.
         let answer = unsafe { libc::wait4(self.pid().as_raw(), &raw mut status, flags, &raw mut usage) };
         match Errno::result(answer) {
             Ok(0) | Err(Errno::EINTR) => Ok(None),
@@ -189,7 +189,7 @@ fn used(usage: &libc::rusage) -> Used {
     let time = |of: libc::timeval| {
         Duration::from_secs(of.tv_sec.unsigned_abs()) + Duration::from_micros(of.tv_usec.unsigned_abs())
     };
-    // Linux counts blocks of 512 bytes here, whatever the file system's are: getrusage(2).
+    // Linux counts blocks of 512 bytes here, for any file system: getrusage(2).
     let bytes = |blocks: libc::c_long| blocks.unsigned_abs().saturating_mul(512);
     Used {
         user: time(usage.ru_utime),
@@ -207,58 +207,62 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG_LIMIT: Duration = Duration::from_secs(60);
 
     fn shell(command: &str) -> Vec<OsString> {
         ["/bin/sh", "-c", command].map(OsString::from).to_vec()
     }
 
     #[test]
-    fn streams_status_and_time_are_collected() {
-        let done = collect(&shell("echo out; echo err >&2; exit 3"), &[], LONG, None).unwrap();
+    fn program_streams_status_and_cpu_time_are_collected() {
+        let done = collect(&shell("echo out; echo err >&2; exit 3"), &[], LONG_LIMIT, None).unwrap();
         assert_eq!((done.exit, done.killed), (Exit::Code(3), None));
         assert_eq!((&done.stdout[..], &done.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
-        let busy = collect(&shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"), &[], LONG, None).unwrap();
+        let busy = collect(&shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"), &[], LONG_LIMIT, None).unwrap();
         assert!(busy.used.user > Duration::ZERO, "{:?}", busy.used);
-        assert!(collect(&["/no/such/program".into()], &[], LONG, None).is_err());
-        assert!(collect(&[], &[], LONG, None).is_err());
+        assert!(collect(&["/no/such/program".into()], &[], LONG_LIMIT, None).is_err());
+        assert!(collect(&[], &[], LONG_LIMIT, None).is_err());
     }
 
     #[test]
-    fn more_than_a_pipe_holds_is_read() {
-        let done = collect(&shell("head -c 1000000 /dev/zero"), &[], LONG, None).unwrap();
+    fn program_output_beyond_the_pipe_capacity_is_read() {
+        let done = collect(&shell("head -c 1000000 /dev/zero"), &[], LONG_LIMIT, None).unwrap();
         assert_eq!(done.stdout.len(), 1_000_000);
     }
 
     #[test]
-    fn what_takes_too_long_is_killed() {
+    fn program_beyond_its_time_limit_is_killed() {
         let done = collect(&shell("exec sleep 1000"), &[], Duration::from_millis(50), None).unwrap();
         assert_eq!((done.exit, done.killed), (Exit::Signal(9), Some(Killed::Late)));
     }
 
     #[test]
-    fn descriptors_are_handed_on_under_their_numbers() {
+    fn passed_descriptors_keep_their_numbers() {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create_new(folder.path().join("gone")).unwrap();
         std::fs::remove_file(folder.path().join("gone")).unwrap();
         let number = file.as_raw_fd();
         let write = format!("echo written > /proc/self/fd/{number}");
-        assert_eq!(collect(&shell(&write), &[file.as_fd()], LONG, None).unwrap().exit, Exit::Code(0));
-        // Another process wrote into a file that has no name.
+        assert_eq!(collect(&shell(&write), &[file.as_fd()], LONG_LIMIT, None).unwrap().exit, Exit::Code(0));
+        // Another process wrote into the unnamed file.
         assert_eq!(std::fs::read(format!("/proc/self/fd/{number}")).unwrap(), b"written\n");
         let read = format!("cat <&{number}");
-        assert_ne!(collect(&shell(&read), &[], LONG, None).unwrap().exit, Exit::Code(0), "not handed on");
+        assert_ne!(
+            collect(&shell(&read), &[], LONG_LIMIT, None).unwrap().exit,
+            Exit::Code(0),
+            "the descriptor was inherited"
+        );
     }
 
     #[test]
-    fn bytes_given_to_storage_are_counted_where_there_is_storage() {
+    fn written_storage_bytes_are_counted_on_a_file_system_with_a_device() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = File::create_new(folder.path().join("file")).unwrap();
         file.write_all(b"begun").unwrap();
         let number = file.as_raw_fd();
         let write = format!("head -c 1048576 /dev/zero > /proc/self/fd/{number}");
-        let done = collect(&shell(&write), &[file.as_fd()], LONG, None).unwrap();
-        // `head` is a child that the shell waited for. A file system without a device of its own counts nothing.
+        let done = collect(&shell(&write), &[file.as_fd()], LONG_LIMIT, None).unwrap();
+        // `head` is a child that the shell waited for. A file system without a device counts nothing.
         let written = done.used.storage_written_bytes;
         assert!(written == 0 || written >= 1 << 20, "{written}");
     }

@@ -1,4 +1,4 @@
-//! Many UDP datagrams in one system call, and the settings of sockets that measure.
+//! UDP datagrams in batches, one system call per batch, and options of measurement sockets.
 //!
 //! ```text
 //!   pieces --sendmmsg, 32 at once--> [ socket ]      [ socket ] --recvmmsg, 32 at once--> pieces
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::socket::Address;
 
-/// Datagrams of one call, at most.
+/// Maximum number of datagrams per call.
 pub const AT_ONCE: usize = 32;
 
 /// Sends on connected sockets.
@@ -20,7 +20,7 @@ pub struct Sender {
     pieces: [libc::iovec; AT_ONCE],
 }
 
-// SAFETY: the pointers are written anew by each call and used in it only.
+// SAFETY: the pointers are written by each call and used in it only.
 unsafe impl Send for Sender {}
 
 impl Default for Sender {
@@ -30,11 +30,12 @@ impl Default for Sender {
 }
 
 impl Sender {
-    /// Hands datagrams to the kernel, the first [`AT_ONCE`] of `datagrams`: how many it took, in their order. Never waits.
+    /// Passes datagrams to the kernel, the first [`AT_ONCE`] of `datagrams`: returns the number accepted, in order.
+    /// Never waits.
     ///
     /// # Errors
-    /// The first could not be sent; those of sendmmsg(2): EAGAIN and ENOBUFS where there is no room now, EMSGSIZE, and what
-    /// the network answered to earlier ones (ECONNREFUSED, EHOSTUNREACH ..), each of them once.
+    /// The first could not be sent; those of sendmmsg(2): EAGAIN and ENOBUFS if the buffer is full, EMSGSIZE, and
+    /// network errors of earlier datagrams (ECONNREFUSED, EHOSTUNREACH ..), each once.
     pub fn send(&mut self, socket: BorrowedFd<'_>, datagrams: &[&[u8]]) -> io::Result<usize> {
         let count = datagrams.len().min(AT_ONCE);
         // SAFETY: all zeroes is a valid mmsghdr: no name, no control data.
@@ -64,35 +65,36 @@ impl Sender {
 
 /// Receives from sockets.
 pub struct Receiver {
-    /// [`AT_ONCE`] rooms, one behind the other.
-    rooms: Vec<u8>,
+    /// [`AT_ONCE`] buffers in sequence.
+    buffers: Vec<u8>,
     room: usize,
     lengths: [usize; AT_ONCE],
 }
 
 impl Receiver {
-    /// For datagrams of up to `longest` bytes (at least 1); what is longer is cut.
+    /// For datagrams of up to `longest` bytes (at least 1); longer ones are truncated.
     pub fn new(longest: usize) -> Self {
         let room = longest.max(1);
-        Receiver { rooms: vec![0; room * AT_ONCE], room, lengths: [0; AT_ONCE] }
+        Receiver { buffers: vec![0; room * AT_ONCE], room, lengths: [0; AT_ONCE] }
     }
 
-    /// Waits for a datagram, as long as the socket's timeout says, and takes with it those that are there already.
+    /// Waits for a datagram, up to the socket's timeout, and returns it with those that are already queued.
     ///
     /// # Errors
-    /// Those of recvmmsg(2): EAGAIN after the timeout; what the network answered to datagrams sent.
+    /// Those of recvmmsg(2): EAGAIN after the timeout; network errors of datagrams sent.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<impl Iterator<Item = &[u8]>> {
         let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: self.room }; AT_ONCE];
         // SAFETY: as in `send`.
         let mut headers: [libc::mmsghdr; AT_ONCE] = unsafe { std::mem::zeroed() };
-        for ((header, piece), room) in headers.iter_mut().zip(&mut pieces).zip(self.rooms.chunks_exact_mut(self.room)) {
+        for ((header, piece), room) in headers.iter_mut().zip(&mut pieces).zip(self.buffers.chunks_exact_mut(self.room))
+        {
             piece.iov_base = room.as_mut_ptr().cast();
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
         }
-        // SAFETY: every header points to one piece and every piece to a room of its own of the length stated; all of them
-        // outlive the call.
-        let got = unsafe {
+        // SAFETY: every header points to one piece and every piece to a separate buffer of the stated length; all of
+        // them outlive the call.
+        let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
@@ -101,22 +103,22 @@ impl Receiver {
                 std::ptr::null_mut(),
             )
         };
-        let got = if got < 0 { return Err(io::Error::last_os_error()) } else { got as usize };
+        let received = if received < 0 { return Err(io::Error::last_os_error()) } else { received as usize };
         for (length, header) in self.lengths.iter_mut().zip(&headers) {
             *length = header.msg_len as usize;
         }
-        Ok(self.rooms.chunks_exact(self.room).zip(self.lengths).take(got).map(|(room, length)| &room[..length]))
+        Ok(self.buffers.chunks_exact(self.room).zip(self.lengths).take(received).map(|(room, length)| &room[..length]))
     }
 }
 
-/// A UDP socket at an address that other sockets of the same user may have too, provided that all were made by this
-/// function: what is connected hears its peer, the one that is not hears the rest.
+/// A UDP socket at an address that other sockets of the same user may share, if all were created by this function: a
+/// connected socket receives the datagrams of its peer, the unconnected one all others.
 ///
 /// # Errors
 /// Those of socket(2) and bind(2).
 pub fn bind_shared(at: SocketAddr) -> io::Result<UdpSocket> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+    // SAFETY: no pointers; the returned descriptor has no other owner.
     let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -132,8 +134,8 @@ pub fn bind_shared(at: SocketAddr) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(socket))
 }
 
-/// From now on no datagram of this socket is cut into fragments, by this host or by any router: what is too long for the
-/// device is EMSGSIZE, what is too long for a link on the way is lost there.
+/// Disables fragmentation of this socket's datagrams, by this host and by routers: a datagram too long for the device
+/// fails with EMSGSIZE, one too long for a link on the way is lost there.
 ///
 /// # Errors
 /// Those of setsockopt(2).
@@ -142,12 +144,12 @@ pub fn never_fragment(socket: &UdpSocket) -> io::Result<()> {
         return set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
     }
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
-    // A socket of IPv6 that speaks IPv4 has that setting too; one that does not may refuse it.
+    // An IPv6 socket that sends IPv4 has that option, too; an IPv6-only socket may reject it.
     let _ = set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
     Ok(())
 }
 
-/// Datagrams that arrived and found no room in the socket's queue, since it was made.
+/// Datagrams dropped because the socket's receive buffer was full, since the socket's creation.
 ///
 /// # Errors
 /// Those of getsockopt(2).
@@ -157,7 +159,8 @@ pub fn overflowed(socket: &impl AsRawFd) -> io::Result<u64> {
     Ok(u64::from(figures[libc::SK_MEMINFO_DROPS as usize]))
 }
 
-/// Sets both buffers of a socket; the kernel doubles the figure, keeps within the system's limits, and tunes them no more.
+/// Sets both buffers of a socket; the kernel doubles the value, keeps within the system's limits, and stops tuning
+/// them.
 ///
 /// # Errors
 /// Those of setsockopt(2).
@@ -167,7 +170,7 @@ pub fn set_buffers(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
-/// Send and receive buffer of a socket as the kernel has them.
+/// Send and receive buffer sizes of a socket in the kernel.
 ///
 /// # Errors
 /// Those of getsockopt(2).
@@ -179,9 +182,8 @@ pub fn buffers(socket: &impl AsRawFd) -> io::Result<[u32; 2]> {
     Ok(bytes)
 }
 
-/// From now on a TCP socket takes no more bytes while so many wait that were never sent (TCP_NOTSENT_LOWAT), and counts as
-/// writable again below half of that. What is on its way is not counted, so that long paths are filled as before. A listener
-/// hands it on to the connections that it takes.
+/// Limits the unsent bytes of a TCP socket (TCP_NOTSENT_LOWAT): it becomes writable again below half of that. Bytes in
+/// transit do not count, so long paths are filled as before. A listener's setting is inherited by its connections.
 ///
 /// # Errors
 /// Those of setsockopt(2).
@@ -189,7 +191,7 @@ pub fn bound_unsent(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     set_value(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
 
-/// From now on closing this TCP socket throws away what it has not sent yet, and tells the peer by a reset.
+/// Makes closing this TCP socket discard unsent bytes and send a reset to the peer.
 ///
 /// # Errors
 /// Those of setsockopt(2).
@@ -215,7 +217,7 @@ fn set_value<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32, value: &T) -
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Fills `figures` from SOL_SOCKET; what an older kernel does not know stays as it was.
+/// Fills `figures` from SOL_SOCKET; options unknown to an older kernel stay unchanged.
 fn get(socket: &impl AsRawFd, name: i32, figures: &mut [u32]) -> io::Result<()> {
     let mut length = size_of_val(figures) as libc::socklen_t;
     // SAFETY: `figures` and `length` outlive the call, which writes at most `length` bytes of numbers.
@@ -241,26 +243,26 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_stay_apart_and_in_order() {
+    fn datagrams_stay_separate_and_in_order() {
         let (one, other) = pair();
         let texts: Vec<Vec<u8>> = (1..=50u8).map(|number| vec![number; usize::from(number)]).collect();
         let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
         let mut sender = Sender::default();
         assert_eq!(sender.send(one.as_fd(), &texts).unwrap(), AT_ONCE);
         assert_eq!(sender.send(one.as_fd(), &texts[AT_ONCE..]).unwrap(), 50 - AT_ONCE);
-        let (mut receiver, mut got) = (Receiver::new(40), Vec::new());
-        while got.len() < 50 {
-            got.extend(receiver.receive(other.as_fd()).unwrap().map(<[u8]>::to_vec));
+        let (mut receiver, mut received) = (Receiver::new(40), Vec::new());
+        while received.len() < 50 {
+            received.extend(receiver.receive(other.as_fd()).unwrap().map(<[u8]>::to_vec));
         }
-        for (got, sent) in got.iter().zip(&texts) {
-            assert_eq!(got, &sent[..sent.len().min(40)], "what is too long is cut");
+        for (received, sent) in received.iter().zip(&texts) {
+            assert_eq!(received, &sent[..sent.len().min(40)], "a datagram that is too long is truncated");
         }
         other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         assert!(receiver.receive(other.as_fd()).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
     }
 
     #[test]
-    fn what_has_no_room_is_counted() {
+    fn datagrams_beyond_the_receive_buffer_are_counted() {
         let (one, other) = pair();
         set_buffers(&other, 4096).unwrap();
         let [_, receive] = buffers(&other).unwrap();
@@ -272,53 +274,53 @@ mod tests {
         while sent < 200 {
             sent += sender.send(one.as_fd(), &[&text[..]; AT_ONCE]).unwrap();
         }
-        let (mut receiver, mut got) = (Receiver::new(1000), 0);
+        let (mut receiver, mut received) = (Receiver::new(1000), 0);
         other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         while let Ok(datagrams) = receiver.receive(other.as_fd()) {
-            got += datagrams.count();
+            received += datagrams.count();
         }
-        assert!(got < sent);
-        assert_eq!(overflowed(&other).unwrap(), (sent - got) as u64);
+        assert!(received < sent);
+        assert_eq!(overflowed(&other).unwrap(), (sent - received) as u64);
     }
 
     #[test]
-    fn a_connected_socket_hears_its_peer_and_the_other_the_rest() {
-        let door = bind_shared((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let at = door.local_addr().unwrap();
-        let [guest, stranger] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    fn connected_socket_receives_its_peer_and_the_shared_one_the_rest() {
+        let shared = bind_shared((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let at = shared.local_addr().unwrap();
+        let [peer, unknown] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         let own = bind_shared(at).unwrap();
-        own.connect(guest.local_addr().unwrap()).unwrap();
-        for socket in [&own, &door] {
+        own.connect(peer.local_addr().unwrap()).unwrap();
+        for socket in [&own, &shared] {
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         }
         for _ in 0..8 {
-            stranger.send_to(b"stranger", at).unwrap();
-            guest.send_to(b"guest", at).unwrap();
+            unknown.send_to(b"unknown", at).unwrap();
+            peer.send_to(b"peer", at).unwrap();
         }
         let mut buffer = [0; 16];
-        for (socket, word) in [(&own, &b"guest"[..]), (&door, b"stranger")] {
+        for (socket, word) in [(&own, &b"peer"[..]), (&shared, b"unknown")] {
             for _ in 0..8 {
                 let (length, _) = socket.recv_from(&mut buffer).unwrap();
                 assert_eq!(&buffer[..length], word);
             }
         }
-        // Somebody who did not ask to share has it not.
+        // A socket created without sharing cannot have the address.
         assert!(UdpSocket::bind(at).is_err());
     }
 
     #[test]
-    fn what_is_too_long_for_the_device_is_refused() {
+    fn datagram_longer_than_the_mtu_fails() {
         let (one, _other) = pair();
         never_fragment(&one).unwrap();
         let mtu: usize = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap().trim().parse().unwrap();
-        // Loopback's MTU is the longest packet there is, whose headers leave so much of a datagram.
+        // Loopback's MTU is the maximum packet length, of which the headers take 28 bytes.
         let long = vec![0; mtu.min(65_535) - 28 + 1];
         let error = Sender::default().send(one.as_fd(), &[&long]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
     }
 
     #[test]
-    fn an_abort_is_a_reset() {
+    fn abort_on_close_sends_a_reset() {
         use std::io::Read;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

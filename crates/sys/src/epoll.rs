@@ -1,4 +1,4 @@
-//! Readiness.
+//! Readiness notification: epoll.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
-/// What a descriptor waits for, and how.
+/// The events of interest of a descriptor, and their triggering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest(u32);
 
@@ -40,17 +40,17 @@ impl Event {
         self.0.u64
     }
 
-    /// A read will not block: bytes, end of stream, or an error to fetch.
+    /// A read will not block: bytes, end of stream, or a pending error.
     pub fn readable(&self) -> bool {
         self.has(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
     }
 
-    /// A write will not block, or a connect ended (either way), or an error is there to fetch.
+    /// A write will not block, or a connect ended (with success or failure), or an error is pending.
     pub fn writable(&self) -> bool {
         self.has(libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR)
     }
 
-    /// The descriptor has an error to fetch.
+    /// The descriptor has a pending error.
     pub fn error(&self) -> bool {
         self.has(libc::EPOLLERR)
     }
@@ -67,7 +67,7 @@ impl Epoll {
     /// # Errors
     /// Those of epoll_create1(2): no descriptor left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+        // SAFETY: no pointers; the returned descriptor has no other owner.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -84,7 +84,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, interest, token)
     }
 
-    /// Changes what `fd` waits for.
+    /// Changes the events of interest of `fd`.
     ///
     /// # Errors
     /// Those of epoll_ctl(2).
@@ -107,8 +107,8 @@ impl Epoll {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Waits until something is ready, at most `timeout_ms` (0: do not wait; -1: no bound), and returns the ready
-    /// part of `events`. A signal ends the wait with nothing ready. The timeout is coarse: precise waits use a
+    /// Waits until a descriptor is ready, at most `timeout_ms` (0: do not wait; -1: no limit), and returns the filled
+    /// part of `events`. A signal ends the wait without events. The timeout is coarse: precise waits use a
     /// [`crate::timer::Timer`] in the set.
     ///
     /// # Errors

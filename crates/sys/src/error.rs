@@ -1,69 +1,71 @@
-//! What can go wrong between this program and the kernel.
+//! Errors of system calls.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// A system call that did not do what was asked, named, and with the mend where there is one.
+/// A failed system call, with its name and, if known, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The call failed; what to do depends on the errno.
+    /// The call failed; the errno tells what to do.
     #[error("{call}: {}", plain(source))]
     Call {
         /// The system call and its operand, as in `ioctl TUNSETIFF c0`.
         call: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The call was refused for a reason the user can mend.
-    #[error("{call}: {}; {mend}", plain(source))]
+    /// The call was refused for a reason that the user can fix.
+    #[error("{call}: {}; {remedy}", plain(source))]
     Refused {
         /// The system call and its operand.
         call: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
         /// What to do about it.
-        mend: String,
+        remedy: String,
     },
-    /// The program of a place could not be started.
+    /// The program of a sandbox could not be started.
     #[error("{program}: {}", plain(source))]
     Exec {
         /// The program as typed.
         program: String,
-        /// What the kernel answered, or that it is not on the PATH.
+        /// The kernel's error, or that the program is not on the PATH.
         source: io::Error,
     },
-    /// This machine lacks something.
+    /// This machine lacks a feature.
     #[error("{what}")]
     Missing {
         /// What is missing, and what to do about it.
         what: String,
     },
-    /// A place may only be started while this process has one thread: the fork would copy the others' locks.
-    #[error("cannot start a place: this process has {threads} threads; start places before any other thread")]
+    /// A sandbox may only be started while this process has one thread: the fork would copy the locks of other threads.
+    #[error("cannot start a sandbox: this process has {threads} threads; start sandboxes before any other thread")]
     Threads {
         /// Threads counted in /proc/self/status.
         threads: usize,
     },
-    /// The init of a place ended by itself: killed from outside, or out of memory.
-    #[error("the first process of the place is gone: killed from outside, or the machine is out of memory (see dmesg)")]
+    /// The init process of a sandbox ended unexpectedly: killed from outside, or out of memory.
+    #[error(
+        "the init process of the sandbox is gone: killed from outside, or the machine is out of memory (see dmesg)"
+    )]
     PlaceLost,
-    /// The kernel's answer could not be understood.
-    #[error("{call}: unexpected answer: {answer}")]
+    /// The kernel's response could not be parsed.
+    #[error("{call}: unexpected response: {answer}")]
     Unexpected {
         /// The system call and its operand.
         call: String,
-        /// What came back.
+        /// The response.
         answer: String,
     },
 }
 
-/// What every call of this crate returns.
+/// Result of every call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The errno, where the kernel gave one.
+    /// The errno, if the kernel returned one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::Call { source, .. } | Error::Refused { source, .. } | Error::Exec { source, .. } => {
@@ -73,24 +75,24 @@ impl Error {
         }
     }
 
-    /// For `map_err`: names the call that failed.
+    /// For `map_err`: names the failed call.
     pub(crate) fn of<E: Into<io::Error>>(call: impl Into<String>) -> impl FnOnce(E) -> Error {
         let call = call.into();
         move |source| Error::Call { call, source: source.into() }
     }
 
-    /// Adds what to do, when the errno is one of `errnos`.
-    pub(crate) fn mend(self, errnos: &[Errno], mend: impl Into<String>) -> Error {
+    /// Adds the remedy if the errno is one of `errnos`.
+    pub(crate) fn remedy(self, errnos: &[Errno], remedy: impl Into<String>) -> Error {
         match self {
             Error::Call { call, source } if errnos.iter().any(|e| source.raw_os_error() == Some(*e as i32)) => {
-                Error::Refused { call, source, mend: mend.into() }
+                Error::Refused { call, source, remedy: remedy.into() }
             }
             other => other,
         }
     }
 }
 
-/// The reason without Rust's "(os error 2)", which tells a user nothing.
+/// The reason without Rust's "(os error 2)", which does not help a user.
 fn plain(source: &io::Error) -> String {
     match source.raw_os_error() {
         Some(code) => Errno::from_raw(code).desc().to_owned(),
@@ -103,13 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_like_a_sentence() {
+    fn errors_print_as_sentences() {
         let missing = Error::Exec { program: "nginx".into(), source: io::Error::from_raw_os_error(2) };
         assert_eq!(missing.to_string(), "nginx: No such file or directory");
-        let refused = Error::of(String::from("open /dev/net/tun"))(Errno::EACCES).mend(&[Errno::EACCES], "be root");
+        let refused = Error::of(String::from("open /dev/net/tun"))(Errno::EACCES).remedy(&[Errno::EACCES], "be root");
         assert_eq!(refused.to_string(), "open /dev/net/tun: Permission denied; be root");
         assert_eq!(refused.errno(), Some(libc::EACCES));
-        let other = Error::of(String::from("open /dev/net/tun"))(Errno::EIO).mend(&[Errno::EACCES], "be root");
+        let other = Error::of(String::from("open /dev/net/tun"))(Errno::EIO).remedy(&[Errno::EACCES], "be root");
         assert_eq!(other.to_string(), "open /dev/net/tun: I/O error");
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are served: opened beneath one directory and nowhere else, and sent to a socket by the kernel.
+//! Served files: opened beneath one directory only, and sent to a socket by the kernel.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -10,20 +10,20 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 
-/// A directory below which files may be opened. Neither `..`, nor a symbolic link, nor a rename that races with the
-/// lookup leads out of it: the kernel itself refuses (RESOLVE_BENEATH of openat2(2), Linux 5.6).
+/// A directory beneath which files may be opened. Neither `..`, nor a symbolic link, nor a rename that races with the
+/// lookup escapes from it: the kernel rejects such paths (RESOLVE_BENEATH of openat2(2), Linux 5.6).
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
-    /// Absolute, symbolic links as typed: a link may be turned to another directory later.
+    /// Absolute, symbolic links as typed: a link may point to another directory later.
     path: PathBuf,
 }
 
 impl Root {
-    /// Opens `directory` and makes sure that this kernel knows openat2.
+    /// Opens `directory` and checks that this kernel supports openat2.
     ///
     /// # Errors
-    /// Those of open(2) and getcwd(2); ENOSYS or EPERM when openat2 is missing or filtered.
+    /// Those of open(2) and getcwd(2); ENOSYS or EPERM if openat2 is missing or filtered.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let path = std::path::absolute(directory)?;
         let root = Root { directory: open_directory(&path)?, path };
@@ -31,13 +31,13 @@ impl Root {
         Ok(root)
     }
 
-    /// Turns to the directory that the root's path leads to now, where that is another one than before: a symbolic link
-    /// was moved, or the directory was removed and made anew. Returns whether the root is another directory now.
+    /// Reopens the root if its path now leads to another directory: a symbolic link was changed, or the directory was
+    /// removed and recreated. Returns whether the root is another directory now.
     ///
     /// The comparison is safe against reuse of inode numbers: the root's own inode is held open.
     ///
     /// # Errors
-    /// Those of stat(2) and open(2); the root is unchanged then. ENOENT: nothing stands at the path.
+    /// Those of stat(2) and open(2); the root stays unchanged. ENOENT: the path does not exist.
     pub fn follow(&mut self) -> io::Result<bool> {
         let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
         let own = self.metadata(b".")?;
@@ -48,14 +48,14 @@ impl Root {
         Ok(true)
     }
 
-    /// The root's path: absolute, with symbolic links as they were typed.
+    /// The root's path: absolute, with symbolic links as typed.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens `relative` for reading. A FIFO does not block and a terminal is not taken over; the caller checks the
-    /// kind of what it got.
+    /// Opens `relative` for reading. A FIFO does not block and a terminal does not become the controlling one; the
+    /// caller checks the kind of the file.
     ///
     /// # Errors
     /// Those of openat2(2): EXDEV when the path leads out of the root, ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES,
@@ -64,7 +64,7 @@ impl Root {
         self.beneath(relative, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
     }
 
-    /// What `relative` is now, without opening it for reading.
+    /// The metadata of `relative`, without opening it for reading.
     ///
     /// # Errors
     /// Those of [`Root::open_file`] and of fstat(2).
@@ -76,8 +76,8 @@ impl Root {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        // EAGAIN: a rename elsewhere raced with a `..` in the path, so the kernel could not tell. openat2(2) says try
-        // again; a bounded number of times, because someone may rename for ever.
+        // EAGAIN: a concurrent rename raced with a `..` in the path, so the kernel could not check it. openat2(2)
+        // recommends a retry; the number of retries is limited, because renames may never stop.
         let mut last = Errno::EAGAIN;
         for _ in 0..ATTEMPTS {
             match openat2(&self.directory, relative, how) {
@@ -94,8 +94,9 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
 }
 
-/// Sends up to `count` bytes of `file`, from `offset` on, to `socket`, by sendfile(2): how many the socket took,
-/// `Some(0)` at the end of the file, `None` if the socket takes none now. The file's own position is not used.
+/// Sends up to `count` bytes of `file`, from `offset` on, to `socket`, by sendfile(2): returns the number of bytes
+/// accepted, `Some(0)` at the end of the file, `None` if the socket's buffer is full. The file's own position is not
+/// used.
 ///
 /// # Errors
 /// Those of sendfile(2); EPIPE raises SIGPIPE as well, which every Rust program ignores unless it asked otherwise.
@@ -109,7 +110,7 @@ pub fn send_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, coun
         }
         let error = io::Error::last_os_error();
         match error.kind() {
-            // Nothing was sent, and the socket is not full: who waits for room now would wait for ever.
+            // Nothing was sent, and the socket is not full: a caller that waits for writability would wait forever.
             io::ErrorKind::Interrupted => {}
             io::ErrorKind::WouldBlock => return Ok(None),
             _ => return Err(error),
@@ -117,7 +118,7 @@ pub fn send_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, coun
     }
 }
 
-/// Lookups that raced with a rename are tried this often.
+/// Maximum number of lookups that race with a rename.
 const ATTEMPTS: usize = 8;
 
 #[cfg(test)]
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_of_the_root() {
+    fn no_path_escapes_from_the_root() {
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("secret"), "x").unwrap();
         let inside = outside.path().join("root");
@@ -147,7 +148,7 @@ mod tests {
         for path in ["../secret", "a/../../secret", "relative", "absolute", "up/secret", "/etc/passwd", "a/../.."] {
             assert_eq!(error_of(root.open_file(path.as_bytes())), libc::EXDEV, "{path}");
         }
-        // Inside, both `..` and links work.
+        // Within the root, both `..` and links work.
         for path in ["here", "a/../here", "a/back"] {
             assert_eq!(root.open_file(path.as_bytes()).unwrap().metadata().unwrap().len(), 1, "{path}");
         }
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_follows_a_moved_link_and_a_directory_made_anew() {
+    fn root_follows_a_changed_link_and_a_recreated_directory() {
         let all = tempfile::tempdir().unwrap();
         let (link, next) = (all.path().join("current"), all.path().join("next"));
         for release in ["r1", "r2"] {
@@ -167,13 +168,13 @@ mod tests {
         let text = |root: &Root| std::io::read_to_string(root.open_file(b"f").unwrap()).unwrap();
         symlink("r1", &link).unwrap();
         let mut root = Root::open(&link).unwrap();
-        assert!(!root.follow().unwrap(), "nothing moved");
+        assert!(!root.follow().unwrap(), "the root has not moved");
         symlink("r2", &next).unwrap();
         std::fs::rename(&next, &link).unwrap();
-        assert_eq!(text(&root), "r1", "until it is told to follow");
+        assert_eq!(text(&root), "r1", "the old root until `follow` is called");
         assert!(root.follow().unwrap());
         assert_eq!(text(&root), "r2");
-        // Made anew under the same name, perhaps with the inode number of the old one.
+        // Recreated under the same name, possibly with the inode number of the old one.
         for content in ["x", "y", "z"] {
             std::fs::remove_dir_all(all.path().join("r2")).unwrap();
             assert_eq!(root.follow().unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_does_not_block() {
+    fn opening_a_fifo_does_not_block() {
         let directory = tempfile::tempdir().unwrap();
         nix::unistd::mkfifo(&directory.path().join("pipe"), Mode::S_IRUSR).unwrap();
         let root = Root::open(directory.path()).unwrap();
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sends_from_an_offset_and_sees_the_end() {
+    fn send_file_starts_at_an_offset_and_reports_the_end() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("f"), "0123456789").unwrap();
         let file = Root::open(directory.path()).unwrap().open_file(b"f").unwrap();
@@ -204,8 +205,8 @@ mod tests {
         assert_eq!(send_file(server.as_fd(), file.as_fd(), 10, 100).unwrap(), Some(0));
         assert!(send_file(server.as_fd(), file.as_fd(), u64::MAX, 1).is_err());
         drop(server);
-        let mut got = String::new();
-        client.read_to_string(&mut got).unwrap();
-        assert_eq!(got, "456789");
+        let mut received = String::new();
+        client.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "456789");
     }
 }

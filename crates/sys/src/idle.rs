@@ -1,4 +1,4 @@
-//! Processors that do not go to sleep while something is timed.
+//! Prevents CPU sleep states during a measurement.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -8,34 +8,34 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 
-/// Where the kernel takes how long waking a processor may last (Documentation/power/pm_qos_interface.rst).
+/// The kernel's interface for the maximum wake-up latency (Documentation/power/pm_qos_interface.rst).
 const DEVICE: &str = "/dev/cpu_dma_latency";
 
-/// As long as it lives, no processor of this machine sleeps: one that has nothing to do looks for work instead. The kernel
-/// takes the wish back when the process ends, however that happens.
+/// Prevents sleep states of all CPUs of this machine during its lifetime: an idle CPU polls instead. The kernel removes
+/// the request when the process ends, for any reason.
 #[derive(Debug)]
 pub struct Awake {
     _held: File,
 }
 
 impl Awake {
-    /// Keeps them awake from now on.
+    /// Prevents sleep states from now on.
     ///
     /// # Errors
-    /// The device is root's, unless the system says otherwise; or the kernel, or the container, has none.
+    /// Only root may write the device by default; or the kernel, or the container, does not have it.
     pub fn hold() -> Result<Self> {
         Self::at(Path::new(DEVICE))
     }
 
     fn at(device: &Path) -> Result<Self> {
         let refused = |error: std::io::Error| {
-            let mend = format!("run as root, or let this user write {}", device.display());
-            Error::of(format!("open {}", device.display()))(error).mend(&[Errno::EACCES, Errno::EPERM], mend)
+            let remedy = format!("run as root, or let this user write {}", device.display());
+            Error::of(format!("open {}", device.display()))(error).remedy(&[Errno::EACCES, Errno::EPERM], remedy)
         };
-        let mut held = OpenOptions::new().write(true).open(device).map_err(refused)?;
+        let mut device_file = OpenOptions::new().write(true).open(device).map_err(refused)?;
         // In microseconds.
-        held.write_all(&0_i32.to_ne_bytes()).map_err(refused)?;
-        Ok(Awake { _held: held })
+        device_file.write_all(&0_i32.to_ne_bytes()).map_err(refused)?;
+        Ok(Awake { _held: device_file })
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_latency_of_nothing_is_asked_for_and_what_is_not_there_is_said() {
+    fn zero_latency_is_requested_and_a_missing_device_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let awake = Awake::at(file.path()).unwrap();
         assert_eq!(std::fs::read(file.path()).unwrap(), [0; 4]);

@@ -1,6 +1,5 @@
-//! What this process was started with and its language's runtime has changed by the time of `main`: SIGPIPE is ignored
-//! from then on, and standard streams that were closed are /dev/null. A program that is started in this one's stead
-//! gets what it would have had.
+//! Process state that Rust's runtime changes before `main`: SIGPIPE becomes ignored, and closed standard streams become
+//! /dev/null. A program that this process starts as its replacement gets the original state.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,17 +7,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, signal};
 
-/// A bit for each of the descriptors 0 to 2 that was closed, and one for SIGPIPE.
-static FOUND: AtomicU32 = AtomicU32::new(0);
+/// A bit for each closed descriptor 0 to 2, and one for SIGPIPE.
+static INITIAL_STATE: AtomicU32 = AtomicU32::new(0);
 const PIPE_IGNORED: u32 = 1 << 3;
 
-/// Run by the loader, before the runtime's own beginnings.
-// SAFETY: a list of functions that the loader calls one after the other; this one allocates and locks nothing.
+/// Run by the loader, before the runtime's own initialization.
+// SAFETY: a list of functions that the loader calls in sequence; this one neither allocates nor locks.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static AT_LOAD: extern "C" fn() = record_initial_state;
 
-extern "C" fn look() {
+extern "C" fn record_initial_state() {
     let mut found = 0;
     for fd in 0..3 {
         // SAFETY: a system call without pointers.
@@ -35,19 +34,20 @@ extern "C" fn look() {
     if action.sa_sigaction == libc::SIG_IGN {
         found |= PIPE_IGNORED;
     }
-    FOUND.store(found, Ordering::Relaxed);
+    INITIAL_STATE.store(found, Ordering::Relaxed);
 }
 
-/// `command` will have SIGPIPE, the blocked signals and the closed standard streams that this process was started with;
-/// those blocked by the calling thread, which is to be the first. Of streams only what `command` inherits.
+/// `command` will have the original SIGPIPE disposition, blocked signals and closed standard streams of this process;
+/// the blocked signals are those of the calling thread, which must be the first. Only for streams that `command`
+/// inherits.
 pub fn hand_on(command: &mut Command) {
-    let found = FOUND.load(Ordering::Relaxed);
+    let found = INITIAL_STATE.load(Ordering::Relaxed);
     let mut blocked = SigSet::empty();
-    // What cannot be read is empty, as without this.
+    // An unreadable mask is empty, as without this call.
     let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, None, Some(&mut blocked));
     let restore = move || {
         for fd in (0..3).filter(|fd| found & 1 << fd != 0) {
-            // SAFETY: a system call without pointers; what was opened in the place of nothing is nobody's.
+            // SAFETY: a system call without pointers; the descriptor that replaced a closed one has no other owner.
             unsafe { libc::close(fd) };
         }
         if found & PIPE_IGNORED != 0 {

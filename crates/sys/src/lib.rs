@@ -1,10 +1,10 @@
-//! Every system call, wrapped once, with a narrow type. All unsafe code of the project lives here (and in `tap`).
+//! System calls, each wrapped once, with a narrow type. All unsafe code of the project is here (and in `tap`).
 //!
-//! Two halves. Places: [`namespace`], [`place`], [`netlink`], [`nft`], [`tun`], [`cgroup`] build the lab and take it down.
-//! The loop: [`clock`], [`epoll`], [`timer`], [`socket`], [`uring`], [`sched`], [`signal`] are what the data path runs on.
-//! [`accounting`] reads what the kernel counted, [`capture`] the packets that pass a device. [`probe`] tries what could
-//! be done here, and leaves nothing changed.
-#![allow(clippy::disallowed_methods, reason = "this room is where clocks and waiting are wrapped")]
+//! Two halves. Sandboxes: [`namespace`], [`place`], [`netlink`], [`nft`], [`tun`], [`cgroup`] build the testbed and
+//! remove it. The loop: [`clock`], [`epoll`], [`timer`], [`socket`], [`uring`], [`sched`], [`signal`] serve the data
+//! path. [`accounting`] reads the kernel's counters, [`capture`] the packets at a device. [`probe`] tries what is
+//! possible here, without leaving a change.
+#![allow(clippy::disallowed_methods, reason = "this crate wraps clocks and waiting")]
 
 pub mod accounting;
 pub mod beside;

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limit of open files to the hard one and returns what it is then.
+/// Raises the soft limit of open files to the hard limit and returns the new limit.
 pub fn raise_open_files() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
     match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
@@ -15,11 +15,11 @@ pub fn raise_open_files() -> u64 {
     }
 }
 
-/// Makes this process's table of open files as long as `count` of them need, 65,536 at most.
+/// Grows this process's table of open files to `count` entries, at most 65,536.
 ///
-/// The kernel doubles that table when it is full, and in a process of several threads whoever asks for a descriptor then
-/// stands still until all cores have passed a quiet point: 10 to 30 ms at 64, 256, 512 .. open files, in the middle of
-/// accept(2) or socket(2). To be called before the threads that must not be held up. Where it fails, nothing is lost but that.
+/// The kernel doubles that table when it is full. In a process with several threads the call that needs a descriptor
+/// (accept(2), socket(2)) then waits for an RCU grace period: 10 to 30 ms at 64, 256, 512 .. open files. Call this
+/// before starting threads that must not stall. A failure only means that these stalls may occur.
 pub fn widen_table_of_files(count: u64) {
     let last = i32::try_from(count.clamp(1, 1 << 16)).unwrap_or(1) - 1;
     let Ok(label) = unnamed_file(c"widest") else { return };
@@ -31,7 +31,7 @@ pub fn widen_table_of_files(count: u64) {
     }
 }
 
-/// Columns of the terminal behind stdout; `None` if it is none.
+/// Columns of the terminal at stdout; `None` if stdout is not a terminal.
 pub fn terminal_width() -> Option<usize> {
     // SAFETY: an all-zero winsize is valid, and the call writes nothing else.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
@@ -40,12 +40,12 @@ pub fn terminal_width() -> Option<usize> {
     (result == 0 && size.ws_col > 0).then_some(size.ws_col as usize)
 }
 
-/// A file that has no name and is gone with its last descriptor.
+/// An unnamed file that disappears with its last descriptor.
 ///
 /// # Errors
 /// Those of memfd_create(2).
 pub fn unnamed_file(label: &std::ffi::CStr) -> io::Result<File> {
-    // SAFETY: the label is a C string; the returned descriptor is owned by nobody else.
+    // SAFETY: the label is a C string; the returned descriptor has no other owner.
     let fd = unsafe { libc::memfd_create(label.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_long_enough_and_nothing_stays_open() {
+    fn descriptor_table_grows_and_no_descriptor_stays_open() {
         let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let length = || {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -71,12 +71,12 @@ mod tests {
         widen_table_of_files(900);
 
         assert!(length() >= 900);
-        // Other tests of this process open and close files meanwhile, but not nine hundred.
+        // Other tests of this process open and close files at the same time, but fewer than nine hundred.
         assert!(open().abs_diff(before) < 100);
     }
 
     #[test]
-    fn more_than_the_limit_is_left_alone() {
+    fn descriptor_table_does_not_grow_beyond_the_limit() {
         widen_table_of_files(0);
         widen_table_of_files(u64::MAX);
     }

@@ -1,13 +1,13 @@
-//! Network namespaces held by descriptor, and the user namespace that lets an ordinary user make them.
+//! Network namespaces held by descriptor, and the user namespace in which an ordinary user may create them.
 //!
 //! ```text
 //! root:      NetNamespace::create()                     the caller stays where it is
 //! rootless:  enter_user_namespace(), then the same      the process becomes "root" of its own user namespace
 //! ```
 //!
-//! No namespace has a name on disk: when the last descriptor and the last process are gone, so is the namespace,
-//! with its devices and routes. Entering one for a while is done on a short-lived thread ([`NetNamespace::run`]) and
-//! not by entering and going back, because going back into the host's namespace is refused to a rootless process.
+//! No namespace has a name on disk: it disappears with its last descriptor and process, with its devices and routes. A
+//! temporary entry happens on a short-lived thread ([`NetNamespace::run`]) and not by entering and returning, because a
+//! rootless process may not return to the host's namespace.
 
 use std::fs::{self, File};
 use std::io;
@@ -52,22 +52,22 @@ impl NetNamespace {
         Ok(NetNamespace(file.into()))
     }
 
-    /// A new namespace, with nothing in it but a loopback device that is down. The caller stays where it is.
+    /// A new namespace that contains only a loopback device, which is down. The caller stays in its own namespace.
     ///
     /// # Errors
-    /// No CAP_SYS_ADMIN ([`privilege`] says what to do), or the limit on namespaces is reached.
+    /// No CAP_SYS_ADMIN ([`privilege`] returns the remedy), or the limit of namespaces is reached.
     pub fn create() -> Result<Self> {
         on_own_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| {
                 Error::of("unshare CLONE_NEWNET")(errno)
-                    .mend(&[Errno::EPERM], "run as root, or let ordinary users make user namespaces")
-                    .mend(&[Errno::ENOSPC], "raise sysctl user.max_net_namespaces")
+                    .remedy(&[Errno::EPERM], "run as root, or allow user namespaces for ordinary users")
+                    .remedy(&[Errno::ENOSPC], "raise sysctl user.max_net_namespaces")
             })?;
             NetNamespace::current()
         })
     }
 
-    /// Moves the calling thread into this namespace, for good.
+    /// Moves the calling thread into this namespace, permanently.
     ///
     /// # Errors
     /// No CAP_SYS_ADMIN over the namespace.
@@ -75,8 +75,8 @@ impl NetNamespace {
         setns(self, CloneFlags::CLONE_NEWNET).map_err(Error::of("setns CLONE_NEWNET"))
     }
 
-    /// Runs `work` in this namespace, on a thread of its own that ends with it; the caller stays where it is.
-    /// Sockets and TUN devices opened by `work` belong to this namespace for ever.
+    /// Runs `work` in this namespace, on a separate thread that ends with it; the caller stays in its own namespace.
+    /// Sockets and TUN devices opened by `work` belong to this namespace permanently.
     ///
     /// # Errors
     /// The namespace could not be entered. What `work` returns is passed on as it is; so is its panic.
@@ -95,7 +95,7 @@ impl NetNamespace {
         Ok(NetNamespace(self.0.try_clone().map_err(Error::of("fcntl F_DUPFD_CLOEXEC"))?))
     }
 
-    /// The number the kernel knows it by: two descriptors with the same number are the same namespace.
+    /// The namespace's inode: two descriptors with the same number are the same namespace.
     ///
     /// # Errors
     /// fstat failed.
@@ -111,8 +111,8 @@ impl AsFd for NetNamespace {
     }
 }
 
-/// Moves this process into a user namespace of its own, in which it is root (uid 0) and holds every capability over
-/// the namespaces it makes from now on. Files and other processes still see its real identity. For good; children
+/// Moves this process into a new user namespace, in which it is root (uid 0) and has every capability over the
+/// namespaces it creates from now on. Files and other processes still see its real identity. Permanent; children
 /// inherit it.
 ///
 /// # Errors
@@ -123,20 +123,20 @@ pub fn enter_user_namespace() -> Result<()> {
     let (uid, gid) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|errno| {
         Error::of("unshare CLONE_NEWUSER")(errno)
-            .mend(&[Errno::EPERM, Errno::EACCES], USERNS_REFUSED)
-            .mend(&[Errno::ENOSPC, Errno::EUSERS], "raise sysctl user.max_user_namespaces")
+            .remedy(&[Errno::EPERM, Errno::EACCES], USERNS_REFUSED)
+            .remedy(&[Errno::ENOSPC, Errno::EUSERS], "raise sysctl user.max_user_namespaces")
     })?;
     map_identity(0, uid.as_raw(), 0, gid.as_raw())
 }
 
-/// Writes the maps of a user namespace just entered: one user and one group, which is all an ordinary user may map.
+/// Writes the maps of a user namespace just entered: one user and one group, the maximum for an ordinary user.
 pub(crate) fn map_identity(inside_uid: u32, outside_uid: u32, inside_gid: u32, outside_gid: u32) -> Result<()> {
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("{inside_uid} {outside_uid} 1"))?;
     write("/proc/self/gid_map", &format!("{inside_gid} {outside_gid} 1"))
 }
 
-/// Waits a moment for threads that were joined to leave the kernel's count, then insists that there is one.
+/// Waits briefly until joined threads have left the kernel's count, then requires a single thread.
 pub(crate) fn require_single_thread() -> Result<()> {
     let deadline = Deadline::after(JOINED_THREAD_TIMEOUT);
     loop {
@@ -151,7 +151,7 @@ pub(crate) fn require_single_thread() -> Result<()> {
     }
 }
 
-/// Runs `work` on a thread that nobody else will use: what it does to its namespaces ends with it.
+/// Runs `work` on a separate thread: changes of the thread's namespaces end with it.
 pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     thread::scope(|scope| {
         let worker = thread::Builder::new()
@@ -168,9 +168,9 @@ fn write(path: &str, value: &str) -> Result<()> {
 
 const OWN_NET: &str = "/proc/thread-self/ns/net";
 
-/// A joined thread leaves /proc/self/task within microseconds of processor time, which it may have to wait for on a loaded machine.
+/// A joined thread leaves /proc/self/task within microseconds of CPU time, for which it may wait on a loaded machine.
 const JOINED_THREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(crate) const USERNS_REFUSED: &str = "ordinary users may not make user namespaces here: run as root, or set sysctl \
+pub(crate) const USERNS_REFUSED: &str = "user namespaces are not allowed for ordinary users here: run as root, or set sysctl \
                                          kernel.unprivileged_userns_clone=1 and \
                                          kernel.apparmor_restrict_unprivileged_userns=0 where they exist";

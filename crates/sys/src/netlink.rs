@@ -1,8 +1,7 @@
 //! Devices, addresses and routes, by rtnetlink; listening sockets, by sock_diag ([`SockDiag`]).
 //!
-//! A [`Netlink`] speaks for the network namespace of the thread that opened it, wherever it is used afterwards:
-//! open it inside [`crate::namespace::NetNamespace::run`]. Each request waits for the kernel's answer; none is on a
-//! hot path.
+//! A [`Netlink`] works on the network namespace of the thread that opened it, wherever it is used afterwards: open it
+//! inside [`crate::namespace::NetNamespace::run`]. Each request waits for the kernel's response; none is on a hot path.
 
 use std::fs;
 use std::net::IpAddr;
@@ -19,21 +18,21 @@ use nix::errno::Errno;
 use crate::error::{Error, Result};
 
 pub use diag::{ListeningSocket, SockDiag};
-pub use found::{Found, FoundKind};
+pub use existing::{Found, FoundKind};
 pub use route::{Route, RouteKind};
 
 mod diag;
-mod found;
+mod existing;
 mod route;
 
-/// A conversation with the kernel about one network namespace.
+/// A netlink connection to the kernel for one network namespace.
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
-/// What a device counted since it was made. On a TUN, `tx` is what the kernel sent to whoever reads the descriptor,
-/// and `tx_dropped` is what found its queue full: nobody read in time.
+/// Counters of a device since its creation. On a TUN, `tx` counts packets from the kernel to the reader of the
+/// descriptor, and `tx_dropped` those that found its queue full because the reader was late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Packets that arrived at the device (on a TUN: written to it).
@@ -44,18 +43,18 @@ pub struct LinkStats {
     pub rx_bytes: u64,
     /// Bytes sent, without the virtio header.
     pub tx_bytes: u64,
-    /// Arrived and dropped before the protocols saw them.
+    /// Received and dropped before the protocols processed them.
     pub rx_dropped: u64,
-    /// To be sent and dropped.
+    /// Dropped instead of sent.
     pub tx_dropped: u64,
-    /// Arrived and malformed.
+    /// Received and malformed.
     pub rx_errors: u64,
     /// Could not be sent.
     pub tx_errors: u64,
 }
 
 impl Netlink {
-    /// Opens a conversation about the calling thread's network namespace.
+    /// Opens a connection for the calling thread's network namespace.
     ///
     /// # Errors
     /// The socket could not be made.
@@ -78,7 +77,7 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("bring device {name} up"))
     }
 
-    /// Sets the largest packet a device sends, in bytes of IP packet (68 to 65,535 on a TUN).
+    /// Sets the MTU of a device, in bytes of IP packet (68 to 65,535 on a TUN).
     ///
     /// # Errors
     /// No such device, out of range, or no CAP_NET_ADMIN.
@@ -88,7 +87,7 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("set mtu {bytes} of device {name}"))
     }
 
-    /// Sets how many packets may wait at a device before it drops. Takes effect on a TUN at once.
+    /// Sets the queue length of a device in packets, beyond which it drops. Takes effect on a TUN immediately.
     ///
     /// # Errors
     /// No such device, or no CAP_NET_ADMIN.
@@ -98,7 +97,7 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("set txqueuelen {packets} of device {name}"))
     }
 
-    /// Gives a device an address. IPv6 addresses are usable at once (no duplicate address detection).
+    /// Adds an address to a device. IPv6 addresses are usable immediately (no duplicate address detection).
     ///
     /// # Errors
     /// No such device, the address is there already, or no CAP_NET_ADMIN.
@@ -117,7 +116,7 @@ impl Netlink {
         })
     }
 
-    /// Adds a route; one to the same destination is replaced, or, if the route is to be exclusive, stays.
+    /// Adds a route; one to the same destination is replaced, or, if the new route is exclusive, stays.
     ///
     /// # Errors
     /// No such device, source address or congestion control; EEXIST for an exclusive one; or no CAP_NET_ADMIN.
@@ -126,9 +125,9 @@ impl Netlink {
         let flags = NLM_F_CREATE | if route.exclusive { NLM_F_EXCL } else { NLM_F_REPLACE };
         self.change(RouteNetlinkMessage::NewRoute(message), flags, || format!("add route {route}")).map_err(|error| {
             match route.congestion {
-                Some(_) => error.mend(
+                Some(_) => error.remedy(
                     &[Errno::EINVAL, Errno::ENOENT],
-                    "is the congestion control in sysctl net.ipv4.tcp_available_congestion_control? (modprobe tcp_NAME)",
+                    "check that the congestion control is in sysctl net.ipv4.tcp_available_congestion_control (modprobe tcp_NAME)",
                 ),
                 None => error,
             }
@@ -143,7 +142,7 @@ impl Netlink {
         Ok(self.find_link(name)?.header.index)
     }
 
-    /// What a device counted.
+    /// The counters of a device.
     ///
     /// # Errors
     /// No such device.
@@ -176,7 +175,7 @@ impl Netlink {
         }
     }
 
-    /// A message that changes the device `name`, with nothing to change yet.
+    /// A message that changes the device `name`, without a change yet.
     fn link(&mut self, name: &str) -> Result<LinkMessage> {
         let mut message = LinkMessage::default();
         message.header.index = self.link_index(name)?;
@@ -185,11 +184,14 @@ impl Netlink {
 
     fn change(&mut self, message: RouteNetlinkMessage, flags: u16, call: impl Fn() -> String) -> Result<()> {
         self.exchange(message, flags | NLM_F_ACK, &call).map(drop).map_err(|error| {
-            error.mend(&[Errno::EPERM], "this needs CAP_NET_ADMIN over the network namespace: run as root, or rootless")
+            error.remedy(
+                &[Errno::EPERM],
+                "this needs CAP_NET_ADMIN over the network namespace: run as root, or rootless",
+            )
         })
     }
 
-    /// One request, one answer: a message, or `None` for a bare acknowledgement.
+    /// One request, one response: a message, or `None` for a plain acknowledgement.
     fn exchange(
         &mut self,
         message: RouteNetlinkMessage,
@@ -201,7 +203,7 @@ impl Netlink {
             let answer = self.receive(&call)?;
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
                 .map_err(|error| Error::Unexpected { call: call(), answer: error.to_string() })?;
-            // An answer to a request whose caller gave up is not ours.
+            // A response to an earlier request whose caller gave up is ignored.
             if answer.header.sequence_number != self.sequence {
                 continue;
             }
@@ -240,7 +242,7 @@ impl Netlink {
     }
 }
 
-/// Writes a kernel setting, `net/ipv4/ip_forward` style, under /proc/sys. Settings under `net` are those of the
+/// Writes a kernel setting, such as `net/ipv4/ip_forward`, under /proc/sys. Settings under `net` are those of the
 /// calling thread's network namespace.
 ///
 /// # Errors
@@ -250,8 +252,8 @@ pub fn sysctl(path: &str, value: &str) -> Result<()> {
     fs::write(&path, value).map_err(Error::of(format!("write {value:?} to {path}")))
 }
 
-/// Turns IPv6 off on a device, so that no packet leaves it that nobody asked for (router solicitations, multicast
-/// reports). No error on a kernel without IPv6.
+/// Disables IPv6 on a device, so that it sends no unsolicited packets (router solicitations, multicast reports). No
+/// error on a kernel without IPv6.
 ///
 /// # Errors
 /// No such device, or no right to write the setting.

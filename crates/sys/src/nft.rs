@@ -1,12 +1,12 @@
-//! A firewall table that lives as long as its descriptor.
+//! A firewall table that exists as long as its descriptor.
 //!
 //! ```text
 //!   path's device --> forwarded --> postrouting: masquerade --> uplink
 //!   path's device <-- dup, drop <-- prerouting, after the answer's address was translated back <-- uplink
 //! ```
 //!
-//! Packets of the path's clients leave under this host's own address, and the answers find their way back, without a
-//! setting of any other device or of the host being touched: the answers are handed over before the kernel would ask
+//! Packets of the path's clients leave with this host's own address, and the responses are delivered back, without
+//! changing a setting of any other device or of the host: the responses are passed on before the kernel would check
 //! whether their device may forward. The table has the owner flag: only this process may change it, and the kernel
 //! removes it when the socket is closed, however this process ends. Needs Linux 5.12 with nf_tables, its masquerading
 //! and its dup statement.
@@ -26,28 +26,28 @@ use message::{Attributes, Batch, Family, expression};
 
 pub use chains::forwarding_refused_by;
 
-/// Masquerading of one network behind one device, for as long as this value lives.
+/// Masquerading of one network behind one device, during the lifetime of this value.
 #[derive(Debug)]
 pub struct Masquerade {
-    /// Owns the table: closed, the kernel removes it.
+    /// Owns the table: the kernel removes it when the socket is closed.
     _socket: Socket,
     table: String,
 }
 
 impl Masquerade {
-    /// In the calling thread's network namespace: packets from `network`/`prefix` (a multiple of 8) leave under this
-    /// host's own address by whatever device routing says, and the answers leave by the device numbered `device`,
-    /// named `table` for whoever lists the rules. That device must be allowed to forward.
+    /// In the calling thread's network namespace: packets from `network`/`prefix` (a multiple of 8) leave with this
+    /// host's own address by the routed device, and the responses leave by the device numbered `device`. The rules are
+    /// listed under the table name `table`. That device must be allowed to forward.
     ///
     /// # Errors
-    /// No CAP_NET_ADMIN; a kernel without what is needed, by name; a table of this name exists.
+    /// No CAP_NET_ADMIN; a missing kernel feature, by name; an existing table of this name.
     pub fn new(table: &str, network: IpAddr, prefix: u8, device: u32) -> Result<Masquerade> {
         Masquerade::load(table, &rules(table, network, prefix, Some(device)))
     }
 
-    /// The same for a namespace that forwards by itself and whose answers find their way by its own routes: what comes from
-    /// `network`/`prefix` (a multiple of 8) and is sent on leaves under the address of the device that it leaves by, and
-    /// the kernel translates the answers back.
+    /// The same for a namespace that forwards by itself and routes the responses itself: packets from
+    /// `network`/`prefix` (a multiple of 8) leave with the address of their outgoing device, and the kernel translates
+    /// the responses back.
     ///
     /// # Errors
     /// As of [`Masquerade::new`].
@@ -58,7 +58,7 @@ impl Masquerade {
     fn load(table: &str, batch: &Batch) -> Result<Masquerade> {
         let mut socket = Socket::new(NETLINK_NETFILTER).map_err(|error| {
             Error::of("socket NETLINK_NETFILTER")(error)
-                .mend(&[Errno::EPROTONOSUPPORT], "this kernel has no nf_tables (modprobe nf_tables)")
+                .remedy(&[Errno::EPROTONOSUPPORT], "this kernel has no nf_tables (modprobe nf_tables)")
         })?;
         socket.bind_auto().map_err(Error::of("bind NETLINK_NETFILTER"))?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(Error::of("connect NETLINK_NETFILTER"))?;
@@ -80,8 +80,8 @@ impl Masquerade {
     }
 }
 
-/// The whole of it, as one transaction: all or nothing. `device`: to which the answers are handed over, where the kernel does
-/// not by itself.
+/// All rules as one transaction. `device`: the device to which the responses are passed on, if the kernel does not
+/// route them itself.
 fn rules(table: &str, network: IpAddr, prefix: u8, device: Option<u32>) -> Batch {
     let family = Family::of(network);
     let source_and_destination = if network.is_ipv4() { (12, 16) } else { (8, 24) };
@@ -141,7 +141,7 @@ fn rule(attributes: &mut Attributes, table: &str, chain: &str, expressions: impl
         .nested(message::RULE_EXPRESSIONS, expressions);
 }
 
-/// Every step of a batch is answered, a failed one with its errno.
+/// Every step of a batch is acknowledged, a failed one with its errno.
 fn receive(socket: &Socket, batch: &Batch) -> Result<()> {
     let mut answered = 0;
     while answered < batch.steps() {
@@ -154,8 +154,8 @@ fn receive(socket: &Socket, batch: &Batch) -> Result<()> {
             if errno != 0 {
                 let step = batch.step(answer.sequence).unwrap_or("rules");
                 return Err(Error::of(format!("nf_tables: add {step}"))(Errno::from_raw(errno))
-                    .mend(&[Errno::EPERM], "this needs CAP_NET_ADMIN over the network namespace: run as root")
-                    .mend(&[Errno::ENOENT, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::EPROTONOSUPPORT], NEEDS));
+                    .remedy(&[Errno::EPERM], "this needs CAP_NET_ADMIN over the network namespace: run as root")
+                    .remedy(&[Errno::ENOENT, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::EPROTONOSUPPORT], NEEDS));
             }
             answered += 1;
         }
@@ -163,7 +163,7 @@ fn receive(socket: &Socket, batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Answers are translated back at -100; from here on their destination is the client.
+/// Responses are translated back at -100; afterwards their destination is the client.
 const AFTER_TRANSLATION: i32 = -90;
 
 const NEEDS: &str =
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_one_transaction() {
+    fn nft_rules_are_one_transaction() {
         for (device, expected) in [
             (Some(7), &[0x10, 0xa00, 0xa03, 0xa03, 0xa06, 0xa06, 0x11][..]),
             (None, &[0x10, 0xa00, 0xa03, 0xa06, 0x11]),

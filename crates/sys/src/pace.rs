@@ -1,7 +1,8 @@
-//! How fast a processor is just now, by a piece of work that is always the same.
+//! CPU speed probe: measures the present speed of a CPU with a constant piece of work.
 //!
-//! A processor of a virtual machine shares a core and its caches with whoever else is on the host, and its clock changes. What a request
-//! costs changes with it, by a quarter within minutes on a busy host, while nothing is stolen that the kernel would count.
+//! A CPU of a virtual machine shares a core and its caches with other guests, and its clock frequency changes. The cost
+//! of a request changes accordingly, by a quarter within minutes on a busy host, although the kernel counts no stolen
+//! time.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -12,7 +13,8 @@ use crate::clock::thread_cpu_time;
 /// Bytes through a pipe in one piece of work.
 const BYTES: usize = 20;
 
-/// A piece of work that is mostly the kernel's, as serving is: single bytes through a pipe, to and fro within this thread.
+/// A piece of work that mostly runs in the kernel, like serving: single bytes through a pipe, back and forth within
+/// this thread.
 #[derive(Debug)]
 pub struct Piece {
     from: File,
@@ -20,7 +22,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// With a pipe of its own.
+    /// Opens the pipe.
     ///
     /// # Errors
     /// pipe2(2) fails: no descriptors are left.
@@ -29,10 +31,10 @@ impl Piece {
         Ok(Piece { from: from.into(), to: to.into() })
     }
 
-    /// Does it once; the processor time that this thread spent on it.
+    /// Runs the piece of work once; returns the CPU time that this thread spent on it.
     ///
     /// # Errors
-    /// The pipe fails, which it has no reason to.
+    /// The pipe fails, which is not expected.
     pub fn time(&mut self) -> io::Result<Duration> {
         let before = thread_cpu_time();
         let mut byte = [0];
@@ -49,11 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_takes_some_microseconds() {
+    fn cpu_probe_takes_microseconds() {
         let mut piece = Piece::new().unwrap();
         let mut times: Vec<Duration> = (0..99).map(|_| piece.time().unwrap()).collect();
         times.sort();
-        // Forty calls into the kernel; the least of them on any machine, the most on a slow one without optimisation.
+        // Forty system calls: the lower bound holds on any machine, the upper one on a slow machine without
+        // optimisation.
         assert!((Duration::from_micros(1)..Duration::from_millis(5)).contains(&times[49]), "{:?}", times[49]);
     }
 }

@@ -1,4 +1,4 @@
-//! Whole packets between two processes of this machine: a pair of SEQPACKET sockets whose capacity is known and bounded.
+//! Packets between two processes of this machine: a pair of SEQPACKET sockets with a known and bounded capacity.
 //!
 //! ```text
 //!   send_packet: at once, or no room --> [ what fits the sender's buffer ] --> PacketBatch::receive: up to 16 in one call
@@ -13,18 +13,18 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair
 use crate::error::{Error, Result};
 use crate::tun::LARGEST_PACKET_BYTES;
 
-/// Two ends of a channel of packets; what the first sends may wait in it until `send_buffer` bytes are used, as the kernel
-/// counts them: its own bookkeeping included, so that a packet of 64 bytes takes 768 and one of 1500 takes 2,304. Beyond the
-/// system's limit (`net.core.wmem_max`) only where this process may; else up to it.
+/// A channel of packets; packets of the first end wait in it until `send_buffer` bytes are used, as counted by the
+/// kernel, including its own overhead: a packet of 64 bytes takes 768 and one of 1500 takes 2,304. Beyond the system's
+/// limit (`net.core.wmem_max`) only with the privilege; otherwise up to it.
 ///
-/// Whole TUN packets of any size pass, whatever `net.unix.max_dgram_qlen` says.
+/// TUN packets of any size pass, whatever the value of `net.unix.max_dgram_qlen`.
 ///
 /// # Errors
-/// No descriptor is to be had.
+/// No descriptor is left.
 pub fn packet_pair(send_buffer: u32) -> Result<(OwnedFd, OwnedFd)> {
     let (sending, receiving) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
         .map_err(Error::of("socketpair SOCK_SEQPACKET"))?;
-    // The kernel doubles what is asked for.
+    // The kernel doubles the requested size.
     let half = (send_buffer / 2) as usize;
     setsockopt(&sending, sockopt::SndBufForce, &half)
         .or_else(|_| setsockopt(&sending, sockopt::SndBuf, &half))
@@ -32,7 +32,7 @@ pub fn packet_pair(send_buffer: u32) -> Result<(OwnedFd, OwnedFd)> {
     Ok((sending, receiving))
 }
 
-/// What the sending end's buffer holds, in bytes as the kernel counts them.
+/// Capacity of the sending end's buffer, in bytes as counted by the kernel.
 ///
 /// # Errors
 /// Those of getsockopt(2).
@@ -40,10 +40,10 @@ pub fn capacity(sending: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(nix::sys::socket::getsockopt(&sending, sockopt::SndBuf)?)
 }
 
-/// Sends one packet; false if there is no room for it now. Never waits.
+/// Sends one packet; false if the buffer is full. Never waits.
 ///
 /// # Errors
-/// The other end is closed: EPIPE, and the first time ECONNRESET if it had packets unread.
+/// The other end is closed: EPIPE, and the first time ECONNRESET if it had unread packets.
 pub fn send_packet(sending: BorrowedFd<'_>, packet: &[u8]) -> io::Result<bool> {
     // SAFETY: the packet outlives the call, which reads as many bytes as are stated.
     let sent = unsafe {
@@ -56,9 +56,9 @@ pub fn send_packet(sending: BorrowedFd<'_>, packet: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Room for the packets of one call.
+/// Buffers for the packets of one call.
 pub struct PacketBatch {
-    /// [`PacketBatch::PACKETS`] buffers of the largest packet, one behind the other.
+    /// [`PacketBatch::PACKETS`] buffers of the largest packet, in sequence.
     room: Vec<u8>,
     lengths: [usize; PacketBatch::PACKETS],
 }
@@ -70,11 +70,11 @@ impl Default for PacketBatch {
 }
 
 impl PacketBatch {
-    /// At most so many in one call.
+    /// Maximum number of packets per call.
     pub const PACKETS: usize = 16;
 
-    /// Takes packets out of the receiving end, as many as wait there and there is room for. Never waits: an empty slice if
-    /// there are none. `None` when the other end is closed and nothing is left.
+    /// Receives waiting packets, up to the capacity of the batch. Never waits: returns an empty iterator if there are
+    /// none. `None` when the other end is closed and no packet is left.
     ///
     /// # Errors
     /// Those of recvmmsg(2).
@@ -92,7 +92,7 @@ impl PacketBatch {
         }
         // SAFETY: every header points to one piece and every piece to a buffer of its own of the length stated; all of them
         // outlive the call.
-        let got = unsafe {
+        let received = unsafe {
             libc::recvmmsg(
                 receiving.as_raw_fd(),
                 headers.as_mut_ptr(),
@@ -101,23 +101,23 @@ impl PacketBatch {
                 std::ptr::null_mut(),
             )
         };
-        let got = match Errno::result(got) {
-            Ok(got) => got as usize,
+        let received = match Errno::result(received) {
+            Ok(received) => received as usize,
             Err(Errno::EAGAIN | Errno::EINTR) => 0,
-            // Closed with packets of ours unread at the other end; nothing can come any more.
+            // The other end is closed with unread packets of this end; no packet can follow.
             Err(Errno::ECONNRESET) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
         for (length, header) in self.lengths.iter_mut().zip(&headers) {
             *length = header.msg_len as usize;
         }
-        // No packet is empty: a length of 0 is the end, told again and again.
-        let whole = self.lengths[..got].iter().take_while(|&&length| length > 0).count();
-        if got > 0 && whole == 0 {
+        // No packet is empty: a length of 0 is the end, which is repeated.
+        let complete = self.lengths[..received].iter().take_while(|&&length| length > 0).count();
+        if received > 0 && complete == 0 {
             return Ok(None);
         }
         let rooms = self.room.chunks_exact(LARGEST_PACKET_BYTES);
-        Ok(Some(rooms.zip(self.lengths).take(whole).map(|(room, length)| &room[..length])))
+        Ok(Some(rooms.zip(self.lengths).take(complete).map(|(room, length)| &room[..length])))
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_stay_whole_and_in_order_until_the_end() {
+    fn packets_stay_complete_and_in_order_until_the_end() {
         let (sending, receiving) = packet_pair(256 << 10).unwrap();
         let mut batch = PacketBatch::default();
         assert_eq!(all(&mut batch, &receiving), Some(vec![]));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_packet_passes() {
+    fn largest_packet_passes_the_channel() {
         let (sending, receiving) = packet_pair(400 << 10).unwrap();
         let largest = vec![7; LARGEST_PACKET_BYTES];
         assert!(send_packet(sending.as_fd(), &largest).unwrap());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_nothing_waits() {
+    fn packet_beyond_the_capacity_is_rejected_without_waiting() {
         let (sending, receiving) = packet_pair(64 << 10).unwrap();
         assert!(capacity(sending.as_fd()).unwrap() <= 64 << 10);
         let fitted = (0..1000).take_while(|_| send_packet(sending.as_fd(), &[1; 64]).unwrap()).count();
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(all(&mut batch, &receiving).unwrap().len(), 16);
         assert!(send_packet(sending.as_fd(), &[2; 64]).unwrap(), "there is room again");
         drop(receiving);
-        // A process that another test forks at this very moment has the other end as well, until it starts its program.
+        // A process that another test forks at the same time also has the other end, until it executes its program.
         let refused = || {
             (0..1000).find_map(|_| {
                 let outcome = send_packet(sending.as_fd(), &[3; 64]);

@@ -1,4 +1,4 @@
-//! A place: a PID namespace in which one command, and everything it starts, lives and dies.
+//! A sandbox: a PID namespace for one command and all its descendants, which end with it.
 //!
 //! ```text
 //! main process --clone--> init (pid 1 of the place) --fork--> command --> its daemons, workers, set-uid children ..
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! When init dies the kernel kills everything in the namespace, whatever it did to escape (setsid, setuid, double
-//! fork). Init dies when main dies, for two reasons, since one alone is not enough: PR_SET_PDEATHSIG, and the hang-up
-//! of the socket, looked at right after the prctl for the case that main died before it and polled ever after.
+//! fork). Init dies when main dies, by two mechanisms, since one alone is not sufficient: PR_SET_PDEATHSIG, and the
+//! hang-up of the socket, checked right after the prctl in case main died before it, and polled afterwards.
 //!
 //! Read [`PlaceSpec`] first, then [`Place`]; `init.rs` is the other side of the socket, `command.rs` the last steps
 //! before exec.
@@ -29,27 +29,27 @@ use crate::namespace::{NetNamespace, require_single_thread};
 use crate::netlink::{Netlink, sysctl};
 use crate::relay::Relay;
 
-pub use leashed::Leashed;
+pub use process_group::Leashed;
 pub use spec::{Net, PlaceSpec, Stdio, Stdio3};
 
 use message::{Order, Report};
 
 mod command;
 pub(crate) mod init;
-mod leashed;
 mod message;
 mod mounts;
+mod process_group;
 mod program;
 mod spec;
 
-/// A running place. Dropping it ends all that is in it: at once, or after [`PlaceSpec::grace`].
+/// A running sandbox. Dropping it ends all its processes: immediately, or after [`PlaceSpec::grace`].
 #[derive(Debug)]
 pub struct Place {
     program: String,
     control: OwnedFd,
     init: Pid,
     net: NetNamespace,
-    /// Whether init was waited for: nothing of the place is left.
+    /// Whether init was waited for: no process of the sandbox is left.
     reaped: bool,
     started: bool,
     exit: Option<Exit>,
@@ -57,7 +57,7 @@ pub struct Place {
     grace: Duration,
 }
 
-/// How the command of a place ended.
+/// How the command of a sandbox ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It returned this code, 0 to 255.
@@ -67,11 +67,11 @@ pub enum Exit {
 }
 
 impl Place {
-    /// Makes the namespaces and the init of a place; the command waits for [`Place::go`], so that devices can be
-    /// put into [`Place::net`] first. Takes 2 to 10 ms.
+    /// Creates the namespaces and the init process of a sandbox; the command waits for [`Place::go`], so that devices
+    /// can be moved into [`Place::net`] first. Takes 2 to 10 ms.
     ///
-    /// Call it from a thread that lives as long as the place (init dies with the thread that made it), while that is
-    /// the only thread of the process, and before the process becomes real-time.
+    /// Call it from a thread that lives as long as the sandbox (init dies with the thread that created it), while that
+    /// is the only thread of the process, and before the process becomes real-time.
     ///
     /// # Errors
     /// The program is not on the PATH; the process has other threads; a namespace, mount or control group was refused.
@@ -82,14 +82,14 @@ impl Place {
             Net::New => new_net(spec.rootless)?,
             Net::Existing(net) => net,
         };
-        // Rootless, the host's own namespace may be stayed in but not entered.
+        // A rootless process may stay in the host's namespace but not enter it.
         let enter_net = net.inode()? != NetNamespace::current()?.inode()?;
         let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
             .map_err(Error::of("socketpair"))?;
         require_single_thread()?;
         let setup = init::Setup { control: theirs, main_side: ours, net, enter_net, hosts: spec.hosts, command };
         let (init, setup) = init::start(setup)?;
-        // From here on init is killed by the drop of the place.
+        // From here on, dropping the sandbox kills init.
         let mut place = Place {
             program,
             control: setup.main_side,
@@ -104,17 +104,17 @@ impl Place {
         drop(setup.control);
         match place.wait_report()? {
             Report::Ready => Ok(place),
-            Report::Failed { call, errno, mend } => Err(message::error(call, errno, mend)),
-            other => Err(Error::Unexpected { call: "start a place".to_owned(), answer: format!("{other:?}") }),
+            Report::Failed { call, errno, remedy } => Err(message::error(call, errno, remedy)),
+            other => Err(Error::Unexpected { call: "start a sandbox".to_owned(), answer: format!("{other:?}") }),
         }
     }
 
-    /// The network namespace of the place.
+    /// The network namespace of the sandbox.
     pub fn net(&self) -> &NetNamespace {
         &self.net
     }
 
-    /// The number of the place's init as seen from here: the root of its process tree.
+    /// The process number of the sandbox's init in the caller's namespace: the root of its process tree.
     pub fn init_pid(&self) -> i32 {
         self.init.as_raw()
     }
@@ -122,16 +122,16 @@ impl Place {
     /// Starts the command; returns when its exec succeeded.
     ///
     /// # Errors
-    /// The exec, or one of the steps before it, failed: the message says which, as in `nginx: Permission denied`.
-    /// It was started before.
+    /// The exec, or one of the steps before it, failed: the message names the step, as in `nginx: Permission denied`.
+    /// Or the command was already started.
     pub fn go(&mut self) -> Result<()> {
         if self.started {
             return Err(Error::Unexpected {
                 call: format!("start {}", self.program),
-                answer: "started before".to_owned(),
+                answer: "already started".to_owned(),
             });
         }
-        message::send(&self.control, &Order::Go.encode()).map_err(Error::of("send to the place"))?;
+        message::send(&self.control, &Order::Go.encode()).map_err(Error::of("send to the sandbox"))?;
         match self.wait_report()? {
             Report::Started => {
                 self.started = true;
@@ -140,75 +140,76 @@ impl Place {
             Report::ExecFailed { errno } => {
                 Err(Error::Exec { program: self.program.clone(), source: Errno::from_raw(errno).into() })
             }
-            Report::Failed { call, errno, mend } => Err(message::error(call, errno, mend)),
+            Report::Failed { call, errno, remedy } => Err(message::error(call, errno, remedy)),
             other => Err(Error::Unexpected { call: format!("start {}", self.program), answer: format!("{other:?}") }),
         }
     }
 
-    /// Readable when [`Place::try_exit`] or [`Place::alive`] has something new to say: for an event loop.
+    /// Readable when [`Place::try_exit`] or [`Place::alive`] may return a new result: for an event loop.
     pub fn status_fd(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
-    /// How the command itself ended, if it did. A program that daemonises ends with code 0 while its children live on:
-    /// ask [`Place::alive`] too. Never waits.
+    /// How the command itself ended, if it did. A program that daemonises ends with code 0 while its children continue:
+    /// check [`Place::alive`], too. Never waits.
     ///
     /// # Errors
-    /// The place was killed from outside.
+    /// The sandbox was killed from outside.
     pub fn try_exit(&mut self) -> Result<Option<Exit>> {
         self.take_reports()?;
         Ok(self.exit)
     }
 
-    /// Whether any process besides init is left of a command that was started. Never waits.
+    /// Whether any process besides init is left of a started command. Never waits.
     ///
     /// # Errors
-    /// The place was killed from outside.
+    /// The sandbox was killed from outside.
     pub fn alive(&mut self) -> Result<bool> {
         self.take_reports()?;
         Ok(self.started && !self.empty)
     }
 
-    /// What all processes of the place used so far, the dead ones included.
+    /// Resource usage of all processes of the sandbox so far, including dead ones.
     pub fn usage(&self) -> ProcessUsage {
         if self.reaped { ProcessUsage::default() } else { accounting::tree_usage(self.init.as_raw()) }
     }
 
-    /// The processes of the place as seen from here, init not among them.
+    /// The processes of the sandbox in the caller's namespace, without init.
     pub fn pids(&self) -> Vec<i32> {
         if self.reaped { Vec::new() } else { accounting::descendants(self.init.as_raw()) }
     }
 
-    /// Sends a signal to every process of the place but init.
+    /// Sends a signal to every process of the sandbox but init.
     ///
     /// # Errors
-    /// The place was killed from outside.
+    /// The sandbox was killed from outside.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         message::send(&self.control, &Order::Signal(signal as i32).encode()).map_err(|_| Error::PlaceLost)
     }
 
-    /// The command's number as seen from here, and a descriptor of it (pidfd); `None` if it has ended. It is the first child of init's, and only init
-    /// waits for it.
+    /// The command's number in the caller's namespace, and a descriptor of it (pidfd); `None` after its end. It is the
+    /// first child of init, and only init waits for it.
     pub fn command(&self) -> Option<(i32, OwnedFd)> {
         let init = self.init.as_raw();
         let children = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")).ok()?;
         let pid: i32 = children.split_whitespace().next()?.parse().ok()?;
         let pidfd = crate::process::open(pid.cast_unsigned()).ok()?;
-        // If it ended in between, its number may have been another's by now.
+        // If it ended in between, its number may have been reused.
         let parent = accounting::ProcessStat::read(pid)?.parent;
         (self.exit.is_none() && parent == init).then_some((pid, pidfd))
     }
 
-    /// Has the command get what this process is sent, from now on.
+    /// Forwards signals of this process to the command from now on.
     pub fn relay(&self, relay: &mut Relay) {
         match self.command() {
             Some((pid, pidfd)) => relay.to_grandchild(pid, pidfd),
-            // It has ended, or the system is older than Linux 5.3: this process's own again.
+            // The command has ended, or the kernel is older than Linux 5.3: signals are for this process again.
             None => relay.stop(),
         }
     }
 
-    /// Ends the place: TERM to all in it, up to `grace` for them to go, then KILL. Returns when nothing is left.
+    /// Ends the sandbox: TERM to all its processes, up to `grace` for their end, then KILL. Returns when no process is
+    /// left.
     pub fn stop(mut self, grace: Duration) {
         self.end(grace);
     }
@@ -220,7 +221,7 @@ impl Place {
         self.kill();
     }
 
-    /// TERM, and CONT so that a stopped process can hear it; then waits for the place to be empty.
+    /// Sends TERM, and CONT so that a stopped process can handle it; then waits until the sandbox is empty.
     fn ask_to_end(&mut self, grace: Duration) {
         let deadline = Instant::now() + grace;
         if self.signal(Signal::SIGTERM).and_then(|()| self.signal(Signal::SIGCONT)).is_err() {
@@ -231,18 +232,18 @@ impl Place {
             if left.is_zero() {
                 return;
             }
-            // Rounded up, so that the last wait does not become a spin.
+            // Rounded up, so that the last wait does not become a busy loop.
             let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
             let _ = poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], timeout);
         }
     }
 
-    /// Kills init, and with it everything; waits until the kernel has torn it all down.
+    /// Kills init, and with it all processes; waits until the kernel has torn down the namespace.
     fn kill(&mut self) {
         if self.reaped {
             return;
         }
-        // Neither can fail in a way that leaves something: init is our child and not waited for yet.
+        // Neither call can fail while a process is left: init is a child of this process and not waited for yet.
         let _ = kill(self.init, Signal::SIGKILL);
         while waitpid(self.init, None) == Err(Errno::EINTR) {}
         self.reaped = true;
@@ -251,7 +252,7 @@ impl Place {
     /// Waits for the next report of init.
     fn wait_report(&mut self) -> Result<Report> {
         message::receive(&self.control, true)
-            .map_err(Error::of("receive from the place"))?
+            .map_err(Error::of("receive from the sandbox"))?
             .and_then(|bytes| Report::decode(&bytes))
             .ok_or(Error::PlaceLost)
     }
@@ -260,14 +261,14 @@ impl Place {
         loop {
             match message::receive(&self.control, false) {
                 Err(Errno::EAGAIN) => return Ok(()),
-                Err(errno) => return Err(Error::of("receive from the place")(errno)),
+                Err(errno) => return Err(Error::of("receive from the sandbox")(errno)),
                 Ok(None) => return Err(Error::PlaceLost),
                 Ok(Some(bytes)) => match Report::decode(&bytes) {
                     Some(Report::Ended(exit)) => self.exit = Some(exit),
                     Some(Report::Empty) => self.empty = true,
                     other => {
                         return Err(Error::Unexpected {
-                            call: "receive from the place".to_owned(),
+                            call: "receive from the sandbox".to_owned(),
                             answer: format!("{other:?}"),
                         });
                     }
@@ -283,15 +284,15 @@ impl Drop for Place {
     }
 }
 
-/// A namespace with its loopback up. Rootless, ports below 1024 and ping are opened to the command, which has no
-/// capabilities of its own.
+/// A namespace with its loopback up. For rootless processes, ports below 1024 and ping are opened to the command, which
+/// has no capabilities of its own.
 fn new_net(rootless: bool) -> Result<NetNamespace> {
     let net = NetNamespace::create()?;
     net.run(|| {
         Netlink::open()?.link_up("lo")?;
         if rootless {
             sysctl("net/ipv4/ip_unprivileged_port_start", "0")?;
-            // Group 0 here is the one group that is mapped: the user's own.
+            // Group 0 here is the only mapped group: the user's own.
             sysctl("net/ipv4/ping_group_range", "0 0")?;
         }
         Ok(())

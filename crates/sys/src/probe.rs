@@ -1,6 +1,6 @@
-//! Trials: what this process could do, found out by doing it in a way that leaves nothing changed.
+//! Trials that show what this process may do, without leaving a change.
 //!
-//! For `yamabiko doctor`. Each trial is the very call that a verb makes, or the smallest one that the kernel judges by
+//! For `yamabiko doctor`. Each trial is the same call that a verb makes, or the smallest one that the kernel checks by
 //! the same rule.
 
 use std::fs::File;
@@ -20,28 +20,28 @@ use nix::unistd::{AccessFlags, ForkResult, fork, pipe2};
 
 use crate::error::{Error, Result};
 
-/// A socket that captures, opened in the calling thread's network namespace and closed again. It hears nothing.
+/// Opens a capture socket in the calling thread's network namespace and closes it. It receives nothing.
 ///
 /// # Errors
 /// No CAP_NET_RAW over the namespace; a kernel without AF_PACKET.
 pub fn packet_socket() -> Result<()> {
-    // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+    // SAFETY: no pointers; the returned descriptor has no other owner.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     Errno::result(fd).map_err(|errno| {
         Error::of("socket AF_PACKET")(errno)
-            .mend(&[Errno::EPERM, Errno::EACCES], "run as root")
-            .mend(&[Errno::EAFNOSUPPORT], "load the driver (modprobe af_packet)")
+            .remedy(&[Errno::EPERM, Errno::EACCES], "run as root")
+            .remedy(&[Errno::EAFNOSUPPORT], "load the driver (modprobe af_packet)")
     })?;
     // SAFETY: `fd` was just returned to us and is open.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
 }
 
-/// Whether devices and routes of the calling thread's network namespace may be changed. Asks the kernel to change
-/// nothing about a device whose number no device has: whoever may is told that there is none.
+/// Checks whether devices and routes of the calling thread's network namespace may be changed. Requests an empty change
+/// of a device number that does not exist: with the permission, the kernel reports the missing device.
 ///
 /// # Errors
-/// The right is missing, or netlink.
+/// The permission, or netlink, is missing.
 pub fn change_network() -> Result<()> {
     const CALL: &str = "RTM_SETLINK";
     let mut socket = Socket::new(netlink_sys::protocols::NETLINK_ROUTE).map_err(Error::of("socket NETLINK_ROUTE"))?;
@@ -61,34 +61,34 @@ pub fn change_network() -> Result<()> {
     match answer.payload {
         NetlinkPayload::Error(error) => match error.code.map(|code| Errno::from_raw(-code.get())) {
             None | Some(Errno::ENODEV | Errno::EINVAL) => Ok(()),
-            Some(errno) => Err(Error::of(CALL)(errno).mend(&[Errno::EPERM, Errno::EACCES], "run as root")),
+            Some(errno) => Err(Error::of(CALL)(errno).remedy(&[Errno::EPERM, Errno::EACCES], "run as root")),
         },
         other => Err(Error::Unexpected { call: CALL.to_owned(), answer: format!("{other:?}") }),
     }
 }
 
-/// Sets up an io_uring and closes it: the feature bits of this kernel's.
+/// Sets up an io_uring and closes it: returns the feature bits of this kernel.
 ///
 /// # Errors
-/// An old kernel (ENOSYS), or one where it is switched off (EPERM: sysctl kernel.io_uring_disabled, or a container).
+/// An old kernel (ENOSYS), or a disabled io_uring (EPERM: sysctl kernel.io_uring_disabled, or a container).
 pub fn io_uring() -> Result<u32> {
     // struct io_uring_params: 120 bytes, `features` at 20.
     let mut parameters = [0u32; 30];
     // SAFETY: the call reads and writes one io_uring_params, whose size and alignment `parameters` has.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4u32, parameters.as_mut_ptr()) };
     Errno::result(fd).map_err(|errno| {
-        Error::of("io_uring_setup")(errno).mend(&[Errno::EPERM], "set sysctl kernel.io_uring_disabled=0, if it is not")
+        Error::of("io_uring_setup")(errno).remedy(&[Errno::EPERM], "set sysctl kernel.io_uring_disabled=0")
     })?;
     // SAFETY: `fd` was just returned to us and is open.
     drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
     Ok(parameters[5])
 }
 
-/// What user 65534 could do here. Only for root: a forked child becomes that user and tries what an ordinary user's run
-/// begins with: a user namespace, a network namespace in it, /dev/net/tun.
+/// Tries what user 65534 may do here. Only for root: a forked child becomes that user and tries the first steps of an
+/// ordinary user's run: a user namespace, a network namespace in it, /dev/net/tun.
 ///
 /// # Errors
-/// The first step that was refused, by name.
+/// The first refused step, by name.
 pub fn ordinary_user() -> Result<()> {
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(Error::of("pipe2"))?;
     // SAFETY: the child makes system calls only, no allocation, so it may follow a fork even when this process has
@@ -97,32 +97,32 @@ pub fn ordinary_user() -> Result<()> {
         ForkResult::Child => {
             let failed = become_nobody();
             let (step, errno) = failed.unwrap_or((u8::MAX, Errno::UnknownErrno));
-            // With nobody to tell there is nothing to do.
+            // A failed write means that the parent is gone.
             let _ = File::from(writer).write_all(&[step, errno as i32 as u8]);
-            // SAFETY: ends the child at once, without running the parent's exit handlers.
+            // SAFETY: ends the child immediately, without running the parent's exit handlers.
             unsafe { libc::_exit(0) }
         }
         ForkResult::Parent { child } => {
             drop(writer);
             let mut said = [0; 2];
-            let heard = File::from(reader).read_exact(&mut said);
+            let received = File::from(reader).read_exact(&mut said);
             while waitpid(child, None) == Err(Errno::EINTR) {}
-            heard.map_err(Error::of("read from the child"))?;
+            received.map_err(Error::of("read from the child"))?;
             match said {
                 [u8::MAX, _] => Ok(()),
                 [step, errno] => Err(Error::of(STEPS[usize::from(step) % STEPS.len()])(Errno::from_raw(errno.into()))
-                    .mend(&[Errno::EACCES], "chmod 666 /dev/net/tun")
-                    .mend(&[Errno::ENOENT, Errno::ENODEV, Errno::ENXIO], crate::tun::NO_DRIVER)),
+                    .remedy(&[Errno::EACCES], "chmod 666 /dev/net/tun")
+                    .remedy(&[Errno::ENOENT, Errno::ENODEV, Errno::ENXIO], crate::tun::NO_DRIVER)),
             }
         }
     }
 }
 
-/// The steps of a child of [`ordinary_user`]; the first that failed.
+/// Runs the steps of a child of [`ordinary_user`]; returns the first that failed.
 fn become_nobody() -> Option<(u8, Errno)> {
     let nobody = libc::c_long::from(NOBODY);
     let none = 0 as libc::c_long;
-    // System calls and not libc's functions: those would tell the threads that the parent has and the child has not.
+    // System calls instead of libc's functions, which would notify threads that only the parent has.
     let calls: [(libc::c_long, [libc::c_long; 3]); 5] = [
         (libc::SYS_setgroups, [none, none, none]),
         (libc::SYS_setresgid, [nobody, nobody, nobody]),
@@ -141,12 +141,12 @@ fn become_nobody() -> Option<(u8, Errno)> {
     (fd < 0).then(|| (calls.len() as u8, Errno::last()))
 }
 
-/// Whether this process may write to what is at `path`.
+/// Whether this process may write to `path`.
 pub fn writable(path: &Path) -> bool {
     nix::unistd::access(path, AccessFlags::W_OK).is_ok()
 }
 
-/// Bytes that this user may still write to the file system of `path`.
+/// Free bytes for this user on the file system of `path`.
 ///
 /// # Errors
 /// Those of statvfs(3).
@@ -172,7 +172,7 @@ const STEPS: [&str; 6] = [
 
 const NOBODY: u16 = 65534;
 
-/// Numbers of devices count upward from 1; the kernel's are positive ints.
+/// Device numbers count up from 1; the kernel's are positive ints.
 const NO_DEVICE: u32 = i32::MAX as u32;
 
 const _: () = assert!(size_of::<[u32; 30]>() == 120);
@@ -183,8 +183,8 @@ mod tests {
     use crate::namespace::{NetNamespace, Privilege, privilege};
 
     #[test]
-    fn the_right_to_change_a_network_is_found_out() {
-        // Root of this machine has it here and in what it makes; others are told by name what they lack.
+    fn network_permission_is_detected() {
+        // Root has the permission here and in new namespaces; for other users the error names the missing permission.
         match (privilege(), change_network()) {
             (Privilege::Root, outcome) => {
                 outcome.unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_their_call() {
+    fn probe_errors_name_their_system_call() {
         for (call, outcome) in
             [("socket AF_PACKET", packet_socket()), ("io_uring_setup", io_uring().map(drop)), ("", ordinary_user())]
         {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_room() {
+    fn free_bytes_of_a_directory_are_read() {
         let folder = tempfile::tempdir().unwrap();
         assert!(free_bytes(folder.path()).unwrap() > 0 && writable(folder.path()));
         assert!(free_bytes(Path::new("/no/such/folder")).is_err() && !writable(Path::new("/no/such/folder")));

@@ -1,20 +1,20 @@
-//! A process as a descriptor.
+//! Process descriptors (pidfd).
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// A descriptor that is readable from the process's end on (pidfd). It holds the process's number as long as the process
-/// was not waited for.
+/// A descriptor that becomes readable at the process's end (pidfd). Until the process is waited for, its number is not
+/// reused.
 ///
 /// # Errors
-/// There is no such process; the system is older than Linux 5.3.
+/// No such process; a kernel older than Linux 5.3.
 pub fn open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: a system call without pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.cast_signed(), 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -27,7 +27,7 @@ mod tests {
     use crate::signal::wait_readable;
 
     #[test]
-    fn it_is_readable_when_the_process_has_ended() {
+    fn pidfd_is_readable_after_the_end_of_the_process() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pidfd = open(child.id()).unwrap();
         assert!(!wait_readable(pidfd.as_fd(), Duration::ZERO));

@@ -1,4 +1,4 @@
-//! Where and how urgently a thread runs.
+//! CPU affinity and scheduling class of a thread.
 
 mod precedence;
 
@@ -47,7 +47,7 @@ impl Cores {
         &self.0
     }
 
-    /// Lets the calling thread run only on these cores.
+    /// Restricts the calling thread to these cores.
     ///
     /// # Errors
     /// Those of sched_setaffinity(2): none of the cores exists or is allowed.
@@ -60,16 +60,16 @@ impl Cores {
     }
 }
 
-/// As long as it lives, the thread that made it runs only on certain cores; then where it might before.
+/// Pins the thread that created it to certain cores during its lifetime; then restores the previous affinity.
 #[derive(Debug)]
 pub struct Pinned {
     before: Cores,
-    /// Affinity is a thread's own.
+    /// Affinity belongs to a thread.
     _of_one_thread: PhantomData<*const ()>,
 }
 
 impl Pinned {
-    /// Pins the calling thread to `cores`; `None`, and nothing changes, where the kernel refuses.
+    /// Pins the calling thread to `cores`; `None`, without a change, if the kernel refuses.
     pub fn to(cores: &Cores) -> Option<Pinned> {
         let before = Cores::allowed().ok()?;
         cores.pin_this_thread().ok()?;
@@ -83,7 +83,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Cores of this machine that are online, whoever may run on them; 1 where that cannot be told.
+/// Online cores of this machine, whether or not this process may use them; 1 if unknown.
 pub fn cores_online() -> usize {
     let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1).max(1)
@@ -107,28 +107,28 @@ impl fmt::Display for Cores {
     }
 }
 
-/// The right to run real-time on this machine. Two real-time loops on one core do not take turns: one would stand
-/// still for as long as the other has work. Given back when dropped, also by a process that is killed.
+/// The right to run real-time on this machine. Two real-time loops on one core do not take turns: one would stall as
+/// long as the other has work. Released when dropped, and by the kernel when the process is killed.
 #[derive(Debug)]
 pub struct RealTimeRight(#[expect(dead_code, reason = "held, not used")] UnixDatagram);
 
 impl RealTimeRight {
     /// Takes the right, unless another process in this network namespace has it.
     pub fn take() -> Option<Self> {
-        // An abstract address exists as long as a socket is bound to it, and leaves nothing behind.
+        // An abstract address exists as long as a socket is bound to it, and needs no cleanup.
         let address = SocketAddr::from_abstract_name("yamabiko-real-time").ok()?;
         UnixDatagram::bind_addr(&address).ok().map(RealTimeRight)
     }
 }
 
-/// How urgently a thread is served.
+/// Scheduling urgency of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// SCHED_FIFO, priority 1: before every ordinary task. A thread that can be busy without end needs a [`Precedence`]:
-    /// the kernel takes 50 ms of every second from it otherwise.
+    /// SCHED_FIFO, priority 1: before every ordinary task. A thread that can be busy without end needs a
+    /// [`Precedence`]: otherwise the kernel throttles it for 50 ms of every second.
     RealTime,
-    /// SCHED_OTHER at nice -20, with a slice of 0.1 ms: since Linux 6.12 a thread that wakes takes its core at once from one
-    /// whose slice is longer, which would otherwise keep it to the end of that slice, several milliseconds.
+    /// SCHED_OTHER at nice -20, with a slice of 0.1 ms: since Linux 6.12 a waking thread preempts one with a longer
+    /// slice immediately, which otherwise keeps the core to the end of that slice, several milliseconds.
     High,
     /// SCHED_OTHER, nice unchanged, timer slack 1 ns.
     Ordinary,
@@ -137,7 +137,7 @@ pub enum Urgency {
 }
 
 impl Urgency {
-    /// For reports.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Urgency::RealTime => "real-time (SCHED_FIFO)",
@@ -147,8 +147,8 @@ impl Urgency {
         }
     }
 
-    /// Applies to the calling thread as much of `self` as is allowed, falling from real-time to high to ordinary,
-    /// and returns what it became. Timer slack becomes 1 ns except for `Low`.
+    /// Applies to the calling thread as much of `self` as is allowed, falling back from real-time to high to ordinary,
+    /// and returns the result. Timer slack becomes 1 ns except for `Low`.
     pub fn apply_to_this_thread(self) -> Urgency {
         let given = match self {
             Urgency::RealTime if set_fifo() => Urgency::RealTime,
@@ -169,7 +169,7 @@ fn set_fifo() -> bool {
     // SAFETY: an all-zero sched_param is valid on every libc.
     let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
     parameter.sched_priority = 1;
-    // SCHED_RESET_ON_FORK: what this thread starts must not inherit the class.
+    // SCHED_RESET_ON_FORK: children of this thread must not inherit the class.
     // SAFETY: `parameter` outlives the call; pid 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameter) == 0 }
 }
@@ -180,17 +180,17 @@ fn set_nice(nice: i32) -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
-/// Asks for a slice of 0.1 ms for the calling thread, its nice value unchanged: see [`Urgency::High`]. For a thread that
-/// others on its core must never hold up for long; it is no more of the core that it gets. The thread is an ordinary one
-/// after it, also if it was real-time before; false when the kernel refuses, and all is as it was.
+/// Requests a slice of 0.1 ms for the calling thread, its nice value unchanged: see [`Urgency::High`]. For a thread
+/// that waits only briefly behind others on its core; its share of the core does not grow. The thread is an ordinary
+/// one afterwards, even if it was real-time; false when the kernel refuses, without a change.
 pub fn shorten_slice() -> bool {
-    // SAFETY: no pointers. -1 is a nice value as well as a failure, which cannot be: the calling thread exists.
+    // SAFETY: no pointers. -1 is a nice value as well as a failure, which is impossible: the calling thread exists.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     set_slice(nice)
 }
 
-/// Makes the calling thread one that runs where nobody else wants its core (SCHED_IDLE); false when the kernel refuses. Needs no right, and does
-/// not come back.
+/// Makes the calling thread run only when no other thread needs its core (SCHED_IDLE); false when the kernel refuses.
+/// Needs no privilege, and is permanent.
 pub fn make_idle() -> bool {
     // SAFETY: an all-zero sched_param is valid on every libc, and its priority is the one that an idle thread has.
     let parameter: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -206,10 +206,10 @@ fn set_other() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, &parameter) == 0 }
 }
 
-/// Asks for a slice of 0.1 ms at the nice value that the calling thread has. Kernels before 6.12 take no notice of the
-/// slice; false when the kernel refuses all of it.
+/// Requests a slice of 0.1 ms at the nice value of the calling thread. Kernels before 6.12 ignore the slice; false when
+/// the kernel refuses the call.
 fn set_slice(nice: i32) -> bool {
-    /// Its first version, as every kernel since 3.14 takes it.
+    /// Its first version, which every kernel since 3.14 accepts.
     #[repr(C)]
     struct Attributes {
         size: u32,
@@ -224,7 +224,7 @@ fn set_slice(nice: i32) -> bool {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
         policy: libc::SCHED_OTHER as u32,
-        // As `set_fifo` set it: to clear it takes a privilege that the real-time class alone does not.
+        // As set by `set_fifo`: clearing it needs a privilege that the real-time class alone does not.
         flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         nice,
         priority: 0,
@@ -232,7 +232,7 @@ fn set_slice(nice: i32) -> bool {
         deadline_ns: 0,
         period_ns: 0,
     };
-    // A kernel that refuses leaves things as they are.
+    // A refused call changes nothing.
     // SAFETY: `attributes` is as long as it says and outlives the call; pid 0 is the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
@@ -249,15 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn only_one_at_a_time_has_the_right() {
-        // Another run on this machine may hold it: then the second try must fail as well.
+    fn real_time_right_has_one_holder() {
+        // Another run on this machine may have it: then the second try must fail as well.
         let first = RealTimeRight::take();
         assert!(RealTimeRight::take().is_none());
         drop(first);
     }
 
     #[test]
-    fn a_slice_leaves_the_nice_value() {
+    fn shorten_slice_keeps_the_nice_value() {
         let nice = || {
             // SAFETY: no pointers.
             unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_may_run_somewhere() {
+    fn allowed_cores_of_this_thread_are_not_empty() {
         let cores = Cores::allowed().unwrap();
         assert!(!cores.list().is_empty());
         cores.pin_this_thread().unwrap();

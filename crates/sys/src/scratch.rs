@@ -1,8 +1,8 @@
-//! A folder for what other programs have to find as files while this process lives, and nobody afterwards.
+//! A directory for files that other programs need during the lifetime of this process only.
 //!
-//! It is removed when its [`Scratch`] is dropped, and by a keeper if this process dies without: a copy of it that waits for
-//! nothing but that. What a killed keeper left the next [`Scratch::new`] in the same PID namespace removes: of another's processes
-//! nobody knows from here whether they live, so their folders are left alone.
+//! It is removed when its [`Scratch`] is dropped, and by a keeper process if this process dies before: a forked copy
+//! that only waits for this. The next [`Scratch::new`] in the same PID namespace removes the directories of killed
+//! keepers; whether processes of another namespace live is unknown here, so their directories stay.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, PipeWriter, Read as _};
@@ -18,13 +18,13 @@ use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, getuid, setsid};
 
-use crate::cgroup::sweep::{is_of_the_dead, own_name};
+use crate::cgroup::sweep::{is_of_dead_process, own_name};
 use crate::clock::Deadline;
 use crate::error::{Error, Result};
 use crate::namespace::require_single_thread;
 use crate::place::init::{close, close_descriptors_but, exit};
 
-/// A folder that is gone when this is, and soon after this process is.
+/// A temporary directory that is removed with this value, and soon after the end of this process.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -34,25 +34,25 @@ pub struct Scratch {
 #[derive(Debug)]
 struct Keeper {
     pid: Pid,
-    /// Its closing is how the keeper learns that we are gone.
+    /// Closed by the end of this process, which the keeper notices.
     alive: Option<PipeWriter>,
 }
 
 impl Scratch {
-    /// An empty folder among the temporary ones, which anyone may look into. What dead processes of this PID
-    /// namespace left of theirs is removed.
+    /// An empty directory among the temporary ones, readable by all users. Removes directories of dead processes of
+    /// this PID namespace.
     ///
-    /// Call it while this process has one thread: later no keeper can be made, and after a SIGKILL the folder stays until the
-    /// next one is asked for.
+    /// Call it while this process has one thread: later no keeper can be created, and after a SIGKILL the directory
+    /// stays until the next call.
     ///
     /// # Errors
-    /// The folder cannot be made; /proc is not mounted.
+    /// The directory cannot be created; /proc is not mounted.
     pub fn new(label: &str) -> Result<Scratch> {
         let among = std::env::temp_dir();
         let namespace = pid_namespace()?;
         sweep(&among, namespace);
         let name = format!("{}-{namespace}", own_name(label)?);
-        // Nobody else has the name, unless to be in the way.
+        // The name is unique, unless another user blocks it.
         let mut numbered = (0..100).map(|number| among.join(format!("{name}-{number}")));
         let path = loop {
             let Some(path) = numbered.next() else {
@@ -68,7 +68,7 @@ impl Scratch {
         Ok(Scratch { path, keeper })
     }
 
-    /// The folder.
+    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -76,7 +76,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now the keeper tries on.
+        // The keeper retries what cannot be removed now.
         let _ = fs::remove_dir_all(&self.path);
         if let Some(Keeper { pid, alive }) = &mut self.keeper {
             drop(alive.take());
@@ -85,7 +85,7 @@ impl Drop for Scratch {
     }
 }
 
-/// None where none can be made.
+/// None if no keeper can be created.
 fn start(path: &Path) -> Option<Keeper> {
     let (reading, alive) = io::pipe().ok()?;
     require_single_thread().ok()?;
@@ -100,21 +100,21 @@ fn start(path: &Path) -> Option<Keeper> {
     }
 }
 
-/// The keeper's whole life.
+/// The keeper's main function.
 fn keep(path: &Path, mut alive: io::PipeReader) {
-    // It outlives what ends its original, as a signal to all of a terminal or a group does, and holds nothing of it: a
-    // reader of our output must not wait for it.
+    // The keeper survives signals to the terminal or group of its original, and holds none of its descriptors: a reader
+    // of this process's output must not wait for the keeper.
     let _ = setsid();
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None);
     let _ = set_name(c"yamabiko-keeper");
     close_descriptors_but(vec![alive.as_raw_fd()]);
     (0..3).for_each(close);
-    // Nothing is ever written.
+    // No byte is ever written.
     let _ = alive.read(&mut [0]);
     let deadline = Deadline::after(REMOVAL_TIMEOUT);
     while !deadline.has_passed() {
         let _ = fs::remove_dir_all(path);
-        // Programs that die with us may be writing yet: it is looked for once more.
+        // Ending programs may still be writing: check once more.
         if !path.exists() {
             return;
         }
@@ -128,23 +128,23 @@ fn pid_namespace() -> Result<u64> {
     fs::metadata(path).map(|found| found.ino()).map_err(Error::of(format!("stat {path}")))
 }
 
-/// Whether a folder's name, `yamabiko-<pid>-<start time>-<label>-<PID namespace>-<number>`, says this namespace.
+/// Whether a directory's name, `yamabiko-<pid>-<start time>-<label>-<PID namespace>-<number>`, has this namespace.
 fn is_of(namespace: u64, name: &str) -> bool {
     name.rsplit('-').nth(1).and_then(|part| part.parse().ok()) == Some(namespace)
 }
 
-/// Removes what is this user's and of processes of this PID namespace that no longer live.
+/// Removes this user's directories of dead processes of this PID namespace.
 fn sweep(among: &Path, namespace: u64) {
     for entry in fs::read_dir(among).into_iter().flatten().flatten() {
         let ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw());
         let name = entry.file_name();
-        if ours && name.to_str().is_some_and(|name| is_of(namespace, name) && is_of_the_dead(name)) {
+        if ours && name.to_str().is_some_and(|name| is_of(namespace, name) && is_of_dead_process(name)) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// How long programs that die with us may go on writing there.
+/// Maximum time during which ending programs may still write there.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(4);
 const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_with_all_that_is_in_it_and_the_dead_ones_with_it() {
+    fn scratch_removes_its_directory_and_those_of_dead_processes() {
         let namespace = pid_namespace().unwrap();
         let dead = std::env::temp_dir().join(format!("yamabiko-4194999-1-scratch_test-{namespace}-0"));
         fs::create_dir_all(dead.join("below")).unwrap();
@@ -163,14 +163,14 @@ mod tests {
         fs::create_dir(path.join("below")).unwrap();
         fs::write(path.join("below/file"), "x").unwrap();
         let second = Scratch::new("scratch test").unwrap();
-        assert!(path.exists() && second.path() != path, "the living are left alone");
+        assert!(path.exists() && second.path() != path, "the directory of a living process stays");
         drop(scratch);
         assert!(!path.exists() && second.path().exists());
     }
 
-    /// A place has pids of its own, and shares the temporary folders: a number that nobody has here may live there.
+    /// A sandbox has its own pids, and shares the temporary directories: a pid unknown here may be alive there.
     #[test]
-    fn those_of_another_pid_namespace_are_left_alone() {
+    fn scratch_keeps_directories_of_other_pid_namespaces() {
         let among = tempfile::tempdir().unwrap();
         let of = |name: &str| {
             let path = among.path().join(name);

@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM as a counter and a descriptor, so that loops notice at once and nothing runs inside a handler.
+//! SIGINT (Ctrl-C) and SIGTERM as a counter and a descriptor, so that loops react immediately and no work runs inside a
+//! handler.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 pub use nix::sys::signal::Signal;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
 
-/// How often the user asked to stop. Installed once per process.
+/// Number of interrupts by the user. Installed once per process.
 #[derive(Debug)]
 pub struct Interrupts {
     wake: OwnedFd,
@@ -35,25 +36,25 @@ impl Interrupts {
         Ok(Interrupts { wake })
     }
 
-    /// How often the user asked to stop so far.
+    /// Number of interrupts so far.
     pub fn count(&self) -> u32 {
         COUNT.load(Ordering::SeqCst)
     }
 
-    /// Asks to stop as the user would.
+    /// Interrupts like the user.
     pub fn ask(&self) {
         note(0);
     }
 
-    /// Waits until the user asks, at most `timeout`.
+    /// Waits for an interrupt, at most `timeout`.
     pub fn wait(&self, timeout: Duration) {
         wait_readable(self.wake.as_fd(), timeout);
-        // Drained, so that the next wait waits again; the counter keeps what was asked.
+        // Drained, so that the next call waits again; the counter keeps the interrupts.
         let _ = nix::unistd::read(&self.wake, &mut [0u8; 8]);
     }
 }
 
-/// SIGHUP as a descriptor: to a server it says that its files are to be read again. Installed once per process.
+/// SIGHUP as a descriptor: it tells a server to reload its files. Installed once per process.
 #[derive(Debug)]
 pub struct Hangups {
     wake: OwnedFd,
@@ -62,7 +63,7 @@ pub struct Hangups {
 static HANGUP: AtomicI32 = AtomicI32::new(-1);
 
 impl Hangups {
-    /// Takes over SIGHUP, also where it was ignored (nohup).
+    /// Takes over SIGHUP, even if it was ignored (nohup).
     ///
     /// # Errors
     /// No descriptor left for the eventfd, or sigaction(2) failed.
@@ -75,7 +76,7 @@ impl Hangups {
         Ok(Hangups { wake })
     }
 
-    /// Waits for the next one; false once `end` is readable. Several that came meanwhile are one.
+    /// Waits for the next SIGHUP; false once `end` is readable. Several signals between two calls count as one.
     pub fn wait(&self, end: BorrowedFd<'_>) -> bool {
         loop {
             let mut fds = [PollFd::new(end, PollFlags::POLLIN), PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
@@ -98,12 +99,12 @@ impl Drop for Hangups {
     }
 }
 
-/// A way for one thread to end another's wait: readable from the first [`Wake::wake`] on.
+/// Wakes another thread's wait: readable from the first [`Wake::wake`] on.
 #[derive(Debug)]
 pub struct Wake(OwnedFd);
 
 impl Wake {
-    /// Not woken yet.
+    /// A handle that is not readable yet.
     ///
     /// # Errors
     /// No descriptor left.
@@ -111,9 +112,9 @@ impl Wake {
         Ok(Wake(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?.into()))
     }
 
-    /// Makes it readable; each call is a new edge.
+    /// Makes the descriptor readable; each call is a new edge.
     pub fn wake(&self) {
-        // The counter cannot overflow within a run; a failed write could only delay a stop until the next look.
+        // The counter cannot overflow within a run; a failed write only delays a stop until the next poll.
         let _ = nix::unistd::write(&self.0, &1u64.to_ne_bytes());
     }
 }
@@ -124,7 +125,7 @@ impl AsFd for Wake {
     }
 }
 
-/// Waits until `fd` is readable, at most `timeout`; true if it is.
+/// Waits until `fd` is readable, at most `timeout`; returns whether it is.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
@@ -138,13 +139,13 @@ impl Drop for Interrupts {
 }
 
 impl AsFd for Interrupts {
-    /// Readable from the first interrupt on, unless [`Interrupts::wait`] took note of it.
+    /// Readable from the first interrupt on, unless [`Interrupts::wait`] consumed it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 }
 
-/// Ignores SIGINT and SIGQUIT in this process while a foreground program has the terminal, as a shell does.
+/// Ignores SIGINT and SIGQUIT in this process while a foreground program has the terminal, like a shell.
 ///
 /// # Errors
 /// Those of sigaction(2).

@@ -7,23 +7,23 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A TCP socket, non-blocking, without Nagle's delay; or a Unix stream socket in its place.
+/// A TCP socket, non-blocking, with TCP_NODELAY; or a Unix stream socket in its place.
 #[derive(Debug)]
 pub struct TcpSocket(OwnedFd);
 
 /// Outcome of a read that cannot block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes.
+    /// Number of bytes read.
     Bytes(usize),
-    /// The peer sent FIN; nothing more comes.
+    /// The peer sent FIN; no bytes follow.
     End,
-    /// Nothing now.
+    /// No bytes are available now.
     Later,
 }
 
 impl TcpSocket {
-    /// Opens a socket in the calling thread's network namespace, bound to `source` if given, and starts connecting.
+    /// Opens a socket in the calling thread's network namespace, bound to `source` if given, and starts to connect.
     ///
     /// The local port is chosen at connect for the whole four-tuple (IP_BIND_ADDRESS_NO_PORT), so a source address
     /// is not limited to one connection per port over all servers.
@@ -75,12 +75,12 @@ impl TcpSocket {
         Ok(socket)
     }
 
-    /// The descriptor itself, for a ring to close.
+    /// The descriptor, to be closed by a ring.
     pub fn into_fd(self) -> OwnedFd {
         self.0
     }
 
-    /// The local port that connect chose: with the two addresses, the connection's name on the wire.
+    /// The local port chosen by connect: identifies the connection together with the two addresses.
     ///
     /// # Errors
     /// Those of getsockname(2).
@@ -115,7 +115,7 @@ impl TcpSocket {
         if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
     }
 
-    /// Hands bytes to the kernel: how many it took, `None` if it takes none now. Never raises SIGPIPE.
+    /// Sends bytes: returns the number accepted by the kernel, `None` if its buffer is full. Never raises SIGPIPE.
     ///
     /// # Errors
     /// Those of send(2).
@@ -128,22 +128,22 @@ impl TcpSocket {
         }
     }
 
-    /// Reads what is there.
+    /// Reads the available bytes.
     ///
     /// # Errors
     /// Those of recv(2), ECONNRESET among them.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Read> {
         // SAFETY: the slice is valid for its length.
-        let got = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-        match got {
-            1.. => Ok(Read::Bytes(got as usize)),
+        let received = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        match received {
+            1.. => Ok(Read::Bytes(received as usize)),
             0 => Ok(Read::End),
             _ => would_block().map(|()| Read::Later),
         }
     }
 
-    /// Throws away at most `limit` bytes that are there, without copying them out of the kernel (MSG_TRUNC on TCP; not for
-    /// a Unix socket).
+    /// Discards at most `limit` available bytes, without copying them out of the kernel (MSG_TRUNC on TCP; not for a
+    /// Unix socket).
     ///
     /// # Errors
     /// As for [`TcpSocket::read`].
@@ -151,9 +151,9 @@ impl TcpSocket {
         discard(self.as_fd(), limit)
     }
 
-    /// Bytes that the kernel took and the peer has not acknowledged, those not sent yet included (SIOCOUTQ). After the peer's
-    /// FIN too; after a reset the peer may have received more than it could acknowledge. Of a Unix socket, about the bytes that
-    /// the peer has not read.
+    /// Bytes accepted by the kernel and not acknowledged by the peer, including unsent ones (SIOCOUTQ). Valid after the
+    /// peer's FIN; after a reset the peer may have received more than it acknowledged. Of a Unix socket, approximately
+    /// the bytes that the peer has not read.
     ///
     /// # Errors
     /// Those of ioctl(2).
@@ -208,7 +208,10 @@ impl Address {
         to.sun_family = libc::AF_UNIX as libc::sa_family_t;
         // The last byte stays zero.
         if path.is_empty() || path.len() >= to.sun_path.len() || path.contains(&0) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no path that a socket can have"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a valid socket path: from 1 to 107 bytes, without NUL",
+            ));
         }
         for (place, byte) in to.sun_path.iter_mut().zip(path) {
             *place = *byte as libc::c_char;
@@ -244,11 +247,11 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// Accepts a connection, non-blocking, and says who is at its other end.
+/// Accepts a connection, non-blocking, and returns the peer's address.
 ///
 /// # Errors
-/// Those of accept4(2); EAGAIN when nobody waits at a listener that is non-blocking. EAFNOSUPPORT: the peer has no address
-/// of the internet; its connection is closed.
+/// Those of accept4(2); EAGAIN if no connection waits at a non-blocking listener. EAFNOSUPPORT: the peer has no IP
+/// address; its connection is closed.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -266,15 +269,15 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
 /// The address at the other end of a connected socket.
 ///
 /// # Errors
-/// Those of getpeername(2): ENOTCONN when the peer is gone already. EAFNOSUPPORT: it is none of the internet.
+/// Those of getpeername(2): ENOTCONN when the peer is already gone. EAFNOSUPPORT: the peer has no IP address.
 pub fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     name_of(socket, libc::getpeername)
 }
 
-/// The address at this end of a socket.
+/// The local address of a socket.
 ///
 /// # Errors
-/// Those of getsockname(2). EAFNOSUPPORT: it is none of the internet.
+/// Those of getsockname(2). EAFNOSUPPORT: the socket has no IP address.
 pub fn local_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     name_of(socket, libc::getsockname)
 }
@@ -308,22 +311,22 @@ fn internet_address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> 
     }
 }
 
-/// Throws away at most `limit` bytes that a non-blocking TCP socket has received, without copying them out of the kernel.
+/// Discards at most `limit` bytes that a non-blocking TCP socket has received, without copying them out of the kernel.
 ///
 /// # Errors
 /// Those of recv(2), ECONNRESET among them.
 pub fn discard(socket: BorrowedFd<'_>, limit: usize) -> io::Result<Read> {
     // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so none is needed.
-    let got = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
-    match got {
-        1.. => Ok(Read::Bytes(got as usize)),
+    let received = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
+    match received {
+        1.. => Ok(Read::Bytes(received as usize)),
         0 => Ok(Read::End),
         _ => would_block().map(|()| Read::Later),
     }
 }
 
-/// Bytes handed to a TCP socket, a FIN counted as one, that the peer's kernel has not acknowledged (SIOCOUTQ): 0 means that
-/// it has all, which is not to say that its program has read it.
+/// Bytes written to a TCP socket, counting a FIN as one, that the peer's kernel has not acknowledged (SIOCOUTQ): 0
+/// means that the peer's kernel has all bytes, not that its program has read them.
 ///
 /// # Errors
 /// Those of ioctl(2).
@@ -334,7 +337,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// Asks for a receive buffer of so many bytes: beyond the system's limit where this process may, else up to it.
+/// Requests a receive buffer of `bytes`: beyond the system's limit with the privilege, otherwise up to it.
 ///
 /// # Errors
 /// Those of setsockopt(2) other than EPERM.
@@ -362,7 +365,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Turns EAGAIN (and EINTR, which a retry cures) into success.
+/// Turns EAGAIN (and EINTR, after which the caller retries) into success.
 fn would_block() -> io::Result<()> {
     let error = io::Error::last_os_error();
     match error.kind() {
@@ -378,7 +381,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn connects_reads_and_sees_the_end() {
+    fn tcp_socket_connects_reads_and_sees_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let source: IpAddr = "127.0.0.9".parse().unwrap();
         let socket = TcpSocket::connect(Some(source), listener.local_addr().unwrap()).unwrap();
@@ -396,22 +399,22 @@ mod tests {
             }
             other => Some(other),
         });
-        assert_eq!(discarded, Some(Read::Bytes(3)), "no more than asked for is thrown away");
+        assert_eq!(discarded, Some(Read::Bytes(3)), "only the requested bytes are discarded");
         drop(peer);
-        let mut got = Vec::new();
-        // Bounded: each turn either reads, or waits for loopback to deliver.
+        let mut received = Vec::new();
+        // Bounded: each turn either reads, or waits for delivery over loopback.
         for _ in 0..10_000 {
             match socket.read(&mut buffer).unwrap() {
-                Read::Bytes(n) => got.extend_from_slice(&buffer[..n]),
+                Read::Bytes(n) => received.extend_from_slice(&buffer[..n]),
                 Read::End => break,
                 Read::Later => std::thread::yield_now(),
             }
         }
-        assert_eq!(got, b"hello");
+        assert_eq!(received, b"hello");
     }
 
     #[test]
-    fn a_unix_socket_is_connected_to() {
+    fn unix_socket_connects_by_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         assert_eq!(TcpSocket::connect_unix(&path).unwrap_err().raw_os_error(), Some(libc::ENOENT));
@@ -429,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connect_is_reported() {
+    fn refused_connect_is_an_error() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let outcome = TcpSocket::connect(None, address).and_then(|socket| {
             std::thread::sleep(std::time::Duration::from_millis(20));

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// A timerfd on CLOCK_MONOTONIC. Readable once its moment has come.
+/// A timerfd on CLOCK_MONOTONIC. Readable once its time has come.
 #[derive(Debug)]
 pub struct Timer {
     fd: OwnedFd,
@@ -29,8 +29,8 @@ impl Timer {
         Ok(Timer { fd: unsafe { OwnedFd::from_raw_fd(fd) }, armed: Duration::ZERO })
     }
 
-    /// Fires at the absolute CLOCK_MONOTONIC reading `at` (at once if that has passed). Arming again replaces the
-    /// earlier moment and clears its readiness; arming for the same moment costs nothing.
+    /// Fires at the absolute CLOCK_MONOTONIC reading `at` (immediately if that has passed). Arming again replaces the
+    /// earlier time and clears its readiness; arming for the same time costs nothing.
     ///
     /// # Errors
     /// Those of timerfd_settime(2).
@@ -45,8 +45,8 @@ impl Timer {
         Ok(())
     }
 
-    /// Takes note that the timer fired, so that the next [`Timer::arm`] always arms. The expiration count is not
-    /// read: watched edge-triggered, the next arming makes the next event, and a system call is saved.
+    /// Records that the timer fired, so that the next [`Timer::arm`] always arms. The expiration count is not read:
+    /// with edge triggering the next arming makes the next event, which saves a system call.
     pub fn fired(&mut self) {
         self.armed = Duration::ZERO;
     }

@@ -4,8 +4,8 @@
 //! kernel --(packet with virtio header)--> read()      write() --(packet with virtio header)--> kernel
 //! ```
 //!
-//! Each packet starts with a [`VNET_HEADER_BYTES`] virtio-net header, so that segments of up to 64 KB and unfinished
-//! checksums pass whole. The device vanishes when the last descriptor is closed.
+//! Each packet starts with a virtio-net header of [`VNET_HEADER_BYTES`], so that segments of up to 64 KB and partial
+//! checksums pass unchanged. The device disappears with its last descriptor.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,30 +16,30 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 
-/// An open TUN device. Reads and writes are whole packets and never block.
+/// An open TUN device. Each read or write is one packet and never blocks.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
     name: String,
 }
 
-/// What the kernel may leave undone in the packets that [`Tun::read`] returns.
+/// Work that the kernel may leave undone in packets returned by [`Tun::read`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// Unfinished checksums, and TCP segments larger than the MTU.
+    /// Partial checksums, and TCP segments larger than the MTU.
     #[default]
     Full,
-    /// Nothing: each packet is finished and fits the MTU.
+    /// None: each packet is complete and fits the MTU.
     None,
 }
 
 impl Tun {
-    /// Makes the device `name` (1 to 15 bytes) in the calling thread's network namespace, with [`Offload::Full`].
-    /// `%d` in it becomes the first number that is free. It is down and has no address: see [`crate::netlink`].
+    /// Creates the device `name` (1 to 15 bytes) in the calling thread's network namespace, with [`Offload::Full`].
+    /// `%d` in it becomes the first free number. The device is down and has no address: see [`crate::netlink`].
     ///
     /// # Errors
-    /// /dev/net/tun is missing or closed to this user; no CAP_NET_ADMIN over the namespace; the name is taken or
-    /// not a device name.
+    /// /dev/net/tun is missing or not accessible for this user; no CAP_NET_ADMIN over the namespace; the name is in use
+    /// or not a valid device name.
     pub fn open(name: &str) -> Result<Tun> {
         let file = OpenOptions::new()
             .read(true)
@@ -48,8 +48,8 @@ impl Tun {
             .open(DEVICE)
             .map_err(|source| {
                 Error::of(format!("open {DEVICE}"))(source)
-                    .mend(&[Errno::EACCES, Errno::EPERM], "run as root, or let users open it: chmod 666 /dev/net/tun")
-                    .mend(&[Errno::ENOENT, Errno::ENODEV, Errno::ENXIO], NO_DRIVER)
+                    .remedy(&[Errno::EACCES, Errno::EPERM], "run as root, or give users access: chmod 666 /dev/net/tun")
+                    .remedy(&[Errno::ENOENT, Errno::ENODEV, Errno::ENXIO], NO_DRIVER)
             })?;
         let mut tun = Tun { file, name: name.to_owned() };
         tun.attach()?;
@@ -63,11 +63,11 @@ impl Tun {
         &self.name
     }
 
-    /// Says what the kernel may leave undone in packets read from now on. A socket that is already connected may
-    /// keep the old setting for its life.
+    /// Sets the work that the kernel may leave undone in packets read from now on. An already connected socket may keep
+    /// the old setting.
     ///
     /// # Errors
-    /// The driver does not know these offloads.
+    /// The driver does not support these offloads.
     pub fn set_offload(&self, offload: Offload) -> Result<()> {
         let flags = match offload {
             Offload::Full => libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN,
@@ -79,7 +79,7 @@ impl Tun {
     }
 
     /// Reads one packet (header first) that the kernel sends out of the device; returns its length. A buffer of
-    /// [`LARGEST_PACKET_BYTES`] never cuts one short.
+    /// [`LARGEST_PACKET_BYTES`] never truncates a packet.
     ///
     /// # Errors
     /// `WouldBlock` when there is none, as when the device is down.
@@ -87,11 +87,11 @@ impl Tun {
         (&self.file).read(packet)
     }
 
-    /// Hands one packet (header first) to the kernel as if it had arrived at the device. The whole receive path of
-    /// the kernel, up to the socket, runs inside this call: 3 to 10 us.
+    /// Passes one packet (header first) to the kernel as if it had arrived at the device. The kernel's whole receive
+    /// path, up to the socket, runs inside this call: 3 to 10 us.
     ///
     /// # Errors
-    /// `InvalidInput` for a packet the kernel finds malformed; `EIO` (os error 5) while the device is down.
+    /// `InvalidInput` for a packet that the kernel considers malformed; `EIO` (os error 5) while the device is down.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         (&self.file).write(packet)
     }
@@ -99,7 +99,7 @@ impl Tun {
     fn attach(&mut self) -> Result<()> {
         if self.name.is_empty() || self.name.len() >= libc::IFNAMSIZ || self.name.contains('\0') {
             return Err(Error::of(format!("ioctl TUNSETIFF {:?}", self.name))(Errno::EINVAL)
-                .mend(&[Errno::EINVAL], "a device name has 1 to 15 bytes"));
+                .remedy(&[Errno::EINVAL], "a device name has 1 to 15 bytes"));
         }
         // SAFETY: ifreq is plain C data, for which all zeroes is a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -111,10 +111,13 @@ impl Tun {
         let result = unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETIFF, &mut request) };
         check(result, "TUNSETIFF", &self.name).map_err(|error| {
             error
-                .mend(&[Errno::EPERM], "this needs CAP_NET_ADMIN over the network namespace: run as root, or rootless")
-                .mend(&[Errno::ENOTTY], "/dev/net/tun is not the TUN driver's device: mknod /dev/net/tun c 10 200")
-                .mend(&[Errno::EBUSY], "a device of this name exists already and is in use")
-                .mend(&[Errno::EINVAL], "a device of this name exists already and is not a TUN device")
+                .remedy(
+                    &[Errno::EPERM],
+                    "this needs CAP_NET_ADMIN over the network namespace: run as root, or rootless",
+                )
+                .remedy(&[Errno::ENOTTY], "/dev/net/tun is not the TUN driver's device: mknod /dev/net/tun c 10 200")
+                .remedy(&[Errno::EBUSY], "a device of this name exists already and is in use")
+                .remedy(&[Errno::EINVAL], "a device of this name exists already and is not a TUN device")
         })?;
         let given = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
         self.name = String::from_utf8(given).unwrap_or_else(|_| self.name.clone());
@@ -138,7 +141,7 @@ impl AsFd for Tun {
 /// Length of the virtio-net header (without `num_buffers`) in front of every packet.
 pub const VNET_HEADER_BYTES: usize = 10;
 
-/// The longest read: header and an IP packet of the largest length the field can express.
+/// The longest read: header and an IP packet of maximum length.
 pub const LARGEST_PACKET_BYTES: usize = VNET_HEADER_BYTES + 65_535;
 
 fn check(result: libc::c_int, request: &str, name: &str) -> Result<()> {

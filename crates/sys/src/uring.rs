@@ -7,12 +7,12 @@
 //!      `- bytes(buffer): what was received, in a buffer the kernel chose; give_back(buffer) when it is done with
 //! ```
 //!
-//! One thread owns a ring. What an operation needs is owned by the ring until it is over: the bytes to send are
-//! [`Message`]s that live as long as the ring, and those received arrive in buffers of the ring's own. Tokens are the
-//! caller's, below 2^63. Descriptors are borrowed when an operation is queued; close one by [`Ring::close`], which lets earlier
-//! operations on it go first.
+//! One thread owns a ring. The ring owns the memory of an operation until its completion: the bytes to send are
+//! [`Message`]s that live as long as the ring, and received bytes arrive in buffers of the ring. Tokens are chosen by
+//! the caller, below 2^63. Descriptors are borrowed when an operation is queued; close one by [`Ring::close`], which
+//! waits for earlier operations on it.
 //!
-//! Uses multishot operations and provided buffers: Linux 6.1 or later. [`Ring::new`] says if that is not to be had.
+//! Uses multishot operations and provided buffers: Linux 6.1 or later. [`Ring::new`] fails without them.
 
 mod arena;
 mod buffers;
@@ -35,23 +35,23 @@ pub struct Ring {
     ring: IoUring,
     buffers: Buffers,
     messages: Vec<Arc<[u8]>>,
-    /// Made by the first [`Ring::send_copy`].
+    /// Created by the first [`Ring::send_copy`].
     arena: Option<Arena>,
-    /// Descriptors watched for ever, by token. The kernel gives up watching when its completion queue is full.
+    /// Permanently watched descriptors, by token. The kernel stops watching when its completion queue is full.
     polled: Vec<(u64, RawFd)>,
-    /// What found no room in the queue, in the order in which it was to go there.
+    /// Entries that did not fit in the queue, in order.
     later: VecDeque<Box<[squeue::Entry]>>,
 }
 
-/// Bytes that a ring keeps for sending.
+/// Bytes that a ring stores for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message(u32);
 
-/// Bytes that [`Ring::send_copy`] has copied, for the case that the kernel does not take them all.
+/// Bytes that [`Ring::send_copy`] has copied, in case the kernel does not accept all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied(std::ops::Range<usize>);
 
-/// A receive buffer that is the caller's until [`Ring::give_back`].
+/// A receive buffer that belongs to the caller until [`Ring::give_back`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Buffer(u16);
 
@@ -60,24 +60,24 @@ pub struct Buffer(u16);
 pub struct Completion {
     /// The operation's token.
     pub token: u64,
-    /// What the system call would have returned, or its error.
+    /// The result or error of the system call.
     pub result: io::Result<u32>,
-    /// Further completions of the same operation follow; without it, it is over.
+    /// Further completions of the same operation follow; otherwise it is over.
     pub more: bool,
-    /// What was received: `result` bytes of it.
+    /// The received bytes: `result` is their number.
     pub buffer: Option<Buffer>,
-    /// The connection that [`Ring::accept`] has accepted, non-blocking.
+    /// The connection accepted by [`Ring::accept`], non-blocking.
     pub accepted: Option<OwnedFd>,
 }
 
-/// How large a ring is.
+/// The size of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSpec {
     /// Operations queued before they are submitted: a power of two.
     pub operations: u32,
     /// Receive buffers: a power of two, at most 32,768.
     pub buffers: u16,
-    /// Bytes of each.
+    /// Bytes of each buffer.
     pub buffer_bytes: u32,
 }
 
@@ -89,45 +89,46 @@ impl Default for RingSpec {
 }
 
 impl Ring {
-    /// A ring for the calling thread: no other may use it.
+    /// A ring for the calling thread: no other thread may use it.
     ///
     /// # Errors
-    /// The kernel has no io_uring, an older one than 6.1, or forbids it (kernel.io_uring_disabled, seccomp); memory.
+    /// No io_uring, a kernel older than 6.1, or a disabled io_uring (kernel.io_uring_disabled, seccomp); no memory.
     pub fn new(spec: RingSpec) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_submit_all()
             .setup_clamp()
-            // Each receive of a multishot is a completion: more come than were asked for.
+            // Each receive of a multishot operation is a completion: more arrive than operations were queued.
             .setup_cqsize(spec.operations.saturating_mul(8))
             .build(spec.operations)?;
         let buffers = Buffers::register(&ring, spec.buffers, spec.buffer_bytes)?;
         Ok(Ring { ring, buffers, messages: Vec::new(), arena: None, polled: Vec::new(), later: VecDeque::new() })
     }
 
-    /// Keeps bytes for sending, as long as the ring lives. Rings may share them.
+    /// Stores bytes for sending, as long as the ring lives. Rings may share them.
     pub fn keep(&mut self, bytes: Arc<[u8]>) -> Message {
         self.messages.push(bytes);
         Message(self.messages.len() as u32 - 1)
     }
 
-    /// Accepts connections on a listening socket, one completion each that holds it. Over only by an error.
+    /// Accepts connections on a listening socket, with one completion each that holds it. Ends only by an error.
     pub fn accept(&mut self, listener: BorrowedFd<'_>, token: u64) {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         self.push(opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(flags).build().user_data(token | ACCEPT));
     }
 
-    /// Receives whatever comes, into the ring's buffers, a completion each. Over with a result of 0 at the end of the
-    /// stream, with an error, or with ENOBUFS when no buffer was free: then give some back and ask again.
+    /// Receives all incoming bytes into the ring's buffers, with a completion per buffer. Ends with a result of 0 at
+    /// the end of the stream, with an error, or with ENOBUFS when no buffer was free: then give some back and call it
+    /// again.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, token: u64) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), buffers::GROUP);
         self.push(entry.build().user_data(token));
     }
 
-    /// Copies `bytes` and hands them to the kernel at once, when the queue is submitted. Completes only if the kernel did
-    /// not take all of them, as [`Ring::send`]; then [`Ring::copied`] has the rest. `None`, and nothing done, when
-    /// there is no room for the copy before the next [`Ring::wait`].
+    /// Copies `bytes` and passes them to the kernel when the queue is submitted. Completes only if the kernel did not
+    /// accept all of them, as [`Ring::send`]; then [`Ring::copied`] has the rest. `None`, without effect, when the copy
+    /// does not fit before the next [`Ring::wait`].
     ///
     /// # Errors
     /// No memory for the copies, at the first call.
@@ -138,35 +139,37 @@ impl Ring {
         };
         let Some(range) = arena.put(bytes) else { return Ok(None) };
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), arena.pointer(&range), bytes.len() as u32)
-            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | NOW)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | WITHOUT_WAITING)
             .build()
             .user_data(token);
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
         Ok(Some(Copied(range)))
     }
 
-    /// What [`Ring::send_copy`] copied, from byte `from` on: until the second [`Ring::wait`] after it.
+    /// The bytes copied by [`Ring::send_copy`], from byte `from` on: until the second [`Ring::wait`] after it.
     pub fn copied(&self, copied: &Copied, from: usize) -> &[u8] {
         let range = copied.0.start.saturating_add(from).min(copied.0.end)..copied.0.end;
         self.arena.as_ref().map_or(&[], |arena| arena.bytes(range))
     }
 
-    /// Ends the receive or poll that is under way with this token, which completes with ECANCELED (or with what came before).
+    /// Cancels the receive or poll in flight with this token, which completes with ECANCELED (or with an earlier
+    /// result).
     pub fn cancel(&mut self, token: u64) {
-        let cancel = opcode::AsyncCancel::new(token).build().user_data(NOBODY);
+        let cancel = opcode::AsyncCancel::new(token).build().user_data(IGNORED);
         self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
-    /// Hands a part of a message to the kernel at once, when the queue is submitted. Completes only if the kernel did
-    /// not take all of it: with the number of bytes taken, with EAGAIN if that is none, or with the connection's
-    /// error. Sends that follow on the same socket go out in order as long as each was taken whole.
+    /// Passes a part of a message to the kernel when the queue is submitted. Completes only if the kernel did not
+    /// accept all of it: with the number of bytes accepted, with EAGAIN if that is none, or with the connection's
+    /// error. Further sends on the same socket go out in order as long as each was accepted completely.
     pub fn send(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
-        let entry = self.send_entry(socket.as_raw_fd(), message, from, to, NOW, token);
+        let entry = self.send_entry(socket.as_raw_fd(), message, from, to, WITHOUT_WAITING, token);
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
-    /// Sends a part of a message, however long the peer takes to make room, and completes when all is taken (or with
-    /// fewer bytes, or an error, when the connection breaks). Nothing else may be sent on the socket meanwhile.
+    /// Sends a part of a message, waiting for the peer as long as necessary, and completes when all is accepted (or
+    /// with fewer bytes, or an error, when the connection breaks). No other send may be queued on the socket in the
+    /// meantime.
     pub fn send_patiently(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
         let entry = self.send_entry(socket.as_raw_fd(), message, from, to, 0, token);
         self.push(entry);
@@ -180,8 +183,8 @@ impl Ring {
             .user_data(token)
     }
 
-    /// Completes each time the descriptor has become readable (the result are poll's bits), until an error. The token
-    /// must be of no other operation, and the descriptor stay open as long as the ring lives.
+    /// Completes each time the descriptor becomes readable (the result is poll's bits), until an error. The token must
+    /// belong to no other operation, and the descriptor must stay open as long as the ring lives.
     pub fn poll_readable(&mut self, fd: BorrowedFd<'_>, token: u64) {
         self.polled.push((token, fd.as_raw_fd()));
         self.poll_again(fd.as_raw_fd(), token);
@@ -192,40 +195,41 @@ impl Ring {
         self.push(entry.build().user_data(token));
     }
 
-    /// Closes a socket on which nothing is under way, after what is queued.
+    /// Closes a socket without operations in flight, after the queued ones.
     pub fn close(&mut self, socket: OwnedFd) {
-        let close = opcode::Close::new(Fd(socket.into_raw_fd())).build().user_data(NOBODY);
+        let close = opcode::Close::new(Fd(socket.into_raw_fd())).build().user_data(IGNORED);
         self.push(close.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
-    /// Completes once, when there is something to read on the socket, its end or an error included. What comes stays in the
-    /// kernel until it is read: no buffer of the ring is held meanwhile.
+    /// Completes once, when the socket is readable, including its end or an error. Received bytes stay in the kernel
+    /// until they are read: no buffer of the ring is used in the meantime.
     pub fn poll_readable_once(&mut self, socket: BorrowedFd<'_>, token: u64) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32);
         self.push(entry.build().user_data(token));
     }
 
-    /// Completes once, when the socket can be written to: when a connect has ended, either way.
+    /// Completes once, when the socket is writable: when a connect has ended, with success or failure.
     pub fn poll_writable(&mut self, socket: BorrowedFd<'_>, token: u64) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLOUT as u32);
         self.push(entry.build().user_data(token));
     }
 
-    /// Ends the operations with these tokens, those of them that are under way, which complete with ECANCELED, and closes
-    /// the socket. They must be all that is under way on it.
+    /// Cancels the operations in flight with these tokens, which complete with ECANCELED, and closes the socket. They
+    /// must be all operations in flight on it.
     ///
-    /// By token, since the kernel finds those in a table of its own; for all operations of a socket it goes through all
-    /// that the ring has, which with 20,000 idle connections takes most of a millisecond a socket.
+    /// By token, since the kernel finds tokens in a table of its own; for all operations of a socket it would search
+    /// all operations of the ring, which with 20,000 idle connections takes most of a millisecond per socket.
     pub fn cancel_and_close(&mut self, socket: OwnedFd, tokens: &[u64]) {
         for &token in tokens {
-            let cancel = opcode::AsyncCancel::new(token).build().user_data(NOBODY);
+            let cancel = opcode::AsyncCancel::new(token).build().user_data(IGNORED);
             self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS));
         }
-        // Not linked to them: each is done when it is submitted, and nothing to cancel is an error that ends a link.
+        // Not linked to the cancellations: each is done at submission, and a cancellation without a target is an error
+        // that would end the link.
         self.close(socket);
     }
 
-    /// Submits what is queued, without waiting.
+    /// Submits the queued operations, without waiting.
     ///
     /// # Errors
     /// Those of io_uring_enter(2) but EINTR and EBUSY.
@@ -238,68 +242,71 @@ impl Ring {
         }
     }
 
-    /// Submits what is queued, and waits until something has completed, for at most `patience` (`None`: as long as it
-    /// takes; zero: not at all). Then all that has completed is there, in a crowd the first thousand or so.
+    /// Submits the queued operations, and waits for a completion, at most `timeout` (`None`: unlimited; zero: not at
+    /// all). Afterwards all completions are available; of very many, the first thousand or so.
     ///
     /// # Errors
     /// Those of io_uring_enter(2) but ETIME and EINTR.
-    pub fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
-        self.wait_once(patience)?;
-        // One call does so much of the deferred work, oldest first: in a crowd what comes now would wait for many turns.
+    pub fn wait(&mut self, timeout_left: Option<Duration>) -> io::Result<()> {
+        self.wait_once(timeout_left)?;
+        // One call processes a limited amount of deferred work, oldest first: with many completions new ones would wait
+        // for many turns.
         let (mut seen, mut outcome) = (0, Ok(0));
         while outcome.is_ok() && (seen + WORK_A_CALL..CROWD).contains(&self.ring.completion().len()) {
             seen = self.ring.completion().len();
             outcome = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()));
         }
-        forgiven(outcome)
+        ignore_expected(outcome)
     }
 
-    /// The same with one system call: true if it brought as much as one does, so that more may have completed. Whoever calls
-    /// it again at once, until it has not, has all, and can end between two calls what brings too much: one receive
-    /// brings what waits in its socket, a megabyte at times, some tens of buffers a call.
+    /// The same with one system call: true if it returned the maximum per call, so that more may have completed. A
+    /// caller that repeats it until it returns false gets all completions, and can stop an operation that returns too
+    /// much between two calls: one receive returns all bytes waiting in its socket, sometimes a megabyte, some tens of
+    /// buffers per call.
     ///
     /// # Errors
     /// As for [`Ring::wait`].
-    pub fn wait_once(&mut self, patience: Option<Duration>) -> io::Result<bool> {
+    pub fn wait_once(&mut self, timeout_left: Option<Duration>) -> io::Result<bool> {
         self.buffers.publish();
         self.push_later();
-        let outcome = match patience {
-            Some(patience) => {
-                let timeout = Timespec::from(patience);
-                // Deferred work runs only in a call that waits, be it for nothing.
+        let outcome = match timeout_left {
+            Some(timeout_left) => {
+                let timeout = Timespec::from(timeout_left);
+                // Deferred work runs only in a call that waits, even with a zero timeout.
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
             }
             None => self.ring.submit_and_wait(1),
         };
-        // What the kernel has not looked at yet (EBUSY) must stay where it is.
+        // Bytes that the kernel has not processed yet (EBUSY) must stay in place.
         if let Some(arena) = &mut self.arena
             && self.later.is_empty()
             && self.ring.submission().is_empty()
         {
             arena.turn_over();
         }
-        forgiven(outcome)?;
+        ignore_expected(outcome)?;
         Ok(self.ring.completion().len() >= WORK_A_CALL)
     }
 
-    /// The next completion that is there.
+    /// The next available completion.
     #[allow(clippy::should_implement_trait, reason = "an iterator would hold the ring while operations are queued")]
     pub fn next(&mut self) -> Option<Completion> {
-        let entry = self.ring.completion().find(|entry| entry.user_data() != NOBODY)?;
+        let entry = self.ring.completion().find(|entry| entry.user_data() != IGNORED)?;
         let (result, flags) = (entry.result(), entry.flags());
         let mut more = cqueue::more(flags);
         if !more
             && result >= 0
             && let Some(&(token, fd)) = self.polled.iter().find(|(token, _)| *token == entry.user_data())
         {
-            // There was no room to say so and go on. Watching anew tells at once what has come meanwhile.
+            // The completion queue was full and the kernel stopped watching. Watching again reports immediately what
+            // arrived in the meantime.
             self.poll_again(fd, token);
             more = true;
         }
         let is_accepted = entry.user_data() & ACCEPT != 0 && result >= 0;
         Some(Completion {
             token: entry.user_data() & !ACCEPT,
-            // SAFETY: a successful accept gives a descriptor that nobody else owns, once.
+            // SAFETY: a successful accept returns a descriptor without another owner, once.
             accepted: is_accepted.then(|| unsafe { OwnedFd::from_raw_fd(result) }),
             result: if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as u32) },
             more,
@@ -312,7 +319,7 @@ impl Ring {
         self.buffers.bytes(buffer.0, length)
     }
 
-    /// Lets the kernel fill the buffer again.
+    /// Returns the buffer to the kernel.
     pub fn give_back(&mut self, buffer: Buffer) {
         self.buffers.give_back(buffer.0);
     }
@@ -321,8 +328,8 @@ impl Ring {
         self.push_chain(&[entry]);
     }
 
-    /// Queues operations that belong together. Where the queue is full and the kernel takes nothing of it now (more
-    /// completions wait than it has room for), they go out after those with a later call.
+    /// Queues operations that belong together. If the queue is full and the kernel accepts no entry now (more
+    /// completions wait than its queue holds), they are submitted by a later call.
     fn push_chain(&mut self, entries: &[squeue::Entry]) {
         if self.later.is_empty() && self.try_push(entries) {
             return;
@@ -346,29 +353,30 @@ impl Ring {
             queue.capacity() - queue.len() >= entries.len()
         };
         if !has_room(&mut self.ring) {
-            // Full: those before go first. A chain must not be cut between two submissions.
+            // Full: earlier entries are submitted first. A chain must not be split over two submissions.
             let _ = self.ring.submit();
         }
-        // SAFETY: every entry points only to messages that live as long as the ring (each stands on the heap by itself,
-        // and is never changed or dropped before it), or into its arena, which lives as long and whose bytes are not
-        // written again before the entry has been looked at; and receives go into buffers that are registered with it.
+        // SAFETY: every entry points only to messages that live as long as the ring (each is a separate heap
+        // allocation, neither changed nor dropped before the ring), or into its arena, which lives as long and whose
+        // bytes are not overwritten before the entry has been processed; and receives write into buffers that are
+        // registered with it.
         has_room(&mut self.ring) && unsafe { self.ring.submission().push_multiple(entries) }.is_ok()
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // What is queued may be the closing of descriptors. Where that follows something else the kernel does it in a later
-        // call, a few at a time, and what waits for that would be cancelled below: the descriptors would stay open.
+        // Queued entries may close descriptors. Entries that follow others are processed by later calls, a few per
+        // call, and waiting ones would be cancelled below: the descriptors would stay open.
         let queued = self.ring.submission().len() + self.later.iter().map(|entries| entries.len()).sum::<usize>();
         let _ = self.submit();
         for _ in 0..queued.div_ceil(AT_ONCE) {
             let _ = self.wait(Some(Duration::ZERO));
         }
-        // Buffers and messages must not go while the kernel may still use them.
+        // Buffers and messages must not be freed while the kernel may still use them.
         let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
-        // What was cancelled holds its socket until the cancellation is seen: without this the kernel would end the
-        // connections at some later time of its own. Those that were accepted and not looked at are closed.
+        // A cancelled operation holds its socket until the cancellation is seen: otherwise the kernel would end the
+        // connections at some later time. Accepted connections that were not taken are closed.
         self.polled.clear();
         while self.wait(Some(Duration::ZERO)).is_ok() && self.next().is_some() {
             while self.next().is_some() {}
@@ -377,8 +385,8 @@ impl Drop for Ring {
     }
 }
 
-/// What is no failure of a wait: its time is over, a signal came, completions are to be looked at first.
-fn forgiven(outcome: io::Result<usize>) -> io::Result<()> {
+/// Results of a wait that are not failures: timeout, signal, completions that must be taken first.
+fn ignore_expected(outcome: io::Result<usize>) -> io::Result<()> {
     match outcome {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => Ok(()),
@@ -386,7 +394,8 @@ fn forgiven(outcome: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Operations that the kernel goes on with in one call, at least (IO_LOCAL_TW_DEFAULT_MAX of Linux 6.13 and later is 20).
+/// Minimum number of operations that the kernel continues in one call (IO_LOCAL_TW_DEFAULT_MAX of Linux 6.13 and later
+/// is 20).
 const AT_ONCE: usize = 16;
 
 impl std::fmt::Debug for Ring {
@@ -398,17 +407,17 @@ impl std::fmt::Debug for Ring {
 /// Pieces of deferred work that the kernel does in a call that waits for one completion (IO_LOCAL_TW_DEFAULT_MAX, since
 /// Linux 6.13; all of them before).
 const WORK_A_CALL: usize = 20;
-/// With so many completions there is enough to do.
+/// Maximum number of completions collected by one wait.
 pub const CROWD: usize = 1024;
 
 /// Marks the tokens of accepts: their results are descriptors.
 const ACCEPT: u64 = 1 << 63;
-/// A send that does not wait for room: with MSG_WAITALL, less than everything counts as a failure and completes.
-const NOW: i32 = libc::MSG_DONTWAIT;
+/// A send that does not wait for buffer space: with MSG_WAITALL, a partial send counts as a failure and completes.
+const WITHOUT_WAITING: i32 = libc::MSG_DONTWAIT;
 /// Bytes of [`Ring::send_copy`] between two waits.
 const COPIES_BYTES: usize = 1 << 20;
-/// The token of operations whose outcome nobody waits for.
-const NOBODY: u64 = u64::MAX;
+/// The token of operations whose result is ignored.
+const IGNORED: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests;

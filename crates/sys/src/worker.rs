@@ -1,9 +1,9 @@
-//! A copy of this process that does part of its work, and ends with it.
+//! A forked copy of this process that does part of its work, and ends with it.
 //!
-//! For what one process may not have enough of: open files above all, whose number is limited for each process. The copy
-//! is made while there is one thread, shares no memory that is written later, and speaks with this process over a
-//! socket. It dies with this process however that ends, for the two reasons for which the init of a
-//! [place](crate::place) does: PR_SET_PDEATHSIG, and the hang-up of the socket, looked at right after.
+//! For resources that are limited per process: above all open files. The copy is created while there is one thread,
+//! shares no memory that is written later, and communicates with this process over a socket. It dies with this process,
+//! by the same two mechanisms as the init of a [sandbox](crate::place): PR_SET_PDEATHSIG, and the hang-up of the
+//! socket, checked right after.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -28,15 +28,16 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Makes a copy of this process that does `work` with its end of the link, and ends when that returns. It keeps the
-    /// standard streams, the link and the descriptors in `keep`; every other one is closed in it, whatever object of
-    /// this process still holds its number: `work` must not use such objects. Neither Ctrl-C at the terminal nor SIGTERM, which
-    /// service managers and timeout(1) send to every process of a group, ends it: its original says when it is to end.
+    /// Creates a copy of this process that runs `work` with its end of the link, and ends when that returns. It keeps
+    /// the standard streams, the link and the descriptors in `keep`; every other descriptor is closed in it, even if an
+    /// object of this process still holds its number: `work` must not use such objects. Neither Ctrl-C at the terminal
+    /// nor SIGTERM, which service managers and timeout(1) send to every process of a group, ends it: the original
+    /// process ends it.
     ///
     /// Call it from a thread that lives as long as the copy, while that is the only thread of this process.
     ///
     /// # Errors
-    /// The process has other threads; no process or descriptor more is to be had.
+    /// The process has other threads; the limit of processes or descriptors is reached.
     pub fn start(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], work: impl FnOnce(UnixStream)) -> Result<Worker> {
         let (ours, theirs) = UnixStream::pair().map_err(Error::of("socketpair"))?;
         require_single_thread()?;
@@ -61,7 +62,7 @@ impl Worker {
         self.pid.as_raw()
     }
 
-    /// Waits for it to end by itself. True if it ended by returning from its work.
+    /// Waits until the copy ends by itself. True if it returned from its work.
     pub fn wait(mut self) -> bool {
         self.reaped = true;
         loop {
@@ -77,7 +78,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if !self.reaped {
-            // It is our child and not waited for, so neither can meet another process.
+            // The copy is a child that was not waited for, so neither call can reach another process.
             let _ = kill(self.pid, Signal::SIGKILL);
             while waitpid(self.pid, None) == Err(Errno::EINTR) {}
         }
@@ -85,7 +86,7 @@ impl Drop for Worker {
 }
 
 fn live(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], link: UnixStream, work: impl FnOnce(UnixStream)) -> ! {
-    // If this process's original is dead already the signal will not come; then the link has hung up.
+    // If the original process is already dead, the signal will not arrive; then the link has hung up.
     let bound = set_pdeathsig(Signal::SIGKILL);
     let mut descriptors: Vec<i32> = keep.iter().map(AsRawFd::as_raw_fd).collect();
     descriptors.push(link.as_raw_fd());
@@ -96,16 +97,15 @@ fn live(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], link: UnixStream, work: 
     let _ = set_name(name);
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let action = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
-        // SAFETY: ignoring a signal runs no code of ours. The handlers that the copy inherited write to a descriptor that
-        // is closed here.
+        // SAFETY: ignoring a signal runs no code. The inherited handlers write to a descriptor that is closed here.
         let _ = unsafe { sigaction(signal, &action) };
     }
     work(link);
     exit(0)
 }
 
-/// Ends the calling process at once, whatever its other threads do and without running its exit handlers: for a copy whose
-/// original is gone.
+/// Ends the calling process immediately, regardless of its other threads and without running its exit handlers: for a
+/// copy whose original is gone.
 pub fn end_at_once() -> ! {
     exit(0)
 }

@@ -122,7 +122,8 @@ impl FromStr for Loss {
         let Some(parts) = typed.trim().strip_prefix("ge:") else {
             return typed.parse().map(Loss::Even).map_err(|error| format!("{error}; {EXPECTED_FORM}"));
         };
-        let parts = parts.split(',').map(|part| part.trim().parse().map_err(|error| format!("{error}; {EXPECTED_FORM}")));
+        let parts =
+            parts.split(',').map(|part| part.trim().parse().map_err(|error| format!("{error}; {EXPECTED_FORM}")));
         let parts: Vec<Probability> = parts.collect::<Result<_, String>>()?;
         let table = match parts[..] {
             [to_bad, to_good] => Model { to_bad, to_good, loss_bad: always(), loss_good: Probability::ZERO },

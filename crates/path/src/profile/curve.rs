@@ -78,7 +78,9 @@ impl Curve {
         for (number, line) in lines {
             let wrong = |message: String| line_error(file, number, message);
             let [quantile, rtt] = cells(line).collect::<Vec<_>>()[..] else {
-                return Err(wrong(format!("`{line}` is not a quantile and an RTT; expected two values, such as `0.5,48ms`")));
+                return Err(wrong(format!(
+                    "`{line}` is not a quantile and an RTT; expected two values, such as `0.5,48ms`"
+                )));
             };
             let quantile = quantile.parse().map_err(|_| wrong(not_a_quantile(quantile)))?;
             curve.push(quantile, rtt_of(rtt).map_err(wrong)?).map_err(wrong)?;

@@ -34,7 +34,10 @@ impl DeliveryTrace {
     pub fn new(moments_ms: Vec<u64>) -> Result<Self, (usize, String)> {
         let Some(&last) = moments_ms.last() else { return Err((0, "a trace needs at least one line".to_owned())) };
         if let Some(line) = moments_ms.windows(2).position(|pair| pair[1] < pair[0]) {
-            return Err((line + 1, format!("{} ms is before the line above it; times must not decrease", moments_ms[line + 1])));
+            return Err((
+                line + 1,
+                format!("{} ms is before the line above it; times must not decrease", moments_ms[line + 1]),
+            ));
         }
         if last == 0 {
             return Err((

@@ -95,7 +95,9 @@ pub(crate) fn name_of_class(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     match name {
         "" | "shared" => Err(format!("`{name}` cannot be the name of a class")),
-        _ if !name.chars().all(plain) => Err(format!("`{name}` is not a valid class name; use letters, digits, -, _ and .")),
+        _ if !name.chars().all(plain) => {
+            Err(format!("`{name}` is not a valid class name; use letters, digits, -, _ and ."))
+        }
         _ => Ok(()),
     }
 }

@@ -34,7 +34,8 @@ impl Rate {
     }
 }
 
-const EXPECTED_FORM: &str = "a rate is written like 512kbit or 10Mbit, or names a trace: trace:FILE or { trace = \"FILE\" }";
+const EXPECTED_FORM: &str =
+    "a rate is written like 512kbit or 10Mbit, or names a trace: trace:FILE or { trace = \"FILE\" }";
 
 impl FromStr for Rate {
     type Err = String;

@@ -1,29 +1,29 @@
-//! Processor time of each core, by what it was spent on.
+//! CPU time of each core, by kind of work.
 
 use std::time::Duration;
 
 use super::read;
 use crate::error::{Error, Result};
 
-/// Where one core's time went since boot. Receive processing done for a server on another task's time shows as
-/// `softirq`, or not at all when it ran inside that task's own system call.
+/// CPU time of one core since boot. Receive processing for a server during another task's time counts as `softirq`, or
+/// is invisible if it ran inside that task's own system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Programs, at ordinary priority.
+    /// Programs, at normal priority.
     pub user: Duration,
-    /// Programs, niced.
+    /// Programs with a raised nice value.
     pub nice: Duration,
-    /// The kernel, for programs.
+    /// The kernel, on behalf of programs.
     pub system: Duration,
-    /// Nothing to do.
+    /// Idle.
     pub idle: Duration,
-    /// Nothing to do but wait for a disk.
+    /// Idle, waiting for a disk.
     pub iowait: Duration,
     /// Hardware interrupts.
     pub irq: Duration,
     /// Software interrupts: packets received, timers.
     pub softirq: Duration,
-    /// Taken by the hypervisor for other guests.
+    /// Used by the hypervisor for other guests.
     pub steal: Duration,
 }
 
@@ -33,7 +33,7 @@ impl CpuTimes {
         self.user + self.nice + self.system + self.irq + self.softirq
     }
 
-    /// What passed since `earlier`; zero where a counter went back, as `iowait` may.
+    /// Time since `earlier`; zero if a counter decreased, as `iowait` may.
     pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
         CpuTimes {
             user: self.user.saturating_sub(earlier.user),
@@ -48,10 +48,10 @@ impl CpuTimes {
     }
 }
 
-/// The time of each core that is online, by its number: `(core, times)`, in rising order. Resolution 10 ms.
+/// The CPU times of each online core: `(core, times)`, in ascending order. Resolution 10 ms.
 ///
 /// # Errors
-/// /proc/stat could not be read or understood.
+/// /proc/stat could not be read or parsed.
 pub fn cpu_times() -> Result<Vec<(usize, CpuTimes)>> {
     let cores = parse(&read("/proc/stat")?);
     if cores.is_empty() {
@@ -60,8 +60,9 @@ pub fn cpu_times() -> Result<Vec<(usize, CpuTimes)>> {
     Ok(cores)
 }
 
-/// Whether the kernel measures the time of interrupts (CONFIG_IRQ_TIME_ACCOUNTING) and charges no process for it; otherwise `irq` and `softirq` are
-/// guessed by its tick. It reports the pressure that they make where it does (Linux 6.1), or has its configuration beside it.
+/// Whether the kernel measures the time of interrupts (CONFIG_IRQ_TIME_ACCOUNTING) and charges no process for it;
+/// otherwise `irq` and `softirq` are estimated by the timer tick. Such a kernel reports interrupt pressure (Linux 6.1),
+/// or its configuration file is installed.
 pub fn measures_interrupts() -> bool {
     let release = nix::sys::utsname::uname().map(|it| it.release().to_string_lossy().into_owned()).unwrap_or_default();
     std::fs::read_to_string("/proc/pressure/irq").is_ok_and(|text| text.contains("total="))
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_entry_a_core() {
+    fn cpu_times_have_one_entry_per_core() {
         let ms = Duration::from_millis;
         let cores = parse("cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 10 0 0 0\nintr 1 2\n");
         assert_eq!(cores.iter().map(|(core, _)| *core).collect::<Vec<_>>(), [0, 3]);
@@ -108,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_went_back_is_zero() {
+    fn decreased_cpu_counter_counts_as_zero() {
         let (now, earlier) =
             (CpuTimes::default(), CpuTimes { iowait: Duration::from_millis(10), ..Default::default() });
         assert_eq!(now.since(&earlier), CpuTimes::default());
     }
 
     #[test]
-    fn this_machine_has_cores() {
+    fn cpu_times_of_this_machine_are_readable() {
         assert!(!cpu_times().unwrap().is_empty());
     }
 }

@@ -8,7 +8,7 @@ use nix::sys::utsname::uname;
 use super::read;
 use crate::error::{Error, Result};
 
-/// What a reader of a result needs to know about the machine it came from.
+/// Facts about the machine that produced a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostFacts {
     /// Kernel release, as `uname -r`.
@@ -17,25 +17,25 @@ pub struct HostFacts {
     pub machine: String,
     /// Host name.
     pub name: String,
-    /// Model of the first core; empty where the kernel does not say.
+    /// Model of the first core; empty if the kernel does not report it.
     pub cpu_model: String,
     /// Cores online.
     pub cores: usize,
     /// Physical memory, in bytes.
     pub memory_bytes: u64,
-    /// Descriptors this process may have open: now, and after raising its own limit.
+    /// Maximum number of open descriptors: the soft and the hard limit of this process.
     pub nofile: (u64, u64),
-    /// Local ports for connections that choose none, first and last, in the calling thread's namespace.
+    /// Ephemeral ports, first and last, in the calling thread's namespace.
     pub ephemeral_ports: (u16, u16),
-    /// Congestion control that sockets start with in the calling thread's namespace.
+    /// Default congestion control in the calling thread's namespace.
     pub congestion_control: String,
 }
 
 impl HostFacts {
-    /// Reads them.
+    /// Reads the facts.
     ///
     /// # Errors
-    /// /proc is not mounted or not understood.
+    /// /proc is not mounted or could not be parsed.
     pub fn read() -> Result<HostFacts> {
         let system = uname().map_err(Error::of("uname"))?;
         let text = |value: &std::ffi::OsStr| value.to_string_lossy().into_owned();
@@ -56,7 +56,7 @@ impl HostFacts {
     }
 }
 
-/// x86 says "model name"; other machines "Model", "cpu model" or nothing.
+/// x86 has "model name"; other machines have "Model", "cpu model" or nothing.
 fn cpu_model(cpuinfo: &str) -> String {
     let find = |wanted: &str| {
         cpuinfo.lines().find_map(|line| {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host() {
+    fn host_facts_of_this_machine_are_readable() {
         let facts = HostFacts::read().unwrap();
         assert!(facts.cores >= 1 && facts.memory_bytes > 1 << 20 && facts.nofile.0 > 0, "{facts:?}");
         assert!(facts.ephemeral_ports.0 < facts.ephemeral_ports.1, "{facts:?}");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn models() {
+    fn cpu_model_and_memory_are_parsed() {
         assert_eq!(cpu_model("processor\t: 0\nmodel name\t: A CPU @ 2 GHz\n"), "A CPU @ 2 GHz");
         assert_eq!(cpu_model("processor\t: 0\n"), "");
         assert_eq!(memory_bytes("MemFree: 1 kB\nMemTotal:   2 kB\n"), 2048);

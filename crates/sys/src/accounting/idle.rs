@@ -1,45 +1,46 @@
-//! For how long cores had nothing to do, more finely than /proc/stat says it.
+//! Idle time of cores, with a finer resolution than /proc/stat.
 
 use std::time::Duration;
 
 use super::CpuTimes;
 
-/// A figure of /proc/stat is cut to a whole number of these.
-const STEP: Duration = Duration::from_millis(10);
+/// Resolution of /proc/stat; its figures are rounded down.
+const RESOLUTION: Duration = Duration::from_millis(10);
 
-/// Idle time of one core since boot, waiting for a disk included: at least and at most.
+/// Idle time of one core since boot, including time waiting for a disk: lower and upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdleTime {
-    /// Its number.
+    /// The core's number.
     pub core: usize,
-    /// At least.
+    /// Lower bound.
     pub least: Duration,
-    /// At most.
+    /// Upper bound.
     pub most: Duration,
 }
 
-/// The idle time of each of these cores. /proc/stat knows it to 20 ms; with /proc/timer_list, which only root may read, to what has passed since
-/// the core last became idle.
+/// The idle time of each of these cores. The resolution of /proc/stat is 20 ms; with /proc/timer_list, which only root
+/// may read, it is the time since the core last became idle.
 pub fn idle_times(times: &[(usize, CpuTimes)], cores: &[usize]) -> Vec<IdleTime> {
     let exact = std::fs::read_to_string("/proc/timer_list").map(|text| timer_list(&text)).unwrap_or_default();
     let of = |&core: &usize| {
         let (_, times) = times.iter().find(|(other, _)| *other == core)?;
-        let coarse = IdleTime { core, least: times.idle + times.iowait, most: times.idle + times.iowait + STEP * 2 };
+        let coarse =
+            IdleTime { core, least: times.idle + times.iowait, most: times.idle + times.iowait + RESOLUTION * 2 };
         let finer = exact.iter().find(|finer| finer.core == core);
-        Some(finer.and_then(|finer| both(coarse, *finer)).unwrap_or(coarse))
+        Some(finer.and_then(|finer| idle_bounds_of_both(coarse, *finer)).unwrap_or(coarse))
     };
     cores.iter().filter_map(of).collect()
 }
 
-/// What both say. `None` where they contradict each other: the finer one is then of something else.
-fn both(coarse: IdleTime, finer: IdleTime) -> Option<IdleTime> {
-    // They are not read in one moment.
-    let (least, most) = (coarse.least.max(finer.least), (coarse.most + STEP).min(finer.most));
+/// The intersection of idle_bounds_of_both bounds. `None` if they contradict each other: the finer figure then has another meaning.
+fn idle_bounds_of_both(coarse: IdleTime, finer: IdleTime) -> Option<IdleTime> {
+    // The two files are not read at the same time.
+    let (least, most) = (coarse.least.max(finer.least), (coarse.most + RESOLUTION).min(finer.most));
     (least <= most).then_some(IdleTime { least, most, ..coarse })
 }
 
-/// Each core's sleep so far. That of a core which sleeps right now is added up when it wakes; whether it does is not said, only when it last
-/// fell asleep.
+/// Each core's accumulated sleep time. The current sleep of a core is added when it wakes; the file shows when the core
+/// last fell asleep, not whether it still sleeps.
 fn timer_list(text: &str) -> Vec<IdleTime> {
     let number = |line: &str, name: &str| -> Option<u64> {
         let (key, value) = line.split_once([':', ' ']).filter(|_| line.starts_with(name))?;
@@ -76,7 +77,7 @@ mod tests {
                         7 nsecs\n  .iowait_sleeptime: 3 nsecs\n";
 
     #[test]
-    fn a_core_that_may_be_asleep_is_known_to_when_it_fell_asleep() {
+    fn timer_list_bounds_the_idle_time_of_a_sleeping_core() {
         let ns = Duration::from_nanos;
         let cores = timer_list(LIST);
         let slept = 251_954_341_999 + 4_080_436_841;
@@ -86,16 +87,16 @@ mod tests {
     }
 
     #[test]
-    fn the_coarse_figure_bounds_the_fine_one() {
+    fn idle_time_bounds_of_both_sources_are_intersected() {
         let ms = Duration::from_millis;
         let of = |least, most| IdleTime { core: 0, least: ms(least), most: ms(most) };
-        assert_eq!(both(of(100, 120), of(105, 900)), Some(of(105, 130)));
-        assert_eq!(both(of(100, 120), of(95, 101)), Some(of(100, 101)));
-        assert_eq!(both(of(100, 120), of(300, 900)), None, "of another clock");
+        assert_eq!(idle_bounds_of_both(of(100, 120), of(105, 900)), Some(of(105, 130)));
+        assert_eq!(idle_bounds_of_both(of(100, 120), of(95, 101)), Some(of(100, 101)));
+        assert_eq!(idle_bounds_of_both(of(100, 120), of(300, 900)), None, "figures of different clocks");
     }
 
     #[test]
-    fn this_machine_is_idle_no_longer_than_it_is_up() {
+    fn idle_times_do_not_exceed_the_uptime() {
         let times = super::super::cpu_times().unwrap();
         let cores: Vec<usize> = times.iter().map(|(core, _)| *core).collect();
         let idle = idle_times(&times, &cores);

@@ -1,4 +1,4 @@
-//! Processor time and memory of a process and of all that descend from it.
+//! CPU time and memory of a process and its descendants.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-/// What a tree of processes used. Biases: times are counted in ticks of 10 ms a process (the kernel scales them to
-/// what the scheduler measured); a dead process counts only once its parent has waited for it; memory that processes
-/// share is counted once for each.
+/// Resource usage of a process tree. Biases: times are counted in ticks of 10 ms per process (the kernel scales them to
+/// the scheduler's measurement); a dead process counts only after its parent has waited for it; shared memory is
+/// counted once per process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUsage {
-    /// Processor time in user mode.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub system: Duration,
     /// Resident memory now, in bytes.
     pub rss_bytes: u64,
-    /// Living processes, the root not counted.
+    /// Living processes, without the root.
     pub processes: usize,
 }
 
-/// Open descriptors of all living descendants of process `root`, that of forked processes in each of them. `None` where the kernel does
-/// not count them (before Linux 6.2), or when no descendant could be looked at.
+/// Open descriptors of all living descendants of process `root`; descriptors of forked processes count in each of them.
+/// `None` if the kernel does not count them (before Linux 6.2), or if no descendant is accessible.
 ///
-/// The kernel tells the number as the size of /proc/PID/fd: nothing is listed, so it is cheap for a server of many connections.
+/// The kernel reports the number as the size of /proc/PID/fd, so the cost does not depend on the number of connections.
 pub fn tree_descriptors(root: i32) -> Option<u64> {
     let counts = descendants(root).into_iter().filter_map(descriptors_of);
     counts.reduce(|all, one| all + one).filter(|&all| all > 0)
@@ -34,18 +34,18 @@ fn descriptors_of(pid: i32) -> Option<u64> {
     fs::metadata(format!("/proc/{pid}/fd")).ok().map(|metadata| metadata.len())
 }
 
-/// The fields of /proc/PID/stat that matter here: see proc_pid_stat(5).
+/// The relevant fields of /proc/PID/stat: see proc_pid_stat(5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its number, as seen from here.
+    /// Process number in this PID namespace.
     pub pid: i32,
-    /// One letter: R running, S sleeping, T stopped, Z dead and not yet waited for ..
+    /// State, one letter: R running, S sleeping, T stopped, Z dead and not yet waited for ..
     pub state: char,
-    /// Its parent's number.
+    /// The parent's process number.
     pub parent: i32,
-    /// Own user and system time, in clock ticks.
+    /// User and system time of the process itself, in clock ticks.
     pub own_ticks: (u64, u64),
-    /// User and system time of children it has waited for, and of theirs, in clock ticks.
+    /// User and system time of waited-for children and their descendants, in clock ticks.
     pub reaped_ticks: (u64, u64),
     /// Start, in clock ticks since boot.
     pub start_ticks: u64,
@@ -54,13 +54,13 @@ pub struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// Of one process; `None` when there is no such process (any more).
+    /// Reads the fields of one process; `None` if it does not exist.
     pub fn read(pid: i32) -> Option<ProcessStat> {
         ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
     fn parse(line: &str) -> Option<ProcessStat> {
-        // The name in parentheses may hold spaces and parentheses of its own: the last one ends it.
+        // The name in parentheses may contain spaces and parentheses: the last parenthesis ends it.
         let (pid, rest) = line.split_once(" (")?;
         let (_, rest) = rest.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -79,22 +79,22 @@ impl ProcessStat {
     }
 }
 
-/// User and system time of one thread of this process, by its number (gettid(2)); `None` when it has ended. Resolution
-/// 10 ms; the sum is what the scheduler measured, the split is by the kernel's tick.
+/// User and system time of one thread of this process, by its number (gettid(2)); `None` after its end. Resolution 10
+/// ms; the sum is exact, the split is by the kernel's tick.
 pub fn thread_times(thread: i32) -> Option<(Duration, Duration)> {
     let stat = ProcessStat::parse(&fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?)?;
     Some((ticks_to_duration(stat.own_ticks.0), ticks_to_duration(stat.own_ticks.1)))
 }
 
-/// User and system time of this process, all its threads together, and its resident memory in bytes. `None` when /proc is
-/// not there. Resolution as [`thread_times`].
+/// User and system time of all threads of this process, and its resident memory in bytes. `None` without /proc.
+/// Resolution as [`thread_times`].
 pub fn own_usage() -> Option<(Duration, Duration, u64)> {
     let stat = ProcessStat::parse(&fs::read_to_string("/proc/self/stat").ok()?)?;
     Some((ticks_to_duration(stat.own_ticks.0), ticks_to_duration(stat.own_ticks.1), stat.rss_pages * page_bytes()))
 }
 
-/// What the descendants of process `root` used, living and waited for; of `root` itself only what it has reaped. All
-/// zero when there is no such process.
+/// Resource usage of the descendants of process `root`, living and waited for; of `root` itself only the reaped
+/// children. All zero if the process does not exist.
 pub fn tree_usage(root: i32) -> ProcessUsage {
     let mut usage = ProcessUsage::default();
     let (mut user, mut system) = (0, 0);
@@ -117,12 +117,12 @@ pub fn tree_usage(root: i32) -> ProcessUsage {
     usage
 }
 
-/// The numbers of all processes that descend from `root`, zombies included, `root` not.
+/// The numbers of all descendants of `root`, including zombies, without `root`.
 pub fn descendants(root: i32) -> Vec<i32> {
     living_descendants(root).into_iter().map(|stat| stat.pid).collect()
 }
 
-/// One pass over /proc. Processes that come or go meanwhile are in it or not.
+/// One pass over /proc. Processes that start or end during the pass may be missing.
 fn living_descendants(root: i32) -> Vec<ProcessStat> {
     let mut children: HashMap<i32, Vec<ProcessStat>> = HashMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -158,7 +158,7 @@ mod tests {
         "77 (a) (b c) S 5 77 77 0 -1 4194560 1 2 3 4 11 12 13 14 20 0 1 0 4242 1000 33 18446744073709551615";
 
     #[test]
-    fn a_name_may_hold_parentheses() {
+    fn process_name_with_parentheses_is_parsed() {
         let stat = ProcessStat::parse(LINE).unwrap();
         assert_eq!((stat.pid, stat.state, stat.parent), (77, 'S', 5));
         assert_eq!((stat.own_ticks, stat.reaped_ticks), ((11, 12), (13, 14)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_among_the_descendants_of_its_parent() {
+    fn descendants_of_the_parent_include_this_process() {
         let own = std::process::id() as i32;
         let parent = ProcessStat::read(own).unwrap().parent;
         assert!(descendants(parent).contains(&own));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_is_a_part_of_this_process() {
+    fn thread_time_is_at_most_the_process_time() {
         let (user, system) = thread_times(nix::unistd::gettid().as_raw()).unwrap();
         let (all_user, all_system, rss_bytes) = own_usage().unwrap();
         assert!(user + system <= all_user + all_system + Duration::from_millis(20));
@@ -187,23 +187,23 @@ mod tests {
     }
 
     #[test]
-    fn open_descriptors_are_counted() {
+    fn descriptors_of_descendants_are_counted() {
         let own = std::process::id() as i32;
         let parent = ProcessStat::read(own).unwrap().parent;
         let Some(before) = descriptors_of(own).filter(|&count| count > 0) else {
-            // A kernel that does not count them: then nothing is said of them.
+            // A kernel that does not count descriptors reports no figure.
             return assert_eq!(tree_descriptors(own), None);
         };
-        // Other tests of this process open and close files as well, but not a thousand.
-        let held: Vec<_> = (0..1000).map(|_| fs::File::open("/proc/self/stat").unwrap()).collect();
+        // Other tests of this process open and close files as well, but fewer than a thousand.
+        let open_files: Vec<_> = (0..1000).map(|_| fs::File::open("/proc/self/stat").unwrap()).collect();
         let now = descriptors_of(own).unwrap();
         assert!((before + 500..before + 1500).contains(&now), "{before}, then {now}");
         assert!(tree_descriptors(parent).unwrap() >= now - 500);
-        drop(held);
+        drop(open_files);
     }
 
     #[test]
-    fn nobody_uses_nothing() {
+    fn usage_of_an_unknown_process_is_zero() {
         assert_eq!(tree_descriptors(i32::MAX), None);
         assert_eq!(tree_usage(i32::MAX), ProcessUsage::default());
     }

@@ -1,4 +1,4 @@
-//! Every process of this machine with its processor time: who ran beside what is measured.
+//! All processes of this machine with their CPU time, to find the background CPU load.
 
 use std::fs;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use nix::unistd::{SysconfVar, sysconf};
 /// One process, all its threads together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTime {
-    /// Its number.
+    /// Process number.
     pub pid: i32,
-    /// Its parent's.
+    /// The parent's process number.
     pub parent: i32,
-    /// Its name as the kernel has it, at most 15 bytes; nothing in it can steer a terminal.
+    /// The name in the kernel, at most 15 bytes, without control characters.
     pub name: String,
-    /// Start, in clock ticks since boot: with the number it names the process for good.
+    /// Start, in clock ticks since boot: identifies the process together with its number.
     pub start_ticks: u64,
-    /// Its own processor time, to 10 ms.
+    /// CPU time of the process itself, to 10 ms.
     pub ran: Duration,
-    /// That of children it has waited for, and of theirs.
+    /// CPU time of waited-for children and their descendants.
     pub reaped: Duration,
     /// The core on which its first thread ran last.
     pub core: usize,
-    /// How many threads it has.
+    /// Number of threads.
     pub threads: usize,
 }
 
 impl ProcessTime {
-    /// Whether it is a thread of the kernel that works for the machine as a whole, whoever uses it (memory, RCU, timers). Not one that does what a program
-    /// asked for: writes to disks, received packets.
+    /// Whether it is a kernel thread that works for the whole machine (memory, RCU, timers), not on behalf of a program
+    /// (disk writes, received packets).
     pub fn keeps_house(&self) -> bool {
         let works_for_programs = [
             "kworker",
@@ -46,8 +46,8 @@ impl ProcessTime {
         self.parent == KTHREADD && !works_for_programs.iter().any(|name| self.name.starts_with(name))
     }
 
-    /// Which share of its time, about, it had on these cores: of a single thread by where it ran last, of several by that of each and by how long each
-    /// has run. `[0, 1]`.
+    /// Approximate share of its CPU time on these cores: for a single thread by its last core, for several threads by
+    /// each one's last core, weighted by CPU time. `[0, 1]`.
     pub fn share_on(&self, cores: &[usize]) -> f64 {
         let by_first = if cores.contains(&self.core) { 1.0 } else { 0.0 };
         if self.threads <= 1 {
@@ -65,15 +65,15 @@ impl ProcessTime {
     }
 }
 
-/// The parent of every thread of the kernel, where they can be seen.
+/// The parent of all kernel threads, if they are visible.
 const KTHREADD: i32 = 2;
 
-/// The core on which the first thread of a process runs, or ran last.
+/// The core on which the first thread of a process ran last.
 pub fn last_core(pid: i32) -> Option<usize> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, 100).map(|process| process.core)
 }
 
-/// All processes that can be seen from here: those of other PID namespaces cannot.
+/// All visible processes: those of other PID namespaces are not visible.
 pub fn processes() -> Vec<ProcessTime> {
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as u64;
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -81,7 +81,7 @@ pub fn processes() -> Vec<ProcessTime> {
     pids.filter_map(|pid| parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, per_second)).collect()
 }
 
-/// The numbers of all threads of the processes that descend from process `root`, which is not one of them.
+/// The numbers of all threads of the descendants of process `root`, without `root`.
 pub fn threads_below(all: &[ProcessTime], root: i32) -> Vec<i32> {
     let mut found: Vec<i32> = all.iter().filter(|process| process.parent == root).map(|process| process.pid).collect();
     let mut next = 0;
@@ -114,7 +114,7 @@ fn parse(line: &str, ticks_per_second: u64) -> Option<ProcessTime> {
     })
 }
 
-/// The threads of the kernel that receive packets on `core` for whoever they are: as processes, where they can be seen.
+/// The kernel threads that receive packets on `core`, if they are visible as processes.
 pub fn is_receiver(process: &ProcessTime, core: usize) -> bool {
     [format!("ksoftirqd/{core}"), format!("backlog_napi/{core}")].contains(&process.name)
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernel() {
+    fn proc_stat_line_is_parsed() {
         let line = "77 (a) (\u{1b}c) S 5 77 77 0 -1 4194560 1 2 3 4 11 12 13 14 20 0 1 0 4242 1000 33 18446744073709551615 1 1 1 1 1 1 1 1 1 1 1 1 17 6 0 0";
         let process = parse(line, 100).unwrap();
         assert_eq!((process.pid, process.parent, process.name.as_str()), (77, 5, "a) (?c"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_among_them() {
+    fn process_list_includes_this_process() {
         let own = std::process::id() as i32;
         let all = processes();
         let found = all.iter().find(|process| process.pid == own).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn receivers_are_of_one_core() {
+    fn receive_threads_are_matched_by_core() {
         let named = |name: &str| ProcessTime { name: name.into(), ..ProcessTime::default() };
         assert!(is_receiver(&named("ksoftirqd/1"), 1) && is_receiver(&named("backlog_napi/1"), 1));
         let kernel = |name: &str| ProcessTime { parent: KTHREADD, ..named(name) };

@@ -1,4 +1,4 @@
-//! Which cores do the receive processing of a device.
+//! Receive packet steering: which cores do the receive processing of a device.
 
 use std::fs;
 
@@ -9,16 +9,16 @@ use nix::sched::{CloneFlags, unshare};
 use crate::error::{Error, Result};
 use crate::namespace::{NetNamespace, on_own_thread};
 
-/// Steers the receive processing of `device` in namespace `net` to `cpus` (receive packet steering). Without it, what
-/// a server's kernel does for each arriving packet runs inside the write to its TUN: on the path's core and on the
-/// path's account. An empty list turns steering off.
+/// Steers the receive processing of `device` in namespace `net` to `cpus` (receive packet steering). Without it, the
+/// receive processing of a server's packets runs inside the write to its TUN: on the path's core, charged to the path.
+/// An empty list turns steering off.
 ///
-/// The setting is in sysfs, which shows the devices of the namespace it was mounted in; so a short-lived thread mounts
-/// one of its own, where nobody else sees it, and both are gone when this returns.
+/// The setting is in sysfs, which shows the devices of the namespace in which it was mounted; so a short-lived thread
+/// mounts a private sysfs, which is gone when this function returns.
 ///
 /// # Errors
-/// Always when rootless (the kernel wants CAP_NET_ADMIN of the host, not of the namespace); no such device; a kernel
-/// without CONFIG_RPS. Cores that this machine does not have are ignored by the kernel.
+/// Always when rootless (the kernel requires CAP_NET_ADMIN of the host, not of the namespace); an unknown device; a
+/// kernel without CONFIG_RPS. The kernel ignores cores that this machine does not have.
 pub fn set_rps(net: &NetNamespace, device: &str, cpus: &[usize]) -> Result<()> {
     on_own_thread(|| {
         net.enter()?;
@@ -30,8 +30,8 @@ pub fn set_rps(net: &NetNamespace, device: &str, cpus: &[usize]) -> Result<()> {
         let (path, mask) = (format!("/sys/class/net/{device}/queues/rx-0/rps_cpus"), cpu_mask(cpus));
         fs::write(&path, &mask).map_err(|source| {
             Error::of(format!("write {mask} to {path}"))(source)
-                .mend(&[Errno::ENOENT], "no such device, or a kernel built without CONFIG_RPS")
-                .mend(
+                .remedy(&[Errno::ENOENT], "no such device, or a kernel built without CONFIG_RPS")
+                .remedy(
                     &[Errno::EPERM, Errno::EACCES],
                     "only root outside any user namespace may steer receive processing",
                 )
@@ -39,7 +39,7 @@ pub fn set_rps(net: &NetNamespace, device: &str, cpus: &[usize]) -> Result<()> {
     })
 }
 
-/// The kernel's text for a set of cores: hexadecimal, 32 bits at a time, most significant first, with commas between.
+/// The kernel's format of a set of cores: hexadecimal, groups of 32 bits, most significant first, separated by commas.
 fn cpu_mask(cpus: &[usize]) -> String {
     let mut words = vec![0u32; cpus.iter().max().map_or(0, |last| last / 32) + 1];
     for cpu in cpus {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn masks() {
+    fn cpu_mask_has_the_format_of_the_kernel() {
         assert_eq!(cpu_mask(&[]), "00000000");
         assert_eq!(cpu_mask(&[0, 1, 31]), "80000003");
         assert_eq!(cpu_mask(&[32, 0]), "00000001,00000001");

@@ -1,21 +1,21 @@
-//! Processor time that all threads of the machine together spent on each core, to the nanosecond.
+//! CPU time of all threads of the machine on each core, to the nanosecond.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Which file of the kernel a [`TaskClock`] reads.
+/// The kernel file that a [`TaskClock`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskSource {
-    /// The root control group of version 1 (`cpuacct.usage_percpu`): a running thread counts up to its last tick.
+    /// The root control group of version 1 (`cpuacct.usage_percpu`): includes a running thread up to its last tick.
     Cpuacct,
-    /// /proc/schedstat: a running thread counts when it leaves its core, the interrupts that came meanwhile included.
+    /// /proc/schedstat: includes a thread's time when it leaves its core, with the interrupts during that time.
     Schedstat,
 }
 
-/// The processor time of all threads on each core since boot. /proc/stat has the same in steps of 10 ms and by the kernel's tick, which misses
-/// what runs in step with it.
+/// The CPU time of all threads on each core since boot. /proc/stat has the same in steps of 10 ms and by the kernel's
+/// tick, which misses work that runs in step with the tick.
 #[derive(Debug)]
 pub struct TaskClock {
     source: TaskSource,
@@ -24,7 +24,7 @@ pub struct TaskClock {
 }
 
 impl TaskClock {
-    /// `None` where the kernel has neither file: no root control group of version 1, and no CONFIG_SCHEDSTATS.
+    /// `None` if the kernel has neither file: no root control group of version 1, and no CONFIG_SCHEDSTATS.
     pub fn open() -> Option<TaskClock> {
         let at = |source, path: &Path| {
             let mut clock = TaskClock { source, file: File::open(path).ok()?, buffer: Vec::new() };
@@ -35,12 +35,12 @@ impl TaskClock {
             .or_else(|| at(TaskSource::Schedstat, Path::new("/proc/schedstat")))
     }
 
-    /// What it reads.
+    /// The source of the figures.
     pub fn source(&self) -> TaskSource {
         self.source
     }
 
-    /// The time of each core up to now, by its number; empty where the file cannot be read any more.
+    /// The time of each core up to now, by its number; empty if the file can no longer be read.
     pub fn read(&mut self) -> Vec<(usize, Duration)> {
         let text = read_again(&self.file, &mut self.buffer);
         match self.source {
@@ -50,7 +50,7 @@ impl TaskClock {
     }
 }
 
-/// Reads the whole of a file of /proc or a control group from its beginning; empty where that fails.
+/// Reads a whole file of /proc or a control group from its beginning; empty on failure.
 pub(crate) fn read_again<'a>(file: &File, buffer: &'a mut Vec<u8>) -> &'a str {
     buffer.resize(buffer.len().max(4096), 0);
     let mut length = 0;
@@ -66,7 +66,7 @@ pub(crate) fn read_again<'a>(file: &File, buffer: &'a mut Vec<u8>) -> &'a str {
     std::str::from_utf8(&buffer[..length]).unwrap_or_default()
 }
 
-/// The figures of `cpuacct.usage_percpu`: one a core, in the order of their numbers.
+/// The figures of `cpuacct.usage_percpu`: one per core, in the order of their numbers.
 pub(crate) fn per_core(text: &str) -> Vec<(usize, Duration)> {
     text.split_whitespace().map(str::parse).map_while(Result::ok).map(Duration::from_nanos).enumerate().collect()
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_files_are_read() {
+    fn both_task_clock_files_are_parsed() {
         let ns = Duration::from_nanos;
         assert_eq!(per_core("305 0 77 \n"), [(0, ns(305)), (1, ns(0)), (2, ns(77))]);
         let text = "version 17\ntimestamp 4\ncpu0 0 0 9 8 7 6 123456789 5 4\ndomain0 3 1 2\ncpu12 0 0 0 0 0 0 42 0 0\ncpu13 1\n";
@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_this_thread_is_in_that_of_all() {
+    fn task_clock_includes_this_thread() {
         // A kernel without either file has no such clock.
         let Some(mut clock) = TaskClock::open() else { return };
         let mut sum = || clock.read().iter().map(|(_, time)| *time).sum::<Duration>();
         let (before, own) = (sum(), crate::clock::thread_cpu_time());
         while crate::clock::thread_cpu_time() - own < Duration::from_millis(30) {}
-        // Up to the last tick or switch of each.
+        // Up to the last tick or context switch of each thread.
         std::thread::sleep(Duration::from_millis(5));
         let spent = sum() - before;
         assert!(spent >= Duration::from_millis(20), "{spent:?}");

@@ -1,18 +1,18 @@
-//! TCP's and IP's own counters: what went wrong in the kernel where no program sees it.
+//! Counters of TCP and IP in the kernel: errors that no program sees.
 
 use std::collections::BTreeMap;
 
 use super::read;
 use crate::error::Result;
 
-/// The counters of one network namespace, named `<protocol>.<counter>` as the kernel names them: `Tcp.RetransSegs`,
+/// The counters of one network namespace, named `<protocol>.<counter>` as in the kernel: `Tcp.RetransSegs`,
 /// `Tcp.InCsumErrors`, `TcpExt.ListenOverflows`, `TcpExt.ListenDrops`, `TcpExt.TCPTimeWaitOverflow` .. They count from
-/// the namespace's birth.
+/// the creation of the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounters(BTreeMap<String, i64>);
 
 impl TcpCounters {
-    /// Those of the calling thread's namespace: read it inside [`crate::namespace::NetNamespace::run`].
+    /// Reads those of the calling thread's namespace: call it inside [`crate::namespace::NetNamespace::run`].
     ///
     /// # Errors
     /// /proc is not mounted.
@@ -23,18 +23,18 @@ impl TcpCounters {
         Ok(counters)
     }
 
-    /// One counter; zero when this kernel does not have it.
+    /// One counter; zero if this kernel does not have it.
     pub fn count(&self, name: &str) -> i64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// What each counted since `earlier`, those that did not change left out.
+    /// Differences since `earlier`, without unchanged counters.
     pub fn since(&self, earlier: &TcpCounters) -> TcpCounters {
         let changed = self.0.iter().map(|(name, count)| (name.clone(), count - earlier.count(name)));
         TcpCounters(changed.filter(|(_, change)| *change != 0).collect())
     }
 
-    /// Each counter with its name, in the order of the names.
+    /// Each counter with its name, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, i64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_of_lines() {
+    fn tcp_counters_are_parsed_from_pairs_of_lines() {
         let mut counters = TcpCounters::default();
         counters.add("Tcp: RtoMin MaxConn\nTcp: 200 -1\nTcpExt: ListenDrops\nTcpExt: 7\n");
         assert_eq!(counters.count("Tcp.MaxConn"), -1);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_has_the_counters_we_judge_by() {
+    fn kernel_has_the_tcp_counters_of_the_validity_checks() {
         let counters = TcpCounters::read().unwrap();
         for name in [
             "Tcp.RetransSegs",

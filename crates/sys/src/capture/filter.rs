@@ -1,18 +1,19 @@
-//! A classic BPF program that the kernel runs over every packet: which to keep, and how much of each.
+//! A classic BPF program that the kernel runs on every packet: selects packets, and how many bytes of each are
+//! captured.
 //!
-//! Loads are relative to the network header (SKF_NET_OFF), so one program serves Ethernet, loopback and TUN alike.
-//! Its return value is the number of bytes kept, 0 for none. What a filter cannot look into with certainty (later
-//! fragments, IPv6 extension headers, a second VLAN tag) is kept: the analysis sorts it out.
+//! Loads are relative to the network header (SKF_NET_OFF), so one program serves Ethernet, loopback and TUN. Its return
+//! value is the number of bytes captured, 0 for none. Packets that the filter cannot classify with certainty (later
+//! fragments, IPv6 extension headers, a second VLAN tag) are captured: the analysis classifies them.
 //!
 //! Source: Linux `Documentation/networking/filter.rst`; McCanne and Jacobson, 1993.
 
 use std::net::IpAddr;
 
-/// One instruction, as the kernel takes it.
+/// One instruction, in the kernel's format.
 pub(super) type Instruction = libc::sock_filter;
 
 /// The program for TCP with one of `ports` at one of `hosts` at either end; no ports, or no hosts, means any. Without
-/// both, every packet of any protocol is kept.
+/// both, every packet of any protocol is captured.
 pub(super) fn program(ports: &[u16], hosts: &[IpAddr], snap: u32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     if ports.is_empty() && hosts.is_empty() {
@@ -73,7 +74,7 @@ pub(super) fn program(ports: &[u16], hosts: &[IpAddr], snap: u32) -> Vec<Instruc
     code.assemble()
 }
 
-/// A program that keeps nothing.
+/// A program that captures nothing.
 pub(super) fn nothing() -> Vec<Instruction> {
     let mut code = Assembler::default();
     code.put(RETURN, 0);
@@ -93,7 +94,7 @@ fn ports_of(code: &mut Assembler, ports: &[u16], load: u16, tcp_at: u32) {
     code.jump(Label::Drop);
 }
 
-/// Places a jump may go to, all of them ahead.
+/// Jump targets, all of them forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     V4,
@@ -104,8 +105,8 @@ enum Label {
     Drop,
 }
 
-/// Instructions, with jumps still by name. Conditional jumps reach 255 instructions only, so each one skips or takes
-/// an unconditional jump behind it, which reaches anywhere.
+/// Instructions, with jumps still symbolic. Conditional jumps reach only 255 instructions, so each one skips or takes
+/// an unconditional jump behind it, which reaches any target.
 #[derive(Default)]
 struct Assembler {
     code: Vec<Instruction>,
@@ -146,12 +147,12 @@ impl Assembler {
         self.jump(to);
     }
 
-    /// Compares the four words of an address; the first that differs leads behind the comparison.
+    /// Compares the four words of an address; the first difference skips the comparison.
     fn jump_if_equal_v6(&mut self, at: u32, octets: [u8; 16], to: Label) {
         let (words, _) = octets.as_chunks::<4>();
         for (index, word) in words.iter().enumerate() {
             self.put(LOAD_WORD, at.wrapping_add(4 * index as u32));
-            // Two instructions a word, and the jump.
+            // Two instructions per word, and the jump.
             let rest = (words.len() - 1 - index) as u8 * 2 + 1;
             self.test(JUMP_EQUAL, u32::from_be_bytes(*word), 0, rest);
         }
@@ -167,9 +168,9 @@ impl Assembler {
     }
 }
 
-/// Offset from which the kernel counts from the network header.
+/// Offset relative to which the kernel counts from the network header.
 const NETWORK: u32 = libc::SKF_NET_OFF as u32;
-/// Where the kernel hands out the EtherType, whatever the link layer.
+/// Offset at which the kernel provides the EtherType, for any link layer.
 const ETHERTYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
 const ETHERTYPE_IPV4: u32 = 0x0800;
 const ETHERTYPE_IPV6: u32 = 0x86DD;
@@ -191,7 +192,7 @@ const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 mod tests {
     use super::*;
 
-    /// What the kernel would do with an IP packet, for the few instructions used here.
+    /// Interprets the program on an IP packet, for the few instructions used here.
     fn run(program: &[Instruction], ethertype: u32, packet: &[u8]) -> u32 {
         let (mut a, mut x, mut at) = (0u32, 0usize, 0usize);
         loop {
@@ -245,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_kept_where_nothing_is_asked() {
+    fn filter_without_ports_and_hosts_keeps_all_packets() {
         assert_eq!(run(&program(&[], &[], 128), 0x0806, &[]), 128);
         assert_eq!(run(&nothing(), ETHERTYPE_IPV4, &v4(6, 0, 0, [10, 0, 0, 1], [80, 1])), 0);
     }
 
     #[test]
-    fn ports_are_looked_for_at_both_ends_and_behind_options() {
+    fn filter_matches_ports_at_both_ends_and_behind_ip_options() {
         let program = program(&[80, 8080], &[], 96);
         for (packet, kept) in [
             (v4(6, 0, 0, [10, 0, 0, 1], [40_000, 80]), 96),
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_looked_for_at_both_ends() {
+    fn filter_matches_hosts_at_both_ends() {
         let mut six = [0; 16];
         six[15] = 7;
         let program = program(&[80], &["10.0.0.1".parse().unwrap(), IpAddr::from(six)], 1);
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_ports_are_within_reach() {
+    fn filter_with_a_thousand_ports_has_valid_jumps() {
         let ports: Vec<u16> = (1..=900).collect();
         let program = program(&ports, &[], 7);
         assert_eq!(run(&program, ETHERTYPE_IPV4, &v4(6, 0, 0, [1; 4], [901, 1])), 7);

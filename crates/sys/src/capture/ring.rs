@@ -1,4 +1,4 @@
-//! The ring of blocks that the kernel writes packets into.
+//! The ring of blocks into which the kernel writes packets.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,24 +25,24 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Makes the ring of a socket that hears nothing yet.
+    /// Creates the ring of a socket that receives nothing yet.
     pub(super) fn new(socket: &OwnedFd, spec: &CaptureSpec<'_>) -> Result<Ring> {
         set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION_3, "PACKET_VERSION")?;
         let request = libc::tpacket_req3 {
             tp_block_size: spec.block_bytes,
             tp_block_nr: spec.blocks,
-            // Frames have no meaning in version 3; the numbers must agree all the same.
+            // Frames have no meaning in version 3, but the numbers must be consistent.
             tp_frame_size: FRAME,
             tp_frame_nr: (spec.block_bytes / FRAME).saturating_mul(spec.blocks),
             tp_retire_blk_tov: RETIRE.as_millis() as libc::c_uint,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        let mend = "less memory may do: a smaller snap length takes smaller blocks";
+        let remedy = "use a smaller snaplen, which needs smaller blocks";
         set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request, "PACKET_RX_RING")
-            .map_err(|error| error.mend(&[Errno::ENOMEM], mend))?;
+            .map_err(|error| error.remedy(&[Errno::ENOMEM], remedy))?;
         let length = spec.block_bytes as usize * spec.blocks as usize;
-        // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice; it overlaps no other mapping.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -54,13 +54,13 @@ impl Ring {
             )
         };
         if memory == libc::MAP_FAILED {
-            return Err(Error::of("mmap of the capture ring")(Errno::last()).mend(&[Errno::ENOMEM], mend));
+            return Err(Error::of("mmap of the capture ring")(Errno::last()).remedy(&[Errno::ENOMEM], remedy));
         }
         let memory = NonNull::new(memory.cast()).expect("mmap never maps address 0 unless asked to");
         Ok(Ring { memory, block_bytes: spec.block_bytes as usize, blocks: spec.blocks as usize, next: 0 })
     }
 
-    /// The next block, once the kernel has handed it over.
+    /// The next block, if the kernel has handed it over.
     pub(super) fn next_block(&mut self) -> Option<Block<'_>> {
         // SAFETY: `next` is below `blocks`, so the block lies within the mapping.
         let start = unsafe { self.memory.add(self.next * self.block_bytes) };
@@ -88,7 +88,7 @@ impl Drop for Ring {
     }
 }
 
-/// A block of packets. Dropping it gives it back to the kernel.
+/// A block of packets. Dropping it returns it to the kernel.
 #[derive(Debug)]
 pub struct Block<'a> {
     start: NonNull<u8>,
@@ -114,7 +114,7 @@ impl Drop for Block<'_> {
     }
 }
 
-/// The word by which a block changes hands.
+/// The status word of a block, through which ownership is transferred.
 fn status<'a>(block: NonNull<u8>) -> &'a AtomicU32 {
     // SAFETY: every block starts, at a multiple of the page size, with a descriptor, within a mapping that outlives
     // the reference's use here. The kernel writes the word, so it is read as an atomic.
@@ -127,15 +127,15 @@ fn status<'a>(block: NonNull<u8>) -> &'a AtomicU32 {
 /// One captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// When the kernel saw it: CLOCK_REALTIME, in nanoseconds since 1970.
+    /// Capture time by the kernel: CLOCK_REALTIME, in nanoseconds since 1970.
     pub at: Timestamp,
-    /// What was kept of it: see [`super::Framing`].
+    /// The captured bytes: see [`super::Framing`].
     pub bytes: &'a [u8],
-    /// Bytes it had, link header included; a super-packet that the kernel had not yet cut may have 64 KB.
+    /// Original length, link header included; a super-packet that the kernel had not yet segmented may have 64 KB.
     pub original_length: u32,
 }
 
-/// Goes through the packets of a [`Block`].
+/// Iterates over the packets of a [`Block`].
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {
     bytes: &'a [u8],

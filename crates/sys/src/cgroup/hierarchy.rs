@@ -1,4 +1,4 @@
-//! Where control groups are mounted here, and where in them this process may make one.
+//! The mounted control group hierarchies, and the directory in which this process may create a group.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::{Cgroup, Version};
 use crate::error::{Error, Result};
 
-/// The control group mounts of this machine and this process's own place in each.
+/// The control group mounts of this machine and this process's own directory in each.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Hierarchies {
     /// Version 2: mount point and this process's directory under it.
     two: Option<Mounted>,
-    /// Version 1, one entry a controller.
+    /// Version 1, one entry per controller.
     one: Vec<(String, Mounted)>,
 }
 
@@ -72,9 +72,9 @@ impl Hierarchies {
         self.one.iter().find(|(name, _)| name == controller).map(|(_, mounted)| mounted.mount.clone())
     }
 
-    /// Chooses where a group called `name` is to be made; makes nothing.
+    /// Chooses the directory of a group called `name`, without creating it.
     pub(super) fn place(&self, name: &str, with_limit: bool, period: Duration) -> Result<Cgroup> {
-        let group = |version| Cgroup { version, directories: Vec::new(), asked_period: period, period };
+        let group = |version| Cgroup { version, directories: Vec::new(), configured_period: period, period };
         if let Some(two) = &self.two
             && let Some(parent) = two.parent_with_cpu()
         {
@@ -85,7 +85,7 @@ impl Hierarchies {
             return Ok(group(Version::One { cpu, cpuacct, memory: one("memory") }));
         }
         match &self.two {
-            // Counting needs no controller in version 2: cpu.stat is always there.
+            // Counting needs no controller in version 2: cpu.stat always exists.
             Some(two) if !with_limit => Ok(group(Version::Two { directory: two.own.join(name) })),
             Some(two) => Err(Error::Missing {
                 what: format!(
@@ -100,7 +100,7 @@ impl Hierarchies {
         }
     }
 
-    /// Which versions are mounted, in words, with the controllers that matter here.
+    /// The mounted versions, in words, with the relevant controllers.
     pub(super) fn describe(&self) -> String {
         let one: Vec<&str> = self.one.iter().map(|(controller, _)| controller.as_str()).collect();
         let two = self.two.as_ref().map(|two| {
@@ -116,12 +116,13 @@ impl Hierarchies {
         if parts.is_empty() { "none mounted".to_owned() } else { parts.join(" and ") }
     }
 
-    /// Whether a bound needs a setting of version 2 changed first, for good: a directory told to hand the controller out.
-    pub(super) fn must_be_told(&self) -> bool {
-        self.two.as_ref().is_some_and(|two| two.ready().is_none() && two.tellable().next().is_some())
+    /// Whether a limit first requires a permanent setting of version 2: a directory must enable the controller for its
+    /// children.
+    pub(super) fn needs_controller_enabled(&self) -> bool {
+        self.two.as_ref().is_some_and(|two| two.ready().is_none() && two.directories_to_enable().next().is_some())
     }
 
-    /// The tightest bound on processor time over this process's group and those above it, in cores.
+    /// The lowest CPU limit of this process's group and its ancestors, in cores.
     pub(super) fn cpu_quota(&self) -> Option<f64> {
         let two =
             self.two.iter().flat_map(Mounted::ancestors).filter_map(|d| quota_two(&read_or_empty(&d.join("cpu.max"))));
@@ -132,13 +133,13 @@ impl Hierarchies {
         two.chain(one).min_by(f64::total_cmp)
     }
 
-    /// Version 2 alone, mounted at `mount`, this process in `own`.
+    /// Only version 2, mounted at `mount`, with this process in `own`.
     #[cfg(test)]
     pub(super) fn two_for_tests(mount: &Path, own: &Path) -> Hierarchies {
         Hierarchies { two: Some(Mounted { mount: mount.into(), own: own.into() }), one: Vec::new() }
     }
 
-    /// The top of every hierarchy in which a group of ours may have been made.
+    /// The top of every hierarchy in which this program may have created a group.
     pub(super) fn mounts(&self) -> impl Iterator<Item = &Path> {
         self.two.iter().chain(self.one.iter().map(|(_, mounted)| mounted)).map(|mounted| mounted.mount.as_path())
     }
@@ -150,25 +151,27 @@ impl Mounted {
         self.own.ancestors().take_while(|directory| directory.starts_with(&self.mount))
     }
 
-    /// The nearest directory at or above our own whose children get the cpu controller. Where none does yet, one is
-    /// told to, if it holds no process itself (the kernel's rule) and this user may write to it.
+    /// The nearest directory at or above this process's own whose children have the cpu controller. If there is none,
+    /// it is enabled in one that holds no process itself (the kernel's rule) and that this user may write to.
     fn parent_with_cpu(&self) -> Option<PathBuf> {
-        let told = || self.tellable().find(|d| fs::write(d.join("cgroup.subtree_control"), "+cpu +memory").is_ok());
-        self.ready().or_else(told).map(Path::to_path_buf)
+        let enabled = || {
+            self.directories_to_enable().find(|d| fs::write(d.join("cgroup.subtree_control"), "+cpu +memory").is_ok())
+        };
+        self.ready().or_else(enabled).map(Path::to_path_buf)
     }
 
-    /// The nearest directory at or above our own whose children get the cpu controller already.
+    /// The nearest directory at or above this process's own whose children already have the cpu controller.
     fn ready(&self) -> Option<&Path> {
-        self.ancestors().find(|d| names_cpu(d, "cgroup.subtree_control") && writable(d))
+        self.ancestors().find(|d| mentions_cpu(d, "cgroup.subtree_control") && writable(d))
     }
 
-    /// Those that may be told to hand it out; the kernel may still refuse.
-    fn tellable(&self) -> impl Iterator<Item = &Path> {
-        self.ancestors().filter(|d| names_cpu(d, "cgroup.controllers") && writable(d))
+    /// Directories in which the controller may be enabled; the kernel may still refuse.
+    fn directories_to_enable(&self) -> impl Iterator<Item = &Path> {
+        self.ancestors().filter(|d| mentions_cpu(d, "cgroup.controllers") && writable(d))
     }
 }
 
-fn names_cpu(directory: &Path, file: &str) -> bool {
+fn mentions_cpu(directory: &Path, file: &str) -> bool {
     fs::read_to_string(directory.join(file)).is_ok_and(|names| names.split_whitespace().any(|name| name == "cpu"))
 }
 
@@ -177,8 +180,8 @@ fn writable(directory: &Path) -> bool {
     access(directory) && access(&directory.join("cgroup.procs"))
 }
 
-/// The part of a process's path that a mount of the subtree `root` shows; the mount point itself where it does not
-/// show it (a container's view of a process outside).
+/// The part of a process's path that a mount of the subtree `root` shows; the mount point itself if it does not show it
+/// (a container's view of a process outside).
 fn below<'a>(path: &'a str, root: &str) -> &'a Path {
     let relative = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
     if relative.components().any(|part| part == Component::ParentDir) { Path::new("") } else { relative }
@@ -190,7 +193,7 @@ fn quota_two(cpu_max: &str) -> Option<f64> {
     quota_one(quota, period)
 }
 
-/// Microseconds as cores; no bound for -1 and `max`.
+/// Microseconds as cores; no limit for -1 and `max`.
 fn quota_one(quota: &str, period: &str) -> Option<f64> {
     let (quota, period): (f64, f64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
     (quota > 0.0 && period > 0.0).then(|| quota / period)
@@ -200,7 +203,7 @@ fn read_or_empty(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The version 1 controllers of interest.
+/// The relevant version 1 controllers.
 const CONTROLLERS: [&str; 3] = ["cpu", "cpuacct", "memory"];
 
 #[cfg(test)]
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn version_two_in_a_user_session() {
+    fn cgroup_v2_mount_of_a_user_session_is_found() {
         let found = Hierarchies::parse(
             "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
             "0::/user.slice/user-1000.slice/session-1.scope\n",
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn version_one_separate_joined_and_in_a_container() {
+    fn cgroup_v1_mounts_are_found_separate_joined_and_in_a_container() {
         let found = Hierarchies::parse(
             "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
              35 31 0:32 /docker/ab /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n\
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_both_versions_as_cores() {
+    fn cpu_limits_of_both_versions_are_parsed_as_cores() {
         assert_eq!(quota_two("150000 100000\n"), Some(1.5));
         assert_eq!(quota_two("max 100000\n"), None);
         assert_eq!(quota_one("-1\n", "100000\n"), None);
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_bound_above_counts_and_nothing_is_told() {
+    fn lowest_cpu_limit_is_read_without_enabling_a_controller() {
         let mount = tempfile::tempdir().unwrap();
         let own = mount.path().join("kubepods.slice/pod.scope");
         fs::create_dir_all(&own).unwrap();
@@ -263,19 +266,19 @@ mod tests {
         let found = Hierarchies::two_for_tests(mount.path(), &own);
         assert_eq!(found.cpu_quota(), Some(2.0));
         assert_eq!(found.describe(), "version 2 without the cpu controller");
-        assert!(!found.must_be_told(), "nobody here can hand it out");
+        assert!(!found.needs_controller_enabled(), "no directory can enable the controller");
         fs::write(mount.path().join("cgroup.controllers"), "cpuset cpu io memory\n").unwrap();
         fs::write(own.join("cgroup.controllers"), "cpu memory\n").unwrap();
         assert_eq!(found.describe(), "version 2 (cpu, memory)");
-        assert!(found.must_be_told());
-        assert!(!own.join("cgroup.subtree_control").exists(), "to look is not to tell");
+        assert!(found.needs_controller_enabled());
+        assert!(!own.join("cgroup.subtree_control").exists(), "a query must not enable the controller");
         fs::write(own.join("cgroup.subtree_control"), "cpu").unwrap();
-        assert!(!found.must_be_told());
+        assert!(!found.needs_controller_enabled());
         assert_eq!(Hierarchies::default().describe(), "none mounted");
     }
 
     #[test]
-    fn both_versions_side_by_side() {
+    fn cgroup_v1_and_v2_mounts_are_described_together() {
         let found = Hierarchies::parse(
             "32 31 0:29 / /no/such/cpu rw - cgroup cgroup rw,cpu,cpuacct\n41 31 0:38 / /no/such/unified rw - cgroup2 cgroup2 rw\n",
             "2:cpu,cpuacct:/\n0::/\n",
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_mounted_says_what_to_do() {
+    fn error_without_cgroup_mounts_names_the_remedy() {
         let error = Hierarchies::parse("", "").place("x", true, Duration::ZERO).unwrap_err();
         assert!(error.to_string().contains("mount -t cgroup2"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! The names of our groups, and the removal of those whose owner is dead.
+//! Names of this program's control groups, and the removal of those whose owner is dead.
 
 use std::fs;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::path::Path;
 use super::hierarchy::Hierarchies;
 use crate::error::{Error, Result};
 
-/// Removes the groups of yamabiko processes that no longer live, and returns how many directories went. A group that
-/// still holds processes is left alone. Call it at start: nobody else removes what a SIGKILL left.
+/// Removes the groups of yamabiko processes that are dead, and returns the number of removed directories. A group that
+/// still holds processes stays. Call it at start: nothing else removes groups after a SIGKILL.
 ///
 /// # Errors
-/// /proc could not be read. A directory that this user may not remove is not an error: it is another user's.
+/// /proc could not be read. A directory that this user may not remove is not an error: it belongs to another user.
 pub fn sweep() -> Result<usize> {
     Ok(Hierarchies::read()?.mounts().map(|mount| sweep_below(mount, DEPTH_MAX)).sum())
 }
 
-/// The whole hierarchy, since the dead one's own place in it need not have been ours.
+/// Searches the whole hierarchy, since the dead process may have had another directory in it.
 fn sweep_below(parent: &Path, depth: usize) -> usize {
     let mut removed = 0;
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -23,7 +23,7 @@ fn sweep_below(parent: &Path, depth: usize) -> usize {
             continue;
         }
         match entry.file_name().to_str().filter(|name| owner(name).is_some()) {
-            Some(name) if is_of_the_dead(name) => {
+            Some(name) if is_of_dead_process(name) => {
                 removed += sweep_inside(&entry.path()) + usize::from(fs::remove_dir(entry.path()).is_ok());
             }
             Some(_) => {}
@@ -34,8 +34,8 @@ fn sweep_below(parent: &Path, depth: usize) -> usize {
     removed
 }
 
-/// Removes what programs that ran in a group made within it and left when they were killed, and returns how many
-/// directories went: a group cannot be removed before those in it. One that holds processes stays.
+/// Removes groups that programs created within `group` and left when they were killed, and returns the number of
+/// removed directories: a group cannot be removed before its children. A group that holds processes stays.
 pub(crate) fn sweep_inside(group: &Path) -> usize {
     let mut removed = 0;
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
@@ -54,26 +54,26 @@ pub(crate) fn own_name(label: &str) -> Result<String> {
     Ok(format!("{PREFIX}{pid}-{started}-{label}"))
 }
 
-/// Whether a name of ours says a process that no longer lives.
-pub(crate) fn is_of_the_dead(name: &str) -> bool {
+/// Whether a group's name belongs to a dead process.
+pub(crate) fn is_of_dead_process(name: &str) -> bool {
     owner(name).is_some_and(|(pid, started)| start_time(pid) != Some(started))
 }
 
-/// Process and start time that a group's name says, when it is one of ours.
+/// Process and start time in a group's name, if it is one of this program's.
 fn owner(name: &str) -> Option<(u32, u64)> {
     let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
     let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     parts.next().map(|_| owner)
 }
 
-/// When a process started, in clock ticks since boot: with the pid, its identity, as pids are used again.
+/// Start time of a process, in clock ticks since boot: identifies it together with the pid, as pids are reused.
 fn start_time(pid: u32) -> Option<u64> {
     crate::accounting::ProcessStat::read(pid as i32).map(|stat| stat.start_ticks)
 }
 
 const PREFIX: &str = "yamabiko-";
 
-/// Deeper than sessions and containers nest.
+/// Maximum depth, more than sessions and containers nest.
 const DEPTH_MAX: usize = 8;
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_their_owner() {
+    fn cgroup_name_identifies_its_owner() {
         let name = own_name("the server/1").unwrap();
         assert!(name.ends_with("-the_server_1"), "{name}");
         let (pid, started) = owner(&name).unwrap();

@@ -5,18 +5,18 @@ fn share(text: &str) -> CpuShare {
 }
 
 #[test]
-fn a_small_share_lengthens_the_period() {
-    let asked = Duration::from_millis(5);
-    assert_eq!(dealing_period(share("50%"), asked), asked);
-    assert_eq!(dealing_period(share("20%"), asked), asked);
-    assert_eq!(dealing_period(share("19%"), asked), Duration::from_micros(5264));
-    assert_eq!(dealing_period(share("1%"), asked), Duration::from_millis(100));
-    assert_eq!(dealing_period(share("100%"), Duration::ZERO), PERIOD_MIN);
-    assert_eq!(dealing_period(share("100%"), Duration::from_secs(5)), PERIOD_MAX);
+fn small_cpu_share_lengthens_the_enforcement_period() {
+    let configured = Duration::from_millis(5);
+    assert_eq!(enforcement_period(share("50%"), configured), configured);
+    assert_eq!(enforcement_period(share("20%"), configured), configured);
+    assert_eq!(enforcement_period(share("19%"), configured), Duration::from_micros(5264));
+    assert_eq!(enforcement_period(share("1%"), configured), Duration::from_millis(100));
+    assert_eq!(enforcement_period(share("100%"), Duration::ZERO), PERIOD_MIN);
+    assert_eq!(enforcement_period(share("100%"), Duration::from_secs(5)), PERIOD_MAX);
 }
 
 #[test]
-fn the_split_keeps_the_total() {
+fn user_and_system_split_keeps_the_total() {
     let ns = Duration::from_nanos;
     assert_eq!(split_by_ticks(1000, 0, 0), (ns(1000), ns(0)));
     assert_eq!(split_by_ticks(1000, 1, 3), (ns(250), ns(750)));
@@ -24,14 +24,14 @@ fn the_split_keeps_the_total() {
 }
 
 #[test]
-fn pressure_is_the_total_of_some() {
+fn pressure_is_the_total_of_the_line_some() {
     let text = "some avg10=0.12 avg60=0.05 avg300=0.00 total=1234567\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
-    assert_eq!(some_total(text), Some(Duration::from_micros(1_234_567)));
-    assert_eq!((some_total(""), some_total("full total=7\n")), (None, None));
+    assert_eq!(pressure_total(text), Some(Duration::from_micros(1_234_567)));
+    assert_eq!((pressure_total(""), pressure_total("full total=7\n")), (None, None));
 }
 
 #[test]
-fn keyed_figures_match_whole_keys() {
+fn keyed_figures_match_complete_keys() {
     let stat = "usage_usec 3\nuser_usec 1\nsystem_usec 2\n";
     assert_eq!(keyed(stat, "user_usec"), Some(1));
     assert_eq!(keyed(stat, "user"), None);
@@ -39,7 +39,7 @@ fn keyed_figures_match_whole_keys() {
 }
 
 #[test]
-fn version_two_is_told_and_asked_in_its_own_files() {
+fn cgroup_v2_group_uses_the_files_of_version_two() {
     let mount = tempfile::tempdir().unwrap();
     let session = mount.path().join("user.slice/session.scope");
     fs::create_dir_all(&session).unwrap();
@@ -50,7 +50,7 @@ fn version_two_is_told_and_asked_in_its_own_files() {
     let hierarchies = Hierarchies::two_for_tests(mount.path(), &session);
     let limits = Limits { cpu: Some(share("50%")), weight: Weight::Least, ..Limits::default() };
     let mut group = Cgroup::create_named(&hierarchies, "yamabiko-1-2-server", limits).unwrap();
-    // The session hands out nothing, so the group stands beside what does.
+    // The session enables no controller, so the group is created next to the session that does.
     let directory = mount.path().join("yamabiko-1-2-server");
     assert_eq!(group.procs_paths(), [directory.join("cgroup.procs")]);
     assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "2500 5000");
@@ -70,9 +70,9 @@ fn version_two_is_told_and_asked_in_its_own_files() {
         assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), idle);
         assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "2500 5000");
     }
-    for (held, told) in [("1%", "1000 100000"), ("20%", "1000 5000")] {
-        group.hold(share(held)).unwrap();
-        assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), told);
+    for (limit, expected) in [("1%", "1000 100000"), ("20%", "1000 5000")] {
+        group.hold(share(limit)).unwrap();
+        assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), expected);
     }
     group.lift();
     assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "0");
@@ -80,7 +80,7 @@ fn version_two_is_told_and_asked_in_its_own_files() {
 }
 
 #[test]
-fn a_group_that_is_not_gone_yet_keeps_its_name_to_itself() {
+fn new_group_gets_another_name_while_an_old_one_exists() {
     let mount = tempfile::tempdir().unwrap();
     for name in ["cgroup.subtree_control", "cgroup.procs"] {
         fs::write(mount.path().join(name), "cpu").unwrap();
@@ -88,31 +88,35 @@ fn a_group_that_is_not_gone_yet_keeps_its_name_to_itself() {
     let hierarchies = Hierarchies::two_for_tests(mount.path(), mount.path());
     let name = |group: Cgroup| {
         let folder = group.procs_paths()[0].parent().unwrap().to_owned();
-        // As one in which a program is dying: it cannot be removed.
+        // Like a group in which a program is ending: it cannot be removed.
         fs::write(folder.join("busy"), "").unwrap();
         folder.file_name().unwrap().to_str().unwrap().to_owned()
     };
     let made = [(); 3].map(|()| name(Cgroup::create_in(&hierarchies, "server", Limits::default()).unwrap()));
     let own = sweep::own_name("server").unwrap();
     assert_eq!(made, [own.clone(), format!("{own}_2"), format!("{own}_3")]);
-    assert!(made.iter().all(|name| !sweep::is_of_the_dead(name)));
+    assert!(made.iter().all(|name| !sweep::is_of_dead_process(name)));
 }
 
 #[test]
-fn memory_is_bounded_in_the_files_of_either_version_or_not_at_all() {
+fn memory_limit_uses_the_files_of_its_version_or_fails() {
     let folder = tempfile::tempdir().unwrap();
-    let group =
-        |version| Cgroup { version, directories: Vec::new(), asked_period: Duration::ZERO, period: Duration::ZERO };
+    let group = |version| Cgroup {
+        version,
+        directories: Vec::new(),
+        configured_period: Duration::ZERO,
+        period: Duration::ZERO,
+    };
     let file = |name: &str| folder.path().join(name);
     let two = || group(Version::Two { directory: folder.path().to_owned() });
-    let told = two().limit_memory(64 << 20).unwrap_err().to_string();
-    assert!(told.contains("memory controller is not handed out"), "{told}");
+    let error = two().limit_memory(64 << 20).unwrap_err().to_string();
+    assert!(error.contains("memory controller is not enabled"), "{error}");
     for name in ["memory.max", "memory.limit_in_bytes"] {
         fs::write(file(name), "").unwrap();
     }
     two().limit_memory(64 << 20).unwrap();
     assert_eq!(fs::read_to_string(file("memory.max")).unwrap(), "67108864");
-    assert!(!file("memory.swap.max").exists(), "a kernel without it is left alone");
+    assert!(!file("memory.swap.max").exists(), "a kernel without swap accounting has no such file");
     fs::write(file("memory.swap.max"), "max").unwrap();
     two().limit_memory(4096).unwrap();
     assert_eq!(fs::read_to_string(file("memory.swap.max")).unwrap(), "0");

@@ -1,4 +1,4 @@
-//! What could be done with control groups here, found out without leaving anything changed.
+//! Trials of control groups that leave no change behind.
 
 use units::CpuShare;
 
@@ -6,32 +6,32 @@ use super::hierarchy::Hierarchies;
 use super::{Cgroup, Limits};
 use crate::error::Result;
 
-/// What came of trying to bound processor time.
+/// Result of trying to set a CPU limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundTrial {
-    /// A group was made, bound and removed again.
+    /// A group was created, limited and removed.
     Bound,
-    /// Not tried: a version 2 group above has to be told first to hand the cpu controller out, which the first bound
-    /// does, and which stays.
+    /// Not tried: a version 2 group above must first enable the cpu controller for its children. The first limit does
+    /// so, and the setting stays.
     NotHandedOutYet,
 }
 
-/// Makes a group with a bound of `share`, and removes it.
+/// Creates a group with a limit of `share`, and removes it.
 ///
 /// # Errors
 /// As of [`Cgroup::create`].
 pub fn try_bound(share: CpuShare) -> Result<BoundTrial> {
     let hierarchies = Hierarchies::read()?;
-    if hierarchies.must_be_told() {
+    if hierarchies.needs_controller_enabled() {
         return Ok(BoundTrial::NotHandedOutYet);
     }
     let group = Cgroup::create_in(&hierarchies, "trial", Limits { cpu: Some(share), ..Limits::default() })?;
-    // A server has to join it: the right to is checked as well.
+    // A server must join the group: the permission is checked as well.
     group.open_procs()?;
     Ok(BoundTrial::Bound)
 }
 
-/// Which versions are mounted here, in words.
+/// The versions mounted here, in words.
 ///
 /// # Errors
 /// /proc could not be read.
@@ -39,8 +39,7 @@ pub fn describe() -> Result<String> {
     Ok(Hierarchies::read()?.describe())
 }
 
-/// The tightest bound on processor time that this process is under, in cores; `None` for none that can be seen (a
-/// container may hide it).
+/// The lowest CPU limit of this process, in cores; `None` if none is visible (a container may hide it).
 pub fn cpu_quota() -> Option<f64> {
     Hierarchies::read().ok()?.cpu_quota()
 }

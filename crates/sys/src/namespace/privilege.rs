@@ -1,4 +1,4 @@
-//! What this process may do, found out without doing it to itself.
+//! Privileges of this process, determined without changing it.
 
 use std::fs;
 
@@ -9,21 +9,21 @@ use nix::unistd::{ForkResult, fork};
 
 use super::USERNS_REFUSED;
 
-/// How this process can come to own namespaces.
+/// How this process can create namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// It holds CAP_SYS_ADMIN and CAP_NET_ADMIN: namespaces are made directly.
+    /// It has CAP_SYS_ADMIN and CAP_NET_ADMIN: it creates namespaces directly.
     Root,
-    /// An ordinary user who may make a user namespace: [`super::enter_user_namespace`] first.
+    /// An ordinary user who may create a user namespace: call [`super::enter_user_namespace`] first.
     UserNamespace,
     /// Neither.
     None {
-        /// Which step is refused, and what would allow it.
+        /// The refused step, and the remedy.
         why: String,
     },
 }
 
-/// What this process may do. Tries a user namespace in a forked child, so the caller is not changed.
+/// The privileges of this process. Tries a user namespace in a forked child, so the caller stays unchanged.
 pub fn privilege() -> Privilege {
     if holds(CAP_SYS_ADMIN) && holds(CAP_NET_ADMIN) {
         return Privilege::Root;
@@ -31,14 +31,14 @@ pub fn privilege() -> Privilege {
     match try_user_namespace() {
         Ok(()) => Privilege::UserNamespace,
         Err((step, errno)) => {
-            let mend = match errno {
+            let remedy = match errno {
                 Errno::ENOSPC | Errno::EUSERS => {
                     "no more user namespaces are allowed here: run as root, or raise sysctl \
                                                   user.max_user_namespaces (and user.max_net_namespaces)"
                 }
                 _ => USERNS_REFUSED,
             };
-            Privilege::None { why: format!("{step}: {}; {mend}", errno.desc()) }
+            Privilege::None { why: format!("{step}: {}; {remedy}", errno.desc()) }
         }
     }
 }
@@ -60,7 +60,7 @@ pub(crate) fn holds(capability: u32) -> bool {
         .is_some_and(|effective| effective >> capability & 1 == 1)
 }
 
-/// Forks; the child tries both steps and says by its exit code which errno stopped it.
+/// Forks; the child tries both steps and returns the failing errno as its exit code.
 fn try_user_namespace() -> Result<(), (&'static str, Errno)> {
     // SAFETY: the child makes system calls only (unshare, _exit), no allocation, so it may follow a fork even when
     // this process has other threads.
@@ -74,7 +74,7 @@ fn try_user_namespace() -> Result<(), (&'static str, Errno)> {
                     Ok(()) => 0,
                 },
             };
-            // SAFETY: ends the child at once, without running the parent's exit handlers.
+            // SAFETY: ends the child immediately, without running the parent's exit handlers.
             unsafe { libc::_exit(code) }
         }
         Ok(ForkResult::Parent { child }) => loop {

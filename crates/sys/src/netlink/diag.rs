@@ -1,5 +1,5 @@
-//! Listening TCP sockets and unconnected UDP sockets of a network namespace, by sock_diag(7): the kernel sends these alone, where /proc/net/tcp
-//! prints every connection as a line of text.
+//! Listening TCP sockets and unconnected UDP sockets of a network namespace, by sock_diag(7): the kernel sends only
+//! these, whereas /proc/net/tcp prints every connection as text.
 //!
 //! ```text
 //!   request:  nlmsghdr | inet_diag_req_v2 (family, protocol, state)       one dump for IPv4, one for IPv6
@@ -14,7 +14,7 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 
-/// A conversation with the kernel about the sockets of one network namespace: that of the thread that opened it.
+/// A sock_diag connection to the kernel for the sockets of one network namespace: that of the thread that opened it.
 pub struct SockDiag {
     socket: Socket,
     sequence: u32,
@@ -23,18 +23,18 @@ pub struct SockDiag {
 /// A TCP socket in state LISTEN, or a bound UDP socket without a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListeningSocket {
-    /// Its own address; `0.0.0.0` and `::` are every address.
+    /// Its local address; `0.0.0.0` and `::` are every address.
     pub address: IpAddr,
     /// Its port.
     pub port: u16,
-    /// Whether one on an IPv6 address takes no IPv4 connections (IPV6_V6ONLY).
+    /// Whether an IPv6 socket accepts no IPv4 connections (IPV6_V6ONLY).
     pub v6_only: bool,
     /// Its inode, by which its owners are found in /proc.
     pub inode: u64,
 }
 
 impl SockDiag {
-    /// Opens a conversation about the calling thread's network namespace.
+    /// Opens a connection for the calling thread's network namespace.
     ///
     /// # Errors
     /// The kernel has no sock_diag.
@@ -46,18 +46,18 @@ impl SockDiag {
         Ok(SockDiag { socket, sequence: 0 })
     }
 
-    /// Every TCP socket that listens now, of IPv4 and IPv6.
+    /// All listening TCP sockets, of IPv4 and IPv6.
     ///
     /// # Errors
-    /// The kernel cannot list TCP sockets (inet_diag and tcp_diag are not there), or answers what is no answer.
+    /// The kernel cannot list TCP sockets (no inet_diag and tcp_diag), or its response is malformed.
     pub fn listening(&mut self) -> Result<Vec<ListeningSocket>> {
         self.dump(TCP)
     }
 
-    /// Every UDP socket that takes datagrams from anyone now, of IPv4 and IPv6.
+    /// All unconnected UDP sockets, of IPv4 and IPv6.
     ///
     /// # Errors
-    /// The kernel cannot list UDP sockets (inet_diag and udp_diag are not there), or answers what is no answer.
+    /// The kernel cannot list UDP sockets (no inet_diag and udp_diag), or its response is malformed.
     pub fn unconnected_udp(&mut self) -> Result<Vec<ListeningSocket>> {
         self.dump(UDP)
     }
@@ -72,7 +72,7 @@ impl SockDiag {
         Ok(found)
     }
 
-    /// Takes one datagram in; whether it was the dump's last.
+    /// Receives one datagram; returns whether it was the dump's last.
     fn receive(&mut self, kind: Kind, found: &mut Vec<ListeningSocket>) -> Result<bool> {
         let datagram = loop {
             match self.socket.recv_from_full() {
@@ -92,12 +92,12 @@ impl SockDiag {
 
 const CALL: &str = "list listening sockets (sock_diag)";
 
-/// Why a datagram is no part of a dump.
+/// Why a datagram is not part of a dump.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
-    /// The kernel refuses.
+    /// The kernel refused.
     Errno(Errno),
-    /// It is cut short, or not in the format.
+    /// The datagram is truncated, or not in the format.
     Malformed,
 }
 
@@ -112,7 +112,7 @@ const TCP_LISTEN: u8 = 10;
 const TCP_CLOSE: u8 = 7;
 const INET_DIAG_SKV6ONLY: u16 = 11;
 
-/// Which sockets a dump is of.
+/// The kind of sockets of a dump.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     protocol: u8,
@@ -130,13 +130,14 @@ fn request(family: u8, kind: Kind, sequence: u32) -> [u8; REQUEST_BYTES] {
     put(4, &SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     put(6, &((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
     put(8, &sequence.to_ne_bytes());
-    // inet_diag_req_v2: family, protocol, extensions, padding, states; the socket's identity stays 0, which is any.
+    // inet_diag_req_v2: family, protocol, extensions, padding, states; the socket's identity stays 0, which matches
+    // any.
     put(HEADER_BYTES, &[family, kind.protocol]);
     put(HEADER_BYTES + 4, &(1u32 << kind.state).to_ne_bytes());
     bytes
 }
 
-/// Takes in the messages of a datagram that answer the request of this number; whether the dump ends with it.
+/// Parses the messages of a datagram that respond to the request of this number; returns whether the dump ends with it.
 fn parse(
     mut datagram: &[u8],
     kind: Kind,
@@ -146,7 +147,7 @@ fn parse(
     while !datagram.is_empty() {
         let length = u32_at(datagram, 0).ok_or(Answer::Malformed)? as usize;
         let message = datagram.get(..length).filter(|_| length >= HEADER_BYTES).ok_or(Answer::Malformed)?;
-        // Messages begin at multiples of four bytes; the last need not be filled up.
+        // Messages begin at multiples of four bytes; the last need not be padded.
         datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
         if u32_at(message, 8) != Some(sequence) {
             continue;
@@ -165,7 +166,7 @@ fn parse(
     Ok(false)
 }
 
-/// The socket that an inet_diag_msg with its attributes describes; `None` of one in another state.
+/// The socket that an inet_diag_msg with its attributes describes; `None` for one in another state.
 fn socket(payload: &[u8], wanted: u8) -> std::result::Result<Option<ListeningSocket>, Answer> {
     let (fixed, mut attributes) = payload.split_at_checked(MESSAGE_BYTES).ok_or(Answer::Malformed)?;
     // Family, state, timer, retransmissions; ports and addresses in network order from byte 4 on; the inode at the end.
@@ -225,7 +226,7 @@ mod tests {
         bytes
     }
 
-    /// An inet_diag_msg as the kernel lays it out, with these attributes behind it.
+    /// An inet_diag_msg in the kernel's layout, followed by these attributes.
     fn diag(family: i32, state: u8, port: u16, address: &[u8], inode: u32, attributes: &[u8]) -> Vec<u8> {
         let mut bytes = vec![family as u8, state, 0, 0];
         bytes.extend(port.to_be_bytes());
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_is_read_to_its_end() {
+    fn sock_diag_dump_is_read_to_its_end() {
         let v6_only = [attribute(8, &[0]), attribute(INET_DIAG_SKV6ONLY, &[1])].concat();
         let both = attribute(INET_DIAG_SKV6ONLY, &[0]);
         let datagram = [
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_nonsense_are_told_apart() {
+    fn sock_diag_errors_and_malformed_responses_are_distinguished() {
         let refused = message(libc::NLMSG_ERROR as u16, 1, &(-libc::ENOENT).to_ne_bytes());
         let mut found = Vec::new();
         assert_eq!(parse(&refused, TCP, 1, &mut found), Err(Answer::Errno(Errno::ENOENT)));
@@ -284,7 +285,7 @@ mod tests {
         for cut in 1..whole.len() {
             let mut short = whole[..cut].to_vec();
             assert_eq!(parse(&short, TCP, 1, &mut found), Err(Answer::Malformed), "{cut} bytes of a longer message");
-            // A header that agrees with what is there does not make it one.
+            // A header with a consistent length is still malformed.
             if (HEADER_BYTES..HEADER_BYTES + MESSAGE_BYTES).contains(&cut) {
                 short[..4].copy_from_slice(&(cut as u32).to_ne_bytes());
                 assert_eq!(parse(&short, TCP, 1, &mut found), Err(Answer::Malformed), "{cut} bytes");
@@ -295,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), sequence: u32) {
+        fn sock_diag_parser_does_not_panic_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), sequence: u32) {
             let mut found = Vec::new();
             let _ = parse(&bytes, TCP, sequence, &mut found);
             let mut framed = message(SOCK_DIAG_BY_FAMILY, sequence, &bytes);
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_lists_this_process() {
+    fn kernel_lists_the_listening_sockets_of_this_process() {
         let (v4, v6) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("[::1]:0").unwrap());
         let mut diag = SockDiag::open().unwrap();
         let is_listed = |found: &[ListeningSocket], socket: &TcpListener| {
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_lists_udp_sockets_that_anyone_may_send_to() {
+    fn kernel_lists_unconnected_udp_sockets() {
         let (open, connected) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("[::1]:0").unwrap());
         connected.connect("[::1]:9").unwrap();
         let found = SockDiag::open().unwrap().unconnected_udp().unwrap();

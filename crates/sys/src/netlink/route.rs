@@ -1,4 +1,4 @@
-//! A route as meant, and as rtnetlink wants it.
+//! A route to add, and its rtnetlink message.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,25 +16,25 @@ pub struct Route<'a> {
     pub dst: IpAddr,
     /// Length of the destination's prefix in bits.
     pub prefix: u8,
-    /// The device it leaves by.
+    /// Its outgoing device.
     pub dev: &'a str,
     /// The source address of sockets that bind none. Must be an address of this namespace.
     pub src: Option<IpAddr>,
-    /// Elsewhere, or this very host.
+    /// The kind of destination.
     pub kind: RouteKind,
-    /// Initial congestion window of TCP, in segments; the kernel's own (10) otherwise.
+    /// Initial congestion window of TCP, in segments; `None`: the kernel's default (10).
     pub initcwnd: Option<u32>,
     /// Initial receive window of TCP, in segments.
     pub initrwnd: Option<u32>,
     /// Congestion control of TCP, by the kernel's name (`cubic`, `reno`, `bbr`).
     pub congestion: Option<&'a str>,
-    /// Routing table; main (254) for unicast and local (255) for local routes otherwise.
+    /// Routing table; `None`: main (254) for unicast and local (255) for local routes.
     pub table: Option<u32>,
-    /// Not instead of another route to the same destination.
+    /// Fail instead of replacing another route to the same destination.
     pub exclusive: bool,
 }
 
-/// Where a route leads.
+/// The kind of destination of a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouteKind {
     /// Out of the device.
@@ -75,7 +75,7 @@ impl<'a> Route<'a> {
         message.header.address_family = family(self.dst);
         message.header.destination_prefix_length = self.prefix;
         message.header.protocol = RouteProtocol::Static;
-        // IPv6 knows no scopes and always says universe.
+        // IPv6 has no scopes; the field is always universe.
         message.header.scope = if self.dst.is_ipv4() { scope } else { RouteScope::Universe };
         message.header.kind = kind;
         message.attributes = vec![
@@ -101,7 +101,7 @@ impl<'a> Route<'a> {
 }
 
 impl fmt::Display for Route<'_> {
-    /// As `ip route add` would be told.
+    /// In the syntax of `ip route add`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kind == RouteKind::Local {
             write!(f, "local ")?;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_as_ip_route_would_be_told() {
+    fn route_prints_in_the_syntax_of_ip_route() {
         let dst = "198.19.0.0".parse().unwrap();
         let route = Route { initcwnd: Some(2), congestion: Some("reno"), ..Route::new(dst, 16, "s0") };
         assert_eq!(route.to_string(), "198.19.0.0/16 dev s0 initcwnd 2 congctl reno");

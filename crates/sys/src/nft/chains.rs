@@ -1,4 +1,4 @@
-//! Chains of the host that may be in the way.
+//! Chains of the host that drop forwarded packets.
 
 use std::net::IpAddr;
 
@@ -9,9 +9,8 @@ use crate::error::{Error, Result};
 
 const POLICY_DROP: u32 = 0;
 
-/// The chain, as `table/chain`, by whose policy this namespace drops packets that are forwarded and that no rule of it
-/// lets through: as Docker sets it up. `None` where there is none. Rules that drop are not looked for, and neither are
-/// those of the older iptables.
+/// The chain, as `table/chain`, whose policy drops forwarded packets of this namespace that no rule accepts, as set by
+/// Docker. `None` if there is none. Dropping rules are not examined, nor are those of the older iptables.
 ///
 /// # Errors
 /// No CAP_NET_ADMIN, or a kernel without nf_tables.

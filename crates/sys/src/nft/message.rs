@@ -1,4 +1,4 @@
-//! Messages of nfnetlink: headers, attributes, batches, and the expressions that rules are made of.
+//! Messages of nfnetlink: headers, attributes, batches, and the expressions of rules.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ pub(super) const NEW_RULE: u16 = 6;
 
 pub(super) const TABLE_NAME: u16 = 1;
 pub(super) const TABLE_FLAGS: u16 = 2;
-/// The table is its socket's, and goes with it.
+/// The table belongs to its socket and is removed with it.
 pub(super) const TABLE_OWNER: u32 = 2;
 
 pub(super) const CHAIN_TABLE: u16 = 1;
@@ -44,7 +44,7 @@ const HEADER: usize = 16;
 /// nfgenmsg, after the header.
 const GENERIC: usize = 4;
 
-/// Which packets a table is about.
+/// The packets that a table processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Family(pub u8);
 
@@ -58,7 +58,7 @@ impl Family {
     }
 }
 
-/// Several changes that are made together or not at all.
+/// Several changes as one transaction.
 pub(super) struct Batch {
     family: Family,
     bytes: Vec<u8>,
@@ -72,7 +72,7 @@ impl Batch {
         Batch { family, bytes, steps: Vec::new() }
     }
 
-    /// One step; `what` names it in errors.
+    /// Adds one step; `what` names it in errors.
     pub(super) fn add(&mut self, what: &'static str, kind: u16, fill: impl FnOnce(&mut Attributes)) {
         let mut attributes = Attributes::default();
         fill(&mut attributes);
@@ -86,7 +86,7 @@ impl Batch {
         self.steps.len()
     }
 
-    /// What the step with this sequence number was; number 0 is the batch itself.
+    /// The name of the step with this sequence number; number 0 is the batch itself.
     pub(super) fn step(&self, sequence: u32) -> Option<&'static str> {
         self.steps.get((sequence as usize).checked_sub(1)?).copied()
     }
@@ -117,7 +117,7 @@ fn message(to: &mut Vec<u8>, kind: u16, flags: u16, sequence: u32, family: Famil
     to.extend(attributes);
 }
 
-/// Attributes of a message, or of another attribute. Numbers are big-endian, as nf_tables wants them.
+/// Attributes of a message, or of another attribute. Numbers are big-endian, as nf_tables requires.
 #[derive(Default)]
 pub(super) struct Attributes(Vec<u8>);
 
@@ -145,17 +145,17 @@ impl Attributes {
     }
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer<'a> {
     pub kind: u16,
     pub sequence: u32,
-    /// What follows the netlink header.
+    /// The bytes after the netlink header.
     body: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// For an acknowledgement (0) or an error: its errno.
+    /// The errno of an acknowledgement (0) or an error.
     pub(super) fn error(&self) -> Option<i32> {
         let code = self.body.first_chunk::<4>().filter(|_| self.kind == ERROR)?;
         Some(-i32::from_ne_bytes(*code))
@@ -172,7 +172,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The messages in what was received.
+/// The messages in a received datagram.
 pub(super) fn answers(mut bytes: &[u8]) -> impl Iterator<Item = Answer<'_>> {
     std::iter::from_fn(move || {
         let number = |at: usize| bytes.get(at..at + 4).map(|four| u32::from_ne_bytes(four.try_into().expect("four")));
@@ -195,7 +195,7 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-/// The expressions of rules. Each works on the registers that those before it have filled.
+/// The expressions of rules. Each works on the registers that earlier ones have filled.
 pub(super) mod expression {
     use super::Attributes;
 
@@ -218,21 +218,21 @@ pub(super) mod expression {
         });
     }
 
-    /// Bytes of the IP header into the first register.
+    /// Loads bytes of the IP header into the first register.
     pub(in super::super) fn load_network_header(list: &mut Attributes, offset: u32, length: u32) {
         put(list, "payload", |data| {
             data.number(1, FIRST).number(2, NETWORK_HEADER).number(3, offset).number(4, length);
         });
     }
 
-    /// The number of the device that the packet came by into the first register.
+    /// Loads the number of the packet's incoming device into the first register.
     pub(in super::super) fn load_incoming_device(list: &mut Attributes) {
         put(list, "meta", |data| {
             data.number(1, FIRST).number(2, INCOMING_DEVICE);
         });
     }
 
-    /// Goes on if the first register compares so.
+    /// Continues if the comparison with the first register holds.
     pub(in super::super) fn compare(list: &mut Attributes, operator: u32, value: &[u8]) {
         put(list, "cmp", |data| {
             data.number(1, FIRST).number(2, operator).nested(3, |inner| {
@@ -241,7 +241,7 @@ pub(super) mod expression {
         });
     }
 
-    /// A value into a register.
+    /// Stores a value in a register.
     pub(in super::super) fn immediate(list: &mut Attributes, register: u32, value: &[u8]) {
         put(list, "immediate", |data| {
             data.number(1, register).nested(2, |inner| {
@@ -250,14 +250,14 @@ pub(super) mod expression {
         });
     }
 
-    /// A copy of the packet to the address in the first register by the device in the second.
+    /// Copies the packet to the address in the first register by the device in the second.
     pub(in super::super) fn duplicate(list: &mut Attributes) {
         put(list, "dup", |data| {
             data.number(1, FIRST).number(2, SECOND);
         });
     }
 
-    /// The packet itself goes no further.
+    /// Drops the packet.
     pub(in super::super) fn drop(list: &mut Attributes) {
         put(list, "immediate", |data| {
             data.number(1, VERDICT).nested(2, |inner| {
@@ -268,7 +268,7 @@ pub(super) mod expression {
         });
     }
 
-    /// The source becomes this host's own address.
+    /// Replaces the source address by this host's own address.
     pub(in super::super) fn masquerade(list: &mut Attributes) {
         put(list, "masq", |_| {});
     }
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_padded_and_come_back() {
+    fn nft_attributes_are_padded_and_parsed_back() {
         let mut list = Attributes::default();
         list.text(3, "ab").number(7, 258).nested(4, |inner| {
             inner.bytes(1, &[9]);

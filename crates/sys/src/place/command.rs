@@ -1,4 +1,4 @@
-//! The command of a place: everything that is settled before the fork, and the last steps between fork and exec.
+//! The command of a sandbox: preparation before the fork, and the last steps between fork and exec.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -24,17 +24,17 @@ use super::spec::{PlaceSpec, Stdio};
 use crate::error::{Error, Result};
 use crate::namespace::map_identity;
 
-/// A command ready to run: names looked up, strings made, files open.
+/// A command ready to run: names resolved, strings allocated, files open.
 pub(super) struct Command {
     file: CString,
     argv: Vec<CString>,
     env: Vec<CString>,
     cwd: Option<PathBuf>,
-    /// Descriptors for 0, 1 and 2; `None` keeps the one of main.
+    /// Descriptors for 0, 1 and 2; `None` keeps that of main.
     stdio: [Option<OwnedFd>; 3],
     new_session: bool,
     cpus: Option<CpuSet>,
-    /// The cgroup.procs files to join by.
+    /// The cgroup.procs files for joining.
     groups: Vec<OwnedFd>,
     rootless: bool,
 }
@@ -85,10 +85,10 @@ impl Command {
     /// In init: forks, and returns once the exec has succeeded or a step has failed.
     pub(super) fn spawn(&self) -> Result<Pid> {
         let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(Error::of("pipe2"))?;
-        // SAFETY: init has one thread, so its copy may allocate until it execs.
+        // SAFETY: init has one thread, so its copy may allocate until exec.
         match unsafe { fork() }.map_err(Error::of("fork"))? {
             ForkResult::Child => {
-                let error = self.become_it();
+                let error = self.exec_command();
                 let report = match error {
                     Error::Exec { source, .. } => {
                         Report::ExecFailed { errno: source.raw_os_error().unwrap_or(libc::EIO) }
@@ -100,7 +100,7 @@ impl Command {
             }
             ForkResult::Parent { child } => {
                 drop(writing);
-                // Nothing to read means that the exec closed the other end.
+                // An empty read means that the exec closed the other end.
                 let mut buffer = [0; 4096];
                 let length = loop {
                     match read(&reading, &mut buffer) {
@@ -110,7 +110,7 @@ impl Command {
                 };
                 match Report::decode(&buffer[..length]) {
                     None => Ok(child),
-                    Some(Report::Failed { call, errno, mend }) => Err(message::error(call, errno, mend)),
+                    Some(Report::Failed { call, errno, remedy }) => Err(message::error(call, errno, remedy)),
                     Some(Report::ExecFailed { errno }) => Err(Error::Exec {
                         program: self.file.to_string_lossy().into_owned(),
                         source: Errno::from_raw(errno).into(),
@@ -121,8 +121,8 @@ impl Command {
         }
     }
 
-    /// In the child: returns only if something failed.
-    fn become_it(&self) -> Error {
+    /// In the child: returns only after a failure.
+    fn exec_command(&self) -> Error {
         match self.last_steps() {
             Err(error) => error,
             Ok(()) => {
@@ -133,9 +133,9 @@ impl Command {
     }
 
     fn last_steps(&self) -> Result<()> {
-        ordinary_signals()?;
-        // Main asks for exact timers; a server must have the kernel's usual ones, or it is another server.
-        let _ = set_timerslack(USUAL_TIMER_SLACK_NS);
+        reset_signals()?;
+        // Main sets an exact timer slack; a server must have the kernel's default, or it would behave differently.
+        let _ = set_timerslack(DEFAULT_TIMER_SLACK_NS);
         if self.new_session {
             setsid().map_err(Error::of("setsid"))?;
         }
@@ -144,14 +144,14 @@ impl Command {
         }
         if let Some(cpus) = &self.cpus {
             sched_setaffinity(Pid::from_raw(0), cpus).map_err(|errno| {
-                Error::of("sched_setaffinity (are the cores asked for online and allowed to this process?)")(errno)
+                Error::of("sched_setaffinity (the cores must be online and allowed for this process)")(errno)
             })?;
         }
         if let Some(cwd) = &self.cwd {
             chdir(cwd).map_err(Error::of(format!("chdir {}", cwd.display())))?;
         }
         if self.rootless {
-            own_identity()?;
+            restore_identity()?;
         }
         let [stdin, stdout, stderr] = &self.stdio;
         let onto = |fd: &Option<OwnedFd>, dup: fn(BorrowedFd<'_>) -> nix::Result<()>| match fd {
@@ -164,20 +164,20 @@ impl Command {
     }
 }
 
-/// Undoes what main did to signals: Rust ignores SIGPIPE, main may block others, and both survive an exec.
-fn ordinary_signals() -> Result<()> {
+/// Undoes main's signal settings: Rust ignores SIGPIPE, main may block others, and both survive an exec.
+fn reset_signals() -> Result<()> {
     (1..=libc::SIGRTMAX()).for_each(default_action);
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).map_err(Error::of("sigprocmask"))
 }
 
-/// Sets one signal to its default action. Those that cannot be set (KILL, STOP, glibc's own) are as they must be.
+/// Sets one signal to its default action. Those that cannot be set (KILL, STOP, glibc's own) already are.
 pub(super) fn default_action(signal: i32) {
     // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
-/// A user namespace inside ours in which the command has the user and group it has outside.
-fn own_identity() -> Result<()> {
+/// A user namespace inside the current one in which the command has its real user and group.
+fn restore_identity() -> Result<()> {
     let (inside_uid, inside_gid) = (outer_id("/proc/self/uid_map")?, outer_id("/proc/self/gid_map")?);
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(Error::of("unshare CLONE_NEWUSER"))?;
@@ -199,7 +199,7 @@ fn open(stdio: &Stdio) -> Result<Option<OwnedFd>> {
         Stdio::Null => {
             let null =
                 OpenOptions::new().read(true).write(true).open("/dev/null").map_err(Error::of("open /dev/null"))?;
-            // A copy has a number above 2, so that putting it in place never covers another.
+            // The duplicate has a number above 2, so that moving it into place never overwrites another.
             Ok(Some(OwnedFd::from(null).try_clone().map_err(Error::of("fcntl F_DUPFD_CLOEXEC"))?))
         }
         Stdio::File(fd) => Ok(Some(fd.try_clone().map_err(Error::of("fcntl F_DUPFD_CLOEXEC"))?)),
@@ -209,7 +209,7 @@ fn open(stdio: &Stdio) -> Result<Option<OwnedFd>> {
 fn cpu_set(cpus: &[usize]) -> Result<CpuSet> {
     let mut set = CpuSet::new();
     for cpu in cpus {
-        set.set(*cpu).map_err(Error::of(format!("no core can have the number {cpu}")))?;
+        set.set(*cpu).map_err(Error::of(format!("{cpu} is not a valid core number")))?;
     }
     Ok(set)
 }
@@ -217,9 +217,9 @@ fn cpu_set(cpus: &[usize]) -> Result<CpuSet> {
 fn c_string(text: OsString) -> Result<CString> {
     CString::new(text.as_bytes()).map_err(|_| Error::Unexpected {
         call: "start a command".to_owned(),
-        answer: format!("{text:?} holds a NUL byte, which no argument can"),
+        answer: format!("{text:?} contains a NUL byte, which no argument may"),
     })
 }
 
 /// The kernel's default.
-const USUAL_TIMER_SLACK_NS: libc::c_ulong = 50_000;
+const DEFAULT_TIMER_SLACK_NS: libc::c_ulong = 50_000;

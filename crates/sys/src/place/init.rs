@@ -1,7 +1,7 @@
-//! The first process of a place: sets it up, starts the command, reaps what dies, and dies when main does.
+//! The init process of a sandbox: sets it up, starts the command, reaps dead processes, and dies with main.
 //!
-//! It is a copy of main that never execs. It keeps no descriptor of main's but the control socket: a copy of another
-//! place's socket here would keep that place from seeing main's death.
+//! It is a copy of main that never execs. Of main's descriptors it keeps only the control socket: a copy of another
+//! sandbox's socket would hide main's death from that sandbox.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,11 +21,11 @@ use super::{Exit, mounts};
 use crate::error::{Error, Result};
 use crate::namespace::NetNamespace;
 
-/// What init is born with.
+/// Parameters of init.
 pub(super) struct Setup {
     /// Init's end of the socket.
     pub(super) control: OwnedFd,
-    /// Main's end, which init closes: its hang-up is how init learns of main's death.
+    /// Main's end, which init closes: its hang-up tells init of main's death.
     pub(super) main_side: OwnedFd,
     pub(super) net: NetNamespace,
     /// Whether `net` is another namespace than main's.
@@ -34,17 +34,17 @@ pub(super) struct Setup {
     pub(super) command: Command,
 }
 
-/// Clones init. In main, returns its number and gives the setup back; in init, never returns.
+/// Clones init. In main, returns its number and the setup; in init, never returns.
 pub(super) fn start(setup: Setup) -> Result<(Pid, Setup)> {
     let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::SIGCHLD;
-    // SAFETY: a clone without a stack of its own and without CLONE_VM is a fork. The process has one thread (checked
-    // by the caller), so the copy's locks are free and it may allocate. glibc's idea of this thread's id is stale in
-    // the copy until it forks; nothing here asks for it.
+    // SAFETY: a clone without its own stack and without CLONE_VM is a fork. The process has one thread (checked by the
+    // caller), so the copy's locks are free and it may allocate. glibc's cached thread id is stale in the copy until it
+    // forks; no code here uses it.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0, 0, 0, 0) };
     match Errno::result(pid) {
         Err(errno) => Err(Error::of("clone CLONE_NEWPID|CLONE_NEWNS")(errno)
-            .mend(&[Errno::EPERM], "run as root, or let ordinary users make user namespaces")
-            .mend(&[Errno::ENOSPC], "raise sysctl user.max_pid_namespaces and user.max_mnt_namespaces")),
+            .remedy(&[Errno::EPERM], "run as root, or allow user namespaces for ordinary users")
+            .remedy(&[Errno::ENOSPC], "raise sysctl user.max_pid_namespaces and user.max_mnt_namespaces")),
         Ok(0) => {
             // An unwinding copy of main must not run main's code.
             let _ = catch_unwind(AssertUnwindSafe(|| live(setup)));
@@ -55,7 +55,7 @@ pub(super) fn start(setup: Setup) -> Result<(Pid, Setup)> {
 }
 
 fn live(setup: Setup) {
-    // If main is dead already the signal will not come; then the socket has hung up.
+    // If main is already dead, the signal will not arrive; then the socket has hung up.
     let bound_to_main = set_pdeathsig(Signal::SIGKILL);
     close_all_but(&setup);
     if bound_to_main.is_err() || hung_up(&setup.control) {
@@ -75,7 +75,7 @@ fn live(setup: Setup) {
     serve(control, &sigchld, command, setup.net.as_fd().as_raw_fd());
 }
 
-/// Everything that can be refused, before the command exists.
+/// All steps that can fail, before the command exists.
 fn prepare(net: Option<&NetNamespace>, hosts: &[(IpAddr, String)]) -> Result<SignalFd> {
     if let Some(net) = net {
         net.enter()?;
@@ -86,12 +86,12 @@ fn prepare(net: Option<&NetNamespace>, hosts: &[(IpAddr, String)]) -> Result<Sig
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None).map_err(Error::of("sigprocmask"))?;
-    // Main may have ignored it, and then nobody would be left to wait for.
+    // Main may have ignored SIGCHLD, and then no child could be waited for.
     command::default_action(libc::SIGCHLD);
     SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(Error::of("signalfd"))
 }
 
-/// The rest of init's life.
+/// The main loop of init.
 fn serve(control: &OwnedFd, sigchld: &SignalFd, command: &Command, net: i32) -> ! {
     let mut running: Option<Pid> = None;
     loop {
@@ -102,11 +102,11 @@ fn serve(control: &OwnedFd, sigchld: &SignalFd, command: &Command, net: i32) -> 
             Err(_) => exit(1),
             Ok(_) => {}
         }
-        let asked = fds[0].revents().unwrap_or(PollFlags::empty());
-        if asked.intersects(PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL) {
+        let events = fds[0].revents().unwrap_or(PollFlags::empty());
+        if events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL) {
             exit(0);
         }
-        if asked.contains(PollFlags::POLLIN) {
+        if events.contains(PollFlags::POLLIN) {
             match message::receive(control, false) {
                 Ok(None) => exit(0),
                 Ok(Some(bytes)) => match Order::decode(&bytes) {
@@ -125,7 +125,8 @@ fn serve(control: &OwnedFd, sigchld: &SignalFd, command: &Command, net: i32) -> 
     }
 }
 
-/// Starts the command and lets go of what was only for it: a pipe held here would never end for its reader.
+/// Starts the command and closes the descriptors that were only for it: an open pipe here would never end for its
+/// reader.
 fn begin(control: &OwnedFd, command: &Command, net: i32) -> Option<Pid> {
     let started = command.spawn();
     command.close_files();
@@ -146,7 +147,7 @@ fn begin(control: &OwnedFd, command: &Command, net: i32) -> Option<Pid> {
     }
 }
 
-/// Waits for every child that is dead; says whether a command was running and now nothing is left at all.
+/// Waits for every dead child; returns whether a command was running and no process is left now.
 fn reap(control: &OwnedFd, running: Option<Pid>) -> bool {
     loop {
         let ended = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -163,14 +164,14 @@ fn reap(control: &OwnedFd, running: Option<Pid>) -> bool {
     }
 }
 
-/// To all but init, which the kernel leaves out.
+/// Signals all processes but init, which the kernel excludes.
 fn signal_all(signal: i32) {
-    // SAFETY: kill takes no memory; -1 means every process this one can see, which is those of the place.
+    // SAFETY: kill takes no memory; -1 means every visible process, which are those of the sandbox.
     unsafe { libc::kill(-1, signal) };
 }
 
 fn report(control: &OwnedFd, report: &Report) {
-    // When main is gone there is nobody to tell, and the next poll ends us.
+    // If main is dead, the report is lost, and the next poll ends init.
     let _ = message::send(control, &report.encode());
 }
 
@@ -180,7 +181,7 @@ pub(crate) fn hung_up(control: &impl AsFd) -> bool {
     polled.is_err() || fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))
 }
 
-/// Closes every descriptor but the standard streams, the control socket and what the command needs.
+/// Closes every descriptor but the standard streams, the control socket and those of the command.
 fn close_all_but(setup: &Setup) {
     let mut keep = vec![setup.control.as_raw_fd(), setup.net.as_fd().as_raw_fd()];
     keep.extend(setup.command.files());
@@ -202,7 +203,7 @@ fn close_range(first: i32, last: i32) {
     if first > last {
         return;
     }
-    // SAFETY: the descriptors belong to objects of main's whose copies here are never used nor dropped.
+    // SAFETY: the descriptors belong to objects of main whose copies here are neither used nor dropped.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if result != 0 {
         // Before Linux 5.9.
@@ -221,5 +222,5 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// More than any process of ours opens before it starts its places.
+/// More descriptors than this program opens before it starts its sandboxes.
 const DESCRIPTORS_BEFORE_CLOSE_RANGE: i32 = 65_536;

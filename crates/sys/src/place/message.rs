@@ -1,4 +1,4 @@
-//! What main and init say to each other, one datagram each.
+//! Messages between main and init, one datagram each.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,17 +13,17 @@ use crate::error::Error;
 pub(super) enum Order {
     /// Start the command.
     Go,
-    /// Send this signal to every process of the place but init.
+    /// Send this signal to every process of the sandbox but init.
     Signal(i32),
 }
 
 /// From init to main.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// The place is set up.
+    /// The sandbox is set up.
     Ready,
-    /// A step of setting up, or of preparing the command, failed; what the user can do about it, or nothing.
-    Failed { call: String, errno: i32, mend: String },
+    /// A step of the setup, or of preparing the command, failed; with the remedy, or empty.
+    Failed { call: String, errno: i32, remedy: String },
     /// The command is running.
     Started,
     /// Its exec failed.
@@ -55,7 +55,7 @@ impl Report {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Report::Ready => encode(READY, 0, ""),
-            Report::Failed { call, errno, mend } => encode(FAILED, *errno, &format!("{call}\0{mend}")),
+            Report::Failed { call, errno, remedy } => encode(FAILED, *errno, &format!("{call}\0{remedy}")),
             Report::Started => encode(STARTED, 0, ""),
             Report::ExecFailed { errno } => encode(EXEC_FAILED, *errno, ""),
             Report::Ended(Exit::Code(code)) => encode(ENDED_BY_CODE, *code, ""),
@@ -69,9 +69,9 @@ impl Report {
             (READY, _, _) => Some(Report::Ready),
             (FAILED, errno, text) => {
                 let text = String::from_utf8_lossy(text);
-                // A call so long that nothing after it found room has no end.
-                let (call, mend) = text.split_once('\0').unwrap_or((&text, ""));
-                Some(Report::Failed { call: call.to_owned(), errno, mend: mend.to_owned() })
+                // A call name so long that the remedy did not fit has no terminator.
+                let (call, remedy) = text.split_once('\0').unwrap_or((&text, ""));
+                Some(Report::Failed { call: call.to_owned(), errno, remedy: remedy.to_owned() })
             }
             (STARTED, _, _) => Some(Report::Started),
             (EXEC_FAILED, errno, _) => Some(Report::ExecFailed { errno }),
@@ -84,24 +84,24 @@ impl Report {
 }
 
 impl Report {
-    /// That a step failed.
+    /// The report of a failed step.
     pub(super) fn failed(error: &Error) -> Report {
         let errno = error.errno().unwrap_or(libc::EIO);
         match error {
-            Error::Call { call, .. } => Report::Failed { call: call.clone(), errno, mend: String::new() },
-            Error::Refused { call, mend, .. } => Report::Failed { call: call.clone(), errno, mend: mend.clone() },
-            other => Report::Failed { call: other.to_string(), errno, mend: String::new() },
+            Error::Call { call, .. } => Report::Failed { call: call.clone(), errno, remedy: String::new() },
+            Error::Refused { call, remedy, .. } => Report::Failed { call: call.clone(), errno, remedy: remedy.clone() },
+            other => Report::Failed { call: other.to_string(), errno, remedy: String::new() },
         }
     }
 }
 
-/// What failed elsewhere, as it would have been told here.
-pub(super) fn error(call: String, errno: i32, mend: String) -> Error {
+/// The error of a failed step in init, as an error of main.
+pub(super) fn error(call: String, errno: i32, remedy: String) -> Error {
     let source = Errno::from_raw(errno).into();
-    if mend.is_empty() { Error::Call { call, source } } else { Error::Refused { call, source, mend } }
+    if remedy.is_empty() { Error::Call { call, source } } else { Error::Refused { call, source, remedy } }
 }
 
-/// Sends one message. The kernel's buffer holds many more than are ever under way.
+/// Sends one message. The socket's buffer holds more messages than are ever in transit.
 pub(super) fn send(socket: &impl AsFd, message: &[u8]) -> Result<(), Errno> {
     loop {
         match send_bytes(socket.as_fd().as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL) {
@@ -118,7 +118,7 @@ pub(super) fn receive(socket: &impl AsFd, wait: bool) -> Result<Option<Vec<u8>>,
     loop {
         match recv(socket.as_fd().as_raw_fd(), &mut buffer, flags) {
             Err(Errno::EINTR) => continue,
-            // The other side died with something of ours unread.
+            // The other side died with an unread message.
             Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
             Ok(length) => {
                 buffer.truncate(length);
@@ -129,7 +129,7 @@ pub(super) fn receive(socket: &impl AsFd, wait: bool) -> Result<Option<Vec<u8>>,
     }
 }
 
-/// Tag, one number, and text for the rest; text too long is cut.
+/// Tag, one number, and text for the rest; text that is too long is truncated.
 fn encode(tag: u8, number: i32, text: &str) -> Vec<u8> {
     let mut bytes = vec![tag];
     bytes.extend(number.to_ne_bytes());
@@ -161,14 +161,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_message_is_read_as_it_was_written() {
+    fn messages_decode_to_the_encoded_value() {
         for order in [Order::Go, Order::Signal(15)] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         for report in [
             Report::Ready,
-            Report::Failed { call: "mount /é".to_owned(), errno: 13, mend: String::new() },
-            Report::Failed { call: "mount /é".to_owned(), errno: 2, mend: "make one".to_owned() },
+            Report::Failed { call: "mount /é".to_owned(), errno: 13, remedy: String::new() },
+            Report::Failed { call: "mount /é".to_owned(), errno: 2, remedy: "make one".to_owned() },
             Report::Started,
             Report::ExecFailed { errno: 2 },
             Report::Ended(Exit::Code(255)),
@@ -177,11 +177,11 @@ mod tests {
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
-        let long = Report::Failed { call: "x".repeat(2 * LONGEST), errno: 1, mend: "lost".to_owned() }.encode();
-        let Some(Report::Failed { call, errno: 1, mend }) = Report::decode(&long) else {
+        let long = Report::Failed { call: "x".repeat(2 * LONGEST), errno: 1, remedy: "lost".to_owned() }.encode();
+        let Some(Report::Failed { call, errno: 1, remedy }) = Report::decode(&long) else {
             panic!("{} bytes", long.len())
         };
-        assert!(long.len() == LONGEST && call.len() < LONGEST && mend.is_empty());
+        assert!(long.len() == LONGEST && call.len() < LONGEST && remedy.is_empty());
         assert_eq!(Report::decode(&[]), None);
         assert_eq!(Report::decode(&[READY, 0, 0, 0]), None);
         assert_eq!(Order::decode(&Report::Ready.encode()), None);

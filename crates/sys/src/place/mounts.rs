@@ -1,4 +1,4 @@
-//! The mounts of a place: its own /proc, and its own /etc/hosts. Made by init, in its private mount namespace.
+//! The mounts of a sandbox: its own /proc, and its own /etc/hosts. Created by init, in its private mount namespace.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,13 +10,13 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::error::{Error, Result};
 
-/// Nothing mounted from now on is seen outside this mount namespace.
+/// Hides later mounts from outside this mount namespace.
 pub(super) fn make_private() -> Result<()> {
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).map_err(Error::of("mount --make-rprivate /"))
 }
 
-/// Puts `hosts` in front of the host's /etc/hosts, for this place only. No file on disk is touched: the text lies in
-/// a tmpfs that is mounted, bound from, and unmounted again, and lives on as long as what was bound from it.
+/// Prepends `hosts` to the host's /etc/hosts, for this sandbox only. No file on disk is changed: the text is in a tmpfs
+/// that is mounted, bound from, and unmounted again, and exists as long as the bind mount.
 pub(super) fn own_hosts(hosts: &[(IpAddr, String)]) -> Result<()> {
     if hosts.is_empty() {
         return Ok(());
@@ -32,15 +32,16 @@ pub(super) fn own_hosts(hosts: &[(IpAddr, String)]) -> Result<()> {
 fn bind_hosts(text: &str) -> Result<()> {
     let file = format!("{SCRATCH}/hosts");
     fs::write(&file, text).map_err(Error::of(format!("write {file}")))?;
-    // Whatever the umask: the command's user must be able to read it.
+    // For any umask: the command's user must be able to read it.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).map_err(Error::of(format!("chmod {file}")))?;
     mount(Some(file.as_str()), HOSTS, NONE, MsFlags::MS_BIND, NONE).map_err(|errno| {
         Error::of(format!("mount --bind {file} {HOSTS}"))(errno)
-            .mend(&[Errno::ENOENT], "this host has no /etc/hosts to put names into: create an empty one")
+            .remedy(&[Errno::ENOENT], "this host has no /etc/hosts: create an empty one")
     })
 }
 
-/// A /proc that shows the processes of this place. Refused in some containers; the place then sees the host's.
+/// Mounts a /proc that shows the processes of this sandbox. Refused in some containers; the sandbox then sees the
+/// host's.
 pub(super) fn own_proc() {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     let _ = mount(Some("proc"), "/proc", Some("proc"), flags, NONE);
@@ -57,7 +58,7 @@ fn hosts_text(hosts: &[(IpAddr, String)], host: &str) -> String {
 const NONE: Option<&str> = None;
 const HOSTS: &str = "/etc/hosts";
 
-/// Any folder that is always there; /proc, which is about to be covered anyway.
+/// Any directory that always exists; /proc, which is about to be covered anyway.
 const SCRATCH: &str = "/proc";
 
 #[cfg(test)]
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_come_first() {
+    fn sandbox_hosts_precede_those_of_the_host() {
         let ip = "198.18.0.1".parse().unwrap();
         assert_eq!(
             hosts_text(&[(ip, "server".to_owned())], "127.0.0.1 localhost\n"),

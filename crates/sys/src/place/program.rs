@@ -1,4 +1,4 @@
-//! Which file a command's name means.
+//! Resolves the name of a command to a file.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
-/// The file that `name` means: itself when it has a slash, else the first executable of that name on `path`, else in
-/// the sbin folders. `None` when there is none.
+/// The file of `name`: itself if it has a slash, otherwise the first executable of that name on `path`, otherwise in
+/// the sbin directories. `None` if there is none.
 pub(super) fn find(name: &OsStr, path: Option<OsString>) -> Option<PathBuf> {
     if name.is_empty() {
         return None;
@@ -24,7 +24,7 @@ fn is_program(file: &Path) -> bool {
     file.is_file() && access(file, AccessFlags::X_OK).is_ok()
 }
 
-/// What execvp(3) looks through when there is no PATH.
+/// The search path of execvp(3) without PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_the_path_in_sbin_as_given_or_nowhere() {
+    fn program_is_found_on_the_path_in_sbin_or_as_given() {
         let path = || Some(OsString::from("/nowhere:/bin"));
         assert_eq!(find(OsStr::new("sh"), path()), Some("/bin/sh".into()));
         assert_eq!(find(OsStr::new("sh"), None), Some("/bin/sh".into()));

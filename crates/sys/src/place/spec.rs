@@ -1,4 +1,4 @@
-//! What a place is to be.
+//! Configuration of a sandbox.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -9,42 +9,42 @@ use std::time::Duration;
 use crate::cgroup::Cgroup;
 use crate::namespace::NetNamespace;
 
-/// A command and the surroundings it runs in. [`PlaceSpec::new`] fills in the defaults.
+/// A command and its environment. [`PlaceSpec::new`] fills in the defaults.
 #[derive(Debug)]
 pub struct PlaceSpec<'a> {
-    /// The program and its arguments. Looked up on the command's PATH, then in the sbin folders, where Debian keeps
-    /// servers and ordinary users have no PATH to.
+    /// The program and its arguments. Searched on the command's PATH, then in the sbin directories, where Debian
+    /// installs servers and which are not in an ordinary user's PATH.
     pub argv: Vec<OsString>,
-    /// Variables set over those of this process.
+    /// Environment variables in addition to those of this process.
     pub env: Vec<(OsString, OsString)>,
-    /// Its working directory; this process's otherwise.
+    /// Its working directory; `None`: this process's.
     pub cwd: Option<PathBuf>,
-    /// Names the command can look up besides those in the host's /etc/hosts, and before them.
+    /// Additional host names for the command, before those of the host's /etc/hosts.
     pub hosts: Vec<(IpAddr, String)>,
     /// Its standard streams.
     pub stdio: Stdio3,
-    /// Whether it gets a session of its own: no terminal, so Ctrl-C does not reach it.
+    /// Whether it gets its own session: no terminal, so Ctrl-C does not reach it.
     pub new_session: bool,
-    /// The cores it may run on; those of this process otherwise.
+    /// The cores it may run on; `None`: those of this process.
     pub cpus: Option<Vec<usize>>,
-    /// The control group it joins. Stop the place before dropping the group.
+    /// The control group it joins. Stop the sandbox before dropping the group.
     pub cgroup: Option<&'a Cgroup>,
     /// Its network namespace.
     pub net: Net,
-    /// For a process that called [`crate::namespace::enter_user_namespace`]: the command gets its real user back (a
-    /// nested user namespace), instead of being a root who is refused chown and setuid. It has no capabilities, but
-    /// in a [`Net::New`] it may use any port and ping.
+    /// For a process that called [`crate::namespace::enter_user_namespace`]: the command gets its real user (a nested
+    /// user namespace), instead of being a root without chown and setuid. It has no capabilities, but in a [`Net::New`]
+    /// it may use any port and ping.
     pub rootless: bool,
-    /// When the place is dropped its processes get TERM, and so long to end, before they are killed; zero: killed.
+    /// When the sandbox is dropped its processes get TERM, and this time to end before KILL; zero: immediate KILL.
     pub grace: Duration,
 }
 
-/// The network namespace of a place.
+/// The network namespace of a sandbox.
 #[derive(Debug)]
 pub enum Net {
     /// A new one, with its loopback up.
     New,
-    /// This one, as it is.
+    /// An existing one, unchanged.
     Existing(NetNamespace),
 }
 
@@ -62,7 +62,7 @@ pub struct Stdio3 {
 /// One standard stream.
 #[derive(Debug, Default)]
 pub enum Stdio {
-    /// This process's own.
+    /// The stream of this process.
     #[default]
     Inherit,
     /// /dev/null.
@@ -72,7 +72,7 @@ pub enum Stdio {
 }
 
 impl PlaceSpec<'_> {
-    /// The command in a new network namespace, as root, its streams inherited, bound to nothing.
+    /// The command in a new network namespace, as root, with inherited streams and all cores.
     pub fn new(argv: Vec<OsString>) -> Self {
         PlaceSpec {
             argv,

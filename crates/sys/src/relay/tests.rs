@@ -1,12 +1,12 @@
-//! With signals to this process alone: its group is the whole test run's.
+//! Tests with signals to this process alone: its group is that of the whole test run.
 
 use std::os::unix::process::ExitStatusExt;
 
 use super::*;
 
-/// One relay a process, and each test is a process's only one: they are one test, in turn.
+/// A process may have one relay only: these scenarios run in sequence in one test.
 #[test]
-fn signals_find_the_program_at_whatever_moment_and_this_process_again_when_it_has_ended() {
+fn relay_forwards_signals_at_any_time_and_restores_the_handlers() {
     let own = || {
         // SAFETY: system calls without pointers.
         unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) };
@@ -35,10 +35,10 @@ fn signals_find_the_program_at_whatever_moment_and_this_process_again_when_it_ha
     relay.to(child.id().cast_signed());
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGUSR1));
     relay.stop();
-    assert_eq!(disposition(), before, "what comes now is this process's own affair");
+    assert_eq!(disposition(), before, "later signals have the previous action");
     drop(relay);
 
-    // Between its birth and the word of it, and after that.
+    // Between the child's creation and its report, and after that.
     for early in [true, false] {
         let mut relay = Relay::install().unwrap();
         let mut child = sleeping(&relay);
@@ -54,17 +54,21 @@ fn signals_find_the_program_at_whatever_moment_and_this_process_again_when_it_ha
         assert_eq!(disposition(), before);
     }
 
-    // To a program that another process waits for, though its number is unknown to kill(2) here: by its descriptor.
+    // To a program that another process waits for, by its descriptor, although its number is unknown to kill(2) here.
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let mut relay = Relay::install().unwrap();
     relay.hold().unwrap();
     own();
     relay.to_grandchild(i32::MAX, crate::process::open(child.id()).unwrap());
-    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGUSR1), "what came before it was known is not lost");
+    assert_eq!(
+        child.wait().unwrap().signal(),
+        Some(libc::SIGUSR1),
+        "a signal before the program was known is forwarded"
+    );
     drop(relay);
     assert_eq!(disposition(), before);
 
-    // More notes than the pipe holds: it ends all the same.
+    // More notes than the pipe holds: the relay still ends.
     let mut relay = Relay::install().unwrap();
     let mut child = sleeping(&relay);
     child.kill().unwrap();
@@ -81,20 +85,20 @@ fn signals_find_the_program_at_whatever_moment_and_this_process_again_when_it_ha
 }
 
 #[test]
-fn notes_are_sets_of_numbers() {
+fn notes_store_sets_of_signal_numbers() {
     let (from, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
     nix::unistd::write(&to, &[15, 15, 10, 2 | BY_KERNEL]).unwrap();
     let notes = Notes::read(&from);
-    assert_eq!(notes, Notes { asked: 1 << 15 | 1 << 10, by_kernel: 1 << 2 });
+    assert_eq!(notes, Notes { by_process: 1 << 15 | 1 << 10, by_kernel: 1 << 2 });
     assert_eq!(Notes::read(&from), Notes::default());
-    assert_eq!(notes.asked_but(0).collect::<Vec<_>>(), [15, 10]);
-    assert_eq!(notes.asked_but(1 << 15).collect::<Vec<_>>(), [10]);
+    assert_eq!(notes.by_process_except(0).collect::<Vec<_>>(), [15, 10]);
+    assert_eq!(notes.by_process_except(1 << 15).collect::<Vec<_>>(), [10]);
     assert_eq!(notes.only(1 << 15 | 1 << 2).any(), 1 << 15 | 1 << 2);
 }
 
-/// One look after the other: what the notes say, then what the witness says. Afterwards there is nothing.
-fn looked(before: Notes, looks: &[(Notes, u64)]) -> (Round, usize) {
-    let (mut at_notes, mut at_witness, mut rests) = (looks.iter(), looks.iter(), 0);
+/// One read after the other: the notes, then the group probe. Afterwards both are empty.
+fn read_in_turn(before: Notes, reads: &[(Notes, u64)]) -> (Round, usize) {
+    let (mut at_notes, mut at_witness, mut rests) = (reads.iter(), reads.iter(), 0);
     let notes = || at_notes.next().map_or_else(Notes::default, |look| look.0);
     let take = || at_witness.next().map_or(0, |look| look.1);
     let round = settle(USR1 | USR2, before, notes, take, || rests += 1);
@@ -103,49 +107,50 @@ fn looked(before: Notes, looks: &[(Notes, u64)]) -> (Round, usize) {
 
 const USR1: u64 = bit(Signal::SIGUSR1);
 const USR2: u64 = bit(Signal::SIGUSR2);
-const NONE: Notes = Notes { asked: 0, by_kernel: 0 };
+const NONE: Notes = Notes { by_process: 0, by_kernel: 0 };
 
-fn asked(asked: u64) -> Notes {
-    Notes { asked, by_kernel: 0 }
+fn by_process(by_process: u64) -> Notes {
+    Notes { by_process, by_kernel: 0 }
 }
 
-fn handed_on(round: Round) -> Vec<i32> {
-    round.noted.asked_but(round.to_group).collect()
+fn forwarded(round: Round) -> Vec<i32> {
+    round.noted.by_process_except(round.to_group).collect()
 }
 
 #[test]
-fn what_was_sent_to_the_group_is_never_handed_on_whenever_it_comes_between_two_looks() {
+fn signal_to_the_group_is_never_forwarded_whatever_its_timing() {
     let nothing = Vec::<i32>::new();
-    // Both at once; the mark first; the note first.
-    for looks in [
-        &[(asked(USR1), USR1)][..],
-        &[(NONE, USR1), (asked(USR1), 0)],
-        &[(asked(USR1), 0), (NONE, USR1)],
-        // The same once more while the witness is asked: it has one mark for both, and the second note comes after it.
-        &[(asked(USR1), USR1), (asked(USR1), 0)],
-        &[(asked(USR1), USR1), (NONE, USR1), (asked(USR1), 0)],
-        // Another one meanwhile.
-        &[(asked(USR1), USR1 | USR2), (asked(USR2), 0)],
-        &[(asked(USR1 | USR2), USR1), (NONE, USR2)],
-        // A machine so busy that the note comes long after the mark.
-        &[(NONE, USR1), (NONE, 0), (NONE, 0), (NONE, 0), (asked(USR1), 0)],
+    // Both in one read; the mark first; the note first.
+    for reads in [
+        &[(by_process(USR1), USR1)][..],
+        &[(NONE, USR1), (by_process(USR1), 0)],
+        &[(by_process(USR1), 0), (NONE, USR1)],
+        // The same signal again during the query: the probe has one mark for both, and the second note arrives after
+        // it.
+        &[(by_process(USR1), USR1), (by_process(USR1), 0)],
+        &[(by_process(USR1), USR1), (NONE, USR1), (by_process(USR1), 0)],
+        // Another signal in between.
+        &[(by_process(USR1), USR1 | USR2), (by_process(USR2), 0)],
+        &[(by_process(USR1 | USR2), USR1), (NONE, USR2)],
+        // On a busy machine, where the note arrives long after the mark.
+        &[(NONE, USR1), (NONE, 0), (NONE, 0), (NONE, 0), (by_process(USR1), 0)],
     ] {
-        let (round, _) = looked(NONE, looks);
-        assert_eq!((handed_on(round), round.kept), (nothing.clone(), NONE), "{looks:?}");
+        let (round, _) = read_in_turn(NONE, reads);
+        assert_eq!((forwarded(round), round.kept), (nothing.clone(), NONE), "{reads:?}");
     }
 }
 
 #[test]
-fn what_was_sent_to_this_process_alone_is_handed_on_soon() {
-    let (round, rests) = looked(NONE, &[(asked(USR1), 0)]);
-    assert_eq!((handed_on(round), rests), (vec![libc::SIGUSR1], 1));
-    // Beside one that was sent to all; kept from an earlier round.
-    let (round, _) = looked(asked(USR2), &[(asked(USR1), USR1)]);
-    assert_eq!(handed_on(round), [libc::SIGUSR2]);
-    // One note for two: it is not waited for without end.
-    let (round, rests) = looked(NONE, &[(asked(USR2), USR1)]);
-    assert_eq!((handed_on(round), rests), (vec![libc::SIGUSR2], LOOKS as usize - 1));
-    // While others come without end: what is new at the last look waits for the next round.
-    let (round, _) = looked(NONE, &[(asked(USR1), 0); LOOKS as usize]);
-    assert_eq!((handed_on(round), round.kept), (vec![libc::SIGUSR1], asked(USR1)));
+fn signal_to_this_process_alone_is_forwarded_soon() {
+    let (round, rests) = read_in_turn(NONE, &[(by_process(USR1), 0)]);
+    assert_eq!((forwarded(round), rests), (vec![libc::SIGUSR1], 1));
+    // Together with a signal to the group; left from an earlier round.
+    let (round, _) = read_in_turn(by_process(USR2), &[(by_process(USR1), USR1)]);
+    assert_eq!(forwarded(round), [libc::SIGUSR2]);
+    // One note for two signals: the wait for the other one is limited.
+    let (round, rests) = read_in_turn(NONE, &[(by_process(USR2), USR1)]);
+    assert_eq!((forwarded(round), rests), (vec![libc::SIGUSR2], READS_MAX as usize - 1));
+    // While others arrive without end: a new signal in the last read waits for the next round.
+    let (round, _) = read_in_turn(NONE, &[(by_process(USR1), 0); READS_MAX as usize]);
+    assert_eq!((forwarded(round), round.kept), (vec![libc::SIGUSR1], by_process(USR1)));
 }

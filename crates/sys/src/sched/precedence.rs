@@ -8,32 +8,32 @@ use super::{Urgency, set_fifo, set_other, shorten_slice};
 use crate::clock::thread_cpu_time;
 
 /// Keeps a thread in the real-time class (SCHED_FIFO, priority 1), before every ordinary task, as long as it does not
-/// fill its core.
+/// saturate its core.
 ///
-/// Weights, nice values and short slices do not do that. A fair scheduler owes each runnable task its share, however
-/// small, up to a tick of it (4 ms at 250 Hz): who has that to its credit is chosen although another has just been woken, and
-/// the other waits for the next tick. The real-time class knows no credit.
+/// Weights, nice values and short slices are not sufficient. A fair scheduler owes each runnable task its share,
+/// however small, up to a tick of it (4 ms at 250 Hz): a task with that credit is chosen although another has just been
+/// woken, and the other waits for the next tick. The real-time class has no credit.
 ///
-/// But a thread that runs without end there starves all others on its core, and the kernel stops it for 50 ms of every second.
-/// So one that took nearly all of a window of 10 ms is an ordinary one, with a short slice, for the next window: the others
-/// have their share of that.
+/// But a real-time thread that runs without end starves all others on its core, and the kernel throttles it for 50 ms
+/// of every second. So a thread that used nearly all of a window of 10 ms is an ordinary one, with a short slice, for
+/// the next window: the others get their share of that window.
 #[derive(Debug, Default)]
 pub struct Precedence(Option<Window>);
 
-/// The time since the last look.
+/// The time since the last review.
 #[derive(Debug)]
 struct Window {
     began: Timestamp,
-    /// CPU time of the thread when it began.
+    /// CPU time of the thread at the beginning of the window.
     used: Duration,
     first: bool,
 }
 
 impl Precedence {
-    /// For a thread that takes its turn with the others: [`Precedence::review`] does nothing.
+    /// For a thread that takes turns with the others: [`Precedence::review`] does nothing.
     pub const NONE: Precedence = Precedence(None);
 
-    /// Puts the calling thread first, if it may be; otherwise it is left as it was, and not looked at again.
+    /// Moves the calling thread into the real-time class, if allowed; otherwise it stays unchanged and is not reviewed.
     pub fn take(now: Timestamp) -> Self {
         if set_fifo() { Precedence::taken(now) } else { Precedence::NONE }
     }
@@ -47,8 +47,8 @@ impl Precedence {
         Precedence(Some(Window { began: now, used: thread_cpu_time(), first: true }))
     }
 
-    /// To be called by that thread once a turn of its loop, at `now`. Costs a comparison, and two system calls at most a
-    /// window.
+    /// Must be called by that thread once per turn of its loop, at `now`. Costs a comparison, and at most two system
+    /// calls per window.
     pub fn review(&mut self, now: Timestamp) {
         let Some(window) = &mut self.0 else { return };
         let lasted = now.since(window.began);
@@ -58,8 +58,8 @@ impl Precedence {
         let used = thread_cpu_time();
         let wanted = !(window.first && fills(used.saturating_sub(window.used), lasted));
         let first = match (window.first, wanted) {
-            // What it is, not what was asked for: a thread that stayed in the class must be looked at again, and one that
-            // was not let back in has its turns until it is.
+            // The actual class, not the requested one: a thread that stayed in the class must be reviewed again, and
+            // one that was not readmitted takes turns until it is.
             (false, true) => set_fifo(),
             (true, false) => !give_way(),
             (is, _) => is,
@@ -68,20 +68,20 @@ impl Precedence {
     }
 }
 
-/// Takes the calling thread out of the real-time class, with a short slice if the kernel gives one; false if it stays there.
+/// Moves the calling thread out of the real-time class, with a short slice if the kernel allows it; false if it stays.
 fn give_way() -> bool {
     shorten_slice() || set_other()
 }
 
-/// Whether a thread that ran for `used` of `lasted` leaves the others nearly nothing.
+/// Whether a thread that ran for `used` of `lasted` leaves nearly nothing for others.
 fn fills(used: Duration, lasted: Duration) -> bool {
-    used > lasted.mul_f64(NEARLY_ALL)
+    used > lasted.mul_f64(SATURATED_SHARE)
 }
 
-/// Short against what people notice, long against the system calls of a change.
+/// Short for people, long compared with the system calls of a change.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Of its core.
-const NEARLY_ALL: f64 = 0.9;
+/// Share of its core.
+const SATURATED_SHARE: f64 = 0.9;
 
 #[cfg(test)]
 mod tests {
@@ -99,24 +99,24 @@ mod tests {
     }
 
     #[test]
-    fn who_fills_its_core_takes_turns_for_one_window() {
+    fn thread_that_saturates_its_core_leaves_real_time_for_one_window() {
         let thread = std::thread::spawn(|| {
-            // Where the class is not to be had, what asks for it must not believe that it has it.
+            // If the class is not allowed, `Precedence` must not assume it.
             let allowed = set_fifo();
             let before = class();
             let mut precedence = Precedence::taken(at(0));
             let now = |precedence: &Precedence| (precedence.0.as_ref().map(|window| window.first), class());
-            // All of a window, whatever else the machine does: it ran for longer than that.
+            // A whole window, on any machine: the thread ran longer than that.
             let started = thread_cpu_time();
             while thread_cpu_time() - started < Duration::from_millis(12) {}
             precedence.review(at(10));
             let after_filling = now(&precedence);
             precedence.review(at(19));
             let meanwhile = now(&precedence);
-            // This one ends whatever was used of it.
+            // This window ends regardless of the CPU time used.
             precedence.review(at(20));
             let after_turns = now(&precedence);
-            // Nothing to speak of in ten seconds.
+            // Negligible CPU time in ten seconds.
             precedence.review(at(10_020));
             (allowed, before, [after_filling, meanwhile, after_turns, now(&precedence)])
         });
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_two_ways_out_of_the_class() {
+    fn give_way_leaves_real_time_with_and_without_a_slice() {
         let thread = std::thread::spawn(|| {
             let ways: [fn() -> bool; 2] = [shorten_slice, set_other];
             ways.map(|leave| {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_real_time_thread_is_looked_after() {
+    fn precedence_reviews_real_time_threads_only() {
         for urgency in [Urgency::High, Urgency::Ordinary, Urgency::Low] {
             assert!(Precedence::after(urgency, at(0)).0.is_none());
         }

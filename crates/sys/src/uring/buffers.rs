@@ -1,4 +1,4 @@
-//! Receive buffers that the kernel chooses from when something arrives.
+//! Receive buffers from which the kernel chooses when bytes arrive.
 
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -8,7 +8,7 @@ use io_uring::types::BufRingEntry;
 
 use super::mapping::Mapping;
 
-/// The one group of buffers of a ring.
+/// The only group of buffers of a ring.
 pub(super) const GROUP: u16 = 0;
 
 /// A ring of free buffers, shared with the kernel, and the buffers.
@@ -17,7 +17,7 @@ pub(super) struct Buffers {
     data: Mapping,
     count: u16,
     each: u32,
-    /// Free buffers handed to the kernel since the beginning, wrapping; published by [`Self::publish`].
+    /// Number of free buffers given to the kernel, wrapping; published by [`Self::publish`].
     tail: u16,
 }
 
@@ -64,7 +64,7 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Shows the kernel what has been given back.
+    /// Publishes the returned buffers to the kernel.
     pub fn publish(&mut self) {
         // SAFETY: the first entry is mapped and the tail is a field of it, aligned for 16 bits; the kernel only reads it.
         let tail = unsafe { &*BufRingEntry::tail(self.entries.at.as_ptr().cast()).cast::<AtomicU16>() };
@@ -72,7 +72,7 @@ impl Buffers {
     }
 
     pub fn unregister(&self, ring: &IoUring) {
-        // A ring that is about to be closed forgets them anyhow.
+        // A ring that is about to be closed releases them anyway.
         let _ = ring.submitter().unregister_buf_ring(GROUP);
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::ptr::NonNull;
 
-/// Pages of our own, given back at the end.
+/// Private pages, unmapped on drop.
 pub(super) struct Mapping {
     pub at: NonNull<libc::c_void>,
     length: usize,
@@ -13,7 +13,7 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// So many bytes, all zero.
+    /// A mapping of `length` bytes, all zero.
     pub fn new(length: usize) -> io::Result<Self> {
         let length = length.max(1);
         // SAFETY: a fresh private mapping at an address of the kernel's choice.

@@ -1,4 +1,4 @@
-//! What a ring promises when the kernel is short of room, and at its end.
+//! Guarantees of a ring when the kernel's queues are full, and at its end.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ const SMALL: RingSpec = RingSpec { operations: 8, buffers: 8, buffer_bytes: 64 }
 const WATCHED: u64 = 1;
 const OTHER: u64 = 2;
 
-/// How often each token completed, until nothing more does.
+/// Number of completions per token, until no more arrive.
 fn completed(ring: &mut Ring) -> [usize; 2] {
     let mut counts = [0, 0];
     loop {
@@ -25,9 +25,9 @@ fn completed(ring: &mut Ring) -> [usize; 2] {
     }
 }
 
-/// The kernel ends a multishot operation when its completion queue is full, and says so only there.
+/// The kernel ends a multishot operation when its completion queue is full, and reports it only there.
 #[test]
-fn a_descriptor_is_watched_for_ever() {
+fn watched_descriptor_is_reported_after_a_full_completion_queue() {
     let mut ring = Ring::new(SMALL).unwrap();
     let (mut reader, mut writer) = UnixStream::pair().unwrap();
     ring.poll_readable(reader.as_fd(), WATCHED);
@@ -44,14 +44,14 @@ fn a_descriptor_is_watched_for_ever() {
         assert!(watched >= 1 && other == 200, "round {round}: {watched} {other}");
         reader.read_exact(&mut [0]).unwrap();
         writer.write_all(b"x").unwrap();
-        assert!(completed(&mut ring)[0] >= 1, "round {round}: nothing was said after the queue had been full");
+        assert!(completed(&mut ring)[0] >= 1, "round {round}: no completion after the queue had been full");
         reader.read_exact(&mut [0]).unwrap();
     }
 }
 
-/// The peer hears of the end at the end of the ring, whatever was under way, and no descriptor is left.
+/// The peer sees the end of the connection when the ring is dropped, whatever is in flight, and no descriptor is left.
 #[test]
-fn a_ring_that_ends_lets_go_of_everything() {
+fn dropped_ring_closes_connections_and_descriptors() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut ring = Ring::new(SMALL).unwrap();
@@ -67,7 +67,7 @@ fn a_ring_that_ends_lets_go_of_everything() {
     ring.receive(first.as_fd(), OTHER);
     ring.wait(Some(Duration::ZERO)).unwrap();
     ring.cancel_and_close(first, &[OTHER]);
-    // The other two were accepted, and nobody has looked at them.
+    // The other two connections were accepted, and not taken.
     drop(ring);
     drop(listener);
     for client in &mut clients {
@@ -76,20 +76,20 @@ fn a_ring_that_ends_lets_go_of_everything() {
     }
 }
 
-/// What is copied arrives, in order; what finds no room comes back, and its rest can still be read.
+/// Copied bytes arrive in order; bytes that do not fit are returned, and can still be read.
 #[test]
-fn copies_are_sent_or_come_back() {
+fn copied_bytes_are_sent_or_returned() {
     let mut ring = Ring::new(SMALL).unwrap();
     let (mut reader, writer) = UnixStream::pair().unwrap();
     writer.set_nonblocking(true).unwrap();
     for round in 0..20u8 {
         assert!(ring.send_copy(writer.as_fd(), &[round; 100], WATCHED).unwrap().is_some());
-        assert_eq!(completed(&mut ring), [0, 0], "all was taken");
+        assert_eq!(completed(&mut ring), [0, 0], "all bytes were accepted");
     }
     let mut got = [0; 2000];
     reader.read_exact(&mut got).unwrap();
     assert!(got.chunks(100).zip(0..).all(|(chunk, round)| chunk.iter().all(|&byte| byte == round)));
-    // Nobody reads: sooner or later not all is taken.
+    // The peer does not read: eventually not all bytes are accepted.
     let large: Vec<u8> = (0..300_000u32).map(|at| at as u8).collect();
     let mut taken = 0;
     let rest = loop {
@@ -108,13 +108,13 @@ fn copies_are_sent_or_come_back() {
     let mut got = vec![0; taken];
     reader.read_exact(&mut got).unwrap();
     assert!(got.iter().zip(large.iter().cycle()).all(|(got, sent)| got == sent));
-    // More than there is room for before the next wait is not begun.
+    // A send that does not fit before the next wait is not started.
     while ring.send_copy(writer.as_fd(), &large, OTHER).unwrap().is_some() {}
 }
 
-/// What is only watched stays in the kernel, and is told once; a receive for ever ends when it is told to.
+/// Bytes of a watched socket stay in the kernel, and are reported once; a multishot receive ends when it is cancelled.
 #[test]
-fn watches_once_or_receives_until_it_is_cancelled() {
+fn poll_completes_once_and_receive_until_it_is_cancelled() {
     let mut ring = Ring::new(SMALL).unwrap();
     let (mut reader, mut writer) = UnixStream::pair().unwrap();
     writer.write_all(b"one").unwrap();
@@ -142,12 +142,12 @@ fn watches_once_or_receives_until_it_is_cancelled() {
     assert!(!ended.more);
     writer.write_all(b"three").unwrap();
     ring.wait(Some(Duration::ZERO)).unwrap();
-    assert!(ring.next().is_none(), "nobody receives");
+    assert!(ring.next().is_none(), "no receive is in flight");
 }
 
-/// Both are told by the wait that submits them, in whatever order.
+/// Both completions are returned by the wait that submits their operations, in any order.
 #[test]
-fn what_comes_back_comes_with_what_was_received_behind_it() {
+fn returned_bytes_and_received_bytes_complete_in_one_wait() {
     let mut ring = Ring::new(SMALL).unwrap();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
@@ -158,9 +158,9 @@ fn what_comes_back_comes_with_what_was_received_behind_it() {
     assert_eq!(completed(&mut ring), [1, 1]);
 }
 
-/// The kernel does twenty pieces of work a call; a wait brings all that is there.
+/// The kernel does twenty pieces of work per call; a wait returns all available completions.
 #[test]
-fn a_crowd_comes_in_one_wait() {
+fn one_wait_returns_all_completions() {
     let mut ring = Ring::new(RingSpec { operations: 64, buffers: 64, buffer_bytes: 64 }).unwrap();
     let pairs: Vec<_> = (0..60).map(|_| UnixStream::pair().unwrap()).collect();
     for (here, _) in &pairs {

@@ -1,4 +1,4 @@
-//! Runs each case in a process of its own, as root or as an ordinary user.
+//! Runs each case in a separate process, as root or as an ordinary user.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,11 +20,11 @@ pub struct Case {
     pub run: fn(),
 }
 
-/// Who a case runs as.
+/// The user that a case runs as.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Identity {
     Root,
-    /// User 65534, with a /dev/net/tun that anyone may open.
+    /// User 65534, with a /dev/net/tun that any user may open.
     Ordinary,
 }
 
@@ -74,7 +74,7 @@ fn run_one(case: &Case, binary: &Path) -> bool {
     outcome.is_ok()
 }
 
-/// `Ok` with what it has to say (lines that start with `note:`), or all it said.
+/// `Ok` with the notes (lines that start with `note:`), or the whole output.
 fn run_process(binary: &Path, how: &str, name: &str) -> Result<String, String> {
     let log = tempfile::tempfile().expect("a temporary file");
     let mut child = Command::new(binary)
@@ -108,7 +108,7 @@ fn run_process(binary: &Path, how: &str, name: &str) -> Result<String, String> {
     }
 }
 
-/// Gives /dev/net/tun to all, for this process only; then root away; then runs the case.
+/// Makes /dev/net/tun accessible to all, for this process only; then drops root; then runs the case.
 fn become_ordinary(name: &str) {
     let none: Option<&str> = None;
     unshare(CloneFlags::CLONE_NEWNS).expect("unshare CLONE_NEWNS");
@@ -122,7 +122,7 @@ fn become_ordinary(name: &str) {
     panic!("exec as user {NOBODY}: {error}");
 }
 
-/// This binary where every user can run it: target folders may lie under root's home.
+/// A copy of this binary that every user can run: target directories may be under root's home.
 struct PublicCopy {
     _folder: tempfile::TempDir,
     file: PathBuf,
@@ -132,14 +132,14 @@ impl PublicCopy {
     fn make() -> PublicCopy {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
-        let file = folder.path().join("places");
+        let file = folder.path().join("sandbox");
         fs::copy(std::env::current_exe().expect("/proc/self/exe"), &file).expect("copy of this binary");
         PublicCopy { _folder: folder, file }
     }
 }
 
-/// The user that owns nothing.
+/// A user that owns nothing.
 pub const NOBODY: u32 = 65534;
 
-/// Far more than any case takes, far less than a person waits.
+/// Far more than any case takes.
 const TIMEOUT: Duration = Duration::from_secs(180);

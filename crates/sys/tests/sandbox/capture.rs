@@ -1,4 +1,4 @@
-//! Packets as they pass a device: the ring, the filter, the counters.
+//! Packet capture at a device: the ring, the filter, the counters.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,10 +12,10 @@ use sys::signal::wait_readable;
 use crate::check::wait_for;
 use crate::network::net_with_tun;
 
-/// What was captured: time, bytes, length on the wire.
+/// Captured packets: time, bytes, original length.
 type Captured = Vec<(u64, Vec<u8>, u32)>;
 
-pub fn sees_loopback_once() {
+pub fn capture_sees_loopback_packets_once() {
     lo().run(|| {
         let (mut capture, listener) = (open(&CaptureSpec::new("lo", 65_535)), listen("127.0.0.1"));
         assert_eq!(capture.framing(), Framing::Ethernet);
@@ -37,7 +37,7 @@ pub fn sees_loopback_once() {
     .unwrap();
 }
 
-pub fn keeps_what_was_asked_for() {
+pub fn capture_keeps_matching_packets_truncated() {
     lo().run(|| {
         for host in ["127.0.0.1", "::1"] {
             let (asked, other) = (listen(host), listen(host));
@@ -56,14 +56,14 @@ pub fn keeps_what_was_asked_for() {
             for (_, bytes, length) in &packets {
                 assert_eq!(bytes.len(), 80.min(*length as usize));
             }
-            assert!(packets.iter().any(|(_, _, length)| *length > 80), "cut ones say what they had");
+            assert!(packets.iter().any(|(_, _, length)| *length > 80), "truncated packets have their original length");
             assert_eq!(all_of(&mut of_others), []);
         }
     })
     .unwrap();
 }
 
-pub fn sees_a_tun_without_link_header() {
+pub fn capture_of_a_tun_has_no_link_header() {
     let (net, tun) = net_with_tun();
     let mut netlink = net.run(Netlink::open).unwrap().unwrap();
     netlink.add_route(&Route::new("198.18.0.0".parse().unwrap(), 16, "t0")).unwrap();
@@ -81,7 +81,7 @@ pub fn sees_a_tun_without_link_header() {
     drop(tun);
 }
 
-pub fn loses_what_finds_no_block() {
+pub fn capture_counts_packets_lost_without_a_free_block() {
     lo().run(|| {
         let spec = CaptureSpec { block_bytes: 1 << 16, blocks: 2, ..CaptureSpec::new("lo", 65_535) };
         let mut capture = open(&spec);
@@ -98,7 +98,7 @@ pub fn loses_what_finds_no_block() {
     .unwrap();
 }
 
-pub fn says_what_is_wrong() {
+pub fn capture_errors_name_the_cause() {
     NetNamespace::create()
         .unwrap()
         .run(|| {
@@ -117,7 +117,7 @@ pub fn says_what_is_wrong() {
         .unwrap();
 }
 
-/// A network with nothing but a loopback device.
+/// A network with only a loopback device.
 fn lo() -> NetNamespace {
     let net = NetNamespace::create().unwrap();
     net.run(|| Netlink::open().unwrap().link_up("lo").unwrap()).unwrap();
@@ -132,7 +132,7 @@ fn listen(host: &str) -> TcpListener {
     TcpListener::bind((host, 0)).unwrap()
 }
 
-/// One connection, `hello` and the other way `world`, both ends closed.
+/// One connection, `hello` and in the other direction `world`, both ends closed.
 fn talk(to: SocketAddr, listener: &TcpListener) {
     let mut client = TcpStream::connect(to).unwrap();
     let (mut server, _) = listener.accept().unwrap();
@@ -143,12 +143,12 @@ fn talk(to: SocketAddr, listener: &TcpListener) {
     client.read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// Ends the capture and takes what it has: done when the kernel says that it has no more.
+/// Stops the capture and collects its packets: done when the kernel reports that no more are left.
 fn all_of(capture: &mut Capture) -> Captured {
     capture.stop().unwrap();
     let mut packets = Captured::new();
     let mut quiet = 0;
-    wait_for("the capture is read", || {
+    wait_for("the capture to be read", || {
         wait_readable(std::os::fd::AsFd::as_fd(capture), Duration::from_millis(100));
         quiet += 1;
         while let Some(block) = capture.next_block() {

@@ -1,4 +1,4 @@
-//! A place starts, is what its spec says, and ends.
+//! A sandbox starts, matches its spec, and ends.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,28 +15,28 @@ use sys::place::{Exit, Net, Place, Stdio};
 
 use crate::check::{command, ended, lives, output, shell, start, wait_for, wait_until};
 
-pub fn ends_with_its_code() {
+pub fn command_ends_with_its_exit_code() {
     let mut place = Place::start(shell("exit 7")).unwrap();
     assert_eq!(place.try_exit().unwrap(), None);
-    assert!(!place.alive().unwrap(), "nothing runs before go");
+    assert!(!place.alive().unwrap(), "no process runs before go");
     place.go().unwrap();
-    assert!(matches!(place.go(), Err(Error::Unexpected { .. })), "a second go is refused");
+    assert!(matches!(place.go(), Err(Error::Unexpected { .. })), "a second go is rejected");
     let readable =
         poll(&mut [PollFd::new(place.status_fd(), PollFlags::POLLIN)], PollTimeout::from(10_000u16)).unwrap();
-    assert_eq!(readable, 1, "status_fd tells an event loop");
+    assert_eq!(readable, 1, "status_fd is readable");
     assert_eq!(ended(&mut place), Exit::Code(7));
-    wait_until("the place is empty", || !place.alive().unwrap());
-    assert!(lives(place.init_pid()), "the place itself stays until it is stopped");
+    wait_until("the sandbox is empty", || !place.alive().unwrap());
+    assert!(lives(place.init_pid()), "init lives until the sandbox is stopped");
     let init = place.init_pid();
     place.stop(Duration::from_secs(5));
     assert!(!lives(init));
 }
 
-pub fn ends_by_a_signal() {
+pub fn command_ends_by_a_signal() {
     assert_eq!(ended(&mut start(shell("kill -KILL $$"))), Exit::Signal(9));
 }
 
-pub fn reports_a_failed_exec() {
+pub fn failed_exec_is_reported() {
     let error = Place::start(command(&["no-such-server"])).unwrap_err().to_string();
     assert!(error.starts_with("no-such-server: no such program on the PATH"), "{error}");
 
@@ -56,7 +56,7 @@ pub fn reports_a_failed_exec() {
     assert_eq!(error, format!("{path}: No such file or directory"));
 }
 
-pub fn reports_a_failed_step() {
+pub fn failed_setup_step_is_reported() {
     let mut spec = shell("true");
     spec.cwd = Some("/nowhere".into());
     let error = Place::start(spec).unwrap().go().unwrap_err().to_string();
@@ -71,25 +71,25 @@ pub fn reports_a_failed_step() {
     assert!(error.contains("NUL"), "{error}");
 }
 
-pub fn refuses_other_threads() {
+pub fn start_fails_with_several_threads() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || stopped.recv());
     let error = Place::start(shell("true")).unwrap_err();
     assert!(matches!(error, Error::Threads { threads: 2 }), "{error}");
     drop(stop);
     let _ = other.join();
-    Place::start(shell("true")).expect("one thread again");
+    Place::start(shell("true")).expect("the process has one thread again");
 }
 
-pub fn has_its_own_processes() {
+pub fn sandbox_sees_only_its_own_processes() {
     let (exit, text) = output(shell("ls /proc | grep -c '^[0-9]'; echo $$"));
     assert_eq!(exit, Exit::Code(0));
     let numbers: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
-    // init, sh, ls, grep; and the shell is the second process of its world.
+    // init, sh, ls, grep; and the shell is process 2 of the namespace.
     assert!(numbers[0] <= 4 && numbers[1] == 2, "{text}");
 }
 
-pub fn has_its_own_hosts() {
+pub fn sandbox_has_its_own_hosts_file() {
     let before = fs::read("/etc/hosts").unwrap();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut spec = shell("getent hosts server; getent hosts six; getent hosts localhost; ls /proc/self/stat");
@@ -102,8 +102,8 @@ pub fn has_its_own_hosts() {
     assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), mounts);
 }
 
-pub fn inherits_nothing_it_should_not() {
-    // Descriptors, ignored and blocked signals, exact timers: what main has, a server must not get.
+pub fn command_inherits_no_descriptors_or_signal_settings() {
+    // Descriptors, ignored and blocked signals, exact timers: settings of main that a server must not inherit.
     let _open: Vec<File> = (0..20).map(|_| File::open("/dev/null").unwrap()).collect();
     let mut blocked = nix::sys::signal::SigSet::empty();
     blocked.add(Signal::SIGTERM);
@@ -114,14 +114,14 @@ pub fn inherits_nothing_it_should_not() {
     ));
     assert_eq!(exit, Exit::Code(0));
     let lines: Vec<&str> = text.lines().collect();
-    // ls itself opens the folder as 3.
+    // ls itself opens the directory as 3.
     assert_eq!((lines[0], lines[1], lines[3]), ("fds: 0 1 2 3", "SigBlk:\t0000000000000000", "50000"), "{text}");
-    // Signals 32 and 33 are glibc's own: its posix_spawn, by which this process came to be, ignores them.
+    // Signals 32 and 33 are glibc's own: its posix_spawn, which started this process, ignores them.
     let ignored = u64::from_str_radix(lines[2].strip_prefix("SigIgn:\t").unwrap(), 16).unwrap();
     assert_eq!(ignored & !(0b11 << 31), 0, "{text}");
 }
 
-pub fn gets_what_the_spec_says() {
+pub fn command_gets_the_settings_of_its_spec() {
     let folder = tempfile::tempdir().unwrap();
     let mut spec = shell(
         "echo $COLOUR; pwd; grep Cpus_allowed_list /proc/self/status; cut -d' ' -f6 /proc/$$/stat; echo $$; cat; \
@@ -143,18 +143,18 @@ pub fn gets_what_the_spec_says() {
     assert_eq!(fs::read_to_string(errors).unwrap(), "oops\n");
 }
 
-pub fn ends_its_pipe_when_it_ends() {
+pub fn output_pipe_ends_with_the_command() {
     let (mut reading, writing) = std::io::pipe().unwrap();
-    let mut spec = shell("echo last words");
+    let mut spec = shell("echo end of output");
     spec.stdio.stdout = Stdio::File(OwnedFd::from(writing));
     let place = start(spec);
     let mut text = String::new();
     reading.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "last words\n");
+    assert_eq!(text, "end of output\n");
     assert!(lives(place.init_pid()), "init holds no end of the pipe");
 }
 
-pub fn outlives_its_launcher() {
+pub fn daemon_survives_its_launcher() {
     let mut place = start(shell("setsid sleep 1000 & setsid sh -c 'sleep 1000' & exit 0"));
     assert_eq!(ended(&mut place), Exit::Code(0));
     wait_until("both sleep", || place.pids().len() >= 2);
@@ -162,22 +162,22 @@ pub fn outlives_its_launcher() {
     let pids = place.pids();
     assert!(place.usage().processes >= 2);
     place.signal(Signal::SIGKILL).unwrap();
-    wait_until("the place is empty", || !place.alive().unwrap());
+    wait_until("the sandbox is empty", || !place.alive().unwrap());
     assert!(pids.iter().all(|pid| !lives(*pid)));
 }
 
-pub fn stops_within_its_grace() {
+pub fn stop_kills_after_the_grace_period() {
     let folder = tempfile::tempdir().unwrap();
     let said = folder.path().join("said");
     let ready = folder.path().join("ready");
-    // It says when it is ready to hear: before that TERM would kill it.
+    // The script reports when its trap is set: before that TERM would kill it.
     let script = format!(
         "trap 'echo bye > {}; exit 0' TERM; : > {}; while :; do sleep 0.01; done",
         said.display(),
         ready.display()
     );
 
-    // Hears TERM, even when it is stopped at that moment.
+    // Handles TERM, even when it is stopped at that time.
     let mut place = start(shell(&script));
     wait_until("it hears TERM", || ready.exists());
     place.signal(Signal::SIGSTOP).unwrap();
@@ -186,8 +186,7 @@ pub fn stops_within_its_grace() {
     assert!(before.elapsed() < Duration::from_secs(10));
     assert_eq!(fs::read_to_string(&said).unwrap(), "bye\n");
 
-    // Does not hear it: killed when the grace is over, not before.
-    // Its second process is begun after the trap is set.
+    // Ignores TERM: killed at the end of the grace period, not before. Its second process starts after the trap is set.
     let mut place = start(shell("trap '' TERM; while :; do sleep 0.01; done"));
     wait_until("it runs", || place.pids().len() >= 2);
     let pids = place.pids();
@@ -197,13 +196,13 @@ pub fn stops_within_its_grace() {
     assert!(before.elapsed() >= Duration::from_millis(300));
     assert!(pids.iter().all(|pid| !lives(*pid)));
 
-    // No grace: at once.
+    // No grace period: killed immediately.
     let before = Instant::now();
     start(shell("trap '' TERM; while :; do sleep 0.01; done")).stop(Duration::ZERO);
     assert!(before.elapsed() < Duration::from_secs(10));
 }
 
-pub fn survives_no_drop() {
+pub fn dropped_sandbox_kills_its_processes() {
     let place = start(shell("sleep 1000"));
     wait_until("it sleeps", || !place.pids().is_empty());
     let pids = [place.pids(), vec![place.init_pid()]].concat();
@@ -211,11 +210,11 @@ pub fn survives_no_drop() {
     assert!(pids.iter().all(|pid| !lives(*pid)));
 }
 
-pub fn counts_its_usage() {
-    // One burner that is waited for, after a second of processor time; then one that lives on.
+pub fn usage_includes_living_and_dead_processes() {
+    // One busy loop that is waited for, after a second of CPU time; then one that continues.
     let place = start(shell("(ulimit -t 1; while :; do :; done); while :; do :; done & sleep 1000"));
-    // The shell, the second burner, sleep. Not the time tells it: the kernel counts the second of the limit in ticks, and
-    // on a busy machine the first burner may have used much more than that before it ends.
+    // The shell, the second busy loop, sleep. CPU time is no criterion: the kernel counts the second of the limit in
+    // ticks, and on a busy machine the first loop may have used much more before it ends.
     let usage = wait_for("the second burner runs", || Some(place.usage()).filter(|usage| usage.processes == 3));
     let used = usage.user + usage.system;
     let all_there = used > Duration::from_millis(700) && usage.user > usage.system && usage.rss_bytes > 100_000;
@@ -225,7 +224,7 @@ pub fn counts_its_usage() {
     place.stop(Duration::ZERO);
 }
 
-pub fn notices_that_it_was_killed() {
+pub fn killed_init_is_reported() {
     let mut place = start(shell("sleep 1000"));
     kill(Pid::from_raw(place.init_pid()), Signal::SIGKILL).unwrap();
     wait_until("it is noticed", || matches!(place.try_exit(), Err(Error::PlaceLost)));
@@ -233,7 +232,7 @@ pub fn notices_that_it_was_killed() {
     place.stop(Duration::from_secs(5));
 }
 
-pub fn shares_a_network() {
+pub fn sandbox_joins_an_existing_network() {
     let first = start(shell("sleep 1000"));
     let mut spec = shell("readlink /proc/self/ns/net; ping -c1 -W5 127.0.0.1");
     spec.net = Net::Existing(first.net().try_clone().unwrap());

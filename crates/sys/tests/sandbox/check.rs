@@ -1,4 +1,4 @@
-//! What several cases use: short commands in places, waiting for something to become true, one HTTP request.
+//! Helpers of several cases: short commands in sandboxes, waiting for a condition, one HTTP request.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -19,14 +19,14 @@ pub fn command(argv: &[&str]) -> PlaceSpec<'static> {
     PlaceSpec::new(argv.iter().map(OsString::from).collect())
 }
 
-/// Starts a place and its command.
+/// Starts a sandbox and its command.
 pub fn start(spec: PlaceSpec<'_>) -> Place {
     let mut place = Place::start(spec).expect("place");
     place.go().expect("command");
     place
 }
 
-/// Runs a command to its end; its exit and what it wrote to standard output.
+/// Runs a command to its end; returns its exit status and standard output.
 pub fn output(mut spec: PlaceSpec<'_>) -> (Exit, String) {
     let (mut reading, writing) = std::io::pipe().expect("pipe");
     spec.stdio.stdout = Stdio::File(OwnedFd::from(writing));
@@ -41,14 +41,14 @@ pub fn ended(place: &mut Place) -> Exit {
     wait_for("the command ends", || place.try_exit().expect("status"))
 }
 
-/// Asks every 2 ms, for up to 20 s.
+/// Polls every 2 ms, for up to 20 s.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "waited 20 s in vain until {what}");
+        assert!(Instant::now() < deadline, "timeout after 20 s: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -57,12 +57,12 @@ pub fn wait_until(what: &str, mut ask: impl FnMut() -> bool) {
     wait_for(what, || ask().then_some(()));
 }
 
-/// Whether a process of this number lives (a zombie does not).
+/// Whether a process of this number is alive (a zombie is not).
 pub fn lives(pid: i32) -> bool {
     sys::accounting::ProcessStat::read(pid).is_some_and(|stat| stat.state != 'Z')
 }
 
-/// The first line of the answer to a GET of `/`, asked inside the place's network until somebody listens.
+/// The first line of the response to a GET of `/`, requested inside the sandbox's network once a server listens.
 pub fn http_status(place: &Place, port: u16) -> String {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut stream =

@@ -1,4 +1,4 @@
-//! The same as an ordinary user, in a user namespace.
+//! Sandboxes of an ordinary user, in a user namespace.
 
 use nix::unistd::{getgid, getuid};
 use sys::cgroup::{Cgroup, Limits};
@@ -10,11 +10,11 @@ use crate::network::{carry_packets, net_with_tun};
 use crate::runner::NOBODY;
 use crate::servers::{apache, folder, nginx, serve};
 
-pub fn may_make_a_user_namespace() {
+pub fn user_namespace_is_allowed() {
     assert_ne!(getuid().as_raw(), 0, "this case is to run as an ordinary user");
     assert!(NetNamespace::create().unwrap_err().to_string().contains("run as root"));
     assert_eq!(privilege(), Privilege::UserNamespace);
-    assert!(!in_user_namespace(), "finding out changes nothing");
+    assert!(!in_user_namespace(), "a query changes nothing");
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || stopped.recv());
     assert!(enter_user_namespace().unwrap_err().to_string().contains("2 threads"));
@@ -25,7 +25,7 @@ pub fn may_make_a_user_namespace() {
     assert_eq!(privilege(), Privilege::Root);
 }
 
-pub fn keeps_its_identity() {
+pub fn command_keeps_its_real_identity() {
     let (uid, gid) = (getuid(), getgid());
     enter_user_namespace().unwrap();
     let who = "id -u; id -g; grep CapEff /proc/self/status; ls /proc | grep -c '^[0-9]'; getent hosts server";
@@ -41,17 +41,17 @@ pub fn keeps_its_identity() {
     assert_eq!(lines[..3], [&*uid.to_string(), &*gid.to_string(), "CapEff:\t0000000000000000"], "{text}");
     assert!(lines[3].parse::<u32>().unwrap() <= 4, "{text}");
     assert!(lines[4].starts_with("198.18.0.1"), "{text}");
-    // Otherwise it is root of its own world.
+    // Otherwise it is root of its own namespace.
     let (exit, text) = output(with_hosts(false));
     assert_eq!(exit, Exit::Code(0), "{text}");
     assert!(text.starts_with("0\n0\n") && !text.contains("CapEff:\t0000000000000000"), "{text}");
 }
 
-pub fn opens_ports_and_ping() {
+pub fn low_ports_and_ping_are_allowed() {
     enter_user_namespace().unwrap();
     let (exit, text) = output(rootless(shell("ping -c1 -W5 127.0.0.1")));
     assert_eq!(exit, Exit::Code(0), "{text}");
-    // A second place in the network of a first one has the same.
+    // A second sandbox in the network of a first one has the same permissions.
     let net = {
         let place = crate::check::start(rootless(shell("true")));
         place.net().try_clone().unwrap()
@@ -59,26 +59,26 @@ pub fn opens_ports_and_ping() {
     let mut spec = rootless(shell("ping -c1 -W5 127.0.0.1"));
     spec.net = Net::Existing(net);
     assert_eq!(output(spec).0, Exit::Code(0));
-    // The host's own network may be stayed in.
+    // A rootless command may stay in the host's network.
     let mut spec = rootless(shell("true"));
     spec.net = Net::Existing(NetNamespace::current().unwrap());
     assert_eq!(output(spec).0, Exit::Code(0));
 }
 
-pub fn serves_with_nginx() {
+pub fn nginx_serves() {
     enter_user_namespace().unwrap();
     let folder = folder();
     serve(rootless(nginx(&folder, 80, "daemon off;")), 80, false);
     serve(rootless(nginx(&folder, 80, "")), 80, true);
 }
 
-pub fn serves_with_apache() {
+pub fn apache_serves() {
     enter_user_namespace().unwrap();
     let folder = folder();
     serve(rootless(apache(&folder, 80, "")), 80, true);
 }
 
-pub fn carries_packets() {
+pub fn tun_carries_packets() {
     enter_user_namespace().unwrap();
     let (net, tun) = net_with_tun();
     carry_packets(&net, &tun);
@@ -86,7 +86,7 @@ pub fn carries_packets() {
     assert!(error.contains("only root outside"), "{error}");
 }
 
-pub fn has_no_control_group_and_says_so() {
+pub fn missing_control_group_is_an_error() {
     assert_eq!(getuid().as_raw(), NOBODY, "only a user who surely owns no control group can try this: run it as root");
     enter_user_namespace().unwrap();
     let limits = Limits { cpu: Some("50%".parse().unwrap()), ..Limits::default() };

@@ -1,4 +1,4 @@
-//! Real servers, in front and as daemons: they answer, and nothing of them is left.
+//! Real servers, in the foreground and as daemons: they respond, and no process of them is left.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ pub fn apache_as_a_daemon() {
     serve(spec, 80, true);
 }
 
-/// Starts the server, asks it for a page, stops it, and looks for what is left.
+/// Starts the server, requests a page, stops it, and checks that no process is left.
 pub fn serve(spec: PlaceSpec<'_>, port: u16, daemon: bool) {
     let mut place = start(spec);
     assert_eq!(http_status(&place, port), "HTTP/1.1 200 OK");
@@ -50,7 +50,7 @@ fn stop(place: Place) {
     wait_until("all are gone", || pids.iter().all(|pid| !lives(*pid)));
 }
 
-/// A folder that any user may look into, with a page in it.
+/// A directory that any user may read, with a page in it.
 pub fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

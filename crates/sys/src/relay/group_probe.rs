@@ -1,7 +1,7 @@
-//! A process whose only use is to be in this one's process group: it shows whether a signal was sent to all of the group.
+//! A process in this one's process group that shows whether a signal was sent to the whole group.
 //!
-//! A signal does not say so itself. The witness has every signal blocked, and what is sent to it stays pending until it is
-//! asked; the kernel marks all members of a group before kill(2) returns, so nobody has to wait for it to run.
+//! A signal itself does not tell. The probe blocks every signal, and a signal sent to it stays pending until the probe
+//! is queried; the kernel marks all members of a group before kill(2) returns, so the probe need not be scheduled.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -10,49 +10,49 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use nix::unistd::{pipe2, read, write};
 
-/// A child that does nothing. Ends with this, and with the thread that made it.
+/// A child that does nothing. Ends with this value, and with the thread that created it.
 #[derive(Debug)]
-pub struct Witness {
+pub struct GroupProbe {
     pid: libc::pid_t,
-    asks: OwnedFd,
+    queries: OwnedFd,
     answers: OwnedFd,
 }
 
-impl Witness {
-    /// Starts it.
+impl GroupProbe {
+    /// Starts the child.
     ///
     /// # Errors
     /// No descriptor or no process is left.
-    pub fn start() -> io::Result<Witness> {
-        let (asked, asks) = pipe2(OFlag::O_CLOEXEC)?;
-        let (answers, answered) = pipe2(OFlag::O_CLOEXEC)?;
+    pub fn start() -> io::Result<GroupProbe> {
+        let (query, queries) = pipe2(OFlag::O_CLOEXEC)?;
+        let (answers, response) = pipe2(OFlag::O_CLOEXEC)?;
         let mut before = SigSet::empty();
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
         let parent = std::process::id().cast_signed();
         // SAFETY: the child makes system calls only, and never returns from here.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            be_there(parent, asked.as_raw_fd(), answered.as_raw_fd());
+            serve_queries(parent, query.as_raw_fd(), response.as_raw_fd());
         }
         let error = io::Error::last_os_error();
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
-        if pid < 0 { Err(error) } else { Ok(Witness { pid, asks, answers }) }
+        if pid < 0 { Err(error) } else { Ok(GroupProbe { pid, queries, answers }) }
     }
 
-    /// Signals that were sent to it since it was last asked, a bit each by its number. What comes while it answers is in this
-    /// answer or in the next one, and in none twice.
+    /// Signals sent to the child since the last query, a bit each by its number. A signal that arrives during the
+    /// response is in this response or in the next one, never in both.
     pub fn take(&self) -> u64 {
         let mut answer = [0; 8];
-        // If it is gone nobody knows of any.
-        let asked = write(&self.asks, &[1]).is_ok();
-        let answered = asked && read(&self.answers, &mut answer).is_ok_and(|n| n == answer.len());
-        if answered { u64::from_ne_bytes(answer) } else { 0 }
+        // Without a living child no signal is known.
+        let query = write(&self.queries, &[1]).is_ok();
+        let response = query && read(&self.answers, &mut answer).is_ok_and(|n| n == answer.len());
+        if response { u64::from_ne_bytes(answer) } else { 0 }
     }
 }
 
-impl Drop for Witness {
+impl Drop for GroupProbe {
     fn drop(&mut self) {
-        // SAFETY: system calls about a child that nobody else waits for; no status is asked.
+        // SAFETY: system calls about a child for which no other code waits; no status is requested.
         unsafe {
             libc::kill(self.pid, libc::SIGKILL);
             libc::waitpid(self.pid, std::ptr::null_mut(), 0);
@@ -60,19 +60,19 @@ impl Drop for Witness {
     }
 }
 
-/// The child's life. All signals are blocked.
-fn be_there(parent: libc::pid_t, asked: RawFd, answered: RawFd) -> ! {
+/// The child's main loop. All signals are blocked.
+fn serve_queries(parent: libc::pid_t, query: RawFd, response: RawFd) -> ! {
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut byte = 0_u8;
     // SAFETY: system calls on memory of this stack. Descriptors 0 to 2 are open in every process of Rust's runtime, so
-    // the pipes have higher numbers. What is closed belonged to a copy of the parent that nobody uses.
+    // the pipes have higher numbers. The closed descriptors belong to an unused copy of the parent.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
             libc::_exit(0);
         }
-        libc::dup2(asked, 0);
-        libc::dup2(answered, 1);
+        libc::dup2(query, 0);
+        libc::dup2(response, 1);
         libc::syscall(libc::SYS_close_range, 2, libc::c_uint::MAX, 0);
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -96,41 +96,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_to_it_is_told_once() {
-        let witness = Witness::start().unwrap();
-        assert_eq!(witness.take(), 0);
+    fn group_probe_reports_each_signal_once() {
+        let probe = GroupProbe::start().unwrap();
+        assert_eq!(probe.take(), 0);
         for round in 0..3 {
             for signal in [libc::SIGTERM, libc::SIGUSR1] {
                 // SAFETY: a system call without pointers, about our own child.
-                assert_eq!(unsafe { libc::kill(witness.pid, signal) }, 0);
+                assert_eq!(unsafe { libc::kill(probe.pid, signal) }, 0);
             }
-            assert_eq!(witness.take(), 1 << libc::SIGTERM | 1 << libc::SIGUSR1, "{round}");
-            assert_eq!(witness.take(), 0, "{round}");
+            assert_eq!(probe.take(), 1 << libc::SIGTERM | 1 << libc::SIGUSR1, "{round}");
+            assert_eq!(probe.take(), 0, "{round}");
         }
-        // Also what comes while it is asked: each is sent when the one before it was told.
-        let told = std::sync::atomic::AtomicU32::new(0);
-        let (seen, asked) = (std::sync::atomic::Ordering::SeqCst, &told);
+        // Also signals during the query: each is sent after the previous one was reported.
+        let reported = std::sync::atomic::AtomicU32::new(0);
+        let (seen, query) = (std::sync::atomic::Ordering::SeqCst, &reported);
         std::thread::scope(|scope| {
-            let pid = witness.pid;
+            let pid = probe.pid;
             scope.spawn(move || {
                 for number in 0..500 {
-                    while asked.load(seen) < number {
+                    while query.load(seen) < number {
                         std::hint::spin_loop();
                     }
                     // SAFETY: as above.
                     unsafe { libc::kill(pid, libc::SIGUSR2) };
                 }
             });
-            while asked.load(seen) < 500 {
-                let signals = witness.take();
+            while query.load(seen) < 500 {
+                let signals = probe.take();
                 assert!(signals == 0 || signals == 1 << libc::SIGUSR2);
-                asked.fetch_add(u32::from(signals != 0), seen);
+                query.fetch_add(u32::from(signals != 0), seen);
             }
         });
-        assert_eq!(witness.take(), 0);
-        let pid = witness.pid;
-        drop(witness);
-        // SAFETY: as above; signal 0 only asks.
+        assert_eq!(probe.take(), 0);
+        let pid = probe.pid;
+        drop(probe);
+        // SAFETY: as above; signal 0 only checks for the process.
         assert_ne!(unsafe { libc::kill(pid, 0) }, 0);
     }
 }

@@ -12,7 +12,7 @@ use sys::tun::{LARGEST_PACKET_BYTES, Offload, Tun, VNET_HEADER_BYTES};
 
 use crate::check::wait_for;
 
-pub fn creating_moves_nobody() {
+pub fn creating_a_namespace_keeps_the_caller_in_its_own() {
     let before = NetNamespace::current().unwrap().inode().unwrap();
     let net = NetNamespace::create().unwrap();
     assert_eq!(NetNamespace::current().unwrap().inode().unwrap(), before);
@@ -22,7 +22,7 @@ pub fn creating_moves_nobody() {
     assert_eq!(NetNamespace::current().unwrap().inode().unwrap(), before);
 }
 
-pub fn run_passes_values_and_panics() {
+pub fn run_returns_values_and_panics() {
     let net = NetNamespace::create().unwrap();
     let mut seen = 0;
     assert_eq!(net.run(|| seen += 1).unwrap(), ());
@@ -31,7 +31,7 @@ pub fn run_passes_values_and_panics() {
     assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"as expected"));
 }
 
-pub fn configures_a_device() {
+pub fn device_is_configured() {
     let (net, _tun) = net_with_tun();
     let shown = ip(&net, &["-d", "addr", "show", "t0"]);
     for wanted in ["mtu 1400", "qlen 10000", "inet 198.19.0.1/32", "inet6 2001:2:0:1::1/64", "UP"] {
@@ -43,7 +43,7 @@ pub fn configures_a_device() {
     assert!(!ip(&net, &["addr", "show", "t0"]).contains("inet6"));
 }
 
-pub fn binds_any_address() {
+pub fn sockets_bind_any_address_of_a_local_route() {
     let (net, _tun) = net_with_tun();
     net.run(|| {
         Netlink::open().unwrap().link_up("lo").unwrap();
@@ -51,7 +51,7 @@ pub fn binds_any_address() {
         assert_eq!(UdpSocket::bind(far).unwrap_err().kind(), ErrorKind::AddrNotAvailable);
         Netlink::open().unwrap().add_route(&Route::local("198.19.0.0".parse().unwrap(), 16, "lo")).unwrap();
         UdpSocket::bind(far).expect("AnyIP");
-        // IPv6 needs one setting more.
+        // IPv6 needs one more setting.
         let six: SocketAddr = "[2001:2:0:2::7]:0".parse().unwrap();
         let route = Route::local("2001:2:0:2::".parse().unwrap(), 64, "lo");
         Netlink::open().unwrap().add_route(&route).unwrap();
@@ -62,7 +62,7 @@ pub fn binds_any_address() {
     .unwrap();
 }
 
-pub fn sets_tcp_of_a_route() {
+pub fn route_sets_tcp_properties() {
     let (net, _tun) = net_with_tun();
     let plain = Route::new("198.18.0.0".parse().unwrap(), 16, "t0");
     let source: IpAddr = "198.19.0.1".parse().unwrap();
@@ -75,7 +75,7 @@ pub fn sets_tcp_of_a_route() {
     }
     netlink.add_route(&Route { initcwnd: Some(10), table: Some(77), ..plain }).unwrap();
     assert!(ip(&net, &["route", "show", "table", "77"]).contains("initcwnd 10"));
-    // The same destination again replaces.
+    // The same destination replaces the route.
     netlink.add_route(&Route { initcwnd: Some(3), ..plain }).unwrap();
     assert_eq!(ip(&net, &["route", "show", "198.18.0.0/16"]).lines().count(), 1);
     let error = netlink.add_route(&Route { congestion: Some("nosuch"), ..plain }).unwrap_err().to_string();
@@ -84,7 +84,7 @@ pub fn sets_tcp_of_a_route() {
     assert_eq!(error, "find device nodev: No such device");
 }
 
-pub fn carries_packets() {
+pub fn tun_carries_packets() {
     let (net, tun) = net_with_tun();
     carry_packets(&net, &tun);
 }
@@ -96,7 +96,7 @@ pub fn carry_packets(net: &NetNamespace, tun: &Tun) {
     let socket = net.run(|| UdpSocket::bind("198.19.0.1:5000").unwrap()).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut packet = vec![0; LARGEST_PACKET_BYTES];
-    // What IPv6 says by itself would be counted too.
+    // Unsolicited IPv6 packets would be counted, too.
     net.run(|| disable_ipv6("t0")).unwrap().unwrap();
     while tun.read(&mut packet).is_ok() {}
     assert_eq!(tun.read(&mut packet).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -117,7 +117,7 @@ pub fn carry_packets(net: &NetNamespace, tun: &Tun) {
     let (length, from) = socket.recv_from(&mut answer).unwrap();
     assert_eq!((&answer[..length], from), (&b"yama"[..], "198.18.0.1:7000".parse().unwrap()));
 
-    // Without offload the checksum is done.
+    // Without offload the checksum is complete.
     tun.set_offload(Offload::None).unwrap();
     socket.send_to(b"yama", "198.18.0.1:7000").unwrap();
     wait_for("the second packet comes out", || tun.read(&mut packet).ok());
@@ -129,7 +129,7 @@ pub fn carry_packets(net: &NetNamespace, tun: &Tun) {
     assert_eq!((counted.rx_packets, counted.rx_dropped, counted.tx_dropped), (1, 0, 0), "{counted:?}");
 }
 
-pub fn tells_what_is_wrong() {
+pub fn network_errors_name_the_cause() {
     let net = NetNamespace::create().unwrap();
     net.run(|| {
         let tun = Tun::open("t0").unwrap();
@@ -149,18 +149,18 @@ pub fn tells_what_is_wrong() {
         assert!(netlink.set_mtu("t0", 10).unwrap_err().to_string().starts_with("set mtu 10 of device t0: Invalid"));
         let error = sysctl("net/ipv4/no_such_setting", "1").unwrap_err().to_string();
         assert!(error.starts_with("write \"1\" to /proc/sys/net/ipv4/no_such_setting: "), "{error}");
-        // A device that is down takes nothing, and has nothing to give.
+        // A device that is down accepts no packet, and returns none.
         let mut packet = [0; 64];
         packet[VNET_HEADER_BYTES] = 0x45;
         assert_eq!(tun.write(&packet).unwrap_err().raw_os_error(), Some(5));
         assert_eq!(tun.read(&mut packet).unwrap_err().kind(), ErrorKind::WouldBlock);
         drop(tun);
-        assert!(netlink.link_index("t0").is_err(), "the device goes with its descriptor");
+        assert!(netlink.link_index("t0").is_err(), "the device disappears with its descriptor");
     })
     .unwrap();
 }
 
-pub fn steers_receive_processing() {
+pub fn receive_processing_is_steered() {
     let (net, _tun) = net_with_tun();
     let mask = || {
         let script = "mount -t sysfs sysfs /sys && cat /sys/class/net/t0/queues/rx-0/rps_cpus";
@@ -177,7 +177,7 @@ pub fn steers_receive_processing() {
     assert_eq!(std::fs::read_to_string("/proc/self/mountinfo").unwrap(), mounts);
 }
 
-pub fn counts_from_birth() {
+pub fn tcp_counters_start_with_the_namespace() {
     let net = NetNamespace::create().unwrap();
     net.run(|| {
         Netlink::open().unwrap().link_up("lo").unwrap();
@@ -207,7 +207,7 @@ pub fn net_with_tun() -> (NetNamespace, Tun) {
     (net, tun)
 }
 
-/// What `ip ARGUMENTS` prints inside.
+/// The output of `ip ARGUMENTS` inside.
 fn ip(net: &NetNamespace, arguments: &[&str]) -> String {
     let output = net.run(|| Command::new("ip").args(arguments).output().expect("ip of iproute2")).unwrap();
     String::from_utf8(output.stdout).unwrap()

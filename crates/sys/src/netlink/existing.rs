@@ -1,4 +1,4 @@
-//! Routes that are there already.
+//! Existing routes.
 
 use std::net::IpAddr;
 
@@ -10,38 +10,38 @@ use nix::errno::Errno;
 use super::{Netlink, family};
 use crate::error::{Error, Result};
 
-/// A route as the kernel has it.
+/// A route in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// First address of the destination; `None` for the default route.
     pub dst: Option<IpAddr>,
     /// Length of the destination's prefix in bits.
     pub prefix: u8,
-    /// Where it leads.
+    /// The kind of destination.
     pub kind: FoundKind,
-    /// The number of the device it leaves by, if it leaves by one.
+    /// The number of its outgoing device, if any.
     pub device: Option<u32>,
     /// Its routing table: main is 254, local 255.
     pub table: u32,
 }
 
-/// Where a route leads.
+/// The kind of destination of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundKind {
     /// Out of a device.
     Unicast,
     /// To this host.
     Local,
-    /// Anything else: broadcast, multicast, blackhole ..
+    /// Any other: broadcast, multicast, blackhole ..
     Other,
 }
 
 impl Found {
-    /// Whether it is about any address of `network`/`prefix`. Default routes, which are about all, are not meant, and
-    /// neither are those that stand for one: 128.0.0.0/1 as a VPN sets it, or 2000::/3.
+    /// Whether it applies to any address of `network`/`prefix`. Default routes, which apply to all addresses, do not
+    /// count, nor do their replacements: 128.0.0.0/1 as set by a VPN, or 2000::/3.
     pub fn overlaps(&self, network: IpAddr, prefix: u8) -> bool {
         let common = self.prefix.min(prefix);
-        self.prefix >= if network.is_ipv4() { SOMEBODYS } else { SOMEBODYS_V6 }
+        self.prefix >= if network.is_ipv4() { DEFAULT_ROUTE_PREFIX_MAX } else { DEFAULT_ROUTE_PREFIX_MAX_V6 }
             && match (self.dst, network) {
                 (Some(IpAddr::V4(own)), IpAddr::V4(other)) => {
                     (own.to_bits() ^ other.to_bits()).leading_zeros() >= u32::from(common)
@@ -78,16 +78,16 @@ impl Found {
     }
 }
 
-/// A route about more addresses than this prefix has is not about a network but about the world.
-const SOMEBODYS: u8 = 8;
-/// The same of IPv6.
-const SOMEBODYS_V6: u8 = 16;
+/// A route with a shorter prefix than this counts as a default route.
+const DEFAULT_ROUTE_PREFIX_MAX: u8 = 8;
+/// The same for IPv6.
+const DEFAULT_ROUTE_PREFIX_MAX_V6: u8 = 16;
 
 impl Netlink {
     /// Every route of the family of `family_of`, in all tables.
     ///
     /// # Errors
-    /// The kernel does not answer as it should.
+    /// The kernel's response is malformed.
     pub fn routes(&mut self, family_of: IpAddr) -> Result<Vec<Found>> {
         let call = || "list routes".to_owned();
         let mut message = RouteMessage::default();
@@ -116,10 +116,10 @@ impl Netlink {
         }
     }
 
-    /// The way a packet of this host to `address` takes, by all its rules and tables.
+    /// The route of a packet from this host to `address`, by all its rules and tables.
     ///
     /// # Errors
-    /// There is none (ENETUNREACH, EHOSTUNREACH and others).
+    /// There is no route (ENETUNREACH, EHOSTUNREACH and others).
     pub fn route_to(&mut self, address: IpAddr) -> Result<Found> {
         let call = || format!("find the route to {address}");
         let mut message = RouteMessage::default();
@@ -136,7 +136,7 @@ impl Netlink {
     /// The name of the device numbered `index`.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such device.
     pub fn link_name(&mut self, index: u32) -> Result<String> {
         use netlink_packet_route::link::{LinkAttribute, LinkMessage};
         let call = || format!("find device number {index}");
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_overlaps_what_is_inside_and_what_it_is_inside_of() {
+    fn route_overlaps_narrower_and_wider_networks() {
         let route = |dst: &str, prefix| Found {
             dst: Some(dst.parse().unwrap()),
             prefix,

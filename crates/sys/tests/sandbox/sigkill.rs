@@ -1,8 +1,8 @@
-//! SIGKILL of the main process, at any moment, leaves nothing.
+//! SIGKILL of the main process, at any time, leaves nothing behind.
 //!
-//! A victim (this binary again) builds a lab: a control group, a server place with daemons that did everything to
-//! escape, a second place in another network, devices. It is killed after a random time, mostly within the first
-//! milliseconds, when the places are half made. Every process of it carries a mark in its environment.
+//! A victim (this binary again) builds a testbed: a control group, a server sandbox with daemons that tried every way
+//! to escape, a second sandbox in another network, devices. It is killed after a random time, mostly within the first
+//! milliseconds, when the sandboxes are half built. Every process of it has a mark in its environment.
 
 use std::collections::HashSet;
 use std::fs;
@@ -19,15 +19,15 @@ use sys::tun::Tun;
 use crate::check::{shell, start, wait_until};
 use crate::runner::VICTIM;
 
-pub fn leaves_nothing_of_root() {
+pub fn sigkill_of_root_leaves_nothing() {
     kill_at_random_moments("root", 200);
 }
 
-pub fn leaves_nothing_rootless() {
+pub fn sigkill_of_rootless_leaves_nothing() {
     kill_at_random_moments("rootless", 100);
 }
 
-/// Each moment is drawn from a fixed seed; three in four fall within 20 ms, in which the lab is being built.
+/// Each delay is drawn from a fixed seed; three in four are within 20 ms, during which the testbed is being built.
 fn kill_at_random_moments(kind: &str, times: u32) {
     let mounts = mounts();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -59,7 +59,7 @@ fn kill_at_random_moments(kind: &str, times: u32) {
         whole += usize::from(said.contains("whole"));
         let mut clean = 0;
         wait_until("nothing is left of the victim", || {
-            // An execing process shows no environment for a moment: look twice.
+            // A process during exec shows no environment: check twice.
             clean = if marked(&mark).is_empty() && !in_use(&networks) { clean + 1 } else { 0 };
             clean == 2
         });
@@ -73,12 +73,12 @@ fn kill_at_random_moments(kind: &str, times: u32) {
     }
     assert_eq!(self::mounts(), mounts);
     println!(
-        "note: killed {times} times: {seen} with a namespace made, {whole} with the whole lab running; gone within {longest:?}"
+        "note: killed {times} times: {seen} with a namespace made, {whole} with the whole testbed running; removed within {longest:?}"
     );
-    assert!(seen > 0 && whole > 0 && whole < times as usize, "the moments must hit before, during and after the start");
+    assert!(seen > 0 && whole > 0 && whole < times as usize, "the kills must hit before, during and after the start");
 }
 
-/// Builds the lab and waits to be killed.
+/// Builds the testbed and waits to be killed.
 pub fn be_the_victim(kind: &str) {
     let rootless = kind == "rootless";
     if rootless {
@@ -151,7 +151,7 @@ fn processes() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Control group directories that a process made, over all hierarchies.
+/// Control group directories of a process, over all hierarchies.
 fn groups_of(pid: u32) -> usize {
     let probe = Cgroup::create("probe", Limits::default()).unwrap();
     let prefix = format!("yamabiko-{pid}-");
@@ -161,7 +161,7 @@ fn groups_of(pid: u32) -> usize {
     names.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
 }
 
-/// This namespace's mounts of the kinds that places make.
+/// This namespace's mounts of the kinds that sandboxes create.
 fn mounts() -> Vec<String> {
     let kinds = ["/etc/hosts", " proc ", " sysfs ", "nsfs"];
     let all = fs::read_to_string("/proc/self/mountinfo").unwrap();

@@ -1,7 +1,7 @@
-//! The next best thing to a [place](super::Place), for who may make no PID namespace: a command in a process group of its
-//! own, whose first process dies with the thread that started it.
+//! A substitute for a [sandbox](super::Place) without the right to create a PID namespace: a command in its own process
+//! group, whose first process dies with the thread that started it.
 //!
-//! What it starts dies with it only as long as it stays in the group: a daemon that makes a session of its own escapes.
+//! Its descendants die with it only as long as they stay in the group: a daemon that creates its own session escapes.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,11 +26,11 @@ pub struct Leashed {
 }
 
 impl Leashed {
-    /// Starts the command with stdin from /dev/null and stdout going where stderr goes, in the control group if there is
-    /// one. Call it from a thread that lives as long as the command is to.
+    /// Starts the command with stdin from /dev/null and stdout redirected to stderr, in the control group if there is
+    /// one. Call it from a thread that lives as long as the command.
     ///
     /// # Errors
-    /// No such program; the control group may not be joined.
+    /// Unknown program; no permission to join the control group.
     pub fn start(argv: &[OsString], env: &[(OsString, OsString)], cgroup: Option<&Cgroup>) -> Result<Leashed> {
         let (program, arguments) = argv
             .split_first()
@@ -43,7 +43,7 @@ impl Leashed {
         command.args(arguments).envs(env.iter().cloned()).process_group(0).stdin(Stdio::null());
         let bind = move || {
             set_pdeathsig(Signal::SIGKILL)?;
-            // It may have died before that.
+            // The parent may have died before that.
             if getppid() != parent {
                 return Err(Errno::ESRCH.into());
             }
@@ -53,7 +53,8 @@ impl Leashed {
             nix::unistd::dup2_stdout(&stderr)?;
             Ok(())
         };
-        // SAFETY: between fork and exec it makes system calls only, on descriptors opened before; nothing is allocated.
+        // SAFETY: between fork and exec it makes system calls only, on descriptors opened before; no memory is
+        // allocated.
         unsafe { command.pre_exec(bind) };
         let child = command.spawn().map_err(failed)?;
         let group = Pid::from_raw(child.id().cast_signed());
@@ -63,7 +64,7 @@ impl Leashed {
     /// How it ended, if it did. Never waits.
     ///
     /// # Errors
-    /// It was waited for elsewhere.
+    /// Other code waited for it.
     pub fn try_exit(&mut self) -> Result<Option<Exit>> {
         let ended = self.child.try_wait().map_err(Error::of("wait"))?;
         Ok(ended.map(|status| match (status.code(), status.signal()) {
@@ -72,7 +73,7 @@ impl Leashed {
         }))
     }
 
-    /// TERM to the group, up to `grace` for the command to go, then KILL to what is left of the group.
+    /// Sends TERM to the group, waits up to `grace` for the command's end, then sends KILL to the rest of the group.
     pub fn stop(mut self, grace: Duration) {
         let deadline = Instant::now() + grace;
         let _ = killpg(self.group, Signal::SIGTERM);
@@ -84,8 +85,8 @@ impl Leashed {
 
 impl Drop for Leashed {
     fn drop(&mut self) {
-        // The number of a group stays taken while anyone is in it; an empty one may be another's by now only if its leader
-        // was waited for, and then who is left of it still keeps the number.
+        // The number of a group stays in use while it has a member. An empty group's number may be reused only after
+        // its leader was waited for; remaining members keep the number in use.
         let _ = killpg(self.group, Signal::SIGKILL);
         let _ = self.child.wait();
     }
@@ -100,7 +101,7 @@ mod tests {
         ["/bin/sh", "-c", command].map(OsString::from).to_vec()
     }
 
-    /// Whether a process is there and not merely waiting to be reaped.
+    /// Whether a process is running, not a zombie.
     fn lives(pid: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
@@ -113,11 +114,11 @@ mod tests {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        panic!("not within 20 s");
+        panic!("timeout after 20 s");
     }
 
     #[test]
-    fn it_says_how_it_ended() {
+    fn process_group_reports_the_exit_of_its_command() {
         for (command, wanted) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9))] {
             let mut leashed = Leashed::start(&shell(command), &[], None).unwrap();
             wait_until(|| leashed.try_exit().unwrap().is_some());
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn its_children_go_with_it() {
+    fn dropped_process_group_kills_its_children() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("child");
         let env = [("FILE".into(), file.clone().into())];

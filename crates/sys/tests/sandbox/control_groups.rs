@@ -1,4 +1,4 @@
-//! Control groups hold a command to its share, count what it used, and go.
+//! Control groups limit the CPU share of a command, count its resource usage, and are removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use sys::place::{Exit, Place};
 
 use crate::check::{ended, shell, start, wait_until};
 
-pub fn holds_its_share() {
+pub fn cpu_share_is_limited() {
     let limits = Limits { cpu: Some("20%".parse().unwrap()), ..Limits::default() };
     let group = Cgroup::create("burner", limits).unwrap();
     assert_eq!(group.period(), Duration::from_millis(5));
@@ -21,8 +21,8 @@ pub fn holds_its_share() {
     place.stop(Duration::ZERO);
     let used = (usage.user + usage.system).as_secs_f64();
     let share = used / elapsed;
-    println!("note: share asked 20 %, got {:.1} %, throttled {:?}", share * 100.0, usage.throttled.unwrap());
-    // Two burners that want two cores: one core's fifth, and what one slice on each core may overrun.
+    println!("note: configured share 20 %, measured {:.1} %, throttled {:?}", share * 100.0, usage.throttled.unwrap());
+    // Two busy loops that need two cores: a fifth of one core, and at most one slice more on each core.
     assert!(share < 0.24, "{share}");
     assert!(usage.throttled.unwrap() > Duration::ZERO);
     let periods = usage.periods.unwrap();
@@ -30,8 +30,8 @@ pub fn holds_its_share() {
     assert!(usage.memory_max.is_none_or(|bytes| bytes > 4096));
 }
 
-/// Who takes more than the bound is killed; who takes less is not.
-pub fn holds_its_memory() {
+/// A command above the memory limit is killed; one below is not.
+pub fn memory_is_limited() {
     let bound = 24 << 20;
     let takes = |megabytes: u64| {
         let group = Cgroup::create("eater", Limits { memory: Some(bound), ..Limits::default() }).unwrap();
@@ -48,7 +48,7 @@ pub fn holds_its_memory() {
     assert_ne!(takes(64), Exit::Code(0));
 }
 
-pub fn counts_the_dead() {
+pub fn usage_includes_dead_processes() {
     let group = Cgroup::create("dead", Limits::default()).unwrap();
     let mut spec = shell("(ulimit -t 1; while :; do :; done); exit 3");
     spec.cgroup = Some(&group);
@@ -63,7 +63,7 @@ pub fn counts_the_dead() {
     assert!(by_group.abs_diff(by_proc) < Duration::from_millis(40), "{by_group:?} {by_proc:?}");
 }
 
-pub fn is_removed() {
+pub fn group_is_removed_on_drop() {
     let limits = Limits { cpu: Some("1%".parse().unwrap()), weight: Weight::Least, ..Limits::default() };
     let group = Cgroup::create("gone", limits).unwrap();
     assert_eq!(group.period(), Duration::from_millis(100));
@@ -81,14 +81,14 @@ pub fn is_removed() {
     group.set_weight(Weight::Usual).unwrap();
     assert!(!most());
     assert!(!directories.is_empty() && directories.iter().all(|d| d.is_dir()));
-    // The name is taken: another group is made, and taken away again, beside it.
+    // The name is in use: another group is created, and removed, next to it.
     let second = Cgroup::create("gone", Limits::default()).unwrap();
     let others = self::directories(&second);
     assert!(others.iter().all(|d| d.is_dir() && d.to_str().unwrap().ends_with("gone_2")), "{others:?}");
     drop(second);
     assert!(others.iter().all(|d| !d.exists()) && directories.iter().all(|d| d.is_dir()));
     burner(&group).stop(Duration::ZERO);
-    // What a program within it made for others and could not remove, because it was killed.
+    // A group that a program within it created and could not remove, because it was killed.
     for directory in &directories {
         fs::create_dir_all(directory.join("yamabiko-2-7-dynamic/below")).unwrap();
     }
@@ -96,19 +96,19 @@ pub fn is_removed() {
     assert!(directories.iter().all(|d| !d.exists()));
 }
 
-pub fn sweeps_the_dead_only() {
+pub fn sweep_removes_groups_of_dead_processes_only() {
     let group = Cgroup::create("living", Limits::default()).unwrap();
     let directory = directories(&group).remove(0);
     let dead = directory.with_file_name("yamabiko-4194999-1-server");
     fs::create_dir(&dead).unwrap();
-    // Started at another time: the number is ours, but of an earlier life.
+    // Started at another time: the number is this process's, but of an earlier process.
     let earlier = directory.with_file_name(format!("yamabiko-{}-1-server", std::process::id()));
     fs::create_dir(&earlier).unwrap();
-    // A run of another session, which had its own place in the hierarchy.
+    // A run of another session, which had its own directory in the hierarchy.
     let session = directory.with_file_name("a-session");
     let elsewhere = session.join("yamabiko-4194999-1-server");
     fs::create_dir_all(&elsewhere).unwrap();
-    // A server in the dead one's group had made one for a program, and both were killed with it.
+    // A server in the dead process's group had created one for a program, and both were killed with it.
     fs::create_dir_all(dead.join("yamabiko-2-7-dynamic")).unwrap();
     assert!(sweep().unwrap() >= 4);
     assert!(!dead.exists() && !earlier.exists() && !elsewhere.exists() && directory.exists());
