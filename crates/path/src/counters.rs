@@ -76,13 +76,13 @@ impl Counters {
     }
 
     #[inline]
-    pub(crate) fn hold(&mut self, wire: OnWire) {
+    pub(crate) fn enter_transit(&mut self, wire: OnWire) {
         self.held += u64::from(wire.packets);
         self.held_bytes += u64::from(wire.bytes);
     }
 
     #[inline]
-    pub(crate) fn let_go(&mut self, wire: OnWire) {
+    pub(crate) fn leave_transit(&mut self, wire: OnWire) {
         self.held -= u64::from(wire.packets);
         self.held_bytes -= u64::from(wire.bytes);
     }

@@ -4,8 +4,8 @@
 //! ```text
 //!            frames                                                            frames
 //!   client end ----> Frame ----> Link of the client ----> shared links ----> server end
-//!              read   whose?     effects, then delay      effects       write
-//!              what?             `----- each at its computed moment ---'  when due
+//!              read   client?     effects, then delay      effects       write
+//!              what?             `----- each at its computed time -----'  when due
 //!              <---- the same the other way: shared links, the client's down link <----
 //! ```
 //!

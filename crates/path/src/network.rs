@@ -45,12 +45,12 @@ pub struct Network {
     addresses: AddressPlan,
     links: Links,
     /// Packets that leave the path, in order of departure time.
-    wheel: Wheel<Held>,
+    wheel: Wheel<PacketInTransit>,
     /// Events inside the path, in order of time; created on first use.
     events: Option<Wheel<Event>>,
-    queues: Vec<Queue<Held>>,
+    queues: Vec<Queue<PacketInTransit>>,
     /// Packets that a queue has released, while they are processed.
-    outbox: Vec<(Held, Outcome)>,
+    outbox: Vec<(PacketInTransit, Outcome)>,
     start: Start,
     pool: Pool,
     /// Buffer that [`Self::read_buffer`] returns; a buffer of the pool's largest size.
@@ -81,7 +81,7 @@ pub struct Departure<'a> {
 
 /// The record of a packet in transit; with the wheel's own fields, one cache line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct PacketInTransit {
     arrived: Timestamp,
     client: u32,
     wire: OnWire,
@@ -96,7 +96,7 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug)]
 struct Writing {
     due: Timestamp,
-    held: Held,
+    packet: PacketInTransit,
 }
 
 /// A packet that was accepted.
@@ -217,15 +217,15 @@ impl Network {
             self.finish_writing(None);
         }
         self.advance(now);
-        let (due, held) = self.wheel.pop(now)?;
-        self.writing = Some(Writing { due, held });
+        let (due, packet) = self.wheel.pop(now)?;
+        self.writing = Some(Writing { due, packet });
         Some(Departure {
-            direction: held.direction,
-            client: held.client,
+            direction: packet.direction,
+            client: packet.client,
             due,
-            arrived: held.arrived,
-            frame: self.pool.bytes(held.buffer, held.length as usize),
-            wire_packets: held.wire.packets,
+            arrived: packet.arrived,
+            frame: self.pool.bytes(packet.buffer, packet.length as usize),
+            wire_packets: packet.wire.packets,
         })
     }
 
@@ -241,8 +241,8 @@ impl Network {
         self.finish_writing(None);
         self.is_shut_down = true;
         self.empty_events();
-        while let Some((_, held)) = self.wheel.pop(Timestamp::MAX) {
-            self.let_go(held, Some(DropCause::Shutdown));
+        while let Some((_, packet)) = self.wheel.pop(Timestamp::MAX) {
+            self.remove_from_transit(packet, Some(DropCause::Shutdown));
         }
     }
 
@@ -303,7 +303,7 @@ impl Network {
                 continue;
             };
             whole.write_segment(number, self.pool.bytes_mut(buffer, length));
-            self.hold(passage, onward, buffer, length);
+            self.put_in_transit(passage, onward, buffer, length);
         }
     }
 
@@ -315,7 +315,7 @@ impl Network {
             return;
         };
         match self.meet(&passage) {
-            Some(onward) => self.hold(passage, onward, buffer, length),
+            Some(onward) => self.put_in_transit(passage, onward, buffer, length),
             None => self.pool.release(buffer),
         }
     }
@@ -337,42 +337,43 @@ impl Network {
 
     /// Puts a packet in transit.
     #[inline]
-    fn hold(&mut self, passage: Passage, onward: NextStep, buffer: Buffer, length: usize) {
+    fn put_in_transit(&mut self, passage: Passage, onward: NextStep, buffer: Buffer, length: usize) {
         let Passage { arrived, client, wire, direction } = passage;
-        self.counters[direction.index()].hold(wire);
-        let held = Held { arrived, client, wire, buffer, length: length as u32, direction, node: 0, link: 0 };
+        self.counters[direction.index()].enter_transit(wire);
+        let packet =
+            PacketInTransit { arrived, client, wire, buffer, length: length as u32, direction, node: 0, link: 0 };
         match onward {
-            NextStep::Departs(due) => self.wheel.push(arrived, due, held),
-            NextStep::Enters => self.enter(held),
+            NextStep::Departs(due) => self.wheel.push(arrived, due, packet),
+            NextStep::Enters => self.enter(packet),
         }
     }
 
     /// A packet enters the first link on its way, if that link is special.
     #[inline(never)]
-    fn enter(&mut self, held: Held) {
-        let link = self.links.first(held.client, held.direction);
-        self.travel(held.arrived, held.arrived, Held { link, ..held });
+    fn enter(&mut self, packet: PacketInTransit) {
+        let link = self.links.first(packet.client, packet.direction);
+        self.travel(packet.arrived, packet.arrived, PacketInTransit { link, ..packet });
     }
 
     /// Ends the departure that was returned last, if any: written at the given time, or refused.
     #[inline]
     fn finish_writing(&mut self, written: Option<Timestamp>) {
-        let Some(Writing { due, held }) = self.writing.take() else { return };
+        let Some(Writing { due, packet }) = self.writing.take() else { return };
         if let Some(now) = written {
             self.lateness.record(due, now);
         }
-        self.let_go(held, if written.is_some() { None } else { Some(DropCause::Malformed) });
+        self.remove_from_transit(packet, if written.is_some() { None } else { Some(DropCause::Malformed) });
     }
 
     /// Removes a packet from transit: delivered, or dropped.
     #[inline]
-    fn let_go(&mut self, held: Held, dropped: Option<DropCause>) {
-        self.pool.release(held.buffer);
-        let counters = &mut self.counters[held.direction.index()];
-        counters.let_go(held.wire);
+    fn remove_from_transit(&mut self, packet: PacketInTransit, dropped: Option<DropCause>) {
+        self.pool.release(packet.buffer);
+        let counters = &mut self.counters[packet.direction.index()];
+        counters.leave_transit(packet.wire);
         match dropped {
-            None => counters.deliver(held.wire),
-            Some(cause) => counters.drop(cause, held.wire),
+            None => counters.deliver(packet.wire),
+            Some(cause) => counters.drop(cause, packet.wire),
         }
     }
 }

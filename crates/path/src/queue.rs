@@ -2,7 +2,7 @@
 //! packets on departure (CoDel) or by a probability that follows the queue (PIE), rates that change, traces.
 //!
 //! ```text
-//!   offer --limit?--PIE?--> waiting ... waiting --CoDel?--> being sent --> leaves at a computed moment
+//!   offer --limit?--PIE?--> waiting ... waiting --CoDel?--> being sent --> leaves at a computed time
 //!              `- queue_full  `- aqm                  `- aqm
 //! ```
 //!

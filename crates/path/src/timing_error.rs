@@ -88,32 +88,32 @@ mod tests {
 
     #[test]
     fn burst_begins_with_the_eighth_packet_within_the_window() {
-        let mut lateness = Lateness::new();
+        let mut errors = Lateness::new();
         for packet in 0..8 {
-            lateness.record(at(1_000_000), at(1_000_000 + packet * 5_000));
+            errors.record(at(1_000_000), at(1_000_000 + packet * 5_000));
         }
-        assert_eq!((lateness.spread.len(), lateness.volley.len(), lateness.all.len()), (7, 1, 8));
-        assert_eq!(lateness.longest, Duration::from_micros(35));
+        assert_eq!((errors.spread.len(), errors.volley.len(), errors.all.len()), (7, 1, 8));
+        assert_eq!(errors.longest, Duration::from_micros(35));
     }
 
     #[test]
     fn burst_window_ends_at_fifty_microseconds() {
         let volleys = |span: u64| {
-            let mut lateness = Lateness::new();
-            (0..7).for_each(|_| lateness.record(at(1_000), at(1_000)));
-            lateness.record(at(1_000 + span), at(1_000 + span));
-            lateness.volley.len()
+            let mut errors = Lateness::new();
+            (0..7).for_each(|_| errors.record(at(1_000), at(1_000)));
+            errors.record(at(1_000 + span), at(1_000 + span));
+            errors.volley.len()
         };
         assert_eq!((volleys(50_000), volleys(50_001)), (1, 0));
     }
 
     #[test]
     fn timing_error_reset_clears_figures_and_an_early_write_counts_as_zero() {
-        let mut lateness = Lateness::new();
-        lateness.record(at(5_000), at(4_000));
-        assert_eq!((lateness.all.max(), lateness.all.len()), (0, 1));
-        lateness.record(at(5_000), at(9_000));
-        lateness.reset();
-        assert_eq!((lateness.all.len(), lateness.longest), (0, Duration::ZERO));
+        let mut errors = Lateness::new();
+        errors.record(at(5_000), at(4_000));
+        assert_eq!((errors.all.max(), errors.all.len()), (0, 1));
+        errors.record(at(5_000), at(9_000));
+        errors.reset();
+        assert_eq!((errors.all.len(), errors.longest), (0, Duration::ZERO));
     }
 }

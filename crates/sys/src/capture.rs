@@ -102,7 +102,7 @@ impl Capture {
         let fd = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
         Errno::result(fd)
             .map_err(|errno| Error::of("socket AF_PACKET")(errno).remedy(&[Errno::EPERM, Errno::EACCES], NEEDS_RAW))?;
-        // SAFETY: `fd` was just returned to us and is open.
+        // SAFETY: `fd` was just returned by the kernel and is open.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         attach(&socket, &filter::program(spec.ports, spec.hosts, spec.snap_length.max(1)))?;
         let ring = Ring::new(&socket, spec)?;
@@ -254,7 +254,7 @@ fn hardware_type(device: &str) -> Result<u16> {
     // SAFETY: no pointers; the returned descriptor has no other owner.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     Errno::result(fd).map_err(Error::of("socket AF_INET"))?;
-    // SAFETY: `fd` was just returned to us and is open.
+    // SAFETY: `fd` was just returned by the kernel and is open.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: ifreq is plain C data, for which all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

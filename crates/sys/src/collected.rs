@@ -63,13 +63,13 @@ pub struct Used {
 }
 
 /// Runs `argv` to its end, for at most `limit`, or until the user interrupts. Its standard input is /dev/null. Each
-/// descriptor in `handed` is open in it under the same number. It dies with the calling thread.
+/// descriptor in `inherited` is open in it under the same number. It dies with the calling thread.
 ///
 /// # Errors
 /// Unknown program; process limit reached.
 pub fn collect(
     argv: &[OsString],
-    handed: &[BorrowedFd<'_>],
+    inherited: &[BorrowedFd<'_>],
     limit: Duration,
     interrupts: Option<&Interrupts>,
 ) -> Result<Collected> {
@@ -77,7 +77,7 @@ pub fn collect(
         .split_first()
         .ok_or_else(|| Error::Unexpected { call: "start a program".to_owned(), answer: "no program".to_owned() })?;
     let parent = nix::unistd::getpid();
-    let numbers: Vec<RawFd> = handed.iter().map(AsRawFd::as_raw_fd).collect();
+    let numbers: Vec<RawFd> = inherited.iter().map(AsRawFd::as_raw_fd).collect();
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let bind = move || {

@@ -1,8 +1,8 @@
 //! UDP datagrams in batches, one system call per batch, and options of measurement sockets.
 //!
 //! ```text
-//!   pieces --sendmmsg, 32 at once--> [ socket ]      [ socket ] --recvmmsg, 32 at once--> pieces
-//!                                                    what had no room in its queue is counted: [`overflowed`]
+//!   pieces --sendmmsg, 32 a call--> [ socket ]      [ socket ] --recvmmsg, 32 a call--> pieces
+//!                                                    drops at a full buffer: [`overflowed`]
 //! ```
 
 use std::io;
@@ -123,7 +123,7 @@ pub fn bind_shared(at: SocketAddr) -> io::Result<UdpSocket> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `fd` was just returned to us and is open.
+    // SAFETY: `fd` was just returned by the kernel and is open.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     set(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     let address = Address::from(at);

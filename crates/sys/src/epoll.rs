@@ -72,7 +72,7 @@ impl Epoll {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just returned to us and is open.
+        // SAFETY: `fd` was just returned by the kernel and is open.
         Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

@@ -99,7 +99,7 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 /// used.
 ///
 /// # Errors
-/// Those of sendfile(2); EPIPE raises SIGPIPE as well, which every Rust program ignores unless it asked otherwise.
+/// Those of sendfile(2); EPIPE raises SIGPIPE as well, which Rust programs ignore by default.
 pub fn send_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, count: usize) -> io::Result<Option<usize>> {
     let mut offset = libc::off64_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
     loop {

@@ -26,7 +26,7 @@ pub fn widen_table_of_files(count: u64) {
     // SAFETY: no pointers; the descriptor lives as long as `label`.
     let copy = unsafe { libc::fcntl(label.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last) };
     if copy >= 0 {
-        // SAFETY: `copy` was just returned to us, is open, and nobody else has it.
+        // SAFETY: `copy` was just returned by the kernel, is open, and has no other owner.
         drop(unsafe { File::from_raw_fd(copy) });
     }
 }
@@ -50,7 +50,7 @@ pub fn unnamed_file(label: &std::ffi::CStr) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `fd` was just returned to us and is open.
+    // SAFETY: `fd` was just returned by the kernel and is open.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 

@@ -1,7 +1,7 @@
 //! Packets between two processes of this machine: a pair of SEQPACKET sockets with a known and bounded capacity.
 //!
 //! ```text
-//!   send_packet: at once, or no room --> [ what fits the sender's buffer ] --> PacketBatch::receive: up to 16 in one call
+//!   send_packet: never waits --> [ sender's buffer ] --> PacketBatch::receive: up to 16 in one call
 //! ```
 
 use std::io;

@@ -32,7 +32,7 @@ pub fn packet_socket() -> Result<()> {
             .remedy(&[Errno::EPERM, Errno::EACCES], "run as root")
             .remedy(&[Errno::EAFNOSUPPORT], "load the driver (modprobe af_packet)")
     })?;
-    // SAFETY: `fd` was just returned to us and is open.
+    // SAFETY: `fd` was just returned by the kernel and is open.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
 }
@@ -79,7 +79,7 @@ pub fn io_uring() -> Result<u32> {
     Errno::result(fd).map_err(|errno| {
         Error::of("io_uring_setup")(errno).remedy(&[Errno::EPERM], "set sysctl kernel.io_uring_disabled=0")
     })?;
-    // SAFETY: `fd` was just returned to us and is open.
+    // SAFETY: `fd` was just returned by the kernel and is open.
     drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
     Ok(parameters[5])
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   handler ──> pipe ──> thread: was it sent to the group? (the group probe has it too) ──no──> kill(child)
-//!      └─> EARLY ──fork──> the child's copy of it: what came before there was a child, and what it got as a copy of us
+//!      └─> EARLY ──fork──> the child's copy: signals before its creation, and those before exec
 //! ```
 //!
 //! Once there is a child, handlers run on that thread only: when it reads the pipe, every signal delivered to this

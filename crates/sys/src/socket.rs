@@ -33,12 +33,12 @@ impl TcpSocket {
     /// port is left for this pair of addresses.
     pub fn connect(source: Option<IpAddr>, server: SocketAddr) -> io::Result<Self> {
         let family = if server.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+        // SAFETY: no pointers; the returned descriptor has no other owner.
         let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just returned to us and is open.
+        // SAFETY: `fd` was just returned by the kernel and is open.
         let socket = TcpSocket(unsafe { OwnedFd::from_raw_fd(fd) });
         socket.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         if let Some(source) = source {
@@ -62,13 +62,13 @@ impl TcpSocket {
     /// path is too long for a socket (107 bytes), or holds a zero byte.
     pub fn connect_unix(path: &Path) -> io::Result<Self> {
         let address = Address::unix(path)?;
-        // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+        // SAFETY: no pointers; the returned descriptor has no other owner.
         let fd =
             unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just returned to us and is open.
+        // SAFETY: `fd` was just returned by the kernel and is open.
         let socket = TcpSocket(unsafe { OwnedFd::from_raw_fd(fd) });
         // SAFETY: `address` holds a socket address of the stated length for the duration of the call.
         check(unsafe { libc::connect(fd, address.pointer(), address.length) })?;
@@ -259,7 +259,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     // SAFETY: `storage` and `length` outlive the call and match in size.
     let fd = unsafe { libc::accept4(listener.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut length, flags) };
     check(fd)?;
-    // SAFETY: `fd` was just returned to us and is open.
+    // SAFETY: `fd` was just returned by the kernel and is open.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: all zeroes is a valid value, and the kernel wrote at most the whole.
     let peer = internet_address(&unsafe { storage.assume_init() })?;

@@ -20,12 +20,12 @@ impl Timer {
     /// # Errors
     /// Those of timerfd_create(2): no descriptor left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+        // SAFETY: no pointers; the returned descriptor has no other owner.
         let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just returned to us and is open.
+        // SAFETY: `fd` was just returned by the kernel and is open.
         Ok(Timer { fd: unsafe { OwnedFd::from_raw_fd(fd) }, armed: Duration::ZERO })
     }
 

@@ -1,8 +1,8 @@
-//! What the analysis costs: packets a second over a capture made in memory, and bytes a connection.
+//! Cost of the analysis: packets per second over a capture generated in memory, and bytes per connection.
 //!
-//! `cargo run --release -p watch --example watch_cost [CONNECTIONS [ROUNDS]]`: that many connections of five keep-alive
-//! requests each, interleaved, decoded from pcap bytes and analysed on one core. Headers and timestamps as Linux
-//! sends them, payload snapped to 128 bytes of frame.
+//! `cargo run --release -p watch --example watch_cost [CONNECTIONS [ROUNDS]]`: this number of connections with five
+//! keep-alive requests each, interleaved, decoded from pcap bytes and analysed on one core. Headers and timestamps as
+//! sent by Linux, frames truncated to 128 bytes.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement of cost reads the clock; the library does not")]
 
@@ -13,7 +13,7 @@ use watch::{Watch, WatchSpec};
 use wire::capture::{self, write};
 use wire::link::LinkType;
 
-const SNAP: usize = 128;
+const SNAPLEN: usize = 128;
 
 fn main() {
     let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
@@ -32,7 +32,7 @@ fn main() {
         let began = Instant::now();
         let mut watch = Watch::new(WatchSpec::default());
         let (mut records, mut requests) = (Vec::new(), Vec::new());
-        let (mut seen, mut told, mut last) = (0, 0, Timestamp::ZERO);
+        let (mut seen, mut seen_requests, mut last) = (0, 0, Timestamp::ZERO);
         for packet in capture::packets(&file) {
             let packet = packet.expect("the file was just written");
             last = packet.at;
@@ -40,7 +40,7 @@ fn main() {
             if records.len() + requests.len() > 0 || watch.live().counts.packets.is_multiple_of(4096) {
                 watch.take_connections(&mut records);
                 watch.take_requests(&mut requests);
-                (seen, told) = (seen + records.len(), told + requests.len());
+                (seen, seen_requests) = (seen + records.len(), seen_requests + requests.len());
                 records.clear();
                 requests.clear();
             }
@@ -48,10 +48,10 @@ fn main() {
         watch.finish(last);
         watch.take_connections(&mut records);
         watch.take_requests(&mut requests);
-        (seen, told) = (seen + records.len(), told + requests.len());
+        (seen, seen_requests) = (seen + records.len(), seen_requests + requests.len());
         let took = began.elapsed().as_secs_f64();
         println!(
-            "{:.2} M packets/s ({:.0} ns each, {:.0} of it decoding {decoded} bytes), {seen} connections, {told} requests",
+            "{:.2} M packets/s ({:.0} ns each, {:.0} of it decoding {decoded} bytes), {seen} connections, {seen_requests} requests",
             packets as f64 / took / 1e6,
             took / packets as f64 * 1e9,
             decoding / packets as f64 * 1e9,
@@ -59,10 +59,10 @@ fn main() {
     }
 }
 
-/// A pcap file: all connections open, then ask and are answered in turn, then close.
+/// A pcap file: all connections open, then exchange requests and responses in turn, then close.
 fn synthetic(connections: u32) -> (Vec<u8>, u64) {
-    let mut maker = Maker { file: Vec::new(), packets: 0, at: 1_000_000_000 };
-    write::pcap_header(&mut maker.file, LinkType::Ethernet, SNAP as u32);
+    let mut builder = FileBuilder { file: Vec::new(), packets: 0, at: 1_000_000_000 };
+    write::pcap_header(&mut builder.file, LinkType::Ethernet, SNAPLEN as u32);
     let request = b"GET /10k.bin HTTP/1.1\r\nHost: server\r\n\r\n";
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10240\r\n\r\n";
     let mut first = head.to_vec();
@@ -71,32 +71,32 @@ fn synthetic(connections: u32) -> (Vec<u8>, u64) {
     let (asked, answered) = (request.len() as u32, 10_240 + head.len() as u32);
     for group in (0..connections).step_by(1000) {
         let group = group..connections.min(group + 1000);
-        let mut all = |act: &dyn Fn(&mut Maker, u32)| group.clone().for_each(|client| act(&mut maker, client));
-        all(&|maker, client| maker.send(client, true, 0, 0, 0x02, b""));
-        all(&|maker, client| maker.send(client, false, 0, 1, 0x12, b""));
-        all(&|maker, client| maker.send(client, true, 1, 1, 0x10, b""));
+        let mut all = |act: &dyn Fn(&mut FileBuilder, u32)| group.clone().for_each(|client| act(&mut builder, client));
+        all(&|builder, client| builder.send(client, true, 0, 0, 0x02, b""));
+        all(&|builder, client| builder.send(client, false, 0, 1, 0x12, b""));
+        all(&|builder, client| builder.send(client, true, 1, 1, 0x10, b""));
         for round in 0..5 {
             let (up, down) = (1 + round * asked, 1 + round * answered);
-            all(&|maker, client| maker.send(client, true, up, down, 0x18, request));
-            all(&|maker, client| maker.send(client, false, down, up + asked, 0x10, &first));
-            all(&|maker, client| maker.send(client, false, down + 1448, up + asked, 0x18, &rest));
-            all(&|maker, client| maker.send(client, true, up + asked, down + answered, 0x10, b""));
+            all(&|builder, client| builder.send(client, true, up, down, 0x18, request));
+            all(&|builder, client| builder.send(client, false, down, up + asked, 0x10, &first));
+            all(&|builder, client| builder.send(client, false, down + 1448, up + asked, 0x18, &rest));
+            all(&|builder, client| builder.send(client, true, up + asked, down + answered, 0x10, b""));
         }
         let (up, down) = (1 + 5 * asked, 1 + 5 * answered);
-        all(&|maker, client| maker.send(client, true, up, down, 0x11, b""));
-        all(&|maker, client| maker.send(client, false, down, up + 1, 0x11, b""));
-        all(&|maker, client| maker.send(client, true, up + 1, down + 1, 0x10, b""));
+        all(&|builder, client| builder.send(client, true, up, down, 0x11, b""));
+        all(&|builder, client| builder.send(client, false, down, up + 1, 0x11, b""));
+        all(&|builder, client| builder.send(client, true, up + 1, down + 1, 0x10, b""));
     }
-    (maker.file, maker.packets)
+    (builder.file, builder.packets)
 }
 
-struct Maker {
+struct FileBuilder {
     file: Vec<u8>,
     packets: u64,
     at: u64,
 }
 
-impl Maker {
+impl FileBuilder {
     fn send(&mut self, client: u32, is_up: bool, sequence: u32, acknowledgement: u32, flags: u8, payload: &[u8]) {
         self.at += 2_000;
         self.packets += 1;
@@ -117,7 +117,7 @@ impl Maker {
         frame.extend(((self.at / 1_000_000) as u32).to_be_bytes());
         frame.extend_from_slice(payload);
         let original = frame.len() as u32;
-        frame.truncate(SNAP);
+        frame.truncate(SNAPLEN);
         write::pcap_packet(&mut self.file, Timestamp::from_nanos(self.at), &frame, original);
     }
 }

@@ -1,6 +1,6 @@
-//! Prints what the analysis makes of a capture file: one line a connection, one a request.
+//! Prints the analysis of a capture file: one line per connection, one per request.
 //!
-//! `cargo run -p watch --example watch_read FILE`: for comparing with other programs by hand.
+//! `cargo run -p watch --example watch_read FILE`: for comparison with other programs by hand.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match packet {
             Ok(packet) => {
                 last = packet.at;
-                let link = LinkType::from_number(packet.link).ok_or("a link layer not known here")?;
+                let link = LinkType::from_number(packet.link).ok_or("the link layer is not supported")?;
                 watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
             }
             Err(error) => failure = Some(error),

@@ -1,4 +1,4 @@
-//! One connection: its handshake, both directions, what it carries, how it ends.
+//! One connection: its handshake, both directions, its stream, and its end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::tcp::half::{Half, NEVER};
 use crate::tcp::state::Endpoints;
 use crate::waiting::Waiting;
 
-/// Everything kept of a connection.
+/// The state of a connection.
 #[derive(Debug)]
 pub(crate) struct Flow {
     /// Sequence number in the capture.
     pub(crate) number: u64,
-    /// Latest moment of the capture at which it was heard of: never steps back.
+    /// Latest capture time of a packet of this connection: never decreases.
     pub(crate) heard_at: u64,
-    /// Latest moment of the capture when it closed; [`NEVER`] before.
+    /// Latest capture time when it closed; [`NEVER`] before.
     pub(crate) over_at: u64,
     /// Whether the client is the second end of the key.
     pub(crate) client_is_second: bool,
@@ -43,16 +43,16 @@ pub(crate) struct Flow {
     /// Latest packet until both ends had sent FIN or RST.
     open_until: u64,
     fragments: u32,
-    /// How many silences of the capture there had been when it was last heard of.
+    /// Number of silences of the capture up to its last packet.
     pub(crate) silences: u32,
-    /// Packets that wait for one that they answer.
+    /// Packets that wait for a packet that they acknowledge.
     pub(crate) waiting: Option<Box<Waiting>>,
-    /// Few connections have one: in a box, half as large here.
+    /// Few connections have a server name: in a box, which takes half the memory here.
     server_name: Option<Box<Arc<[u8]>>>,
 }
 
 impl Flow {
-    /// A connection whose first packet came at `at`.
+    /// A connection whose first packet arrived at `at`.
     pub(crate) fn new(number: u64, at: u64, client_is_second: bool, roles_seen: bool, silences: u32) -> Flow {
         Flow {
             number,
@@ -80,9 +80,9 @@ impl Flow {
         }
     }
 
-    /// Whether a segment with SYN begins another connection between the same ends: its sequence number is not that of
-    /// the SYN seen, and it is not the other half of a simultaneous open. A SYN that a host would only challenge
-    /// (RFC 5961) is taken for a new connection too: one observer cannot tell.
+    /// Whether a segment with SYN begins another connection between the same ends: its sequence number differs from
+    /// that of the recorded SYN, and it is not the other half of a simultaneous open. A SYN that a host would only
+    /// challenge (RFC 5961) counts as a new connection, too: an observer cannot distinguish the cases.
     pub(crate) fn is_replaced_by(&self, direction: Direction, segment: &Segment<'_>) -> bool {
         if !segment.has(SYN) || segment.has(RST) {
             return false;
@@ -96,13 +96,14 @@ impl Flow {
         }
     }
 
-    /// Whether a segment has to wait: it answers one that was not seen yet, or waits behind others, or ends their wait.
+    /// Whether a segment must wait: it acknowledges a packet that was not seen yet, or waits behind others, or ends
+    /// their wait.
     #[inline]
     pub(crate) fn must_wait(&self, direction: Direction, segment: &Segment<'_>) -> bool {
         self.waiting.is_some() || self.answers_unseen(direction, segment)
     }
 
-    /// Whether a segment acknowledges bytes that were not seen, or a SYN-ACK that was not.
+    /// Whether a segment acknowledges bytes, or a SYN-ACK, that were not seen.
     #[inline]
     pub(crate) fn answers_unseen(&self, direction: Direction, segment: &Segment<'_>) -> bool {
         if segment.flags & (ACK | RST | SYN) != ACK {
@@ -116,14 +117,14 @@ impl Flow {
         }
     }
 
-    /// Whether the other side has asked, since `at`, for something that `direction` sent to be sent again.
-    pub(crate) fn was_asked_again(&self, direction: Direction, at: u64) -> bool {
+    /// Whether the other side has requested, since `at`, a retransmission of a segment of `direction`.
+    pub(crate) fn was_requested_again(&self, direction: Direction, at: u64) -> bool {
         self.halves[opposite(direction).index()].has_sacked_since(at)
     }
 
-    /// The first segment after a time without any packet in the capture. Whether the connection goes on in a way that belies
-    /// that time: the sender's clock stood still, or, where it is not known, data in flight was acknowledged without having been
-    /// sent again.
+    /// The first segment after a silence of the capture. Returns whether the connection continues in a way that
+    /// contradicts that silence: the sender's clock did not advance, or, if the clock is unknown, data in flight was
+    /// acknowledged without a retransmission.
     #[cold]
     pub(crate) fn goes_on_after(&mut self, silence: Silence, direction: Direction, segment: &Segment<'_>) -> bool {
         self.silences = silence.count;
@@ -131,14 +132,14 @@ impl Flow {
             return false;
         }
         let (own, peer) = (&self.halves[direction.index()], &self.halves[opposite(direction).index()]);
-        match own.belies(segment, silence.length_ns) {
-            Some(belies) => belies,
+        match own.contradicts(segment, silence.length_ns) {
+            Some(contradicts) => contradicts,
             None if segment.has(ACK) && peer.is_answered_by(segment.acknowledgement) => true,
-            None => silence.length_ns >= LEFT_ALONE_NS,
+            None => silence.length_ns >= UNUSUAL_IDLE_NS,
         }
     }
 
-    /// Takes in a segment. True when the connection has just stopped being in process.
+    /// Processes a segment. True when the connection has just closed.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -192,10 +193,10 @@ impl Flow {
         false
     }
 
-    /// The record as it stands, and an end to what is open: nothing is held any more. `key_ends` are the ends of the
-    /// key, in its order.
+    /// The record in its present state, and the end of open messages: releases all held memory. `key_ends` are the ends
+    /// of the key, in its order.
     pub(crate) fn record(&mut self, key_ends: [SocketAddr; 2], end: RecordEnd, out: &mut Out<'_>) -> ConnectionRecord {
-        self.leave_process(out);
+        self.close_in_series(out);
         self.stream.finish(out);
         for direction in Direction::BOTH {
             let (half, mut feed) = self.half(direction, out);
@@ -260,9 +261,10 @@ impl Flow {
         }
     }
 
-    /// ACK - SYN-ACK and SYN-ACK - SYN. Karn's rule: of a packet sent twice nobody knows which one was answered.
+    /// ACK - SYN-ACK and SYN-ACK - SYN. Karn's algorithm: after a retransmission it is unknown which packet was
+    /// acknowledged.
     fn handshake_rtts(&self) -> (Option<u64>, Option<u64>) {
-        // A packet with a time before that of the one it answers says nothing.
+        // A packet with a time before the packet that it acknowledges gives no RTT.
         let between = |from: u64, to: u64| (from != NEVER && to != NEVER).then(|| to.checked_sub(from)).flatten();
         let once = |direction: Direction| self.halves[direction.index()].syns() == 1;
         (
@@ -274,14 +276,14 @@ impl Flow {
     fn close(&mut self, segment: &Segment<'_>, out: &mut Out<'_>) {
         self.closed_at = segment.at;
         self.over_at = out.series.clock();
-        self.leave_process(out);
-        // With FINs from both sides and a hole below one of them, the rest may still come.
+        self.close_in_series(out);
+        // With FINs from both sides and a hole below one of them, the rest may still arrive.
         if segment.has(RST) || self.halves.iter().all(Half::has_ended) {
             self.stream.finish(out);
         }
     }
 
-    fn leave_process(&mut self, out: &mut Out<'_>) {
+    fn close_in_series(&mut self, out: &mut Out<'_>) {
         if std::mem::replace(&mut self.is_in_process, false) {
             out.series.connection_closed();
         }
@@ -294,8 +296,8 @@ impl Flow {
     }
 }
 
-/// Nobody keeps a connection open without a word for so long, as a rule: servers wait a minute or two for the next request.
-const LEFT_ALONE_NS: u64 = 300_000_000_000;
+/// Unusual idle time of an open connection: servers wait a minute or two for the next request.
+const UNUSUAL_IDLE_NS: u64 = 300_000_000_000;
 
 pub(crate) fn opposite(direction: Direction) -> Direction {
     match direction {

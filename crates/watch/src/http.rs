@@ -1,8 +1,8 @@
-//! HTTP/1 on one connection: messages of both directions framed, requests paired with responses in order.
+//! HTTP/1 on one connection: frames the messages of both directions, and pairs requests with responses in order.
 //!
-//! Bodies are passed over by length and never held; a head that comes in pieces is held until it ends. Where a head
-//! cannot be read in full the direction is *lost*: its message lasts until the other side speaks, and the next one is
-//! looked for where this side speaks again. Everything found that way is marked ([`Framing::ByDirection`]).
+//! Bodies are skipped by length and never stored; a head in several segments is stored until its end. If a head cannot
+//! be read in full, the direction is *lost*: its message lasts until the other side sends, and the next message is
+//! searched when this side sends again. Everything found this way is marked ([`Framing::ByDirection`]).
 //!
 //! ```text
 //!   up   --> framing --> request begins, ends  --\
@@ -34,13 +34,13 @@ pub(crate) struct Http {
     up: Reader,
     down: Reader,
     queue: VecDeque<Exchange>,
-    /// Who spoke last.
+    /// The direction of the last data.
     last: Option<Direction>,
-    /// Requests seen, for their index.
+    /// Number of requests seen, for their index.
     requests: u32,
-    /// The protocol was switched: what follows is not HTTP.
+    /// The protocol was switched: the rest of the stream is not HTTP.
     is_opaque: bool,
-    /// Counted among the HTTP sessions, now and ever.
+    /// Whether the series counts it as an HTTP session, now and in total.
     is_session: bool,
     was_session: bool,
 }
@@ -52,8 +52,8 @@ enum Head<'a> {
 }
 
 impl Head<'_> {
-    /// Reads one of which the end may be missing; `None` when its first line is none of HTTP/1. A response answers what
-    /// was `asked`.
+    /// Reads a head whose end may be missing; `None` when its first line is not HTTP/1. A response belongs to a request
+    /// of kind `asked`.
     fn read(direction: Direction, bytes: &[u8], asked: Asked) -> Option<Head<'_>> {
         match direction {
             Direction::Up => head::request(bytes).map(Head::Request),
@@ -69,7 +69,7 @@ impl Head<'_> {
     }
 }
 
-/// Whether a head of this direction may begin so.
+/// Whether a head of this direction may begin with `bytes`.
 fn may_be(direction: Direction, bytes: &[u8]) -> bool {
     match direction {
         Direction::Up => head::may_be_request(bytes),
@@ -77,18 +77,18 @@ fn may_be(direction: Direction, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether `bytes`, the first of what a client sent, may be HTTP/1.
+/// Whether `bytes`, the first of a client's stream, may be HTTP/1.
 pub(crate) fn may_be_request(bytes: &[u8]) -> bool {
     head::may_be_request(bytes)
 }
 
-/// Whether `bytes`, the first of what a server sent, may be HTTP/1.
+/// Whether `bytes`, the first of a server's stream, may be HTTP/1.
 pub(crate) fn may_be_response(bytes: &[u8]) -> bool {
     head::may_be_response(bytes)
 }
 
 impl Http {
-    /// A connection seen from its start, or (`is_fresh` false) one that may be in the middle of anything.
+    /// A connection seen from its start, or (`is_fresh` false) one whose position is unknown.
     pub(crate) fn new(is_fresh: bool) -> Http {
         Http {
             up: Reader::new(is_fresh),
@@ -102,22 +102,22 @@ impl Http {
         }
     }
 
-    /// Requests seen so far.
+    /// Number of requests so far.
     pub(crate) fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// Whether nothing more is to be read.
+    /// Whether the rest of the stream is not read.
     pub(crate) fn is_opaque(&self) -> bool {
         self.is_opaque
     }
 
-    /// How many of the next bytes of `direction` are passed over by length.
-    pub(crate) fn passed_over(&self, direction: Direction) -> u64 {
-        self.reader(direction).stage.passed_over()
+    /// Number of the next bytes of `direction` that are skipped by length.
+    pub(crate) fn skipped_bytes(&self, direction: Direction) -> u64 {
+        self.reader(direction).stage.skipped_bytes()
     }
 
-    /// Takes in the next `length` bytes of a direction, of which only `bytes` can be read.
+    /// Processes the next `length` bytes of a direction, of which only `bytes` were captured.
     pub(crate) fn receive(&mut self, direction: Direction, mut bytes: &[u8], mut length: u64, out: &mut Out<'_>) {
         let has_turned = self.last != Some(direction);
         self.last = Some(direction);
@@ -145,21 +145,21 @@ impl Http {
         }
     }
 
-    /// The connection is no longer in process.
+    /// The connection closed.
     pub(crate) fn close_session(&mut self, out: &mut Out<'_>) {
         if std::mem::replace(&mut self.is_session, false) {
             out.series.session_closed();
         }
     }
 
-    /// Nothing more will come: what is open is recorded as it stands.
+    /// The stream ended: records open exchanges in their present state.
     pub(crate) fn finish(&mut self, out: &mut Out<'_>) {
         for direction in Direction::BOTH {
             let held = self.reader_mut(direction).take_held();
             self.reader_mut(direction).is_open = false;
             out.release(held.len());
             if !held.is_empty() {
-                // A head without an end: its first line may be there.
+                // A head without an end: its first line may be complete.
                 self.head_cut(direction, &held, out);
             }
         }
@@ -169,7 +169,7 @@ impl Http {
         self.is_opaque = true;
     }
 
-    /// Goes on by at least one byte; gives how many.
+    /// Advances by at least one byte; returns the number of bytes.
     fn step(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> u64 {
         match self.reader(direction).stage {
             Stage::Body(left) => {
@@ -196,7 +196,7 @@ impl Http {
                 length
             }
             _ if bytes.is_empty() => {
-                // Something that had to be read was not captured. A response has begun all the same.
+                // Necessary bytes were not captured. A response has begun nevertheless.
                 let is_between = self.reader(direction).stage == Stage::Between;
                 if is_between && direction == Direction::Down && !self.queue.is_empty() {
                     self.message_began(direction, out);
@@ -207,7 +207,7 @@ impl Http {
             Stage::Chunked(mut chunked) => {
                 let used = match chunked.step(bytes) {
                     Ok(Step::More) => bytes.len(),
-                    // Data is passed over: what of it was not captured, too.
+                    // Data is skipped, including bytes that were not captured.
                     Ok(Step::Data(data)) => data.end,
                     Ok(Step::End(used)) => {
                         self.count(direction, used as u64, out);
@@ -237,7 +237,7 @@ impl Http {
         }
     }
 
-    /// Inside a head: reads it if its end is here, holds it if not.
+    /// Inside a head: reads it if its end is here, stores it otherwise.
     fn read_head(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> u64 {
         let reader = self.reader_mut(direction);
         let before = reader.held.len();
@@ -258,10 +258,10 @@ impl Http {
         }
         reader.held.extend_from_slice(bytes);
         work::spend(bytes.len());
-        // What begins with the letters of a head may turn out to be none: at its first bytes, or with its first line.
+        // Bytes that begin like a head may not be one: by its first bytes, or by its first line.
         let had_line = reader.has_line;
         reader.has_line |= memchr::memchr(b'\n', bytes).is_some();
-        let is_none = (before < head::TELLING && !may_be(direction, &reader.held))
+        let is_none = (before < head::DECISIVE_BYTES && !may_be(direction, &reader.held))
             || (reader.has_line && !had_line && Head::read(direction, &reader.held, Asked::Other).is_none());
         if is_none {
             self.count(direction, bytes.len() as u64, out);
@@ -281,7 +281,7 @@ impl Http {
         }
         reader.searched = reader.held.len().saturating_sub(2);
         if (bytes.len() as u64) < length {
-            // The rest of the head was cut off: what can be read of it is all there will be.
+            // The rest of the head was truncated: reads the available part.
             self.count(direction, bytes.len() as u64, out);
             self.lose(direction, out);
             return bytes.len() as u64;
@@ -290,11 +290,11 @@ impl Http {
         bytes.len() as u64
     }
 
-    /// The head that begins here, if nothing more of it is to come: it ends here, or the rest was cut off. Most do, and
-    /// are read where they lie. Gives the bytes used.
+    /// Reads the head that begins here, if no more of it follows: it ends here, or the rest was truncated. Most heads
+    /// do, and are read in place. Returns the bytes used.
     fn read_head_at_once(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> Option<u64> {
         let head = Head::read(direction, bytes, self.asked());
-        // What is no head may have an end all the same.
+        // Bytes that are not a head may have an end nevertheless.
         let end = head.as_ref().map_or_else(|| head::end_of_head(bytes, 0), Head::end);
         if let Some(end) = end {
             work::spend(1);
@@ -306,7 +306,7 @@ impl Http {
             return Some(end as u64);
         }
         let is_cut = (bytes.len() as u64) < length;
-        // The same bounds as for heads that have to be held: what is known must not depend on the way it was read.
+        // The same limits as for stored heads: results must not depend on how a head was read.
         let has_room = bytes.len() <= out.limits.held_per_direction && out.has_room(bytes.len());
         let head = head.filter(|_| is_cut && has_room)?;
         work::spend(bytes.len());
@@ -316,7 +316,7 @@ impl Http {
         Some(bytes.len() as u64)
     }
 
-    /// A whole head was read, from pieces.
+    /// A complete head was read, from several segments.
     fn head_ended(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
         match Head::read(direction, bytes, self.asked()) {
             Some(head) => self.head_read(&head, out),
@@ -337,7 +337,7 @@ impl Http {
             return self.forget_request(out);
         }
         if let Some(exchange) = self.queue.back_mut() {
-            exchange.note_head(head, out.kept_words());
+            exchange.note_head(head, out.stored_words());
         }
         match head.body {
             Ok(Body::Length(left @ 1..)) => self.up.stage = Stage::Body(left),
@@ -348,7 +348,7 @@ impl Http {
         }
     }
 
-    /// What the response that comes next answers.
+    /// The kind of request that the next response belongs to.
     fn asked(&self) -> Asked {
         self.queue.front().map_or(Asked::Other, Exchange::asked)
     }
@@ -371,24 +371,24 @@ impl Http {
             Ok(Body::Length(left)) => self.down.stage = Stage::Body(left),
             Ok(Body::Chunked) => self.down.stage = Stage::Chunked(Chunked::new()),
             Ok(Body::UntilClose) => self.down.stage = Stage::UntilClose,
-            // Its client finds no end either.
+            // The client finds no end either.
             Ok(Body::Tunnel) | Err(_) => self.lose(Direction::Down, out),
         }
     }
 
-    /// The first part of a head was read and the rest never will be.
+    /// The first part of a head was read and the rest is missing.
     fn head_cut(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
         if let Some(head) = Head::read(direction, bytes, self.asked()) {
             self.note_cut(&head, out);
         }
     }
 
-    /// Takes what there is of such a head.
+    /// Uses the available part of such a head.
     fn note_cut(&mut self, head: &Head<'_>, out: &mut Out<'_>) {
         match head {
             Head::Request(head) => {
                 if let Some(exchange) = self.queue.back_mut() {
-                    exchange.note_head(head, out.kept_words());
+                    exchange.note_head(head, out.stored_words());
                 }
             }
             Head::Response(head) => {
@@ -416,7 +416,7 @@ impl Http {
             }
             Direction::Down => {
                 self.end_lost_request(out);
-                // The front one may have its response already, while its request is still being sent.
+                // The front exchange may have its response already, while its request is still being sent.
                 if self.queue.front().is_none_or(|exchange| exchange.has_response()) {
                     self.queue.push_front(Exchange::of_response(self.requests));
                 }
@@ -455,7 +455,7 @@ impl Http {
         }
     }
 
-    /// Counts bytes of the message in progress.
+    /// Counts bytes of the current message.
     fn count(&mut self, direction: Direction, bytes: u64, out: &Out<'_>) {
         match direction {
             Direction::Up => {

@@ -1,21 +1,20 @@
-//! Paths, hosts and methods: the same few words again and again, kept once each.
+//! String interning of paths, hosts and methods, which repeat.
 
 use std::sync::Arc;
 
-/// A bounded cache of byte strings. A word that is in it costs no allocation; one that is not takes the place of
-/// another.
+/// A bounded cache of byte strings. A cached string costs no allocation; a new one replaces another.
 pub(crate) struct Words {
     places: Vec<Option<Arc<[u8]>>>,
 }
 
 impl Words {
     pub(crate) fn new() -> Words {
-        Words { places: vec![None; PLACES] }
+        Words { places: vec![None; SLOTS] }
     }
 
-    /// `word`, shared.
+    /// The shared copy of `word`.
     pub(crate) fn share(&mut self, word: &[u8]) -> Arc<[u8]> {
-        let place = &mut self.places[place(word)];
+        let place = &mut self.places[slot(word)];
         match place {
             Some(known) if **known == *word => known.clone(),
             _ => place.insert(word.into()).clone(),
@@ -23,8 +22,8 @@ impl Words {
     }
 }
 
-/// FNV-1a over eight bytes at a time: a poor spread costs an allocation, nothing worse.
-fn place(word: &[u8]) -> usize {
+/// FNV-1a over eight bytes at a time: a collision only costs an allocation.
+fn slot(word: &[u8]) -> usize {
     let mut hash = 0xCBF2_9CE4_8422_2325u64 ^ word.len() as u64;
     let (eights, rest) = word.as_chunks::<8>();
     for eight in eights {
@@ -33,18 +32,18 @@ fn place(word: &[u8]) -> usize {
     for &byte in rest {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     }
-    (hash ^ hash >> 32) as usize % PLACES
+    (hash ^ hash >> 32) as usize % SLOTS
 }
 
-/// With words of at most a kilobyte, 4 MB at worst.
-const PLACES: usize = 4096;
+/// With strings of at most a kilobyte, 4 MB in the worst case.
+const SLOTS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_known_word_is_the_same_one() {
+    fn interned_string_is_shared() {
         let mut words = Words::new();
         let first = words.share(b"/index.html");
         assert!(Arc::ptr_eq(&first, &words.share(b"/index.html")));

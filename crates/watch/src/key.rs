@@ -44,7 +44,7 @@ impl Key {
         SocketAddr::new(address, port)
     }
 
-    /// A keyed hash. Multiply and fold, as wyhash does: fast, and not to be steered without knowing the seed.
+    /// A keyed hash: multiply and fold, as in wyhash; fast, and unpredictable without the seed.
     #[inline]
     pub(crate) fn hash(&self, seed: u64) -> u32 {
         let ports = u64::from(self.ports);
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_have_one_key_and_ends_come_back() {
+    fn both_directions_have_the_same_key_with_both_ends() {
         let (up, up_reversed) = Key::new(Addresses::V4([10, 0, 0, 9], [10, 0, 0, 1]), 40_000, 80);
         let (down, down_reversed) = Key::new(Addresses::V4([10, 0, 0, 1], [10, 0, 0, 9]), 80, 40_000);
         assert_eq!((up, up.hash(7)), (down, down.hash(7)));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_to_itself_differs_by_port_only() {
+    fn key_of_a_host_with_itself_orders_the_ports() {
         let same = Addresses::V4([127, 0, 0, 1], [127, 0, 0, 1]);
         assert_eq!(Key::new(same, 80, 5000).0, Key::new(same, 5000, 80).0);
         assert_ne!(Key::new(same, 80, 5000).0, Key::new(same, 80, 5001).0);

@@ -1,5 +1,5 @@
-//! Learning a path from what a real server's packets showed: how far away its clients are, how they share the load,
-//! what is lost on the way, how connections and requests arrive.
+//! Learns a path profile from a real server's packets: distances of its clients, their shares of the load, packet loss,
+//! arrivals of connections and requests.
 //!
 //! ```text
 //!   ConnectionRecord --> distance: handshake, else data --> three histograms: by connection, by request, by client
@@ -8,17 +8,17 @@
 //!   WireRequest -------> arrivals: a count for each second
 //! ```
 //!
-//! Memory is bounded, however long the capture and however many its clients: histograms have a fixed size, at most
-//! [`LearnSpec::clients_max`] clients are kept (then they are a sample of all, each client with the same chance), and
-//! at most [`BINS_MAX`] counts over time.
+//! Memory is bounded for any capture and any number of clients: histograms have a fixed size, at most
+//! [`LearnSpec::clients_max`] clients are stored (a uniform sample if there are more), and at most [`BINS_MAX`] counts
+//! over time.
 //!
-//! **Whose quantiles?** `bench` gives client `i` of `n` the quantile `(i + 0.5) / n` and spreads arrivals evenly over
-//! clients. So what its server sees has the distribution of the profile *over arrivals*, and a profile that is to put
-//! the same load on a server must be learned over connections ([`By::Connection`], for one request a connection) or
-//! over requests ([`By::Request`]). Over clients ([`By::Client`]) one who came once counts as much as one who came a
-//! thousand times: that is where the clients are, not where the load comes from.
+//! **Quantiles over what?** `bench` gives client `i` of `n` the quantile `(i + 0.5) / n` and distributes arrivals
+//! evenly over clients. So its server sees the distribution of the profile *over arrivals*, and a profile that should
+//! put the same load on a server must be learned over connections ([`By::Connection`], for one request per connection)
+//! or over requests ([`By::Request`]). Over clients ([`By::Client`]) a client with one connection counts as much as one
+//! with a thousand: that is where the clients are, not where the load comes from.
 //!
-//! Read [`Learn`] first, then [`Learned`] for what comes out, `distance` for what is a connection's RTT.
+//! Read [`Learn`] first, then [`Learned`] for the result, `distance` for the RTT of a connection.
 
 mod arrivals;
 mod clients;
@@ -40,10 +40,10 @@ pub use loss::Loss;
 use crate::CapturePoint;
 use arrivals::Counts;
 use clients::Clients;
-use distance::Told;
+use distance::ConnectionRtt;
 use loss::LossSums;
 
-/// What to learn from, and how much to hold.
+/// What to learn from, and the memory limit.
 #[derive(Clone, Debug)]
 pub struct LearnSpec {
     /// Where the packets were captured.
@@ -52,16 +52,17 @@ pub struct LearnSpec {
     pub servers: Vec<IpAddr>,
     /// Only connections to these ports; empty for any.
     pub ports: Vec<u16>,
-    /// No connections from these clients: monitors, load balancers' health checks. Of IPv6 each means its /64 network.
+    /// Exclude connections from these clients: monitors, health checks of load balancers. In IPv6 each means its /64
+    /// network.
     pub except: Vec<IpAddr>,
-    /// Clients held at once, at least 1. About 220 bytes each.
+    /// Maximum number of stored clients, at least 1. About 220 bytes each.
     pub clients_max: usize,
-    /// Seed of the samples: which clients are kept when there are too many, and which RTTs of each.
+    /// Seed of the samples: which clients are stored if there are too many, and which RTTs of each.
     pub seed: u64,
 }
 
 impl Default for LearnSpec {
-    /// At the server, everything, 131,072 clients: their quantiles are then within 0.3 % of rank of those of all.
+    /// At the server, all connections, 131,072 clients: their quantiles are then within 0.3 % of rank of those of all.
     fn default() -> LearnSpec {
         LearnSpec {
             capture_point: CapturePoint::AtServer,
@@ -74,20 +75,20 @@ impl Default for LearnSpec {
     }
 }
 
-/// What each value of the distribution stands for.
+/// Unit of the distribution's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// A connection: reproduces the load of connections, by each connection's own RTT.
+    /// A connection: reproduces the load of connections, with each connection's own RTT.
     #[default]
     Connection,
-    /// A request, by the RTT of its connection. Needs requests in clear.
+    /// A request, with the RTT of its connection. Needs unencrypted requests.
     Request,
     /// A client address, by the median of its connections' RTTs.
     Client,
 }
 
 impl By {
-    /// As on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             By::Connection => "connection",
@@ -97,42 +98,42 @@ impl By {
     }
 }
 
-/// Takes in the records of a capture, in any order.
+/// Learns from the records of a capture, in any order.
 #[derive(Debug)]
 pub struct Learn {
     spec: LearnSpec,
     clients: Clients,
     by_connection: Histogram,
     by_request: Histogram,
-    /// Handshakes' parts towards the client and towards the server: they tell where the capture was taken.
+    /// RTTs of the handshakes towards the client and towards the server: they show where the capture was taken.
     parts: [Histogram; 2],
     tallies: Tallies,
     loss: LossSums,
     arrivals: Counts,
 }
 
-/// How connections were told apart.
+/// How the RTTs of connections were determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tallies {
     /// Connections that were established, or open when the capture began.
     pub connections: u64,
-    /// SYNs that led to no connection: refused, unanswered, given up, scans. They are in no other figure.
+    /// SYNs without a connection: refused, unanswered, given up, scans. No other figure includes them.
     pub half_open: u64,
     /// Connections whose RTT is that of their handshake.
     pub by_handshake: u64,
-    /// Connections without a handshake of use whose RTT is the smallest one of their data.
+    /// Connections without a usable handshake whose RTT is the smallest one of their data.
     pub by_data: u64,
-    /// Connections of which no RTT can be told; in every figure but the distances.
+    /// Connections with an unknown RTT; every figure but the distances includes them.
     pub untold: u64,
     /// Requests on the connections.
     pub requests: u64,
-    /// Established connections whose SYN-ACK was sent more than once: lost, or answered later than the server waits
-    /// (a second on Linux).
+    /// Established connections whose SYN-ACK was sent more than once: lost, or acknowledged later than the server's
+    /// timeout (a second on Linux).
     pub handshakes_repeated: u64,
 }
 
 impl Learn {
-    /// Nothing learned yet.
+    /// A learner without records.
     pub fn new(spec: LearnSpec) -> Learn {
         Learn {
             clients: Clients::new(spec.clients_max.max(1), spec.seed),
@@ -146,7 +147,7 @@ impl Learn {
         }
     }
 
-    /// Takes closed connections in.
+    /// Adds closed connections.
     pub fn add_connections(&mut self, records: &[ConnectionRecord]) {
         for record in records {
             if self.wants(record.client.ip(), record.server) {
@@ -155,7 +156,7 @@ impl Learn {
         }
     }
 
-    /// Takes ended requests in.
+    /// Adds ended requests.
     pub fn add_requests(&mut self, requests: &[WireRequest]) {
         for request in requests {
             if let (true, Some(at)) = (self.wants(request.client.ip(), request.server), request.request_first_at) {
@@ -164,17 +165,17 @@ impl Learn {
         }
     }
 
-    /// How connections were told apart so far.
+    /// How the RTTs of connections were determined so far.
     pub fn tallies(&self) -> Tallies {
         self.tallies
     }
 
-    /// What was learned from a capture that lasted from `from` to `to`. With `steady` every connection counts with its
-    /// client's median RTT instead of its own, for a profile that varies each packet's delay besides
-    /// ([`Learned::spread`]): with its own the jitter would be in twice.
+    /// The profile of a capture from `from` to `to`. With `steady` every connection counts with its client's median RTT
+    /// instead of its own, for a profile that also varies each packet's delay ([`Learned::spread`]): otherwise the
+    /// jitter would be included twice.
     ///
     /// # Errors
-    /// What was seen does not make a distribution: see [`LearnError`].
+    /// The records do not give a distribution: see [`LearnError`].
     pub fn finish(&self, by: By, steady: bool, from: Timestamp, to: Timestamp) -> Result<Learned, LearnError> {
         let Tallies { connections, half_open, .. } = self.tallies;
         if connections == 0 {
@@ -190,12 +191,12 @@ impl Learn {
             (By::Connection, true) => self.clients.medians(|client| client.connections),
             (By::Request, true) => self.clients.medians(|client| client.requests),
         };
-        let told = self.tallies.by_handshake + self.tallies.by_data;
-        if told == 0 {
+        let measured = self.tallies.by_handshake + self.tallies.by_data;
+        if measured == 0 {
             return Err(LearnError::Untold { connections });
         }
-        if told < CONNECTIONS_MIN {
-            return Err(LearnError::TooFew { told, connections });
+        if measured < CONNECTIONS_MIN {
+            return Err(LearnError::TooFew { measured, connections });
         }
         if distances.is_empty() {
             return Err(LearnError::NoRequests { connections });
@@ -242,17 +243,17 @@ impl Learn {
         for (histogram, part) in self.parts.iter_mut().zip([record.handshake_rtt_ns, record.server_rtt_ns]) {
             part.into_iter().for_each(|part| histogram.record(part));
         }
-        let told = distance::told(record, self.spec.capture_point);
-        let rtt_ns = match told {
-            Told::Handshake(rtt_ns) => {
+        let rtt = distance::measure(record, self.spec.capture_point);
+        let rtt_ns = match rtt {
+            ConnectionRtt::Handshake(rtt_ns) => {
                 self.tallies.by_handshake += 1;
                 Some(rtt_ns)
             }
-            Told::Data(rtt_ns) => {
+            ConnectionRtt::Data(rtt_ns) => {
                 self.tallies.by_data += 1;
                 Some(rtt_ns)
             }
-            Told::Nothing => {
+            ConnectionRtt::Nothing => {
                 self.tallies.untold += 1;
                 None
             }
@@ -268,8 +269,7 @@ impl Learn {
         }
     }
 
-    /// What handshakes say about where the capture was taken: beside an end, the part towards that end is next to
-    /// nothing.
+    /// Where the capture was taken, by the handshakes: at one end of the path, the RTT towards that end is negligible.
     fn place(&self) -> Place {
         let [towards_client, towards_server] =
             self.parts.each_ref().map(|part| (!part.is_empty()).then(|| part.value_at(0.5)));
@@ -279,9 +279,9 @@ impl Learn {
             CapturePoint::AtClient => (client_ns, server_ns),
             CapturePoint::Between => return Place::AsTold,
         };
-        if near > WRONG_END_NS && near > far.saturating_mul(2) {
+        if near > NEAR_END_RTT_MAX_NS && near > far.saturating_mul(2) {
             Place::OtherEnd { near_ns: near, far_ns: far }
-        } else if near > BESIDE_NS && near > far / 10 {
+        } else if near > KERNEL_RESPONSE_NS && near > far / 10 {
             Place::Between { near_ns: near, far_ns: far }
         } else {
             Place::AsTold
@@ -289,20 +289,20 @@ impl Learn {
     }
 }
 
-/// Whether the capture was taken where it is said to have been.
+/// Whether the capture was taken at the configured capture point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Nothing speaks against it.
+    /// No contradiction.
     #[default]
     AsTold,
-    /// The end it is said to be beside is some way off: part of the distance is missing.
+    /// The configured end is some distance away: part of the RTT is missing.
     Between {
-        /// Median from the capture to the end it should be beside, and back.
+        /// Median RTT from the capture to the configured end.
         near_ns: u64,
-        /// Median to the other end and back: what was learned.
+        /// Median RTT to the other end: the learned RTT.
         far_ns: u64,
     },
-    /// The other end is nearer: it was taken there.
+    /// The other end is nearer: the capture was taken there.
     OtherEnd {
         /// As above.
         near_ns: u64,
@@ -311,104 +311,104 @@ pub enum Place {
     },
 }
 
-/// What a capture told.
+/// The result of learning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learned {
-    /// First moment of the capture.
+    /// Time of the first packet.
     pub from: Timestamp,
-    /// Last moment of the capture.
+    /// Time of the last packet.
     pub to: Timestamp,
-    /// Where it was taken.
+    /// Where the capture was taken.
     pub capture_point: CapturePoint,
-    /// What each value of the distribution stands for.
+    /// Unit of the distribution's values.
     pub by: By,
-    /// Whether each stands with its client's median.
+    /// Whether each value is its client's median.
     pub steady: bool,
-    /// How connections were told apart.
+    /// How the RTTs of connections were determined.
     pub tallies: Tallies,
-    /// Number of client addresses (of IPv6, of /64 networks: one host takes many addresses there); estimated, to
-    /// within a few parts in a thousand, where they were too many to hold.
+    /// Number of client addresses (in IPv6, of /64 networks: one host has many addresses there); estimated, to within a
+    /// few tenths of a percent, if there were too many to store.
     pub clients: u64,
-    /// Whether the clients' own figures (shares, spread, medians) are of a sample of them.
+    /// Whether the clients' figures (shares, variation, medians) are those of a sample.
     pub clients_sampled: bool,
-    /// How many clients with equal shares would tell as much: (sum of shares)^2 / (sum of squared shares), after
-    /// Kish. One client's connections all have about one RTT, so this and not their number says how sure a quantile is.
+    /// Effective sample size: (sum of shares)^2 / (sum of squared shares), after Kish. The connections of one client
+    /// have similar RTTs, so this number, not theirs, determines the precision of a quantile.
     pub effective: f64,
-    /// The quantiles as a curve: quantile and RTT in ns, both rising, between 1 and [`POINTS_MAX`] points.
-    /// Value `k` of `n` stands at `(k - 0.5) / n`, where `path` asks for it.
+    /// The quantiles as a curve: quantile and RTT in ns, both rising, between 1 and [`POINTS_MAX`] points. Value `k` of
+    /// `n` is at `(k - 0.5) / n`, where `path` evaluates it.
     pub points: Vec<(f64, u64)>,
-    /// The distribution, before it was made a curve.
+    /// The distribution, before its conversion to a curve.
     pub rtt_ns: schema::document::Quantiles,
-    /// Some quantiles, and how far off they may be.
+    /// Some quantiles with their confidence intervals.
     pub estimates: Vec<Estimate>,
-    /// How the connections are shared among the clients.
+    /// Distribution of the connections over the clients.
     pub shares: Shares,
-    /// How much the RTTs of one client differ; `None` where none has enough connections.
+    /// Variation of the RTTs of one client; `None` if no client has enough connections.
     pub spread: Option<Spread>,
-    /// Loss on the way up.
+    /// Packet loss on the way up.
     pub up: Loss,
-    /// Loss on the way down.
+    /// Packet loss on the way down.
     pub down: Loss,
-    /// How connections and requests came.
+    /// Arrivals of connections and requests.
     pub arrivals: Arrivals,
-    /// Whether the capture was taken where it is said to have been.
+    /// Whether the capture was taken at the configured capture point.
     pub place: Place,
 }
 
-/// Why nothing can be learned.
+/// Why no profile can be learned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LearnError {
     /// No connection at all.
-    #[error("no TCP connection that is asked for was seen: there is nothing to learn from")]
+    #[error("no matching TCP connection was captured: there is nothing to learn from")]
     Nothing,
     /// Only SYNs.
     #[error(
-        "{half_open} connections were begun and none was established: either nobody was served, or only one direction \
+        "{half_open} connections were attempted and none was established: either the server accepted none, or only one direction \
          was captured"
     )]
     HalfOpen {
-        /// Their number.
+        /// Number of SYNs.
         half_open: u64,
     },
-    /// Connections, and not one distance.
+    /// Connections without any known RTT.
     #[error(
-        "the distance of none of {connections} connections can be told: they were open before the capture began, only \
+        "the RTT of none of {connections} connections can be measured: they were open before the capture began, only \
          one direction was captured, or every packet was captured twice"
     )]
     Untold {
-        /// Connections.
+        /// Number of connections.
         connections: u64,
     },
-    /// Too few distances for a distribution.
+    /// Too few RTTs for a distribution.
     #[error(
-        "the distance of {told} connections can be told ({connections} were seen), and {CONNECTIONS_MIN} are needed: \
+        "the RTT of {measured} connections can be measured (of {connections} captured), but {CONNECTIONS_MIN} are needed: \
          capture for longer"
     )]
     TooFew {
         /// Connections with an RTT.
-        told: u64,
+        measured: u64,
         /// Connections.
         connections: u64,
     },
-    /// Requests were asked for, and none was readable.
+    /// Learning by requests without a readable request.
     #[error(
-        "no HTTP request was readable on {connections} connections (encrypted, or too little kept of each packet): \
+        "no HTTP request was readable on {connections} connections (encrypted, or the snaplen is too small): \
          learn by connection or by client instead"
     )]
     NoRequests {
-        /// Connections.
+        /// Number of connections.
         connections: u64,
     },
 }
 
-/// Fewer distances than this are refused. Twenty place a median within the middle half of the truth; under a hundred
-/// is worth a warning.
+/// Minimum number of RTTs. With twenty, the sample median is within the middle half of the true distribution; below a
+/// hundred a warning is appropriate.
 pub const CONNECTIONS_MIN: u64 = 20;
-/// A kernel answers a SYN within this, also when it is busy.
-const BESIDE_NS: u64 = 500_000;
-/// Nobody is that far from the end he is beside.
-const WRONG_END_NS: u64 = 1_000_000;
+/// A kernel responds to a SYN within this time, even when it is busy.
+const KERNEL_RESPONSE_NS: u64 = 500_000;
+/// Beyond this distance the capture was not taken at the configured end.
+const NEAR_END_RTT_MAX_NS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -1,23 +1,23 @@
-//! The second witness: connections and requests as the wire saw them. Packets in, records out.
+//! Analysis of captured packets: connections and requests on the wire. Packets in, records out.
 //!
-//! No descriptor, thread or clock: time is what the packets carry. The sources (a live ring, capture files) and the
-//! writers are other rooms' business.
+//! No descriptor, thread or clock: the time is that of the packets. Other crates have the sources (a live capture,
+//! capture files) and the writers.
 //!
 //! ```text
 //!   packet --> wire (link, IP, TCP headers) --> table: four-tuple --> flow
 //!                                                                      |  half up, half down: sequence, holes, RTT
 //!                                                                      |  stream: HTTP, TLS name, or opaque
-//!                   series: a row a second  <--  levels, counters  <---+--->  ConnectionRecord, WireRequest
+//!                   series: a row a second  <--  gauges, counters  <---+--->  ConnectionRecord, WireRequest
 //! ```
 //!
-//! Lengths and sequence arithmetic come from the headers, never from how much was captured, so a small snap length
-//! changes no count; what could not be read is said to be unknown. Memory is bounded by [`Limits`] whatever the
-//! packets say, and every packet costs constant time on average: holes, pieces and pipelined requests are bounded in
-//! number, heads are searched once, the hash is seeded.
+//! Lengths and sequence arithmetic use the headers, not the captured bytes, so a small snaplen changes no count;
+//! figures that need uncaptured bytes are reported as unknown. Memory is bounded by [`Limits`] for any packets, and
+//! every packet costs constant time on average: holes, pieces and pipelined requests are bounded in number, heads are
+//! searched once, the hash is seeded.
 //!
-//! [`learn`] makes a path's figures from the records: distances, loss, arrivals.
+//! [`learn`] derives a path profile from the records: RTTs, loss, arrivals.
 //!
-//! Read [`Watch`] first, then `flow` (a connection), `tcp::half` (one direction of it), `http` (what it carries).
+//! Read [`Watch`] first, then `flow` (a connection), `tcp::half` (one direction of it), `http` (its messages).
 
 mod copies;
 mod flow;

@@ -1,4 +1,4 @@
-//! What the analysis of one packet may write to.
+//! Output and shared state for the analysis of one packet.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::reading::Reading;
 use crate::series::Series;
 use crate::spec::Limits;
 
-/// Lent to a flow for the time of one packet.
+/// Lent to a flow while one packet is processed.
 pub(crate) struct Out<'a> {
     /// Capture time of the packet, in nanoseconds.
     pub(crate) at: u64,
@@ -22,8 +22,8 @@ pub(crate) struct Out<'a> {
     pub(crate) key: &'a Key,
     pub(crate) client_is_second: bool,
     pub(crate) limits: &'a Limits,
-    /// Whether methods, hosts and paths are kept.
-    pub(crate) keeps_words: bool,
+    /// Whether methods, hosts and paths are stored.
+    pub(crate) stores_words: bool,
     pub(crate) series: &'a mut Series,
     pub(crate) reading: &'a mut Reading,
     pub(crate) words: &'a mut Words,
@@ -38,17 +38,17 @@ impl Out<'_> {
         [self.client_is_second, !self.client_is_second].map(|second| self.key.end(second))
     }
 
-    /// Where words of heads are kept, if they are.
-    pub(crate) fn kept_words(&mut self) -> Option<&mut Words> {
-        self.keeps_words.then_some(&mut *self.words)
+    /// The interning cache for strings of heads, if they are stored.
+    pub(crate) fn stored_words(&mut self) -> Option<&mut Words> {
+        self.stores_words.then_some(&mut *self.words)
     }
 
-    /// Whether there is room for bytes to be held.
+    /// Whether memory for `bytes` is available.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         *self.held + bytes <= self.limits.held_in_all
     }
 
-    /// Asks for room for bytes to be held; false when there is none.
+    /// Reserves memory for `bytes`; false when there is none.
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
         let fits = self.has_room(bytes);
         if fits {
@@ -57,7 +57,7 @@ impl Out<'_> {
         fits
     }
 
-    /// Gives room back.
+    /// Releases memory.
     pub(crate) fn release(&mut self, bytes: usize) {
         *self.held = self.held.saturating_sub(bytes);
     }

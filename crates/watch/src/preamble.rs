@@ -1,17 +1,18 @@
-//! The PROXY protocol (HAProxy's proxy-protocol.txt, versions 1 and 2): a header that a load balancer puts before the stream.
+//! The PROXY protocol (HAProxy's proxy-protocol.txt, versions 1 and 2): a header that a load balancer sends before the
+//! stream.
 
-/// What the first bytes of a stream are.
+/// Classification of the first bytes of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preamble {
     /// No header of the PROXY protocol.
     None,
-    /// As far as they go they may be one.
+    /// A possible header, incomplete.
     Incomplete,
-    /// A header of so many bytes.
+    /// A header of this length in bytes.
     Length(usize),
 }
 
-/// Looks at the first bytes of a stream.
+/// Classifies the first bytes of a stream.
 pub(crate) fn read(bytes: &[u8]) -> Preamble {
     if starts(bytes, VERSION_1) {
         return match memchr::memchr(b'\n', &bytes[..bytes.len().min(LINE_MAX)]) {
@@ -38,7 +39,7 @@ fn starts(bytes: &[u8], with: &[u8]) -> bool {
 
 const VERSION_1: &[u8] = b"PROXY ";
 const VERSION_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The longest line of version 1, its end included.
+/// The longest line of version 1, including its end.
 const LINE_MAX: usize = 107;
 
 #[cfg(test)]
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_are_known_by_any_prefix() {
+    fn proxy_headers_of_both_versions_are_recognized_by_any_prefix() {
         let line = b"PROXY TCP4 192.0.2.1 192.0.2.2 40000 80\r\n";
         let binary = [VERSION_2, &[0x21, 0x11, 0, 12], &[7; 12]].concat();
         for (header, telling) in [(&line[..], line.len()), (&binary, 16)] {

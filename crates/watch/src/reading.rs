@@ -1,41 +1,41 @@
-//! How a capture could be read: what was left out, what was put right, and what casts doubt.
+//! Quality of a capture: excluded, corrected and doubtful packets.
 
 use wire::tunnel::{Tunnel, Tunnels, Unread};
 
-/// Besides [`crate::Counts`]: what a reader of the figures must know about the packets that they are made of.
+/// In addition to [`crate::Counts`]: properties of the captured packets that affect the figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Copies of TCP packets seen just before, left out of every figure.
+    /// Copies of recent TCP packets, excluded from every figure.
     pub duplicates: u64,
-    /// Packets whose headers were not captured in full; they are among [`crate::Counts::malformed`].
+    /// Packets whose headers were truncated; [`crate::Counts::malformed`] includes them.
     pub cut: u64,
-    /// Packets with a time before that of a packet handled earlier, beyond [`crate::WatchSpec::disorder`]. `most_ns` is by how
-    /// much.
+    /// Packets with a time before that of an earlier packet, beyond [`crate::WatchSpec::disorder`]. `most_ns` is the
+    /// maximum difference.
     pub late: Fault,
-    /// Packets that acknowledge what was captured only after them, or with a later time. They were put behind it; `most_ns`
-    /// is by how much.
+    /// Packets that acknowledge bytes captured only after them, or with a later time. They were moved behind these;
+    /// `most_ns` is the maximum difference.
     pub early_acks: Fault,
-    /// Connections that went on after a time without any packet as if none had passed. `most_ns` is its length.
+    /// Connections that continued after a silence of the capture as if no time had passed. `most_ns` is its length.
     pub jumps: Fault,
-    /// Connections whose first data was not captured, so that nothing is known of what they carry.
+    /// Connections whose first data was not captured, so that their protocol is unknown.
     pub unread_streams: u64,
     /// Connections that began with a header of the PROXY protocol.
     pub proxied: u64,
-    /// Packets read inside of tunnels.
+    /// Packets inside of tunnels.
     pub tunnelled: u64,
     tunnels: [u64; Tunnel::ALL.len()],
     unread: Vec<(Unread, u64)>,
     unread_rest: u64,
 }
 
-/// Something wrong with packets: how often, where first, how much at most.
+/// An anomaly of packets: number, first occurrence, maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
     /// Number of the first such packet in the capture, from 1; 0 if there is none.
     pub first_packet: u64,
-    /// The largest.
+    /// The maximum.
     pub most_ns: u64,
 }
 
@@ -51,12 +51,12 @@ impl Fault {
 }
 
 impl Reading {
-    /// Packets read inside of each kind of tunnel; one inside of two kinds is counted with both.
+    /// Packets inside of each kind of tunnel; a packet inside of two kinds counts for both.
     pub fn tunnels(&self) -> impl Iterator<Item = (Tunnel, u64)> {
         Tunnel::ALL.into_iter().zip(self.tunnels).filter(|(_, packets)| *packets > 0)
     }
 
-    /// What was not read, most packets first; `None` sums up what came after [`KINDS_MAX`] kinds.
+    /// Packets that were not analysed, most frequent kind first; `None` is the sum of the kinds beyond [`KINDS_MAX`].
     pub fn unread(&self) -> Vec<(Option<Unread>, u64)> {
         let mut unread: Vec<_> = self.unread.iter().map(|&(what, packets)| (Some(what), packets)).collect();
         unread.sort_by_key(|&(what, packets)| (std::cmp::Reverse(packets), what));
@@ -79,7 +79,7 @@ impl Reading {
         match self.unread.iter().position(|(known, _)| *known == what) {
             Some(at) => {
                 self.unread[at].1 += 1;
-                // Towards the front, so that the most frequent are found first.
+                // Moved to the front, so that frequent kinds are found first.
                 if at > 0 && self.unread[at - 1].1 < self.unread[at].1 {
                     self.unread.swap(at - 1, at);
                 }
@@ -90,7 +90,7 @@ impl Reading {
     }
 }
 
-/// Kinds of unread packets told apart: more than any network has, fewer than there are UDP ports.
+/// Maximum number of distinct kinds of unread packets: more than any network has, fewer than there are UDP ports.
 pub const KINDS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! The live series: counters and levels as time goes by, closed second by second.
+//! The live series: counters and gauges over time, per second.
 
 use schema::WatchSecond;
 use stats::Histogram;
 use units::Timestamp;
 
-/// A number of things that are there, weighted by how long each number stood.
+/// A gauge, weighted by the duration of each value.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Level {
+pub(crate) struct GaugeOverTime {
     now: u64,
     min: u64,
     max: u64,
-    /// Sum of number times nanoseconds since the second began.
+    /// Sum of value times nanoseconds since the second began.
     weighted: u128,
     since: u64,
 }
 
-impl Level {
-    /// The number there is.
+impl GaugeOverTime {
+    /// The present value.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
@@ -26,21 +26,21 @@ impl Level {
         self.since = self.since.max(at);
     }
 
-    /// One more, at a moment that is not before the last.
+    /// Increments it, at a time not before the last.
     fn add(&mut self, at: u64) {
         self.settle(at);
         self.now += 1;
         self.max = self.max.max(self.now);
     }
 
-    /// One fewer.
+    /// Decrements it.
     fn take(&mut self, at: u64) {
         self.settle(at);
         self.now = self.now.saturating_sub(1);
         self.min = self.min.min(self.now);
     }
 
-    /// Ends the second at `at`: mean over `length` nanoseconds, fewest, most.
+    /// Ends the second at `at`: mean over `length` nanoseconds, minimum, maximum.
     fn roll(&mut self, at: u64, length: u64) -> (f64, u64, u64) {
         self.settle(at);
         let mean = if length == 0 { self.now as f64 } else { self.weighted as f64 / length as f64 };
@@ -50,19 +50,19 @@ impl Level {
     }
 }
 
-/// The series being written. Counters in `row` may be raised by anyone who holds it; levels go through its methods.
+/// The series under construction. Counters in `row` are public; gauges change through methods.
 pub(crate) struct Series {
-    /// The second in progress; its levels are filled in when it ends.
+    /// The current second; its gauges are filled in at its end.
     pub(crate) row: WatchSecond,
     /// Round-trip times of all handshakes.
     pub(crate) handshake_rtt: Histogram,
     /// Service times of all complete requests.
     pub(crate) service_time: Histogram,
     rtt_of_second: Histogram,
-    connections: Level,
-    sessions: Level,
-    in_flight: Level,
-    /// Latest moment seen; `None` before the first.
+    connections: GaugeOverTime,
+    sessions: GaugeOverTime,
+    in_flight: GaugeOverTime,
+    /// Latest time seen; `None` before the first.
     now: Option<u64>,
     began: u64,
     ends_at: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Series {
 /// The latest time between two packets for which there are no rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Silence {
-    /// How many there were.
+    /// Number of silences.
     pub(crate) count: u32,
     /// Its length.
     pub(crate) length_ns: u64,
@@ -88,9 +88,9 @@ impl Series {
             handshake_rtt: Histogram::new(),
             service_time: Histogram::new(),
             rtt_of_second: Histogram::new(),
-            connections: Level::default(),
-            sessions: Level::default(),
-            in_flight: Level::default(),
+            connections: GaugeOverTime::default(),
+            sessions: GaugeOverTime::default(),
+            in_flight: GaugeOverTime::default(),
             now: None,
             began: 0,
             ends_at: 0,
@@ -100,13 +100,13 @@ impl Series {
         }
     }
 
-    /// Latest moment seen.
+    /// Latest time seen.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.now.unwrap_or(0))
     }
 
-    /// The clock that connections age by: the latest moment seen, less what passed without any packet for so long that there
-    /// are no rows for it. A capture that stopped for an hour has closed no connection.
+    /// The clock by which connections age: the latest time seen, less the silences without rows. A capture that paused
+    /// for an hour has closed no connection.
     #[inline]
     pub(crate) fn clock(&self) -> u64 {
         self.now.unwrap_or(0) - self.skipped
@@ -118,11 +118,11 @@ impl Series {
         self.silence
     }
 
-    /// The time up to `at`, where a packet came, passed without any. To be told before [`Series::advance`].
+    /// Records the silence up to `at`, when a packet arrived. Call it before [`Series::advance`].
     pub(crate) fn note_silence(&mut self, at: Timestamp) {
         let Some(now) = self.now else { return };
         let at = at.as_nanos().min(u64::MAX - 2 * SECOND);
-        // As `end_seconds` counts: so many rows, and then none.
+        // As `end_seconds` counts: a limited number of rows, and then none.
         if at >= self.ends_at.saturating_add(QUIET_ROWS_MAX as u64 * SECOND) {
             self.skipped += at - now;
             self.silence = Silence { count: self.silence.count.wrapping_add(1), length_ns: at - now };
@@ -135,10 +135,10 @@ impl Series {
         at.as_nanos() >= self.ends_at
     }
 
-    /// Moves on to `at`; a moment before the latest changes nothing. True when a second has ended.
+    /// Advances to `at`; an earlier time changes nothing. True when a second has ended.
     #[inline]
     pub(crate) fn advance(&mut self, at: Timestamp) -> bool {
-        // Room for the end of this second and the next, so that nothing below can overflow.
+        // Leaves space for the end of this second and the next, so that nothing below can overflow.
         let at = at.as_nanos().min(u64::MAX - 2 * SECOND);
         match self.now {
             Some(now) if at < self.ends_at => {
@@ -151,8 +151,8 @@ impl Series {
             }
             None => {
                 self.begin(at);
-                for level in [&mut self.connections, &mut self.sessions, &mut self.in_flight] {
-                    level.since = at;
+                for gauge in [&mut self.connections, &mut self.sessions, &mut self.in_flight] {
+                    gauge.since = at;
                 }
                 self.now = Some(at);
                 true
@@ -160,18 +160,18 @@ impl Series {
         }
     }
 
-    /// A connection came into process.
+    /// A connection opened.
     pub(crate) fn connection_opened(&mut self) {
         self.connections.add(self.now.unwrap_or(0));
     }
 
-    /// A connection is no longer in process.
+    /// A connection closed.
     pub(crate) fn connection_closed(&mut self) {
         self.row.connections_closed += 1;
         self.connections.take(self.now.unwrap_or(0));
     }
 
-    /// The first request came on a connection.
+    /// The first request of a connection arrived.
     pub(crate) fn session_opened(&mut self) {
         self.sessions.add(self.now.unwrap_or(0));
     }
@@ -181,13 +181,13 @@ impl Series {
         self.sessions.take(self.now.unwrap_or(0));
     }
 
-    /// The first byte of a request came.
+    /// The first byte of a request arrived.
     pub(crate) fn request_began(&mut self) {
         self.row.requests += 1;
         self.in_flight.add(self.now.unwrap_or(0));
     }
 
-    /// A transaction is no longer in progress.
+    /// A request is no longer in flight.
     pub(crate) fn request_ended(&mut self) {
         self.in_flight.take(self.now.unwrap_or(0));
     }
@@ -199,12 +199,12 @@ impl Series {
         self.handshake_rtt.record(rtt_ns);
     }
 
-    /// Connections in process, HTTP sessions, transactions in progress.
-    pub(crate) fn levels(&self) -> [u64; 3] {
+    /// Concurrent connections, HTTP sessions, requests in flight.
+    pub(crate) fn gauges(&self) -> [u64; 3] {
         [self.connections.now(), self.sessions.now(), self.in_flight.now()]
     }
 
-    /// Ends the second in progress where it stands: the capture is over.
+    /// Ends the current second at its present time: the capture is over.
     pub(crate) fn finish(&mut self) {
         if let Some(now) = self.now.filter(|&now| now > self.began || self.row.packets > 0) {
             self.end_second(now);
@@ -212,7 +212,7 @@ impl Series {
         }
     }
 
-    /// Hands over the seconds that ended.
+    /// Takes the seconds that ended.
     pub(crate) fn take(&mut self, into: &mut Vec<WatchSecond>) {
         into.append(&mut self.rows);
     }
@@ -227,10 +227,10 @@ impl Series {
             rows += 1;
         }
         if at >= self.ends_at {
-            // A long silence: levels stood still, and no row says so.
-            for level in [&mut self.connections, &mut self.sessions, &mut self.in_flight] {
-                level.since = at;
-                level.weighted = 0;
+            // A long silence: gauges are constant, and no row reports them.
+            for gauge in [&mut self.connections, &mut self.sessions, &mut self.in_flight] {
+                gauge.since = at;
+                gauge.weighted = 0;
             }
             self.begin(at);
         }
@@ -265,7 +265,7 @@ impl Series {
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// Rows written for a silence. A corrupt time stamp must not buy a row for every second of a century.
+/// Maximum number of rows for a silence. A corrupt timestamp must not cause a row for every second of a century.
 const QUIET_ROWS_MAX: usize = 60;
 
 #[cfg(test)]
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_weighted_by_time() {
+    fn gauges_are_weighted_by_time() {
         let mut series = Series::new();
         series.advance(at(7_000));
         series.connection_opened();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_silence_and_a_step_back_are_bounded() {
+    fn rows_of_a_long_silence_and_a_step_back_are_bounded() {
         let mut series = Series::new();
         series.advance(at(1_000));
         series.advance(Timestamp::MAX);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_second() {
+    fn quantiles_of_a_row_are_those_of_its_second() {
         let mut series = Series::new();
         series.advance(at(0));
         series.handshake(48_000_000);

@@ -1,22 +1,22 @@
-//! What an analysis is told before its first packet.
+//! Configuration of an analysis.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Where packets are captured, which decides what round-trip time a handshake shows.
+/// Where packets are captured, which determines the meaning of a handshake's round-trip time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CapturePoint {
-    /// Beside the server: the way to the client and back is ACK - SYN-ACK.
+    /// At the server: the RTT to the client is ACK - SYN-ACK.
     #[default]
     AtServer,
-    /// Beside the client: the way to the server and back is SYN-ACK - SYN.
+    /// At the client: the RTT to the server is SYN-ACK - SYN.
     AtClient,
-    /// Somewhere between: the whole way is the sum of both, ACK - SYN.
+    /// In between: the whole RTT is the sum of both, ACK - SYN.
     Between,
 }
 
 impl CapturePoint {
-    /// As in JSON and on the command line.
+    /// The name in JSON and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             CapturePoint::AtServer => "server",
@@ -25,8 +25,8 @@ impl CapturePoint {
         }
     }
 
-    /// The handshake's round-trip time over the network at this point, of the part towards the client (ACK -
-    /// SYN-ACK) and that towards the server (SYN-ACK - SYN).
+    /// The handshake's RTT over the network at this capture point, from the part towards the client (ACK - SYN-ACK) and
+    /// that towards the server (SYN-ACK - SYN).
     pub fn handshake_rtt_ns(self, client_side: Option<u64>, server_side: Option<u64>) -> Option<u64> {
         match self {
             CapturePoint::AtServer => client_side,
@@ -36,19 +36,19 @@ impl CapturePoint {
     }
 }
 
-/// Bounds on memory. Every one holds whatever the packets say.
+/// Memory limits, in force for any packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections held at once, closed ones that wait for stragglers included. When a new one finds no room, a
-    /// closed one goes first, else one of the longest silent.
+    /// Maximum number of connections, including closed ones that wait for late packets. When the table is full, a new
+    /// connection replaces a closed one, otherwise one of the longest silent.
     pub flows: usize,
-    /// Bytes held for one direction of one connection: heads in pieces, and segments beyond a hole.
+    /// Bytes held for one direction of one connection: heads in several segments, and segments beyond a hole.
     pub held_per_direction: usize,
-    /// Bytes held so by all connections together. Beyond it a stream that would need more loses its framing.
+    /// Bytes held by all connections together. A stream that would need more loses its framing.
     pub held_in_all: usize,
-    /// Holes in one direction's sequence space that are remembered.
+    /// Maximum number of recorded holes in one direction's sequence space.
     pub holes: usize,
-    /// Requests waiting for their responses on one connection. A connection with more is not analysed further.
+    /// Maximum number of requests without response on one connection. A connection with more is not analysed further.
     pub pipelined: usize,
 }
 
@@ -58,41 +58,42 @@ impl Default for Limits {
     }
 }
 
-/// How to look at the packets.
+/// Configuration of the analysis.
 #[derive(Clone, Debug)]
 pub struct WatchSpec {
-    /// Where they are captured.
+    /// Where packets are captured.
     pub capture_point: CapturePoint,
-    /// Ports that servers listen on: tells the ends apart where no SYN was seen. `None` takes the lower port.
+    /// Ports of servers: identify the server if no SYN was captured. `None` takes the lower port.
     pub server_ports: Option<Vec<u16>>,
-    /// Addresses of servers: comes before ports, after what a SYN says.
+    /// Addresses of servers: have precedence over ports, after the direction of a SYN.
     pub servers: Vec<IpAddr>,
-    /// A connection silent for so long is closed as idle. Checked each second; at least a second.
+    /// A connection silent for this time is closed as idle. Checked every second; at least a second.
     pub idle_timeout: Duration,
-    /// A closed connection is kept for so long, so that repetitions are counted with it. Whole seconds, as above.
+    /// A closed connection is stored for this time, so that retransmissions are counted with it. Whole seconds, as
+    /// above.
     pub linger: Duration,
-    /// Bounds on memory.
+    /// Memory limits.
     pub limits: Limits,
-    /// For how long a packet waits for one that it answers, by the packets' times: what is captured in two places may come
-    /// in the wrong order.
+    /// Maximum time for which a packet waits for a packet that it acknowledges, by the packets' timestamps: packets
+    /// captured in two places may be out of order.
     pub reorder: Duration,
-    /// By how much a packet's time may be before that of one handled earlier without casting doubt.
+    /// Maximum decrease of timestamps between consecutive packets that is not an anomaly.
     pub disorder: Duration,
-    /// Whether packets captured twice are recognised and left out. Some nanoseconds a packet, and of no use where packets
-    /// pass one device, once.
+    /// Whether packets captured twice are recognized and excluded. Costs some nanoseconds per packet, and is useless if
+    /// packets pass one device, once.
     pub duplicates: bool,
-    /// Whether methods, hosts and paths are kept for the records of requests. Without them each is `None` there, as
-    /// if it could not be read; nothing else differs.
+    /// Whether methods, hosts and paths are stored in the records of requests. Without them each is `None`, as if it
+    /// could not be read; nothing else differs.
     pub words: bool,
-    /// Seed of the hash over addresses: a random one keeps a hostile capture from making every look-up slow.
+    /// Seed of the hash over addresses: a random seed prevents a hostile capture from slowing down every lookup.
     pub hash_seed: u64,
 }
 
-/// Queues of one card differ by microseconds, clocks of two machines kept by NTP by milliseconds.
+/// Queues of one network card differ by microseconds, clocks of two machines with NTP by milliseconds.
 const REORDER: Duration = Duration::from_millis(100);
 
 impl Default for WatchSpec {
-    /// Idle after 5 minutes and 5 seconds of linger, which are Zeek's.
+    /// Idle after 5 minutes and 5 seconds of linger, as in Zeek.
     fn default() -> WatchSpec {
         WatchSpec {
             capture_point: CapturePoint::AtServer,

@@ -1,4 +1,4 @@
-//! What a connection carries: found out from its first bytes, read as far as it is understood.
+//! The protocol of a connection: recognized by its first bytes, and parsed as far as supported.
 
 use std::sync::Arc;
 
@@ -14,40 +14,40 @@ use crate::work;
 /// The protocol above TCP.
 #[derive(Debug)]
 pub(crate) enum Stream {
-    /// Not known yet; whether the connection was seen from its first byte.
+    /// Unknown; whether the connection was seen from its first byte.
     Unknown {
         is_fresh: bool,
     },
-    /// A header of the PROXY protocol before the client's first byte, not seen to its end yet.
+    /// A header of the PROXY protocol before the client's first byte, not complete yet.
     Proxied(Box<Header>),
     Http(Box<Http>),
     /// TLS, until the server name is read.
     Tls(Box<Hello>),
-    /// Nothing to be read in it.
+    /// A protocol that is not parsed.
     Opaque,
-    /// It was HTTP, with so many requests, and is over. Closed connections are kept for a while: without their readers.
+    /// HTTP with this number of requests, closed. Closed connections are stored for a while, without their readers.
     Ended {
         requests: u32,
     },
 }
 
-/// The header of the PROXY protocol on its way.
+/// A PROXY protocol header that is being received.
 #[derive(Debug, Default)]
 pub(crate) struct Header {
-    /// What came of it, while it may be another protocol's start.
+    /// Its bytes so far, while it may be the start of another protocol.
     held: Vec<u8>,
-    /// Bytes of it that are still to come.
+    /// Remaining bytes.
     left: u64,
 }
 
-/// The start of what a TLS client sent.
+/// The start of a TLS client's stream.
 #[derive(Debug, Default)]
 pub(crate) struct Hello {
     held: Vec<u8>,
     tries: u8,
 }
 
-/// One direction of a stream, for the time of one packet.
+/// One direction of a stream, while one packet is processed.
 pub(crate) struct Feed<'a, 'b> {
     pub(crate) stream: &'a mut Stream,
     pub(crate) server_name: &'a mut Option<Box<Arc<[u8]>>>,
@@ -56,14 +56,14 @@ pub(crate) struct Feed<'a, 'b> {
 }
 
 impl Stream {
-    /// A SYN came, and (`is_fresh`) no data before it: what comes is the stream's first byte.
+    /// A SYN arrived, and (`is_fresh`) no data before it: the next byte is the stream's first.
     pub(crate) fn starts(&mut self, is_fresh: bool) {
         if let Stream::Unknown { is_fresh: known } = self {
             *known |= is_fresh;
         }
     }
 
-    /// HTTP requests seen.
+    /// Number of HTTP requests.
     pub(crate) fn requests(&self) -> u32 {
         match self {
             Stream::Http(http) => http.requests(),
@@ -72,14 +72,14 @@ impl Stream {
         }
     }
 
-    /// The connection is no longer in process.
+    /// The connection closed.
     pub(crate) fn close_session(&mut self, out: &mut Out<'_>) {
         if let Stream::Http(http) = self {
             http.close_session(out);
         }
     }
 
-    /// Nothing more will come.
+    /// The stream ended.
     pub(crate) fn finish(&mut self, out: &mut Out<'_>) {
         match self {
             Stream::Http(http) => {
@@ -105,7 +105,7 @@ impl Feed<'_, '_> {
         if is_fresh && self.direction == Direction::Up {
             match preamble::read(bytes) {
                 Preamble::Length(header) => return self.pass_header(header as u64, bytes, length),
-                // Where the rest was not captured nobody knows.
+                // If the rest was not captured, its content is unknown.
                 Preamble::Incomplete if bytes.len() as u64 == length && self.out.hold(bytes.len()) => {
                     *self.stream = Stream::Proxied(Box::new(Header { held: bytes.to_vec(), left: 0 }));
                     return;
@@ -116,7 +116,7 @@ impl Feed<'_, '_> {
         self.recognise_protocol(is_fresh, bytes, length);
     }
 
-    /// Passes a header of the PROXY protocol of so many bytes: after it comes the stream's first byte.
+    /// Skips a header of the PROXY protocol of this length: behind it is the stream's first byte.
     fn pass_header(&mut self, header: u64, bytes: &[u8], length: u64) {
         self.out.reading.proxied += 1;
         self.pass_rest(header, bytes, length);
@@ -133,7 +133,7 @@ impl Feed<'_, '_> {
         }
     }
 
-    /// More of what may be a header of the PROXY protocol.
+    /// More bytes of a possible header of the PROXY protocol.
     fn read_header(&mut self, bytes: &[u8], length: u64) {
         let Stream::Proxied(header) = self.stream else { return };
         if header.left > 0 {
@@ -150,7 +150,7 @@ impl Feed<'_, '_> {
                 *self.stream = Stream::Proxied(Box::new(Header { held, left: 0 }));
             }
             Preamble::Incomplete | Preamble::None => {
-                // The start of something else.
+                // The start of another protocol.
                 *self.stream = Stream::Unknown { is_fresh: true };
                 self.recognise_protocol(true, &held[..before], before as u64);
                 match self.stream {
@@ -223,7 +223,7 @@ impl Sink for Feed<'_, '_> {
             Stream::Tls(_) => {}
             Stream::Proxied(_) if self.direction == Direction::Up => self.read_header(bytes, length),
             Stream::Proxied(header) => {
-                // A server that speaks before the header is through is none of HTTP.
+                // A server that sends before the header is complete does not speak HTTP.
                 self.out.release(header.held.len());
                 *self.stream = Stream::Opaque;
             }
@@ -249,9 +249,9 @@ impl Sink for Feed<'_, '_> {
         }
     }
 
-    fn passed_over(&self) -> u64 {
+    fn skipped_bytes(&self) -> u64 {
         match &*self.stream {
-            Stream::Http(http) => http.passed_over(self.direction),
+            Stream::Http(http) => http.skipped_bytes(self.direction),
             Stream::Proxied(header) if self.direction == Direction::Up => header.left,
             _ => 0,
         }
@@ -266,9 +266,9 @@ impl Sink for Feed<'_, '_> {
     }
 }
 
-/// Bytes of a segment that tell whether a header of the PROXY protocol goes on in it: the longest of version 1.
+/// Bytes of a segment that show whether a header of the PROXY protocol continues in it: the longest of version 1.
 const HEADER_LOOK: usize = 128;
-/// A ClientHello is a few kilobytes, with post-quantum keys in it too.
+/// A ClientHello has a few kilobytes, even with post-quantum keys.
 const HELLO_MAX: usize = 16 * 1024;
-/// A hello sent byte by byte is not worth reading again and again.
+/// Maximum number of parse attempts for a hello in very small segments.
 const TRIES_MAX: u8 = 64;

@@ -1,4 +1,4 @@
-//! What a capture as a whole showed: adds up seconds, connections and requests, in bounded memory.
+//! Summary of a whole capture: adds up seconds, connections and requests, in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use stats::Histogram;
 
 use crate::{CapturePoint, Fault, Reading, Watch};
 
-/// Takes in what [`Watch`] hands out, as it comes, and keeps sums of it.
+/// Sums of the records taken from [`Watch`].
 #[derive(Clone, Debug)]
 pub struct Summary {
     watched_ns: u64,
     totals: WatchSecond,
-    connections: LevelSum,
-    sessions: LevelSum,
-    in_flight: LevelSum,
+    connections: GaugeSum,
+    sessions: GaugeSum,
+    in_flight: GaugeSum,
     states: BTreeMap<&'static str, u64>,
     statuses: BTreeMap<u16, u64>,
     incomplete: u64,
@@ -32,14 +32,14 @@ impl Default for Summary {
 }
 
 impl Summary {
-    /// Of nothing yet.
+    /// An empty summary.
     pub fn new() -> Summary {
         Summary {
             watched_ns: 0,
             totals: WatchSecond::default(),
-            connections: LevelSum::new(),
-            sessions: LevelSum::new(),
-            in_flight: LevelSum::new(),
+            connections: GaugeSum::new(),
+            sessions: GaugeSum::new(),
+            in_flight: GaugeSum::new(),
             states: BTreeMap::new(),
             statuses: BTreeMap::new(),
             incomplete: 0,
@@ -48,7 +48,7 @@ impl Summary {
         }
     }
 
-    /// Takes seconds in.
+    /// Adds seconds.
     pub fn add_seconds(&mut self, seconds: &[WatchSecond]) {
         for second in seconds {
             let length = second.watched_ns;
@@ -65,7 +65,7 @@ impl Summary {
         }
     }
 
-    /// Takes closed connections in.
+    /// Adds closed connections.
     pub fn add_connections(&mut self, records: &[ConnectionRecord]) {
         for record in records {
             *self.states.entry(record.state.as_str()).or_default() += 1;
@@ -77,10 +77,10 @@ impl Summary {
         }
     }
 
-    /// Takes ended requests in.
+    /// Adds ended requests.
     pub fn add_requests(&mut self, requests: &[WireRequest]) {
         for request in requests {
-            // Status codes have three digits, so there are 1000 at most.
+            // Status codes have three digits, so there are at most 1000.
             if let Some(status) = request.status {
                 *self.statuses.entry(status).or_default() += 1;
             }
@@ -89,12 +89,12 @@ impl Summary {
         }
     }
 
-    /// Time that was watched, in nanoseconds; silences of more than a minute are not in it.
+    /// Captured time, in nanoseconds, without silences of more than a minute.
     pub fn watched_ns(&self) -> u64 {
         self.watched_ns
     }
 
-    /// The figures, with those that `watch` itself keeps. Call it after [`Watch::finish`], when everything was taken.
+    /// The figures, with those of `watch` itself. Call it after [`Watch::finish`], when all records were taken.
     pub fn part(&self, watch: &Watch, source: &str, capture_point: CapturePoint) -> WatchPart {
         let counts = watch.live().counts;
         let seconds = self.watched_ns as f64 / 1e9;
@@ -139,7 +139,7 @@ impl Summary {
     }
 }
 
-/// As in the document.
+/// The figures as in the document.
 fn reading(reading: &Reading, reorder_window_ns: u64) -> CaptureReading {
     let fault = |fault: Fault| PacketFault {
         count: fault.count,
@@ -152,7 +152,7 @@ fn reading(reading: &Reading, reorder_window_ns: u64) -> CaptureReading {
     });
     CaptureReading {
         duplicate_packets: reading.duplicates,
-        // Packets are put in their place before they come here.
+        // Packets are reordered before the analysis.
         reordered_packets: 0,
         reorder_window_ns,
         late_packets: fault(reading.late),
@@ -166,19 +166,19 @@ fn reading(reading: &Reading, reorder_window_ns: u64) -> CaptureReading {
     }
 }
 
-/// A level over many seconds.
+/// A gauge over many seconds.
 #[derive(Clone, Debug)]
-struct LevelSum {
+struct GaugeSum {
     /// Mean times nanoseconds.
     weighted: f64,
     max: u64,
-    /// Means of the seconds, rounded, each as often as it lasted microseconds: weighted as the mean is.
+    /// Means of the seconds, rounded, each weighted by its length in microseconds, like the mean.
     means: Histogram,
 }
 
-impl LevelSum {
-    fn new() -> LevelSum {
-        LevelSum { weighted: 0.0, max: 0, means: Histogram::new() }
+impl GaugeSum {
+    fn new() -> GaugeSum {
+        GaugeSum { weighted: 0.0, max: 0, means: Histogram::new() }
     }
 
     fn add(&mut self, mean: f64, max: u64, length_ns: u64) {
@@ -189,7 +189,7 @@ impl LevelSum {
 
     fn level(&self, watched_ns: u64) -> Level {
         let mean = if watched_ns == 0 { 0.0 } else { self.weighted / watched_ns as f64 };
-        // A sum of reals: of a level that never changed the mean is not above it by the last digit.
+        // Limits rounding errors of the sum: the mean of a constant gauge does not exceed its value.
         let mean = mean.clamp(0.0, self.max as f64);
         Level { mean, p50: if self.means.is_empty() { 0 } else { self.means.value_at(0.5) }, max: self.max }
     }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_weighted_by_the_length_of_their_seconds() {
+    fn gauge_means_are_weighted_by_the_length_of_their_seconds() {
         let mut summary = Summary::new();
         let second = |mean: f64, max, watched_ns| WatchSecond {
             connections_mean: mean,
@@ -217,17 +217,17 @@ mod tests {
         assert_eq!(part.capture_point, "server");
     }
 
-    /// The median is weighted as the mean is: a second that was watched for a tenth counts a tenth.
+    /// The median is weighted like the mean: a second that was captured for a tenth counts a tenth.
     #[test]
-    fn mean_and_median_of_a_level_are_of_the_same_time() {
-        let mut sum = LevelSum::new();
+    fn gauge_mean_and_median_have_the_same_weights() {
+        let mut sum = GaugeSum::new();
         sum.add(100.0, 100, 50_000_000);
         sum.add(100.0, 100, 50_000_000);
         sum.add(4.0, 5, 1_000_000_000);
         let level = sum.level(1_100_000_000);
         assert_eq!((level.p50, level.max), (4, 100));
         assert!((level.mean - 14.0 / 1.1).abs() < 1e-9, "{level:?}");
-        let same = (0..7).fold(LevelSum::new(), |mut sum, _| {
+        let same = (0..7).fold(GaugeSum::new(), |mut sum, _| {
             sum.add(3.0, 3, 333_333_333);
             sum
         });
@@ -236,10 +236,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn mean_and_median_of_a_level_lie_below_its_largest(
+        fn gauge_mean_and_median_do_not_exceed_the_maximum(
             seconds in proptest::collection::vec((0.0..1.0f64, 0u64..100_000, 0u64..=1_000_000_000), 1..60),
         ) {
-            let mut sum = LevelSum::new();
+            let mut sum = GaugeSum::new();
             let mut watched = 0;
             for &(share, max, length) in &seconds {
                 sum.add(share * max as f64, max, length);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_no_division_by_nothing() {
+    fn empty_summary_does_not_divide_by_zero() {
         let part = Summary::new().part(&Watch::new(crate::WatchSpec::default()), "", CapturePoint::Between);
         assert_eq!((part.connections.mean, part.request_rate_per_s, part.retransmit_share), (0.0, 0.0, 0.0));
     }

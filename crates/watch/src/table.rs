@@ -1,9 +1,8 @@
-//! The connections held: found by their key in constant time, aged by a wheel, bounded in number.
+//! The table of connections: found by key in constant time, aged by a timer wheel, bounded in number.
 //!
-//! Flows live in a slab of chunks, so that growing never moves them; a flat hash table holds their hashes and
-//! indices. Each flow is on exactly one list: that of the wheel's second in which it will be looked at again, or that
-//! of the closed ones. A packet touches no list; a flow whose second has come is asked when it was last heard of and
-//! put on as far as needed.
+//! Flows are stored in a slab of chunks, so that growing never moves them; a flat hash table has their hashes and
+//! indices. Each flow is on exactly one list: that of the wheel's second in which it is checked next, or that of the
+//! closed ones. A packet changes no list; a flow whose second has come is rescheduled according to its last packet.
 
 use hashbrown::HashTable;
 
@@ -12,17 +11,17 @@ use crate::key::Key;
 /// Index of a flow in the slab.
 pub(crate) type Index = u32;
 
-/// Flows by key. `F` is what is kept for each.
+/// Flows by key. `F` is the state of each.
 pub(crate) struct Table<F> {
     slots: HashTable<Slot>,
     chunks: Vec<Vec<Entry<F>>>,
     free: Vec<Index>,
-    /// Chunks whose memory was given back, the first so many.
+    /// Number of leading chunks whose memory was freed.
     shrunk: usize,
-    /// First flow on each list: the wheel's seconds, then the closed ones' two ends.
+    /// First flow on each list: the wheel's seconds, then the two ends of the list of closed ones.
     heads: Vec<Index>,
     closed_tail: Index,
-    /// The second the wheel has come to.
+    /// The wheel's current second.
     second: u64,
     seed: u64,
 }
@@ -56,7 +55,7 @@ impl<F> Table<F> {
         }
     }
 
-    /// Number of flows held.
+    /// Number of flows.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -72,7 +71,7 @@ impl<F> Table<F> {
         self.slots.find(spread(hash), same).map(|slot| slot.index)
     }
 
-    /// Adds a flow that is to be looked at in `second`. The key must not be there already.
+    /// Adds a flow that is checked in `second`. The key must not exist already.
     pub(crate) fn insert(&mut self, key: Key, hash: u32, second: u64, flow: F) -> Index {
         let entry = Entry { key, hash, previous: NONE, next: NONE, list: 0, flow };
         let index = match self.free.pop() {
@@ -95,7 +94,7 @@ impl<F> Table<F> {
         index
     }
 
-    /// Takes a flow out. It stays in its place, to be read or emptied, until another is inserted.
+    /// Removes a flow. Its memory stays, to be read or emptied, until another is inserted.
     pub(crate) fn remove(&mut self, index: Index) -> Key {
         self.unlink(index);
         let (key, hash) = (self.entry(index).key, self.entry(index).hash);
@@ -128,21 +127,21 @@ impl<F> Table<F> {
         }
     }
 
-    /// Puts a flow where it is looked at in `second`.
+    /// Schedules the check of a flow in `second`.
     pub(crate) fn schedule(&mut self, index: Index, second: u64) {
         self.unlink(index);
         self.link(index, self.list_of(second));
     }
 
-    /// The flow that was closed first among those held.
+    /// The flow that was closed first.
     pub(crate) fn first_closed(&self) -> Option<Index> {
         Some(self.heads[CLOSED]).filter(|&index| index != NONE)
     }
 
-    /// Turns the wheel to `second` and gives the flows whose time to be looked at has come, by way of `due`. Each is
-    /// to be scheduled anew, closed or removed.
+    /// Turns the wheel to `second` and returns the flows to be checked in `due`. Each must be rescheduled, closed or
+    /// removed.
     pub(crate) fn turn(&mut self, second: u64, due: &mut Vec<Index>) {
-        // One whole turn passes every list, however far the clock has jumped.
+        // One full turn visits every list, however far the clock has jumped.
         let steps = second.saturating_sub(self.second).min(WHEEL as u64);
         for step in 0..steps {
             let mut at = self.heads[((second - step) % WHEEL as u64) as usize];
@@ -154,7 +153,7 @@ impl<F> Table<F> {
         self.second = self.second.max(second);
     }
 
-    /// Some flows, at most `count`, of those to be looked at soonest: the longest silent are among them.
+    /// Up to `count` flows with the earliest checks: the longest silent are among them.
     pub(crate) fn soonest(&self, count: usize, into: &mut Vec<Index>) {
         for step in 1..=WHEEL as u64 {
             let mut at = self.heads[((self.second + step) % WHEEL as u64) as usize];
@@ -168,14 +167,14 @@ impl<F> Table<F> {
         }
     }
 
-    /// Every flow held, in the order of the slab.
+    /// All flows, in the order of the slab.
     pub(crate) fn indices(&self) -> Vec<Index> {
         let mut indices: Vec<Index> = self.slots.iter().map(|slot| slot.index).collect();
         indices.sort_unstable();
         indices
     }
 
-    /// Gives back the memory of all chunks before the one that `first` is in, or of all, where no flow is left there.
+    /// Frees the memory of all chunks before the one that contains `first`, or of all, if no flow is left there.
     pub(crate) fn shrink(&mut self, first: Option<Index>) {
         let keep = first.map_or(self.chunks.len(), |first| first as usize / CHUNK);
         for chunk in &mut self.chunks[self.shrunk.min(keep)..keep] {
@@ -185,7 +184,7 @@ impl<F> Table<F> {
         self.free.clear();
     }
 
-    /// The list for flows to be looked at in `second`: at least the next, at most one turn ahead.
+    /// The list of flows to be checked in `second`: at least the next, at most one turn ahead.
     fn list_of(&self, second: u64) -> usize {
         let second = second.clamp(self.second + 1, self.second + WHEEL as u64 - 1);
         (second % WHEEL as u64) as usize
@@ -227,14 +226,14 @@ impl<F> Table<F> {
     }
 }
 
-/// The table looks at the top bits and at the bottom ones; 32 bits are spread over both.
+/// The table uses the top and the bottom bits; spreads 32 bits over both.
 #[inline]
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 const NONE: Index = Index::MAX;
-/// Seconds in a turn of the wheel. Longer timeouts are looked at once a turn.
+/// Seconds in a turn of the wheel. Longer timeouts are checked once per turn.
 const WHEEL: usize = 1024;
 /// The list of closed flows, after those of the wheel.
 const CLOSED: usize = WHEEL;
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_found_until_it_is_removed() {
+    fn inserted_flow_is_found_until_its_removal() {
         let mut table = Table::new(1);
         let indices: Vec<Index> = (1..5000).map(|number| add(&mut table, number, 5)).collect();
         for (&index, number) in indices.iter().zip(1u32..) {
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wheel_gives_each_flow_in_its_second_and_survives_jumps() {
+    fn wheel_returns_each_flow_in_its_second_after_any_jump() {
         let mut table = Table::new(1);
         let (near, far) = (add(&mut table, 1, 3), add(&mut table, 2, 900));
         let mut due = Vec::new();
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_flows_go_in_the_order_of_closing() {
+    fn closed_flows_are_removed_in_the_order_of_closing() {
         let mut table = Table::new(1);
         let [a, b, c] = [1, 2, 3].map(|number| add(&mut table, number, 9));
         table.close(b);

@@ -1,8 +1,8 @@
-//! Packets that wait for one that they answer: a capture may have an acknowledgement before the segment.
+//! Packets that wait for a packet that they acknowledge: a capture may have an acknowledgement before the segment.
 //!
-//! Two directions are often captured by two queues, cards or machines, whose clocks or buffers differ by microseconds. Taken as it
-//! comes, an acknowledgement of bytes not yet seen means that the capture has lost them; so it waits, and with it all that its
-//! sender sends, until the bytes come or [`crate::WatchSpec::reorder`] has passed.
+//! Two directions are often captured by two queues, network cards or machines, whose clocks or buffers differ by
+//! microseconds. Without a wait, an acknowledgement of unseen bytes would mean that the capture has lost them; so the
+//! packet waits, with all later ones of its sender, until the bytes arrive or [`crate::WatchSpec::reorder`] has passed.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use wire::tcp::flags::FIN;
 
 use crate::tcp::Segment;
 
-/// The packets of one connection that wait.
+/// The waiting packets of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     packets: VecDeque<Held>,
-    /// Bytes they count for.
+    /// Bytes that they account for.
     bytes: usize,
-    /// Whether one of them has to be taken before what its sender sent after it: it carries data, or ends its side.
-    keeps_order: bool,
+    /// Whether one of them must be processed before later packets of its sender: it carries data, or ends its side.
+    must_keep_order: bool,
 }
 
-/// One of them.
+/// A waiting packet.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) direction: Direction,
@@ -40,7 +40,7 @@ impl Held {
     }
 }
 
-/// What a packet counts for while it waits.
+/// Bytes that a waiting packet accounts for.
 pub(crate) fn cost(segment: &Segment<'_>) -> usize {
     size_of::<Held>() + segment.payload.len()
 }
@@ -51,14 +51,15 @@ impl Waiting {
         self.packets.front().map(|held| held.segment.at)
     }
 
-    /// Whose packets are waited for: the other side's.
+    /// Whether packets of `direction` are awaited: those of the other side.
     pub(crate) fn awaits(&self, direction: Direction) -> bool {
         self.packets.front().is_some_and(|held| held.direction != direction)
     }
 
-    /// Whether what comes may be taken before them: they are acknowledgements alone, of which the latest counts.
+    /// Whether later packets may be processed before them: they are pure acknowledgements, of which only the latest
+    /// matters.
     pub(crate) fn may_be_passed(&self) -> bool {
-        !self.keeps_order
+        !self.must_keep_order
     }
 
     pub(crate) fn front(&self) -> Option<&Held> {
@@ -76,7 +77,7 @@ impl Waiting {
             payload: segment.payload.into(),
             segment: Segment { payload: &[], ..*segment },
         };
-        self.keeps_order |= segment.length > 0 || segment.has(FIN);
+        self.must_keep_order |= segment.length > 0 || segment.has(FIN);
         self.bytes += held.cost();
         self.packets.push_back(held);
     }
@@ -88,29 +89,29 @@ impl Waiting {
     }
 }
 
-/// Whether waiting is worth it: a capture of one direction alone has nothing to wait for.
+/// Whether waiting is useful: a capture of one direction alone has nothing to wait for.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct WaitPolicy {
     left: u32,
     tries: u32,
 }
 
-impl Patience {
-    pub(crate) fn new() -> Patience {
-        Patience { left: PATIENCE, tries: 0 }
+impl WaitPolicy {
+    pub(crate) fn new() -> WaitPolicy {
+        WaitPolicy { left: UNSUCCESSFUL_WAITS_MAX, tries: 0 }
     }
 
     /// Whether to wait this time.
     pub(crate) fn allows(&mut self) -> bool {
         self.tries = self.tries.wrapping_add(1);
-        self.left > 0 || self.tries.is_multiple_of(PATIENCE)
+        self.left > 0 || self.tries.is_multiple_of(UNSUCCESSFUL_WAITS_MAX)
     }
 
-    /// What was waited for came, or did not.
+    /// Records whether the awaited packet arrived.
     pub(crate) fn note(&mut self, has_come: bool) {
-        self.left = if has_come { PATIENCE } else { self.left.saturating_sub(1) };
+        self.left = if has_come { UNSUCCESSFUL_WAITS_MAX } else { self.left.saturating_sub(1) };
     }
 }
 
-/// Waits in vain after which only one in as many is tried.
-const PATIENCE: u32 = 256;
+/// Number of unsuccessful waits after which only one in as many is tried.
+const UNSUCCESSFUL_WAITS_MAX: u32 = 256;

@@ -20,17 +20,17 @@ use crate::series::Series;
 use crate::spec::WatchSpec;
 use crate::table::{Index, Table};
 use crate::tcp::Segment;
-use crate::waiting::Patience;
+use crate::waiting::WaitPolicy;
 
 mod waits;
 
 /// Follows every TCP connection in a capture.
 ///
-/// Give it packets in the order of capture ([`Watch::handle_packet`]) and, live, the time now and then
-/// ([`Watch::handle_time`]); take the records that have been finished as often as memory asks for; call
-/// [`Watch::finish`] at the end and take the rest. Packets are borrowed for the call only. A time stamp before the
-/// latest is used for what is measured of the connection, while the series stays at the latest. A packet that answers one
-/// not seen yet waits for it, a bounded time ([`WatchSpec::reorder`]).
+/// Pass packets in the order of capture ([`Watch::handle_packet`]) and, for a live capture, the time at intervals
+/// ([`Watch::handle_time`]); take the finished records as often as memory requires; call [`Watch::finish`] at the end
+/// and take the rest. Packets are borrowed for the call only. A timestamp before the latest is used for figures of the
+/// connection, while the series stays at the latest. A packet that acknowledges unseen bytes waits for them, for a
+/// limited time ([`WatchSpec::reorder`]).
 pub struct Watch {
     spec: WatchSpec,
     table: Table<Flow>,
@@ -38,69 +38,69 @@ pub struct Watch {
     words: Words,
     connections: Vec<ConnectionRecord>,
     requests: Vec<WireRequest>,
-    /// Flows to be looked at; kept for its memory.
+    /// Flows to be checked; a member only to reuse its memory.
     due: Vec<Index>,
-    /// Once the end has begun: connections still to be recorded.
+    /// During the end: connections still to be recorded.
     ending: Option<Vec<Index>>,
     counts: Counts,
     reading: Reading,
     held: usize,
-    /// Number of the packet at hand, from 1.
+    /// Number of the current packet, from 1.
     number: u64,
     /// The latest time of a packet.
     latest_at: u64,
     copies: Option<Box<Copies>>,
-    /// Connections with packets that wait, and their numbers; some may wait no more.
+    /// Connections with waiting packets, and their numbers; some may no longer wait.
     waiting: Vec<(Index, u64)>,
-    /// How many of these are looked through for such.
+    /// Number of entries at which those that no longer wait are removed.
     waiting_most: usize,
-    patience: Patience,
+    patience: WaitPolicy,
 }
 
-/// What has passed since the start, in packets unless it says otherwise.
+/// Counts since the start, in packets unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All of them, as captured.
+    /// All packets, as captured.
     pub packets: u64,
     /// Their bytes on the wire, link headers included.
     pub bytes: u64,
-    /// Told to a connection.
+    /// Packets assigned to a connection.
     pub tcp: u64,
-    /// Whole packets of another protocol than TCP, and frames that are not IP.
+    /// Complete packets of other protocols than TCP, and frames that are not IP.
     pub other: u64,
-    /// First fragments of TCP packets, told to a connection; they are among `tcp`.
+    /// First fragments of TCP packets, assigned to a connection; `tcp` includes them.
     pub first_fragments: u64,
-    /// Later fragments of any protocol, counted and left.
+    /// Later fragments of any protocol, counted and ignored.
     pub later_fragments: u64,
-    /// Headers that contradict themselves or were not captured. Copies ([`Reading::duplicates`]) are in none of these.
+    /// Headers that are inconsistent or were not captured. None of these includes copies ([`Reading::duplicates`]).
     pub malformed: u64,
-    /// Lost by the capturing system, as told to [`Watch::handle_capture_drops`].
+    /// Lost by the capturing system, as reported to [`Watch::handle_capture_drops`].
     pub capture_drops: u64,
     /// Connections begun.
     pub connections: u64,
-    /// Connections whose record was closed early for want of room.
+    /// Connections whose record was closed early because the table was full.
     pub evicted: u64,
 }
 
-/// How things stand: for a live screen, or to be sampled by a timer.
+/// Present state: for a live display, or to be sampled by a timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchLive {
-    /// Connections in process: SYN seen (or data, where the capture came later), and neither both FINs nor a RST.
+    /// Concurrent connections: SYN seen (or data, if the capture started later), and neither both FINs nor a RST.
     pub connections: u64,
-    /// HTTP sessions: those of them with a request.
+    /// HTTP sessions: those connections with a request.
     pub sessions: u64,
-    /// Transactions in progress: first byte of a request seen, last byte of its response not.
+    /// Requests in flight: first byte of a request seen, last byte of its response not.
     pub in_flight: u64,
-    /// Connections held in memory, closed ones that wait for stragglers included.
+    /// Connections in memory, including closed ones that wait for late packets.
     pub flows_held: u64,
-    /// Bytes held of heads in pieces and of segments beyond holes, all connections together.
+    /// Bytes of heads in several segments and of segments beyond holes, all connections together.
     pub bytes_held: u64,
-    /// What has passed.
+    /// Counts since the start.
     pub counts: Counts,
 }
 
 impl Watch {
-    /// An analysis that has seen nothing yet.
+    /// An analysis without packets yet.
     pub fn new(spec: WatchSpec) -> Watch {
         Watch {
             table: Table::new(spec.hash_seed),
@@ -118,13 +118,13 @@ impl Watch {
             copies: spec.duplicates.then(|| Box::new(Copies::new())),
             waiting: Vec::new(),
             waiting_most: WAITING_MOST,
-            patience: Patience::new(),
+            patience: WaitPolicy::new(),
             spec,
         }
     }
 
-    /// Takes in a packet captured at `at`, of which `captured` was kept and `original_length` bytes were on the wire,
-    /// both with the link header. Anything is accepted; what cannot be understood is counted.
+    /// Processes a packet captured at `at`, of which `captured` was captured and `original_length` bytes were on the
+    /// wire, both with the link header. Any bytes are accepted; malformed packets are counted.
     #[inline]
     pub fn handle_packet(&mut self, at: Timestamp, link: LinkType, captured: &[u8], original_length: u32) {
         self.begin_packet(at);
@@ -145,7 +145,7 @@ impl Watch {
         self.handle_wrapped(at, link, captured, length);
     }
 
-    /// Takes in that a packet at `at` has a link layer that is not known here (its LINKTYPE number).
+    /// Processes a packet at `at` with an unsupported link layer (its LINKTYPE number).
     pub fn handle_unknown(&mut self, at: Timestamp, link: u16, original_length: u32) {
         self.begin_packet(at);
         self.counts.packets += 1;
@@ -156,35 +156,34 @@ impl Watch {
         self.reading.note_unread(Unread::Link(link));
     }
 
-    /// The next packet is that of this number in its capture, where others were left out before it. Without it packets are
-    /// numbered as they come, from 1.
+    /// Sets the number of the next packet in its capture, if others were left out before it. Otherwise packets are
+    /// numbered in sequence, from 1.
     #[inline]
     pub fn number_next(&mut self, number: u64) {
         self.number = number.saturating_sub(1);
     }
 
-    /// Moves on to `now` without a packet: ends seconds, ages idle connections.
+    /// Advances to `now` without a packet: ends seconds, ages idle connections.
     pub fn handle_time(&mut self, now: Timestamp) {
         if self.series.advance(now) {
             self.age();
         }
     }
 
-    /// Takes in that the capturing system lost packets since it last said so.
+    /// Records that the capturing system lost packets since its last report.
     pub fn handle_capture_drops(&mut self, now: Timestamp, dropped: u64) {
         self.handle_time(now);
         self.counts.capture_drops += dropped;
         self.series.row.capture_drops += dropped;
     }
 
-    /// Ends the analysis at `at`: every connection still held is recorded as it stands, and the second in progress
-    /// with what was seen of it.
+    /// Ends the analysis at `at`: records every remaining connection, and the current second, in their present state.
     pub fn finish(&mut self, at: Timestamp) {
         while self.finish_some(at, usize::MAX) {}
     }
 
-    /// The same for at most so many of the connections still held, so that their records can be taken before the next
-    /// come: all at once they would need more memory than the analysis did. True while there are more.
+    /// The same for at most `connections` of the remaining connections, so that their records can be taken before the
+    /// next: all together would need more memory than the analysis did. True while there are more.
     pub fn finish_some(&mut self, at: Timestamp, connections: usize) -> bool {
         if self.ending.is_none() {
             self.handle_time(at);
@@ -192,7 +191,7 @@ impl Watch {
             self.series.finish();
         }
         let mut ending = self.ending.take().unwrap_or_else(|| self.table.indices());
-        // In the order of the slab, which is about that of the connections' beginnings.
+        // In the order of the slab, which is about that of the beginnings of the connections.
         for index in ending.drain(..connections.min(ending.len())) {
             self.end(index, RecordEnd::CaptureEnd);
         }
@@ -204,12 +203,12 @@ impl Watch {
 
     /// Appends the connections whose records were closed since the last call, in the order of closing.
     pub fn take_connections(&mut self, into: &mut Vec<ConnectionRecord>) {
-        hand_over(&mut self.connections, into);
+        append(&mut self.connections, into);
     }
 
     /// Appends the requests that ended since the last call, in the order of ending.
     pub fn take_requests(&mut self, into: &mut Vec<WireRequest>) {
-        hand_over(&mut self.requests, into);
+        append(&mut self.requests, into);
     }
 
     /// Appends the seconds that ended since the last call. Seconds in a silence of more than a minute are left out.
@@ -217,9 +216,9 @@ impl Watch {
         self.series.take(into);
     }
 
-    /// How things stand now.
+    /// The present state.
     pub fn live(&self) -> WatchLive {
-        let [connections, sessions, in_flight] = self.series.levels();
+        let [connections, sessions, in_flight] = self.series.gauges();
         WatchLive {
             connections,
             sessions,
@@ -230,12 +229,12 @@ impl Watch {
         }
     }
 
-    /// For how long a packet waits for one that it answers.
+    /// Maximum time for which a packet waits for a packet that it acknowledges.
     pub fn reorder_window_ns(&self) -> u64 {
         saturating_nanos(self.spec.reorder)
     }
 
-    /// How the capture could be read.
+    /// Quality of the capture.
     pub fn reading(&self) -> &Reading {
         &self.reading
     }
@@ -245,7 +244,7 @@ impl Watch {
         self.series.handshake_rtt.quantiles()
     }
 
-    /// The same, value by value: for a live picture of the distribution.
+    /// The same as a histogram: for a live display of the distribution.
     pub fn handshake_rtt_histogram(&self) -> &Histogram {
         &self.series.handshake_rtt
     }
@@ -255,13 +254,13 @@ impl Watch {
         self.series.service_time.quantiles()
     }
 
-    /// Bytes a connection takes in memory before anything is held for it: its place in the slab.
+    /// Memory of a connection before any bytes are held: its entry in the slab.
     pub const FLOW_BYTES: usize = size_of::<Flow>();
 
-    /// Bytes an HTTP connection takes besides, before its queue and its words.
+    /// Additional memory of an HTTP connection, before its queue and its strings.
     pub const HTTP_BYTES: usize = size_of::<crate::http::Http>();
 
-    /// Notes the time of a packet.
+    /// Records the time of a packet.
     #[inline]
     fn begin_packet(&mut self, at: Timestamp) {
         self.number += 1;
@@ -286,7 +285,7 @@ impl Watch {
         }
     }
 
-    /// A frame whose IP packet is not TCP, or that has none: what is inside of it?
+    /// Processes a frame whose IP packet is not TCP, or that has none: it may be a tunnel.
     #[cold]
     fn handle_wrapped(&mut self, at: Timestamp, link: LinkType, captured: &[u8], length: usize) {
         match link.innermost(captured, length) {
@@ -344,20 +343,22 @@ impl Watch {
         self.handle_segment(key, hash, is_second, &segment, header.fragment.is_some());
     }
 
-    /// Whether this packet was seen a moment ago.
+    /// Whether this packet is a copy of a recent one.
     fn is_copy(&mut self, key: &Key, hash: u32, is_second: bool, segment: &Segment<'_>) -> bool {
         let Some(copies) = &mut self.copies else { return false };
-        let Some(first_at) = copies.note(copies::print(hash, is_second, segment), segment.at) else { return false };
+        let Some(first_at) = copies.note(copies::fingerprint(hash, is_second, segment), segment.at) else {
+            return false;
+        };
         if segment.identification != 0 {
             return true;
         }
-        // A kernel without the socket answers each packet that is still under way with the same reset.
+        // A kernel without the socket responds to each packet in transit with the same reset.
         if segment.has(RST) {
             return false;
         }
         let Some(index) = self.table.find(key, hash) else { return false };
         let flow = self.table.flow(index);
-        !flow.was_asked_again(direction_of(flow, is_second), first_at)
+        !flow.was_requested_again(direction_of(flow, is_second), first_at)
     }
 
     #[cold]
@@ -397,7 +398,7 @@ impl Watch {
         self.receive(index, &key, direction, segment, is_fragment);
     }
 
-    /// A segment in its turn.
+    /// Processes a segment in its turn.
     #[inline]
     fn receive(&mut self, index: Index, key: &Key, direction: Direction, segment: &Segment<'_>, is_fragment: bool) {
         let flow = self.table.flow(index);
@@ -408,7 +409,7 @@ impl Watch {
             key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
-            keeps_words: self.spec.words,
+            stores_words: self.spec.words,
             series: &mut self.series,
             reading: &mut self.reading,
             words: &mut self.words,
@@ -431,7 +432,7 @@ impl Watch {
         self.table.insert(key, hash, second, flow)
     }
 
-    /// A new connection between the ends of one that is held.
+    /// A new connection between the ends of a known one.
     #[cold]
     fn begin_again(&mut self, index: Index, is_second: bool, segment: &Segment<'_>) -> Index {
         let key = self.table.key(index);
@@ -457,7 +458,7 @@ impl Watch {
         Flow::new(number, segment.at, client_is_second, source_is_client.is_some(), self.series.silence().count)
     }
 
-    /// Which end of a connection seen from its middle is the server: told by address, by port, or the lower port.
+    /// Which end of a connection seen from its middle is the server: by address, by port, or the lower port.
     fn server_is_first(&self, key: &Key) -> bool {
         let [first, second] = [key.end(false), key.end(true)];
         let told = [first, second].map(|end| self.spec.servers.contains(&end.ip()));
@@ -470,8 +471,8 @@ impl Watch {
     }
 }
 
-/// Appends without copying where there is nothing to append to.
-fn hand_over<T>(from: &mut Vec<T>, into: &mut Vec<T>) {
+/// Appends without copying if the target is empty.
+fn append<T>(from: &mut Vec<T>, into: &mut Vec<T>) {
     if into.is_empty() {
         std::mem::swap(from, into);
     } else {
@@ -485,7 +486,7 @@ fn direction_of(flow: &Flow, is_second: bool) -> Direction {
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// Entries of connections that wait before those that wait no more are looked for.
+/// Number of waiting connections beyond which those that no longer wait are removed.
 const WAITING_MOST: usize = 1024;
-/// Connections looked at for the longest silent one.
-const LOOK_AT: usize = 16;
+/// Connections examined to find the longest silent one.
+const EVICTION_CANDIDATES: usize = 16;

@@ -1,10 +1,10 @@
-//! Work counted, so that tests can hold that it is linear in packets and bytes whatever these say. Without the feature
-//! `count-work` nothing is counted and nothing is spent.
+//! Counts work, so that tests can check that it is linear in packets and bytes for any input. Without the feature
+//! `count-work` nothing is counted, at no cost.
 //!
-//! Only what could grow is counted: steps of loops over holes, pieces, bytes searched and messages. What a packet
-//! always costs is not.
+//! Only work that could grow is counted: iterations over holes, pieces, searched bytes and messages. The constant cost
+//! of a packet is not.
 
-/// Counts so many steps.
+/// Counts `steps`.
 #[inline(always)]
 pub(crate) fn spend(steps: usize) {
     #[cfg(feature = "count-work")]
@@ -13,7 +13,7 @@ pub(crate) fn spend(steps: usize) {
     let _ = steps;
 }
 
-/// Steps of this thread since it was last asked.
+/// Steps of this thread since the last call.
 #[cfg(feature = "count-work")]
 pub fn take_work() -> u64 {
     SPENT.with(std::cell::Cell::take)

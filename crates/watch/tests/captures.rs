@@ -1,4 +1,5 @@
-//! Captures that are not as the wire was: acknowledgements before their segments, packets captured twice, clocks that jump, tunnels.
+//! Captures that differ from the wire: acknowledgements before their segments, packets captured twice, clocks that
+//! jump, tunnels.
 
 #[path = "support/packets.rs"]
 mod support;
@@ -15,7 +16,7 @@ const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: x.org\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const MILLI: u64 = 1_000_000;
 
-/// A packet on its way into a file: its time in ns, and its bytes as raw IP.
+/// A packet to be written to a file: its time in ns, and its bytes as raw IP.
 type Sent = (u64, Vec<u8>);
 
 /// A connection with a request: SYN at 1000 ms, RTT 48 ms to the client, the response 20 ms after the request.
@@ -25,7 +26,7 @@ fn visit() -> Vec<Sent> {
     numbered(&talk.packets)
 }
 
-/// The packets with an IP identification each, as Linux counts them for each connection.
+/// The packets with an IP identification each, numbered per connection as by Linux.
 fn numbered(packets: &[(u64, Packet)]) -> Vec<Sent> {
     let sent = packets.iter().zip(1u16..).map(|((at, packet), number)| (at * MILLI, with_id(packet.bytes(), number)));
     sent.collect()
@@ -65,20 +66,20 @@ fn file() -> WatchSpec {
 }
 
 #[test]
-fn an_acknowledgement_before_its_segment_waits_for_it() {
+fn acknowledgement_before_its_segment_waits_for_it() {
     let straight = watched(&visit(), file()).0;
     for early_us in [1, 20, 5_000, 40_000] {
-        // The server's bare acknowledgement of the request is stamped before it; so is the client's of the response.
+        // The server's pure acknowledgement of the request is stamped before it; so is the client's of the response.
         for (segment, acknowledgement) in [(3, 4), (5, 6)] {
             let mut sent = visit();
             sent[acknowledgement].0 = sent[segment].0 - early_us * 1000;
             sent.sort_by_key(|(at, _)| *at);
             let (outcome, reading) = watched(&sent, file());
-            assert_eq!(outcome.told(), ["GET /a 200 exact"], "{early_us} us before");
+            assert_eq!(outcome.requests_seen(), ["GET /a 200 exact"], "{early_us} us before");
             let connection = outcome.connection();
             for sent in [&connection.up, &connection.down] {
                 assert_eq!((sent.missing_bytes, sent.out_of_order_packets, sent.retransmitted_packets), (0, 0, 0));
-                assert!(sent.data_rtt.count == 0 || sent.data_rtt.min_ns > 0, "a negative time is none");
+                assert!(sent.data_rtt.count == 0 || sent.data_rtt.min_ns > 0, "a negative time is no sample");
             }
             assert_eq!(connection.handshake_rtt_ns, straight.connection().handshake_rtt_ns);
             assert_eq!(reading.early_acks.count, 1, "{reading:?}");
@@ -88,14 +89,14 @@ fn an_acknowledgement_before_its_segment_waits_for_it() {
 }
 
 #[test]
-fn what_never_comes_is_missing_when_the_wait_is_over() {
+fn segment_that_never_arrives_counts_as_missing_after_the_wait() {
     let mut sent = visit();
     sent.remove(3);
     let (outcome, reading) = watched(&sent, file());
     assert_eq!(outcome.connection().up.missing_bytes, GET.len() as u64);
     assert_eq!(outcome.requests.iter().filter(|request| request.status == Some(200)).count(), 1);
     assert_eq!(reading.early_acks.count, 0);
-    // One direction alone: nothing is there to wait for, and nothing is lost by having waited.
+    // One direction alone: there is nothing to wait for, and the wait loses nothing.
     let up: Vec<Sent> = visit().into_iter().filter(|(_, bytes)| bytes[12..16] == [198, 19, 0, 1]).collect();
     let (outcome, _) = watched(&up, file());
     assert_eq!(outcome.connection().up.packets, up.len() as u64);
@@ -103,19 +104,25 @@ fn what_never_comes_is_missing_when_the_wait_is_over() {
 }
 
 #[test]
-fn a_handshake_out_of_order_has_no_round_trip() {
+fn handshake_out_of_order_has_no_rtt() {
     let mut sent = visit();
     // SYN-ACK before SYN; ACK before SYN-ACK.
     sent[1].0 = sent[0].0 - 20_000;
     sent.swap(0, 1);
     let (outcome, reading) = watched(&sent, file());
-    assert_eq!((outcome.connection().server_rtt_ns, outcome.told()), (None, vec!["GET /a 200 exact".to_owned()]));
+    assert_eq!(
+        (outcome.connection().server_rtt_ns, outcome.requests_seen()),
+        (None, vec!["GET /a 200 exact".to_owned()])
+    );
     assert_eq!((reading.early_acks.count, reading.early_acks.most_ns), (1, 20_000));
     let mut sent = visit();
     sent[2].0 = sent[1].0 - 20_000;
     sent.swap(1, 2);
     let (outcome, reading) = watched(&sent, file());
-    assert_eq!((outcome.connection().handshake_rtt_ns, outcome.told()), (None, vec!["GET /a 200 exact".to_owned()]));
+    assert_eq!(
+        (outcome.connection().handshake_rtt_ns, outcome.requests_seen()),
+        (None, vec!["GET /a 200 exact".to_owned()])
+    );
     assert_eq!((reading.early_acks.count, reading.early_acks.most_ns), (1, 20_000));
 }
 
@@ -130,7 +137,7 @@ fn packets_captured_twice_are_counted_once() {
             for (at, bytes) in visit() {
                 let mut bytes = if v6 { as_v6(&bytes) } else { bytes };
                 sent.push((at, bytes.clone()));
-                // The other interface is a hop further on.
+                // The other interface is one hop further.
                 bytes[if v6 { 7 } else { 8 }] -= 1;
                 sent.push((at + apart_us * 1000, bytes));
             }
@@ -143,17 +150,17 @@ fn packets_captured_twice_are_counted_once() {
             assert_eq!(outcome.requests, straight.requests);
             let packets =
                 |outcome: &Outcome| outcome.seconds.iter().map(|row| (row.packets, row.bytes)).collect::<Vec<_>>();
-            assert_eq!(packets(&outcome), packets(straight), "copies are in no row");
+            assert_eq!(packets(&outcome), packets(straight), "copies are excluded from every row");
         }
     }
-    // A run's own capture does not look for them.
+    // A run's own capture does not search for copies.
     let twice: Vec<Sent> = visit().into_iter().flat_map(|sent| [sent.clone(), sent]).collect();
     let (outcome, reading) = watched(&twice, WatchSpec::default());
     assert_eq!((reading.duplicates, outcome.connection().up.retransmitted_packets), (0, 1));
 }
 
 #[test]
-fn a_retransmission_stays_one() {
+fn retransmission_is_not_a_copy() {
     let retransmitted = |again: fn(&Sent) -> Sent| {
         let mut sent = visit();
         sent.push(again(&sent[5]));
@@ -161,19 +168,19 @@ fn a_retransmission_stays_one() {
         let (outcome, reading) = watched(&sent, file());
         (outcome.connection().down.retransmitted_packets, reading.duplicates)
     };
-    // Soon, as a packet of its own; late, by a sender that writes one identification into all of its packets.
+    // Soon, as a separate packet; late, by a sender that writes one identification into all of its packets.
     assert_eq!(retransmitted(|(at, bytes)| (at + 1000, with_id(bytes.clone(), 999))), (1, 0));
     assert_eq!(retransmitted(|(at, bytes)| (at + 5 * MILLI + 1, bytes.clone())), (1, 0));
     assert_eq!(retransmitted(|(at, bytes)| (at + 5 * MILLI, bytes.clone())), (0, 1));
 }
 
 #[test]
-fn without_identification_the_receivers_request_tells_a_retransmission() {
-    for is_asked in [false, true] {
+fn sack_identifies_a_retransmission_without_ip_identification() {
+    for is_requested in [false, true] {
         let mut talk = Talk::new();
         talk.open().send(SERVER, ACK, &[7; 1000]).send(SERVER, ACK, &[8; 1000]);
         let again = talk.packets[3].1.clone();
-        if is_asked {
+        if is_requested {
             let mut sack = talk.make(CLIENT, ACK, b"");
             sack.acknowledgement = again.sequence;
             let edge = again.sequence + 1000;
@@ -185,13 +192,13 @@ fn without_identification_the_receivers_request_tells_a_retransmission() {
         let sent: Vec<Sent> = talk.packets.iter().map(|(at, packet)| (at * MILLI, as_v6(&packet.bytes()))).collect();
         let (outcome, reading) = watched(&sent, file());
         let found = (outcome.connection().down.retransmitted_packets, reading.duplicates);
-        assert_eq!(found, if is_asked { (1, 0) } else { (0, 1) }, "asked for: {is_asked}");
+        assert_eq!(found, if is_requested { (1, 0) } else { (0, 1) }, "requested: {is_requested}");
     }
 }
 
-/// A kernel without the socket answers each packet that is still under way, with the same bytes each time.
+/// A kernel without the socket responds to each packet in transit, with the same bytes each time.
 #[test]
-fn repeated_resets_without_identification_are_no_copies() {
+fn repeated_resets_without_ip_identification_are_not_copies() {
     let mut talk = Talk::new();
     talk.open().send(CLIENT, ACK | PSH, GET);
     let reset = talk.make(SERVER, RST, b"");
@@ -205,7 +212,7 @@ fn repeated_resets_without_identification_are_no_copies() {
 }
 
 #[test]
-fn a_clock_that_jumps_is_noticed_where_a_connection_goes_on() {
+fn clock_jump_is_detected_within_a_connection() {
     let whole = visit();
     for cut in 1..whole.len() - 1 {
         let mut sent = whole.clone();
@@ -218,7 +225,7 @@ fn a_clock_that_jumps_is_noticed_where_a_connection_goes_on() {
         assert_eq!(reading.jumps.first_packet, cut as u64 + 1);
         assert!(reading.jumps.most_ns >= 3_600_000 * MILLI);
     }
-    // Nothing goes on after the end.
+    // No packet follows after the end.
     let mut sent = whole.clone();
     sent.extend(whole.iter().map(|(at, bytes)| {
         let mut bytes = bytes.clone();
@@ -228,9 +235,9 @@ fn a_clock_that_jumps_is_noticed_where_a_connection_goes_on() {
     assert_eq!(watched(&sent[..], file()).1.jumps.count, 0);
 }
 
-/// The senders' own clocks tell an hour of silence from a clock that was set.
+/// The senders' own clocks distinguish an hour of silence from a clock that was set.
 #[test]
-fn time_stamps_tell_silence_from_a_jump() {
+fn tcp_timestamps_distinguish_silence_from_a_clock_jump() {
     for (ticks, jumps) in [(3_600_000u32, 0), (5, 1)] {
         let mut talk = Talk::new();
         talk.open();
@@ -251,7 +258,7 @@ fn time_stamps_tell_silence_from_a_jump() {
 }
 
 #[test]
-fn packets_out_of_time_order_are_counted_beyond_what_is_allowed() {
+fn packets_out_of_time_order_are_counted_beyond_the_limit() {
     let mut sent = visit();
     for (at, _) in &mut sent[..5] {
         *at += 2_000 * MILLI;
@@ -259,7 +266,7 @@ fn packets_out_of_time_order_are_counted_beyond_what_is_allowed() {
     let late = watched(&sent, file()).1.late;
     assert_eq!((late.count, late.first_packet), (sent.len() as u64 - 5, 6));
     assert!(late.most_ns > 1_900 * MILLI);
-    // Live, packets of two queues may be a little out of order.
+    // In a live capture, packets of two queues may be slightly out of order.
     let mut sent = visit();
     sent[5].0 -= 90 * MILLI;
     assert_eq!(watched(&sent, WatchSpec::default()).1.late.count, 0);
@@ -267,7 +274,7 @@ fn packets_out_of_time_order_are_counted_beyond_what_is_allowed() {
 }
 
 #[test]
-fn a_tunnel_changes_nothing() {
+fn tunnelled_packets_give_the_same_records() {
     let straight = watched(&visit(), file()).0;
     let vxlan = |bytes: &[u8]| {
         let inner = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], bytes].concat();
@@ -285,14 +292,14 @@ fn a_tunnel_changes_nothing() {
     assert_eq!((outcome.connections, outcome.requests), (straight.connections, straight.requests));
     assert_eq!(reading.tunnels().collect::<Vec<_>>(), [(Tunnel::Vxlan, sent.len() as u64)]);
     assert_eq!(reading.unread(), []);
-    // Captured inside of it and outside, each packet is there twice.
+    // Captured inside the tunnel and outside, each packet appears twice.
     sent.extend(visit());
     sent.sort_by_key(|(at, _)| *at);
     assert_eq!(watched(&sent, file()).1.duplicates, sent.len() as u64 / 2);
 }
 
 #[test]
-fn what_is_not_analyzed_is_named_and_what_was_cut_is_counted() {
+fn unread_protocols_are_named_and_truncated_packets_counted() {
     let mut watch = Watch::new(file());
     let esp = [&[0x45, 0, 0, 60, 0, 1, 0, 0, 64, 50, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2][..], &[0; 40]].concat();
     let arp = [&[0xFF; 12][..], &[8, 6], &[0; 28]].concat();
@@ -311,7 +318,7 @@ fn what_is_not_analyzed_is_named_and_what_was_cut_is_counted() {
 }
 
 #[test]
-fn a_connection_whose_first_data_was_not_captured_is_counted() {
+fn connection_without_its_first_data_is_counted_as_unread() {
     let mut talk = Talk::new();
     talk.open().say(CLIENT, GET).say(SERVER, OK).close();
     let mut watch = Watch::new(WatchSpec::default());
@@ -325,7 +332,7 @@ fn a_connection_whose_first_data_was_not_captured_is_counted() {
 }
 
 #[test]
-fn a_proxy_header_or_a_blank_line_comes_before_the_first_request() {
+fn request_after_a_proxy_header_or_blank_line_is_parsed() {
     let line = b"PROXY TCP4 192.0.2.1 192.0.2.2 40000 80\r\n";
     let binary = [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[0x21, 0x11, 0, 12], &[7; 12]].concat();
     let long = [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[0x21, 0x11, 2, 0], &[7; 512]].concat();
@@ -345,7 +352,7 @@ fn a_proxy_header_or_a_blank_line_comes_before_the_first_request() {
             }
             talk.say(SERVER, OK).say(CLIENT, GET).say(SERVER, OK).close();
             let (outcome, reading) = watched(&numbered(&talk.packets), file());
-            assert_eq!(outcome.told(), ["GET /a 200 exact", "GET /a 200 exact"], "{before:?} cut at {cut}");
+            assert_eq!(outcome.requests_seen(), ["GET /a 200 exact", "GET /a 200 exact"], "{before:?} cut at {cut}");
             assert_eq!(reading.proxied, proxied);
         }
         let mut talk = Talk::new();
@@ -354,12 +361,16 @@ fn a_proxy_header_or_a_blank_line_comes_before_the_first_request() {
             talk.send(CLIENT, ACK, &[*byte]);
         }
         talk.wait(5).say(SERVER, OK).close();
-        assert_eq!(watched(&numbered(&talk.packets), file()).0.told(), ["GET /a 200 exact"], "{before:?} byte by byte");
+        assert_eq!(
+            watched(&numbered(&talk.packets), file()).0.requests_seen(),
+            ["GET /a 200 exact"],
+            "{before:?} byte by byte"
+        );
     }
-    // A header without end, and what only begins like one.
+    // A header without end, and bytes that only begin like one.
     for other in [&b"PROXY without end"[..], b"\r\n\r\n\0\r\nQUIT\n\x21", b"PROXY \r\nEHLO x\r\n"] {
         let mut talk = Talk::new();
         talk.open().say(CLIENT, other).say(SERVER, b"220 hello\r\n").close();
-        assert_eq!(watched(&numbered(&talk.packets), file()).0.told(), [""; 0]);
+        assert_eq!(watched(&numbered(&talk.packets), file()).0.requests_seen(), [""; 0]);
     }
 }

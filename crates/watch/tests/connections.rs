@@ -9,7 +9,7 @@ use watch::{CapturePoint, Limits, Watch, WatchSpec};
 use wire::link::LinkType;
 
 #[test]
-fn a_handshake_has_its_three_moments() {
+fn handshake_has_three_times() {
     let mut talk = Talk::new();
     talk.open().say(CLIENT, b"x").wait(5).close();
     let outcome = talk.outcome();
@@ -33,7 +33,7 @@ fn a_handshake_has_its_three_moments() {
 }
 
 #[test]
-fn the_capture_point_decides_which_way_is_the_round_trip() {
+fn handshake_rtt_depends_on_the_capture_point() {
     for (capture_point, wanted) in
         [(CapturePoint::AtServer, 48), (CapturePoint::AtClient, 2), (CapturePoint::Between, 50)]
     {
@@ -46,7 +46,7 @@ fn the_capture_point_decides_which_way_is_the_round_trip() {
 }
 
 #[test]
-fn a_syn_ack_sent_twice_gives_no_round_trip() {
+fn retransmitted_syn_ack_gives_no_rtt() {
     let mut talk = Talk::new();
     talk.send(CLIENT, SYN, b"").wait(1);
     let syn_ack = talk.make(SERVER, SYN | ACK, b"");
@@ -61,7 +61,7 @@ fn a_syn_ack_sent_twice_gives_no_round_trip() {
 }
 
 #[test]
-fn every_state_has_its_packets() {
+fn every_connection_state_is_recorded() {
     let cases: [(ConnectionState, &[(bool, u8)]); 13] = [
         (ConnectionState::S0, &[(CLIENT, SYN)]),
         (ConnectionState::S1, &[(CLIENT, SYN), (SERVER, SYN | ACK), (CLIENT, ACK)]),
@@ -89,10 +89,10 @@ fn every_state_has_its_packets() {
     }
 }
 
-/// Zeek's duration runs on after one side's RST, until the other side has closed too; the tear-down's last
-/// acknowledgement is in neither.
+/// Zeek's duration continues after one side's RST, until the other side has closed, too; it excludes the tear-down's
+/// last acknowledgement.
 #[test]
-fn the_duration_ends_when_both_sides_have_closed() {
+fn duration_ends_when_both_sides_have_closed() {
     let mut talk = Talk::new();
     talk.open().send(CLIENT, RST, b"").wait(7).send(SERVER, ACK, b"late").wait(5).send(SERVER, FIN | ACK, b"");
     talk.wait(3).send(CLIENT, RST, b"");
@@ -107,7 +107,7 @@ fn the_duration_ends_when_both_sides_have_closed() {
 }
 
 #[test]
-fn both_may_open_at_once() {
+fn simultaneous_open_is_one_connection() {
     let mut talk = Talk::new();
     talk.send(CLIENT, SYN, b"").send(SERVER, SYN, b"");
     let (mut up, mut down) = (talk.make(CLIENT, SYN | ACK, b""), talk.make(SERVER, SYN | ACK, b""));
@@ -120,19 +120,19 @@ fn both_may_open_at_once() {
 }
 
 #[test]
-fn retransmission_reordering_and_probes_are_told_apart() {
+fn retransmission_reordering_and_probes_are_distinguished() {
     let mut talk = Talk::new();
     talk.open();
     let (first, again) = (talk.make(SERVER, ACK, &[1; 100]), talk.make(SERVER, ACK, &[1; 100]));
     talk.send(SERVER, ACK, &[1; 100]);
-    // A hole of 100 bytes, then what was in it, then the first bytes once more.
+    // A hole of 100 bytes, then its bytes, then the first bytes once more.
     let late = talk.make(SERVER, ACK, &[2; 100]);
     talk.server.next += 100;
     talk.send(SERVER, ACK, &[3; 100]);
     talk.packets.push((talk.at, late));
     talk.packets.push((talk.at + 1, again));
     talk.wait(2).send(CLIENT, ACK, b"");
-    // A keep-alive: one byte below what is next, all of it acknowledged.
+    // A keep-alive: one byte below the next, all of it acknowledged.
     let mut keep_alive = talk.make(SERVER, ACK, b"");
     keep_alive.sequence -= 1;
     let mut probe = keep_alive.clone();
@@ -150,7 +150,7 @@ fn retransmission_reordering_and_probes_are_told_apart() {
 }
 
 #[test]
-fn nothing_sent_twice_is_sampled() {
+fn retransmitted_segments_give_no_rtt() {
     let mut talk = Talk::new();
     talk.open();
     let again = talk.make(SERVER, ACK, b"slow");
@@ -162,7 +162,7 @@ fn nothing_sent_twice_is_sampled() {
 }
 
 #[test]
-fn timestamps_see_through_a_retransmission() {
+fn timestamps_give_an_rtt_despite_a_retransmission() {
     let stamps = |value: u32, echo: u32| {
         let mut options = vec![1, 1, 8, 10];
         options.extend(value.to_be_bytes());
@@ -201,7 +201,7 @@ fn sequence_numbers_wrap() {
 }
 
 #[test]
-fn bytes_acknowledged_and_not_seen_are_missing_until_they_come() {
+fn bytes_acknowledged_and_not_seen_are_missing_until_they_arrive() {
     let mut talk = Talk::new();
     talk.open();
     let late = talk.make(SERVER, ACK, &[1; 40]);
@@ -210,28 +210,28 @@ fn bytes_acknowledged_and_not_seen_are_missing_until_they_come() {
     assert_eq!(talk.outcome().connection().down.missing_bytes, 100);
     talk.packets.push((talk.at, late));
     assert_eq!(talk.outcome().connection().down.missing_bytes, 60);
-    // The same at the end of what was seen.
+    // The same at the end of the seen bytes.
     talk.server.next += 1000;
     talk.wait(1).send(CLIENT, ACK, b"");
     assert_eq!(talk.outcome().connection().down.missing_bytes, 1060);
 }
 
 #[test]
-fn a_connection_open_before_the_capture_has_its_roles_from_ports_or_from_what_was_told() {
+fn roles_of_a_connection_open_before_the_capture_follow_configuration_or_ports() {
     let mut talk = Talk::new();
     talk.say(SERVER, b"middle").say(CLIENT, b"of something");
     let outcome = talk.outcome();
     let record = outcome.connection();
     assert_eq!((record.server.port(), record.roles_seen, record.state), (80, false, ConnectionState::Oth));
     assert_eq!((record.down.payload_bytes, record.down.missing_bytes, record.up.missing_bytes), (6, 0, 0));
-    let told = WatchSpec { server_ports: Some(vec![40_000]), ..WatchSpec::default() };
-    assert_eq!(talk.outcome_with(told, 100).connection().server.port(), 40_000);
-    let told = WatchSpec { servers: vec!["198.19.0.1".parse().unwrap()], ..WatchSpec::default() };
-    assert_eq!(talk.outcome_with(told, 100).connection().server.port(), 40_000);
+    let requests_seen = WatchSpec { server_ports: Some(vec![40_000]), ..WatchSpec::default() };
+    assert_eq!(talk.outcome_with(requests_seen, 100).connection().server.port(), 40_000);
+    let requests_seen = WatchSpec { servers: vec!["198.19.0.1".parse().unwrap()], ..WatchSpec::default() };
+    assert_eq!(talk.outcome_with(requests_seen, 100).connection().server.port(), 40_000);
 }
 
 #[test]
-fn a_new_syn_is_a_new_connection_and_a_repeated_one_is_not() {
+fn new_syn_begins_a_connection_and_a_retransmitted_one_does_not() {
     for is_closed in [true, false] {
         let mut talk = Talk::new();
         let again = talk.make(CLIENT, SYN, b"");
@@ -253,7 +253,7 @@ fn a_new_syn_is_a_new_connection_and_a_repeated_one_is_not() {
 }
 
 #[test]
-fn closed_connections_linger_and_idle_ones_age() {
+fn closed_connections_linger_and_idle_ones_time_out() {
     let mut talk = Talk::new();
     talk.open().close();
     let mut idle = Talk::from_port(41_000);
@@ -269,7 +269,7 @@ fn closed_connections_linger_and_idle_ones_age() {
     watch.handle_time(millis(7_000));
     watch.take_connections(&mut records);
     assert_eq!(records.iter().map(|record| record.end).collect::<Vec<_>>(), [RecordEnd::Closed]);
-    // The last packet came at 1050 ms; silence is looked at each second.
+    // The last packet arrived at 1050 ms; silence is checked every second.
     watch.handle_time(millis(301_000));
     watch.take_connections(&mut records);
     assert_eq!((records.len(), watch.live().connections), (1, 1));
@@ -279,7 +279,7 @@ fn closed_connections_linger_and_idle_ones_age() {
 }
 
 #[test]
-fn a_full_table_lets_closed_connections_go_first() {
+fn full_table_evicts_closed_connections_first() {
     let spec = || WatchSpec { limits: Limits { flows: 2, ..Limits::default() }, ..WatchSpec::default() };
     let mut watch = Watch::new(spec());
     for port in [1000, 2000, 3000, 4000] {
@@ -298,7 +298,7 @@ fn a_full_table_lets_closed_connections_go_first() {
 }
 
 #[test]
-fn snapped_packets_and_padding_change_no_count() {
+fn truncated_packets_and_padding_change_no_count() {
     let mut talk = Talk::new();
     talk.open();
     for _ in 0..4 {
@@ -321,7 +321,7 @@ fn snapped_packets_and_padding_change_no_count() {
 }
 
 #[test]
-fn the_first_fragment_is_analysed_and_the_others_are_counted() {
+fn first_fragment_is_analysed_and_later_ones_are_counted() {
     let mut talk = Talk::new();
     talk.open().send(CLIENT, ACK, b"GET / HT");
     let mut watch = Watch::new(WatchSpec::default());
@@ -341,7 +341,7 @@ fn the_first_fragment_is_analysed_and_the_others_are_counted() {
 }
 
 #[test]
-fn a_duplicate_sack_is_a_report_of_something_sent_for_nothing() {
+fn duplicate_sack_counts_a_needless_retransmission() {
     let mut talk = Talk::new();
     talk.open().say(SERVER, &[1; 100]);
     let mut ack = talk.make(CLIENT, ACK, b"");
@@ -353,7 +353,7 @@ fn a_duplicate_sack_is_a_report_of_something_sent_for_nothing() {
 }
 
 #[test]
-fn the_series_counts_each_second() {
+fn series_has_counts_per_second() {
     let mut talk = Talk::new();
     talk.at = 10_000;
     talk.open().wait(450).say(CLIENT, b"GET / HTTP/1.1\r\n\r\n").wait(990);
@@ -369,16 +369,16 @@ fn the_series_counts_each_second() {
     assert_eq!(rows.iter().map(|row| row.packets).sum::<u64>(), talk.packets.len() as u64);
 }
 
-/// More losses of the capture on one connection than holes are remembered: each byte is still counted once.
+/// More capture losses on one connection than the limit of holes: each byte is still counted once.
 #[test]
-fn a_capture_that_loses_much_of_one_connection_counts_what_it_lost() {
+fn capture_losses_beyond_the_hole_limit_are_counted_once() {
     let mut talk = Talk::new();
     talk.open();
     for _ in 0..500 {
         talk.server.next += 10;
         talk.send(SERVER, ACK, b"x").send(CLIENT, ACK, b"");
     }
-    // The last byte that was seen comes again.
+    // The last byte that was seen is retransmitted.
     let mut again = talk.make(SERVER, ACK, b"x");
     again.sequence -= 1;
     talk.packets.push((talk.at, again));

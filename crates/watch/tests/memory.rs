@@ -1,4 +1,4 @@
-//! Bounds: two million connections pass through a table of a few thousand, and every one is recorded.
+//! Memory limits: two million connections pass through a table of a few thousand, and every one is recorded.
 
 #[path = "support/packets.rs"]
 mod support;
@@ -24,7 +24,7 @@ fn patch(bytes: &mut [u8; 40], connection: u32, is_up: bool, sequence: u32, ackn
 }
 
 #[test]
-fn two_million_connections_stay_within_their_bound_and_are_all_recorded() {
+fn two_million_connections_stay_within_the_memory_limit_and_are_recorded() {
     const CONNECTIONS: u32 = 2_000_000;
     let limits = Limits { flows: 4096, ..Limits::default() };
     let mut watch = Watch::new(WatchSpec { limits, ..WatchSpec::default() });
@@ -63,7 +63,7 @@ fn two_million_connections_stay_within_their_bound_and_are_all_recorded() {
 }
 
 #[test]
-fn a_flood_of_syns_evicts_and_counts() {
+fn syn_flood_evicts_connections_and_counts_them() {
     let limits = Limits { flows: 1000, ..Limits::default() };
     let mut watch = Watch::new(WatchSpec { limits, ..WatchSpec::default() });
     let mut bytes = [0u8; 40];
@@ -81,7 +81,7 @@ fn a_flood_of_syns_evicts_and_counts() {
 }
 
 #[test]
-fn heads_without_end_and_holes_without_number_are_bounded() {
+fn endless_heads_and_many_holes_are_bounded() {
     let limits = Limits { held_per_direction: 10_000, held_in_all: 50_000, ..Limits::default() };
     let mut watch = Watch::new(WatchSpec { limits, ..WatchSpec::default() });
     for port in 0..100 {
@@ -98,7 +98,7 @@ fn heads_without_end_and_holes_without_number_are_bounded() {
 }
 
 #[test]
-fn the_end_may_come_in_portions() {
+fn finish_in_portions_records_every_connection() {
     let mut watch = Watch::new(WatchSpec::default());
     let mut bytes = [0u8; 40];
     bytes[..10].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6]);
@@ -117,6 +117,6 @@ fn the_end_may_come_in_portions() {
     assert_eq!(numbers, (0..10_050).collect::<Vec<u64>>());
     let mut seconds = Vec::new();
     watch.take_seconds(&mut seconds);
-    assert_eq!(seconds.iter().map(|second| second.packets).sum::<u64>(), 10_050, "the last second is there once");
+    assert_eq!(seconds.iter().map(|second| second.packets).sum::<u64>(), 10_050, "the last second is recorded once");
     assert_eq!(watch.live().flows_held, 0);
 }

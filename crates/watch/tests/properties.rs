@@ -1,4 +1,4 @@
-//! What must hold whatever the packets are.
+//! Invariants for any packets.
 
 #[path = "support/packets.rs"]
 mod support;
@@ -37,7 +37,7 @@ fn script() -> Vec<(bool, Vec<u8>)> {
     ]
 }
 
-const TOLD: [&str; 6] = [
+const REQUESTS_SEEN: [&str; 6] = [
     "GET /a 200 exact",
     "POST /b 204 exact",
     "HEAD /c 200 exact",
@@ -69,7 +69,7 @@ proptest! {
     #[test]
     fn any_segmentation_gives_the_same_requests(sizes in prop::collection::vec(1usize..1500, 1..12)) {
         let outcome = segmented(&sizes).outcome();
-        prop_assert_eq!(outcome.told(), TOLD);
+        prop_assert_eq!(outcome.requests_seen(), REQUESTS_SEEN);
         let bytes: Vec<_> = outcome.requests.iter().map(|request| (request.request_bytes, request.response_bytes)).collect();
         let whole = segmented(&[100_000]).outcome();
         let wanted: Vec<_> = whole.requests.iter().map(|request| (request.request_bytes, request.response_bytes)).collect();
@@ -77,7 +77,7 @@ proptest! {
         prop_assert_eq!(outcome.connection().down.unique_bytes, whole.connection().down.unique_bytes);
     }
 
-    /// Data segments of one turn in any order and some of them twice; acknowledgements stay where they are.
+    /// Data segments of one turn in any order and some of them twice; acknowledgements keep their places.
     #[test]
     fn reordering_and_repetition_change_no_request(size in 50usize..800, keys in prop::collection::vec(any::<u32>(), 400),
                                                    twice in prop::collection::vec(prop::bool::weighted(0.1), 400)) {
@@ -102,15 +102,15 @@ proptest! {
             turn.into_iter().map(|(_, packet)| packet)
         }).collect();
         let (outcome, wanted) = (shuffled.outcome(), straight.outcome());
-        prop_assert_eq!(outcome.told(), TOLD);
+        prop_assert_eq!(outcome.requests_seen(), REQUESTS_SEEN);
         let (found, wanted) = (outcome.connection(), wanted.connection());
         prop_assert_eq!((found.up.unique_bytes, found.down.unique_bytes), (wanted.up.unique_bytes, wanted.down.unique_bytes));
         prop_assert_eq!((found.up.missing_bytes, found.down.missing_bytes, found.state), (0, 0, wanted.state));
     }
 
-    /// Times are of capture, so packets lost by the capture may cost words, never balance.
+    /// Lost packets of the capture may lose strings, but never the balance of counts.
     #[test]
-    fn any_packets_lost_and_cut_leave_the_books_balanced(keep in prop::collection::vec(prop::bool::weighted(0.8), 200),
+    fn lost_and_truncated_packets_keep_the_counts_balanced(keep in prop::collection::vec(prop::bool::weighted(0.8), 200),
                                                          snap in 40usize..300, size in 20usize..900) {
         let mut talk = segmented(&[size]);
         let mut keep = keep.iter().cycle();
@@ -132,7 +132,7 @@ proptest! {
         finish(watch, Timestamp::MAX);
     }
 
-    /// Real headers with random contents between few ends: every path of the TCP machine, in any order.
+    /// Valid headers with random contents between few ends: every path of the TCP state machine, in any order.
     #[test]
     fn random_segments_never_panic(packets in prop::collection::vec(
         (0u64..4000, any::<bool>(), 0u16..3, any::<u8>(), 0u32..3000, 0u32..3000, 0usize..11, 0usize..200, any::<bool>()), 0..200)) {

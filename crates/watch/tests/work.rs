@@ -1,4 +1,5 @@
-//! Hostile traffic costs work in proportion to its packets and bytes. Work is counted, not timed: see `watch::take_work`.
+//! Hostile traffic costs work in proportion to its packets and bytes. Work is counted, not timed: see
+//! `watch::take_work`.
 
 #[path = "support/packets.rs"]
 mod support;
@@ -6,7 +7,7 @@ mod support;
 use support::*;
 use watch::{Watch, WatchSpec, take_work};
 
-/// Steps for traffic of a size: `size` packets or so.
+/// Steps for traffic of about `size` packets.
 fn work(make: fn(&mut Talk, u32), size: u32) -> (u64, u64) {
     let mut talk = Talk::new();
     talk.open();
@@ -19,8 +20,8 @@ fn work(make: fn(&mut Talk, u32), size: u32) -> (u64, u64) {
     (take_work(), cost)
 }
 
-/// Four times the traffic is at most about four times the work, and a packet or byte never costs more than so many
-/// steps: the bound on holes, which each packet may have to look through twice.
+/// Four times the traffic is at most about four times the work, and a packet or byte never costs more than a fixed
+/// number of steps: the limit of holes, which each packet may scan twice.
 #[track_caller]
 fn is_linear(make: fn(&mut Talk, u32)) {
     let ((small, _), (large, cost)) = (work(make, 5_000), work(make, 20_000));
@@ -30,47 +31,47 @@ fn is_linear(make: fn(&mut Talk, u32)) {
 
 const STEPS_MAX: u64 = 200;
 
-/// One byte of payload `ahead` of what is next.
+/// One byte of payload `ahead` of the next.
 fn ahead(talk: &mut Talk, ahead: u32, payload: &[u8]) {
     let mut packet = talk.make(SERVER, ACK, payload);
     packet.sequence = packet.sequence.wrapping_add(ahead);
     talk.packets.push((talk.at, packet));
 }
 
-fn asked(talk: &mut Talk) {
+fn request(talk: &mut Talk) {
     talk.say(CLIENT, b"GET / HTTP/1.1\r\n\r\n");
 }
 
 #[test]
-fn every_second_byte_and_then_the_others() {
+fn work_is_linear_for_alternating_bytes() {
     is_linear(|talk, size| {
-        asked(talk);
+        request(talk);
         (0..size / 2).for_each(|at| ahead(talk, 2 * at + 1, b"x"));
         (0..size / 2).for_each(|at| ahead(talk, 2 * at, b"x"));
     });
 }
 
 #[test]
-fn bytes_from_the_last_to_the_first() {
+fn work_is_linear_for_bytes_in_reverse_order() {
     is_linear(|talk, size| {
-        asked(talk);
+        request(talk);
         (0..size).rev().for_each(|at| ahead(talk, at, b"H"));
     });
 }
 
 #[test]
-fn segments_that_overlap_by_all_but_a_byte() {
+fn work_is_linear_for_overlapping_segments() {
     is_linear(|talk, size| {
-        asked(talk);
+        request(talk);
         (0..size).for_each(|at| ahead(talk, 10 + at, &[b'x'; 100]));
         (0..size).for_each(|_| ahead(talk, 0, &[b'x'; 10]));
     });
 }
 
 #[test]
-fn holes_acknowledged_one_by_one() {
+fn work_is_linear_for_holes_acknowledged_one_by_one() {
     is_linear(|talk, size| {
-        asked(talk);
+        request(talk);
         for _ in 0..size {
             talk.server.next = talk.server.next.wrapping_add(1);
             talk.send(SERVER, ACK, b"x").send(CLIENT, ACK, b"");
@@ -79,7 +80,7 @@ fn holes_acknowledged_one_by_one() {
 }
 
 #[test]
-fn a_head_byte_by_byte_without_a_line() {
+fn work_is_linear_for_a_head_without_line_end() {
     is_linear(|talk, size| {
         talk.send(CLIENT, ACK, b"GET /");
         (0..size).for_each(|_| {
@@ -89,7 +90,7 @@ fn a_head_byte_by_byte_without_a_line() {
 }
 
 #[test]
-fn a_head_byte_by_byte_of_empty_lines_almost() {
+fn work_is_linear_for_a_head_of_almost_empty_lines() {
     is_linear(|talk, size| {
         talk.send(CLIENT, ACK, b"GET / HTTP/1.1\r\n");
         (0..size / 2).for_each(|_| {
@@ -99,7 +100,7 @@ fn a_head_byte_by_byte_of_empty_lines_almost() {
 }
 
 #[test]
-fn a_chunk_size_and_trailers_that_do_not_end() {
+fn work_is_linear_for_endless_chunk_sizes_and_trailers() {
     for start in ["0", "5;", "0\r\nT: "] {
         let make: fn(&mut Talk, u32) = match start {
             "0" => |talk, size| chunked(talk, b"", b"0", size),
@@ -111,7 +112,7 @@ fn a_chunk_size_and_trailers_that_do_not_end() {
 }
 
 fn chunked(talk: &mut Talk, start: &[u8], more: &[u8], size: u32) {
-    asked(talk);
+    request(talk);
     talk.send(SERVER, ACK, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").send(SERVER, ACK, start);
     (0..size).for_each(|_| {
         talk.send(SERVER, ACK, more);
@@ -119,9 +120,9 @@ fn chunked(talk: &mut Talk, start: &[u8], more: &[u8], size: u32) {
 }
 
 #[test]
-fn a_flood_of_selective_acknowledgements() {
+fn work_is_linear_for_many_selective_acknowledgements() {
     is_linear(|talk, size| {
-        asked(talk);
+        request(talk);
         ahead(talk, 1, b"x");
         for at in 0..size {
             let mut packet = talk.make(CLIENT, ACK, b"");
@@ -133,7 +134,7 @@ fn a_flood_of_selective_acknowledgements() {
 }
 
 #[test]
-fn requests_by_the_thousand_in_each_segment() {
+fn work_is_linear_for_many_requests_per_segment() {
     is_linear(|talk, size| {
         let requests = b"GET / HTTP/1.1\r\n\r\n".repeat(100);
         for _ in 0..size / 100 {
@@ -144,7 +145,7 @@ fn requests_by_the_thousand_in_each_segment() {
 }
 
 #[test]
-fn a_hello_byte_by_byte() {
+fn work_is_linear_for_a_hello_byte_by_byte() {
     is_linear(|talk, size| {
         talk.send(CLIENT, ACK, &[22, 3, 1, 64, 0, 1, 0, 60, 0]);
         (0..size).for_each(|_| {
@@ -153,9 +154,9 @@ fn a_hello_byte_by_byte() {
     });
 }
 
-/// What used to grow with the square: the first line was looked for again in all that was held.
+/// Work that used to grow with the square: the first line was searched again in all held bytes.
 #[test]
-fn what_is_counted_does_grow_with_traffic() {
+fn counted_work_grows_with_traffic() {
     let make: fn(&mut Talk, u32) = |talk, size| {
         talk.send(CLIENT, ACK, b"GET /");
         (0..size).for_each(|_| {

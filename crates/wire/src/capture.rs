@@ -1,7 +1,7 @@
-//! Capture files, pcap and pcapng, read from bytes as they come and written into bytes.
+//! Capture files, pcap and pcapng: decoded from bytes as they arrive, and written as bytes.
 //!
-//! There is no input or output here: whoever owns the file or pipe hands [`Decoder::decode`] a slice that starts
-//! where the last one was used up, and gets one packet, something to skip, or the wish for more bytes.
+//! This module does no input or output: the owner of the file or pipe passes [`Decoder::decode`] a slice that starts
+//! where the last one ended, and gets one packet, bytes to skip, or a request for more bytes.
 //!
 //! ```text
 //!   file, pipe --> bytes --> Decoder::decode --> Step::Packet(captured packet) --> watch
@@ -9,13 +9,13 @@
 //!                    '---- drop the first `used` bytes after every step
 //! ```
 //!
-//! Either byte order, any time resolution, several interfaces; unknown blocks are skipped without being held in
-//! memory. What was readable before a defect has been handed out by the time the error comes; every error names the
-//! byte offset from the start of the file. Sources: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
+//! Either byte order, any time resolution, several interfaces; unknown blocks are skipped without being stored. All
+//! packets before a defect are returned before its error; every error has the byte offset from the start of the file.
+//! Sources: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 //!
-//! Files need not be in the order of time: [`Sorted`] puts packets right within a window.
+//! Files need not be in order of time: [`Sorted`] reorders packets within a window.
 //!
-//! Read [`Decoder`] first; [`packets`] is the short way for bytes that are all there.
+//! Read [`Decoder`] first; [`packets`] is the short form for bytes that are completely available.
 
 mod order;
 mod pcap;
@@ -27,25 +27,25 @@ use units::Timestamp;
 
 pub use sorted::{Placed, Sorted};
 
-/// One packet out of a capture file.
+/// One packet of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// When it was captured, in nanoseconds since 1970; cut at zero and at the end of the range. A packet without a time of
-    /// its own takes that of the packet before it.
+    /// Capture time, in nanoseconds since 1970; limited to zero and the end of the range. A packet without a time has
+    /// that of the packet before it.
     pub at: Timestamp,
     /// Whether the file has a time for it: simple packet blocks have none.
     pub has_time: bool,
-    /// The link layer as the file numbers it: see [`crate::link::LinkType::from_number`].
+    /// The link layer by its number in the file: see [`crate::link::LinkType::from_number`].
     pub link: u16,
     /// Index of the interface in its section; 0 in a pcap file.
     pub interface: u32,
-    /// The bytes that were kept.
+    /// The captured bytes.
     pub bytes: &'a [u8],
-    /// How many bytes the packet had on the wire; never less than were kept.
+    /// Original length on the wire; never below the captured length.
     pub original_length: u32,
 }
 
-/// What [`Decoder::decode`] found at the start of its bytes.
+/// Result of [`Decoder::decode`] at the start of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A packet; the next step starts `used` bytes further on.
@@ -60,25 +60,25 @@ pub enum Step<'a> {
         /// Bytes to drop, at least 1.
         used: usize,
     },
-    /// Nothing can be said before at least `needed` bytes are there, at most [`BLOCK_MAX`]. At the end of the input,
-    /// call [`Decoder::finish`] instead.
+    /// At least `needed` bytes are required, at most [`BLOCK_MAX`]. At the end of the input, call [`Decoder::finish`]
+    /// instead.
     More {
-        /// Bytes that must be there, counted from the start of the slice.
+        /// Required bytes, counted from the start of the slice.
         needed: usize,
     },
 }
 
-/// Why a capture cannot be read on.
+/// Why a capture cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaptureError {
-    /// The first bytes are neither format's.
-    #[error("byte 0: {found:02x?} starts neither a pcap nor a pcapng file; is it compressed, or another format?")]
+    /// The first bytes belong to neither format.
+    #[error("byte 0: {found:02x?} is not the start of a pcap or pcapng file; decompress or convert the file")]
     Magic {
         /// The first four bytes.
         found: [u8; 4],
     },
-    /// A field contradicts another or is beyond all measure.
-    #[error("byte {offset}: {what} is {value}; the file is corrupt from here on, what came before it was read")]
+    /// A field is inconsistent or out of range.
+    #[error("byte {offset}: {what} is {value}; the file is corrupt from here on; the packets before it were read")]
     Corrupt {
         /// Bytes from the start of the file to the record or block.
         offset: u64,
@@ -88,26 +88,26 @@ pub enum CaptureError {
         value: u64,
     },
     /// The input ended inside a record or block.
-    #[error("byte {offset}: the file ends {left} bytes into a record; what came before it was read")]
+    #[error("byte {offset}: the file ends {left} bytes into a record; the packets before it were read")]
     Truncated {
         /// Bytes from the start of the file to the record or block.
         offset: u64,
-        /// How many of its bytes are there.
+        /// Number of its available bytes.
         left: u64,
     },
 }
 
-/// The longest record or block that is held in memory in one piece: the longest packet allowed, and options.
+/// The longest record or block that is held in memory as one; the longest allowed packet, and options.
 pub const BLOCK_MAX: usize = PACKET_MAX + 65_536;
-/// The most bytes a captured packet may have kept. libpcap's own bound is 256 KiB for IP link layers.
+/// Maximum captured length of a packet. libpcap's own limit is 256 KiB for IP link layers.
 pub const PACKET_MAX: usize = 1 << 20;
 
-/// Reads a pcap or pcapng file from bytes handed to it in order; finds out itself which of the two it is.
+/// Decodes a pcap or pcapng file from bytes passed in order; detects the format.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     format: Format,
     offset: u64,
-    /// Bytes of a block, known to be of no interest, that are still to come.
+    /// Remaining bytes of a block to skip.
     skipping: u64,
 }
 
@@ -125,12 +125,12 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// Bytes used up so far: the offset in the file of the next step.
+    /// Bytes consumed so far: the file offset of the next step.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Packets that the capturing program says it lost, by the statistics blocks read so far (pcapng only).
+    /// Packets that the capturing program lost, by the statistics blocks read so far (pcapng only).
     pub fn drops(&self) -> u64 {
         match &self.format {
             Format::Pcapng(file) => file.drops(),
@@ -138,7 +138,7 @@ impl Decoder {
         }
     }
 
-    /// The name of an interface of the current section (pcapng only); empty if the file does not say.
+    /// The name of an interface of the current section (pcapng only); empty if the file has none.
     pub fn interface_name(&self, index: u32) -> &str {
         match &self.format {
             Format::Pcapng(file) => file.interface_name(index),
@@ -146,10 +146,10 @@ impl Decoder {
         }
     }
 
-    /// Looks at the start of `bytes`, which must continue exactly where the last step's `used` bytes ended.
+    /// Decodes the start of `bytes`, which must continue exactly where the last step's `used` bytes ended.
     ///
     /// # Errors
-    /// Another format, or a corrupt record: there is no way to find the next one, so every later call fails alike.
+    /// Another format, or a corrupt record: the next record cannot be found, so every later call fails in the same way.
     #[inline]
     pub fn decode<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, CaptureError> {
         let step = if self.skipping > 0 {
@@ -176,7 +176,7 @@ impl Decoder {
         Ok(step)
     }
 
-    /// Says whether the input may end here, with `left` bytes not used up.
+    /// Checks whether the input may end here, with `left` bytes not consumed.
     ///
     /// # Errors
     /// The input ends inside a record or block. An empty input is not an error.
@@ -204,7 +204,7 @@ impl Decoder {
     }
 
     fn recognised<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, CaptureError> {
-        let Format::Pcapng(file) = &mut self.format else { unreachable!("set by the only caller") };
+        let Format::Pcapng(file) = &mut self.format else { unreachable!("the caller has set the format") };
         match file.step(bytes, 0)? {
             pcapng::Block::Step(step) => Ok(step),
             pcapng::Block::SkipAll(_) => unreachable!("a section header is never skipped"),
@@ -212,7 +212,7 @@ impl Decoder {
     }
 }
 
-/// The packets of a capture whose bytes are all there. After the first error nothing more comes.
+/// The packets of a capture whose bytes are completely available. Iteration ends after the first error.
 pub fn packets(bytes: &[u8]) -> impl Iterator<Item = Result<Captured<'_>, CaptureError>> {
     let (mut decoder, mut rest, mut ended) = (Decoder::new(), bytes, false);
     std::iter::from_fn(move || {

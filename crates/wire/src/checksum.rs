@@ -1,12 +1,12 @@
-//! The Internet checksum (RFC 1071): ones-complement sums, and changing one without summing again (RFC 1624).
+//! The Internet checksum (RFC 1071): ones' complement sums, and incremental updates (RFC 1624).
 //!
-//! Three values are easily mixed up, so they have different types. A [`Sum`] is still being added to. A *partial*
-//! checksum is a folded sum that is **not** inverted: what the kernel leaves in the TCP checksum field of a packet
-//! whose vnet header says "checksum needed". A *checksum* is the inverted sum that travels on the wire.
+//! Three values that are easily confused have different types. A [`Sum`] is still being added to. A *partial* checksum
+//! is a folded sum that is **not** inverted: the kernel leaves it in the TCP checksum field of a packet whose vnet
+//! header says "checksum needed". A *checksum* is the inverted sum in a packet on the wire.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A ones-complement sum in progress. Carries are kept in the upper bits and folded at the end.
+/// A ones' complement sum in progress. Carries are kept in the upper bits and folded at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -15,12 +15,12 @@ impl Sum {
     pub const ZERO: Sum = Sum(0);
 
     /// Adds bytes as big-endian 16-bit words; an odd last byte counts as if a zero followed (RFC 1071, section 1).
-    /// Because of that, only the last piece that is added may be of odd length.
+    /// Therefore only the last piece may have an odd length.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Sum {
         let mut total = self.0;
-        // 32 bits at a time: 2^16 = 1 in ones-complement arithmetic, so a word's upper half folds in later. Packets
-        // are at most 2^16 bytes, so 2^14 words of 32 bits: 2^46 at most, far from overflow.
+        // 32 bits at a time: 2^16 = 1 in ones' complement arithmetic, so a word's upper half folds in later. Packets
+        // have at most 2^16 bytes, so 2^14 words of 32 bits: at most 2^46, far from overflow.
         let mut words = bytes.chunks_exact(4);
         for word in &mut words {
             total += u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
@@ -63,13 +63,13 @@ impl Sum {
         total as u16
     }
 
-    /// Folded and inverted: the checksum as it travels.
+    /// Folded and inverted: the checksum on the wire.
     pub fn checksum(self) -> u16 {
         !self.fold()
     }
 }
 
-/// The checksum after one 16-bit word of what it covers changed from `old` to `new` (RFC 1624, equation 3).
+/// The checksum after one covered 16-bit word changed from `old` to `new` (RFC 1624, equation 3).
 pub fn adjust(checksum: u16, old: u16, new: u16) -> u16 {
     !adjust_partial(!checksum, old, new)
 }
@@ -85,20 +85,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_example_of_rfc_1071() {
+    fn checksum_matches_the_example_of_rfc_1071() {
         let sum = Sum::ZERO.bytes(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum.fold(), 0xddf2);
         assert_eq!(sum.checksum(), 0x220d);
     }
 
     #[test]
-    fn the_example_of_rfc_1624() {
-        // Section 4: a header whose checksum is 0xDD2F has a word changed from 0x5555 to 0x3285; the right answer is
-        // 0x0000, which the older equation got wrong as 0xFFFF.
+    fn incremental_update_matches_the_example_of_rfc_1624() {
+        // Section 4: in a header whose checksum is 0xDD2F a word changes from 0x5555 to 0x3285; the correct result is
+        // 0x0000, whereas the older equation gives 0xFFFF.
         assert_eq!(adjust(0xDD2F, 0x5555, 0x3285), 0x0000);
     }
 
-    /// The definition, word by word, to compare with.
+    /// The definition, word by word, as a reference.
     fn plainly(bytes: &[u8]) -> u16 {
         let mut total = 0u32;
         for pair in bytes.chunks(2) {
@@ -110,14 +110,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_agree_with_the_definition(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+        fn checksum_matches_its_definition(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
             prop_assert_eq!(Sum::ZERO.bytes(&bytes).fold(), plainly(&bytes));
         }
 
-        /// A packet with its checksum in place sums to zero (all ones), also after one word was changed and the
-        /// checksum adjusted instead of computed again.
+        /// A packet with its checksum in place sums to zero (all ones), even after one word was changed and the
+        /// checksum updated incrementally.
         #[test]
-        fn adjusting_agrees_with_summing_again(
+        fn incremental_update_matches_a_recomputed_checksum(
             mut words in prop::collection::vec(any::<u16>(), 1..100), at in any::<prop::sample::Index>(), new: u16,
         ) {
             let sum = |words: &[u16]| words.iter().fold(Sum::ZERO, |sum, &word| sum.word(word));

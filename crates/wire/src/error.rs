@@ -1,34 +1,35 @@
-//! Why bytes are not the packet they were taken for.
+//! Errors of malformed or truncated packets.
 
-/// What a checked view found wrong. A packet off the wire may be anything, so this is data, not a fault of the program.
+/// The defect that a checked view found. Packets from the wire may contain any bytes, so this is data, not a fault of
+/// the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The bytes end before the header does.
-    #[error("{header} header needs {needed} bytes, but only {available} are there")]
+    #[error("{header} header needs {needed} bytes, but only {available} are available")]
     Truncated {
         /// The header being read.
         header: &'static str,
-        /// Bytes it takes.
+        /// Length of the header.
         needed: usize,
-        /// Bytes there are.
+        /// Available bytes.
         available: usize,
     },
-    /// The version field says it is something else.
-    #[error("the IP version field says {found}, not {wanted}")]
+    /// The version field has another value.
+    #[error("the IP version field is {found}, expected {wanted}")]
     Version {
         /// The version in the packet.
         found: u8,
-        /// The version this view is for.
+        /// The expected version.
         wanted: u8,
     },
-    /// A length field contradicts the bytes or another length field.
+    /// A length field is inconsistent with the available bytes or another length field.
     #[error("{field} is {value}, which does not fit in a packet of {available} bytes with its headers")]
     Length {
         /// The field.
         field: &'static str,
         /// Its value, in bytes.
         value: usize,
-        /// Bytes there are.
+        /// Available bytes.
         available: usize,
     },
 }

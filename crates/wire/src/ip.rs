@@ -1,8 +1,8 @@
-//! IP of either version as an observer sees it: perhaps snapped, perhaps a fragment, with options or extensions.
+//! IP of either version for an observer: possibly truncated, possibly a fragment, with options or extensions.
 //!
-//! Unlike [`crate::ipv4`] and [`crate::ipv6`], whose packets must be whole, [`Packet::parse`] needs only the headers:
-//! lengths come from the header fields, never from how much was captured. It copies out what an analyser asks for
-//! and finds the transport header.
+//! Unlike [`crate::ipv4`] and [`crate::ipv6`], which need complete packets, [`Packet::parse`] needs only the headers:
+//! lengths are those of the header fields, never the captured length. It copies the fields that an analyser needs and
+//! finds the transport header.
 
 use crate::Error;
 use crate::octets::{u16_at, u32_at};
@@ -16,7 +16,7 @@ pub enum Addresses {
     V6([u8; 16], [u8; 16]),
 }
 
-/// Where a fragment lies in its packet.
+/// Position of a fragment in its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// Offset of its first byte in the whole packet's payload.
@@ -30,26 +30,26 @@ pub struct Fragment {
 pub struct Packet {
     /// Source and destination.
     pub addresses: Addresses,
-    /// The transport protocol; what a fragment's first piece would carry.
+    /// The transport protocol; for a later fragment that of the first one.
     pub protocol: u8,
     /// Offset of the transport header, or of a later fragment's bytes.
     pub transport_at: usize,
-    /// Length of the whole packet, headers included, from its length field; where that field is 0 (a super-packet
-    /// the sender's kernel had not yet cut, or a jumbogram), from the frame's original length.
+    /// Length of the complete packet, headers included, from its length field; if that field is 0 (a super-packet that
+    /// the sender's kernel had not yet segmented, or a jumbogram), from the frame's original length.
     pub total_len: usize,
-    /// Set when this is a piece of a packet.
+    /// Set for a fragment of a packet.
     pub fragment: Option<Fragment>,
-    /// Identification of the packet, the same in every copy of it; 0 in IPv6, which has none, and from senders that write
+    /// Identification of the packet, the same in every copy of it; 0 in IPv6, which has none, and from senders that set
     /// none where fragmentation is forbidden (RFC 6864).
     pub identification: u16,
 }
 
 impl Packet {
-    /// Reads the headers at the start of `bytes`, of which `original_length` were on the wire.
+    /// Parses the headers at the start of `bytes`, of which `original_length` were on the wire.
     ///
     /// # Errors
-    /// Neither version 4 nor 6; headers that were not captured in full; length fields that contradict each other or
-    /// say more than was on the wire.
+    /// Neither version 4 nor 6; headers that were not captured in full; length fields that are inconsistent or exceed
+    /// the original length.
     #[inline]
     pub fn parse(bytes: &[u8], original_length: usize) -> Result<Packet, Error> {
         match bytes.first().map(|first| first >> 4) {
@@ -102,7 +102,7 @@ fn parse_v6(bytes: &[u8], original_length: usize) -> Result<Packet, Error> {
     end_to_end[0].copy_from_slice(&head[8..24]);
     end_to_end[1].copy_from_slice(&head[24..40]);
     let (mut next, mut at, mut fragment) = (head[6], HEADER, None);
-    // Each round moves at least 8 bytes on, so a hostile chain ends with the captured bytes.
+    // Each iteration advances by at least 8 bytes, so a hostile chain ends with the captured bytes.
     while matches!(next, HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | FRAGMENT | AUTHENTICATION | MOBILITY) {
         let Some(extension) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
             return Err(Error::Truncated { header: "IPv6 extension", needed: at + 8, available: bytes.len() });
@@ -110,7 +110,7 @@ fn parse_v6(bytes: &[u8], original_length: usize) -> Result<Packet, Error> {
         if next == FRAGMENT {
             let word = u16_at(extension, 2..4);
             let (offset, more) = (u32::from(word & 0xFFF8), word & 1 != 0);
-            // An "atomic" fragment (RFC 6946) is a whole packet.
+            // An "atomic" fragment (RFC 6946) is a complete packet.
             if offset > 0 || more {
                 fragment = Some(Fragment { offset, more });
             }
@@ -126,7 +126,7 @@ fn parse_v6(bytes: &[u8], original_length: usize) -> Result<Packet, Error> {
             return Err(Error::Length { field: "IPv6 extension length", value: size, available: total_len });
         }
         if fragment.is_some_and(|fragment| fragment.offset > 0) {
-            // What follows belongs to the middle of the packet.
+            // The following bytes belong to the middle of the packet.
             break;
         }
     }
@@ -140,7 +140,7 @@ fn parse_v6(bytes: &[u8], original_length: usize) -> Result<Packet, Error> {
     })
 }
 
-/// What an analyser asks of a TCP header, read from a segment that may be snapped.
+/// The fields of a TCP header that an analyser needs, from a possibly truncated segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpHeader {
     /// Source port.
@@ -149,21 +149,21 @@ pub struct TcpHeader {
     pub destination_port: u16,
     /// Sequence number.
     pub sequence: u32,
-    /// Acknowledgement number; counts only with the ACK flag.
+    /// Acknowledgement number; valid only with the ACK flag.
     pub acknowledgement: u32,
     /// Control bits, see [`crate::tcp::flags`].
     pub flags: u8,
-    /// Window as it stands, unscaled.
+    /// Window, unscaled.
     pub window: u16,
     /// Bytes of the header, options included: 20 to 60.
     pub header_len: usize,
 }
 
 impl TcpHeader {
-    /// Reads the fixed part at the start of `bytes`; the segment was `length` bytes long on the wire.
+    /// Parses the fixed part at the start of `bytes`; the segment was `length` bytes long on the wire.
     ///
     /// # Errors
-    /// Fewer than 20 bytes captured, or a data offset that is under 5 words or beyond the segment.
+    /// Fewer than 20 captured bytes, or a data offset below 5 words or beyond the segment.
     #[inline]
     pub fn parse(bytes: &[u8], length: usize) -> Result<TcpHeader, Error> {
         const MIN: usize = crate::tcp::HEADER_MIN;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapped_packet_keeps_its_length() {
+    fn truncated_ip_packet_keeps_its_length() {
         let packet = Packet::parse(&v4(1500, 0), 1500).unwrap();
         assert_eq!((packet.total_len, packet.transport_at, packet.protocol), (1500, 20, 6));
         assert_eq!(packet.addresses, Addresses::V4([10, 0, 0, 1], [10, 0, 0, 2]));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_are_known_in_both_versions() {
+    fn ip_fragments_are_recognized_in_both_versions() {
         assert_eq!(Packet::parse(&v4(40, 0x4000), 40).unwrap().fragment, None);
         assert_eq!(Packet::parse(&v4(40, 0x2000), 40).unwrap().fragment, Some(Fragment { offset: 0, more: true }));
         assert_eq!(Packet::parse(&v4(40, 0x0003), 40).unwrap().fragment, Some(Fragment { offset: 24, more: false }));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_walked_and_may_not_leave_the_packet() {
+    fn ipv6_extensions_are_skipped_within_the_packet_only() {
         let chain =
             |length: u8| v6(HOP_BY_HOP, 16 + 20, &[&[60, 0, 0, 0, 0, 0, 0, 0, 6, length][..], &[0; 26]].concat());
         assert_eq!(Packet::parse(&chain(0), 76).unwrap().transport_at, 56);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tcp_header_may_be_snapped_after_its_fixed_part() {
+    fn tcp_header_truncated_after_its_fixed_part_is_parsed() {
         let mut bytes = [0u8; 20];
         bytes[12] = 0x80;
         assert_eq!(TcpHeader::parse(&bytes, 32).unwrap().header_len, 32);

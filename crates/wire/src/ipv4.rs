@@ -6,7 +6,7 @@ use crate::Error;
 use crate::checksum::Sum;
 use crate::octets::{put_u16, u16_at};
 
-/// Bytes of a header without options, the shortest there is.
+/// Minimum length of a header: without options.
 pub const HEADER_MIN: usize = 20;
 
 mod field {
@@ -23,18 +23,18 @@ mod field {
     pub const DESTINATION: Range<usize> = 16..20;
 }
 
-/// An IPv4 packet: bytes of which the header was checked. Bytes beyond the total length (padding) are not part of it.
+/// An IPv4 packet with a checked header. Bytes beyond the total length (padding) are not part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T> {
     buffer: T,
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Takes `buffer` for an IPv4 packet that starts at its first byte.
+    /// Checks `buffer` as an IPv4 packet that starts at its first byte.
     ///
     /// # Errors
-    /// Fewer bytes than the header or the total length says, another version, or lengths that contradict each other.
-    /// The header checksum is not verified: see [`Self::is_header_intact`].
+    /// Fewer bytes than the header or the total length, another version, or inconsistent lengths. The header checksum
+    /// is not verified: see [`Self::is_header_intact`].
     pub fn new_checked(buffer: T) -> Result<Self, Error> {
         let bytes = buffer.as_ref();
         let available = bytes.len();
@@ -57,12 +57,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(packet)
     }
 
-    /// Bytes of the header, options included: 20 to 60.
+    /// Length of the header, options included: 20 to 60.
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[field::VERSION_AND_LENGTH] & 0x0F) * 4
     }
 
-    /// Bytes of header and payload.
+    /// Length of header and payload.
     pub fn total_len(&self) -> usize {
         usize::from(u16_at(self.bytes(), field::TOTAL_LENGTH))
     }
@@ -72,7 +72,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.bytes(), field::IDENTIFICATION)
     }
 
-    /// True when this is a piece of a fragmented packet (more to come, or not the first).
+    /// True for a fragment (more to come, or not the first).
     pub fn is_fragment(&self) -> bool {
         u16_at(self.bytes(), field::FLAGS_AND_OFFSET) & 0x3FFF != 0
     }
@@ -82,12 +82,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes()[field::TTL]
     }
 
-    /// Protocol of the payload, one of [`crate::protocol`] or another.
+    /// Protocol of the payload, such as those of [`crate::protocol`].
     pub fn protocol(&self) -> u8 {
         self.bytes()[field::PROTOCOL]
     }
 
-    /// Header checksum as it stands in the packet.
+    /// Header checksum in the packet.
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes(), field::CHECKSUM)
     }
@@ -102,13 +102,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         address_at(self.bytes(), field::DESTINATION.start)
     }
 
-    /// True when the header sums up to its checksum.
+    /// True when the header checksum is correct.
     pub fn is_header_intact(&self) -> bool {
         let header = self.bytes().get(..self.header_len()).unwrap_or(&[]);
         Sum::ZERO.bytes(header).checksum() == 0
     }
 
-    /// What the packet carries, without padding.
+    /// The payload, without padding.
     pub fn payload(&self) -> &[u8] {
         self.bytes().get(self.header_len()..self.total_len()).unwrap_or(&[])
     }
@@ -124,8 +124,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Takes `buffer`, whose header was copied from a longer or shorter packet, for a packet that ends where the
-    /// buffer ends: its total length is set to that. The header checksum is left as it was.
+    /// Uses `buffer`, whose header was copied from a longer or shorter packet, as a packet that ends at the end of the
+    /// buffer: sets its total length. The header checksum stays unchanged.
     ///
     /// # Errors
     /// As [`Self::new_checked`], and a buffer of more than 65,535 bytes.
@@ -143,7 +143,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         Packet::new_checked(buffer)
     }
 
-    /// Sets the bytes of header and payload. A value beyond the buffer makes the payload empty, nothing worse.
+    /// Sets the length of header and payload. A value beyond the buffer only makes the payload empty.
     pub fn set_total_len(&mut self, length: u16) {
         put_u16(self.buffer.as_mut(), field::TOTAL_LENGTH, length);
     }
@@ -168,7 +168,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.buffer.as_mut(), field::CHECKSUM, checksum);
     }
 
-    /// Computes the header checksum from the header and puts it in.
+    /// Computes the header checksum and stores it.
     pub fn fill_checksum(&mut self) {
         self.set_checksum(0);
         let header = self.bytes().get(..self.header_len()).unwrap_or(&[]);
@@ -176,7 +176,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.set_checksum(checksum);
     }
 
-    /// What the packet carries, to change.
+    /// The payload, mutable.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let range = self.header_len()..self.total_len();
         self.buffer.as_mut().get_mut(range).unwrap_or(&mut [])
@@ -191,7 +191,7 @@ fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
 mod tests {
     use super::*;
 
-    /// Header of a packet of 28 bytes, from 198.19.0.1 to 198.18.0.1, with the checksum worked out by hand.
+    /// Header of a packet of 28 bytes, from 198.19.0.1 to 198.18.0.1, with a checksum computed by hand.
     fn packet() -> Vec<u8> {
         let mut bytes = vec![
             0x45, 0, 0, 28, 0x12, 0x34, 0x40, 0, 64, 17, 0, 0, 198, 19, 0, 1, 198, 18, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_where_the_rfc_puts_them() {
+    fn ipv4_fields_have_the_offsets_of_the_rfc() {
         let packet = Packet::new_checked(packet()).unwrap();
         assert_eq!((packet.header_len(), packet.total_len(), packet.identification()), (20, 28, 0x1234));
         assert_eq!((packet.ttl(), packet.protocol(), packet.is_fragment()), (64, 17, false));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn filling_the_checksum_finds_the_same_one() {
+    fn computed_ipv4_checksum_equals_the_one_in_the_header() {
         let mut bytes = packet();
         bytes[10] = 0;
         assert!(!Packet::new_checked(&bytes).unwrap().is_header_intact());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_fitted_to_its_new_length() {
+    fn ipv4_header_gets_the_length_of_the_buffer() {
         let mut bytes = packet();
         bytes.truncate(24);
         assert!(Packet::new_checked(&bytes).is_err());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_boundaries() {
+    fn ipv4_lengths_are_checked_exactly() {
         let with = |at: usize, value: u8| {
             let mut bytes = packet();
             bytes[at] = value;

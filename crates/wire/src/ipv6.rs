@@ -1,4 +1,4 @@
-//! IPv6 (RFC 8200): a view of the fixed header and what follows it.
+//! IPv6 (RFC 8200): a view of the fixed header and its payload.
 
 use std::net::Ipv6Addr;
 
@@ -20,23 +20,23 @@ mod field {
     pub const DESTINATION: Range<usize> = 24..40;
 }
 
-/// Extension headers that lie between the fixed header and the transport header, all of one shape: next header,
-/// length in units of 8 bytes beyond the first 8 (RFC 8200, section 4).
+/// Extension headers between the fixed header and the transport header, all of one format: next header, length in units
+/// of 8 bytes beyond the first 8 (RFC 8200, section 4).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// An IPv6 packet: bytes of which the fixed header was checked. Jumbograms (payload length 0) count as empty.
+/// An IPv6 packet with a checked fixed header. Jumbograms (payload length 0) count as empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T> {
     buffer: T,
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Takes `buffer` for an IPv6 packet that starts at its first byte.
+    /// Checks `buffer` as an IPv6 packet that starts at its first byte.
     ///
     /// # Errors
-    /// Fewer bytes than the fixed header or the payload length says, or another version.
+    /// Fewer bytes than the fixed header or the payload length, or another version.
     pub fn new_checked(buffer: T) -> Result<Self, Error> {
         let bytes = buffer.as_ref();
         let available = bytes.len();
@@ -54,22 +54,22 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(packet)
     }
 
-    /// Bytes after the fixed header, extension headers included.
+    /// Length after the fixed header, extension headers included.
     pub fn payload_len(&self) -> usize {
         usize::from(u16_at(self.bytes(), field::PAYLOAD_LENGTH))
     }
 
-    /// Bytes of fixed header and payload.
+    /// Length of fixed header and payload.
     pub fn total_len(&self) -> usize {
         HEADER + self.payload_len()
     }
 
-    /// What follows the fixed header: a protocol or an extension header.
+    /// The next header: a protocol or an extension header.
     pub fn next_header(&self) -> u8 {
         self.bytes()[field::NEXT_HEADER]
     }
 
-    /// Hops left.
+    /// Hop limit.
     pub fn hop_limit(&self) -> u8 {
         self.bytes()[field::HOP_LIMIT]
     }
@@ -84,13 +84,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         address_at(self.bytes(), field::DESTINATION.start)
     }
 
-    /// What follows the fixed header.
+    /// The bytes after the fixed header.
     pub fn payload(&self) -> &[u8] {
         self.bytes().get(HEADER..self.total_len()).unwrap_or(&[])
     }
 
-    /// Protocol and byte offset (from the start of the packet) of the transport header, past hop-by-hop, routing and
-    /// destination options. `None` for fragments and for chains that run out of the packet.
+    /// Protocol and byte offset (from the start of the packet) of the transport header, behind hop-by-hop, routing and
+    /// destination options. `None` for fragments and for chains that exceed the packet.
     pub fn transport(&self) -> Option<(u8, usize)> {
         let bytes = self.bytes().get(..self.total_len())?;
         let (mut next, mut at) = (self.next_header(), HEADER);
@@ -113,8 +113,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Takes `buffer`, whose header was copied from a longer or shorter packet, for a packet that ends where the
-    /// buffer ends: its payload length is set to that.
+    /// Uses `buffer`, whose header was copied from a longer or shorter packet, as a packet that ends at the end of the
+    /// buffer: sets its payload length.
     ///
     /// # Errors
     /// As [`Self::new_checked`], and a buffer of more than 65,535 bytes after the fixed header.
@@ -131,7 +131,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         Packet::new_checked(buffer)
     }
 
-    /// Sets the bytes after the fixed header. A value beyond the buffer makes the payload empty, nothing worse.
+    /// Sets the length after the fixed header. A value beyond the buffer only makes the payload empty.
     pub fn set_payload_len(&mut self, length: u16) {
         put_u16(self.buffer.as_mut(), field::PAYLOAD_LENGTH, length);
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_where_the_rfc_puts_them() {
+    fn ipv6_fields_have_the_offsets_of_the_rfc() {
         let packet = Packet::new_checked(packet(6, &[9; 20])).unwrap();
         assert_eq!((packet.payload_len(), packet.total_len(), packet.hop_limit()), (20, 60, 63));
         assert_eq!(packet.source(), "2001:2::1".parse::<Ipv6Addr>().unwrap());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_are_walked_and_may_not_leave_the_packet() {
+    fn ipv6_transport_is_found_behind_extensions_within_the_packet() {
         let chain = |length: u8| {
             let mut payload = vec![6, length, 0, 0, 0, 0, 0, 0];
             payload.extend([7; 8]);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_fitted_to_its_new_length() {
+    fn ipv6_header_gets_the_length_of_the_buffer() {
         let mut bytes = packet(6, &[9; 20]);
         bytes.truncate(44);
         assert!(Packet::new_checked(&bytes).is_err());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_boundaries() {
+    fn ipv6_lengths_are_checked_exactly() {
         let bytes = packet(17, &[1; 8]);
         assert!(Packet::new_checked(&bytes).is_ok());
         assert!(matches!(Packet::new_checked(&bytes[..47]), Err(Error::Length { .. })));

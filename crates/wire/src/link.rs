@@ -1,25 +1,25 @@
-//! Link layers a capture may carry, and where the IP packet starts in each.
+//! Link layers of captures, and the offset of the IP packet in each.
 //!
-//! Numbers are libpcap's LINKTYPE values (the tcpdump group's registry). Stacked VLAN tags are walked; anything that
-//! is not IP is named by [`Payload::Other`] and left alone.
+//! Numbers are libpcap's LINKTYPE values (the tcpdump group's registry). Stacked VLAN tags are skipped; a protocol
+//! other than IP is returned as [`Payload::Other`].
 
 use crate::Error;
 use crate::octets::u16_at;
 
-/// How a captured frame starts.
+/// The first header of a captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
     /// BSD loopback: four bytes of address family in the byte order of the machine (0, and 108 in network order).
     Loopback,
-    /// Ethernet II, perhaps with VLAN tags (1).
+    /// Ethernet II, optionally with VLAN tags (1).
     Ethernet,
-    /// An IP packet with nothing before it, version 4 or 6 (101; 12 and 14 in old files; 228 and 229 for one version).
+    /// An IP packet without link header, version 4 or 6 (101; 12 and 14 in old files; 228 and 229 for one version).
     RawIp,
     /// Linux cooked capture, version 1: 16 bytes (113).
     LinuxCooked,
     /// Linux cooked capture, version 2: 20 bytes (276).
     LinuxCookedV2,
-    /// PPP, perhaps in HDLC framing (9, 50).
+    /// PPP, optionally in HDLC framing (9, 50).
     Ppp,
     /// A PPPoE session's header and PPP (51).
     PppEther,
@@ -29,13 +29,13 @@ pub enum LinkType {
     Mpls,
 }
 
-/// What a frame carries, and from which byte on.
+/// The payload of a frame, and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// An IP packet starts at this offset; its version is in its first byte.
     Ip(usize),
-    /// A frame of another protocol (its EtherType, or address family for loopback), which may have an IP packet further
-    /// inside: see [`crate::tunnel`].
+    /// A frame of another protocol (its EtherType, or address family for loopback), which may contain an IP packet: see
+    /// [`crate::tunnel`].
     Other(u16),
 }
 
@@ -45,7 +45,7 @@ pub const ETHERTYPE_IPV4: u16 = 0x0800;
 pub const ETHERTYPE_IPV6: u16 = 0x86DD;
 
 impl LinkType {
-    /// From the number in a capture file; `None` for a link layer not known here.
+    /// From the number in a capture file; `None` for an unsupported link layer.
     pub fn from_number(number: u16) -> Option<LinkType> {
         match number {
             0 | 108 => Some(LinkType::Loopback),
@@ -76,10 +76,10 @@ impl LinkType {
         }
     }
 
-    /// Finds what `frame` carries.
+    /// Finds the payload of `frame`.
     ///
     /// # Errors
-    /// The frame, or what a small snap length left of it, ends inside the link header.
+    /// The frame, or its part within the snaplen, ends inside the link header.
     #[inline]
     pub fn payload(self, frame: &[u8]) -> Result<Payload, Error> {
         match self {
@@ -105,7 +105,7 @@ impl LinkType {
             LinkType::Loopback => {
                 need("loopback", frame, 4)?;
                 let family = u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]);
-                // Written in whichever order the capturing machine had; the families in use are all under 256.
+                // Written in the byte order of the capturing machine; the families in use are all below 256.
                 let family = if family > 0xFFFF { family.swap_bytes() } else { family };
                 match family {
                     2 | 10 | 24 | 28 | 30 => Ok(Payload::Ip(4)),
@@ -116,8 +116,8 @@ impl LinkType {
     }
 }
 
-/// Follows VLAN tags (802.1Q, 802.1ad and its forerunner 0x9100) from the tag protocol or EtherType `kind`, whose
-/// value starts at `at`.
+/// Skips VLAN tags (802.1Q, 802.1ad and its predecessor 0x9100) from the tag protocol or EtherType `kind`, whose value
+/// starts at `at`.
 #[inline]
 fn after_tags(frame: &[u8], mut kind: u16, mut at: usize) -> Result<Payload, Error> {
     while matches!(kind, 0x8100 | 0x88A8 | 0x9100) {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn stacked_tags_are_walked_and_may_not_leave_the_frame() {
+    fn stacked_vlan_tags_are_skipped_within_the_frame_only() {
         let tagged = frame(12, &[0x88, 0xA8, 0, 1, 0x81, 0, 0, 2, 8, 0]);
         assert_eq!(LinkType::Ethernet.payload(&tagged), Ok(Payload::Ip(22)));
         assert!(LinkType::Ethernet.payload(&tagged[..21]).is_err());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back() {
+    fn link_type_numbers_round_trip() {
         for link in [
             LinkType::Loopback,
             LinkType::Ethernet,

@@ -1,14 +1,14 @@
-//! Big-endian numbers at named places of a byte slice.
+//! Big-endian numbers at named offsets of a byte slice.
 
 use std::ops::Range;
 
-/// The two bytes at `range`. The caller has checked that they are there.
+/// The two bytes at `range`. The caller has checked the length.
 #[inline]
 pub(crate) fn u16_at(bytes: &[u8], range: Range<usize>) -> u16 {
     u16::from_be_bytes([bytes[range.start], bytes[range.start + 1]])
 }
 
-/// The four bytes at `range`. The caller has checked that they are there.
+/// The four bytes at `range`. The caller has checked the length.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], range: Range<usize>) -> u32 {
     let at = range.start;

@@ -7,9 +7,9 @@ use crate::octets::{put_u16, put_u32, u16_at, u32_at};
 
 pub use options::Options;
 
-/// Bytes of a header without options, the shortest there is.
+/// Minimum length of a header: without options.
 pub const HEADER_MIN: usize = 20;
-/// Offset of the checksum in the header, as a vnet header's `csum_offset` names it.
+/// Offset of the checksum in the header: a vnet header's `csum_offset`.
 pub const CHECKSUM_OFFSET: usize = field::CHECKSUM.start;
 
 mod field {
@@ -33,11 +33,11 @@ pub mod flags {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
-    /// Hand what has come to the receiver now.
+    /// Push: deliver the received data to the application now.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgement field counts.
+    /// The acknowledgement field is valid.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: u8 = 0x20;
     /// Echo of a congestion mark (RFC 3168).
     pub const ECE: u8 = 0x40;
@@ -45,17 +45,17 @@ pub mod flags {
     pub const CWR: u8 = 0x80;
 }
 
-/// A TCP segment: bytes of which the header was checked. The buffer must end where the segment ends.
+/// A TCP segment with a checked header. The buffer must end where the segment ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<T> {
     buffer: T,
 }
 
 impl<T: AsRef<[u8]>> Segment<T> {
-    /// Takes `buffer` for a TCP segment that starts at its first byte and ends at its last.
+    /// Checks `buffer` as a TCP segment that starts at its first byte and ends at its last.
     ///
     /// # Errors
-    /// Fewer bytes than the header says, or a data offset under 5 words.
+    /// Fewer bytes than the header, or a data offset below 5 words.
     pub fn new_checked(buffer: T) -> Result<Self, Error> {
         let available = buffer.as_ref().len();
         if available < HEADER_MIN {
@@ -84,12 +84,12 @@ impl<T: AsRef<[u8]>> Segment<T> {
         u32_at(self.bytes(), field::SEQUENCE)
     }
 
-    /// The next byte the sender of this segment waits for.
+    /// The next sequence number that the sender of this segment expects.
     pub fn acknowledgement(&self) -> u32 {
         u32_at(self.bytes(), field::ACKNOWLEDGEMENT)
     }
 
-    /// Bytes of the header, options included: 20 to 60.
+    /// Length of the header, options included: 20 to 60.
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[field::DATA_OFFSET] >> 4) * 4
     }
@@ -99,12 +99,12 @@ impl<T: AsRef<[u8]>> Segment<T> {
         self.bytes()[field::FLAGS]
     }
 
-    /// Receive window as it stands, unscaled.
+    /// Receive window, unscaled.
     pub fn window(&self) -> u16 {
         u16_at(self.bytes(), field::WINDOW)
     }
 
-    /// Checksum field as it stands: complete or partial, the vnet header says which.
+    /// Checksum field: complete or partial, as stated by the vnet header.
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes(), field::CHECKSUM)
     }
@@ -114,7 +114,7 @@ impl<T: AsRef<[u8]>> Segment<T> {
         self.bytes().get(HEADER_MIN..self.header_len()).unwrap_or(&[])
     }
 
-    /// What the segment carries.
+    /// The payload.
     pub fn payload(&self) -> &[u8] {
         self.bytes().get(self.header_len()..).unwrap_or(&[])
     }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_read_and_lengths_are_boundaries() {
+    fn tcp_fields_read_back_and_lengths_are_checked_exactly() {
         let mut bytes = [0u8; 26];
         bytes[12] = 0x60;
         bytes[24..].copy_from_slice(b"hi");

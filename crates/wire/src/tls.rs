@@ -1,22 +1,22 @@
-//! The one thing read out of TLS (RFC 8446, RFC 6066): the server name in a ClientHello.
+//! The server name in a TLS ClientHello (RFC 8446, RFC 6066).
 //!
-//! The hello may be spread over several records; its bytes are walked one by one past the record headers, so that
-//! nothing is copied but the name itself.
+//! The hello may span several records; its bytes are read one by one across record headers, so that only the name is
+//! copied.
 
-/// What the first bytes a client sent say about the server's name.
+/// The server name in the first bytes of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerName {
-    /// The name, as sent: ASCII by the standard, anything in practice. 1 to 255 bytes.
+    /// The name, as sent: ASCII by the standard, any bytes in practice. 1 to 255 bytes.
     Name(Box<[u8]>),
-    /// A whole ClientHello without a name.
+    /// A complete ClientHello without a name.
     Absent,
-    /// A ClientHello so far; more bytes are needed.
+    /// An incomplete ClientHello; more bytes are needed.
     Incomplete,
     /// Not a ClientHello.
     NotHello,
 }
 
-/// Reads the server name out of `bytes`, the start of what a client sent. Cost is linear in their number.
+/// Reads the server name from `bytes`, the start of a client's stream. The cost is linear in their number.
 pub fn server_name(bytes: &[u8]) -> ServerName {
     match read(&mut Handshake { bytes, at: 0, record: 0 }) {
         Ok(name) => name,
@@ -25,7 +25,7 @@ pub fn server_name(bytes: &[u8]) -> ServerName {
     }
 }
 
-/// Whether `bytes` start as a TLS handshake record does; `None` while fewer than three are there and they agree.
+/// Whether `bytes` start like a TLS handshake record; `None` while fewer than three are available and match.
 pub fn is_handshake(bytes: &[u8]) -> Option<bool> {
     let expected = [HANDSHAKE_RECORD, 3];
     if bytes.iter().zip(expected).any(|(&found, wanted)| found != wanted) {
@@ -40,7 +40,7 @@ fn read(hello: &mut Handshake<'_>) -> Result<ServerName, End> {
     }
     let mut left = hello.number(3)?;
     let mut fixed = |hello: &mut Handshake<'_>, width: usize, extra: usize| -> Result<(), End> {
-        // A field of `width` length bytes (none: 0) and that much content, plus `extra` bytes before it.
+        // A field of `width` length bytes (none: 0) and its content, and `extra` bytes before it.
         hello.skip(extra)?;
         let length = if width == 0 { 0 } else { hello.number(width)? };
         hello.skip(length)?;
@@ -79,11 +79,11 @@ fn read(hello: &mut Handshake<'_>) -> Result<ServerName, End> {
     Ok(ServerName::Absent)
 }
 
-/// Handshake bytes with the record headers between them left out.
+/// Handshake bytes without the record headers between them.
 struct Handshake<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Bytes left in the record being read.
+    /// Remaining bytes of the current record.
     record: usize,
 }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_found_in_one_record_and_in_many() {
+    fn server_name_is_found_in_one_record_and_in_many() {
         for cut in [200, 50, 7, 1] {
             let bytes = hello(&named(), cut);
             assert_eq!(server_name(&bytes), ServerName::Name(b"a.b.org"[..].into()), "records of {cut}");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_without_a_name_is_not_an_unfinished_one() {
+    fn complete_hello_without_a_name_is_absent() {
         assert_eq!(server_name(&hello(&[], 200)), ServerName::Absent);
         assert_eq!(server_name(&hello(&[0, 10, 0, 2, 0, 29], 200)), ServerName::Absent);
         assert_eq!(server_name(b"GET / HTTP/1.1\r\n"), ServerName::NotHello);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_prefix_is_incomplete_until_the_name_ends() {
+    fn hello_prefix_is_incomplete_until_the_name_ends() {
         let bytes = hello(&named(), 200);
         let end = bytes.windows(7).position(|window| window == b"a.b.org").unwrap() + 7;
         for length in 0..end {
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0usize..120, value: u8) {
+        fn server_name_of_any_bytes_does_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0usize..120, value: u8) {
             let _ = server_name(&bytes);
             bytes = hello(&named(), 30);
             if let Some(byte) = bytes.get_mut(at) { *byte = value; }

@@ -1,17 +1,17 @@
-//! Tunnels: the TCP packet inside a frame, through whatever encapsulation lies around it.
+//! Tunnels: finds the TCP packet of a frame inside any supported encapsulation.
 //!
 //! ```text
 //!   Ethernet | IPv4 | UDP 4789 | VXLAN | Ethernet | VLAN | IPv6 | TCP
 //!   `-------------------- walked ------------------------'      `- Innermost::Tcp
 //! ```
 //!
-//! Read are VLAN tags (802.1Q, 802.1ad, 802.1ah, VN-Tag), LLC/SNAP, MPLS, PPPoE, PPP, NSH; IP in IP of both versions either
-//! way, AH, GRE (versions 0 and 1), ERSPAN (types I to III), EtherIP, VXLAN (with its GPE form), GENEVE, GTP-U, MPLS and GRE
-//! over UDP. A frame that ends in something else is named by [`Unread`]. At most [`DEPTH_MAX`] headers are walked, each
-//! inside the lengths that the one before it states, so that a hostile frame costs no more than an ordinary one.
+//! Supported are VLAN tags (802.1Q, 802.1ad, 802.1ah, VN-Tag), LLC/SNAP, MPLS, PPPoE, PPP, NSH; IP in IP of both
+//! versions in either, AH, GRE (versions 0 and 1), ERSPAN (types I to III), EtherIP, VXLAN (with its GPE form), GENEVE,
+//! GTP-U, MPLS and GRE over UDP. A frame with another payload gives [`Unread`]. At most [`DEPTH_MAX`] headers are
+//! followed, each within the lengths of the previous one, so that a hostile frame costs no more than an ordinary one.
 //!
-//! An observer tries [`LinkType::payload`] and [`ip::Packet::parse`] first, which is all that a frame without a tunnel needs,
-//! and comes here with the rest.
+//! An observer first tries [`LinkType::payload`] and [`ip::Packet::parse`], which suffice for a frame without a tunnel,
+//! and uses this module for the rest.
 
 mod names;
 mod walk;
@@ -19,21 +19,21 @@ mod walk;
 use crate::link::LinkType;
 use crate::{Error, ip};
 
-/// Where a frame leads.
+/// The innermost content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Innermost {
-    /// To a TCP packet.
+    /// A TCP packet.
     Tcp {
         /// Offset in the frame of its IP header.
         at: usize,
-        /// Its IP header; `transport_at` is that of the TCP header, past any AH.
+        /// Its IP header; `transport_at` is that of the TCP header, behind any AH.
         packet: ip::Packet,
-        /// What lies around it.
+        /// The encapsulation around it.
         tunnels: Tunnels,
     },
-    /// To a later fragment of an IP packet, in which there is no header.
+    /// A later fragment of an IP packet, which has no transport header.
     LaterFragment,
-    /// To something that is not read here.
+    /// An unsupported protocol.
     Unread(Unread),
 }
 
@@ -56,12 +56,12 @@ pub enum Tunnel {
     Pppoe,
     /// GTP-U (3GPP TS 29.281).
     Gtp,
-    /// Anything else that is read: EtherIP, NSH, PPP, provider backbone bridges.
+    /// Any other supported one: EtherIP, NSH, PPP, provider backbone bridges.
     Other,
 }
 
 impl Tunnel {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Tunnel; 9] = [
         Tunnel::Vxlan,
         Tunnel::Geneve,
@@ -74,7 +74,7 @@ impl Tunnel {
         Tunnel::Other,
     ];
 
-    /// As in output and JSON.
+    /// The name in output and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Tunnel::Vxlan => "VXLAN",
@@ -95,7 +95,7 @@ impl Tunnel {
 pub struct Tunnels(u16);
 
 impl Tunnels {
-    /// Whether `tunnel` is among them.
+    /// Whether the packet is inside of `tunnel`.
     pub fn has(self, tunnel: Tunnel) -> bool {
         self.0 & 1 << tunnel as u16 != 0
     }
@@ -105,7 +105,7 @@ impl Tunnels {
     }
 }
 
-/// What a frame carries that is not read here.
+/// An unsupported protocol of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unread {
     /// A protocol over Ethernet, by its EtherType.
@@ -116,13 +116,13 @@ pub enum Unread {
     Ppp(u16),
     /// A protocol over IP.
     Protocol(u8),
-    /// A UDP datagram, by the smaller of its ports, which is the service's as a rule.
+    /// A UDP datagram, by the smaller of its ports, which usually is the service's.
     Udp(u16),
     /// An address family of BSD loopback that is not IP.
     Family(u16),
     /// A link layer, by its LINKTYPE number.
     Link(u16),
-    /// More headers than are walked.
+    /// Too many headers.
     Depth,
 }
 
@@ -130,13 +130,14 @@ impl LinkType {
     /// Follows `frame`, of which `original_length` bytes were on the wire, to the packet inside.
     ///
     /// # Errors
-    /// A header was not captured in full ([`Error::Truncated`]), or contradicts the lengths around it.
+    /// A header was not captured in full ([`Error::Truncated`]), or is inconsistent with the lengths around it.
     pub fn innermost(self, frame: &[u8], original_length: usize) -> Result<Innermost, Error> {
         walk::walk(self, frame, original_length)
     }
 }
 
-/// Headers walked in one frame, labels and tags included. A packet of an overlay network inside another has about ten.
+/// Maximum number of headers in one frame, labels and tags included. A packet of an overlay network inside another has
+/// about ten.
 pub const DEPTH_MAX: usize = 24;
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::octets::{put_u16, u16_at};
 
-/// Bytes of the header.
+/// Length of the header.
 pub const HEADER: usize = 8;
-/// Offset of the checksum in the header, as a vnet header's `csum_offset` names it.
+/// Offset of the checksum in the header: a vnet header's `csum_offset`.
 pub const CHECKSUM_OFFSET: usize = field::CHECKSUM.start;
 
 mod field {
@@ -17,17 +17,17 @@ mod field {
     pub const CHECKSUM: Range<usize> = 6..8;
 }
 
-/// A UDP datagram: bytes of which the header was checked. Bytes beyond its length field are not part of it.
+/// A UDP datagram with a checked header. Bytes beyond its length field are not part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<T> {
     buffer: T,
 }
 
 impl<T: AsRef<[u8]>> Datagram<T> {
-    /// Takes `buffer` for a UDP datagram that starts at its first byte.
+    /// Checks `buffer` as a UDP datagram that starts at its first byte.
     ///
     /// # Errors
-    /// Fewer bytes than the header or its length field says, or a length shorter than the header.
+    /// Fewer bytes than the header or its length field, or a length below that of the header.
     pub fn new_checked(buffer: T) -> Result<Self, Error> {
         let available = buffer.as_ref().len();
         if available < HEADER {
@@ -51,18 +51,18 @@ impl<T: AsRef<[u8]>> Datagram<T> {
         u16_at(self.bytes(), field::DESTINATION_PORT)
     }
 
-    /// Bytes of header and payload.
+    /// Length of header and payload.
     #[allow(clippy::len_without_is_empty, reason = "a datagram always has its header; only its payload can be empty")]
     pub fn len(&self) -> usize {
         usize::from(u16_at(self.bytes(), field::LENGTH))
     }
 
-    /// Checksum field as it stands; 0 means that none was sent (IPv4 only).
+    /// Checksum field; 0 means that there is none (IPv4 only).
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes(), field::CHECKSUM)
     }
 
-    /// What the datagram carries.
+    /// The payload.
     pub fn payload(&self) -> &[u8] {
         self.bytes().get(HEADER..self.len()).unwrap_or(&[])
     }
@@ -83,12 +83,12 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Datagram<T> {
         put_u16(self.buffer.as_mut(), field::DESTINATION_PORT, port);
     }
 
-    /// Sets the bytes of header and payload. A value beyond the buffer makes the payload empty, nothing worse.
+    /// Sets the length of header and payload. A value beyond the buffer only makes the payload empty.
     pub fn set_len(&mut self, length: u16) {
         put_u16(self.buffer.as_mut(), field::LENGTH, length);
     }
 
-    /// Sets the checksum field. A computed checksum of 0 is sent as 0xFFFF (RFC 768); that is the caller's to do.
+    /// Sets the checksum field. The caller must replace a computed checksum of 0 by 0xFFFF (RFC 768).
     pub fn set_checksum(&mut self, checksum: u16) {
         put_u16(self.buffer.as_mut(), field::CHECKSUM, checksum);
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_read_and_lengths_are_boundaries() {
+    fn udp_fields_read_back_and_lengths_are_checked_exactly() {
         let mut bytes = [0u8; 12];
         bytes[5] = 11;
         let mut datagram = Datagram::new_checked(&mut bytes).unwrap();

@@ -1,10 +1,10 @@
-//! The header that a TUN device opened with IFF_VNET_HDR puts before every packet (`struct virtio_net_hdr`).
+//! The header that a TUN device with IFF_VNET_HDR puts before every packet (`struct virtio_net_hdr`).
 //!
-//! It says what the kernel has left undone: a checksum still to be completed, or a super-packet of up to 64 KB still
-//! to be cut into segments. Numbers are in the byte order of the machine, as TUN leaves them unless told otherwise.
-//! Source: Linux `include/uapi/linux/virtio_net.h`; virtio 1.2, section 5.1.6.
+//! It describes work that the kernel has left undone: a partial checksum, or a super-packet of up to 64 KB to be
+//! segmented. Numbers are in the byte order of the machine, the default of TUN. Source: Linux
+//! `include/uapi/linux/virtio_net.h`; virtio 1.2, section 5.1.6.
 
-/// Bytes of the header.
+/// Length of the header.
 pub const LEN: usize = 10;
 
 /// `flags`: the checksum field holds the sum of the pseudo-header only; see [`Header::csum_start`].
@@ -26,9 +26,9 @@ pub const GSO_ECN: u8 = 0x80;
 pub struct Header {
     /// [`NEEDS_CSUM`], [`DATA_VALID`].
     pub flags: u8,
-    /// [`GSO_NONE`], [`GSO_TCPV4`], [`GSO_TCPV6`], perhaps with [`GSO_ECN`].
+    /// [`GSO_NONE`], [`GSO_TCPV4`], [`GSO_TCPV6`], optionally with [`GSO_ECN`].
     pub gso_type: u8,
-    /// Bytes of the headers of every segment: a hint of the sender, not to be relied on.
+    /// Length of the headers of every segment: a hint of the sender, not reliable.
     pub hdr_len: u16,
     /// Payload bytes of every segment but the last.
     pub gso_size: u16,
@@ -54,7 +54,7 @@ impl Header {
         Some((header, packet))
     }
 
-    /// The bytes as they stand before the packet.
+    /// The bytes of the header.
     pub fn to_bytes(self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[0] = self.flags;
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_comes_back(bytes: [u8; LEN], packet in prop::collection::vec(any::<u8>(), 0..9)) {
+        fn vnet_header_reads_back(bytes: [u8; LEN], packet in prop::collection::vec(any::<u8>(), 0..9)) {
             let frame = [&bytes[..], &packet].concat();
             let (header, rest) = Header::split(&frame).unwrap();
             prop_assert_eq!(header.to_bytes(), bytes);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_shorter_than_its_header_is_none() {
+    fn frame_shorter_than_its_vnet_header_is_none() {
         assert_eq!(Header::split(&[0; 9]), None);
         assert_eq!(Header::split(&[0; 10]), Some((Header::default(), &[][..])));
     }

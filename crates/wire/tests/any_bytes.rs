@@ -1,9 +1,9 @@
-//! No view panics on any bytes, before or after its fields were overwritten with anything.
+//! No view panics on any bytes, before or after its fields were overwritten with any values.
 
 use proptest::prelude::*;
 use wire::{ipv4, ipv6, tcp, udp, vnet};
 
-/// Random bytes, half of them with a first byte that gets past the version check.
+/// Random bytes, half of them with a first byte that passes the version check.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     (prop::collection::vec(any::<u8>(), 0..200), prop::sample::select(vec![0u8, 0x45, 0x46, 0x4F, 0x60])).prop_map(
         |(mut bytes, first)| {
@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn ipv4_never_panics(mut bytes in bytes(), length: u16) {
+    fn ipv4_does_not_panic_on_any_bytes(mut bytes in bytes(), length: u16) {
         if let Ok(mut packet) = ipv4::Packet::new_checked(&mut bytes) {
             prop_assert!(packet.header_len() + packet.payload().len() == packet.total_len());
             let _ = (packet.source(), packet.destination(), packet.is_header_intact(), packet.is_fragment());
@@ -31,7 +31,7 @@ proptest! {
     }
 
     #[test]
-    fn ipv6_never_panics(mut bytes in bytes(), length: u16) {
+    fn ipv6_does_not_panic_on_any_bytes(mut bytes in bytes(), length: u16) {
         if let Ok(mut packet) = ipv6::Packet::new_checked(&mut bytes) {
             if let Some((_, at)) = packet.transport() {
                 prop_assert!(at <= packet.total_len());
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn transports_never_panic(mut bytes in bytes(), length: u16) {
+    fn tcp_and_udp_do_not_panic_on_any_bytes(mut bytes in bytes(), length: u16) {
         if let Ok(mut segment) = tcp::Segment::new_checked(&mut bytes) {
             prop_assert!(segment.header_len() + segment.payload().len() > 0);
             segment.set_flags(length as u8);

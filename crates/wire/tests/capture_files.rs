@@ -1,4 +1,4 @@
-//! Capture files: what is written comes back; any byte order, resolution and cut; nothing panics; the corpus replays.
+//! Capture files: written files read back; any byte order, resolution and truncation; no panics; the corpus replays.
 
 use proptest::prelude::*;
 use units::Timestamp;
@@ -20,7 +20,7 @@ fn all(bytes: &[u8]) -> (Vec<Captured<'_>>, Option<CaptureError>) {
     (found, error)
 }
 
-/// The same through a decoder that is given `piece` bytes at a time.
+/// The same through a decoder that receives `piece` bytes at a time.
 fn by_pieces(bytes: &[u8], piece: usize) -> (Vec<(u64, Vec<u8>, u32)>, bool) {
     let (mut decoder, mut buffer, mut found) = (Decoder::new(), Vec::new(), Vec::new());
     for part in bytes.chunks(piece) {
@@ -44,7 +44,7 @@ fn by_pieces(bytes: &[u8], piece: usize) -> (Vec<(u64, Vec<u8>, u32)>, bool) {
     (found, ends_well)
 }
 
-/// A pcap file with everything in the chosen order and resolution.
+/// A pcap file with all features in the chosen order and resolution.
 fn pcap(big: bool, magic: u32, records: &[(u32, u32, &[u8], u32)]) -> Vec<u8> {
     let number = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
     let mut bytes = number(magic).to_vec();
@@ -61,7 +61,7 @@ fn pcap(big: bool, magic: u32, records: &[(u32, u32, &[u8], u32)]) -> Vec<u8> {
 }
 
 #[test]
-fn pcap_of_either_order_and_resolution_is_read() {
+fn pcap_of_either_byte_order_and_resolution_is_read() {
     for big in [false, true] {
         for (magic, unit) in [(0xA1B2_C3D4, 1000), (0xA1B2_3C4D, 1)] {
             let bytes = pcap(big, magic, &[(5, 7, b"one", 99), (u32::MAX, 999_999, b"", 0)]);
@@ -108,7 +108,7 @@ fn enhanced(big: bool, index: u32, units: u64, packet: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn pcapng_of_either_order_with_several_interfaces_and_sections_is_read() {
+fn pcapng_of_either_byte_order_with_several_interfaces_and_sections_is_read() {
     let mut bytes = Vec::new();
     for big in [false, true] {
         bytes.extend(section(big));
@@ -119,7 +119,7 @@ fn pcapng_of_either_order_with_several_interfaces_and_sections_is_read() {
         for (index, units) in [(0, 1_500_000u64), (1, 1_500_000_000), (2, 1500), (3, 1_500_000_000_000), (4, 1536)] {
             bytes.extend(enhanced(big, index, units, b"packet"));
         }
-        // A simple packet has no time of its own.
+        // A simple packet has no time.
         let length = if big { 4u32.to_be_bytes() } else { 4u32.to_le_bytes() };
         bytes.extend(block(big, 3, &[&length[..], b"easy"].concat()));
     }
@@ -135,7 +135,7 @@ fn pcapng_of_either_order_with_several_interfaces_and_sections_is_read() {
 }
 
 #[test]
-fn what_was_readable_comes_before_the_error_and_the_error_names_the_byte() {
+fn packets_before_a_defect_are_returned_and_the_error_has_its_offset() {
     let mut bytes = Vec::new();
     write::pcap_header(&mut bytes, LinkType::RawIp, 96);
     write::pcap_packet(&mut bytes, nanos(1), b"whole", 5);
@@ -171,7 +171,7 @@ fn what_was_readable_comes_before_the_error_and_the_error_names_the_byte() {
 }
 
 #[test]
-fn drops_told_by_the_capture_are_summed() {
+fn drops_in_statistics_blocks_are_summed() {
     let mut bytes = Vec::new();
     write::section(&mut bytes, "test");
     write::interface(&mut bytes, LinkType::Ethernet, 128, "eth0");
@@ -187,12 +187,12 @@ fn drops_told_by_the_capture_are_summed() {
     assert_eq!((decoder.drops(), rest.len(), decoder.offset()), (7, 0, bytes.len() as u64));
 }
 
-/// Files kept because they once mattered: each is read to its end or to a clear error, whole and in pieces alike.
+/// Files of a corpus, which once caused defects: each is read to its end or to a clear error, as a whole and in pieces.
 #[test]
-fn the_corpus_replays() {
+fn corpus_of_capture_files_replays() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
     let mut count = 0;
-    for entry in std::fs::read_dir(&folder).expect("the corpus lies beside this test") {
+    for entry in std::fs::read_dir(&folder).expect("the corpus is next to this test") {
         let path = entry.expect("a readable folder").path();
         let bytes = std::fs::read(&path).expect("a readable file");
         let (found, error) = all(&bytes);
@@ -209,7 +209,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn what_is_written_comes_back(ng: bool, piece in 1usize..200, seed in prop::collection::vec((0u64..4_000_000_000_000_000_000, prop::collection::vec(any::<u8>(), 0..90), 0u32..9), 0..12)) {
+    fn written_capture_files_read_back(ng: bool, piece in 1usize..200, seed in prop::collection::vec((0u64..4_000_000_000_000_000_000, prop::collection::vec(any::<u8>(), 0..90), 0u32..9), 0..12)) {
         let mut bytes = Vec::new();
         if ng {
             write::section(&mut bytes, "test");
@@ -229,9 +229,9 @@ proptest! {
         prop_assert_eq!(found, wanted);
     }
 
-    /// A good file with bytes overwritten, or no file at all.
+    /// A valid file with overwritten bytes, or any bytes.
     #[test]
-    fn no_bytes_panic(ng: bool, start in 0usize..2, changes in prop::collection::vec((0usize..400, any::<u8>()), 0..6), noise in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn decoder_does_not_panic_on_any_bytes(ng: bool, start in 0usize..2, changes in prop::collection::vec((0usize..400, any::<u8>()), 0..6), noise in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut bytes = if ng { [section(true), interface(true, 9), enhanced(true, 0, 5, &[9; 100]), block(true, 5, &[0; 30 + 2])].concat() }
                         else { pcap(true, 0xA1B2_C3D4, &[(1, 2, &[3; 100], 100), (1, 3, &[3; 60], 70)]) };
         for (at, value) in changes {
@@ -246,7 +246,7 @@ proptest! {
 }
 
 #[test]
-fn interfaces_keep_their_names_and_a_section_begins_anew() {
+fn interface_names_belong_to_their_section() {
     let mut bytes = Vec::new();
     write::section(&mut bytes, "a test");
     write::interface(&mut bytes, LinkType::Ethernet, 128, "eth0");
@@ -261,6 +261,6 @@ fn interfaces_keep_their_names_and_a_section_begins_anew() {
     }
     assert!(rest.is_empty());
     let named: Vec<[&str; 2]> = named.iter().map(|names| [names[0].as_str(), names[1].as_str()]).collect();
-    // A name that no device can have is left out.
+    // A name that is not a valid device name is ignored.
     assert_eq!(named, [["", ""], ["eth0", ""], ["eth0", ""], ["", ""], ["tun0", ""]]);
 }

@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets that are about this crate: see `fuzz/` and docs/notes/watch-fuzzing.md.
+//! The corpora of the fuzz targets of this crate: see `fuzz/` and docs/notes/watch-fuzzing.md.
 
 #[path = "../../../fuzz/bodies/capture.rs"]
 mod capture;

@@ -116,7 +116,7 @@ pub(crate) enum Step {
     /// The packet reaches the next effect at this time.
     Leaves(Timestamp),
     /// As `Leaves`, and later packets overtake it.
-    HeldBack(Timestamp),
+    Reordered(Timestamp),
     /// The packet continues at the same time with other bytes, drawn from this sequence ([`Stepwise::alter`]).
     Altered(Draw),
     /// The packet continues at the same time, followed directly by a copy.

@@ -92,7 +92,7 @@ impl Stepwise for Reordering {
     #[inline]
     fn handle(&mut self, at: Timestamp, _size: Bytes) -> Step {
         if self.chance.hit() {
-            Step::HeldBack(Timestamp::from_nanos(at.as_nanos().saturating_add(self.by_ns)))
+            Step::Reordered(Timestamp::from_nanos(at.as_nanos().saturating_add(self.by_ns)))
         } else {
             Step::Leaves(at)
         }

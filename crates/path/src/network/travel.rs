@@ -1,8 +1,8 @@
 //! The way of packets over special links: from effect to effect, each at its computed time.
 //!
 //! ```text
-//!   handed in --> travel ----> next effect .. last effect ----> wheel, until due ----> polled
-//!                  ^  `- must wait for its moment ---> events --.
+//!   accepted  --> travel ----> next effect .. last effect ----> wheel, until due ----> polled
+//!                  ^  `- must wait for its time -----> events --.
 //!                  |  `- waits in a queue ---> queue's event ---|
 //!                  `--------------- when due -------------------'
 //! ```
@@ -13,7 +13,7 @@
 use schema::DropCause;
 use units::{Bytes, Timestamp};
 
-use super::{Held, Network};
+use super::{Network, PacketInTransit};
 use crate::effect::Step;
 use crate::queue::Outcome;
 use crate::wheel::Wheel;
@@ -22,7 +22,7 @@ use crate::wheel::Wheel;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A packet reaches its next effect.
-    Reaches(Held),
+    Reaches(PacketInTransit),
     /// The queue of this number has an event, unless its next event has changed since.
     Queue(u32),
 }
@@ -42,90 +42,90 @@ impl Network {
     fn advance_events(&mut self, now: Timestamp) {
         while let Some((due, event)) = self.events.as_mut().and_then(|events| events.pop(now)) {
             match event {
-                Event::Reaches(held) => self.travel(due, due, held),
+                Event::Reaches(packet) => self.travel(due, due, packet),
                 Event::Queue(queue) => self.advance_queue(due, queue),
             }
         }
     }
 
     /// Moves a packet on from its position, which it reaches at `at`; the present time is `now`.
-    pub(super) fn travel(&mut self, now: Timestamp, mut at: Timestamp, mut held: Held) {
+    pub(super) fn travel(&mut self, now: Timestamp, mut at: Timestamp, mut packet: PacketInTransit) {
         loop {
-            let link = self.links.special(held.client, held.direction, held.link);
-            let place = usize::from(held.node);
+            let link = self.links.special(packet.client, packet.direction, packet.link);
+            let place = usize::from(packet.node);
             if place == 0 && link.state(self.start, at).is_out {
-                self.let_go(held, Some(DropCause::Outage));
+                self.remove_from_transit(packet, Some(DropCause::Outage));
                 return;
             }
             let Some(node) = link.nodes.get(place) else {
-                let Some(next) = self.links.after(held.client, held.direction, held.link) else {
-                    self.wheel.push(now, at, held);
+                let Some(next) = self.links.after(packet.client, packet.direction, packet.link) else {
+                    self.wheel.push(now, at, packet);
                     return;
                 };
-                (held.link, held.node) = (next, 0);
+                (packet.link, packet.node) = (next, 0);
                 if at > now {
-                    self.wait(now, at, Event::Reaches(held));
+                    self.wait(now, at, Event::Reaches(packet));
                     return;
                 }
                 continue;
             };
             if at > now && !node.is_ahead {
-                self.wait(now, at, Event::Reaches(held));
+                self.wait(now, at, Event::Reaches(packet));
                 return;
             }
-            let step = link.handle(place, at, Bytes(u64::from(held.wire.bytes)), self.start);
-            held.node += 1;
+            let step = link.handle(place, at, Bytes(u64::from(packet.wire.bytes)), self.start);
+            packet.node += 1;
             match step {
                 Step::Leaves(later) => at = later,
-                Step::HeldBack(later) => {
-                    self.counters[held.direction.index()].reordered += u64::from(held.wire.packets);
+                Step::Reordered(later) => {
+                    self.counters[packet.direction.index()].reordered += u64::from(packet.wire.packets);
                     at = later;
                 }
                 Step::Altered(mut draw) => {
-                    let frame = self.pool.bytes_mut(held.buffer, held.length as usize);
+                    let frame = self.pool.bytes_mut(packet.buffer, packet.length as usize);
                     if link.alter(place, frame, &mut draw) {
-                        self.counters[held.direction.index()].corrupted += u64::from(held.wire.packets);
+                        self.counters[packet.direction.index()].corrupted += u64::from(packet.wire.packets);
                     }
                 }
                 Step::Duplicated => {
-                    let copy = self.duplicate(held);
-                    self.travel(now, at, held);
+                    let copy = self.duplicate(packet);
+                    self.travel(now, at, packet);
                     if let Some(copy) = copy {
                         self.travel(now, at, copy);
                     }
                     return;
                 }
                 Step::Queued(queue) => {
-                    self.offer(at, queue, held);
+                    self.offer(at, queue, packet);
                     return;
                 }
                 Step::Dropped(cause) => {
-                    self.let_go(held, Some(cause));
+                    self.remove_from_transit(packet, Some(cause));
                     return;
                 }
             }
         }
     }
 
-    /// A copy of `held`, if there is memory for it.
-    fn duplicate(&mut self, held: Held) -> Option<Held> {
-        let buffer = self.pool.duplicate(held.buffer, held.length as usize);
-        let counters = &mut self.counters[held.direction.index()];
-        counters.duplicate(held.wire);
+    /// A copy of `packet`, if there is memory for it.
+    fn duplicate(&mut self, packet: PacketInTransit) -> Option<PacketInTransit> {
+        let buffer = self.pool.duplicate(packet.buffer, packet.length as usize);
+        let counters = &mut self.counters[packet.direction.index()];
+        counters.duplicate(packet.wire);
         let Some(buffer) = buffer else {
-            counters.overflow(held.wire);
+            counters.overflow(packet.wire);
             return None;
         };
-        counters.hold(held.wire);
-        Some(Held { buffer, ..held })
+        counters.enter_transit(packet.wire);
+        Some(PacketInTransit { buffer, ..packet })
     }
 
-    fn offer(&mut self, at: Timestamp, number: u32, held: Held) {
+    fn offer(&mut self, at: Timestamp, number: u32, packet: PacketInTransit) {
         let queue = &mut self.queues[number as usize];
         let before = queue.next();
-        match queue.offer(at.as_nanos(), held, held.wire.bytes, self.start) {
+        match queue.offer(at.as_nanos(), packet, packet.wire.bytes, self.start) {
             Ok(()) => self.expect(at, number, before),
-            Err((held, cause)) => self.let_go(held, Some(cause)),
+            Err((packet, cause)) => self.remove_from_transit(packet, Some(cause)),
         }
     }
 
@@ -135,12 +135,12 @@ impl Network {
             return;
         }
         let mut outbox = std::mem::take(&mut self.outbox);
-        queue.advance(due.as_nanos(), self.start, &mut |held, outcome| outbox.push((held, outcome)));
+        queue.advance(due.as_nanos(), self.start, &mut |packet, outcome| outbox.push((packet, outcome)));
         self.expect(due, number, None);
-        for (held, outcome) in outbox.drain(..) {
+        for (packet, outcome) in outbox.drain(..) {
             match outcome {
-                Outcome::Leaves(at) => self.travel(due, Timestamp::from_nanos(at), held),
-                Outcome::Dropped(cause) => self.let_go(held, Some(cause)),
+                Outcome::Leaves(at) => self.travel(due, Timestamp::from_nanos(at), packet),
+                Outcome::Dropped(cause) => self.remove_from_transit(packet, Some(cause)),
             }
         }
         self.outbox = outbox;
@@ -166,13 +166,13 @@ impl Network {
     /// Drops everything that waits inside the path.
     pub(super) fn empty_events(&mut self) {
         while let Some((_, event)) = self.events.as_mut().and_then(|events| events.pop(Timestamp::MAX)) {
-            if let Event::Reaches(held) = event {
-                self.let_go(held, Some(DropCause::Shutdown));
+            if let Event::Reaches(packet) = event {
+                self.remove_from_transit(packet, Some(DropCause::Shutdown));
             }
         }
         let mut queues = std::mem::take(&mut self.queues);
-        for held in queues.iter_mut().flat_map(|queue| queue.drain()) {
-            self.let_go(held, Some(DropCause::Shutdown));
+        for packet in queues.iter_mut().flat_map(|queue| queue.drain()) {
+            self.remove_from_transit(packet, Some(DropCause::Shutdown));
         }
         self.queues = queues;
     }

@@ -19,7 +19,7 @@ pub(super) struct Pie {
     probability: f64,
     /// The delay at the last update, in nanoseconds.
     old_delay: u64,
-    /// While above 0 nothing is dropped, in nanoseconds.
+    /// Remaining burst allowance in nanoseconds: while it is above 0 no packet is dropped.
     burst_allowance: u64,
     /// When the next update is due.
     next_update: u64,

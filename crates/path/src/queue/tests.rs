@@ -55,7 +55,7 @@ fn run(queue: &mut Queue<usize>, packets: &[(u64, u32)], start: Start) -> Fates 
     fates.into_iter().map(|fate| fate.expect("every packet has a fate")).collect()
 }
 
-/// Packets of (moment in nanoseconds, bytes) with gaps up to `gap_ns`.
+/// Packets of (time in nanoseconds, bytes) with gaps up to `gap_ns`.
 fn packets(gap_ns: u64, count: usize) -> impl Strategy<Value = Vec<(u64, u32)>> {
     // Bursts, steady streams and pauses.
     let gap = prop_oneof![1 => Just(0u64), 4 => 0..gap_ns, 1 => 0..gap_ns * 30];

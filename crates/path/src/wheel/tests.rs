@@ -10,7 +10,7 @@ fn at(nanos: u64) -> Timestamp {
 
 #[test]
 fn wheel_entry_is_one_cache_line() {
-    assert_eq!(size_of::<Entry<crate::network::Held>>(), 64);
+    assert_eq!(size_of::<Entry<crate::network::PacketInTransit>>(), 64);
     assert_eq!(size_of::<Entry<crate::network::Event>>(), 64);
 }
 

@@ -32,7 +32,7 @@ pub fn idle_times(times: &[(usize, CpuTimes)], cores: &[usize]) -> Vec<IdleTime>
     cores.iter().filter_map(of).collect()
 }
 
-/// The intersection of idle_bounds_of_both bounds. `None` if they contradict each other: the finer figure then has another meaning.
+/// The intersection of both bounds. `None` if they contradict each other: the finer figure then has another meaning.
 fn idle_bounds_of_both(coarse: IdleTime, finer: IdleTime) -> Option<IdleTime> {
     // The two files are not read at the same time.
     let (least, most) = (coarse.least.max(finer.least), (coarse.most + RESOLUTION).min(finer.most));

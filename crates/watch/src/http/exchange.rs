@@ -1,4 +1,4 @@
-//! One request and its response in the making.
+//! One request and its response, while in flight.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::head::RequestHead;
 use crate::interned::Words;
 use crate::out::Out;
 
-/// What will be a [`WireRequest`].
+/// A [`WireRequest`] under construction.
 #[derive(Debug)]
 pub(super) struct Exchange {
     index: u32,
@@ -31,11 +31,11 @@ pub(super) struct Exchange {
     framing: Framing,
     has_request: bool,
     has_response: bool,
-    /// Its place among the transactions in progress is given back.
-    is_counted_out: bool,
+    /// Whether the series no longer counts it as in flight.
+    is_out_of_series: bool,
 }
 
-/// What of a method decides how messages are framed.
+/// The property of a method that determines framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     /// No head was read.
@@ -46,7 +46,7 @@ enum Method {
 }
 
 impl Exchange {
-    /// A request whose first byte came at `at`.
+    /// A request whose first byte arrived at `at`.
     pub(super) fn of_request(index: u32, at: u64) -> Exchange {
         Exchange {
             index,
@@ -67,16 +67,16 @@ impl Exchange {
             framing: Framing::Exact,
             has_request: false,
             has_response: false,
-            is_counted_out: false,
+            is_out_of_series: false,
         }
     }
 
     /// A response to a request that was not seen.
     pub(super) fn of_response(index: u32) -> Exchange {
-        Exchange { request_first_at: None, has_request: true, is_counted_out: true, ..Exchange::of_request(index, 0) }
+        Exchange { request_first_at: None, has_request: true, is_out_of_series: true, ..Exchange::of_request(index, 0) }
     }
 
-    /// Takes the head; its words only where there is a place to keep them.
+    /// Records the head; its strings only with a place to store them.
     pub(super) fn note_head(&mut self, head: &RequestHead<'_>, words: Option<&mut Words>) {
         self.kind = match head.method {
             b"HEAD" => Method::Head,
@@ -93,7 +93,7 @@ impl Exchange {
         self.user_agent = head.user_agent.map(|agent| cut(agent, PATH_MAX));
     }
 
-    /// Takes a status; true when it is interim, so that another follows.
+    /// Records a status; true when it is interim, so that another follows.
     pub(super) fn note_status(&mut self, status: u16) -> bool {
         if status / 100 == 1 && status != 101 {
             self.response_first_at = None;
@@ -103,7 +103,7 @@ impl Exchange {
         false
     }
 
-    /// What its response answers, as far as framing depends on it.
+    /// The kind of request, as far as the framing of the response depends on it.
     pub(super) fn asked(&self) -> Asked {
         match self.kind {
             Method::Head => Asked::Head,
@@ -112,13 +112,13 @@ impl Exchange {
         }
     }
 
-    /// Nothing of its head could be read.
+    /// Whether no part of its head could be read.
     pub(super) fn is_unread(&self) -> bool {
         self.kind == Method::Unread && self.request_first_at.is_some() && self.response_first_at.is_none()
     }
 
-    /// A response without a request, of which nothing could be read either.
-    pub(super) fn is_unasked(&self) -> bool {
+    /// Whether it is a response without a request, of which no part could be read.
+    pub(super) fn has_no_request(&self) -> bool {
         self.request_first_at.is_none() && self.kind == Method::Unread && self.status == 0
     }
 
@@ -156,18 +156,18 @@ impl Exchange {
         self.has_response = true;
         self.framing = self.framing.max(framing);
         out.series.row.responses += 1;
-        self.count_out(out);
+        self.leave_series(out);
     }
 
-    /// It was no request after all.
+    /// Discards an exchange that turned out not to be a request.
     pub(super) fn forget(mut self, out: &mut Out<'_>) {
-        self.count_out(out);
+        self.leave_series(out);
         out.series.row.requests = out.series.row.requests.saturating_sub(1);
     }
 
     /// Writes the record, complete or not.
     pub(super) fn record(mut self, out: &mut Out<'_>) {
-        self.count_out(out);
+        self.leave_series(out);
         let moment = Timestamp::from_nanos;
         let [client, server] = out.ends();
         let record = WireRequest {
@@ -198,8 +198,8 @@ impl Exchange {
         out.requests.push(record);
     }
 
-    fn count_out(&mut self, out: &mut Out<'_>) {
-        if !std::mem::replace(&mut self.is_counted_out, true) {
+    fn leave_series(&mut self, out: &mut Out<'_>) {
+        if !std::mem::replace(&mut self.is_out_of_series, true) {
             out.series.request_ended();
         }
     }

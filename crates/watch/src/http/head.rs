@@ -1,4 +1,4 @@
-//! Heads of HTTP/1 messages (RFC 9112), read as an observer reads them: leniently, and as far as they were captured.
+//! Heads of HTTP/1 messages (RFC 9112), parsed for an observer: leniently, and as far as they were captured.
 
 use http1::list::is_text;
 use http1::{Asked, Body, Reason, Role, Version};
@@ -8,16 +8,16 @@ use memchr::memchr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestHead<'a> {
     pub(super) method: &'a [u8],
-    /// Absent when the first line was cut.
+    /// `None` when the first line was truncated.
     pub(super) target: Option<&'a [u8]>,
     pub(super) host: Option<&'a [u8]>,
     pub(super) referer: Option<&'a [u8]>,
     pub(super) user_agent: Option<&'a [u8]>,
-    /// Of HTTP/1: a digit.
+    /// The minor version of HTTP/1: a digit.
     pub(super) minor_version: Option<u8>,
-    /// How its body ends, or why nobody can tell.
+    /// How its body ends, or why that is unknown.
     pub(super) body: Result<Body, Reason>,
-    /// Where it ends: just past its empty line, if that is there.
+    /// Offset just past its empty line, if it was captured.
     pub(super) end: Option<usize>,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct RequestHead<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ResponseHead {
     pub(super) status: u16,
-    /// How its body ends, or why nobody can tell.
+    /// How its body ends, or why that is unknown.
     pub(super) body: Result<Body, Reason>,
-    /// Where it ends: just past its empty line, if that is there.
+    /// Offset just past its empty line, if it was captured.
     pub(super) end: Option<usize>,
 }
 
-/// Where a head that begins at the start of `bytes` ends: the offset just past its empty line. Looks from `from` on.
+/// The end of a head that begins at the start of `bytes`: the offset just past its empty line. Searches from `from` on.
 pub(super) fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(found) = memchr(b'\n', bytes.get(at..)?) {
@@ -57,11 +57,11 @@ pub(super) fn may_be_response(bytes: &[u8]) -> bool {
     length > 0 && bytes[..length] == VERSION[..length]
 }
 
-/// Reads a request's head from bytes of which the end may be missing, and after which others may follow. `None` when the
-/// first line is no request's.
+/// Parses a request head from bytes whose end may be missing, and which other bytes may follow. `None` when the first
+/// line is not a request line.
 pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
     let (line, fields) = first_line(bytes);
-    // A longer method is none.
+    // A longer token is not a method.
     let space = line.iter().take(METHOD_MAX + 1).position(|&byte| byte == b' ')?;
     let (method, rest) = (&line[..space], &line[space + 1..]);
     if method.is_empty() || method.len() > METHOD_MAX || !method.iter().all(|&byte| is_method_byte(byte)) {
@@ -77,9 +77,9 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
         body: Ok(Body::None),
         end: None,
     };
-    // Without the version at the line's end only a method of HTTP's own makes it a request.
+    // Without a captured version, only a standard method makes it a request.
     let Some(fields) = fields else { return METHODS.contains(&method).then_some(head) };
-    // The last space parts target and version: some clients send spaces in the target.
+    // The last space separates target and version: some clients send spaces in the target.
     let version = rest.iter().rposition(|&byte| byte == b' ')?;
     if version == 0 || !rest[version + 1..].starts_with(VERSION) {
         return None;
@@ -93,8 +93,8 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
     Some(head)
 }
 
-/// Reads a response's head from bytes of which the end may be missing, and after which others may follow. `None` when the
-/// status cannot be read or the first line is no response's.
+/// Parses a response head from bytes whose end may be missing, and which other bytes may follow. `None` when the status
+/// cannot be read or the first line is not a status line.
 pub(super) fn response(bytes: &[u8], asked: Asked) -> Option<ResponseHead> {
     let (line, fields) = first_line(bytes);
     let (minor, rest) = line.strip_prefix(VERSION)?.split_first()?;
@@ -107,7 +107,7 @@ pub(super) fn response(bytes: &[u8], asked: Asked) -> Option<ResponseHead> {
     Some(ResponseHead { status, body: fields.of_response(status, minor, asked), end: fields.end })
 }
 
-/// The first line without its end, and the offset of what follows it; `None` for that when the line's end is missing.
+/// The first line without its end, and the offset behind it; `None` for that when the line's end is missing.
 #[inline]
 fn first_line(bytes: &[u8]) -> (&[u8], Option<usize>) {
     match line_end(bytes) {
@@ -117,7 +117,7 @@ fn first_line(bytes: &[u8]) -> (&[u8], Option<usize>) {
 }
 
 /// The offset of the first line feed. Most lines are short: the first bytes are searched here, eight at a time, and
-/// only long ones pay for the call.
+/// only long ones need the call.
 #[inline]
 fn line_end(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
@@ -138,20 +138,20 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What is asked of the fields of a head.
+/// The relevant fields of a head.
 #[derive(Debug, Default)]
 struct Fields<'a> {
     host: Option<&'a [u8]>,
     referer: Option<&'a [u8]>,
     user_agent: Option<&'a [u8]>,
     framing: http1::Fields<'a>,
-    /// A line that frames the message cannot be read.
+    /// A field that frames the message is invalid.
     fault: Option<Reason>,
     end: Option<usize>,
 }
 
 impl<'a> Fields<'a> {
-    /// Walks whole field lines of `bytes` from `at` on, up to the empty one, if it is there.
+    /// Reads complete field lines of `bytes` from `at` on, up to the empty line, if it was captured.
     fn read(bytes: &'a [u8], mut at: usize) -> Fields<'a> {
         let mut fields = Fields::default();
         if matches!(bytes.get(at), Some(b' ' | b'\t')) {
@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
             let line = trim_end(&bytes[at..at + length]);
             let from = at;
             at += length + 1;
-            // Five names matter; their first letters spare the rest the comparison.
+            // Five names are relevant; the first letter excludes most others.
             match line.first() {
                 None => {
                     fields.end = Some(at);
@@ -178,8 +178,8 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// Takes in a field that frames the message, from `from` to `to`, with the folded lines that follow it (RFC 9112,
-    /// section 5.2). Where it ends.
+    /// Processes a field that frames the message, from `from` to `to`, with its folded lines (RFC 9112, section 5.2).
+    /// Returns its end.
     #[inline(never)]
     fn note_framing(&mut self, bytes: &'a [u8], from: usize, mut to: usize, name: &[u8]) -> usize {
         while matches!(bytes.get(to), Some(b' ' | b'\t'))
@@ -248,9 +248,9 @@ fn is_method_byte(byte: u8) -> bool {
 /// RFC 9110, section 9.3, and PATCH.
 const METHODS: [&[u8]; 9] = [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH"];
 const VERSION: &[u8] = b"HTTP/1.";
-/// From so many bytes on, more of them say nothing new about whether a head may begin so.
-pub(super) const TELLING: usize = METHOD_MAX + 2;
-/// Bytes of a line looked at without a call.
+/// Number of bytes beyond which more do not change whether a head may begin so.
+pub(super) const DECISIVE_BYTES: usize = METHOD_MAX + 2;
+/// Bytes of a line searched without a call.
 const NEAR: usize = 64;
 /// The longest registered method has 16 letters.
 const METHOD_MAX: usize = 32;
@@ -264,28 +264,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_read_whole_or_cut() {
+    fn request_head_is_parsed_complete_or_truncated() {
         let whole = b"POST /a b?c HTTP/1.1\r\nhOST:  x.org \r\nContent-Length: 12\r\n\r\n";
         let head = request(whole).unwrap();
         assert_eq!((head.method, head.target, head.host), (&b"POST"[..], Some(&b"/a b?c"[..]), Some(&b"x.org"[..])));
         assert_eq!(head.body, Ok(Body::Length(12)));
         assert_eq!(request(b"GET /long").unwrap().target, None);
         assert_eq!(request(b"EHLO /long"), None);
-        assert_eq!(request(b"GET / HTTP/1.1\r\nHost: x.o").unwrap().host, None, "a cut value is no value");
+        assert_eq!(request(b"GET / HTTP/1.1\r\nHost: x.o").unwrap().host, None, "a truncated value is ignored");
         for wrong in [&b"get / HTTP/1.1\r\n"[..], b"GET /\r\n", b"GET / FTP/1.1\r\n", b"\x16\x03\x01", b"GET", b""] {
             assert_eq!(request(wrong), None);
         }
     }
 
     #[test]
-    fn a_response_has_a_status() {
+    fn response_head_needs_a_status() {
         let read = |bytes| response(bytes, Asked::Other);
         assert_eq!(read(b"HTTP/1.0 404").unwrap().status, 404);
         assert_eq!(read(b"HTTP/1.1 20"), None);
         assert_eq!(read(b"HTTP/1.1 2000 OK\r\n"), None);
     }
 
-    /// An outcome in the words of the table that all readers share.
+    /// An outcome in the terms of the table that all readers share.
     fn outcome(body: Result<Body, Reason>) -> String {
         match body {
             Ok(Body::None) => "none".to_owned(),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_say_what_follows_as_the_table_says() {
+    fn body_framing_of_heads_matches_the_shared_table() {
         for case in table::responses() {
             let bytes = case.head();
             let head = response(&bytes, case.asked()).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folded_value_that_is_cut_is_no_value() {
+    fn truncated_folded_value_is_ignored() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n";
         assert_eq!(response(whole, Asked::Other).unwrap().body, Ok(Body::Length(5)));
         for cut in 16..whole.len() - 2 {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_ends_where_an_empty_line_is() {
+    fn head_ends_at_its_empty_line() {
         let head = b"GET / HTTP/1.1\r\nA: b\n\r\nContent-Length: 5\r\n\r\n";
         let read = request(head).unwrap();
         assert_eq!((read.end, read.body), (end_of_head(head, 0), Ok(Body::None)));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_head_is_an_empty_line() {
+    fn head_end_is_found_in_any_bytes() {
         assert_eq!(end_of_head(b"a\r\n\r\nb", 0), Some(5));
         assert_eq!(end_of_head(b"a\n\nb", 0), Some(3));
         assert_eq!(end_of_head(b"a\r\nb\r\n", 0), None);

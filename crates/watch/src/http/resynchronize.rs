@@ -1,4 +1,4 @@
-//! After bytes that nobody saw: what is lost, and where reading begins again.
+//! Resynchronization after bytes that were not captured: what is lost, and where reading continues.
 
 use schema::Direction;
 
@@ -8,7 +8,7 @@ use super::{Http, head};
 use crate::out::Out;
 
 impl Http {
-    /// The end of the message in progress, and the start of the next, can no longer be told.
+    /// Marks the end of the current message, and the start of the next, as unknown.
     pub(super) fn lose(&mut self, direction: Direction, out: &mut Out<'_>) {
         let reader = self.reader_mut(direction);
         let held = reader.take_held();
@@ -20,8 +20,9 @@ impl Http {
         if direction == Direction::Up && self.up.is_open && self.queue.back().is_some_and(Exchange::is_unread) {
             self.forget_request(out);
         }
-        if direction == Direction::Down && self.down.is_open && self.queue.front().is_some_and(Exchange::is_unasked) {
-            // Neither asked for nor readable: what looked like a response is none.
+        if direction == Direction::Down && self.down.is_open && self.queue.front().is_some_and(Exchange::has_no_request)
+        {
+            // Neither requested nor readable: it is not a response.
             self.down.is_open = false;
             self.queue.pop_front();
             if self.requests == 0 && self.up.stage == Stage::Between {
@@ -30,7 +31,7 @@ impl Http {
         }
     }
 
-    /// What looked like a request is none. If it was the first, this is another protocol.
+    /// Discards a request that is not one. If it was the first, the connection uses another protocol.
     pub(super) fn forget_request(&mut self, out: &mut Out<'_>) {
         self.up.is_open = false;
         if let Some(exchange) = self.queue.pop_back() {
@@ -43,7 +44,7 @@ impl Http {
         }
     }
 
-    /// This side speaks again after the other, with its place lost: does a message start here?
+    /// This side sends again after the other, with its position lost: searches the start of a message.
     pub(super) fn look_for_start(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
         match direction {
             Direction::Up if head::may_be_request(bytes) => {
@@ -52,7 +53,7 @@ impl Http {
             }
             Direction::Down if head::may_be_response(bytes) => {
                 if self.down.is_open {
-                    // An interim response, cut: the final one follows it.
+                    // An interim response, truncated: the final one follows it.
                     self.down.is_open = false;
                 }
                 self.down.stage = Stage::Between;
@@ -65,18 +66,18 @@ impl Http {
         }
     }
 
-    /// A request begins: a response without a known end is over.
+    /// A request begins: ends a response without a known end.
     pub(super) fn end_lost_response(&mut self, out: &mut Out<'_>) {
         if self.down.stage == Stage::Lost && self.down.is_open {
             self.message_ended(Direction::Down, out);
-            // Whatever else waited was answered, unseen, in the same turn.
+            // All other waiting requests had their responses, unseen, in the same turn.
             while let Some(exchange) = self.queue.pop_front() {
                 exchange.record(out);
             }
         }
     }
 
-    /// A response begins: a request without a known end is over.
+    /// A response begins: ends a request without a known end.
     pub(super) fn end_lost_request(&mut self, out: &mut Out<'_>) {
         if self.up.stage == Stage::Lost && self.up.is_open {
             self.message_ended(Direction::Up, out);

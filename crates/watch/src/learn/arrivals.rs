@@ -1,26 +1,26 @@
-//! How connections and requests arrive: counts over time, their mean, peak and dispersion.
+//! Arrivals of connections and requests: counts over time, their mean, peak and dispersion.
 
 use std::collections::BTreeMap;
 
 use units::Timestamp;
 
-/// Counts over time that are held at once: a day and a half of seconds. Beyond it they are made twice as long.
+/// Maximum number of counts over time: a day and a half of seconds. Beyond it bins become twice as long.
 pub const BINS_MAX: usize = 1 << 17;
 
 /// The arrivals of a capture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrivals {
-    /// Connections, by their first SYN. Those open when the capture began did not arrive in it.
+    /// Connections, by their first SYN. Those open before the capture do not count as arrivals.
     pub connections: Pace,
     /// Requests, by their first byte.
     pub requests: Pace,
-    /// Length of a whole bin in seconds: 1, or a power of two for captures longer than [`BINS_MAX`] seconds.
+    /// Length of a full bin in seconds: 1, or a power of two for captures longer than [`BINS_MAX`] seconds.
     pub bin_s: u64,
-    /// One after the other from the first moment of the capture to its last, silent ones included.
+    /// Consecutive bins from the first packet to the last, including empty ones.
     pub bins: Vec<Bin>,
 }
 
-/// A piece of time. Bins lie at whole seconds of the clock, so the first and the last may be shorter.
+/// A time interval. Bins are aligned to whole seconds of the clock, so the first and the last may be shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
     /// Its start, from the start of the capture, in ns.
@@ -33,22 +33,21 @@ pub struct Bin {
     pub requests: u64,
 }
 
-/// How often one thing arrives.
+/// Rate of arrivals of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// How many in all.
+    /// Total number.
     pub count: u64,
     /// Mean over the whole capture.
     pub rate_per_s: f64,
-    /// Most in one whole bin, a second; `None` if no bin was whole.
+    /// Maximum rate within one full bin, per second; `None` without a full bin.
     pub peak_per_s: Option<f64>,
-    /// Variance over mean of the counts of whole bins: 1 for independent users at a constant rate (Poisson), 0 for
-    /// equal gaps, above 1 for bursts and for a rate that changes. `None` under [`BINS_MIN`] whole bins, or where
-    /// nothing came.
+    /// Variance over mean of the counts of full bins: 1 for independent users at a constant rate (Poisson), 0 for equal
+    /// gaps, above 1 for bursts and for a changing rate. `None` below [`BINS_MIN`] full bins, or without arrivals.
     pub dispersion: Option<f64>,
 }
 
-/// Counts as they come, in any order of time.
+/// Counts of arrivals, in any order of time.
 #[derive(Clone, Debug)]
 pub(super) struct Counts {
     bins: BTreeMap<u64, [u64; 2]>,
@@ -75,7 +74,7 @@ impl Counts {
         }
     }
 
-    /// Makes bins twice as long.
+    /// Doubles the length of the bins.
     fn coarsen(&mut self) {
         self.bin_s *= 2;
         for (index, counts) in std::mem::take(&mut self.bins) {
@@ -88,7 +87,7 @@ impl Counts {
         self.bin_s * SECOND
     }
 
-    /// What came from `from` to `to`, both included.
+    /// The arrivals from `from` to `to`, both included.
     pub(super) fn arrivals(&self, from: Timestamp, to: Timestamp) -> Arrivals {
         let (from, to) = (from.as_nanos(), to.as_nanos().max(from.as_nanos()));
         let mut counts = self.clone();
@@ -141,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn equal_gaps_have_no_dispersion_and_part_seconds_no_peak() {
+    fn equal_gaps_have_zero_dispersion_and_partial_seconds_no_peak() {
         let mut counts = Counts::new();
-        // 20 a second from 100.55 s on, the last at 115.5 s: 300 connections; requests only at the very end.
+        // 20 per second from 100.55 s on, the last at 115.5 s: 300 connections; requests only at the very end.
         for number in 0..300 {
             counts.connection(at(100.55 + f64::from(number) * 0.05));
         }
@@ -156,13 +155,13 @@ mod tests {
         assert_eq!(arrivals.connections.count, 300);
         assert!((arrivals.connections.rate_per_s - 20.0).abs() < 1e-9);
         assert_eq!((arrivals.connections.peak_per_s, arrivals.connections.dispersion), (Some(20.0), Some(0.0)));
-        // The half second at the end is no rate of 200 a second.
+        // The half second at the end does not count as a rate of 200 per second.
         assert_eq!((arrivals.requests.count, arrivals.requests.peak_per_s), (100, Some(0.0)));
         assert_eq!(arrivals.requests.dispersion, None);
     }
 
     #[test]
-    fn independent_users_have_a_dispersion_of_one() {
+    fn poisson_arrivals_have_a_dispersion_of_one() {
         let (mut counts, mut rng, mut now) = (Counts::new(), stats::Rng::new(1, 1), 0.0);
         while now < 2000.0 {
             now += rng.exponential() / 50.0;
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_capture_has_longer_bins_and_the_same_counts() {
+    fn long_capture_has_longer_bins_and_the_same_counts() {
         let mut counts = Counts::new();
         let seconds = BINS_MAX as u64 * 3;
         (0..seconds).rev().for_each(|second| counts.connection(at(second as f64)));
@@ -183,7 +182,7 @@ mod tests {
         let arrivals = counts.arrivals(at(0.0), at(seconds as f64));
         assert_eq!((arrivals.bin_s, arrivals.connections.count), (4, seconds));
         assert_eq!((arrivals.connections.peak_per_s, arrivals.connections.dispersion), (Some(1.0), Some(0.0)));
-        // Few arrivals in a very long time: nothing is walked through second by second.
+        // Few arrivals in a very long time: no loop over single seconds.
         let mut rare = Counts::new();
         rare.connection(at(0.0));
         let arrivals = rare.arrivals(at(0.0), at(1e9));

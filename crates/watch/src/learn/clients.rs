@@ -1,8 +1,9 @@
-//! The clients: how many connections each made, and how much its distances differ.
+//! Clients: their numbers of connections, and the variation of their RTTs.
 //!
-//! Held by a hash of the address, and when they are too many the largest hashes go: what stays is a sample of all
-//! clients in which each has the same chance, however much it sends, and the largest hash left tells how many there
-//! are (bottom-k sampling: E. Cohen, H. Kaplan, "Summarizing data using bottom-k sketches", PODC 2007).
+//! Clients are stored by a hash of the address, and if there are too many, those with the largest hashes are removed:
+//! the rest is a uniform sample of all clients, independent of their traffic, and the largest remaining hash gives an
+//! estimate of their number (bottom-k sampling: E. Cohen, H. Kaplan, "Summarizing data using bottom-k sketches", PODC
+//! 2007).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,39 +12,39 @@ use stats::{Histogram, Rng};
 
 use super::By;
 
-/// One client's part.
+/// Figures of one client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
     pub(super) connections: u64,
     pub(super) requests: u64,
-    /// RTTs told so far.
-    told: u64,
-    /// A sample of them, each with the same chance (reservoir sampling).
+    /// Number of known RTTs.
+    known: u64,
+    /// A uniform sample of them (reservoir sampling).
     rtts_ns: Vec<u64>,
 }
 
-/// How connections are shared among the clients.
+/// Distribution of the connections over the clients.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shares {
-    /// Clients that these figures are of.
+    /// Number of clients in these figures.
     pub clients: u64,
-    /// Connections a client, on average.
+    /// Mean number of connections per client.
     pub connections_mean: f64,
-    /// Connections of the client with the median number of them.
+    /// Median number of connections per client.
     pub connections_p50: u64,
-    /// Share of all connections that the busiest hundredth of the clients makes (at least one client).
+    /// Share of all connections of the busiest hundredth of the clients (at least one client).
     pub busiest_hundredth: f64,
-    /// The same of the busiest tenth.
+    /// Share of all connections of the busiest tenth.
     pub busiest_tenth: f64,
-    /// The clients with most connections, at most five, and those only who make at least a hundredth of all; empty
-    /// where the clients are a sample.
+    /// The clients with most connections, at most five, each with at least a hundredth of all; empty if the clients are
+    /// a sample.
     pub heavy: Vec<Heavy>,
 }
 
-/// A client that makes a large part of all connections.
+/// A client with a large share of all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heavy {
-    /// Its address; of IPv6 the first of its /64.
+    /// Its address; in IPv6 the first of its /64.
     pub address: IpAddr,
     /// Its connections.
     pub connections: u64,
@@ -51,15 +52,15 @@ pub struct Heavy {
     pub share: f64,
 }
 
-/// How much the RTTs of one client differ from connection to connection.
+/// Variation of the RTTs of one client between connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// Clients with enough connections to tell.
+    /// Number of clients with enough connections.
     pub clients: u64,
     /// Median over them of the median absolute deviation from the client's own median.
     pub deviation_ns: u64,
-    /// The `jitter` of a profile that gives the same deviation: each way evenly from -v to +v, so the sum is a
-    /// triangle, of which half lies within 2 (1 - 1/sqrt 2) v.
+    /// The `jitter` of a profile with the same deviation: uniform from -v to +v each way, so the sum is a triangular
+    /// distribution, of which half lies within 2 (1 - 1/sqrt 2) v.
     pub jitter_ns: u64,
 }
 
@@ -79,7 +80,7 @@ impl Clients {
         Clients { held: BTreeMap::new(), held_max, is_sampled: false, seed: rng.clone().next(), rng }
     }
 
-    /// Takes in a connection.
+    /// Adds a connection.
     pub(super) fn add(&mut self, address: IpAddr, rtt_ns: Option<u64>, requests: u64) {
         let key = key(address);
         let place = (self.hash(key), key);
@@ -90,10 +91,10 @@ impl Clients {
         client.connections += 1;
         client.requests += requests;
         if let Some(rtt_ns) = rtt_ns {
-            client.told += 1;
+            client.known += 1;
             if client.rtts_ns.len() < RTTS_MAX {
                 client.rtts_ns.push(rtt_ns);
-            } else if let Some(kept) = client.rtts_ns.get_mut(self.rng.below(client.told) as usize) {
+            } else if let Some(kept) = client.rtts_ns.get_mut(self.rng.below(client.known) as usize) {
                 *kept = rtt_ns;
             }
         }
@@ -108,10 +109,10 @@ impl Clients {
         self.is_sampled
     }
 
-    /// Number of clients, exact where none was left out.
+    /// Number of clients, exact if none was left out.
     pub(super) fn count(&self) -> u64 {
         match self.held.last_key_value() {
-            // k values evenly spread over the whole range leave the largest at k / (n + 1) of it.
+            // The largest of k values, uniform over the whole range, is at about k / (n + 1) of it.
             Some((&(largest, _), _)) if self.is_sampled => {
                 ((self.held.len() - 1) as f64 * (u64::MAX as f64 / largest.max(1) as f64)).round() as u64
             }
@@ -119,7 +120,7 @@ impl Clients {
         }
     }
 
-    /// Each client's median RTT, as often as `weight` says.
+    /// Each client's median RTT, weighted by `weight`.
     pub(super) fn medians(&self, weight: impl Fn(&Client) -> u64) -> Histogram {
         let mut histogram = Histogram::new();
         for client in self.held.values() {
@@ -130,12 +131,12 @@ impl Clients {
         histogram
     }
 
-    /// Kish's effective number; of a sample, scaled to all.
+    /// Kish's effective sample size; of a sample, scaled to all clients.
     pub(super) fn effective(&self, by: By) -> f64 {
         let weight = |client: &Client| match by {
-            By::Connection => client.told as f64,
+            By::Connection => client.known as f64,
             By::Request => client.requests as f64,
-            By::Client => f64::from(u8::from(client.told > 0)),
+            By::Client => f64::from(u8::from(client.known > 0)),
         };
         let (sum, squares) = self.held.values().fold((0.0, 0.0), |(sum, squares), client| {
             let weight = weight(client);
@@ -193,13 +194,13 @@ impl Clients {
         Some(Spread { clients, deviation_ns, jitter_ns })
     }
 
-    /// A client's place: the same for one seed, unknown to whoever sends the packets.
+    /// A client's position: the same for one seed, unpredictable for senders of packets.
     fn hash(&self, key: u128) -> u64 {
         mix(mix(self.seed ^ key as u64) ^ (key >> 64) as u64)
     }
 }
 
-/// What a client is known by. A host with IPv6 has a /64 to itself and changes addresses in it (RFC 8981).
+/// Identity of a client. An IPv6 host has a /64 and changes addresses within it (RFC 8981).
 pub(super) fn key(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
@@ -220,7 +221,7 @@ fn mix(value: u64) -> u64 {
     value ^ value >> 31
 }
 
-/// The middle value, or the mean of the two in the middle. Sorts.
+/// The middle value, or the mean of the two middle ones. Sorts.
 fn median(values: &mut [u64]) -> Option<u64> {
     values.sort_unstable();
     let upper = *values.get(values.len() / 2)?;
@@ -231,9 +232,9 @@ fn median(values: &mut [u64]) -> Option<u64> {
     Some(lower + (upper - lower) / 2)
 }
 
-/// RTTs held of a client: its median is then within a sixth of rank, and the errors of many clients cancel out.
+/// RTTs stored per client: its median is then within a sixth of rank, and the errors of many clients average out.
 const RTTS_MAX: usize = 16;
-/// RTTs of a client from which a deviation can be told.
+/// Minimum number of RTTs of a client for a deviation.
 const SPREAD_MIN: usize = 4;
 const HEAVY_MAX: usize = 5;
 const HEAVY_SHARE: f64 = 0.01;
@@ -247,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_clients_stands_for_all_of_them() {
+    fn sampled_clients_represent_all_clients() {
         let mut clients = Clients::new(4096, 7);
         let (all, kept) = (200_000u32, 4096.0f64);
-        // Three rounds, so that one who was left out comes again; client i has the RTT i.
+        // Three rounds, so that a client that was left out returns; client i has the RTT i.
         for _ in 0..3 {
             for number in 0..all {
                 clients.add(v4(number), Some(1 + u64::from(number)), 2);
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn just_as_many_as_there_is_room_for_are_not_a_sample() {
+    fn clients_up_to_the_limit_are_not_sampled() {
         let mut clients = Clients::new(10, 1);
         (0..10).for_each(|number| clients.add(v4(number), Some(5), 0));
         assert_eq!((clients.is_sampled(), clients.count()), (false, 10));
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_the_effective_number() {
+    fn client_shares_give_the_effective_sample_size() {
         let mut clients = Clients::new(1000, 1);
         (0..90).for_each(|_| clients.add(v4(0), Some(5), 0));
         (1..=10).for_each(|number| clients.add(v4(number), Some(5), 3));
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_many_addresses_of_ipv6_is_one_client() {
+    fn ipv6_addresses_of_one_64_network_are_one_client() {
         let mut clients = Clients::new(1000, 1);
         for address in ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1", "::ffff:10.0.0.1", "10.0.0.1"] {
             clients.add(address.parse().unwrap(), None, 0);
@@ -303,9 +304,9 @@ mod tests {
         assert!(addresses.contains(&"2001:db8::".parse().unwrap()) && addresses.contains(&v4(0x0A00_0001)));
     }
 
-    /// A jitter is found again from the spread it makes.
+    /// A jitter is recovered from the variation that it causes.
     #[test]
-    fn the_spread_gives_the_jitter_back() {
+    fn jitter_is_recovered_from_the_variation_of_rtts() {
         let mut clients = Clients::new(1000, 1);
         let mut rng = Rng::new(3, 3);
         assert_eq!(clients.spread(), None);
@@ -318,7 +319,7 @@ mod tests {
         }
         let spread = clients.spread().unwrap();
         assert_eq!(spread.clients, 500);
-        // Few samples each make the deviation a little small.
+        // With few samples each, the deviation is slightly too small.
         assert!((spread.jitter_ns as f64 / 2e6 - 1.0).abs() < 0.1, "{spread:?}");
     }
 }

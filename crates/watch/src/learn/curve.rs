@@ -1,29 +1,28 @@
-//! From a histogram to the points of a curve, and how sure they are.
+//! Converts a histogram to the points of a curve, with confidence intervals.
 
 use stats::Histogram;
 
-/// The most points a curve has: two for each of 250 clients. More say nothing that a network would repeat.
+/// Maximum number of points of a curve: two for each of 250 clients. More would have no significance.
 pub const POINTS_MAX: usize = 500;
 
 /// One quantile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Which, 0 to 1.
+    /// The quantile, 0 to 1.
     pub quantile: f64,
     /// The RTT, in ns.
     pub rtt_ns: u64,
-    /// Where the true one lies in 19 of 20 captures like this one; `None` where it may lie beyond what was seen.
+    /// Lower end of the 95 % confidence interval; `None` if it may lie beyond the measured values.
     pub low_ns: Option<u64>,
-    /// The other end of that range.
+    /// Upper end of the confidence interval.
     pub high_ns: Option<u64>,
 }
 
-/// The quantiles that are given singly.
+/// The quantiles reported individually.
 const ESTIMATED: [f64; 9] = [0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99];
 
-/// Some quantiles with the range that chance leaves them: of `effective` independent values the rank of the q-th
-/// quantile is binomial, so it is q +- 1.96 sqrt(q (1 - q) / n). What no sampling of this capture tells, another hour
-/// or another day, is not in it.
+/// Some quantiles with their confidence intervals: of `effective` independent values the rank of the q-th quantile is
+/// binomial, so it is q +- 1.96 sqrt(q (1 - q) / n). Differences to another hour or another day are not included.
 pub(super) fn estimates(histogram: &Histogram, effective: f64) -> Vec<Estimate> {
     ESTIMATED
         .iter()
@@ -40,10 +39,10 @@ pub(super) fn estimates(histogram: &Histogram, effective: f64) -> Vec<Estimate> 
         .collect()
 }
 
-/// The distribution as a curve of straight lines: points of quantile (rising) and RTT in ns (not falling), at most
-/// [`POINTS_MAX`], none for an empty histogram. Value `k` of `n` (from 1) stands at (k - 0.5) / n, and is met to within
-/// 0.6 %; so a sample of `n` clients cut into `n` steps gives the sample again. Where more points would be needed, the
-/// curve is coarser. First and last are the smallest and the largest value.
+/// The distribution as a piecewise linear curve: points of quantile (rising) and RTT in ns (not falling), at most
+/// [`POINTS_MAX`], none for an empty histogram. Value `k` of `n` (from 1) is at (k - 0.5) / n, to within 0.6 %; so a
+/// sample of `n` clients divided into `n` steps gives the sample again. If more points would be needed, the curve is
+/// coarser. First and last are the smallest and the largest value.
 pub fn points(histogram: &Histogram) -> Vec<(f64, u64)> {
     let all = vertices(histogram);
     let mut tolerance = TOLERANCE;
@@ -56,7 +55,7 @@ pub fn points(histogram: &Histogram) -> Vec<(f64, u64)> {
     }
 }
 
-/// Every bucket as the level piece of the curve that it is: its first and its last value.
+/// Each bucket as a horizontal segment of the curve: its first and its last value.
 fn vertices(histogram: &Histogram) -> Vec<(f64, u64)> {
     let counts = histogram.inner();
     let (all, max) = (histogram.len(), histogram.max());
@@ -84,13 +83,14 @@ fn vertices(histogram: &Histogram) -> Vec<(f64, u64)> {
     points
 }
 
-/// From a millisecond on whole microseconds: a twentieth of a percent at most, and a file that can be read.
+/// From a millisecond on rounded to microseconds: at most a twentieth of a percent, for a readable file.
 fn rounded(value_ns: u64) -> u64 {
     if value_ns < 1_000_000 { value_ns } else { (value_ns + 500) / 1000 * 1000 }
 }
 
-/// Leaves out what a straight line passes by within `tolerance` (a share of the value). From each point that stays,
-/// the line goes to the farthest next one that keeps clear of the others' tolerances: a cone that narrows with each.
+/// Removes points that a straight line passes within `tolerance` (a share of the value). From each remaining point the
+/// line goes to the farthest point for which all skipped points stay within their tolerances: a cone that narrows with
+/// each.
 fn thin(points: &[(f64, u64)], tolerance: f64) -> Vec<(f64, u64)> {
     let mut kept: Vec<(f64, u64)> = points.first().copied().into_iter().collect();
     let mut from = 0;
@@ -114,9 +114,9 @@ fn thin(points: &[(f64, u64)], tolerance: f64) -> Vec<(f64, u64)> {
     kept
 }
 
-/// A sixth of what a profile that was learned and replayed may differ by; buckets are a fifth as wide as this.
+/// A sixth of the permitted difference of a learned and replayed profile; buckets are a fifth of this.
 const TOLERANCE: f64 = 0.005;
-/// Quantiles are written with so many decimal places: apart for every value of captures of up to 10^11.
+/// Quantiles have this resolution in decimal places: distinct for captures of up to 10^11 values.
 const PLACES: f64 = 1e12;
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
         histogram
     }
 
-    /// As `path` reads it.
+    /// Evaluates the curve like `path`.
     fn at(points: &[(f64, u64)], quantile: f64) -> f64 {
         let above = points.partition_point(|point| point.0 < quantile);
         match (above.checked_sub(1).map(|below| points[below]), points.get(above)) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_for_a_simple_shape_and_none_for_nothing() {
+    fn curve_of_a_simple_distribution_has_few_points_and_an_empty_one_none() {
         assert_eq!(points(&histogram([])), []);
         assert_eq!(points(&histogram([7])), [(0.5, 7)]);
         assert_eq!(points(&histogram(vec![5_000_000; 1000])), [(0.0005, 5_000_000), (0.9995, 5_000_000)]);
@@ -150,9 +150,9 @@ mod tests {
         assert!(line.len() < 20, "{}", line.len());
     }
 
-    /// Two kinds of clients, near and far, and a hundredth very far: no point of either lies on the way between.
+    /// Two kinds of clients, near and far, and a hundredth very far: no point of the curve lies between them.
     #[test]
-    fn a_jump_is_a_jump() {
+    fn curve_keeps_a_jump_between_two_groups() {
         let near = (0..600).map(|step| 5_000_000 + step * 100);
         let far = (0..390).map(|step| 100_000_000 + step * 1000);
         let curve = points(&histogram(near.chain(far).chain([2_000_000_000; 10])));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_of_a_quantile_follows_the_number_of_clients() {
+    fn confidence_interval_depends_on_the_effective_sample_size() {
         let histogram = histogram((1..=10_000).map(|rank| rank * 10_000));
         let median = |effective: f64| *estimates(&histogram, effective).iter().find(|e| e.quantile == 0.5).unwrap();
         let share = |ns: Option<u64>| ns.unwrap() as f64 / 1e8;
@@ -175,10 +175,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was seen: rising, not falling, few enough, the extremes exact, every value met (with as few values
-        /// as here the tolerance need not widen).
+        /// For any values: rising, not falling, few points, exact extremes, every value on the curve (with few values
+        /// the tolerance need not be widened).
         #[test]
-        fn every_value_is_on_the_curve(
+        fn curve_contains_every_value_within_the_tolerance(
             values in prop::collection::vec(prop_oneof![1u64..5_000_000_000, 10_000_000u64..11_000_000, Just(48_000_000)], 1..250)
         ) {
             let curve = points(&histogram(values.iter().copied()));

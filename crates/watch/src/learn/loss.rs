@@ -1,37 +1,37 @@
-//! How much is lost on the way, from what is seen of it: data sent again, and data that came late into a hole.
+//! Packet loss, estimated from retransmissions and from data that filled a hole.
 //!
-//! One observer does not see a loss, only its repair, and which repair depends on the side. Of the sender beside the
-//! capture every transmission is seen: what was lost is **sent again**, less what the receiver says it had already
-//! (D-SACK, RFC 2883). Of the sender at the far end only what arrived is seen: what was lost leaves a hole that is
-//! **filled late**.
+//! An observer does not see a loss, only its repair, which depends on the capture point. Of the sender near the capture
+//! every transmission is seen: a lost packet is **retransmitted**, except for those that the receiver reports as
+//! duplicates (D-SACK, RFC 2883). Of the distant sender only arriving packets are seen: a lost packet leaves a hole
+//! that is **filled late**.
 //!
-//! Bias. Sent again is too much: after a timeout TCP sends again more than was lost, and a receiver without D-SACK
-//! does not say so. Filled late is too much where packets overtake each other, and too little where the last packet of
-//! a message was lost, since then there is no hole: for requests of one packet it says next to nothing. Both count
-//! data only, not lone acknowledgements. Losses come in bursts; one probability for each packet is not how they came.
+//! Bias. Retransmissions overestimate: after a timeout TCP retransmits more than was lost, and a receiver without
+//! D-SACK does not report it. Late data overestimates with reordering, and underestimates if the last packet of a
+//! message was lost, which leaves no hole: for requests of one packet it is of little use. Both count data only, not
+//! pure acknowledgements. Losses occur in bursts, which a single probability does not describe.
 
 use schema::{ConnectionRecord, Sent};
 
 use crate::CapturePoint;
 
-/// Loss in one direction.
+/// Packet loss in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// Packets with payload, as captured: a super-packet the kernel had not yet cut counts once.
+    /// Packets with payload, as captured: a super-packet that the kernel had not yet segmented counts once.
     pub data_packets: u64,
-    /// Their payload, repetitions included.
+    /// Their payload, including retransmissions.
     pub data_bytes: u64,
     /// Packets that repeated bytes seen before.
     pub repeated_packets: u64,
     /// Payload that had been seen before.
     pub repeated_bytes: u64,
-    /// Repetitions the receiver said it had no need of.
+    /// Retransmissions that the receiver reported as duplicates.
     pub needless_packets: u64,
     /// Packets that filled a hole.
     pub late_packets: u64,
-    /// Packets that were lost, as estimated.
+    /// Estimated number of lost packets.
     pub lost_packets: u64,
-    /// Share of what was sent that was lost, 0 to 1: the estimate for a profile's `loss`.
+    /// Estimated share of lost packets, 0 to 1: a profile's `loss`.
     pub share: f64,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct LossSums {
 #[derive(Debug, Default)]
 struct Sums {
     loss: Loss,
-    /// Packets on the wire: data by the largest segment, where several were captured as one.
+    /// Packets on the wire: payload divided by the largest segment, if several were captured as one.
     segments: u64,
 }
 
@@ -55,12 +55,12 @@ impl LossSums {
         self.down.add(&record.down, &record.up);
     }
 
-    /// Of what clients sent.
+    /// Loss of the clients' packets.
     pub(super) fn up(&self, point: CapturePoint) -> Loss {
         self.up.estimate(point != CapturePoint::AtServer, point != CapturePoint::AtClient)
     }
 
-    /// Of what servers sent.
+    /// Loss of the servers' packets.
     pub(super) fn down(&self, point: CapturePoint) -> Loss {
         self.down.estimate(point != CapturePoint::AtClient, point != CapturePoint::AtServer)
     }
@@ -75,12 +75,12 @@ impl Sums {
         loss.repeated_bytes = loss.repeated_bytes.saturating_add(sent.retransmitted_bytes);
         loss.needless_packets += peer.duplicate_sacks.min(sent.retransmitted_packets);
         loss.late_packets += sent.out_of_order_packets;
-        // What the peer takes in one segment bounds what is sent; without its SYN, Ethernet's.
+        // The peer's maximum segment size; without its SYN, Ethernet's.
         let largest = u64::from(peer.mss.unwrap_or(SEGMENT).max(1));
         self.segments += sent.data_packets.max(sent.payload_bytes / largest);
     }
 
-    /// `after`: packets pass the capture and may then be lost. `before`: they may be lost before they come to it.
+    /// `after`: packets pass the capture and may be lost afterwards. `before`: they may be lost before.
     fn estimate(&self, after: bool, before: bool) -> Loss {
         let mut loss = self.loss;
         let share = |part: f64, whole: f64| if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
@@ -121,9 +121,9 @@ mod tests {
         assert!((got - wanted).abs() < 1e-9, "{got} for {wanted}");
     }
 
-    /// The same record means other losses at other places.
+    /// The same record means other losses at other capture points.
     #[test]
-    fn what_is_lost_depends_on_where_one_looks_from() {
+    fn loss_estimate_depends_on_the_capture_point() {
         let mut sums = LossSums::default();
         let mut up = sent(99, 5, 1);
         up.duplicate_sacks = 4;
@@ -139,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sent_is_nothing_lost() {
+    fn loss_without_packets_is_zero() {
         assert_eq!(LossSums::default().up(CapturePoint::Between), Loss::default());
     }
 
-    /// A super-packet of 64 KB is one packet to the capture and 45 to the wire.
+    /// A super-packet of 64 KB is one captured packet and 45 packets on the wire.
     #[test]
-    fn super_packets_are_counted_by_what_the_peer_takes() {
+    fn super_packets_count_as_segments_of_the_peers_mss() {
         let mut sums = LossSums::default();
         let down = Sent { data_packets: 1, payload_bytes: 64_000, out_of_order_packets: 1, ..Sent::default() };
         let up = Sent { mss: Some(1000), ..Sent::default() };

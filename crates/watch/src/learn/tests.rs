@@ -1,4 +1,4 @@
-//! The whole of it in virtual time: clients of known distances, and what is learned of them.
+//! Learning as a whole in virtual time: clients with known RTTs, and the learned profile.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
@@ -8,12 +8,12 @@ use stats::Rng;
 
 use super::*;
 
-/// A connection of nobody at no time.
+/// A connection without particular properties.
 pub(super) fn record() -> ConnectionRecord {
     LONE.clone()
 }
 
-/// As the analysis itself makes it of a lone packet.
+/// The record of the analysis for a single packet.
 static LONE: LazyLock<ConnectionRecord> = LazyLock::new(|| {
     let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 198, 19, 0, 1, 198, 18, 0, 1];
     packet.extend([0x9C, 0x40, 0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 16, 0, 1, 0, 0, 0, 0]);
@@ -29,7 +29,7 @@ static LONE: LazyLock<ConnectionRecord> = LazyLock::new(|| {
 
 const SERVER_NS: u64 = 40_000;
 
-/// A connection of `client` at `at_ns`, captured beside the server.
+/// A connection of `client` at `at_ns`, captured at the server.
 fn connection(client: u32, at_ns: u64, rtt_ns: u64) -> ConnectionRecord {
     let at = |offset: u64| Some(Timestamp::from_nanos(at_ns + offset));
     let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 19, 0, 1)) + client);
@@ -68,10 +68,10 @@ fn close(got: f64, wanted: f64, share: f64) {
     assert!((got / wanted - 1.0).abs() <= share, "{got} for {wanted}");
 }
 
-/// Log-normal distances with some noise of the measurement, 20,000 clients of three connections: back within 3 %,
-/// whichever the seed.
+/// Log-normal RTTs with some noise of the measurement, 20,000 clients of three connections: recovered to within 3 %,
+/// for any seed.
 #[test]
-fn a_known_distribution_comes_back() {
+fn known_rtt_distribution_is_recovered() {
     for seed in 0..5 {
         let mut rng = Rng::new(seed, 0);
         let rtt = |q: f64| 48e6 * (1.3 * stats::normal::quantile(q)).exp();
@@ -99,9 +99,9 @@ fn a_known_distribution_comes_back() {
     }
 }
 
-/// Nine near clients that come once, and a far one that comes 91 times.
+/// Nine near clients with one connection each, and a far one with 91.
 #[test]
-fn who_counts_how_much_is_a_choice() {
+fn quantiles_by_connection_and_by_client_differ() {
     let mut records: Vec<_> = (1..10).map(|client| connection(client, 0, 5_000_000)).collect();
     records.extend((0..91).map(|number| connection(0, number * 1_000_000, 200_000_000)));
     records[0].requests = 300;
@@ -115,10 +115,10 @@ fn who_counts_how_much_is_a_choice() {
     assert_eq!(learned.shares.heavy[0].share, 0.91);
 }
 
-/// A client beyond the server's timeout makes it repeat its SYN-ACK: its data tells that the first was answered. One
-/// whose SYN-ACK was lost is known by its data alone.
+/// A client beyond the server's timeout causes a retransmitted SYN-ACK: its data shows that the first was acknowledged.
+/// The RTT of a client whose SYN-ACK was lost comes from its data alone.
 #[test]
-fn repeated_syn_acks_do_not_cut_the_far_end_off() {
+fn clients_with_retransmitted_syn_acks_are_measured() {
     let data = |rtt_ns: u64| RttSummary { count: 2, min_ns: rtt_ns, max_ns: rtt_ns * 2, sum_ns: rtt_ns * 3 };
     let mut far = connection(1, 0, 1_400_000_000);
     (far.handshake_rtt_ns, far.down.syns, far.down.timestamp_rtt) = (None, 2, data(1_500_000_000));
@@ -126,10 +126,10 @@ fn repeated_syn_acks_do_not_cut_the_far_end_off() {
     (lost.handshake_rtt_ns, lost.down.syns, lost.down.timestamp_rtt) = (None, 2, data(31_000_000));
     let mut silent = connection(3, 0, 1_000_000);
     (silent.handshake_rtt_ns, silent.down.syns) = (None, 2);
-    use distance::{Told, told};
-    assert_eq!(told(&far, CapturePoint::AtServer), Told::Handshake(1_400_000_000));
-    assert_eq!(told(&lost, CapturePoint::AtServer), Told::Data(31_000_000));
-    assert_eq!(told(&silent, CapturePoint::AtServer), Told::Nothing);
+    use distance::{ConnectionRtt, measure};
+    assert_eq!(measure(&far, CapturePoint::AtServer), ConnectionRtt::Handshake(1_400_000_000));
+    assert_eq!(measure(&lost, CapturePoint::AtServer), ConnectionRtt::Data(31_000_000));
+    assert_eq!(measure(&silent, CapturePoint::AtServer), ConnectionRtt::Nothing);
     let mut records = vec![far, lost, silent];
     records.extend((0..30).map(|client| connection(client, 0, 50_000_000)));
     let learned = finish(&learn(&records), By::Connection).unwrap();
@@ -140,17 +140,17 @@ fn repeated_syn_acks_do_not_cut_the_far_end_off() {
 
 /// Open before the capture: by data, if there is enough of it.
 #[test]
-fn a_connection_from_its_middle_is_known_by_its_data() {
+fn connection_open_before_the_capture_is_measured_by_its_data() {
     let mut middle = ConnectionRecord { requests: 9, ..record() };
     middle.down.data_packets = 5;
     middle.down.data_rtt = RttSummary { count: 2, min_ns: 70, max_ns: 90, sum_ns: 160 };
-    use distance::{Told, told};
-    assert_eq!(told(&middle, CapturePoint::AtServer), Told::Nothing);
+    use distance::{ConnectionRtt, measure};
+    assert_eq!(measure(&middle, CapturePoint::AtServer), ConnectionRtt::Nothing);
     middle.down.data_rtt.count = 3;
-    assert_eq!(told(&middle, CapturePoint::AtServer), Told::Data(70));
+    assert_eq!(measure(&middle, CapturePoint::AtServer), ConnectionRtt::Data(70));
     middle.down.timestamp_rtt = RttSummary { count: 9, min_ns: 60, max_ns: 90, sum_ns: 700 };
-    assert_eq!(told(&middle, CapturePoint::AtServer), Told::Data(60));
-    assert_eq!(told(&middle, CapturePoint::AtClient), Told::Nothing, "nothing is known of the way to the server");
+    assert_eq!(measure(&middle, CapturePoint::AtServer), ConnectionRtt::Data(60));
+    assert_eq!(measure(&middle, CapturePoint::AtClient), ConnectionRtt::Nothing, "the RTT to the server is unknown");
     let learned = learn(&[middle]);
     assert_eq!(
         (learned.tallies().connections, learned.arrivals.arrivals(Timestamp::ZERO, Timestamp::ZERO).bins.len()),
@@ -159,13 +159,13 @@ fn a_connection_from_its_middle_is_known_by_its_data() {
 }
 
 #[test]
-fn what_makes_no_distribution_is_refused() {
+fn capture_without_a_distribution_is_rejected() {
     let error = |records: &[ConnectionRecord], by| finish(&learn(records), by).unwrap_err();
     assert_eq!(error(&[], By::Connection), LearnError::Nothing);
     let scan = ConnectionRecord { state: ConnectionState::S0, syn_at: Some(Timestamp::ZERO), ..record() };
     assert_eq!(error(&[scan.clone(), scan], By::Client), LearnError::HalfOpen { half_open: 2 });
     let some = |count: u32| (0..count).map(|client| connection(client, 0, 1_000_000)).collect::<Vec<_>>();
-    assert_eq!(error(&some(19), By::Client), LearnError::TooFew { told: 19, connections: 19 });
+    assert_eq!(error(&some(19), By::Client), LearnError::TooFew { measured: 19, connections: 19 });
     assert!(finish(&learn(&some(20)), By::Client).is_ok());
     let one_way: Vec<_> =
         some(20).into_iter().map(|record| ConnectionRecord { handshake_rtt_ns: None, ..record }).collect();
@@ -175,7 +175,7 @@ fn what_makes_no_distribution_is_refused() {
 }
 
 #[test]
-fn the_wrong_end_is_noticed() {
+fn wrong_capture_point_is_detected() {
     let records = |client_side: u64, server_side: u64| -> Vec<_> {
         let record = |client| ConnectionRecord {
             server_rtt_ns: Some(server_side),
@@ -206,7 +206,7 @@ fn the_wrong_end_is_noticed() {
 }
 
 #[test]
-fn servers_ports_and_exceptions_choose() {
+fn servers_ports_and_exceptions_select_connections() {
     let mut records: Vec<_> = (0..50).map(|client| connection(client, 0, 1_000_000)).collect();
     records[0].server.set_port(443);
     records[1].server.set_ip(Ipv4Addr::new(10, 0, 0, 1).into());
@@ -224,5 +224,5 @@ fn servers_ports_and_exceptions_choose() {
         learn.add_connections(&records);
         learn.tallies().connections
     };
-    assert_eq!((count("2001:db8::"), count("2001:db8:0:1::")), (49, 50), "its network, as it is told");
+    assert_eq!((count("2001:db8::"), count("2001:db8:0:1::")), (49, 50), "the /64 network of the excluded address");
 }

@@ -1,12 +1,12 @@
-//! One direction of a connection: what was sent, what of it was seen, and when it was acknowledged.
+//! One direction of a connection: sent, captured, and acknowledged bytes.
 //!
-//! Sequence numbers are unwrapped into 64-bit positions; the SYN has position [`START`]. `high` is one past the
-//! highest position seen; below it lie the holes. `delivered` is how far the stream has been handed on: up to the
-//! first hole, or past holes the other side has acknowledged, for then the capture has lost what was in them.
+//! Sequence numbers are unwrapped into 64-bit positions; the SYN has position [`START`]. `high` is one past the highest
+//! position seen; the holes are below it. `delivered` is the end of the part of the stream passed to the sink: up to
+//! the first hole, or beyond holes that the other side has acknowledged, since then the capture has lost their bytes.
 //!
 //! ```text
 //!   START ...... delivered ...[hole].. seen ..[hole].. seen .. high
-//!          handed on         waiting: pieces are held           next
+//!          passed to sink    waiting: pieces are held           next
 //! ```
 
 mod state;
@@ -22,7 +22,7 @@ use super::{Segment, Sink};
 use crate::spec::Limits;
 use crate::work;
 
-/// See the module's text.
+/// One direction; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Half {
     high: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Half {
     /// The segment whose acknowledgement is awaited: its end (0 for none) and its time.
     sample_end: u64,
     sample_at: u64,
-    /// Nothing is sampled before this is acknowledged: something below it was sent twice (Karn).
+    /// No RTT is taken before this position is acknowledged: a segment below it was retransmitted (Karn's algorithm).
     sample_from: u64,
     stamp_at: u64,
     stamp: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Half {
     awaits_stamp: bool,
 }
 
-/// What most connections never have.
+/// State that most connections never need.
 #[derive(Debug, Default)]
 struct Trouble {
     holes: Holes,
@@ -70,14 +70,14 @@ struct Trouble {
     zero_windows: u64,
     duplicate_sacks: u64,
     missing_bytes: u64,
-    /// When it last acknowledged selectively.
+    /// Time of its last selective acknowledgement.
     sacked_at: u64,
-    /// Round trips since [`Rtt`] had no more room for their sum.
+    /// Round trips that no longer fit in [`Rtt`].
     data_rtt: RttSummary,
     timestamp_rtt: RttSummary,
 }
 
-/// What a segment turned out to be.
+/// Classification of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Receipt {
     pub(crate) is_retransmitted: bool,
@@ -117,7 +117,7 @@ impl Half {
         }
     }
 
-    /// Takes in a segment this side sent.
+    /// Processes a segment that this side sent.
     #[inline]
     pub(crate) fn receive(&mut self, segment: &Segment<'_>, limits: &Limits, sink: &mut impl Sink) -> Receipt {
         self.packets += 1;
@@ -127,7 +127,7 @@ impl Half {
         self.note_stamp(segment);
         if segment.has(RST) {
             self.rst_at = self.rst_at.min(segment.at);
-            // A RST's sequence number may be anything, and its payload is a message to nobody (RFC 9293, 3.5.3).
+            // A RST's sequence number is arbitrary, and its payload is not part of the stream (RFC 9293, 3.5.3).
             return Receipt::default();
         }
         if segment.window == 0 && !segment.has(SYN) {
@@ -162,12 +162,12 @@ impl Half {
         receipt
     }
 
-    /// Takes in an acknowledgement of what this side sent. Gives the bytes that were acknowledged and never seen.
+    /// Processes an acknowledgement of this side's bytes. Returns the number of bytes acknowledged and never seen.
     #[inline]
     pub(crate) fn acknowledge(&mut self, segment: &Segment<'_>, limits: &Limits, sink: &mut impl Sink) -> u64 {
         self.note_echo(segment);
         if !self.is_started {
-            // Open before the capture: what comes next is what is acknowledged now.
+            // Open before the capture: the next byte is the one acknowledged now.
             self.start_at(segment.acknowledgement.wrapping_sub(1));
         }
         let position = self.position(segment.acknowledgement);
@@ -176,7 +176,7 @@ impl Half {
         }
         self.acknowledged = position;
         if self.sample_end != 0 && position >= self.sample_end {
-            // An answer with a time before the question's says nothing.
+            // An acknowledgement with a time before its segment gives no RTT.
             let rtt = segment.at.checked_sub(self.sample_at);
             if let Some(rtt) = rtt
                 && !self.data_rtt.record(rtt)
@@ -186,7 +186,7 @@ impl Half {
             self.sample_end = 0;
         }
         if position > self.high + 1 {
-            // One byte above could be a FIN that was not seen; more than that is data.
+            // One byte above could be an unseen FIN; more than that is data.
             let (high, delivered) = (self.high, self.delivered);
             self.trouble().holes.push(high, position, delivered, limits.holes);
             self.high = position;
@@ -194,8 +194,8 @@ impl Half {
         if self.delivered == self.high { 0 } else { self.pass_missing(sink) }
     }
 
-    /// A segment of this side's carried selective acknowledgements: is the first a report of bytes had twice
-    /// (RFC 2883, section 4)?
+    /// Processes the selective acknowledgements of a segment of this side: checks whether the first reports bytes
+    /// received twice (RFC 2883, section 4).
     pub(crate) fn note_sack(&mut self, segment: &Segment<'_>) {
         let blocks = segment.options.sack();
         let Some(&(left, right)) = blocks.first() else { return };
@@ -210,7 +210,7 @@ impl Half {
         }
     }
 
-    /// The connection is over: gives back what was held.
+    /// The connection is over: releases held memory.
     pub(crate) fn release(&mut self, sink: &mut impl Sink) {
         if let Some(trouble) = &mut self.trouble {
             while trouble.pieces.first().is_some() {
@@ -219,7 +219,7 @@ impl Half {
         }
     }
 
-    /// The figures of the record, once: what little memory this side had besides is given back.
+    /// The figures of the record, once: frees the remaining memory of this side.
     pub(crate) fn take_sent(&mut self) -> Sent {
         let trouble = self.trouble.take().unwrap_or_default();
         let moment = |at: u64| (at != NEVER).then_some(Timestamp::from_nanos(at));
@@ -280,7 +280,7 @@ impl Half {
         start + 1 == self.high && !segment.has(SYN | FIN) && self.fin == NEVER && self.acknowledged >= self.high
     }
 
-    /// Data that does not simply continue the stream.
+    /// Processes data that does not directly continue the stream.
     #[cold]
     fn receive_apart(
         &mut self,
@@ -293,7 +293,7 @@ impl Half {
         let (high, delivered) = (self.high, self.delivered);
         let trouble = self.trouble();
         let filled = trouble.holes.fill(start, end.min(high), delivered, limits.holes);
-        // Bytes once given up as lost have come after all.
+        // Bytes counted as missing have arrived after all.
         trouble.missing_bytes = trouble.missing_bytes.saturating_sub(filled.below);
         let seen = end.min(high).saturating_sub(start) - filled.bytes;
         if filled.bytes > 0 {
@@ -324,13 +324,13 @@ impl Half {
                 sink.bytes(&bytes[..bytes.len().min(length as usize)], length);
             }
         }
-        self.hand_on(sink);
+        self.pass_to_sink(sink);
         Receipt { is_retransmitted: seen > 0 }
     }
 
-    /// Holds a segment that lies beyond a hole, if anyone will read it.
+    /// Holds a segment beyond a hole, if this direction is parsed.
     fn keep(&mut self, segment: &Segment<'_>, start: u64, end: u64, limits: &Limits, sink: &mut impl Sink) {
-        if !sink.is_read() || segment.payload.is_empty() || end <= self.delivered.saturating_add(sink.passed_over()) {
+        if !sink.is_read() || segment.payload.is_empty() || end <= self.delivered.saturating_add(sink.skipped_bytes()) {
             return;
         }
         let delivered = self.delivered;
@@ -356,10 +356,10 @@ impl Half {
             self.trouble().holes.fill(position, position + 1, delivered, limits.holes);
         }
         self.high = high.max(position + 1);
-        self.hand_on(sink);
+        self.pass_to_sink(sink);
     }
 
-    /// Passes over holes that the other side has acknowledged.
+    /// Skips holes that the other side has acknowledged.
     #[cold]
     fn pass_missing(&mut self, sink: &mut impl Sink) -> u64 {
         let mut missing = 0;
@@ -375,19 +375,19 @@ impl Half {
             if !self.has_ended {
                 sink.bytes(&[], length);
             }
-            self.hand_on(sink);
+            self.pass_to_sink(sink);
         }
         missing
     }
 
-    /// How far everything from `delivered` on has been seen.
+    /// The end of the contiguous part seen from `delivered` on.
     fn seen_up_to(&self) -> u64 {
         let hole = self.trouble.as_ref().and_then(|trouble| trouble.holes.first_above(self.delivered));
         hole.map_or(self.high, |hole| hole.start.max(self.delivered))
     }
 
-    /// Hands on what has become continuous: from pieces held, and by length what was not held.
-    fn hand_on(&mut self, sink: &mut impl Sink) {
+    /// Passes the contiguous part to the sink: from held pieces, and by length otherwise.
+    fn pass_to_sink(&mut self, sink: &mut impl Sink) {
         loop {
             work::spend(1);
             let seen = self.seen_up_to();
@@ -432,7 +432,7 @@ impl Half {
         }
     }
 
-    /// Awaits the acknowledgement of new data up to `end`, unless one is awaited already.
+    /// Awaits the acknowledgement of new data up to `end`, unless another is awaited already.
     #[inline]
     fn sample(&mut self, at: u64, end: u64) {
         if self.sample_end == 0 && self.acknowledged >= self.sample_from {
@@ -440,8 +440,8 @@ impl Half {
         }
     }
 
-    /// Notes the sender's clock. Only the first packet of a tick can be told by its echo, and only data is answered
-    /// without delay that is the application's.
+    /// Records the sender's timestamp. Only the first packet of a tick can be identified by its echo, and only data is
+    /// acknowledged without a delay of the application.
     #[inline]
     fn note_stamp(&mut self, segment: &Segment<'_>) {
         let Some((stamp, _)) = segment.options.timestamps else { return };
@@ -476,11 +476,11 @@ impl Half {
     }
 }
 
-/// Position of the SYN. High enough that nothing before it is negative.
+/// Position of the SYN. High enough that no earlier position is negative.
 const START: u64 = 1 << 32;
-/// A moment or position that has not come.
+/// A time or position that has not occurred.
 pub(crate) const NEVER: u64 = u64::MAX;
-/// The largest window there is (RFC 7323): an acknowledgement further ahead is not of this connection.
+/// The largest window (RFC 7323): an acknowledgement further ahead does not belong to this connection.
 const ACKNOWLEDGEMENT_MAX: u64 = 1 << 30;
 const NO_SCALE: u8 = u8::MAX;
 const SECOND: u64 = 1_000_000_000;

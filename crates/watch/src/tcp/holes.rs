@@ -1,8 +1,8 @@
-//! Ranges of a direction's sequence space that were passed by and not seen.
+//! Holes: ranges of a direction's sequence space that were not seen.
 
 use crate::work;
 
-/// Ranges in ascending order that neither touch nor overlap. Positions are bytes of the direction, not wrapped.
+/// Ranges in ascending order that neither touch nor overlap. Positions are bytes of the direction, unwrapped.
 #[derive(Debug, Default)]
 pub(super) struct Holes(Vec<Hole>);
 
@@ -13,7 +13,7 @@ pub(super) struct Hole {
     pub(super) end: u64,
 }
 
-/// What filling did: bytes that had not been seen, and how many of these lie below the mark.
+/// Result of filling: bytes that had not been seen, and how many of these are below the mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filled {
     pub(super) bytes: u64,
@@ -21,9 +21,9 @@ pub(super) struct Filled {
 }
 
 impl Holes {
-    /// Adds a hole above all others. With `limit` of them the first is forgotten if it lies below `mark`, where nobody
-    /// waits for it any more; otherwise the last is stretched: what was seen between is then forgotten. Either
-    /// miscounts and never fails.
+    /// Adds a hole above all others. At the limit, the first hole is removed if it is below `mark`, where it is no
+    /// longer needed; otherwise the last one is extended, and bytes seen in between are forgotten. Either only
+    /// miscounts.
     pub(super) fn push(&mut self, start: u64, end: u64, mark: u64, limit: usize) {
         if self.0.len() >= limit.max(1) && self.0.first().is_some_and(|first| first.end <= mark) {
             work::spend(1);
@@ -37,7 +37,7 @@ impl Holes {
         }
     }
 
-    /// Takes `start` to `end` out of the holes; counts those bytes, and those of them below `mark`.
+    /// Removes `start` to `end` from the holes; counts those bytes, and those of them below `mark`.
     pub(super) fn fill(&mut self, start: u64, end: u64, mark: u64, limit: usize) -> Filled {
         let mut filled = Filled::default();
         let mut at = 0;
@@ -67,7 +67,7 @@ impl Holes {
                     self.0.insert(at + 1, Hole { start: to, end: hole.end });
                     at += 2;
                 }
-                // No room for two: the lower part is forgotten.
+                // At the limit the lower part is removed.
                 (true, true) => self.0[at].start = to,
             }
         }
@@ -87,7 +87,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_hole_is_filled_from_both_ends_and_the_middle() {
+    fn hole_is_filled_from_both_ends_and_the_middle() {
         let mut holes = Holes::default();
         holes.push(10, 20, 0, 64);
         assert_eq!(holes.fill(12, 14, 13, 64), Filled { bytes: 2, below: 1 });
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn their_number_is_bounded() {
+    fn number_of_holes_is_bounded() {
         let mut holes = Holes::default();
         for number in 0..1000 {
             holes.push(number * 10, number * 10 + 5, 0, 64);
@@ -109,20 +109,20 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_that_was_given_up_goes_first() {
+    fn oldest_hole_below_the_mark_is_removed_first() {
         let mut holes = Holes::default();
         for number in 0..1000 {
             holes.push(number * 10, number * 10 + 5, number * 10, 64);
         }
         assert_eq!(holes.0.len(), 64);
         assert_eq!(holes.0[0], Hole { start: 9360, end: 9365 });
-        assert_eq!(holes.fill(9985, 9990, 0, 64).bytes, 0, "seen, and remembered as seen");
+        assert_eq!(holes.fill(9985, 9990, 0, 64).bytes, 0, "bytes already seen");
     }
 
     proptest! {
         /// Against a set of single bytes.
         #[test]
-        fn filling_counts_each_byte_once(pushes in prop::collection::vec((1u64..5, 1u64..5), 1..10),
+        fn filling_holes_counts_each_byte_once(pushes in prop::collection::vec((1u64..5, 1u64..5), 1..10),
                                          fills in prop::collection::vec((0u64..60, 1u64..20), 0..20)) {
             let (mut holes, mut bytes, mut high) = (Holes::default(), BTreeSet::new(), 0);
             for (seen, missed) in pushes {

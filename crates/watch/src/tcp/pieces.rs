@@ -11,27 +11,27 @@ pub(super) struct Pieces {
     held: usize,
 }
 
-/// A segment's bytes, as far as they could be read.
+/// The captured bytes of a segment.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) start: u64,
-    /// Where the segment ended, which may be beyond the readable bytes.
+    /// End of the segment, which may be beyond the captured bytes.
     pub(super) end: u64,
     pub(super) bytes: Box<[u8]>,
 }
 
 impl Pieces {
-    /// Bytes of room taken.
+    /// Memory used.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// What holding so many bytes takes.
+    /// Memory for holding `bytes`.
     pub(super) fn cost(bytes: usize) -> usize {
         bytes + PIECE_COST
     }
 
-    /// Whether a piece would add nothing, or one more is too many.
+    /// Whether a piece would add nothing, or exceed the limit.
     pub(super) fn refuses(&self, start: u64, end: u64) -> bool {
         self.pieces.len() >= PIECES_MAX
             || self.pieces.iter().rev().take(8).any(|piece| piece.start <= start && end <= piece.end)
@@ -40,7 +40,7 @@ impl Pieces {
     pub(super) fn insert(&mut self, piece: Piece) {
         self.held += Self::cost(piece.bytes.len());
         let at = self.pieces.partition_point(|other| other.start <= piece.start);
-        // What the deque moves to make room.
+        // Elements that the deque moves for the insertion.
         work::spend(at.min(self.pieces.len() - at));
         self.pieces.insert(at, piece);
     }
@@ -49,7 +49,7 @@ impl Pieces {
         self.pieces.front()
     }
 
-    /// Drops the first piece; gives the room it took.
+    /// Drops the first piece; returns its memory.
     pub(super) fn drop_first(&mut self) -> usize {
         let Some(piece) = self.pieces.pop_front() else { return 0 };
         if self.pieces.is_empty() {
@@ -61,7 +61,7 @@ impl Pieces {
     }
 }
 
-/// What a piece takes besides its bytes.
+/// Overhead of a piece.
 const PIECE_COST: usize = 64;
-/// Pieces of a byte each would otherwise make insertion slow.
+/// Limits the cost of insertion for pieces of a byte each.
 const PIECES_MAX: usize = 1024;

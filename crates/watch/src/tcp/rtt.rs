@@ -1,11 +1,11 @@
-//! Round trips of a connection in half the room: most connections have few, and short ones.
+//! Round trips of a connection in half the memory: most connections have few, and short ones.
 
 use schema::RttSummary;
 
-/// An [`RttSummary`] for as long as the sum stays below 2^32 ns (4.3 s). What comes later is another's to keep.
+/// An [`RttSummary`] while the sum is below 2^32 ns (4.3 s). Later samples are stored elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rtt {
-    /// Number of samples; the top bit says that there is no room for more.
+    /// Number of samples; the top bit means that no more fit.
     count: u32,
     min_ns: u32,
     max_ns: u32,
@@ -15,17 +15,17 @@ pub(super) struct Rtt {
 const FULL: u32 = 1 << 31;
 
 impl Rtt {
-    /// Takes one sample in; false when it has no room for it, and then never again.
+    /// Records one sample; false when it does not fit, and then for all later samples.
     #[inline]
     pub(super) fn record(&mut self, rtt_ns: u64) -> bool {
-        // A sample may be of 0 ns, so that the sum does not bound their number.
+        // A sample may be 0 ns, so the sum does not bound their number.
         let has_room = self.count < FULL - 1;
         let sum = u64::from(self.sum_ns).saturating_add(rtt_ns);
         let (Ok(sum_ns), true) = (u32::try_from(sum), has_room) else {
             self.count |= FULL;
             return false;
         };
-        // No larger than the sum.
+        // Not larger than the sum.
         let rtt_ns = rtt_ns as u32;
         self.min_ns = if self.count == 0 { rtt_ns } else { self.min_ns.min(rtt_ns) };
         self.max_ns = self.max_ns.max(rtt_ns);
@@ -34,7 +34,7 @@ impl Rtt {
         true
     }
 
-    /// All samples: those here, and `later` ones.
+    /// Summary of all samples: those here, and `later` ones.
     pub(super) fn summary(self, later: RttSummary) -> RttSummary {
         let own = RttSummary {
             count: self.count & !FULL,
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn in_two_places_it_is_the_same_summary(
+        fn rtt_summary_with_overflow_equals_the_direct_summary(
             samples in prop::collection::vec(prop_oneof![0u64..1000, 0u64..2_000_000_000, any::<u64>()], 0..20)
         ) {
             let (mut whole, mut small, mut later) = (RttSummary::default(), Rtt::default(), RttSummary::default());

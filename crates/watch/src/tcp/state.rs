@@ -1,22 +1,22 @@
-//! How a connection stands, by Zeek's rules: `base/protocols/conn/main.zeek` for the names,
-//! `packet_analysis/protocol/tcp/TCPSessionAdapter.cc` for what a packet does to an end (read in Zeek 8, August 2026).
+//! Connection states, by Zeek's rules: `base/protocols/conn/main.zeek` for the names,
+//! `packet_analysis/protocol/tcp/TCPSessionAdapter.cc` for the effect of a packet on an end (Zeek 8, August 2026).
 //!
-//! One difference is left: Zeek calls whoever it hears first the originator and may turn the roles later; here a
-//! SYN-ACK comes from the responder from the start.
+//! One difference remains: Zeek takes the first sender as the originator and may swap the roles later; here a SYN-ACK
+//! comes from the responder from the start.
 
 use schema::{ConnectionState, Direction};
 use wire::tcp::flags::{ACK, FIN, RST, SYN};
 
-/// How far one end has come.
+/// State of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// Nothing heard of it.
+    /// No packet seen.
     #[default]
     Inactive,
-    /// Heard of, but not from the start.
+    /// Seen, but not from the start.
     Partial,
     SynSent,
-    /// The client's end sent a SYN-ACK before anything else was heard of it.
+    /// The client's end sent a SYN-ACK as its first packet.
     SynAckSent,
     Established,
     /// Sent FIN.
@@ -25,17 +25,17 @@ pub(crate) enum Endpoint {
     Reset,
 }
 
-/// What Zeek's history says of a client that gives up before it is answered.
+/// Zeek's history of a client that gives up before a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Attempt {
-    /// Nothing was sent.
+    /// No packet was sent.
     #[default]
     None,
-    /// The first packet was the client's SYN; it has sent no ACK, FIN or odd mixture of flags since.
+    /// The first packet was the client's SYN; it has sent no ACK, FIN or unusual flags since.
     Calling,
-    /// And then it sent RST.
+    /// The client then sent RST.
     GivenUp,
-    /// Anything else.
+    /// Any other history.
     Other,
 }
 
@@ -43,7 +43,7 @@ enum Attempt {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Endpoints {
     ends: [Endpoint; 2],
-    /// What each was before it last changed.
+    /// The previous state of each.
     before: [Endpoint; 2],
     /// Whether each has sent FIN or RST.
     has_closed: [bool; 2],
@@ -51,7 +51,7 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Takes in a packet with these control bits sent in `direction`; `has_payload` if it carries data.
+    /// Processes a packet with these control bits sent in `direction`; `has_payload` if it carries data.
     #[inline]
     pub(crate) fn packet(&mut self, direction: Direction, flags: u8, has_payload: bool) {
         if self.attempt != Attempt::Other {
@@ -64,24 +64,24 @@ impl Endpoints {
         }
     }
 
-    /// Both sides sent FIN, or one sent RST: the connection is no longer in process.
+    /// Both sides sent FIN, or one sent RST: the connection is closed.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.ends == [Endpoint::Closed, Endpoint::Closed] || self.ends.contains(&Endpoint::Reset)
     }
 
-    /// Whether each side has sent FIN or RST. Zeek's duration ends with the packet that makes it so.
+    /// Whether each side has sent FIN or RST. Zeek's duration ends with that packet.
     #[inline]
     pub(crate) fn both_have_closed(&self) -> bool {
         self.has_closed == [true, true]
     }
 
-    /// Whether `direction`'s end has sent its SYN and has had no answer.
+    /// Whether `direction`'s end has sent its SYN and has had no response.
     pub(crate) fn is_calling(&self, direction: Direction) -> bool {
         self.ends[direction.index()] == Endpoint::SynSent
     }
 
-    /// Zeek's name for it; `has_payload` if either side sent data.
+    /// Zeek's name of the state; `has_payload` if either side sent data.
     pub(crate) fn name(&self, has_payload: bool) -> ConnectionState {
         use Endpoint::{Closed, Established, Inactive, Partial, Reset, SynAckSent, SynSent};
         let silent = |end| matches!(end, Inactive | Partial);
@@ -147,12 +147,12 @@ impl Endpoints {
                 } else if has(FIN) {
                     self.set(own, Endpoint::Closed);
                     if self.ends[peer] == Endpoint::Reset && self.before[peer] == Endpoint::Closed {
-                        // FIN, then RST: with the other side's FIN it was an ordinary end after all.
+                        // FIN, then RST: with the other side's FIN it was a normal end after all.
                         self.set(peer, Endpoint::Closed);
                     }
                 }
             }
-            // What follows both FINs is the tear-down's own noise.
+            // Packets after both FINs are part of the tear-down.
             Endpoint::Closed => {
                 if has(RST) && self.ends[peer] != Endpoint::Closed {
                     self.set(own, Endpoint::Reset);
@@ -167,7 +167,7 @@ impl Endpoints {
     fn begin_without_syn(&mut self, direction: Direction, flags: u8, has_payload: bool) {
         let (own, peer) = (direction.index(), self.ends[1 - direction.index()]);
         if direction == Direction::Down && !has_payload && peer == Endpoint::SynSent {
-            // Some servers acknowledge a SYN before they answer it.
+            // Some servers acknowledge a SYN before the SYN-ACK.
         } else if flags & ACK != 0 && peer == Endpoint::Established {
             // The other side's SYN-ACK was seen, so this side's SYN was only missed.
             self.set(own, Endpoint::Established);

@@ -1,9 +1,9 @@
-//! Connections that end without a packet: idle ones, and the oldest where there is no room.
+//! Connections that end without a packet: idle ones, and the oldest if the table is full.
 
 use schema::RecordEnd;
 use units::time::saturating_nanos;
 
-use super::{LOOK_AT, SECOND, Watch};
+use super::{EVICTION_CANDIDATES, SECOND, Watch};
 use crate::out::Out;
 use crate::table::Index;
 
@@ -15,7 +15,7 @@ impl Watch {
             return self.end(index, RecordEnd::Closed);
         }
         let mut due = std::mem::take(&mut self.due);
-        self.table.soonest(LOOK_AT, &mut due);
+        self.table.soonest(EVICTION_CANDIDATES, &mut due);
         let silent = due.drain(..).min_by_key(|&index| self.table.flow(index).heard_at);
         self.due = due;
         if let Some(index) = silent {
@@ -23,7 +23,7 @@ impl Watch {
         }
     }
 
-    /// Records closed connections that have lingered and open ones that are idle.
+    /// Records closed connections after their linger time, and open ones that are idle.
     #[cold]
     pub(super) fn age(&mut self) {
         self.end_overdue();
@@ -49,7 +49,7 @@ impl Watch {
         self.due = due;
     }
 
-    /// The second in which a connection heard of at `heard_at` is to be looked at: when it will have been idle.
+    /// The second in which a connection with its last packet at `heard_at` is checked: when it will have been idle.
     pub(super) fn look_again(&self, heard_at: u64) -> u64 {
         heard_at.saturating_add(self.idle_timeout()).div_ceil(SECOND)
     }
@@ -58,11 +58,11 @@ impl Watch {
         saturating_nanos(self.spec.idle_timeout).max(SECOND)
     }
 
-    /// Takes a connection out and records it.
+    /// Removes a connection and records it.
     pub(super) fn end(&mut self, index: Index, end: RecordEnd) {
         self.let_through(index, false);
         let key = self.table.remove(index);
-        // Recorded where it lies: its place is used again only later.
+        // Recorded in place: its memory is reused only later.
         let flow = self.table.flow(index);
         let mut out = Out {
             at: self.series.now().as_nanos(),
@@ -71,7 +71,7 @@ impl Watch {
             key: &key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
-            keeps_words: self.spec.words,
+            stores_words: self.spec.words,
             series: &mut self.series,
             reading: &mut self.reading,
             words: &mut self.words,

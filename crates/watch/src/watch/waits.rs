@@ -1,4 +1,4 @@
-//! Packets that wait for one that they answer: see [`crate::waiting`].
+//! Packets that wait for a packet that they acknowledge: see [`crate::waiting`].
 
 use schema::Direction;
 use units::time::saturating_nanos;
@@ -9,7 +9,7 @@ use crate::tcp::Segment;
 use crate::waiting::{self, Waiting};
 
 impl Watch {
-    /// A segment that answers one not seen, or comes while others wait.
+    /// Holds a segment that acknowledges unseen bytes, or arrives while others wait.
     #[cold]
     pub(super) fn hold_back(&mut self, index: Index, direction: Direction, segment: &Segment<'_>, is_fragment: bool) {
         let reorder_ns = saturating_nanos(self.spec.reorder);
@@ -50,7 +50,7 @@ impl Watch {
         }
     }
 
-    /// Remembers who waits. Most have been answered by the time that anyone looks.
+    /// Records a waiting connection. Most no longer wait at the next check.
     fn note_waiting(&mut self, index: Index, number: u64) {
         if self.waiting.len() >= self.waiting_most {
             let table = &mut self.table;
@@ -63,7 +63,7 @@ impl Watch {
         self.waiting.push((index, number));
     }
 
-    /// Lets those through that have nothing to wait for any more, since packet `number` came at `at`.
+    /// Processes packets that need not wait any more, since packet `number` arrived at `at`.
     fn let_ready_through(&mut self, index: Index, number: u64, at: u64) {
         let flow = self.table.flow(index);
         let Some(waiting) = &flow.waiting else { return };
@@ -78,7 +78,7 @@ impl Watch {
         self.let_through(index, true);
     }
 
-    /// Lets the packets that wait through: all of them, or (`only_ready`) up to the next that has to wait.
+    /// Processes waiting packets: all of them, or (`only_ready`) up to the next that must wait.
     pub(super) fn let_through(&mut self, index: Index, only_ready: bool) {
         let Some(mut waiting) = self.table.flow(index).waiting.take() else { return };
         while let Some(front) = waiting.front() {
@@ -93,7 +93,7 @@ impl Watch {
         }
     }
 
-    /// Ends every wait that has taken too long: looked at each second.
+    /// Ends every overdue wait: checked every second.
     pub(super) fn end_overdue(&mut self) {
         if self.waiting.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Packets made by hand, and what comes out of them.
+//! Hand-made packets, and the result of their analysis.
 #![allow(dead_code, reason = "every test target uses its own part")]
 
 use schema::{ConnectionRecord, WatchSecond, WireRequest};
@@ -8,7 +8,7 @@ use wire::link::LinkType;
 #[allow(unused_imports, reason = "every test target uses its own part")]
 pub use wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 
-/// What came out of an analysis.
+/// The result of an analysis.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub connections: Vec<ConnectionRecord>,
@@ -17,7 +17,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The one connection there is.
+    /// The only connection.
     #[track_caller]
     pub fn connection(&self) -> &ConnectionRecord {
         assert_eq!(self.connections.len(), 1, "{:#?}", self.connections);
@@ -25,7 +25,7 @@ impl Outcome {
     }
 
     /// Method, path, status and framing of every request, in the order of ending.
-    pub fn told(&self) -> Vec<String> {
+    pub fn requests_seen(&self) -> Vec<String> {
         let word = |word: &Option<std::sync::Arc<[u8]>>| {
             word.as_deref().map_or("?".to_owned(), |word| String::from_utf8_lossy(word).into_owned())
         };
@@ -45,7 +45,7 @@ pub fn millis(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
 }
 
-/// Ends the analysis at `at` and takes everything.
+/// Ends the analysis at `at` and takes all records.
 pub fn finish(mut watch: Watch, at: Timestamp) -> Outcome {
     watch.finish(at);
     let mut outcome = Outcome::default();
@@ -126,7 +126,7 @@ impl Talk {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn wait(&mut self, millis: u64) -> &mut Talk {
         self.at += millis;
         self
@@ -147,7 +147,7 @@ impl Talk {
         }
     }
 
-    /// Sends a packet and moves the sequence number on.
+    /// Sends a packet and advances the sequence number.
     pub fn send(&mut self, from_client: bool, flags: u8, payload: &[u8]) -> &mut Talk {
         let packet = self.make(from_client, flags, payload);
         let end = if from_client { &mut self.client } else { &mut self.server };
@@ -172,7 +172,7 @@ impl Talk {
         self.send(CLIENT, FIN | ACK, b"").wait(1).send(SERVER, FIN | ACK, b"").wait(1).send(CLIENT, ACK, b"")
     }
 
-    /// Feeds the packets, cut to `snap` bytes, into `watch`.
+    /// Passes the packets, truncated to `snap` bytes, to `watch`.
     pub fn feed(&self, watch: &mut Watch, snap: usize) {
         for (at, packet) in &self.packets {
             let bytes = packet.bytes();
@@ -180,14 +180,14 @@ impl Talk {
         }
     }
 
-    /// What a watch with these bounds makes of it; it ends at the last packet.
+    /// The result of an analysis with these limits; it ends at the last packet.
     pub fn outcome_with(&self, spec: WatchSpec, snap: usize) -> Outcome {
         let mut watch = Watch::new(spec);
         self.feed(&mut watch, snap);
         finish(watch, millis(self.packets.last().map_or(0, |(at, _)| *at)))
     }
 
-    /// What an ordinary watch makes of it.
+    /// The result of an analysis with default limits.
     pub fn outcome(&self) -> Outcome {
         self.outcome_with(WatchSpec::default(), 65_536)
     }

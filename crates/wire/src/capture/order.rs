@@ -1,6 +1,6 @@
 //! Numbers in the byte order of the machine that wrote the file.
 
-/// Which end of a number comes first.
+/// Byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Little,
@@ -8,7 +8,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// The two bytes at `at`. The caller has checked that they are there.
+    /// The two bytes at `at`. The caller has checked the length.
     #[inline]
     pub(super) fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let number = [bytes[at], bytes[at + 1]];

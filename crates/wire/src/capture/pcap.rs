@@ -1,20 +1,20 @@
-//! The old format: one header for the file, one for each packet.
+//! The pcap format: one header for the file, one per packet.
 
 use units::Timestamp;
 
 use super::order::Order;
 use super::{CaptureError, Captured, PACKET_MAX, Step};
 
-/// Bytes of the file's header.
+/// Length of the file header.
 pub(super) const HEADER: usize = 24;
-/// Bytes of a packet's header.
+/// Length of a packet header.
 pub(super) const RECORD: usize = 16;
 /// Magic number with times in microseconds.
 pub(super) const MAGIC_MICROS: u32 = 0xA1B2_C3D4;
 /// Magic number with times in nanoseconds.
 pub(super) const MAGIC_NANOS: u32 = 0xA1B2_3C4D;
 
-/// What the file's header says about every packet.
+/// Properties of the file header.
 #[derive(Clone, Debug)]
 pub(super) struct File {
     order: Order,
@@ -35,7 +35,7 @@ impl File {
         let little = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let order = if matches!(little, MAGIC_MICROS | MAGIC_NANOS) { Order::Little } else { Order::Big };
         let fraction_ns = if order.u32(header, 0) == MAGIC_NANOS { 1 } else { 1000 };
-        // The upper half of the field holds the length of a frame check sequence, which is of no interest here.
+        // The upper half of the field has the length of a frame check sequence, which is ignored.
         File { order, fraction_ns, link: order.u32(header, 20) as u16 }
     }
 

@@ -1,4 +1,4 @@
-//! The new format: a chain of blocks, each with its length before and after.
+//! The pcapng format: a chain of blocks, each with its length before and after.
 
 use units::Timestamp;
 
@@ -17,10 +17,10 @@ pub(super) mod kind {
     pub(in super::super) const STATISTICS: u32 = 5;
     pub(in super::super) const ENHANCED: u32 = 6;
 }
-/// In a section header, as its writer's byte order has it.
+/// The byte-order magic of a section header, in its writer's byte order.
 pub(super) const ORDER_MAGIC: u32 = 0x1A2B_3C4D;
 
-/// The section being read.
+/// The current section.
 #[derive(Clone, Debug)]
 pub(super) struct File {
     order: Order,
@@ -35,23 +35,23 @@ struct Interface {
     link: u16,
     snap_length: u32,
     resolution: Resolution,
-    /// Seconds to add to every time.
+    /// Offset in seconds of every time.
     offset_s: i64,
     drops: u64,
-    /// if_name, if it is UTF-8 as it must be.
+    /// if_name, if it is valid UTF-8.
     name: String,
 }
 
 /// Units of a timestamp in a second.
 #[derive(Clone, Copy, Debug)]
 enum Resolution {
-    /// A tenth to this power.
+    /// Power of a tenth.
     Decimal(u32),
-    /// A half to this power.
+    /// Power of a half.
     Binary(u32),
 }
 
-/// One block: a step, or so many bytes of no interest, which need not be there yet.
+/// One block: a step, or a number of bytes to skip, which need not be available yet.
 pub(super) enum Block<'a> {
     Step(Step<'a>),
     SkipAll(u64),
@@ -78,7 +78,7 @@ impl File {
             return more(12);
         }
         if bytes[..4] == SECTION_MAGIC {
-            // The byte order of the length is only known from the magic number after it.
+            // The byte order of the length is known only from the magic number behind it.
             self.order = match Order::Little.u32(bytes, 8) {
                 ORDER_MAGIC => Order::Little,
                 other if other.swap_bytes() == ORDER_MAGIC => Order::Big,
@@ -218,7 +218,8 @@ impl File {
             return Err(CaptureError::Corrupt { offset, what: "interface of a simple packet", value: 0 });
         };
         let original_length = self.order.u32(body, 0);
-        // The length kept is not written: it is the smallest of the original's, the snap length and what is there.
+        // The captured length is not in the block: it is the minimum of the original length, the snaplen and the
+        // available bytes.
         let snap = if interface.snap_length == 0 { u32::MAX } else { interface.snap_length };
         let kept = (original_length.min(snap) as usize).min(body.len() - 4).min(PACKET_MAX);
         Ok(Captured {
@@ -247,7 +248,7 @@ impl File {
 }
 
 impl Interface {
-    /// Nanoseconds since 1970, cut at zero and at the end of the range.
+    /// Nanoseconds since 1970, limited to zero and the end of the range.
     #[inline]
     fn time(&self, units: u64) -> Timestamp {
         let nanos = match self.resolution {
@@ -272,7 +273,7 @@ fn short(what: &'static str, body: &[u8], offset: u64) -> CaptureError {
 
 /// if_name.
 pub(super) const OPTION_NAME: u16 = 2;
-/// A name longer than this is no device's and is left out.
+/// A longer name is not a valid device name and is ignored.
 const NAME_MAX: usize = 255;
 /// if_tsresol.
 pub(super) const OPTION_RESOLUTION: u16 = 9;
@@ -282,5 +283,5 @@ pub(super) const OPTION_OFFSET: u16 = 14;
 pub(super) const OPTION_DROPPED: u16 = 5;
 /// isb_osdrop: lost by the capturing system.
 pub(super) const OPTION_OS_DROPPED: u16 = 7;
-/// More interfaces than this in one section are a corrupt file, not a machine.
+/// More interfaces in one section mean a corrupt file.
 const INTERFACES_MAX: usize = 4096;

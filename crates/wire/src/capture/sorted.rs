@@ -1,50 +1,50 @@
-//! Packets of a file put in the order of their times, as far as a bounded window allows.
+//! Sorts packets of a file by time, within a bounded window.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use units::Timestamp;
 
-/// A packet in the window: its time, its number in the file, and what the owner needs to find it again.
+/// A packet in the window: its time, its number in the file, and the owner's reference to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed<T> {
     /// When it was captured.
     pub at: Timestamp,
     /// Its number in the file; of packets with the same time the smaller number comes first.
     pub number: u64,
-    /// The owner's.
+    /// The owner's reference.
     pub place: T,
 }
 
-/// Holds packets back until no earlier one can come any more: until one came that is later by the length of the window. Where a time
-/// is before the latest by more than that ([`Sorted::is_beyond`]), as after a step of the clock, the owner takes all out
-/// ([`Sorted::pop_any`]), and sorting begins anew: on either side of a step the order of the file is the better one.
+/// Holds packets until no earlier one can follow: until a packet arrives that is later by the length of the window. If
+/// a time is before the latest by more than that ([`Sorted::is_beyond`]), as after a clock step, the owner takes all
+/// packets ([`Sorted::pop_any`]), and sorting restarts: on either side of a clock step the order of the file is better.
 ///
-/// A packet that comes in order costs a push and a pop at the ends of a queue; only the others are sorted.
+/// A packet in order costs a push and a pop at the ends of a queue; only the others are sorted.
 #[derive(Debug)]
 pub struct Sorted<T> {
     window_ns: u64,
     /// In the order of their times.
     line: VecDeque<Placed<T>>,
-    /// Those that came with a time before that of the last in the line.
+    /// Packets with a time before that of the last in the line.
     displaced: BinaryHeap<Reverse<Displaced<T>>>,
     latest_ns: u64,
     moved: u64,
 }
 
 impl<T: Copy> Sorted<T> {
-    /// Nothing yet, with a window of this length.
+    /// An empty sorter with a window of this length.
     pub fn new(window_ns: u64) -> Sorted<T> {
         Sorted { window_ns, line: VecDeque::new(), displaced: BinaryHeap::new(), latest_ns: 0, moved: 0 }
     }
 
-    /// Whether a packet of this time is too late to be put in its place among those that came.
+    /// Whether a packet of this time is too late to be sorted among the earlier ones.
     #[inline]
     pub fn is_beyond(&self, at: Timestamp) -> bool {
         at.as_nanos().saturating_add(self.window_ns) < self.latest_ns
     }
 
-    /// Takes a packet in.
+    /// Adds a packet.
     #[inline]
     pub fn push(&mut self, at: Timestamp, number: u64, place: T) {
         let packet = Placed { at, number, place };
@@ -57,14 +57,14 @@ impl<T: Copy> Sorted<T> {
         }
     }
 
-    /// The earliest packet, if its turn has come.
+    /// The earliest packet, if its window has passed.
     #[inline]
     pub fn pop(&mut self) -> Option<Placed<T>> {
         let due = self.latest_ns.saturating_sub(self.window_ns);
         if self.earliest()?.at.as_nanos() < due { self.pop_any() } else { None }
     }
 
-    /// The earliest packet, whether its turn has come or not.
+    /// The earliest packet, regardless of the window.
     #[inline]
     pub fn pop_any(&mut self) -> Option<Placed<T>> {
         if self.displaced.is_empty() {
@@ -73,18 +73,18 @@ impl<T: Copy> Sorted<T> {
         self.pop_sorted()
     }
 
-    /// Packets held.
+    /// Number of held packets.
     #[inline]
     pub fn len(&self) -> usize {
         self.line.len() + self.displaced.len()
     }
 
-    /// Whether none is held.
+    /// Whether no packet is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Packets that came with a time before that of one that had come.
+    /// Number of packets with a time before that of an earlier packet.
     pub fn moved(&self) -> u64 {
         self.moved
     }
@@ -143,7 +143,7 @@ mod tests {
 
     const WINDOW: u64 = 100;
 
-    /// The packets as they come out, by number, when each has its turn.
+    /// Packet numbers in output order, each when its window has passed.
     fn sorted(times: &[u64]) -> Vec<(u64, u64)> {
         let (mut sorted, mut out) = (Sorted::new(WINDOW), Vec::new());
         for (&at, number) in times.iter().zip(1..) {
@@ -165,21 +165,21 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_put_right_within_the_window_and_not_beyond() {
+    fn packet_is_reordered_within_the_window_and_not_beyond() {
         let ordered = |times: &[u64]| sorted(times).is_sorted();
         assert!(ordered(&[1000, 1100, 1000]));
-        assert!(!ordered(&[1000, 1101, 1250, 1000]), "1101 was handed out before");
+        assert!(!ordered(&[1000, 1101, 1250, 1000]), "1101 was returned before");
         assert_eq!(sorted(&[5, 5, 4, 5]), [(4, 3), (5, 1), (5, 2), (5, 4)]);
         assert_eq!(
             sorted(&[1000, 10, 20, 15, 2000]).iter().map(|(_, number)| *number).collect::<Vec<_>>(),
             [1, 2, 4, 3, 5]
         );
-        assert_eq!(sorted(&[1000, 10, 20]), [(1000, 1), (10, 2), (20, 3)], "a step back");
+        assert_eq!(sorted(&[1000, 10, 20]), [(1000, 1), (10, 2), (20, 3)], "a clock step back");
     }
 
     proptest! {
         #[test]
-        fn what_is_displaced_by_less_than_the_window_comes_out_in_order(
+        fn packets_displaced_within_the_window_are_sorted(
             steps in prop::collection::vec((0u64..50, 0u64..WINDOW / 2), 0..200)
         ) {
             let mut at = 1000;

@@ -1,4 +1,4 @@
-//! Writing capture files: the bytes of headers, blocks and packets, appended to a buffer the caller keeps.
+//! Writes capture files: the bytes of headers, blocks and packets, appended to a buffer of the caller.
 //!
 //! Times are written in nanoseconds, numbers in little-endian order. [`pcap_header`] then [`pcap_packet`] for the old
 //! format; [`section`], one [`interface`] for each, then [`packet`] and, at the end, [`statistics`] for pcapng.
@@ -8,7 +8,8 @@ use units::Timestamp;
 use super::{pcap, pcapng};
 use crate::link::LinkType;
 
-/// Appends the header of a pcap file with times in nanoseconds. `snap_length` is the most bytes kept of a packet.
+/// Appends the header of a pcap file with times in nanoseconds. `snap_length` is the maximum captured length of a
+/// packet.
 pub fn pcap_header(into: &mut Vec<u8>, link: LinkType, snap_length: u32) {
     into.extend(pcap::MAGIC_NANOS.to_le_bytes());
     into.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -26,20 +27,20 @@ pub fn pcap_packet(into: &mut Vec<u8>, at: Timestamp, bytes: &[u8], original_len
     into.extend_from_slice(bytes);
 }
 
-/// Appends the section header every pcapng file starts with. `application` names the writing program.
+/// Appends the section header of a pcapng file. `application` is the name of the writing program.
 pub fn section(into: &mut Vec<u8>, application: &str) {
     block(into, pcapng::kind::SECTION, |into| {
         into.extend(pcapng::ORDER_MAGIC.to_le_bytes());
         into.extend([1, 0, 0, 0]);
-        // The section's length is not known while it is written.
+        // The section's length is unknown while it is written.
         into.extend(u64::MAX.to_le_bytes());
         option(into, OPTION_APPLICATION, application.as_bytes());
         option(into, 0, &[]);
     });
 }
 
-/// Appends an interface description; packets name it by its place in the order of these, from 0. A `snap_length` of
-/// 0 says that packets are whole.
+/// Appends an interface description; packets refer to it by its index in the order of these, from 0. A `snap_length` of
+/// 0 means that packets are complete.
 pub fn interface(into: &mut Vec<u8>, link: LinkType, snap_length: u32, name: &str) {
     block(into, pcapng::kind::INTERFACE, |into| {
         into.extend(link.number().to_le_bytes());
@@ -63,7 +64,7 @@ pub fn packet(into: &mut Vec<u8>, index: u32, at: Timestamp, bytes: &[u8], origi
     });
 }
 
-/// Appends the statistics of interface `index`: packets the capturing system lost since the capture began.
+/// Appends the statistics of interface `index`: packets lost by the capturing system since the start of the capture.
 pub fn statistics(into: &mut Vec<u8>, index: u32, at: Timestamp, dropped: u64) {
     block(into, pcapng::kind::STATISTICS, |into| {
         into.extend(index.to_le_bytes());
@@ -74,7 +75,7 @@ pub fn statistics(into: &mut Vec<u8>, index: u32, at: Timestamp, dropped: u64) {
     });
 }
 
-/// Appends a block: type, length, what `body` writes, length again.
+/// Appends a block: type, length, the output of `body`, length again.
 fn block(into: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let start = into.len();
     into.extend(kind.to_le_bytes());

@@ -1,17 +1,17 @@
-//! TCP options (RFC 9293, 7323, 2018): those an observer needs.
+//! TCP options (RFC 9293, 7323, 2018) that an observer needs.
 
 use crate::octets::{u16_at, u32_at};
 
-/// The options of one segment. Options that are cut, malformed or unknown are left out; nothing is an error.
+/// The options of one segment. Truncated, malformed or unknown options are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Largest segment the sender takes, in bytes (SYN only).
+    /// Maximum segment size of the sender, in bytes (SYN only).
     pub mss: Option<u16>,
-    /// Shift of the sender's window, 0 to 14 (SYN only); larger values count as 14, as RFC 7323 asks.
+    /// Shift of the sender's window, 0 to 14 (SYN only); larger values count as 14, as RFC 7323 requires.
     pub window_scale: Option<u8>,
     /// Whether selective acknowledgement may be used (SYN only).
     pub sack_permitted: bool,
-    /// The sender's clock and the echo of the peer's: TSval, TSecr.
+    /// The sender's timestamp and the echo of the peer's: TSval, TSecr.
     pub timestamps: Option<(u32, u32)>,
     /// Selectively acknowledged ranges, left edge to right edge (exclusive), in sequence numbers.
     sack: [(u32, u32); SACK_MAX],
@@ -19,10 +19,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the bytes between the fixed header and the payload, or as many of them as were captured.
+    /// Parses the bytes between the fixed header and the payload, or their captured part.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Options {
-        // Nearly every segment of a Linux connection carries exactly NOP, NOP, timestamps.
+        // Nearly every segment of a Linux connection has exactly NOP, NOP, timestamps.
         if let [1, 1, 8, 10, rest @ ..] = bytes
             && let Some(stamps) = rest.first_chunk::<8>()
             && rest.len() == 8
@@ -32,7 +32,7 @@ impl Options {
         Options::walk(bytes)
     }
 
-    /// The SACK ranges, in the order in which they stand.
+    /// The SACK ranges, in their order.
     pub fn sack(&self) -> &[(u32, u32)] {
         &self.sack[..usize::from(self.sack_len)]
     }
@@ -91,17 +91,17 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_linux_syn_is_read_in_full() {
+    fn options_of_a_linux_syn_are_parsed() {
         let syn = [2, 4, 5, 0xB4, 4, 2, 8, 10, 0, 0, 0, 7, 0, 0, 0, 0, 1, 3, 3, 7];
         let options = Options::parse(&syn);
         assert_eq!((options.mss, options.window_scale, options.sack_permitted), (Some(1460), Some(7), true));
         assert_eq!(options.timestamps, Some((7, 0)));
-        assert_eq!(Options::parse(&syn[..15]).timestamps, None, "cut by the snap length");
+        assert_eq!(Options::parse(&syn[..15]).timestamps, None, "truncated by the snaplen");
         assert_eq!(Options::parse(&[3, 3, 15]).window_scale, Some(14));
     }
 
     #[test]
-    fn ranges_and_stamps_of_an_ack_are_read() {
+    fn sack_ranges_and_timestamps_of_an_ack_are_parsed() {
         let stamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
         assert_eq!(Options::parse(&stamps).timestamps, Some((1, 2)));
         let sack = [&stamps[..], &[1, 1, 5, 18, 0, 0, 0, 10, 0, 0, 0, 20, 0, 0, 0, 30, 0, 0, 0, 40]].concat();
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_options(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn options_of_any_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             prop_assert!(Options::parse(&bytes).sack().len() <= SACK_MAX);
         }
     }

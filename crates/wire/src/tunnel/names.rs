@@ -1,11 +1,11 @@
-//! What unread protocols are called.
+//! Names of unsupported protocols.
 
 use std::fmt;
 
 use super::Unread;
 
 impl Unread {
-    /// What kind of number it is: as in JSON.
+    /// The kind of number: as in JSON.
     pub const fn kind(self) -> &'static str {
         match self {
             Unread::EtherType(_) => "ethertype",
@@ -19,7 +19,7 @@ impl Unread {
         }
     }
 
-    /// Its number; 0 where there is none.
+    /// Its number; 0 if there is none.
     pub const fn number(self) -> u32 {
         match self {
             Unread::EtherType(number) | Unread::Ppp(number) | Unread::Udp(number) => number as u32,
@@ -29,7 +29,7 @@ impl Unread {
         }
     }
 
-    /// The protocol's name, where it has a common one.
+    /// The protocol's common name, if any.
     pub fn name(self) -> Option<&'static str> {
         let names: &[(u32, &'static str)] = match self {
             Unread::EtherType(_) => ETHERTYPES,

@@ -39,7 +39,7 @@ fn joined(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// The frame's TCP packet is the one of [`v4`] or [`v6`] around [`tcp`], and lies at its end.
+/// The frame's TCP packet is the one of [`v4`] or [`v6`] around [`tcp`], and is at its end.
 #[track_caller]
 fn leads_to_tcp(link: LinkType, frame: &[u8], tunnels: &[Tunnel]) {
     let found = link.innermost(frame, frame.len());
@@ -48,7 +48,7 @@ fn leads_to_tcp(link: LinkType, frame: &[u8], tunnels: &[Tunnel]) {
     assert_eq!(&frame[at + packet.transport_at..], tcp());
     let seen: Vec<Tunnel> = Tunnel::ALL.into_iter().filter(|&tunnel| seen.has(tunnel)).collect();
     assert_eq!(seen, tunnels);
-    // However little was captured, it says the same or that something is missing.
+    // With any captured length, the result is the same or a truncation.
     for length in 0..frame.len() {
         match link.innermost(&frame[..length], frame.len()) {
             Ok(cut) => assert_eq!(Ok(cut), found, "captured {length}"),
@@ -62,7 +62,7 @@ fn packets() -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn ip_in_ip_is_read_in_all_four_ways() {
+fn ip_in_ip_is_followed_in_all_four_combinations() {
     for (packet, protocol) in packets().iter().zip([4, 41]) {
         leads_to_tcp(LINK, &ethernet(0x0800, &v4(protocol, packet)), &[Tunnel::IpInIp]);
         leads_to_tcp(LINK, &ethernet(0x86DD, &v6(protocol, packet)), &[Tunnel::IpInIp]);
@@ -73,7 +73,7 @@ fn ip_in_ip_is_read_in_all_four_ways() {
 }
 
 #[test]
-fn gre_is_read_with_its_options_and_what_it_carries() {
+fn gre_is_followed_with_its_options_and_payloads() {
     let gre = |flags: u16, kind: u16, options: usize, content: &[u8]| {
         v4(47, &joined(&[&flags.to_be_bytes(), &kind.to_be_bytes(), &vec![0; options], content]))
     };
@@ -95,7 +95,7 @@ fn gre_is_read_with_its_options_and_what_it_carries() {
 }
 
 #[test]
-fn erspan_of_every_type_is_read() {
+fn erspan_of_every_type_is_followed() {
     let frame = ethernet(0x0800, &v4(6, &tcp()));
     let first = joined(&[&[0, 0, 0x88, 0xBE], &frame]);
     let second = joined(&[&[0x10, 0, 0x88, 0xBE, 0, 0, 0, 1], &[0x10, 5, 0, 1, 0, 0, 0, 0], &frame]);
@@ -108,7 +108,7 @@ fn erspan_of_every_type_is_read() {
 }
 
 #[test]
-fn overlays_over_udp_are_read() {
+fn overlays_over_udp_are_followed() {
     let [four, six] = packets();
     let inner = ethernet(0x0800, &four);
     let tagged = ethernet(0x8100, &joined(&[&[0, 7, 0x86, 0xDD], &six]));
@@ -118,7 +118,7 @@ fn overlays_over_udp_are_read() {
     }
     let vxlan = joined(&[&[8, 0, 0, 0, 0, 0, 5, 0], &tagged]);
     leads_to_tcp(LINK, &ethernet(0x86DD, &v6(17, &udp(4789, &vxlan))), &[Tunnel::Vxlan]);
-    // GPE says what follows.
+    // GPE names the next protocol.
     for (kind, content) in [(3, &inner), (1, &four), (2, &six)] {
         let gpe = joined(&[&[0x0C, 0, 0, kind, 0, 0, 5, 0], content]);
         leads_to_tcp(LinkType::RawIp, &v4(17, &udp(4789, &gpe)), &[Tunnel::Vxlan]);
@@ -130,7 +130,7 @@ fn overlays_over_udp_are_read() {
     leads_to_tcp(LinkType::RawIp, &v4(17, &udp(6635, &joined(&[&[0, 0, 0x11, 64], &four]))), &[Tunnel::Mpls]);
     let gtp = joined(&[&[0x34, 255, 0, 0, 0, 0, 0, 1], &[0, 0, 0, 0x85], &[1, 0, 0, 0], &four]);
     leads_to_tcp(LinkType::RawIp, &v4(17, &udp(2152, &gtp)), &[Tunnel::Gtp]);
-    // What is on these ports and is no such header stays a datagram.
+    // Datagrams to these ports without such a header stay datagrams.
     for port in [4789, 6081, 2152] {
         let other = v4(17, &udp(port, &[0xF0; 40]));
         let found = LinkType::RawIp.innermost(&other, other.len());
@@ -139,7 +139,7 @@ fn overlays_over_udp_are_read() {
 }
 
 #[test]
-fn labels_tags_and_sessions_are_passed() {
+fn mpls_vlan_and_pppoe_headers_are_skipped() {
     let [four, six] = packets();
     let labels = joined(&[&[0, 1, 0, 64, 0, 2, 1, 64], &four]);
     leads_to_tcp(LINK, &ethernet(0x8847, &labels), &[Tunnel::Mpls]);
@@ -147,7 +147,7 @@ fn labels_tags_and_sessions_are_passed() {
     leads_to_tcp(LinkType::Mpls, &labels, &[Tunnel::Mpls]);
     let wire = joined(&[&[0, 1, 1, 64], &[0; 4], &ethernet(0x0800, &four)]);
     leads_to_tcp(LINK, &ethernet(0x8847, &wire), &[Tunnel::Mpls]);
-    // A pseudowire without a control word, whose first address begins as an IP header does.
+    // A pseudowire without a control word, whose first address begins like an IP header.
     let mut inner = ethernet(0x0800, &four);
     inner[0] = 0x46;
     let bare = joined(&[&[0, 1, 1, 64], &inner]);
@@ -174,7 +174,7 @@ fn labels_tags_and_sessions_are_passed() {
 }
 
 #[test]
-fn every_link_layer_leads_to_plain_packets() {
+fn tunnel_walk_finds_plain_packets_of_every_link_layer() {
     for (packet, kind) in packets().iter().zip([[8, 0], [0x86, 0xDD]]) {
         leads_to_tcp(LINK, &ethernet(u16::from_be_bytes(kind), packet), &[]);
         leads_to_tcp(LinkType::RawIp, packet, &[]);
@@ -185,7 +185,7 @@ fn every_link_layer_leads_to_plain_packets() {
 }
 
 #[test]
-fn what_is_not_read_is_named() {
+fn unsupported_protocols_are_named() {
     let unread = |frame: &[u8]| match LINK.innermost(frame, frame.len()) {
         Ok(Innermost::Unread(what)) => what.to_string(),
         other => panic!("{other:?}"),
@@ -198,7 +198,7 @@ fn what_is_not_read_is_named() {
     assert_eq!(unread(&ethernet(0x86DD, &v6(17, &udp(9999, &[0; 28])))), "UDP port 9999");
     let session = joined(&[&[0x11, 0, 0, 1, 0, 4], &[0xC0, 0x21, 1, 1]]);
     assert_eq!(unread(&ethernet(0x8864, &session)), "LCP (PPP protocol 0xc021)");
-    // An error message has the head of a TCP packet in it, which no connection sent here.
+    // An error message quotes the start of a TCP packet, which was not sent by a connection here.
     assert_eq!(
         unread(&ethernet(0x0800, &v4(1, &joined(&[&[3, 1, 0, 0, 0, 0, 0, 0], &v4(6, &tcp())])))),
         "ICMP (IP protocol 1)"
@@ -206,7 +206,7 @@ fn what_is_not_read_is_named() {
 }
 
 #[test]
-fn depth_is_bounded() {
+fn number_of_tunnel_headers_is_bounded() {
     let mut packet = v4(6, &tcp());
     for _ in 0..DEPTH_MAX - 2 {
         packet = v4(4, &packet);
@@ -222,7 +222,7 @@ fn depth_is_bounded() {
 }
 
 #[test]
-fn fragments_of_a_tunnel_lead_to_the_first_ones_packet() {
+fn first_fragment_of_a_tunnel_contains_the_packet() {
     let inner = v4(6, &joined(&[&tcp(), &[7; 1000]]));
     let mut outer = v4(47, &joined(&[&[0, 0, 8, 0], &inner[..400]]));
     outer[6] = 0x20;
@@ -234,7 +234,7 @@ fn fragments_of_a_tunnel_lead_to_the_first_ones_packet() {
 }
 
 #[test]
-fn lengths_that_contradict_each_other_are_errors() {
+fn inconsistent_tunnel_lengths_are_errors() {
     let mut frame = ethernet(0x0800, &v4(4, &v4(6, &tcp())));
     frame[14 + 20 + 3] += 1;
     assert!(matches!(LINK.innermost(&frame, frame.len()), Err(Error::Length { .. })));

@@ -1,15 +1,15 @@
-//! The walk from header to header.
+//! Follows a frame from header to header.
 
 use super::{DEPTH_MAX, Innermost, Tunnel, Tunnels, Unread};
 use crate::link::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, LinkType};
 use crate::octets::u16_at;
 use crate::{Error, ip, protocol};
 
-/// What the bytes at the walker's place are.
+/// The kind of the bytes at the walker's position.
 #[derive(Clone, Copy)]
 enum Next {
     Ethernet,
-    /// What an EtherType says; a length, and so IEEE 802.2, if it is small.
+    /// By an EtherType; a small value is a length, and so IEEE 802.2.
     Typed(u16),
     Ip,
     Mpls,
@@ -42,10 +42,10 @@ pub(super) fn walk(link: LinkType, frame: &[u8], original_length: usize) -> Resu
 struct Walk<'a> {
     frame: &'a [u8],
     at: usize,
-    /// Where the header around this place says that its content ends.
+    /// End of the content, by the header around this position.
     end: usize,
     tunnels: Tunnels,
-    /// Inside the first fragment of a packet: lengths may go beyond it.
+    /// Inside the first fragment of a packet: lengths may exceed it.
     is_fragment: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The next `length` bytes, which are passed.
+    /// The next `length` bytes, which are consumed.
     fn take(&mut self, header: &'static str, length: usize) -> Result<&'a [u8], Error> {
         let needed = self.at + length;
         if needed > self.end {
@@ -82,7 +82,7 @@ impl<'a> Walk<'a> {
         Ok(bytes)
     }
 
-    /// The next byte, which is not passed.
+    /// The next byte, which is not consumed.
     fn peek(&self, header: &'static str) -> Result<u8, Error> {
         let byte = self.frame.get(self.at).copied();
         byte.ok_or(Error::Truncated { header, needed: self.at + 1, available: self.frame.len() })
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// IEEE 802.2, of which SNAP (RFC 1042) leads on.
+    /// IEEE 802.2, of which SNAP (RFC 1042) is followed.
     fn llc(&mut self) -> Result<Next, Error> {
         let head = self.take("LLC", 3)?;
         Ok(match head {
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
         Ok(self.numbered(kind, Unread::EtherType(0x894F)))
     }
 
-    /// The numbers of NSH (RFC 8300), which VXLAN-GPE shares.
+    /// Protocol numbers of NSH (RFC 8300), shared by VXLAN-GPE.
     fn numbered(&mut self, kind: u8, otherwise: Unread) -> Next {
         match kind {
             1 | 2 => self.within(Tunnel::Other, Next::Ip),
@@ -163,11 +163,11 @@ impl<'a> Walk<'a> {
 
     fn ppp(&mut self) -> Result<Next, Error> {
         if self.peek("PPP")? == 0xFF {
-            // Address and control, where they were not negotiated away (RFC 1662).
+            // Address and control, unless compressed by negotiation (RFC 1662).
             self.take("PPP", 2)?;
         }
         let first = self.peek("PPP")?;
-        // The protocol field's first byte is even, its last one odd; a leading zero may have been negotiated away.
+        // The protocol field's first byte is even, its last one odd; a leading zero may be compressed.
         let kind = if first & 1 == 1 {
             self.take("PPP", 1)?;
             u16::from(first)
@@ -188,7 +188,7 @@ impl<'a> Walk<'a> {
             if !is_last {
                 continue;
             }
-            // Nothing says what follows the last label but what it looks like (RFC 4928).
+            // The protocol behind the last label is known only by its first bits (RFC 4928).
             return Ok(match self.peek("MPLS payload")? >> 4 {
                 4 | 6 if self.looks_like_ip() => Next::Ip,
                 0 => {
@@ -202,12 +202,12 @@ impl<'a> Walk<'a> {
         Ok(unread(Unread::Depth))
     }
 
-    /// Whether an IP header lies here: an Ethernet address may begin with the same four bits.
+    /// Whether an IP header is here: an Ethernet address may begin with the same four bits.
     fn looks_like_ip(&self) -> bool {
         let rest = self.frame.get(self.at..).unwrap_or(&[]);
         match ip::Packet::parse(rest, self.room()) {
             Ok(packet) => rest.len() < 20 || packet.protocol != 0 || rest[0] >> 4 == 6,
-            // A header that was cut cannot be checked.
+            // A truncated header cannot be checked.
             Err(error) => matches!(error, Error::Truncated { .. }),
         }
     }
@@ -223,7 +223,7 @@ impl<'a> Walk<'a> {
         }
         self.end = start + packet.total_len;
         self.at = start + packet.transport_at;
-        // AH of IPv4; that of IPv6 is an extension and was passed.
+        // AH of IPv4; that of IPv6 is an extension header and was skipped.
         for _ in 0..AUTHENTICATIONS_MAX {
             if packet.protocol != AUTHENTICATION {
                 break;
@@ -253,7 +253,7 @@ impl<'a> Walk<'a> {
         let (source, destination) = (u16_at(head, 0..2), u16_at(head, 2..4));
         let otherwise = Unread::Udp(source.min(destination));
         match destination {
-            // 8472 is Linux's own, from before the number was assigned; 4790 is VXLAN-GPE's.
+            // 8472 is Linux's own port, from before the assignment; 4790 is VXLAN-GPE's.
             4789 | 8472 | 4790 => self.vxlan(otherwise),
             6081 => self.geneve(otherwise),
             2152 => self.gtp(otherwise),
@@ -265,7 +265,7 @@ impl<'a> Walk<'a> {
 
     fn vxlan(&mut self, otherwise: Unread) -> Result<Next, Error> {
         let head = self.take("VXLAN", 8)?;
-        // A network identifier is always there; with the P flag a byte says what follows.
+        // The network identifier is always present; with the P flag a byte names the next protocol.
         if head[0] & 0x08 == 0 {
             return Ok(unread(otherwise));
         }
@@ -309,7 +309,7 @@ impl<'a> Walk<'a> {
         let head = self.take("GRE", 4)?;
         let (flags, kind) = (u16_at(head, 0..2), u16_at(head, 2..4));
         let has = |flag: u16| flags & flag != 0;
-        // Source routing has been gone since 2000 (RFC 2784), versions beyond 1 never were.
+        // Source routing was removed in 2000 (RFC 2784); versions beyond 1 do not exist.
         if has(0x4000) || flags & 7 > 1 {
             return Ok(unread(Unread::Protocol(GRE)));
         }
@@ -345,7 +345,7 @@ impl<'a> Walk<'a> {
         next
     }
 
-    /// The content goes on for `length` bytes, says the header that was just passed.
+    /// Limits the content to `length` bytes, by the header just consumed.
     fn shorten(&mut self, length: usize, field: &'static str) -> Result<(), Error> {
         let room = self.end - self.at;
         if length > room && !self.is_fragment {
@@ -355,7 +355,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// How long an IP packet at this place may be.
+    /// Maximum length of an IP packet at this position.
     fn room(&self) -> usize {
         let room = self.end - self.at;
         if self.is_fragment { room.max(usize::from(u16::MAX)) } else { room }

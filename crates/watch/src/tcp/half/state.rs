@@ -1,15 +1,15 @@
-//! What is known of one direction of a connection, for whoever decides about it.
+//! Properties of one direction of a connection.
 
 use super::super::Segment;
 use super::{ACKNOWLEDGEMENT_MAX, Half, SECOND, START};
 
 impl Half {
-    /// Sequence number of its SYN, seen or told by what came after it.
+    /// Sequence number of its SYN, seen or inferred from later segments.
     pub(crate) fn syn_sequence(&self) -> Option<u32> {
         self.is_started.then_some(self.isn)
     }
 
-    /// How often its SYN was seen.
+    /// Number of its SYNs.
     pub(crate) fn syns(&self) -> u32 {
         self.syns
     }
@@ -24,7 +24,7 @@ impl Half {
         self.payload_bytes > 0 || self.trouble.as_ref().is_some_and(|trouble| trouble.missing_bytes > 0)
     }
 
-    /// Whether an acknowledgement is of bytes that were not seen, by more than the one that a FIN takes.
+    /// Whether an acknowledgement covers bytes that were not seen, other than the one of a FIN.
     #[inline]
     pub(crate) fn is_behind(&self, acknowledgement: u32) -> bool {
         let high = self.isn.wrapping_add((self.high - START) as u32);
@@ -32,7 +32,7 @@ impl Half {
         ahead > 1 && ahead as u64 <= ACKNOWLEDGEMENT_MAX
     }
 
-    /// Whether anything is known of its sequence numbers.
+    /// Whether its sequence numbers are known.
     #[inline]
     pub(crate) fn is_started(&self) -> bool {
         self.is_started
@@ -43,21 +43,22 @@ impl Half {
         self.trouble.as_ref().is_some_and(|trouble| trouble.sacked_at > at)
     }
 
-    /// Whether a segment that it sends after `silence_ns` without any packet of the capture belies that time: its own clock
-    /// says so, or it goes on with what no sender leaves for so long. `None` where neither is known.
-    pub(crate) fn belies(&self, segment: &Segment<'_>, silence_ns: u64) -> Option<bool> {
+    /// Whether a segment that it sends after `silence_ns` without any captured packet contradicts that silence: by its
+    /// own clock, or because it continues an exchange that no sender interrupts for so long. `None` if neither is
+    /// known.
+    pub(crate) fn contradicts(&self, segment: &Segment<'_>, silence_ns: u64) -> Option<bool> {
         let (stamp, _) = segment.options.timestamps.filter(|_| self.has_stamp)?;
-        // The slowest clock allowed ticks once a second (RFC 7323, section 5.4).
+        // The slowest permitted clock ticks once per second (RFC 7323, section 5.4).
         let ticks = stamp.wrapping_sub(self.last_stamp);
         Some(u64::from(ticks) < silence_ns / (2 * SECOND))
     }
 
-    /// Whether an acknowledgement is of something that it sent and that was not acknowledged before.
+    /// Whether an acknowledgement covers bytes that it sent and that were not acknowledged before.
     pub(crate) fn is_answered_by(&self, acknowledgement: u32) -> bool {
         self.is_started && self.acknowledged < self.high && self.position(acknowledgement) > self.acknowledged
     }
 
-    /// Whether its FIN was reached, with nothing missing before it.
+    /// Whether its FIN was reached, with no byte missing before it.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }

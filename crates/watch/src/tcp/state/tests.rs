@@ -1,4 +1,4 @@
-//! Every rule of Zeek's that gives a connection its name.
+//! Every rule of Zeek that determines a connection state.
 
 use super::*;
 use Direction::{Down, Up};
@@ -22,7 +22,7 @@ fn after(packets: &[Packet]) -> &'static str {
     ends(packets).name(packets.iter().any(|packet| packet.2)).as_str()
 }
 
-/// After a handshake and a request.
+/// The state after a handshake and a request.
 fn then(rest: &[Packet]) -> &'static str {
     after(&[&OPEN[..], &[(Up, ACK, true)], rest].concat())
 }
@@ -32,7 +32,7 @@ const FIN_ACK: u8 = FIN | ACK;
 const RST_ACK: u8 = RST | ACK;
 
 #[test]
-fn every_name_has_its_packets() {
+fn every_connection_state_has_its_packets() {
     assert_eq!(after(&[bare(Up, SYN), bare(Up, SYN)]), "S0");
     assert_eq!(then(&[]), "S1");
     assert_eq!(then(&[bare(Up, FIN_ACK), bare(Down, FIN_ACK), bare(Up, ACK)]), "SF");
@@ -49,26 +49,26 @@ fn every_name_has_its_packets() {
 }
 
 #[test]
-fn a_late_reset_does_not_undo_a_tear_down_and_an_early_one_decides() {
+fn reset_after_the_tear_down_is_ignored_and_before_it_decides() {
     assert_eq!(then(&[bare(Up, FIN), bare(Down, FIN), bare(Up, RST)]), "SF");
     assert_eq!(then(&[bare(Up, FIN), bare(Down, RST)]), "RSTR");
     assert_eq!(then(&[bare(Up, RST), bare(Up, FIN), bare(Down, FIN)]), "RSTO");
-    // FIN and RST from one side, as when data comes for a socket that was closed: the other side's FIN heals it.
+    // FIN and RST from one side, as when data arrives for a closed socket: the other side's FIN makes it a normal end.
     assert_eq!(then(&[bare(Up, FIN), bare(Up, RST)]), "RSTO");
     assert_eq!(then(&[bare(Up, FIN), bare(Up, RST), bare(Down, FIN)]), "SF");
     assert_eq!(then(&[bare(Up, FIN | RST)]), "RSTO");
 }
 
 #[test]
-fn resets_from_both_sides_are_a_rejection_only_before_any_payload() {
+fn resets_from_both_sides_are_rej_only_before_any_payload() {
     let both = [bare(Up, RST), bare(Down, RST)];
     assert_eq!(after(&[&OPEN[..], &both].concat()), "REJ");
     assert_eq!(then(&both), "RSTR");
 }
 
-/// `RSTOS0` asks the history to match `^?S[^HAFGIQ]*R`: capitals are what the client sent.
+/// `RSTOS0` requires the history to match `^?S[^HAFGIQ]*R`: capitals are packets of the client.
 #[test]
-fn an_attempt_given_up_is_told_from_a_reset_in_the_middle() {
+fn attempt_given_up_is_rstos0_and_a_later_reset_is_not() {
     assert_eq!(after(&[bare(Up, SYN), bare(Up, SYN), bare(Up, RST)]), "RSTOS0");
     assert_eq!(after(&[bare(Up, SYN), (Up, ACK, true), bare(Up, RST)]), "RSTOS0");
     assert_eq!(after(&[bare(Up, SYN), bare(Up, ACK), bare(Up, RST)]), "OTH");
@@ -79,7 +79,7 @@ fn an_attempt_given_up_is_told_from_a_reset_in_the_middle() {
 }
 
 #[test]
-fn a_syn_that_was_missed_does_not_hide_what_followed() {
+fn missed_syn_does_not_hide_the_later_state() {
     let open = [bare(Down, SYN | ACK), bare(Up, ACK)];
     assert_eq!(after(&open), "S1");
     assert_eq!(after(&[&open[..], &[bare(Down, RST)]].concat()), "RSTR");
@@ -91,7 +91,7 @@ fn a_syn_that_was_missed_does_not_hide_what_followed() {
 }
 
 #[test]
-fn the_middle_of_a_connection_is_other_until_it_is_closed() {
+fn connection_seen_from_its_middle_is_oth_until_closed() {
     let middle = [(Up, ACK, true), (Down, ACK, true)];
     assert_eq!(after(&middle), "OTH");
     assert_eq!(after(&[&middle[..], &[bare(Up, FIN), bare(Down, FIN)]].concat()), "SF");
@@ -102,14 +102,14 @@ fn the_middle_of_a_connection_is_other_until_it_is_closed() {
 }
 
 #[test]
-fn both_may_open_at_once() {
+fn simultaneous_open_is_one_connection() {
     assert_eq!(after(&[bare(Up, SYN), bare(Down, SYN)]), "S1");
     let open = [bare(Up, SYN), bare(Down, SYN), bare(Up, SYN | ACK), bare(Down, SYN | ACK)];
     assert_eq!(after(&open), "S1");
 }
 
 #[test]
-fn over_is_at_the_second_fin_or_the_first_reset_and_closed_when_both_have_spoken() {
+fn connection_is_over_at_the_second_fin_or_the_first_reset() {
     let stands = |rest: &[Packet]| {
         let ends = ends(&[&OPEN[..], rest].concat());
         (ends.is_over(), ends.both_have_closed())
