@@ -116,13 +116,13 @@ impl Profile {
     }
 
     /// The class of this name, or of this number counted from 1.
-    fn class(&self, wanted: &str) -> Result<usize, String> {
-        let named = self.classes.iter().position(|class| class.name.as_deref() == Some(wanted));
-        let number = wanted.parse().ok().and_then(|number: usize| number.checked_sub(1));
+    fn class(&self, name_or_number: &str) -> Result<usize, String> {
+        let named = self.classes.iter().position(|class| class.name.as_deref() == Some(name_or_number));
+        let number = name_or_number.parse().ok().and_then(|number: usize| number.checked_sub(1));
         named.or(number).filter(|&class| class < self.classes.len()).ok_or_else(|| {
             let names: Vec<&str> = self.classes.iter().filter_map(|class| class.name.as_deref()).collect();
             let names = if names.is_empty() { String::new() } else { format!(", or {}", names.join(", ")) };
-            format!("no class `{wanted}`; the classes are 1 to {}{names}", self.classes.len())
+            format!("no class `{name_or_number}`; the classes are 1 to {}{names}", self.classes.len())
         })
     }
 

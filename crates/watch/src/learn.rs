@@ -225,7 +225,7 @@ impl Learn {
     }
 
     fn wants(&self, client: IpAddr, server: std::net::SocketAddr) -> bool {
-        let among = |wanted: &[IpAddr]| wanted.is_empty() || wanted.contains(&server.ip());
+        let among = |addresses: &[IpAddr]| addresses.is_empty() || addresses.contains(&server.ip());
         among(&self.spec.servers)
             && (self.spec.ports.is_empty() || self.spec.ports.contains(&server.port()))
             && !self.spec.except.iter().any(|&except| clients::key(except) == clients::key(client))

@@ -34,14 +34,14 @@ fn handshake_has_three_times() {
 
 #[test]
 fn handshake_rtt_depends_on_the_capture_point() {
-    for (capture_point, wanted) in
+    for (capture_point, expected) in
         [(CapturePoint::AtServer, 48), (CapturePoint::AtClient, 2), (CapturePoint::Between, 50)]
     {
         let mut talk = Talk::new();
         talk.open();
         let mut watch = Watch::new(WatchSpec { capture_point, ..WatchSpec::default() });
         talk.feed(&mut watch, 100);
-        assert_eq!(watch.handshake_rtt().max, wanted * 1_000_000);
+        assert_eq!(watch.handshake_rtt().max, expected * 1_000_000);
     }
 }
 

@@ -72,8 +72,8 @@ proptest! {
         prop_assert_eq!(outcome.requests_seen(), REQUESTS_SEEN);
         let bytes: Vec<_> = outcome.requests.iter().map(|request| (request.request_bytes, request.response_bytes)).collect();
         let whole = segmented(&[100_000]).outcome();
-        let wanted: Vec<_> = whole.requests.iter().map(|request| (request.request_bytes, request.response_bytes)).collect();
-        prop_assert_eq!(bytes, wanted);
+        let expected: Vec<_> = whole.requests.iter().map(|request| (request.request_bytes, request.response_bytes)).collect();
+        prop_assert_eq!(bytes, expected);
         prop_assert_eq!(outcome.connection().down.unique_bytes, whole.connection().down.unique_bytes);
     }
 
@@ -101,11 +101,11 @@ proptest! {
             turn.sort_by_key(|(key, _)| *key);
             turn.into_iter().map(|(_, packet)| packet)
         }).collect();
-        let (outcome, wanted) = (shuffled.outcome(), straight.outcome());
+        let (outcome, expected) = (shuffled.outcome(), straight.outcome());
         prop_assert_eq!(outcome.requests_seen(), REQUESTS_SEEN);
-        let (found, wanted) = (outcome.connection(), wanted.connection());
-        prop_assert_eq!((found.up.unique_bytes, found.down.unique_bytes), (wanted.up.unique_bytes, wanted.down.unique_bytes));
-        prop_assert_eq!((found.up.missing_bytes, found.down.missing_bytes, found.state), (0, 0, wanted.state));
+        let (found, expected) = (outcome.connection(), expected.connection());
+        prop_assert_eq!((found.up.unique_bytes, found.down.unique_bytes), (expected.up.unique_bytes, expected.down.unique_bytes));
+        prop_assert_eq!((found.up.missing_bytes, found.down.missing_bytes, found.state), (0, 0, expected.state));
     }
 
     /// Lost packets of the capture may lose strings, but never the balance of counts.

@@ -261,7 +261,7 @@ fn server_name_of_a_client_hello_is_recorded() {
         let said: Vec<(bool, &[u8])> = hello.chunks(cut).map(|part| (CLIENT, part)).collect();
         let name = talk(&said).outcome().connection().server_name.clone();
         // A hello in 60 and more pieces is not parsed further.
-        let wanted = (hello.len().div_ceil(cut) < 64).then_some(&b"www.example.org"[..]);
-        assert_eq!(name.as_deref(), wanted, "pieces of {cut}");
+        let expected = (hello.len().div_ceil(cut) < 64).then_some(&b"www.example.org"[..]);
+        assert_eq!(name.as_deref(), expected, "pieces of {cut}");
     }
 }

@@ -15,12 +15,12 @@ pub enum Error {
         available: usize,
     },
     /// The version field has another value.
-    #[error("the IP version field is {found}, expected {wanted}")]
+    #[error("the IP version field is {found}, expected {expected}")]
     Version {
         /// The version in the packet.
         found: u8,
         /// The expected version.
-        wanted: u8,
+        expected: u8,
     },
     /// A length field is inconsistent with the available bytes or another length field.
     #[error("{field} is {value}, which does not fit in a packet of {available} bytes with its headers")]

@@ -55,7 +55,7 @@ impl Packet {
         match bytes.first().map(|first| first >> 4) {
             Some(4) => parse_v4(bytes, original_length),
             Some(6) => parse_v6(bytes, original_length),
-            Some(found) => Err(Error::Version { found, wanted: 4 }),
+            Some(found) => Err(Error::Version { found, expected: 4 }),
             None => Err(Error::Truncated { header: "IP", needed: 1, available: 0 }),
         }
     }

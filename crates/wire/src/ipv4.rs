@@ -43,7 +43,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
         let version = bytes[field::VERSION_AND_LENGTH] >> 4;
         if version != 4 {
-            return Err(Error::Version { found: version, wanted: 4 });
+            return Err(Error::Version { found: version, expected: 4 });
         }
         let packet = Packet { buffer };
         let header = packet.header_len();
@@ -247,7 +247,7 @@ mod tests {
         assert!(matches!(with(0, 0x44), Err(Error::Length { .. })));
         assert_eq!(with(0, 0x47), Ok(()));
         assert!(matches!(with(0, 0x48), Err(Error::Length { .. })));
-        assert!(matches!(with(0, 0x65), Err(Error::Version { found: 6, wanted: 4 })));
+        assert!(matches!(with(0, 0x65), Err(Error::Version { found: 6, expected: 4 })));
         assert!(matches!(Packet::new_checked(&packet()[..19]), Err(Error::Truncated { .. })));
     }
 }

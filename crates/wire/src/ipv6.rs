@@ -45,7 +45,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
         let version = bytes[field::VERSION] >> 4;
         if version != 6 {
-            return Err(Error::Version { found: version, wanted: 6 });
+            return Err(Error::Version { found: version, expected: 6 });
         }
         let packet = Packet { buffer };
         if packet.total_len() > available {

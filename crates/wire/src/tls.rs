@@ -28,7 +28,7 @@ pub fn server_name(bytes: &[u8]) -> ServerName {
 /// Whether `bytes` start like a TLS handshake record; `None` while fewer than three are available and match.
 pub fn is_handshake(bytes: &[u8]) -> Option<bool> {
     let expected = [HANDSHAKE_RECORD, 3];
-    if bytes.iter().zip(expected).any(|(&found, wanted)| found != wanted) {
+    if bytes.iter().zip(expected).any(|(&found, byte)| found != byte) {
         return Some(false);
     }
     bytes.get(2).map(|&minor| minor <= 4)

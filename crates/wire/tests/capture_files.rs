@@ -145,8 +145,8 @@ fn packets_before_a_defect_are_returned_and_the_error_has_its_offset() {
         let (found, error) = all(&bytes[..length]);
         assert_eq!(found.len(), 1);
         let left = (length - second) as u64;
-        let wanted = (left > 0).then_some(CaptureError::Truncated { offset: second as u64, left });
-        assert_eq!(error, wanted);
+        let expected = (left > 0).then_some(CaptureError::Truncated { offset: second as u64, left });
+        assert_eq!(error, expected);
     }
     bytes[second + 11] = 0x7F;
     let (found, error) = all(&bytes);
@@ -221,12 +221,12 @@ proptest! {
             let length = packet.len() as u32 + more;
             if ng { write::packet(&mut bytes, 0, nanos(*at), packet, length) } else { write::pcap_packet(&mut bytes, nanos(*at), packet, length) }
         }
-        let wanted: Vec<_> = seed.iter().map(|(at, packet, more)| (*at, packet.clone(), packet.len() as u32 + more)).collect();
-        prop_assert_eq!(by_pieces(&bytes, piece), (wanted.clone(), true));
+        let expected: Vec<_> = seed.iter().map(|(at, packet, more)| (*at, packet.clone(), packet.len() as u32 + more)).collect();
+        prop_assert_eq!(by_pieces(&bytes, piece), (expected.clone(), true));
         let (found, error) = all(&bytes);
         prop_assert_eq!(error, None);
         let found: Vec<_> = found.iter().map(|packet| (packet.at.as_nanos(), packet.bytes.to_vec(), packet.original_length)).collect();
-        prop_assert_eq!(found, wanted);
+        prop_assert_eq!(found, expected);
     }
 
     /// A valid file with overwritten bytes, or any bytes.

@@ -181,11 +181,11 @@ mod tests {
                 let (header, _) = vnet::Header::split(&intact).unwrap();
                 complete(&header, &mut intact[vnet::LEN..]);
             }
-            let (header, got) = vnet::Header::split(&frame).unwrap();
+            let (header, received) = vnet::Header::split(&frame).unwrap();
             prop_assert_eq!(header.flags, 0);
             let sent = &intact[vnet::LEN..];
-            let differing: u32 = sent.iter().zip(got).map(|(a, b)| (a ^ b).count_ones()).sum();
-            prop_assert_eq!((differing, &sent[..network]), (1, &got[..network]));
+            let differing: u32 = sent.iter().zip(received).map(|(a, b)| (a ^ b).count_ones()).sum();
+            prop_assert_eq!((differing, &sent[..network]), (1, &received[..network]));
             let sum = |packet: &[u8]| {
                 let length = packet.len() - network;
                 let pseudo = if v6 {
@@ -196,7 +196,7 @@ mod tests {
                 pseudo.bytes(&packet[network..]).fold()
             };
             prop_assert_eq!(sum(sent), 0xFFFF);
-            prop_assert_ne!(sum(got), 0xFFFF);
+            prop_assert_ne!(sum(received), 0xFFFF);
         }
 
         /// Any bytes: no panic, and no change outside of the vnet header and the segment.

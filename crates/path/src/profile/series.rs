@@ -84,8 +84,8 @@ mod tests {
         let read = |text: &str| trace(text, Path::new("t")).map_err(|error| error.to_string());
         assert_eq!(read("0\n5\n5\n12\n").unwrap().moments_ms(), [0, 5, 5, 12]);
         for (text, expected) in [
-            ("", "t:1: a trace has at least one line"),
-            ("5\n4\n", "t:2: 4 ms comes before"),
+            ("", "t:1: a trace needs at least one line"),
+            ("5\n4\n", "t:2: 4 ms is before"),
             ("0\n", "t:1: the last time must be above 0"),
             ("1\n\n2\n", "t:2: `` is not a time"),
             ("1\n# no comments\n", "t:2: `# no comments` is not a time"),

@@ -103,10 +103,10 @@ mod tests {
             up_loss: Probability::ZERO,
             down_loss: Probability::new(0.0012).unwrap(),
         };
-        let wanted = "# two lines = 1\nname = \"shop\"\nabout = 'said \"so\"'\n\n[[clients]]\nshare = 1\n\
+        let expected = "# two lines = 1\nname = \"shop\"\nabout = 'said \"so\"'\n\n[[clients]]\nshare = 1\n\
                       jitter = \"1500us\"\ndown = { loss = 0.0012 }\nrtt.quantiles = [\n    \
                       [0.0, \"48.1ms\"],\n    [0.25, \"48123456ns\"],\n    [1.0, \"2000ms\"],\n]\n";
-        assert_eq!(draft.to_toml(), wanted);
+        assert_eq!(draft.to_toml(), expected);
         let profile = read(&draft);
         assert_eq!((profile.name(), profile.about()), ("shop", "said \"so\""));
         let client = &profile.clients(1)[0];

@@ -58,10 +58,10 @@ impl HostFacts {
 
 /// x86 has "model name"; other machines have "Model", "cpu model" or nothing.
 fn cpu_model(cpuinfo: &str) -> String {
-    let find = |wanted: &str| {
+    let find = |name: &str| {
         cpuinfo.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
-            (key.trim() == wanted).then(|| value.trim().to_owned())
+            (key.trim() == name).then(|| value.trim().to_owned())
         })
     };
     ["model name", "Model", "cpu model"].into_iter().find_map(find).unwrap_or_default()

@@ -30,11 +30,11 @@ impl Hierarchies {
 
     /// From the text of /proc/self/mountinfo and /proc/self/cgroup: see cgroups(7).
     fn parse(mountinfo: &str, own: &str) -> Hierarchies {
-        let own_path = |wanted: &dyn Fn(&str, &str) -> bool| {
+        let own_path = |is_match: &dyn Fn(&str, &str) -> bool| {
             own.lines().find_map(|line| {
                 let mut fields = line.splitn(3, ':');
                 let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-                wanted(id, controllers).then(|| path.to_owned())
+                is_match(id, controllers).then(|| path.to_owned())
             })
         };
         let mut found = Hierarchies::default();

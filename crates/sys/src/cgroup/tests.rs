@@ -60,8 +60,8 @@ fn cgroup_v2_group_uses_the_files_of_version_two() {
     let us = Duration::from_micros;
     assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "1");
     let periods = Some(Periods { all: 4, throttled: 1 });
-    let wanted = CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), periods, memory_max: Some(4096) };
-    assert_eq!(group.usage().unwrap(), wanted);
+    let expected = CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), periods, memory_max: Some(4096) };
+    assert_eq!(group.usage().unwrap(), expected);
     assert_eq!(group.usage_clock().unwrap().read(), GroupTime::Total(us(5)));
     fs::write(directory.join("cgroup.threads"), "12\n13\n").unwrap();
     assert_eq!((group.threads(), group.pressure()), (vec![12, 13], None));

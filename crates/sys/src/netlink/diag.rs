@@ -167,11 +167,11 @@ fn parse(
 }
 
 /// The socket that an inet_diag_msg with its attributes describes; `None` for one in another state.
-fn socket(payload: &[u8], wanted: u8) -> std::result::Result<Option<ListeningSocket>, Answer> {
+fn socket(payload: &[u8], required: u8) -> std::result::Result<Option<ListeningSocket>, Answer> {
     let (fixed, mut attributes) = payload.split_at_checked(MESSAGE_BYTES).ok_or(Answer::Malformed)?;
     // Family, state, timer, retransmissions; ports and addresses in network order from byte 4 on; the inode at the end.
     let (family, state) = (i32::from(fixed[0]), fixed[1]);
-    if state != wanted {
+    if state != required {
         return Ok(None);
     }
     let port = u16::from_be_bytes([fixed[4], fixed[5]]);

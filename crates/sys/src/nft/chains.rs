@@ -41,7 +41,7 @@ pub fn forwarding_refused_by(family_of: IpAddr) -> Result<Option<String>> {
 }
 
 fn refusing(chain: &Answer<'_>) -> Option<String> {
-    let value = |wanted: u16| chain.attributes().find(|&(kind, _)| kind == wanted).map(|(_, value)| value);
+    let value = |attribute: u16| chain.attributes().find(|&(kind, _)| kind == attribute).map(|(_, value)| value);
     let hook = attributes(value(message::CHAIN_HOOK)?).find(|&(kind, _)| kind == message::HOOK_NUMBER)?.1;
     let drops = number(value(message::CHAIN_POLICY)?)? == POLICY_DROP;
     let forward = number(hook)? == message::HOOK_FORWARD;

@@ -119,10 +119,10 @@ mod tests {
 
     #[test]
     fn process_group_reports_the_exit_of_its_command() {
-        for (command, wanted) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9))] {
+        for (command, expected) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9))] {
             let mut leashed = Leashed::start(&shell(command), &[], None).unwrap();
             wait_until(|| leashed.try_exit().unwrap().is_some());
-            assert_eq!(leashed.try_exit().unwrap(), Some(wanted));
+            assert_eq!(leashed.try_exit().unwrap(), Some(expected));
         }
         assert!(Leashed::start(&["/no/such/program".into()], &[], None).is_err());
     }

@@ -56,8 +56,8 @@ impl Precedence {
             return;
         }
         let used = thread_cpu_time();
-        let wanted = !(window.first && fills(used.saturating_sub(window.used), lasted));
-        let first = match (window.first, wanted) {
+        let may_be_first = !(window.first && fills(used.saturating_sub(window.used), lasted));
+        let first = match (window.first, may_be_first) {
             // The actual class, not the requested one: a thread that stayed in the class must be reviewed again, and
             // one that was not readmitted takes turns until it is.
             (false, true) => set_fifo(),

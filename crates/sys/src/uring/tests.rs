@@ -86,9 +86,9 @@ fn copied_bytes_are_sent_or_returned() {
         assert!(ring.send_copy(writer.as_fd(), &[round; 100], WATCHED).unwrap().is_some());
         assert_eq!(completed(&mut ring), [0, 0], "all bytes were accepted");
     }
-    let mut got = [0; 2000];
-    reader.read_exact(&mut got).unwrap();
-    assert!(got.chunks(100).zip(0..).all(|(chunk, round)| chunk.iter().all(|&byte| byte == round)));
+    let mut received = [0; 2000];
+    reader.read_exact(&mut received).unwrap();
+    assert!(received.chunks(100).zip(0..).all(|(chunk, round)| chunk.iter().all(|&byte| byte == round)));
     // The peer does not read: eventually not all bytes are accepted.
     let large: Vec<u8> = (0..300_000u32).map(|at| at as u8).collect();
     let mut taken = 0;
@@ -105,9 +105,9 @@ fn copied_bytes_are_sent_or_returned() {
         }
     };
     assert!(!rest.is_empty() && large.ends_with(&rest));
-    let mut got = vec![0; taken];
-    reader.read_exact(&mut got).unwrap();
-    assert!(got.iter().zip(large.iter().cycle()).all(|(got, sent)| got == sent));
+    let mut received = vec![0; taken];
+    reader.read_exact(&mut received).unwrap();
+    assert!(received.iter().zip(large.iter().cycle()).all(|(received, sent)| received == sent));
     // A send that does not fit before the next wait is not started.
     while ring.send_copy(writer.as_fd(), &large, OTHER).unwrap().is_some() {}
 }

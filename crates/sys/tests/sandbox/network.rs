@@ -34,8 +34,8 @@ pub fn run_returns_values_and_panics() {
 pub fn device_is_configured() {
     let (net, _tun) = net_with_tun();
     let shown = ip(&net, &["-d", "addr", "show", "t0"]);
-    for wanted in ["mtu 1400", "qlen 10000", "inet 198.19.0.1/32", "inet6 2001:2:0:1::1/64", "UP"] {
-        assert!(shown.contains(wanted), "{wanted} in:\n{shown}");
+    for expected in ["mtu 1400", "qlen 10000", "inet 198.19.0.1/32", "inet6 2001:2:0:1::1/64", "UP"] {
+        assert!(shown.contains(expected), "{expected} in:\n{shown}");
     }
     let ours = shown.lines().find(|line| line.contains("2001:2:0:1::1")).unwrap();
     assert!(!ours.contains("tentative"), "{shown}");
@@ -70,8 +70,8 @@ pub fn route_sets_tcp_properties() {
     let route = Route { src: Some(source), initcwnd: Some(2), initrwnd: Some(20), congestion: Some("reno"), ..plain };
     netlink.add_route(&route).unwrap();
     let shown = ip(&net, &["route", "show", "198.18.0.0/16"]);
-    for wanted in ["dev t0", "src 198.19.0.1", "initcwnd 2", "initrwnd 20", "congctl reno"] {
-        assert!(shown.contains(wanted), "{wanted} in: {shown}");
+    for expected in ["dev t0", "src 198.19.0.1", "initcwnd 2", "initrwnd 20", "congctl reno"] {
+        assert!(shown.contains(expected), "{expected} in: {shown}");
     }
     netlink.add_route(&Route { initcwnd: Some(10), table: Some(77), ..plain }).unwrap();
     assert!(ip(&net, &["route", "show", "table", "77"]).contains("initcwnd 10"));

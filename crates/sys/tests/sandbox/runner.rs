@@ -44,8 +44,9 @@ pub fn main(cases: &[Case]) {
 
 fn run_all(cases: &[Case], arguments: &[String]) {
     let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let wanted = |case: &&Case| filters.is_empty() || filters.iter().any(|filter| case.name.contains(filter.as_str()));
-    let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
+    let is_selected =
+        |case: &&Case| filters.is_empty() || filters.iter().any(|filter| case.name.contains(filter.as_str()));
+    let cases: Vec<&Case> = cases.iter().filter(is_selected).collect();
     if arguments.iter().any(|argument| argument == "--list") {
         cases.iter().for_each(|case| println!("{}: test", case.name));
         return;

@@ -263,8 +263,8 @@ mod tests {
         let error = 4.0 / kept.sqrt();
         assert!((clients.count() as f64 / f64::from(all) - 1.0).abs() < error, "{}", clients.count());
         for q in [0.1, 0.5, 0.9] {
-            let got = clients.medians(|_| 1).value_at(q) as f64 / f64::from(all);
-            assert!((got - q).abs() < error * 0.5, "{q}: {got}");
+            let measured = clients.medians(|_| 1).value_at(q) as f64 / f64::from(all);
+            assert!((measured - q).abs() < error * 0.5, "{q}: {measured}");
         }
         assert!(clients.shares().heavy.is_empty());
     }

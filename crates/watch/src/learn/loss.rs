@@ -117,8 +117,8 @@ mod tests {
         }
     }
 
-    fn close(got: f64, wanted: f64) {
-        assert!((got - wanted).abs() < 1e-9, "{got} for {wanted}");
+    fn close(measured: f64, expected: f64) {
+        assert!((measured - expected).abs() < 1e-9, "{measured} for {expected}");
     }
 
     /// The same record means other losses at other capture points.

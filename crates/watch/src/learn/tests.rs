@@ -64,8 +64,8 @@ fn at(learned: &Learned, quantile: f64) -> f64 {
     v0 as f64 + ((quantile - q0) / (q1 - q0)).clamp(0.0, 1.0) * (v1 as f64 - v0 as f64)
 }
 
-fn close(got: f64, wanted: f64, share: f64) {
-    assert!((got / wanted - 1.0).abs() <= share, "{got} for {wanted}");
+fn close(measured: f64, expected: f64, share: f64) {
+    assert!((measured / expected - 1.0).abs() <= share, "{measured} for {expected}");
 }
 
 /// Log-normal RTTs with some noise of the measurement, 20,000 clients of three connections: recovered to within 3 %,

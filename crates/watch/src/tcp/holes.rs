@@ -131,8 +131,8 @@ mod tests {
                 high += seen + missed;
             }
             for (start, length) in fills {
-                let wanted = (start..start + length).filter(|byte| bytes.remove(byte)).count() as u64;
-                prop_assert_eq!(holes.fill(start, start + length, 0, 64).bytes, wanted);
+                let expected = (start..start + length).filter(|byte| bytes.remove(byte)).count() as u64;
+                prop_assert_eq!(holes.fill(start, start + length, 0, 64).bytes, expected);
             }
             let left: u64 = holes.0.iter().map(|hole| hole.end - hole.start).sum();
             prop_assert_eq!(left, bytes.len() as u64);
