@@ -1,100 +1,100 @@
-//! What each verb can do here.
+//! What each verb can do on this machine.
 
 use schema::doctor::{Ability, AbilityState, MAIN_VERB};
 use sys::namespace::Privilege;
 use sys::sched::Urgency;
 
 use super::facts::{Facts, Refusal, Trial};
-use super::findings::namespaces_mend;
+use super::findings::namespaces_fix;
 
 /// All verbs, or parts of them, the main ones first.
 pub fn abilities(facts: &Facts) -> Vec<Ability> {
-    let lab = lab(facts);
-    // What stands in the way of the main job is said once.
-    let same = lab.like(MAIN_VERB);
+    let testbed = testbed(facts);
+    // The reason is given once, at the main verb.
+    let same = testbed.like(MAIN_VERB);
     let with = |outcome| and(&same, outcome);
     vec![
         ability("bench", "load on any URL, no path; ab", direct(facts)),
-        ability(MAIN_VERB, "a server of the lab behind a path; demo, run, profile check", lab.clone()),
-        ability("bench --server-cpu", "a bound on that server's CPU", with(share(facts))),
-        ability("bench --server-tcp", "its congestion control", with(trial(&facts.ends.congestion))),
-        ability("net", "any program at the far end of a path", same.clone()),
-        ability("bench --rtt, this host", "a service of this host through a path; net --to", outside(facts, &same)),
+        ability(MAIN_VERB, "a server behind a path; demo, run, profile check", testbed.clone()),
+        ability("bench --server-cpu", "a CPU limit of that server", with(share(facts))),
+        ability("bench --server-tcp", "congestion control of that server", with(trial(&facts.ends.congestion))),
+        ability("net", "any program at the clients' end of a path", same.clone()),
+        ability("bench --rtt, this host", "a service on this host through a path; net --to", outside(facts, &same)),
         ability("bench --rtt, remote", "another host through a path; net --to", remote(facts, &same)),
-        ability("IPv6 through a path", "targets by IPv6", with(trial(&facts.ends.clients_v6))),
-        ability("watch -i", "live figures from a device", trial(&facts.rights.capture)),
-        ability("watch -r", "figures and logs from a capture file; profile learn", Outcome::Works),
+        ability("IPv6 through a path", "IPv6 targets", with(trial(&facts.ends.clients_v6))),
+        ability("watch -i", "live capture of a device", trial(&facts.rights.capture)),
+        ability("watch -r", "figures and logs from a capture file; profile learn", Outcome::Ok),
         ability("serve", "the static server", serve(facts)),
-        ability("the book", "keeping runs, for report and runs", kept(facts)),
+        ability("run store", "stored runs, for report and runs", storing(facts)),
         ability("without root", "bench --server, net and demo as an ordinary user", rootless(facts, &same)),
     ]
 }
 
-/// What became of a verb, and why.
+/// State of a verb, and the reason.
 #[derive(Clone, Debug)]
 enum Outcome {
-    Works,
-    InPart(String, Option<String>),
-    No(Refusal),
+    Ok,
+    Partial(String, Option<String>),
+    Missing(Refusal),
 }
 
 impl Outcome {
-    /// The same state, its reason left to the verb that has it.
+    /// The same state, with a reference to the verb that states the reason.
     fn like(&self, verb: &str) -> Outcome {
         let what = format!("as {verb}");
         match self {
-            Outcome::Works => Outcome::Works,
-            Outcome::InPart(..) => Outcome::InPart(what, None),
-            Outcome::No(_) => Outcome::No(Refusal { what, mend: None }),
+            Outcome::Ok => Outcome::Ok,
+            Outcome::Partial(..) => Outcome::Partial(what, None),
+            Outcome::Missing(_) => Outcome::Missing(Refusal { what, fix: None }),
         }
     }
 }
 
 fn ability(verb: &str, about: &str, outcome: Outcome) -> Ability {
-    let (state, why, mend) = match outcome {
-        Outcome::Works => (AbilityState::Works, String::new(), None),
-        Outcome::InPart(why, mend) => (AbilityState::InPart, why, mend),
-        Outcome::No(refusal) => (AbilityState::No, refusal.what, refusal.mend),
+    let (state, why, fix) = match outcome {
+        Outcome::Ok => (AbilityState::Ok, String::new(), None),
+        Outcome::Partial(why, fix) => (AbilityState::Partial, why, fix),
+        Outcome::Missing(refusal) => (AbilityState::Missing, refusal.what, refusal.fix),
     };
-    Ability { verb: verb.into(), about: about.into(), state, why, mend }
+    Ability { verb: verb.into(), about: about.into(), state, why, fix }
 }
 
-/// The worse of two; of two alike, the first.
+/// The worse of two outcomes; the first of two equal ones.
 fn and(first: &Outcome, second: Outcome) -> Outcome {
     match (first, &second) {
-        (Outcome::No(_), _) | (Outcome::InPart(..), Outcome::Works | Outcome::InPart(..)) => first.clone(),
+        (Outcome::Missing(_), _) | (Outcome::Partial(..), Outcome::Ok | Outcome::Partial(..)) => first.clone(),
         _ => second,
     }
 }
 
 fn trial(trial: &Trial) -> Outcome {
     match trial {
-        Trial::Worked(_) => Outcome::Works,
-        Trial::Refused(refusal) => Outcome::No(refusal.clone()),
-        Trial::NotTried => no("not tried, since something before it was refused", None),
+        Trial::Worked(_) => Outcome::Ok,
+        Trial::Refused(refusal) => Outcome::Missing(refusal.clone()),
+        Trial::NotTried => no("not tried, because an earlier step was refused", None),
     }
 }
 
-fn no(what: impl Into<String>, mend: Option<&str>) -> Outcome {
-    Outcome::No(Refusal { what: what.into(), mend: mend.map(str::to_owned) })
+fn no(what: impl Into<String>, fix: Option<&str>) -> Outcome {
+    Outcome::Missing(Refusal { what: what.into(), fix: fix.map(str::to_owned) })
 }
 
 fn direct(facts: &Facts) -> Outcome {
     let (_, hard) = facts.machine.facts.nofile;
-    if hard <= DESCRIPTORS_KEPT {
-        return no(format!("only {hard} files may be open at once"), Some("ulimit -Hn 100000 as root"));
+    if hard <= DESCRIPTORS_RESERVED {
+        return no(format!("only {hard} files may be open at the same time"), Some("ulimit -Hn 100000 as root"));
     }
-    Outcome::Works
+    Outcome::Ok
 }
 
-/// Everything that a server in the lab, or a program in `net`, needs.
-fn lab(facts: &Facts) -> Outcome {
+/// What a server of the testbed, or a program in `net`, needs.
+fn testbed(facts: &Facts) -> Outcome {
     let ends = &facts.ends;
     if let Privilege::None { why } = &facts.rights.privilege {
         let what = why.split("; ").next().unwrap_or(why).to_owned();
-        return Outcome::No(Refusal { what, mend: Some(namespaces_mend(&facts.rights.settings)) });
+        return Outcome::Missing(Refusal { what, fix: Some(namespaces_fix(&facts.rights.settings)) });
     }
-    for needed in [&ends.namespace, &ends.tun, &ends.clients_v4, &ends.place] {
+    for needed in [&ends.namespace, &ends.tun, &ends.clients_v4, &ends.sandbox] {
         if !needed.worked() {
             return trial(needed);
         }
@@ -104,50 +104,50 @@ fn lab(facts: &Facts) -> Outcome {
         short.push("the path is not real-time");
     }
     if ends.steering.refusal().is_some() {
-        short.push("the server's receive work is not told apart");
+        short.push("receive processing is not attributed to the server");
     }
     if facts.machine.allowed.list().len() < 2 {
-        short.push("one core for everything");
+        short.push("server, path and load share one core");
     }
     if short.is_empty() {
-        return Outcome::Works;
+        return Outcome::Ok;
     }
-    let mend =
+    let fix =
         (facts.rights.user != 0 || facts.rights.in_user_namespace).then(|| "run as root of the machine".to_owned());
-    Outcome::InPart(short.join("; "), mend)
+    Outcome::Partial(short.join("; "), fix)
 }
 
 fn share(facts: &Facts) -> Outcome {
     match &facts.ends.bound {
-        Ok(_) => Outcome::Works,
-        Err(refusal) => Outcome::No(refusal.clone()),
+        Ok(_) => Outcome::Ok,
+        Err(refusal) => Outcome::Missing(refusal.clone()),
     }
 }
 
-/// A target that is not the lab's: the server's end of the path is put into the host's network.
-fn outside(facts: &Facts, lab: &Outcome) -> Outcome {
+/// A target outside the testbed: the server's end of the path is in the host's network.
+fn outside(facts: &Facts, testbed: &Outcome) -> Outcome {
     if matches!(facts.rights.privilege, Privilege::Root) {
-        let right = and(lab, trial(&facts.rights.host_network));
+        let right = and(testbed, trial(&facts.rights.host_network));
         return match &facts.rights.range_taken {
-            Some(route) => and(&right, no(format!("this host routes {route} itself"), Some("take that route away"))),
+            Some(route) => and(&right, no(format!("this host routes {route} itself"), Some("remove that route"))),
             None => right,
         };
     }
-    // An ordinary user lacks this first, whatever else is missing.
+    // An ordinary user needs this first.
     match trial(&facts.rights.host_network) {
-        Outcome::Works => no("needs CAP_SYS_ADMIN besides CAP_NET_ADMIN", Some("run as root")),
+        Outcome::Ok => no("needs CAP_SYS_ADMIN in addition to CAP_NET_ADMIN", Some("run as root")),
         refused => refused,
     }
 }
 
-/// The same, with answers that have to find their way back.
-fn remote(facts: &Facts, lab: &Outcome) -> Outcome {
-    let through = and(&outside(facts, lab), trial(&facts.ends.masquerade));
+/// A target on another host, whose responses must return through the path.
+fn remote(facts: &Facts, testbed: &Outcome) -> Outcome {
+    let through = and(&outside(facts, testbed), trial(&facts.ends.masquerade));
     let through = match facts.ends.forward_v6.refusal() {
         Some(_) => and(
             &through,
-            Outcome::InPart(
-                "not by IPv6, which a single device can forward only from Linux 6.17 on".into(),
+            Outcome::Partial(
+                "not with IPv6: forwarding for a single device needs Linux 6.17".into(),
                 Some("sysctl -w net.ipv6.conf.all.forwarding=1".into()),
             ),
         ),
@@ -155,8 +155,8 @@ fn remote(facts: &Facts, lab: &Outcome) -> Outcome {
     };
     match &facts.rights.forwarding_refused_by {
         Some(chain) => {
-            let why = format!("chain {chain} of the host's firewall may drop it");
-            and(&through, Outcome::InPart(why, Some("iptables -I FORWARD -i yamabiko+ -j ACCEPT".into())))
+            let why = format!("chain {chain} of the host's firewall may drop the packets");
+            and(&through, Outcome::Partial(why, Some("iptables -I FORWARD -i yamabiko+ -j ACCEPT".into())))
         }
         None => through,
     }
@@ -164,31 +164,31 @@ fn remote(facts: &Facts, lab: &Outcome) -> Outcome {
 
 fn serve(facts: &Facts) -> Outcome {
     match facts.machine.kernel {
-        Some(version) if version < (5, 6) => no("this kernel has no openat2", Some("a kernel of 5.6 or newer")),
-        _ => Outcome::Works,
+        Some(version) if version < (5, 6) => no("this kernel has no openat2", Some("Linux 5.6 or newer")),
+        _ => Outcome::Ok,
     }
 }
 
-fn kept(facts: &Facts) -> Outcome {
-    if facts.book.writable {
-        return Outcome::Works;
+fn storing(facts: &Facts) -> Outcome {
+    if facts.run_store.writable {
+        return Outcome::Ok;
     }
-    let why = format!("{} cannot be written to: runs are refused without --no-save", facts.book.root.display());
-    no(why, Some("set YAMABIKO_RUNS to a folder of yours, or give --no-save"))
+    let why = format!("{} is not writable: runs are refused without --no-save", facts.run_store.root.display());
+    no(why, Some("set YAMABIKO_RUNS to a writable directory, or give --no-save"))
 }
 
-fn rootless(facts: &Facts, lab: &Outcome) -> Outcome {
+fn rootless(facts: &Facts, testbed: &Outcome) -> Outcome {
     match &facts.rights.ordinary_user {
-        None => lab.clone(),
+        None => testbed.clone(),
         Some(tried) => match tried.refusal() {
-            None => Outcome::Works,
+            None => Outcome::Ok,
             Some(refusal) => {
-                let mend = refusal.mend.clone().unwrap_or_else(|| namespaces_mend(&facts.rights.settings));
-                Outcome::No(Refusal { what: refusal.what.clone(), mend: Some(mend) })
+                let fix = refusal.fix.clone().unwrap_or_else(|| namespaces_fix(&facts.rights.settings));
+                Outcome::Missing(Refusal { what: refusal.what.clone(), fix: Some(fix) })
             }
         },
     }
 }
 
-/// What a run needs besides its connections.
-const DESCRIPTORS_KEPT: u64 = 128;
+/// Descriptors of a run in addition to its connections.
+const DESCRIPTORS_RESERVED: u64 = 128;

@@ -1,4 +1,4 @@
-//! Two small ends of a path, made as a run makes them, looked at and taken down.
+//! Trials with two small ends of a path, created as in a run, and removed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
@@ -14,7 +14,7 @@ use units::CpuShare;
 use super::facts::{Ends, Machine, Refusal, Rights, Trial};
 use testbed::places::{SERVER, SERVER_NAME, forwards_ipv6};
 
-/// A TUN with an address, up, in a namespace of its own: for measuring what a write costs.
+/// A TUN with an address, up, in its own namespace, to measure the cost of a write.
 pub(super) struct Device {
     /// Its namespace.
     pub(super) net: NetNamespace,
@@ -22,8 +22,8 @@ pub(super) struct Device {
     pub(super) tun: Tun,
 }
 
-/// Tries everything a path is built from, in the order in which a run needs it. As an ordinary user the process enters
-/// a user namespace, as it does for a run.
+/// Tries all features that a path needs, in the order in which a run needs them. An ordinary user's process enters a
+/// user namespace, as in a run.
 pub(super) fn try_out(rights: &Rights, machine: &Machine) -> (Ends, Option<Device>) {
     let mut ends =
         Ends { cgroups: sys::cgroup::describe().unwrap_or_else(|error| error.to_string()), ..Ends::default() };
@@ -51,16 +51,16 @@ fn make(ends: &mut Ends, rootless: bool, machine: &Machine) -> Option<Device> {
             return None;
         }
     };
-    ends.namespace = Trial::Worked("made, and gone with its descriptor".into());
-    ends.clients_v4 = in_namespace(&clients, clients_v4, "every address of a network can be a client's");
-    ends.clients_v6 = in_namespace(&clients, clients_v6, "every address of a network can be a client's");
+    ends.namespace = Trial::Worked("created, and removed with its descriptor".into());
+    ends.clients_v4 = in_namespace(&clients, clients_v4, "clients can use every address of a network");
+    ends.clients_v6 = in_namespace(&clients, clients_v6, "clients can use every address of a network");
     let net = match place(rootless) {
         Ok((net, trial)) => {
-            ends.place = trial;
+            ends.sandbox = trial;
             net
         }
         Err(error) => {
-            ends.place = Trial::Refused(error.into());
+            ends.sandbox = Trial::Refused(error.into());
             clients
         }
     };
@@ -71,23 +71,23 @@ fn make(ends: &mut Ends, rootless: bool, machine: &Machine) -> Option<Device> {
             return None;
         }
     };
-    ends.tun = Trial::Worked("a device was made in a namespace, and is gone with its descriptor".into());
+    ends.tun = Trial::Worked("a device was created in a namespace, and removed with its descriptor".into());
     ends.offload = Trial::of(
         tun.set_offload(Offload::None).and_then(|()| tun.set_offload(Offload::Full)),
-        "large segments and unfinished checksums pass whole",
+        "large segments and partial checksums pass unchanged",
     );
     let up = in_namespace(&net, server_end, "up");
     ends.loopback = in_namespace(
         &net,
         || sysctl(&format!("net/ipv4/conf/{DEVICE}/route_localnet"), "1"),
-        "a device may lead to 127.0.0.1",
+        "packets of a device can reach 127.0.0.1",
     );
     let other = machine.congestion_controls.iter().find(|name| **name != machine.facts.congestion_control);
     let control = other.unwrap_or(&machine.facts.congestion_control).clone();
     ends.congestion = in_namespace(
         &net,
         || Netlink::open()?.add_route(&Route { congestion: Some(&control), ..to_clients() }),
-        "can be chosen for the server",
+        "can be set for the server",
     );
     ends.masquerade = in_namespace(
         &net,
@@ -95,20 +95,19 @@ fn make(ends: &mut Ends, rootless: bool, machine: &Machine) -> Option<Device> {
             let device = Netlink::open()?.link_index(DEVICE)?;
             Masquerade::new("yamabiko-doctor", Ipv4Addr::new(198, 19, 0, 0).into(), 16, device).map(drop)
         },
-        "a firewall table was made, and is gone with its descriptor",
+        "a firewall table was created, and removed with its descriptor",
     );
     ends.forward_v6 = match forwards_ipv6() {
-        true => Trial::Worked("this host forwards".into()),
+        true => Trial::Worked("this host forwards IPv6".into()),
         false => in_namespace(
             &net,
             || sysctl(&format!("net/ipv6/conf/{DEVICE}/force_forwarding"), "1"),
-            "a device may forward by itself",
+            "a single device can forward",
         ),
     };
     if let [first, _, ..] = machine.allowed.list() {
-        ends.steering =
-            Trial::of(sys::accounting::set_rps(&net, DEVICE, &[*first]), "can be put on the server's cores");
-        // What a write to the device costs is measured with it.
+        ends.steering = Trial::of(sys::accounting::set_rps(&net, DEVICE, &[*first]), "can run on the server's cores");
+        // The cost of a write to the device is measured without it.
         let _ = sys::accounting::set_rps(&net, DEVICE, &[]);
     }
     up.worked().then_some(Device { net, tun })
@@ -118,7 +117,7 @@ fn in_namespace(net: &NetNamespace, work: impl FnOnce() -> sys::Result<()> + Sen
     Trial::of(net.run(work).and_then(|outcome| outcome), worked)
 }
 
-/// A command in a place, to its end.
+/// Runs a command in a sandbox until it ends.
 fn place(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
     let mut place = Place::start(PlaceSpec {
         hosts: vec![(SERVER.into(), SERVER_NAME.to_owned())],
@@ -130,17 +129,17 @@ fn place(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
     })?;
     let net = place.net().try_clone()?;
     place.go()?;
-    let mut patience = PLACE_LOOKS;
+    let mut polls_left = SANDBOX_POLLS_MAX;
     let trial = loop {
         match place.try_exit()? {
             Some(Exit::Code(0)) => {
-                break Trial::Worked("a command ran in a place of its own, and is gone with it".into());
+                break Trial::Worked("a command ran in its own sandbox, and ended with it".into());
             }
-            Some(how) => break refused(format!("/bin/sh in a place of its own: {how:?}")),
-            None if patience == 0 => break refused("/bin/sh in a place of its own does not end".into()),
+            Some(how) => break refused(format!("/bin/sh in its own sandbox: {how:?}")),
+            None if polls_left == 0 => break refused("/bin/sh in its own sandbox does not end".into()),
             None => {
-                patience -= 1;
-                sys::signal::wait_readable(place.status_fd(), PLACE_LOOK);
+                polls_left -= 1;
+                sys::signal::wait_readable(place.status_fd(), SANDBOX_POLL_INTERVAL);
             }
         }
     };
@@ -148,7 +147,7 @@ fn place(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
     Ok((net, trial))
 }
 
-/// AnyIP, as in [`crate::places`].
+/// AnyIP, as in [`testbed::places`].
 fn clients_v4() -> sys::Result<()> {
     let mut netlink = Netlink::open()?;
     netlink.link_up("lo")?;
@@ -156,7 +155,7 @@ fn clients_v4() -> sys::Result<()> {
     bind(Ipv4Addr::new(198, 19, 77, 7).into())
 }
 
-/// IPv6 needs two things more: leave to bind to what is no address of a device, and one that is.
+/// IPv6 also needs permission to bind to foreign addresses, and an address on a device.
 fn clients_v6() -> sys::Result<()> {
     if !std::fs::exists("/proc/sys/net/ipv6").unwrap_or(false) {
         return Err(sys::Error::Missing { what: "this kernel has no IPv6, or it is off (ipv6.disable=1)".to_owned() });
@@ -191,12 +190,12 @@ fn call(call: String, source: io::Error) -> sys::Error {
 }
 
 fn refused(what: String) -> Trial {
-    Trial::Refused(Refusal { what, mend: None })
+    Trial::Refused(Refusal { what, fix: None })
 }
 
-/// The trial's device, in a namespace of its own.
+/// The device of the trial, in its own namespace.
 const DEVICE: &str = "s0";
 
-/// A shell that does nothing is given ten seconds, for machines that are very busy.
-const PLACE_LOOKS: u32 = 100;
-const PLACE_LOOK: Duration = Duration::from_millis(100);
+/// A shell with an empty command gets ten seconds, for very busy machines.
+const SANDBOX_POLLS_MAX: u32 = 100;
+const SANDBOX_POLL_INTERVAL: Duration = Duration::from_millis(100);

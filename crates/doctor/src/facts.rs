@@ -1,4 +1,4 @@
-//! What was seen, tried and measured, before anything is made of it.
+//! What was read, tried and measured, before it becomes findings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,43 +9,43 @@ use sys::cgroup::BoundTrial;
 use sys::namespace::Privilege;
 use sys::sched::{Cores, Urgency};
 
-/// Everything that findings and abilities are drawn from.
+/// All input of findings and abilities.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What this user may do.
+    /// Privileges of this user.
     pub rights: Rights,
-    /// What became of two small ends of a path.
+    /// Trials with two small ends of a path.
     pub ends: Ends,
-    /// The machine as it is.
+    /// The machine.
     pub machine: Machine,
-    /// Where runs are kept.
-    pub book: BookFacts,
-    /// What was measured.
+    /// The run store.
+    pub run_store: RunStoreFacts,
+    /// Measured timers; absent with `--quick`.
     pub measured: Option<Measured>,
 }
 
-/// What came of trying something.
+/// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// It worked; what was seen, in words.
+    /// It worked; a description for the reader.
     Worked(String),
     /// It was refused.
     Refused(Refusal),
-    /// It was not tried, because something before it was refused.
+    /// It was not tried, because an earlier step was refused.
     NotTried,
 }
 
-/// Who said no, and what to do.
+/// Why a feature does not work, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The call and the kernel's answer.
+    /// The system call and the kernel's error.
     pub what: String,
-    /// What would mend it, where that is known.
-    pub mend: Option<String>,
+    /// The fix, if one is known.
+    pub fix: Option<String>,
 }
 
 impl Trial {
-    /// From a call: `worked` says what it means that it was not refused.
+    /// The result of a call; `worked` describes its success.
     pub fn of<T>(outcome: sys::Result<T>, worked: &str) -> Trial {
         match outcome {
             Ok(_) => Trial::Worked(worked.to_owned()),
@@ -58,7 +58,7 @@ impl Trial {
         matches!(self, Trial::Worked(_))
     }
 
-    /// Who said no.
+    /// The refusal, if it was refused.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Trial::Refused(refusal) => Some(refusal),
@@ -71,68 +71,68 @@ impl From<sys::Error> for Refusal {
     fn from(error: sys::Error) -> Self {
         let text = error.to_string();
         match error {
-            sys::Error::Refused { remedy, .. } => {
-                let what = text.strip_suffix(&remedy).unwrap_or(&text).trim_end_matches("; ").to_owned();
-                Refusal { what, mend: Some(remedy) }
+            sys::Error::Refused { remedy: fix, .. } => {
+                let what = text.strip_suffix(&fix).unwrap_or(&text).trim_end_matches("; ").to_owned();
+                Refusal { what, fix: Some(fix) }
             }
-            _ => Refusal { what: text, mend: None },
+            _ => Refusal { what: text, fix: None },
         }
     }
 }
 
-/// What this user may do.
+/// Privileges of this user.
 #[derive(Clone, Debug)]
 pub struct Rights {
     /// Effective user.
     pub user: u32,
-    /// Whether this process came in a user namespace that is not the machine's.
+    /// Whether this process started in a user namespace other than the machine's.
     pub in_user_namespace: bool,
-    /// How it can come to own namespaces.
+    /// How it can obtain its own namespaces.
     pub privilege: Privilege,
-    /// What user 65534 could do; only root can find out.
+    /// What user 65534 could do; tried as root only.
     pub ordinary_user: Option<Trial>,
-    /// What SCHED_FIFO became.
+    /// Scheduling class of a thread that requests SCHED_FIFO.
     pub urgency: Urgency,
-    /// Keeping idle processors from sleeping.
+    /// Keeping idle processors awake.
     pub awake: Trial,
     /// A capturing socket in the host's network.
     pub capture: Trial,
     /// Changing devices and routes of the host's network.
     pub host_network: Trial,
-    /// What of this host's own has a route to addresses of the lab: destination and device.
+    /// A route of this host to addresses of the testbed: destination and device.
     pub range_taken: Option<String>,
-    /// The chain by whose policy this host drops what it forwards, as far as it can be seen.
+    /// The firewall chain whose policy drops forwarded packets, as far as it is visible.
     pub forwarding_refused_by: Option<String>,
-    /// Kernel settings that decide about the above, by name, as far as they exist.
+    /// Kernel settings that affect the above, by name, as far as they exist.
     pub settings: BTreeMap<&'static str, String>,
 }
 
-/// What became of two small ends of a path.
+/// Trials with two small ends of a path.
 #[derive(Clone, Debug)]
 pub struct Ends {
     /// A network namespace.
     pub namespace: Trial,
     /// A TUN device in it, with the virtio header.
     pub tun: Trial,
-    /// Segmentation and checksum offload on it.
+    /// Segmentation and checksum offload of that device.
     pub offload: Trial,
     /// Binding to any address of the clients' IPv4 network.
     pub clients_v4: Trial,
-    /// The same of IPv6.
+    /// Binding to any address of the clients' IPv6 network.
     pub clients_v6: Trial,
-    /// A command in a PID namespace that dies with the run.
-    pub place: Trial,
+    /// A command in a PID namespace that ends with the run.
+    pub sandbox: Trial,
     /// Receive processing of a device on chosen cores.
     pub steering: Trial,
     /// Congestion control by route.
     pub congestion: Trial,
     /// Packets from a device to 127.0.0.1 (route_localnet).
     pub loopback: Trial,
-    /// A firewall table that masquerades, and goes with its descriptor.
+    /// A firewall table that masquerades, removed with its descriptor.
     pub masquerade: Trial,
-    /// Forwarding of IPv6 for one device alone, or for all of this host.
+    /// Forwarding of IPv6 for a single device, or for this host.
     pub forward_v6: Trial,
-    /// A bound on processor time.
+    /// A CPU limit.
     pub bound: Result<BoundTrial, Refusal>,
     /// The mounted versions of control groups.
     pub cgroups: String,
@@ -148,19 +148,19 @@ impl Default for Ends {
             offload: not_tried(),
             clients_v4: not_tried(),
             clients_v6: not_tried(),
-            place: not_tried(),
+            sandbox: not_tried(),
             steering: not_tried(),
             congestion: not_tried(),
             loopback: not_tried(),
             masquerade: not_tried(),
             forward_v6: not_tried(),
-            bound: Err(Refusal { what: "not tried".into(), mend: None }),
+            bound: Err(Refusal { what: "not tried".into(), fix: None }),
             cgroups: String::new(),
         }
     }
 }
 
-/// The machine as it is.
+/// The machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Kernel, processor, memory, limits.
@@ -169,35 +169,35 @@ pub struct Machine {
     pub kernel: Option<(u32, u32)>,
     /// Cores this process may run on.
     pub allowed: Cores,
-    /// Bound on processor time, in cores, of a control group this process is in.
+    /// CPU limit, in cores, of a control group of this process.
     pub quota: Option<f64>,
-    /// Memory that programs may still have, in bytes.
+    /// Memory available to programs, in bytes.
     pub memory_available_bytes: u64,
-    /// What virtualises this machine.
+    /// The hypervisor.
     pub hypervisor: Option<String>,
-    /// What looks like a container.
+    /// The container.
     pub container: Option<String>,
-    /// Share of all cores' time since boot that a hypervisor took, 0 to 1.
+    /// Share of all cores' time since boot that the hypervisor took, 0 to 1.
     pub steal_since_boot: f64,
-    /// Clock source, and those it could be.
+    /// Clock source, and the available ones.
     pub clock_source: (String, Vec<String>),
-    /// Frequency governors of the cores, each once; empty where the system has no say.
+    /// Frequency governors of the cores, each once; empty if the system has no control.
     pub governors: Vec<String>,
-    /// Congestion controls that sockets may be given.
+    /// Congestion controls available to sockets.
     pub congestion_controls: Vec<String>,
     /// Most connections in TIME_WAIT.
     pub time_wait_max: Option<u64>,
-    /// What became of setting up an io_uring.
+    /// Result of setting up an io_uring.
     pub io_uring: Trial,
 }
 
-/// Where runs are kept.
+/// The run store.
 #[derive(Clone, Debug)]
-pub struct BookFacts {
-    /// The folder of runs.
+pub struct RunStoreFacts {
+    /// The directory.
     pub root: PathBuf,
-    /// Whether it, or the first folder above it that exists, may be written to.
+    /// Whether it, or its nearest existing parent, is writable.
     pub writable: bool,
-    /// Room on its file system, in bytes.
+    /// Free bytes of its file system.
     pub free_bytes: Option<u64>,
 }

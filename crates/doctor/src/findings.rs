@@ -1,4 +1,4 @@
-//! Each fact judged: fine, worth knowing, or lacking; and where it is not fine, what it touches and what mends it.
+//! States of all facts: ok, worth knowing or missing, with the affected verbs or figures and the fix.
 
 mod machine;
 mod network;
@@ -9,36 +9,36 @@ use schema::doctor::{Area, Finding, State};
 
 use super::facts::{Facts, Trial};
 
-pub(super) use rights::namespaces_mend;
+pub(super) use rights::namespaces_fix;
 
 /// All findings, by area.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     [rights::findings(facts), network::findings(facts), machine::findings(facts), time::findings(facts)].concat()
 }
 
-/// As it should be.
-fn fine(area: Area, name: &str, found: impl Into<String>) -> Finding {
-    Finding { area, name: name.into(), found: found.into(), state: State::Fine, touches: Vec::new(), mend: None }
+/// A finding without a problem.
+fn ok(area: Area, name: &str, found: impl Into<String>) -> Finding {
+    Finding { area, name: name.into(), found: found.into(), state: State::Ok, touches: Vec::new(), fix: None }
 }
 
-/// Worth knowing, or lacking.
-fn not_fine(
+/// A finding that is worth knowing, or missing.
+fn not_ok(
     state: State,
     area: Area,
     name: &str,
     found: impl Into<String>,
     touches: &[&str],
-    mend: Option<String>,
+    fix: Option<String>,
 ) -> Finding {
     let touches = touches.iter().map(|&verb| verb.to_owned()).collect();
-    Finding { state, touches, mend, ..fine(area, name, found) }
+    Finding { state, touches, fix, ..ok(area, name, found) }
 }
 
-/// A trial: fine if it worked, `state` if it was refused; nothing where it was not tried.
+/// The finding of a trial: ok if it worked, `state` if it was refused; none if it was not tried.
 fn tried(trial: &Trial, state: State, area: Area, name: &str, touches: &[&str]) -> Option<Finding> {
     match trial {
-        Trial::Worked(found) => Some(fine(area, name, found)),
-        Trial::Refused(refusal) => Some(not_fine(state, area, name, &refusal.what, touches, refusal.mend.clone())),
+        Trial::Worked(found) => Some(ok(area, name, found)),
+        Trial::Refused(refusal) => Some(not_ok(state, area, name, &refusal.what, touches, refusal.fix.clone())),
         Trial::NotTried => None,
     }
 }

@@ -1,15 +1,15 @@
-//! What this machine can and cannot do.
+//! Checks of this machine: what works here, which figures suffer, and how to fix both.
 //!
 //! ```text
-//!   host, rights (as this process is now)  -->  ends: a namespace, a TUN, addresses, a place, tried and taken down
-//!        |                                          |                   timing: waits, clock, writes to the TUN
-//!        '------------------ Facts -----------------'
-//!                              |--> findings: each fact judged, with its mend
-//!                              '--> abilities: what each verb can do
+//!   rights of this process  -->  ends: namespace, TUN, addresses, sandbox, created and removed again
+//!        |                         |          timing: waits, clock, writes to the TUN
+//!        '--------- Facts ---------'
+//!                     |--> findings: the state of each fact, with its fix
+//!                     '--> abilities: what each verb can do
 //! ```
 //!
-//! What can be tried is tried, by the calls that a run makes; nothing that is made outlives the trial, and nothing of the
-//! host is changed. Judging ([`findings`], [`abilities`]) is pure: from [`Facts`] alone.
+//! Features are tried by the system calls that a run makes. Nothing that a trial creates outlives it, and the host is
+//! not changed. States ([`findings`], [`abilities`]) are computed from [`Facts`] only.
 
 #![allow(clippy::disallowed_methods, reason = "what can be tried is tried and timed")]
 
@@ -30,20 +30,20 @@ use testbed::LabError;
 
 pub use facts::Facts;
 
-/// Looks, tries and, unless `quick`, measures for about two seconds. `book` is the folder of runs.
+/// Reads settings, tries features and, unless `quick`, measures timers for about two seconds. `root` is the run store.
 ///
-/// Call it while this process has one thread, since a place is forked; as an ordinary user the process is in a user
-/// namespace of its own afterwards.
+/// Call it while this process has one thread, because the sandbox is forked. An ordinary user's process is in its own
+/// user namespace afterwards.
 ///
 /// # Errors
-/// /proc is not mounted, or not understood. What is refused or missing is not an error but a finding.
-pub fn examine(book: &Path, quick: bool) -> Result<DoctorDocument, LabError> {
-    let machine = machine::look().map_err(LabError::environment)?;
-    let book = machine::book(book);
-    let rights = rights::look();
+/// /proc is not mounted, or cannot be parsed. A feature that is refused or missing is a finding, not an error.
+pub fn examine(root: &Path, quick: bool) -> Result<DoctorDocument, LabError> {
+    let machine = machine::read().map_err(LabError::environment)?;
+    let run_store = machine::run_store(root);
+    let rights = rights::read();
     let (ends, tun) = ends::try_out(&rights, &machine);
     let measured = if quick { None } else { Some(timing::measure(&machine, tun)?) };
-    let facts = Facts { rights, ends, machine, book, measured };
+    let facts = Facts { rights, ends, machine, run_store, measured };
     Ok(document(facts))
 }
 

@@ -1,4 +1,4 @@
-//! The machine as /proc and /sys describe it. Reading is here, parsing in functions of texts.
+//! The machine as /proc and /sys describe it; parsers take text.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use sys::accounting::{CpuTimes, HostFacts, cpu_times, memory_available};
 use sys::probe;
 use sys::sched::Cores;
 
-use super::facts::{BookFacts, Machine, Trial};
+use super::facts::{Machine, RunStoreFacts, Trial};
 
-/// Reads it.
-pub fn look() -> sys::Result<Machine> {
+/// Reads the machine's properties.
+pub fn read() -> sys::Result<Machine> {
     let facts = HostFacts::read()?;
     let kernel = kernel_version(&facts.kernel);
     let allowed = Cores::allowed().unwrap_or_default();
@@ -45,18 +45,18 @@ pub fn look() -> sys::Result<Machine> {
     })
 }
 
-/// What is known of a folder that may not exist yet. Nothing is created.
-pub fn book(root: &Path) -> BookFacts {
+/// Properties of the run store, whose directory may not exist. Nothing is created.
+pub fn run_store(root: &Path) -> RunStoreFacts {
     let here = if root.is_absolute() { root.to_owned() } else { Path::new(".").join(root) };
     let existing = here.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
-    BookFacts {
+    RunStoreFacts {
         root: root.to_owned(),
         writable: probe::writable(existing),
         free_bytes: probe::free_bytes(existing).ok(),
     }
 }
 
-/// Where virtual machines show themselves.
+/// Properties by which a virtual machine is recognised.
 struct Traces<'a> {
     release: &'a str,
     cpuinfo: &'a str,
@@ -67,7 +67,7 @@ struct Traces<'a> {
 }
 
 impl Traces<'_> {
-    /// What virtualises this machine; `None` for bare metal, as far as it shows.
+    /// The hypervisor; `None` on bare metal, as far as it can be seen.
     fn hypervisor(&self) -> Option<String> {
         let board = format!("{} {}", self.vendor.trim(), self.product.trim());
         if self.release.to_ascii_lowercase().contains("microsoft") {
@@ -85,12 +85,12 @@ impl Traces<'_> {
         };
         let by_source = || self.clock_sources.iter().find_map(|source| of_source(source)).map(str::to_owned);
         let by_type = || Some(self.hypervisor.trim()).filter(|kind| !kind.is_empty()).map(str::to_owned);
-        let by_flag = || has_flag(self.cpuinfo, "hypervisor").then(|| "one that does not say its name".to_owned());
+        let by_flag = || has_flag(self.cpuinfo, "hypervisor").then(|| "an unknown hypervisor".to_owned());
         named.or_else(by_type).or_else(by_source).or_else(by_flag)
     }
 }
 
-/// The first container that leaves a trace.
+/// The first container that is recognised.
 fn container(exists: impl Fn(&str) -> bool, systemd: &str, cgroups: &str) -> Option<String> {
     let said = systemd.trim();
     if !said.is_empty() {
@@ -104,26 +104,26 @@ fn container(exists: impl Fn(&str) -> bool, systemd: &str, cgroups: &str) -> Opt
     files.iter().find(|(file, _)| exists(file)).map(|(file, name)| format!("{name} (by {file})"))
 }
 
-/// Whether the first core has this flag. Other machines than x86 have none of them.
+/// Whether the first core has this CPU flag. Only x86 has flags.
 fn has_flag(cpuinfo: &str, flag: &str) -> bool {
     let line = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
     line.is_some_and(|(_, flags)| flags.split_whitespace().any(|name| name == flag))
 }
 
-/// `6.18.44-fc` is 6.18; `None` for what does not begin like a version.
+/// Version of a release: `6.18.44-fc` is 6.18; `None` if it does not begin with a version.
 fn kernel_version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split('.');
     let number = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
     Some((number(parts.next()?)?, number(parts.next()?)?))
 }
 
-/// Share of the cores' time that was stolen; 0 where nothing was counted.
+/// Stolen share of the cores' time; 0 without any time.
 pub fn steal_share(cores: &[CpuTimes]) -> f64 {
     let stolen: f64 = cores.iter().map(|times| times.steal.as_secs_f64()).sum();
     share(stolen, cores)
 }
 
-/// Share of the cores' time in which they worked for this machine.
+/// Share of the cores' time spent on work of this machine.
 pub fn busy_share(cores: &[CpuTimes]) -> f64 {
     let busy: f64 = cores.iter().map(|times| times.busy().as_secs_f64()).sum();
     share(busy, cores)
@@ -135,7 +135,7 @@ fn share(part: f64, cores: &[CpuTimes]) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// The governors of these cores, each once, in the order met.
+/// The governors of these cores, each once, in order of appearance.
 fn governors(cores: &[usize]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for core in cores {
@@ -147,7 +147,7 @@ fn governors(cores: &[usize]) -> Vec<String> {
     found
 }
 
-/// A file's text; empty where it cannot be read.
+/// A file's text; empty if it cannot be read.
 fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -159,7 +159,7 @@ fn words(path: &str) -> Vec<String> {
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const CLOCK_SOURCES: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// What boards of virtual machines call themselves (systemd-detect-virt reads the same fields).
+/// Board names of virtual machines (systemd-detect-virt reads the same fields).
 const BOARDS: [(&str, &str); 10] = [
     ("Amazon EC2", "Amazon EC2"),
     ("Google Compute Engine", "Google Compute Engine"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn hypervisors_by_the_traces_they_leave() {
+    fn hypervisors_are_recognised_by_board_clock_source_and_flag() {
         assert_eq!(found(&BARE), None);
         let cases = [
             ("VMware, Inc.\n", "VMware20,1\n", "VMware"),
@@ -211,33 +211,33 @@ mod tests {
         assert_eq!(found(&Traces { vendor: "Microsoft Corporation", product: "Surface Pro", ..BARE }), None);
         let wsl = Traces { release: "5.15.167.4-microsoft-standard-WSL2", ..BARE };
         assert_eq!(found(&wsl).as_deref(), Some("WSL 2 (Hyper-V)"));
-        // No board at all: a microVM.
+        // A microVM has no board.
         let bare_board = Traces { vendor: "", product: "", ..BARE };
         let sources = ["tsc".to_owned(), "kvm-clock".to_owned()];
         assert_eq!(found(&Traces { clock_sources: &sources, ..bare_board }).as_deref(), Some("KVM"));
         let bare_board = Traces { vendor: "", product: "", ..BARE };
         let flagged = Traces { cpuinfo: "flags\t\t: fpu hypervisor tsc\n", ..bare_board };
-        assert_eq!(found(&flagged).as_deref(), Some("one that does not say its name"));
-        // A program called hypervisor is no flag, and a name is not a flag's end.
+        assert_eq!(found(&flagged).as_deref(), Some("an unknown hypervisor"));
+        // Neither a program named hypervisor nor a longer flag is the flag.
         let named = Traces { cpuinfo: "model name\t: hypervisor\nflags\t: nohypervisor\n", ..BARE };
         assert_eq!(found(&named), None);
     }
 
     #[test]
-    fn containers_by_the_traces_they_leave() {
+    fn containers_are_recognised_by_cgroup_or_file() {
         let nothing = |_: &str| false;
         assert_eq!(container(nothing, "", "0::/user.slice/user-1000.slice/session-2.scope\n"), None);
         assert_eq!(container(nothing, "", "12:cpu,cpuacct:/docker/3fb1\n").as_deref(), Some("Docker"));
         assert_eq!(container(nothing, "", "0::/kubepods.slice/x\n").as_deref(), Some("Kubernetes"));
         assert_eq!(container(nothing, "", "0::/machine.slice/libpod-77.scope\n").as_deref(), Some("Podman"));
         assert_eq!(container(nothing, "systemd-nspawn\n", "0::/\n").as_deref(), Some("systemd-nspawn"));
-        // Version 2 with a namespace of its own shows "/" only.
+        // With cgroup version 2 and a cgroup namespace the path is "/".
         let file = |path: &str| path == "/run/.containerenv";
         assert_eq!(container(file, "", "0::/\n").as_deref(), Some("Podman (by /run/.containerenv)"));
     }
 
     #[test]
-    fn kernels_of_other_systems() {
+    fn kernel_versions_of_several_distributions_are_parsed() {
         for (release, version) in [
             ("6.18.44-fc-v595", Some((6, 18))),
             ("5.4.0-216-generic", Some((5, 4))),
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_new_and_old_kernels() {
+    fn available_memory_is_parsed_for_new_and_old_kernels() {
         assert_eq!(memory_available("MemTotal: 8 kB\nMemFree: 2 kB\nMemAvailable:   5 kB\n"), 5120);
         assert_eq!(memory_available("MemTotal: 8 kB\nMemFree: 2 kB\n"), 2048);
         assert_eq!(memory_available(""), 0);
     }
 
     #[test]
-    fn shares_of_time() {
+    fn steal_and_busy_shares_are_of_all_cores() {
         let ms = Duration::from_millis;
         let core = CpuTimes { user: ms(20), system: ms(10), idle: ms(60), steal: ms(10), ..CpuTimes::default() };
         assert!((steal_share(&[core, CpuTimes::default()]) - 0.1).abs() < 1e-9);
@@ -267,9 +267,9 @@ mod tests {
     }
 
     #[test]
-    fn a_book_that_is_not_there_yet_is_judged_by_the_folder_above() {
+    fn a_run_store_that_does_not_exist_is_judged_by_its_parent() {
         let folder = tempfile::tempdir().unwrap();
-        let facts = book(&folder.path().join("a/b/runs"));
+        let facts = run_store(&folder.path().join("a/b/runs"));
         assert!(facts.writable && facts.free_bytes.unwrap() > 0);
         assert!(!folder.path().join("a").exists(), "nothing was created");
     }

@@ -1,4 +1,4 @@
-//! What this user may do, found out before the process becomes another.
+//! Privileges of this user, read before the process enters a user namespace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +12,8 @@ use sys::sched::Urgency;
 
 use super::facts::{Rights, Trial};
 
-/// Tries what needs no namespace of its own.
-pub fn look() -> Rights {
+/// Tries what needs no namespace.
+pub fn read() -> Rights {
     let privilege = privilege();
     let user = probe::user();
     let in_user_namespace = in_user_namespace();
@@ -21,10 +21,10 @@ pub fn look() -> Rights {
         user,
         in_user_namespace,
         ordinary_user: (user == 0 && !in_user_namespace && privilege == Privilege::Root)
-            .then(|| Trial::of(probe::ordinary_user(), "may make namespaces and open /dev/net/tun")),
+            .then(|| Trial::of(probe::ordinary_user(), "can create namespaces and open /dev/net/tun")),
         privilege,
         urgency: urgency(),
-        awake: Trial::of(Awake::hold(), "processors stay awake while a run lasts"),
+        awake: Trial::of(Awake::hold(), "processors stay awake during a run"),
         capture: Trial::of(probe::packet_socket(), "packets of this host's devices can be captured"),
         host_network: Trial::of(probe::change_network(), "devices and routes of this host can be added"),
         range_taken: RANGES.iter().find_map(|(network, prefix)| taken(network.parse().ok()?, *prefix)),
@@ -33,7 +33,7 @@ pub fn look() -> Rights {
     }
 }
 
-/// What a thread becomes that asks for the real-time class, as the path's does. The thread ends with the question.
+/// The scheduling class that a thread gets when it requests the real-time class, tried in a thread of its own.
 fn urgency() -> Urgency {
     let asked = std::thread::Builder::new().spawn(|| Urgency::RealTime.apply_to_this_thread());
     asked.ok().and_then(|thread| thread.join().ok()).unwrap_or(Urgency::Ordinary)
@@ -49,10 +49,10 @@ fn taken(network: IpAddr, prefix: u8) -> Option<String> {
     Some(format!("{destination} by {}", device.as_deref().unwrap_or("no device")))
 }
 
-/// Set aside for benchmarks by RFC 2544 and RFC 5180: the lab's addresses.
+/// Reserved for benchmarks by RFC 2544 and RFC 5180: the addresses of the testbed.
 const RANGES: [(&str, u8); 2] = [("198.18.0.0", 15), ("2001:2::", 48)];
 
-/// The settings that decide who may make namespaces; absent where this kernel has none of that name.
+/// The settings that decide who may create namespaces, as far as this kernel has them.
 fn settings(read: impl Fn(&str) -> Option<String>) -> BTreeMap<&'static str, String> {
     let value = |name: &&'static str| {
         let text = read(&format!("/proc/sys/{}", name.replace('.', "/")))?;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_exist_are_read() {
+    fn only_existing_settings_are_read() {
         let ubuntu = |path: &str| match path {
             "/proc/sys/kernel/apparmor_restrict_unprivileged_userns" => Some("1\n".to_owned()),
             "/proc/sys/user/max_user_namespaces" => Some("63459\n".to_owned()),

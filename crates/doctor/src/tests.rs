@@ -1,4 +1,4 @@
-//! Judging, from facts made up: machines of other kinds than the one the tests run on.
+//! States computed from invented facts: machines of other kinds than the one that runs the tests.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use sys::namespace::Privilege;
 use sys::sched::{Cores, Urgency};
 
 use super::document;
-use super::facts::{BookFacts, Ends, Facts, Machine, Refusal, Rights, Trial};
+use super::facts::{Ends, Facts, Machine, Refusal, Rights, RunStoreFacts, Trial};
 
 fn worked() -> Trial {
     Trial::Worked("seen".into())
 }
 
-fn refused(what: &str, mend: Option<&str>) -> Trial {
-    Trial::Refused(Refusal { what: what.into(), mend: mend.map(str::to_owned) })
+fn refused(what: &str, fix: Option<&str>) -> Trial {
+    Trial::Refused(Refusal { what: what.into(), fix: fix.map(str::to_owned) })
 }
 
-/// Root of a machine that lacks nothing.
+/// Root on a machine without any problem.
 fn good() -> Facts {
     Facts {
         rights: Rights {
@@ -43,7 +43,7 @@ fn good() -> Facts {
             offload: worked(),
             clients_v4: worked(),
             clients_v6: worked(),
-            place: worked(),
+            sandbox: worked(),
             steering: worked(),
             congestion: worked(),
             loopback: worked(),
@@ -77,7 +77,7 @@ fn good() -> Facts {
             time_wait_max: Some(262_144),
             io_uring: worked(),
         },
-        book: BookFacts { root: PathBuf::from("/home/me/runs"), writable: true, free_bytes: Some(1 << 40) },
+        run_store: RunStoreFacts { root: PathBuf::from("/home/me/runs"), writable: true, free_bytes: Some(1 << 40) },
         measured: None,
     }
 }
@@ -92,11 +92,11 @@ fn ordinary() -> Facts {
     facts.rights.capture = refused("socket AF_PACKET: Operation not permitted", Some("run as root"));
     facts.rights.host_network = refused("RTM_SETLINK: Operation not permitted", Some("run as root"));
     facts.ends.steering = refused("write 1 to rps_cpus: Operation not permitted", Some("only root"));
-    facts.ends.bound = Err(Refusal { what: "mkdir: Permission denied".into(), mend: Some("root".into()) });
+    facts.ends.bound = Err(Refusal { what: "mkdir: Permission denied".into(), fix: Some("root".into()) });
     facts
 }
 
-/// One who may not make namespaces, for this setting.
+/// A user who may not create namespaces because of this setting.
 fn locked_out(setting: &'static str, value: &str) -> Facts {
     let mut facts = ordinary();
     facts.rights.privilege = Privilege::None {
@@ -133,29 +133,29 @@ fn verb<'a>(document: &'a DoctorDocument, name: &str) -> &'a Ability {
     document.verb(name).unwrap_or_else(|| panic!("no verb `{name}`"))
 }
 
-fn mend(document: &DoctorDocument, name: &str) -> String {
-    finding(document, name).mend.clone().unwrap_or_default()
+fn fix(document: &DoctorDocument, name: &str) -> String {
+    finding(document, name).fix.clone().unwrap_or_default()
 }
 
 #[test]
-fn nothing_is_lacking_on_a_good_machine() {
+fn a_good_machine_has_only_ok_findings_and_verbs() {
     let document = document(Facts { measured: Some(measured()), ..good() });
     for finding in &document.findings {
-        assert_eq!(finding.state, State::Fine, "{finding:?}");
-        assert!(finding.touches.is_empty() && finding.mend.is_none(), "{finding:?}");
+        assert_eq!(finding.state, State::Ok, "{finding:?}");
+        assert!(finding.touches.is_empty() && finding.fix.is_none(), "{finding:?}");
     }
     for ability in &document.verbs {
-        assert_eq!((ability.state, ability.why.as_str()), (AbilityState::Works, ""), "{ability:?}");
+        assert_eq!((ability.state, ability.why.as_str()), (AbilityState::Ok, ""), "{ability:?}");
     }
     assert!(document.ready());
     assert!(finding(&document, "timers").found.contains("3.0 us late at the median, 90 us at p99"));
     assert!(finding(&document, "clock").found.contains("25 ns"));
 }
 
-/// What holds of every document: names are there once, whatever is not fine says what it touches, whatever does not
-/// work says why, and nothing is said that a terminal without UTF-8 cannot show.
+/// Rules for every document: names are unique, every finding that is not ok names what it touches, every verb that is
+/// not ok has a reason, and all texts are ASCII.
 #[test]
-fn every_document_is_complete() {
+fn every_document_has_unique_names_reasons_and_ascii_text() {
     let mut old = good();
     old.machine.kernel = Some((4, 18));
     let mut small = good();
@@ -165,79 +165,79 @@ fn every_document_is_complete() {
     small.machine.governors = vec!["powersave".into()];
     small.machine.facts.ephemeral_ports = (60_000, 60_999);
     small.machine.steal_since_boot = 0.4;
-    small.book = BookFacts { root: "/root".into(), writable: false, free_bytes: None };
+    small.run_store = RunStoreFacts { root: "/root".into(), writable: false, free_bytes: None };
     small.measured = Some(Measured { busy_share: 0.9, ..measured() });
     let bare = locked_out("user.max_user_namespaces", "0");
     for facts in [good(), ordinary(), old, small, bare] {
         let document = document(facts);
         let names: HashSet<&str> = document.findings.iter().map(|finding| finding.name.as_str()).collect();
-        assert_eq!(names.len(), document.findings.len(), "a name twice");
+        assert_eq!(names.len(), document.findings.len(), "duplicate name");
         let verbs: HashSet<&str> = document.verbs.iter().map(|ability| ability.verb.as_str()).collect();
-        assert_eq!(verbs.len(), document.verbs.len(), "a verb twice");
+        assert_eq!(verbs.len(), document.verbs.len(), "duplicate verb");
         for finding in &document.findings {
-            assert_eq!(finding.touches.is_empty(), finding.state == State::Fine, "{finding:?}");
+            assert_eq!(finding.touches.is_empty(), finding.state == State::Ok, "{finding:?}");
             assert!(finding.found.is_ascii() && !finding.found.is_empty(), "{finding:?}");
         }
         for ability in &document.verbs {
-            assert_eq!(ability.why.is_empty(), ability.state == AbilityState::Works, "{ability:?}");
+            assert_eq!(ability.why.is_empty(), ability.state == AbilityState::Ok, "{ability:?}");
         }
     }
 }
 
 #[test]
-fn an_ordinary_user_has_the_lab_and_not_the_host() {
+fn an_ordinary_user_has_the_testbed_and_not_the_host() {
     let document = document(ordinary());
     assert!(document.ready());
-    assert_eq!(verb(&document, MAIN_VERB).state, AbilityState::InPart);
+    assert_eq!(verb(&document, MAIN_VERB).state, AbilityState::Partial);
     assert!(verb(&document, MAIN_VERB).why.contains("not real-time"));
-    for works in ["bench", "serve", "watch -r", "the book"] {
-        assert_eq!(verb(&document, works).state, AbilityState::Works, "{works}");
+    for works in ["bench", "serve", "watch -r", "run store"] {
+        assert_eq!(verb(&document, works).state, AbilityState::Ok, "{works}");
     }
     for refused in ["watch -i", "bench --rtt, this host", "bench --rtt, remote", "bench --server-cpu"] {
-        assert_eq!(verb(&document, refused).state, AbilityState::No, "{refused}");
+        assert_eq!(verb(&document, refused).state, AbilityState::Missing, "{refused}");
     }
-    assert_eq!(verb(&document, "bench --rtt, this host").mend.as_deref(), Some("run as root"));
+    assert_eq!(verb(&document, "bench --rtt, this host").fix.as_deref(), Some("run as root"));
     assert_eq!(verb(&document, "net").why, "as bench --server", "a reason is given once");
 }
 
 #[test]
-fn the_setting_that_refuses_is_named() {
+fn the_setting_that_refuses_namespaces_is_named() {
     for (setting, value, wanted) in [
         ("kernel.apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel.unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
         ("user.max_user_namespaces", "0", "user.max_user_namespaces=10000"),
         ("user.max_net_namespaces", "0", "user.max_net_namespaces=10000"),
-        // Settings that allow it leave the container's seccomp.
+        // If the settings allow it, the container's seccomp profile refuses.
         ("user.max_user_namespaces", "63459", "--privileged"),
     ] {
         let document = document(locked_out(setting, value));
         assert!(!document.ready());
-        assert_eq!(finding(&document, "privilege").state, State::Lacking);
+        assert_eq!(finding(&document, "privilege").state, State::Missing);
         assert_eq!(finding(&document, "privilege").found, "unshare CLONE_NEWUSER: Operation not permitted");
-        assert!(mend(&document, "privilege").contains(wanted), "{}", mend(&document, "privilege"));
-        assert_eq!(verb(&document, MAIN_VERB).mend, finding(&document, "privilege").mend);
-        assert_eq!(verb(&document, "net").state, AbilityState::No);
-        assert_eq!(verb(&document, "bench").state, AbilityState::Works);
+        assert!(fix(&document, "privilege").contains(wanted), "{}", fix(&document, "privilege"));
+        assert_eq!(verb(&document, MAIN_VERB).fix, finding(&document, "privilege").fix);
+        assert_eq!(verb(&document, "net").state, AbilityState::Missing);
+        assert_eq!(verb(&document, "bench").state, AbilityState::Ok);
     }
 }
 
 #[test]
-fn root_is_told_what_others_lack() {
+fn root_sees_what_ordinary_users_cannot_do() {
     let mut facts = good();
     facts.rights.ordinary_user = Some(refused("unshare CLONE_NEWUSER: Operation not permitted", None));
     facts.rights.settings = BTreeMap::from([("kernel.apparmor_restrict_unprivileged_userns", "1".to_owned())]);
     let seen = document(facts);
     assert_eq!(finding(&seen, "ordinary users").state, State::WorthKnowing);
-    assert!(mend(&seen, "ordinary users").contains("apparmor"));
-    assert_eq!(verb(&seen, "without root").state, AbilityState::No);
+    assert!(fix(&seen, "ordinary users").contains("apparmor"));
+    assert_eq!(verb(&seen, "without root").state, AbilityState::Missing);
     assert!(seen.ready(), "root needs none of it");
     let mut facts = good();
     facts.rights.ordinary_user = Some(refused("open /dev/net/tun: Permission denied", Some("chmod 666 /dev/net/tun")));
-    assert_eq!(mend(&document(facts), "ordinary users"), "chmod 666 /dev/net/tun");
+    assert_eq!(fix(&document(facts), "ordinary users"), "chmod 666 /dev/net/tun");
 }
 
 #[test]
-fn a_container_without_the_device() {
+fn a_container_without_dev_net_tun_cannot_have_a_path() {
     let mut facts = good();
     facts.rights.in_user_namespace = true;
     facts.machine.container = Some("Podman".into());
@@ -246,45 +246,45 @@ fn a_container_without_the_device() {
     facts.ends.steering = Trial::NotTried;
     let document = document(facts);
     assert!(!document.ready());
-    assert!(verb(&document, MAIN_VERB).mend.as_deref().unwrap().contains("--device"));
-    assert_eq!(finding(&document, "tun").state, State::Lacking);
+    assert!(verb(&document, MAIN_VERB).fix.as_deref().unwrap().contains("--device"));
+    assert_eq!(finding(&document, "tun").state, State::Missing);
     assert!(finding(&document, "virtualisation").found.starts_with("container: Podman"));
     assert!(finding(&document, "privilege").found.contains("not of this machine"));
 }
 
 #[test]
-fn what_stands_between_the_lab_and_other_hosts() {
+fn routes_firewall_and_masquerading_limit_targets_outside_the_testbed() {
     let states = |facts: Facts| {
         let document = document(facts);
         ["bench --server", "bench --rtt, this host", "bench --rtt, remote"].map(|name| verb(&document, name).state)
     };
-    use AbilityState::{InPart, No, Works};
+    use AbilityState::{Missing, Ok, Partial};
     let mut facts = good();
     facts.rights.range_taken = Some("198.18.0.0/15 by eth0".into());
-    assert_eq!(states(facts), [Works, No, No]);
+    assert_eq!(states(facts), [Ok, Missing, Missing]);
     let mut facts = good();
     facts.rights.forwarding_refused_by = Some("filter/FORWARD".into());
-    assert_eq!(states(facts), [Works, Works, InPart]);
+    assert_eq!(states(facts), [Ok, Ok, Partial]);
     let mut facts = good();
-    facts.ends.forward_v6 = refused("sysctl force_forwarding: No such file or directory", None);
-    assert_eq!(states(facts), [Works, Works, InPart], "another host by IPv4 alone");
+    facts.ends.forward_v6 = refused("sysctl force_forwarding: Missing such file or directory", None);
+    assert_eq!(states(facts), [Ok, Ok, Partial], "another host with IPv4 only");
     let mut facts = good();
     facts.ends.masquerade =
-        refused("nf_tables: add dup rule: No such file or directory", Some("modprobe nft_dup_ipv4"));
-    assert_eq!(states(facts), [Works, Works, No]);
+        refused("nf_tables: add dup rule: Missing such file or directory", Some("modprobe nft_dup_ipv4"));
+    assert_eq!(states(facts), [Ok, Ok, Missing]);
 }
 
 #[test]
-fn few_cores_and_bounds_on_them() {
+fn few_cores_or_a_cpu_limit_are_worth_knowing() {
     let mut facts = good();
     facts.machine.quota = Some(2.0);
     let bounded = document(facts);
     assert_eq!(finding(&bounded, "cores").state, State::WorthKnowing);
     assert!(finding(&bounded, "cores").found.contains("2.00"));
     let mut facts = good();
-    // A bound above what there is bounds nothing.
+    // A limit above the number of cores has no effect.
     facts.machine.quota = Some(8.0);
-    assert_eq!(finding(&document(facts), "cores").state, State::Fine);
+    assert_eq!(finding(&document(facts), "cores").state, State::Ok);
     let mut facts = good();
     facts.machine.allowed = Cores::new(vec![5]);
     let one = document(facts);
@@ -293,32 +293,32 @@ fn few_cores_and_bounds_on_them() {
 }
 
 #[test]
-fn limits_just_inside_and_just_outside() {
+fn states_change_at_their_limits() {
     let state = |change: &dyn Fn(&mut Facts), name: &str| {
         let mut facts = good();
         change(&mut facts);
         finding(&document(facts), name).state
     };
     let files = |hard| move |facts: &mut Facts| facts.machine.facts.nofile = (hard, hard);
-    assert_eq!(state(&files(10_000), "descriptors"), State::Fine);
+    assert_eq!(state(&files(10_000), "descriptors"), State::Ok);
     assert_eq!(state(&files(9_999), "descriptors"), State::WorthKnowing);
-    assert_eq!(state(&files(255), "descriptors"), State::Lacking);
+    assert_eq!(state(&files(255), "descriptors"), State::Missing);
     let version = |version| move |facts: &mut Facts| facts.machine.kernel = Some(version);
-    assert_eq!(state(&version((5, 6)), "kernel"), State::Fine);
-    assert_eq!(state(&version((5, 5)), "kernel"), State::Lacking);
+    assert_eq!(state(&version((5, 6)), "kernel"), State::Ok);
+    assert_eq!(state(&version((5, 5)), "kernel"), State::Missing);
     let stolen = |share| move |facts: &mut Facts| facts.machine.steal_since_boot = share;
-    assert_eq!(state(&stolen(0.01), "virtualisation"), State::Fine);
+    assert_eq!(state(&stolen(0.01), "virtualisation"), State::Ok);
     assert_eq!(state(&stolen(0.011), "virtualisation"), State::WorthKnowing);
 }
 
 #[test]
-fn a_slow_clock_by_its_name_or_by_its_cost() {
+fn a_clock_is_judged_by_its_cost_if_measured_otherwise_by_its_name() {
     let mut facts = good();
     facts.machine.clock_source = ("hpet".into(), vec!["hpet".into(), "acpi_pm".into()]);
     assert_eq!(finding(&document(facts.clone()), "clock").state, State::WorthKnowing);
-    // Measured, its cost counts and not its name.
+    // The measured cost decides, not the name.
     facts.measured = Some(measured());
-    assert_eq!(finding(&document(facts), "clock").state, State::Fine);
+    assert_eq!(finding(&document(facts), "clock").state, State::Ok);
     let mut facts = good();
     facts.measured =
         Some(Measured { clock_read_ns: Quantiles { count: 200, p50: 900, ..Quantiles::default() }, ..measured() });
@@ -326,9 +326,9 @@ fn a_slow_clock_by_its_name_or_by_its_cost() {
 }
 
 #[test]
-fn waits_are_judged_as_the_loop_waits() {
-    // Sleeping alone was 5 ms late in `measured`, and that does not count.
-    assert_eq!(finding(&document(Facts { measured: Some(measured()), ..good() }), "timers").state, State::Fine);
+fn timers_are_judged_by_hybrid_waits() {
+    // The sleeping wait of `measured` is 5 ms late, which does not count.
+    assert_eq!(finding(&document(Facts { measured: Some(measured()), ..good() }), "timers").state, State::Ok);
     let mut late = measured();
     late.wake_up[0].late_ns.p99 = 1_000_001;
     let document = document(Facts { measured: Some(late), ..good() });
@@ -337,10 +337,10 @@ fn waits_are_judged_as_the_loop_waits() {
 }
 
 #[test]
-fn bbr_is_worth_knowing() {
+fn bbr_as_default_is_worth_knowing() {
     let mut facts = good();
     facts.machine.facts.congestion_control = "bbr".into();
     let document = document(facts);
     assert_eq!(finding(&document, "congestion control").state, State::WorthKnowing);
-    assert_eq!(mend(&document, "congestion control"), "--server-tcp cc=cubic");
+    assert_eq!(fix(&document, "congestion control"), "--server-tcp cc=cubic");
 }

@@ -1,7 +1,7 @@
-//! How late this machine wakes a thread, what a reading of the clock costs, and a write to a TUN.
+//! Timers, clock and TUN of this machine: how late a thread wakes, the cost of a clock reading, the cost of a write.
 //!
-//! A look of about two seconds, not a bench: what other programs do meanwhile is in it, and that is the point. The
-//! thread waits as the loop does ([`crate::drive`]), on the loop's core and as urgently.
+//! The measurement takes about two seconds and includes the effects of other programs. The thread waits like the load
+//! generator ([`testbed::drive`]), on the same core and with the same scheduling class.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -26,7 +26,7 @@ use testbed::drive::waiting::Margin;
 use testbed::host::{CorePlan, Wakefulness};
 use testbed::places::{FIRST_CLIENT, SERVER};
 
-/// Measures all of it.
+/// Measures timers, clock and TUN.
 pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, LabError> {
     let core = CorePlan::new(Placement::Split, &machine.allowed, 1).loop_core();
     let (begun, before) = (monotonic_ns(), cpu_times().unwrap_or_default());
@@ -46,7 +46,7 @@ pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measu
 
 fn on_thread(core: Option<Cores>, device: Option<Device>) -> io::Result<Measured> {
     let core = core.filter(|core| core.pin_this_thread().is_ok());
-    // A run that is going on has the right: then this one must not stand in its way.
+    // A running measurement holds the right to the real-time class, and must not be disturbed by this one.
     let right = RealTimeRight::take();
     let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
     let urgency = wanted.apply_to_this_thread();
@@ -60,9 +60,9 @@ fn on_thread(core: Option<Cores>, device: Option<Device>) -> io::Result<Measured
     })
 }
 
-/// Both ways to wait, in turn, so that a disturbance meets both.
+/// Both kinds of wait, alternating, so that a disturbance affects both.
 fn wake_ups() -> io::Result<Vec<WakeUp>> {
-    // As in a run.
+    // Processors stay awake as in a run.
     let _awake = Wakefulness::of(Idle::default());
     let (epoll, mut timer) = (Epoll::new()?, Timer::new()?);
     epoll.add(timer.as_fd(), Interest::READ.edge(), 0)?;
@@ -87,7 +87,7 @@ fn wake_ups() -> io::Result<Vec<WakeUp>> {
     Ok(found)
 }
 
-/// Waits for a moment `ahead`, the last `spin` of it without sleeping; how late it is then.
+/// Waits for a time `ahead`, the last `spin` of it without sleeping, and returns how late the wait ended.
 fn late(ahead: Duration, spin: Duration, epoll: &Epoll, timer: &mut Timer) -> io::Result<u64> {
     let mut events = [Event::EMPTY; 1];
     let due_ns = monotonic_ns() + ahead.as_nanos() as u64;
@@ -120,7 +120,7 @@ fn clock_reads() -> Vec<u64> {
         .collect()
 }
 
-/// Times of single writes, of those packets that a socket at the other end received; `None` if none was.
+/// Durations of single writes, of the packets that a socket at the other end received; `None` if none was received.
 fn tun_writes(device: &Device) -> Option<Vec<u64>> {
     let bound = device.net.run(|| UdpSocket::bind((SERVER, 0))).ok()?;
     let socket = bound.ok()?;
@@ -139,7 +139,7 @@ fn tun_writes(device: &Device) -> Option<Vec<u64>> {
     (!times.is_empty()).then_some(times)
 }
 
-/// A UDP datagram of 16 bytes, without checksum, behind an empty virtio header.
+/// A UDP datagram of 16 bytes, without checksum, after an empty virtio header.
 fn datagram(from: Ipv4Addr, to: Ipv4Addr, port: u16) -> Vec<u8> {
     const PAYLOAD: usize = 16;
     let total = (20 + 8 + PAYLOAD) as u16;
@@ -161,7 +161,7 @@ fn datagram(from: Ipv4Addr, to: Ipv4Addr, port: u16) -> Vec<u8> {
     packet
 }
 
-/// How far ahead, and how often: 1.4 s in all, most of it asleep.
+/// Distances of the wake-up times, and number of waits: 1.4 s in total, most of it asleep.
 const AHEAD: [(Duration, u32); 4] = [
     (Duration::from_micros(200), 100),
     (Duration::from_millis(1), 100),
@@ -170,7 +170,7 @@ const AHEAD: [(Duration, u32); 4] = [
 ];
 const CLOCK_ROUNDS: usize = 200;
 const CLOCK_READINGS: u64 = 100;
-/// Some ten milliseconds.
+/// About ten milliseconds.
 const TUN_WRITES: usize = 2000;
 const SOURCE_PORT: u16 = 40_000;
 
@@ -179,16 +179,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_wait_ends_early() {
+    fn every_wait_ends_at_or_after_its_time() {
         for wake_up in wake_ups().unwrap() {
-            // Whoever woke early would have underflowed; all waits are there.
+            // An early wake-up would underflow; all waits are counted.
             let expected = AHEAD.iter().find(|(ahead, _)| ahead.as_nanos() as u64 == wake_up.ahead_ns).unwrap().1;
             assert_eq!(wake_up.late_ns.count, u64::from(expected), "{wake_up:?}");
         }
     }
 
     #[test]
-    fn the_datagram_is_one() {
+    fn the_datagram_of_tun_writes_is_valid() {
         let packet = datagram(FIRST_CLIENT, SERVER, 4242);
         let ip = &packet[VNET_HEADER_BYTES..];
         let view = wire::ip::Packet::parse(ip, ip.len()).unwrap();

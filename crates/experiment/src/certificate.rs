@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::error::ExperimentError;
 
-/// A certificate and its key in `folder`, made if they are not there: P-256, signed by itself, for two days.
+/// A certificate and its key in `folder`, created if they do not exist: P-256, self-signed, valid for two days.
 ///
 /// # Errors
 /// openssl is missing or fails.

@@ -1,20 +1,20 @@
-//! Why an experiment could not go on.
+//! Errors of an experiment.
 
 use std::path::PathBuf;
 
 use store::StoreError;
 use testbed::LabError;
 
-/// What stops an experiment. A run whose figures are not to be trusted does not: its checks say so.
+/// What ends an experiment. A run with a verdict other than valid does not: its checks have the reasons.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// The testbed could not make a run.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// The other end of a measurement could not be reached, or refused; the error is the one of the crate that measures.
+    /// The peer of a measurement could not be reached, or refused; the error is that of the measuring crate.
     #[error(transparent)]
     Peer(Box<dyn std::error::Error + Send + Sync>),
-    /// The results directory could not be written or read.
+    /// The run store could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A server on this host could not be started.
@@ -31,10 +31,10 @@ pub enum ExperimentError {
     /// The plan cannot be carried out.
     #[error("{0}")]
     Plan(String),
-    /// A disk has too little room.
+    /// A disk has too little free space.
     #[error("{0}")]
     Room(String),
-    /// A file of the experiment's own could not be written or read.
+    /// A file of the experiment could not be written or read.
     #[error("{}", path.display())]
     File {
         /// The file.
@@ -42,12 +42,12 @@ pub enum ExperimentError {
         /// Why.
         source: std::io::Error,
     },
-    /// A program ran but said something that is not understood.
+    /// A foreign program printed something that cannot be parsed.
     #[error("{program}: {why}")]
     Program {
         /// Its name.
         program: &'static str,
-        /// What was wrong, with its own words.
+        /// The error, with the program's own output.
         why: String,
     },
 }

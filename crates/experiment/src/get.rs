@@ -1,4 +1,4 @@
-//! One question to a server on this host, before or beside a load.
+//! One HTTP request to a server on this host, before or during a load.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,26 +8,26 @@ use http1::Asked;
 use http1::whole::{IncompleteResponse, whole};
 use sys::clock::Clock;
 
-/// The whole of it may take this long, from connecting to the last byte: a server under load is slow, one that drips is
-/// broken.
+/// Time limit of the whole request, from connecting to the last byte: a loaded server is slow, but a server that sends
+/// byte by byte is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longer answers are not asked for.
+/// Largest accepted response.
 const ANSWER_MAX: usize = 16 << 20;
-/// Read at once.
+/// Size of a read.
 const PIECE: usize = 16 << 10;
 
-/// What is at a path of a server: the response as it came, head and all.
+/// Requests a path; returns the response as received, with its head.
 ///
 /// # Errors
-/// It cannot be reached, its answer is not whole within ten seconds, or longer than 16 MiB.
+/// The server cannot be reached, or its response is incomplete after ten seconds, or longer than 16 MiB.
 pub fn get(server: SocketAddr, path: &str) -> Result<String> {
     within(server, path, PATIENCE, ANSWER_MAX).map(|answer| String::from_utf8_lossy(&answer).into_owned())
 }
 
 fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Result<Vec<u8>> {
     let clock = Clock::start();
-    let late = || Error::new(ErrorKind::TimedOut, format!("its answer was not whole within {patience:?}"));
-    // A timeout of zero would mean none at all.
+    let late = || Error::new(ErrorKind::TimedOut, format!("the response was incomplete after {patience:?}"));
+    // A timeout of zero would mean no timeout.
     let left = || {
         let passed = Duration::from_nanos(clock.now().as_nanos());
         patience.checked_sub(passed).filter(|left| !left.is_zero()).ok_or_else(late)
@@ -49,20 +49,20 @@ fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Re
             },
         }
         if bytes.len() > most {
-            return Err(invalid(format!("its answer is longer than {most} bytes")));
+            return Err(invalid(format!("the response is longer than {most} bytes")));
         }
     }
 }
 
-/// The body at a path, where the answer is 200: to its end, however that is stated.
+/// Requests a path; returns the body of a 200 response, however its end is stated.
 ///
 /// # Errors
-/// As [`get`]; another status, whose line is in the error; an answer that breaks off or cannot be read.
+/// As [`get`]; another status, whose line is in the error; a truncated or malformed response.
 pub fn body(server: SocketAddr, path: &str) -> Result<String> {
     let answer = within(server, path, PATIENCE, ANSWER_MAX)?;
     let response = match whole(&answer, Asked::Other) {
         Ok(response) => response,
-        Err(IncompleteResponse::Nothing) => return Err(invalid("answered nothing".to_owned())),
+        Err(IncompleteResponse::Nothing) => return Err(invalid("empty response".to_owned())),
         Err(why) => return Err(invalid(why.to_string())),
     };
     if response.status == 200 {
@@ -70,7 +70,7 @@ pub fn body(server: SocketAddr, path: &str) -> Result<String> {
     }
     let line = String::from_utf8_lossy(response.line);
     let line: String = line.chars().filter(|&c| !units::is_unprintable(c)).take(80).collect();
-    Err(invalid(format!("answered {line}")))
+    Err(invalid(format!("responded {line}")))
 }
 
 fn invalid(why: String) -> Error {
@@ -83,20 +83,20 @@ mod tests {
 
     use super::*;
 
-    /// The address of a server that answers one request with this.
+    /// Address of a server that sends this response to one request.
     fn answering(answer: &'static str) -> SocketAddr {
         serving(move |mut stream| {
             let _ = stream.write_all(answer.as_bytes());
         })
     }
 
-    /// The address of a server that does this with the connection of one request.
+    /// Address of a server that runs this for the connection of one request.
     fn serving(answer: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            // All of it: what is left unread when a socket is closed makes a reset of the close.
+            // Unread data would turn the close into a reset.
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
                 let mut piece = [0; 512];
@@ -110,17 +110,17 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_taken_from_200_only() {
+    fn body_requires_status_200() {
         let good = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
         assert_eq!(body(good, "/").unwrap(), "hi");
         let bad = answering("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
-        assert_eq!(body(bad, "/").unwrap_err().to_string(), "answered HTTP/1.1 404 Not Found");
+        assert_eq!(body(bad, "/").unwrap_err().to_string(), "responded HTTP/1.1 404 Not Found");
         let silent = answering("");
-        assert_eq!(body(silent, "/").unwrap_err().to_string(), "answered nothing");
+        assert_eq!(body(silent, "/").unwrap_err().to_string(), "empty response");
     }
 
     #[test]
-    fn a_body_ends_where_its_head_says() {
+    fn body_ends_by_length_chunks_or_close() {
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nh\r\n1;x\r\ni\r\n0\r\nA: b\r\n\r\n";
         assert_eq!(body(answering(chunked), "/").unwrap(), "hi");
         assert_eq!(body(answering("HTTP/1.1 200 OK\r\n\r\nto the end"), "/").unwrap(), "to the end");
@@ -133,9 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_drips_or_never_ends_is_left() {
+    fn get_times_out_on_slow_and_endless_responses() {
         let head = b"HTTP/1.1 200 OK\r\n\r\n";
-        // A byte at a time, each well within the patience; it ends only when nobody reads any more.
+        // Each byte arrives well within the timeout; the server ends only when the client stops reading.
         let drips = serving(move |mut stream| {
             let mut bytes = head.iter().chain(std::iter::repeat(&b'.'));
             while bytes.next().is_some_and(|byte| stream.write_all(&[*byte]).is_ok()) {

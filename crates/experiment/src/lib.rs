@@ -1,10 +1,10 @@
-//! What experiments of several runs share. No experiment is here, and nothing of a single one.
+//! Common code of experiments, which make several runs. Code of a single experiment is not here.
 //!
-//! An experiment writes the plans of its runs, lets the lab make one after the other, reads what was stored of each, and draws
-//! its own conclusion. An experiment moves no packet and reads no clock of its own.
+//! An experiment writes the plans of its runs, lets the testbed make one after the other, reads the stored results of
+//! each, and draws its conclusion. An experiment moves no packet and reads no clock.
 //!
 //! ```text
-//!   Order (seed, command) --> experiment --> plan of a run --> lab --> document of the run --> verdict of all runs together
+//!   Order (seed, command) --> experiment --> plan of a run --> testbed --> document of the run --> verdict of all runs
 //!                                 |                             |
 //!                   Stage, ExperimentProgress       Watchdog, ObjectiveGuard: observe the run,
 //!                   (what viewers see)              and end it early
@@ -12,11 +12,11 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`stage`] | what an experiment receives ([`Order`]) and whom it reports its progress to ([`Stage`]) |
+//! | [`stage`] | input of an experiment ([`Order`]), and the receiver of its progress ([`Stage`]) |
 //! | [`progress`] | the progress of an experiment as a file of its own folder |
 //! | [`verdict`] | the verdict of several runs: that of the worst on which a figure rests |
 //! | [`watchdog`] | observers that end a run early: too many failures, an objective that is lost already |
-//! | [`programs`] | servers, proxies and load generators of other makers, found and configured |
+//! | [`programs`] | foreign servers, proxies and load generators, found and configured |
 //! | [`local`] | a server on this host, in a sandbox, with its CPU time; the division of the cores |
 //! | [`get`], [`certificate`] | one HTTP request to such a server; a certificate for it |
 //!

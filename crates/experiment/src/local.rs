@@ -1,4 +1,5 @@
-//! A server on this host's own network, for loads without a path: started in a place, so that nothing of it is left.
+//! A server in this host's own network, for loads without a path: started in a sandbox, so that none of its processes
+//! remains.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
@@ -14,29 +15,29 @@ use sys::sched::Cores;
 
 use crate::error::ExperimentError;
 
-/// It may take this long until it listens.
+/// Longest time until it listens.
 const START_MAX: Duration = Duration::from_secs(20);
-/// It is looked for this often.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// It may take this long to end when it is told to; then it is killed.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// A running server.
 #[derive(Debug)]
 pub struct LocalServer {
     place: Option<Place>,
-    /// Cores it runs on; none: wherever the kernel puts it.
+    /// Cores it runs on; none: any that the kernel chooses.
     cores: Option<Cores>,
 }
 
-/// Cores of this machine divided as the lab divides them: servers on the first ones, the load on the last.
+/// This machine's cores, divided as in the testbed: servers on the first ones, the load on the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreDivision {
-    /// All there are.
+    /// All allowed cores.
     all: Cores,
-    /// Of the servers, one only, so that figures are per core; none with a single core.
+    /// Core of the servers, one only, so that figures are per core; none with a single core.
     pub server: Option<Cores>,
-    /// Of the load.
+    /// Core of the load.
     pub load: Option<Cores>,
 }
 
@@ -51,13 +52,13 @@ pub struct ServerCpu {
     pub below_user: Duration,
     /// In the kernel for those.
     pub below_system: Duration,
-    /// Softirq of the server's cores, whoever it was for. The kernel counts it in ticks, and charges part of it to the
-    /// process that it interrupted as well.
+    /// Softirq time of the server's cores, for any process. The kernel counts it in ticks, and charges part of it to
+    /// the interrupted process as well.
     pub softirq: Duration,
 }
 
 impl CoreDivision {
-    /// Of the cores that this process may run on.
+    /// The cores that this process may run on.
     ///
     /// # Errors
     /// sched_getaffinity(2) fails.
@@ -71,9 +72,9 @@ impl CoreDivision {
         Ok(CoreDivision { all, server, load })
     }
 
-    /// Runs `work` with this thread, and those that it starts, on the cores of the load.
+    /// Runs `work` with this thread, and threads that it starts, on the cores of the load.
     pub fn as_load<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Not being pinned costs precision, which the run's send lag shows.
+        // Without pinning precision suffers, which the run's send lag shows.
         let pinned = self.load.as_ref().is_some_and(|cores| cores.pin_this_thread().is_ok());
         let made = work();
         if pinned {
@@ -82,14 +83,14 @@ impl CoreDivision {
         made
     }
 
-    /// Puts it into what is said of the machine.
+    /// Adds it to the properties of the host.
     pub fn describe(&self, host: &mut Host) {
         let cores = |cores: &Option<Cores>| cores.as_ref().map(Cores::to_string);
         host.cores = self.all.list().len() as u32;
         (host.server_cores, host.client_cores) = (cores(&self.server), cores(&self.load));
     }
 
-    /// In words.
+    /// The placement as text.
     pub fn words(&self) -> String {
         match (&self.server, &self.load) {
             (Some(server), Some(load)) => format!("servers on core {server}, load on core {load}"),
@@ -99,11 +100,11 @@ impl CoreDivision {
 }
 
 impl LocalServer {
-    /// Starts a shell command and waits until it listens. What it prints goes to `log`, whose end is in the error.
+    /// Starts a shell command and waits until it listens. Its output goes to `log`, whose end is in the error.
     /// Must be called while this process has one thread.
     ///
     /// # Errors
-    /// A place cannot be made; the server ended, or does not listen.
+    /// A sandbox cannot be created; the server ended, or does not listen.
     pub fn start(
         command: &str,
         listen: SocketAddr,
@@ -125,7 +126,7 @@ impl LocalServer {
         if TcpStream::connect(listen).is_ok() {
             return Err(ExperimentError::Program {
                 program: "a server",
-                why: format!("something listens on {listen} already; end it, or make this later"),
+                why: format!("another program listens on {listen}: end it first"),
             });
         }
         place.go()?;
@@ -147,7 +148,7 @@ impl LocalServer {
         Ok(LocalServer { place: Some(place), cores: cores.cloned() })
     }
 
-    /// The processes of it, the server itself first; empty once it has ended.
+    /// Its processes, the server itself first; empty once it has ended.
     pub fn pids(&self) -> Vec<i32> {
         let Some(place) = &self.place else { return Vec::new() };
         let mut pids = place.pids();
@@ -155,10 +156,10 @@ impl LocalServer {
         pids
     }
 
-    /// What it has used so far. The kernel counts in ticks of 10 ms.
+    /// CPU time used so far. The kernel counts in ticks of 10 ms.
     pub fn used(&self) -> ServerCpu {
         let Some(place) = &self.place else { return ServerCpu::default() };
-        // The shell was replaced by the server, which is so the one child of the place's init.
+        // The server replaced the shell, so it is the only child of the sandbox's init.
         let children = |pid: &i32| ProcessStat::read(*pid).is_some_and(|stat| stat.parent == place.init_pid());
         let servers: Vec<i32> = place.pids().into_iter().filter(children).collect();
         let whole = tree_usage(place.init_pid());
@@ -185,7 +186,7 @@ impl LocalServer {
 }
 
 impl Drop for LocalServer {
-    /// Tells it to end, and kills what does not; returns when nothing of it is left.
+    /// Sends SIGTERM, and later SIGKILL; returns when all its processes have ended.
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
             place.stop(GRACE);
@@ -211,7 +212,7 @@ impl ServerCpu {
     }
 }
 
-/// A loopback address that nobody listens at now.
+/// A loopback address without a listener.
 pub fn free_address() -> Result<SocketAddr, ExperimentError> {
     let bound = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     bound.map_err(ExperimentError::file("bind 127.0.0.1"))
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_since_is_never_negative() {
+    fn used_cpu_time_is_never_negative() {
         let ms = Duration::from_millis;
         let before = ServerCpu { server_user: ms(10), below_system: ms(40), ..ServerCpu::default() };
         let after = ServerCpu { server_user: ms(30), below_system: ms(30), softirq: ms(5), ..ServerCpu::default() };
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_load_is_on_other_cores_than_the_server_where_there_are_two() {
+    fn with_two_cores_load_and_server_are_on_different_cores() {
         let division = CoreDivision::of_this_machine().unwrap();
         match (&division.server, &division.load) {
             (Some(server), Some(load)) => assert_ne!(server, load),

@@ -1,5 +1,5 @@
-//! Servers, proxies and load generators of other makers that experiments start: each is found, configured in a folder of its
-//! own, and turned into a shell command. Nothing of the machine's own configuration is read or changed.
+//! Foreign servers, proxies and load generators that experiments start: each is found, configured in its own directory,
+//! and started by a shell command. The machine's own configuration is neither read nor changed.
 
 pub mod apache;
 pub mod curl;

@@ -1,4 +1,4 @@
-//! How an experiment of several runs stands: the part of its document so far, and which run is under way.
+//! Progress of an experiment: the part of its document so far, and the run under way.
 //!
 //! ```text
 //!   suite: Showing::begin, put (a trial was made) ---\
@@ -6,8 +6,8 @@
 //!   Observed, around each run's observer: run, ticks -/
 //! ```
 //!
-//! Each run keeps its own in its own folder meanwhile. Everything is written by the main thread, between what it does and some
-//! times while it watches a run: the lab forks, and a thread more would forbid it.
+//! Each run has its own progress file in its own directory. The main thread writes everything, between its actions and
+//! a few times while it observes a run: the testbed forks, which another thread would forbid.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ use units::Timestamp;
 
 use crate::stage::{SearchProgress, Stage};
 
-/// It is written at least this often while a run is watched.
+/// Longest interval between two writes while a run is observed.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// What is told of an experiment while it goes.
+/// Progress of an experiment.
 #[derive(Clone)]
 pub struct ExperimentProgress(Rc<RefCell<Board>>);
 
@@ -39,7 +39,7 @@ struct Board {
 }
 
 impl ExperimentProgress {
-    /// Of an experiment that begins, in the folder that was made for it. `stage` is told where that is.
+    /// Begins the progress of an experiment, in its directory. `stage` gets that directory.
     pub fn begin(
         record: &RunFolder,
         verb: &str,
@@ -53,12 +53,12 @@ impl ExperimentProgress {
         ExperimentProgress(Rc::new(RefCell::new(Board { opening, standing, written: Timestamp::ZERO, dir: None })))
     }
 
-    /// `stage`, and what it is told is told here.
+    /// Wraps `stage`: progress reported to it is written here.
     pub fn staging<'a>(&self, stage: &'a mut dyn Stage) -> Staged<'a> {
         Staged { inner: stage, showing: self.clone() }
     }
 
-    /// Says something new.
+    /// Publishes a change.
     pub fn put(&self, change: impl FnOnce(&mut RunProgress)) {
         let mut board = self.0.borrow_mut();
         change(&mut board.standing);
@@ -74,7 +74,7 @@ impl ExperimentProgress {
         });
     }
 
-    /// Something else is done now.
+    /// The experiment has reached another step.
     fn step(&self, what: &str) {
         self.put(|standing| {
             standing.phase = RunPhase::Measured;
@@ -82,24 +82,24 @@ impl ExperimentProgress {
         });
     }
 
-    /// A run, or an experiment within this one, is made in this folder.
+    /// A run, or a nested experiment, uses this directory.
     fn under(&self, dir: &Path) {
         self.0.borrow_mut().dir = Some(dir.to_owned());
         self.put(|standing| standing.under = dir.file_name().map(|name| name.to_string_lossy().into_owned()));
     }
 
-    /// It has ended.
+    /// The run has ended.
     fn over(&self) {
         let dir = self.0.borrow_mut().dir.take();
         let Some(dir) = dir else { return };
         self.put(|standing| {
             let run = standing.under.take();
-            // One that could not begin leaves no folder.
+            // A run that could not begin leaves no directory.
             standing.ended.extend(run.filter(|_| dir.exists()));
         });
     }
 
-    /// Writes it again if that is due.
+    /// Writes the progress again if it is due.
     fn beat(&self) {
         let mut board = self.0.borrow_mut();
         if board.opening.elapsed().since(board.written) >= BEAT_EVERY {
@@ -116,7 +116,7 @@ impl Board {
     }
 }
 
-/// A stage that tells here what it is told.
+/// A stage that publishes its progress here.
 pub struct Staged<'a> {
     inner: &'a mut dyn Stage,
     showing: ExperimentProgress,
@@ -136,7 +136,7 @@ impl Stage for Staged<'_> {
         self.inner.trial(trial, so_far);
     }
 
-    /// Of an experiment within this one: what is shown stays this one.
+    /// The directory of a nested experiment is not shown.
     fn folder(&mut self, dir: &Path) {
         self.showing.over();
         self.showing.under(dir);
@@ -148,7 +148,7 @@ impl Stage for Staged<'_> {
     }
 }
 
-/// A run that is observed.
+/// The observer of a run.
 struct Observed {
     inner: Box<dyn Observer>,
     showing: ExperimentProgress,
@@ -159,7 +159,7 @@ impl Observer for Observed {
         Some(&mut *self.inner)
     }
 
-    /// What is shown stays the experiment.
+    /// The experiment remains the one shown.
     fn folder(&mut self, dir: &Path) {
         self.showing.under(dir);
     }
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes the folders that it is told.
+    /// Records the directories that it gets.
     #[derive(Default)]
     struct Notes(Vec<PathBuf>);
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_says_which_run_is_under_way_and_which_have_ended() {
+    fn progress_names_the_run_under_way_and_ended_runs() {
         let root = tempfile::tempdir().unwrap();
         let book = RunStore::at(root.path());
         let (own, one, two) = (
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!((read().under.as_deref(), read().step.as_deref()), (Some(one.id()), Some("short, 100/s")));
         drop(observer);
         assert_eq!((read().under, read().ended), (None, vec![one.id().to_owned()]));
-        // A run that could not begin, and one within.
+        // A run that could not begin, and a nested run.
         let mut observer = stage.begin("short, 200/s");
         observer.folder(&root.path().join("20261122-230000-trial-gone"));
         drop(observer);

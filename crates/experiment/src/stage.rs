@@ -1,4 +1,4 @@
-//! What experiments of several runs share: what they are told, and whom they tell how far they have come.
+//! Input of experiments, and the receiver of their progress.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -6,38 +6,38 @@ use std::time::{Duration, SystemTime};
 use schema::{CachePoint, TrialPart};
 use testbed::Observer;
 
-/// Tells how far an experiment of several runs has come.
+/// Receives the progress of an experiment.
 pub trait Stage {
-    /// An experiment begins; what is returned observes its load.
+    /// An experiment begins; the returned observer observes its load.
     fn begin(&mut self, what: &str) -> Box<dyn Observer>;
-    /// A point of a sweep of caches was made. Nothing happens unless somebody wants to tell it.
+    /// A point of a sweep of caches was made. Ignored by default.
     fn point(&mut self, _point: &CachePoint) {}
-    /// A trial of a capacity was made.
+    /// A trial of a capacity search was made.
     fn trial(&mut self, _trial: &TrialPart, _so_far: &SearchProgress) {}
-    /// The experiment is kept in this folder, which was just made.
+    /// The experiment is stored in this directory, which was just created.
     fn folder(&mut self, _dir: &Path) {}
-    /// A measurement without a load of requests begins. Nothing happens unless somebody wants to tell it.
+    /// A measurement without a load of requests begins. Ignored by default.
     fn step(&mut self, _what: &str) {}
 }
 
-/// How far a search for a capacity has come.
+/// Progress of a capacity search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchProgress {
-    /// The highest load that held, and the least that was too much, where they are known.
+    /// The highest sustained and the lowest unsustained load, if they are known.
     pub bracket: (Option<f64>, Option<f64>),
-    /// How long the rest of it takes, about.
+    /// Approximate remaining time.
     pub rest: Duration,
 }
 
-/// What any of them is told: by which program and command, with which seed, and when it began.
+/// Input of every experiment: program, command, seed and start time.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// This program: the server among those that are measured.
+    /// Path of this program, which is one of the measured servers.
     pub program: PathBuf,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The command that repeats all of it.
+    /// The command that repeats the experiment.
     pub command: String,
-    /// When it began.
+    /// Start of the experiment.
     pub started: SystemTime,
 }

@@ -1,20 +1,21 @@
-//! The verdict of several runs together: no better than the worst of those that its figures rest on; pure.
+//! The verdict of several runs together: that of the worst run on which a figure rests; pure.
 //!
 //! ```text
 //!   runs with their checks ------------> of_run, each by name; of_runs, by check --.
-//!   parts of which the verdict is kept ------------------------------> of_parts --+--> checks of the summary --> Validity::from_checks
+//!   parts whose verdict only is stored -------------------------------> of_parts --+--> checks of the summary -->
+//!   Validity::from_checks
 //!   checks that say the same in many runs -----------------------------> folded --'
 //! ```
 //!
-//! Every summary of an experiment takes its parts in by one of these, and each keeps this: the verdict of the checks that it returns is that of
-//! the worst part. A part that was made again, or is left out for another reason, is not handed in, if no figure rests on it; who leaves it
-//! out counts it and says so.
+//! Every summary of an experiment uses these functions, so the verdict of its checks is that of the worst part. A part
+//! that was repeated, or is left out for another reason, is not passed if no figure rests on it; the caller counts and
+//! reports it.
 
 use std::collections::BTreeMap;
 
 use schema::document::{Check, CheckState, Validity, Verdict, Weight};
 
-/// The checks of one run: those that are not ok as they are, and one that holds for the rest.
+/// The checks of one run: those that are not ok, and one for all others.
 pub fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
     let mut checks: Vec<Check> = doubts(validity)
         .map(|check| Check { name: format!("{name}: {}", check.name), ..check.clone() })
@@ -29,14 +30,14 @@ pub fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
             value: Some(held as f64),
             limit: None,
             unit: "checks".into(),
-            why: "every check of the run that applies held".into(),
+            why: "every check of the run that applies passed".into(),
         });
     }
     checks
 }
 
-/// The checks of many runs in a few lines: each that did not hold in some, with how many and the first's reason, and one for what held in
-/// all. Of no run it could not run.
+/// The checks of many runs in a few lines: each that failed in some runs, with their number and the first reason, and
+/// one for checks that passed in all. Without any run it could not run.
 pub fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<Check> {
     let mut of_all = 0;
     let mut by_name: BTreeMap<(String, Verdict), (Vec<&str>, Check)> = BTreeMap::new();
@@ -49,8 +50,8 @@ pub fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<C
     }
     if by_name.is_empty() {
         let (state, why) = match of_all {
-            0 => (CheckState::CouldNotRun, "there is no run that counts"),
-            _ => (CheckState::Ok, "every check that applies held in every run that counts"),
+            0 => (CheckState::CouldNotRun, "there is no counted run"),
+            _ => (CheckState::Ok, "every check that applies passed in all counted runs"),
         };
         return vec![Check {
             name: "runs_valid".into(),
@@ -76,22 +77,22 @@ pub fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<C
     told.collect()
 }
 
-/// A check that could not run, where there is no check at all: a summary of nothing, as one that was interrupted before its first part, is not
-/// valid for want of doubts.
+/// A check that could not run, if there is no check: a summary without any part, such as an interrupted experiment,
+/// must not be valid.
 pub fn nothing_measured(checks: &[Check]) -> Option<Check> {
     checks.is_empty().then(|| of_runs(std::iter::empty())).and_then(|mut none| none.pop())
 }
 
-/// A part of which no more is kept than its verdict and what was doubtful of it.
+/// A part of which only the verdict and its failed checks are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgedPart<'a> {
-    /// As in documents; a name that is none counts as the worst.
+    /// The name in documents; an unknown name counts as the worst verdict.
     pub verdict: &'a str,
-    /// Names of the checks that did not hold.
+    /// Names of the failed checks.
     pub doubts: &'a [String],
 }
 
-/// One check of all parts on which figures rest, such as `loads`; `left_out`: how many more there were on which none does.
+/// One check of all parts on which figures rest, such as `loads`; `left_out`: number of other parts.
 pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = JudgedPart<'a>>, left_out: usize) -> Check {
     let (mut all, mut doubtful, mut worst, mut names) = (0u32, 0u32, Verdict::Valid, Vec::new());
     for part in parts {
@@ -121,7 +122,8 @@ pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = JudgedPa
     }
 }
 
-/// What is not green for the same reason in three runs or more stands once, with the worst of them: each run's own document has its own.
+/// If the same check fails with the same reason in three runs or more it appears once, with the worst of them: each
+/// run's own document has its own.
 pub fn folded(checks: Vec<Check>) -> Vec<Check> {
     let parts = |check: &Check| match check.name.rsplit_once(": ") {
         Some((run, name)) => (run.to_owned(), name.to_owned()),
@@ -146,23 +148,23 @@ pub fn folded(checks: Vec<Check>) -> Vec<Check> {
     kept
 }
 
-/// A verdict by its name.
+/// The verdict of this name.
 pub fn named(verdict: &str) -> Verdict {
     let known = [Verdict::Valid, Verdict::Suspect].into_iter().find(|known| known.name() == verdict);
     known.unwrap_or(Verdict::Invalid)
 }
 
-/// Checks that did not hold, or could not run.
+/// Checks that failed, or could not run.
 pub fn doubts(validity: &Validity) -> impl Iterator<Item = &Check> {
     validity.checks.iter().filter(|check| worth(check) != Verdict::Valid)
 }
 
-/// What one check makes of a verdict.
+/// The verdict of a single check.
 fn worth(check: &Check) -> Verdict {
     Validity::from_checks(vec![check.clone()]).verdict
 }
 
-/// A run that was judged worse than its checks say, as one of another version may have been, is no better for that.
+/// The verdict of a run may be worse than its checks, for example of another version; the worse one counts.
 fn unexplained(validity: &Validity) -> Option<Check> {
     let verdict = validity.verdict;
     let said = doubts(validity).map(worth).max().unwrap_or(Verdict::Valid);
@@ -173,11 +175,11 @@ fn unexplained(validity: &Validity) -> Option<Check> {
         value: None,
         limit: None,
         unit: String::new(),
-        why: format!("the run was judged {}, by none of the checks in its document", verdict.name()),
+        why: format!("the verdict of the run is {}, which no check in its document explains", verdict.name()),
     })
 }
 
-/// From so many runs on, one line stands for all whose checks say the same.
+/// From this many runs on, one line represents all runs with the same check and reason.
 const ALIKE_MIN: usize = 3;
 
 #[cfg(test)]
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_of_runs_are_carried_over() {
+    fn verdicts_of_runs_are_carried_over_to_the_summary() {
         let fine = failing("a", CheckState::Ok, Weight::Invalid);
         let late = failing("generator_on_time", CheckState::Failed, Weight::Invalid);
         let blind = failing("wire", CheckState::CouldNotRun, Weight::Invalid);
@@ -220,14 +222,14 @@ mod tests {
         );
         let many = vec![("x", &late); 9];
         assert_eq!(of_runs(many.into_iter())[0].why, "in 9 of 9 runs (x, x and 7 more): too late");
-        // The same check with two weights is two doubts, of which the heavier counts.
+        // The same check with two weights counts with the heavier one.
         let lighter = failing("generator_on_time", CheckState::Failed, Weight::Suspect);
         assert_eq!(verdict(&[&lighter, &late]), Verdict::Invalid);
         assert_eq!(verdict(&[]), Verdict::Suspect, "nothing was measured");
     }
 
     #[test]
-    fn the_same_doubt_of_three_runs_stands_once_with_the_worst() {
+    fn the_same_failed_check_of_three_runs_appears_once_with_the_worst() {
         let failed = |name: &str, value: f64, why: &str| Check {
             value: Some(value),
             ..check(name, CheckState::Failed, Weight::Suspect, why)
@@ -274,7 +276,7 @@ mod tests {
         let run =
             (prop::collection::vec(one, 0..4), prop::option::weighted(0.2, verdicts)).prop_map(|(checks, worse)| {
                 let told = Validity::from_checks(checks);
-                // A document may have been judged by more than it names.
+                // A document's verdict may be worse than its checks.
                 Validity { verdict: worse.map_or(told.verdict, |worse| worse.max(told.verdict)), ..told }
             });
         prop::collection::vec(run, 1..8)

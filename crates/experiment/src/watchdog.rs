@@ -1,5 +1,5 @@
-//! The end of a run whose verdict is known before its time: of a point of a cache whose errors have become too many
-//! ([`Watchdog`]), of a trial of a capacity that is lost ([`ObjectiveGuard`]).
+//! Observers that end a run early when its outcome is certain: a point of a cache sweep with too many errors
+//! ([`Watchdog`]), or a trial of a capacity search that has missed its objective ([`ObjectiveGuard`]).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use testbed::drive::progress::{Phase, Snapshot};
 use testbed::{Observer, RunFacts};
 use units::Probability;
 
-/// The ratio is of what ended within this time, or longer where that were fewer than [`ENDINGS_MIN`] requests.
+/// The share is of requests that ended within this time, or longer if those were fewer than [`ENDINGS_MIN`].
 const WINDOW: Duration = Duration::from_secs(1);
-/// Fewer endings say nothing.
+/// Fewer ended requests are not judged.
 const ENDINGS_MIN: u64 = 20;
 
-/// Passes everything on to another observer, and ends the measured phase when the share of failures among the requests
-/// that ended of late reaches a limit.
+/// Forwards all calls to another observer, and ends the measured phase when the share of failures among recently ended
+/// requests reaches a limit.
 pub struct Watchdog {
     inner: Box<dyn Observer>,
     limit: Option<f64>,
@@ -27,7 +27,7 @@ pub struct Watchdog {
 pub struct ErrorLimitReached {
     /// Since the run's zero.
     pub at: Duration,
-    /// The share.
+    /// The share of failures.
     pub ratio: f64,
 }
 
@@ -39,7 +39,7 @@ struct Reading {
 }
 
 impl Watchdog {
-    /// Without a limit it only passes on.
+    /// Without a limit it only forwards calls.
     pub fn new(inner: Box<dyn Observer>, limit: Option<Probability>) -> Self {
         Watchdog { inner, limit: limit.map(Probability::value), readings: VecDeque::new(), reached: None }
     }
@@ -52,7 +52,7 @@ impl Watchdog {
     fn read(&mut self, now: Reading) {
         let Some(limit) = self.limit.filter(|_| self.reached.is_none()) else { return };
         let endings = |since: &Reading| (now.completed - since.completed) + (now.failed - since.failed);
-        // The latest reading that is far enough back in both.
+        // The latest reading that is old enough by time and by number of ended requests.
         let is_far = |since: &Reading| now.at.saturating_sub(since.at) >= WINDOW && endings(since) >= ENDINGS_MIN;
         let Some(at) = self.readings.iter().rposition(is_far) else {
             self.readings.push_back(now);
@@ -81,7 +81,7 @@ impl Observer for Watchdog {
     }
 
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
-        // One that ended in its warm-up would have no figures.
+        // A run that ended in its warm-up would have no figures.
         if snapshot.phase == Phase::Measured {
             self.read(Reading { at: elapsed, completed: snapshot.completed, failed: snapshot.failed });
         }
@@ -93,39 +93,41 @@ impl Observer for Watchdog {
     }
 }
 
-/// What a trial must keep, as far as it can be known before its end.
+/// Conditions of a trial, as far as they can be judged before its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectiveLimits {
-    /// Offered a second.
+    /// Offered rate per second.
     pub rate: f64,
     /// Length of the measured phase.
     pub lasts: Duration,
-    /// The most errors over offered.
+    /// Highest allowed share of errors.
     pub errors: f64,
-    /// Of each term of the objective on times: the share of the requests that may take longer (a mean: 1), and the limit.
+    /// For each term of the objective on times: the share of the requests that may take longer (a mean: 1), and the
+    /// limit.
     pub tails: Vec<(f64, Duration)>,
-    /// What is in flight at the end is waited for so long; absent: as long as its timeouts say.
+    /// Longest wait for requests in flight at the end; absent: until their timeouts.
     pub patience: Option<Duration>,
 }
 
-/// Passes everything on to another observer, and ends a trial whose objective is lost whatever still comes: then its measured phase, and
-/// a little later what is in flight, ends early.
+/// Forwards all calls to another observer, and ends a trial whose objective is certainly missed: its measured phase
+/// and, a little later, requests in flight end early.
 pub struct ObjectiveGuard {
     inner: Box<dyn Observer>,
     keep: ObjectiveLimits,
     lost: Option<ObjectiveLost>,
-    /// When the measured phase began to be seen, and what had failed by then.
+    /// Start of the observed measured phase, and the number of failures before it.
     from: Option<(Duration, u64)>,
     last: Duration,
-    /// For each tail, how long more was in flight than can be answered in time; of a mean, the sum over time.
+    /// For each tail, the time for which more requests were in flight than can be answered in time; for a mean, the
+    /// integral over time.
     above_s: Vec<f64>,
-    /// Since when nothing more is offered.
+    /// Time since which no more is offered.
     drain: Option<Duration>,
     now: Duration,
     waiting: u64,
 }
 
-/// How a trial was lost.
+/// How a trial missed its objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ObjectiveLost {
     /// Since the measured phase began.
@@ -135,14 +137,14 @@ pub struct ObjectiveLost {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum LostBy {
-    /// More failed than the objective allows of all that was to be offered.
+    /// More requests failed than the objective allows of all offered ones.
     Errors { failed: u64 },
-    /// More was in flight, for longer, than the objective allows.
+    /// More requests were in flight, for longer, than the objective allows.
     PilesUp { in_flight: u64 },
 }
 
 impl ObjectiveLost {
-    /// In words.
+    /// The reason as text.
     pub fn words(&self) -> String {
         let after = units::format_duration(Duration::from_millis(self.after.as_millis() as u64 / 100 * 100));
         match self.by {
@@ -153,7 +155,7 @@ impl ObjectiveLost {
         }
     }
 
-    /// Requests in flight and waiting when it was lost; 0 where it was lost by errors.
+    /// Requests in flight and waiting when the trial was lost; 0 if it was lost by errors.
     pub fn in_flight(&self) -> f64 {
         match self.by {
             LostBy::Errors { .. } => 0.0,
@@ -162,13 +164,13 @@ impl ObjectiveLost {
     }
 }
 
-/// By Little's law so much in flight waits for its limit; twice that waits for twice as long, whatever the order.
+/// By Little's law this many requests in flight wait for the limit; twice as many wait twice as long, in any order.
 const TIMES: f64 = 2.0;
-/// Fewer are no pile, whatever the rate.
+/// Fewer requests in flight are not a queue, at any rate.
 const PILE_MIN: f64 = 8.0;
 
 impl ObjectiveGuard {
-    /// Watches a trial.
+    /// Observes a trial.
     pub fn new(inner: Box<dyn Observer>, keep: ObjectiveLimits) -> Self {
         let above_s = vec![0.0; keep.tails.len()];
         let zero = Duration::ZERO;
@@ -189,7 +191,7 @@ impl ObjectiveGuard {
         let after = now.saturating_sub(began);
         let offered = self.keep.rate * self.keep.lasts.as_secs_f64();
         let failed = snapshot.failed - failed_before;
-        // One request more: that of the boundary.
+        // One request more, for the boundary of the phase.
         if failed as f64 > self.keep.errors * offered + 1.0 {
             self.lost = Some(ObjectiveLost { after, by: LostBy::Errors { failed } });
             return;
@@ -197,7 +199,7 @@ impl ObjectiveGuard {
         let level = (snapshot.in_flight + snapshot.backlog) as f64;
         for (above_s, &(share, limit)) in self.above_s.iter_mut().zip(&self.keep.tails) {
             let level_max = (TIMES * self.keep.rate * limit.as_secs_f64()).max(PILE_MIN);
-            // A mean may be above its limit for a time; its sum over time may not.
+            // A mean may exceed its limit for a time; its integral over time may not.
             let (more, most) = match share >= 1.0 {
                 true => (level / level_max * since_s, self.keep.lasts.as_secs_f64()),
                 false if level > level_max => {
@@ -235,7 +237,7 @@ impl Observer for ObjectiveGuard {
         self.lost.is_some() || self.inner.enough(snapshot)
     }
 
-    /// What is in flight is not waited for where it is known to be too late already: more of it than the objective allows, for longer.
+    /// Requests in flight are not awaited if they are certainly too late: more than the objective allows, for longer.
     fn at_once(&mut self, snapshot: &Snapshot) -> bool {
         let Some(drain) = self.drain else { return self.inner.at_once(snapshot) };
         let waited = self.now.saturating_sub(drain);
@@ -255,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// When it says enough, of endings (completed, failed) a tick of 200 ms.
+    /// When it ends the run, for ended requests (completed, failed) per tick of 200 ms.
     fn ends(limit: f64, endings: impl IntoIterator<Item = (u64, u64)>) -> Option<Duration> {
         let mut dog = Watchdog::new(Box::new(NoObserver), Probability::new(limit));
         dog.started(&RunFacts {
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn half_ends_it_and_a_little_less_does_not() {
+    fn watchdog_ends_a_run_at_half_failures_and_not_below() {
         assert_eq!(ends(0.5, [(5, 5); 100]), Some(Duration::from_secs(1)));
         assert_eq!(ends(0.5, [(51, 49); 100]), None);
         assert_eq!(ends(1.0, [(1, 99); 100]), None);
@@ -298,15 +300,15 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_twenty_endings() {
-        // One failure a second: twenty of them are at hand after twenty seconds.
+    fn watchdog_needs_twenty_ended_requests() {
+        // With one failure per second there are twenty after twenty seconds.
         let slow = (1..=500).map(|tick| (0, u64::from(tick % 5 == 0)));
         assert_eq!(ends(0.5, slow), Some(Duration::from_secs(20)));
         assert_eq!(ends(0.5, [(0, 19), (0, 0), (0, 0)]), None);
     }
 
     #[test]
-    fn what_was_long_ago_does_not_save_it() {
+    fn watchdog_ignores_old_successes() {
         let good = std::iter::repeat_n((1000, 0), 100);
         let bad = std::iter::repeat_n((40, 60), 100);
         let at = ends(0.5, good.chain(bad)).unwrap();
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nothing_ends() {
+    fn watchdog_without_a_limit_never_ends_a_run() {
         let mut dog = Watchdog::new(Box::new(NoObserver), None);
         dog.read(Reading { at: Duration::from_secs(9), completed: 0, failed: 1000 });
         assert_eq!(dog.reached(), None);
@@ -341,7 +343,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(200);
 
-    /// After how many ticks of the measured phase it says enough.
+    /// Number of ticks of the measured phase after which it ends the trial.
     fn lost(guard: &mut ObjectiveGuard, readings: impl IntoIterator<Item = (u64, u64)>) -> Option<u32> {
         guard.tick(TICK, &snapshot(Phase::Warmup, 5, 1));
         (2..).zip(readings).find_map(|(tick, (failed, in_flight))| {
@@ -354,7 +356,7 @@ mod tests {
     #[test]
     fn a_trial_is_lost_by_one_error_too_many() {
         let tails = || vec![(0.01, Duration::from_millis(100))];
-        // 1 % of a thousand requests, and one of the boundary. The first look finds what failed before.
+        // 1 % of a thousand requests, and one for the boundary. The first tick counts earlier failures.
         assert_eq!(lost(&mut guarded(tails()), [(0, 0), (11, 0), (11, 0)]), None);
         let mut guard = guarded(tails());
         assert_eq!(lost(&mut guard, [(0, 0), (12, 0)]), Some(3));
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pile_is_lost_when_too_many_are_late_and_a_stall_is_not() {
+    fn a_trial_is_lost_by_a_long_queue_and_not_by_a_stall() {
         // 100/s and 100 ms: 20 in flight wait for 200 ms. 1 % of 10 s, twice, and the limit: 300 ms.
         let tails = || vec![(0.01, Duration::from_millis(100))];
         assert_eq!(lost(&mut guarded(tails()), std::iter::repeat_n((0, 20), 40)), None);
@@ -370,7 +372,7 @@ mod tests {
         let mut guard = guarded(tails());
         assert_eq!(lost(&mut guard, [(0, 3), (0, 21), (0, 21), (0, 21)]), Some(4));
         assert!(guard.lost().unwrap().words().contains("21 requests were in flight"), "{:?}", guard.lost());
-        // What is in flight is waited for as long as the limit.
+        // Requests in flight are awaited for as long as the limit.
         let drain = |tick: u32, guard: &mut ObjectiveGuard| {
             let seen = snapshot(Phase::Drain, 5, 21);
             guard.tick(TICK * tick, &seen);
@@ -380,15 +382,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_is_lost_by_its_sum_over_time() {
+    fn a_mean_is_lost_by_its_integral_over_time() {
         let tails = || vec![(1.0, Duration::from_millis(100))];
         assert_eq!(lost(&mut guarded(tails()), std::iter::repeat_n((0, 19), 49)), None);
-        // Ten times the bound for a tenth of the time is as much.
+        // Ten times the limit for a tenth of the time is as much.
         assert!(lost(&mut guarded(tails()), std::iter::repeat_n((0, 210), 49)).is_some());
     }
 
     #[test]
-    fn what_holds_is_waited_for() {
+    fn a_trial_that_keeps_its_objective_is_not_ended() {
         let mut guard = guarded(vec![(0.01, Duration::from_millis(100))]);
         assert_eq!(lost(&mut guard, std::iter::repeat_n((0, 3), 49)), None);
         for tick in 51..80 {

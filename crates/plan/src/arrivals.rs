@@ -1,4 +1,4 @@
-//! When requests are intended: the process and the rate over time, as in the plan.
+//! `[load]` arrivals: the arrival process and the rate over time.
 
 mod phase;
 mod rate_file;
@@ -15,7 +15,7 @@ pub use self::phase::{OfferedRate, PhaseKind, PhasePlan};
 pub use self::rate_file::RateFile;
 use super::{LoadPlan, Offered};
 
-/// How the arrivals of an open loop are spaced under their rate.
+/// How the arrivals of an open loop are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ArrivalKind {
@@ -24,17 +24,18 @@ pub enum ArrivalKind {
     Constant,
     /// Exponential gaps: independent users.
     Poisson,
-    /// Poisson with a rate that jumps between bursts and pauses.
+    /// Poisson arrivals whose rate alternates between bursts and pauses.
     Bursts(BurstsPlan),
-    /// Poisson with the rate of many sources with heavy-tailed times of activity and silence.
+    /// Poisson arrivals with the combined rate of many sources with heavy-tailed on and off times.
     SelfSimilar(SelfSimilarPlan),
 }
 
-/// Bursts: both stays are exponential; the rate of the pauses is such that the mean is the offered rate.
+/// Bursts and pauses of exponentially distributed length; the rate of the pauses is such that the mean is the offered
+/// rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BurstsPlan {
-    /// In a burst the rate is so many times the offered one: 1 to (on + off) / on.
+    /// Rate in a burst over the offered rate: 1 to (on + off) / on.
     pub factor: f64,
     /// Mean length of a burst.
     #[serde(with = "units::time::text")]
@@ -44,14 +45,14 @@ pub struct BurstsPlan {
     pub off: Duration,
 }
 
-/// Many sources, active and silent in turn for Pareto-distributed times: self-similar with the Hurst parameter
+/// Many sources, active and silent in turn for Pareto-distributed times: self-similar arrivals with the Hurst parameter
 /// (3 - alpha) / 2.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SelfSimilarPlan {
-    /// How many, 1 to 10,000.
+    /// Number of sources, 1 to 10,000.
     pub sources: u32,
-    /// Tail exponent of both times, 1.05 to 1.95: the lower, the longer the memory.
+    /// Tail exponent of both times, 1.05 to 1.95: a lower one gives longer correlation.
     pub alpha: f64,
     /// Mean time of activity.
     #[serde(with = "units::time::text")]
@@ -62,7 +63,7 @@ pub struct SelfSimilarPlan {
 }
 
 impl Default for BurstsPlan {
-    /// A tenth of the time at five times the rate, and 0.56 of it in between.
+    /// A tenth of the time at five times the rate, the rest at 0.56 of it.
     fn default() -> Self {
         BurstsPlan { factor: 5.0, on: Duration::from_secs(1), off: Duration::from_secs(9) }
     }
@@ -78,7 +79,7 @@ impl Default for SelfSimilarPlan {
 impl FromStr for BurstsPlan {
     type Err = String;
 
-    /// `factor=5,on=1s,off=9s`, any of them.
+    /// Parses `factor=5,on=1s,off=9s`, any of them.
     fn from_str(typed: &str) -> Result<Self, String> {
         let mut plan = BurstsPlan::default();
         for (name, value) in parts(typed)? {
@@ -86,7 +87,7 @@ impl FromStr for BurstsPlan {
                 "factor" => plan.factor = number(name, value)?,
                 "on" => plan.on = parse_duration(value).map_err(|error| error.to_string())?,
                 "off" => plan.off = parse_duration(value).map_err(|error| error.to_string())?,
-                _ => return Err(format!("`{name}` is not understood; write factor=5,on=1s,off=9s")),
+                _ => return Err(format!("`{name}` is not a valid parameter: expected factor=5,on=1s,off=9s")),
             }
         }
         Ok(plan)
@@ -96,7 +97,7 @@ impl FromStr for BurstsPlan {
 impl FromStr for SelfSimilarPlan {
     type Err = String;
 
-    /// `sources=100,alpha=1.4,on=1s,off=2s`, any of them.
+    /// Parses `sources=100,alpha=1.4,on=1s,off=2s`, any of them.
     fn from_str(typed: &str) -> Result<Self, String> {
         let mut plan = SelfSimilarPlan::default();
         for (name, value) in parts(typed)? {
@@ -105,7 +106,11 @@ impl FromStr for SelfSimilarPlan {
                 "alpha" => plan.alpha = number(name, value)?,
                 "on" => plan.on = parse_duration(value).map_err(|error| error.to_string())?,
                 "off" => plan.off = parse_duration(value).map_err(|error| error.to_string())?,
-                _ => return Err(format!("`{name}` is not understood; write sources=100,alpha=1.4,on=1s,off=2s")),
+                _ => {
+                    return Err(format!(
+                        "`{name}` is not a valid parameter: expected sources=100,alpha=1.4,on=1s,off=2s"
+                    ));
+                }
             }
         }
         Ok(plan)
@@ -116,14 +121,14 @@ fn parts(typed: &str) -> Result<Vec<(&str, &str)>, String> {
     let parts = typed.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts
         .map(|part| {
-            let (name, value) = part.split_once('=').ok_or_else(|| format!("`{part}` has no ="))?;
+            let (name, value) = part.split_once('=').ok_or_else(|| format!("`{part}` is not NAME=VALUE"))?;
             Ok((name.trim(), value.trim()))
         })
         .collect()
 }
 
 fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("{name}={value}: a number is wanted"))
+    value.parse().map_err(|_| format!("{name}={value}: expected a number"))
 }
 
 impl fmt::Display for ArrivalKind {
@@ -138,10 +143,10 @@ impl fmt::Display for ArrivalKind {
 }
 
 impl ArrivalKind {
-    /// As the load engine wants it.
+    /// The arrival process as the load engine takes it.
     ///
     /// # Errors
-    /// Parameters that no process has, in one sentence.
+    /// Parameters out of range, in one sentence.
     pub fn spacing(&self) -> Result<Spacing, String> {
         match *self {
             ArrivalKind::Constant => Ok(Spacing::Constant),
@@ -157,7 +162,7 @@ impl ArrivalKind {
 }
 
 impl LoadPlan {
-    /// Refuses arrivals that cannot be meant.
+    /// Refuses contradicting arrivals.
     ///
     /// # Errors
     /// One sentence.
@@ -171,7 +176,7 @@ impl LoadPlan {
         let given: Vec<&str> = keys.into_iter().filter_map(|(key, is_given)| is_given.then_some(key)).collect();
         if let [one, other, ..] = given[..] {
             return Err(format!(
-                "{one} and {other} both say when requests are intended (--rate, --phase or --sweep, --rate-file, --replay): \
+                "{one} and {other} both define when requests start (--rate, --phase or --sweep, --rate-file, --replay): \
                  leave one of the two out"
             ));
         }
@@ -181,7 +186,7 @@ impl LoadPlan {
                 return Err(format!("arrivals = \"{}\" needs a rate: without one the loop is closed", self.arrivals));
             }
             if let Offered::Replay(_) = self.offered() {
-                return Err("a replay has the log's own arrivals: leave arrivals (--arrivals) out".into());
+                return Err("a replay uses the log's own arrivals: leave arrivals (--arrivals) out".into());
             }
         }
         self.check_replay()?;
@@ -206,16 +211,16 @@ impl LoadPlan {
     }
 }
 
-/// A step-by-step sweep of rates, `100..1000/s:100/s`.
+/// Parses a step-by-step sweep of rates, `100..1000/s:100/s`.
 ///
 /// # Errors
-/// One sentence on how to write it, or that it has too many steps.
+/// One sentence: the expected form, or that there are too many steps.
 pub fn sweep(typed: &str, hold: Duration) -> Result<Vec<PhasePlan>, String> {
-    let wanted = || format!("`{typed}` is no sweep; write FROM..TO:STEP, such as 100..1000/s:100/s");
+    let wanted = || format!("`{typed}` is not a valid sweep: expected FROM..TO:STEP, such as 100..1000/s:100/s");
     let (range, step) = typed.split_once(':').ok_or_else(wanted)?;
     let (from, to) = range.split_once("..").ok_or_else(wanted)?;
     let (from, to, step) = (from.trim(), to.trim(), step.trim());
-    // The unit may be left out where another part has it.
+    // A unit may be left out if another part has it.
     let unit = [to, from, step].into_iter().find_map(|text| text.find('/').map(|at| &text[at..]));
     let unit = unit.ok_or_else(wanted)?;
     let rate = |text: &str| -> Result<f64, String> {
@@ -225,7 +230,7 @@ pub fn sweep(typed: &str, hold: Duration) -> Result<Vec<PhasePlan>, String> {
     let (from, to, step) = (rate(from)?, rate(to)?, rate(step)?);
     let steps = ((to - from).abs() / step + 1e-9).floor();
     if steps >= PhasePlan::NUMBER_MAX as f64 {
-        return Err(format!("a sweep has at most {} steps: take larger ones", PhasePlan::NUMBER_MAX));
+        return Err(format!("a sweep has at most {} steps: use a larger STEP", PhasePlan::NUMBER_MAX));
     }
     let sign = if to < from { -1.0 } else { 1.0 };
     let rates = (0..=steps as u32).map(|index| from + sign * f64::from(index) * step);

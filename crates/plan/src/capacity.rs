@@ -146,7 +146,7 @@ pub struct CapacityPlan {
     pub each_every: Option<Duration>,
     /// Length of a trial of a search [default: 60s]
     // Plan: At least `short`. An overload of a share e stays below a response time of L for L / e, so short trials miss
-    // overloads.
+    // Plan: overloads.
     #[serde(with = "units::time::text")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
     #[cfg_attr(feature = "cli", arg(default_value = "60s", hide_default_value = true))]

@@ -1,4 +1,4 @@
-//! What contradicts itself, in the order in which it is refused.
+//! Checks of a plan, in the order in which contradictions are refused.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use schema::Method;
 use super::{Engine, HttpVersion, LoadPlan, Plan, PlanError, WatchAt, transport};
 
 impl Plan {
-    /// Refuses what cannot be meant.
+    /// Refuses contradictions.
     ///
     /// # Errors
-    /// One sentence that says which parts contradict each other and what to write instead.
+    /// One sentence: which keys contradict each other, and what to write instead.
     pub fn check(&self) -> Result<(), PlanError> {
         if let Some(components) = &self.components {
             components.check()?;
@@ -23,7 +23,7 @@ impl Plan {
 
     fn check_run(&self) -> Result<(), String> {
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
-            return Err(format!("name `{}`: letters, digits, - and _ are wanted", self.name));
+            return Err(format!("name `{}`: expected letters, digits, - and _", self.name));
         }
         self.host.check()?;
         self.load.check_amount()?;
@@ -40,7 +40,7 @@ impl Plan {
         self.check_target()
     }
 
-    /// Refuses ends that cannot be joined by this path.
+    /// Refuses a server, an origin or a path that do not go together.
     fn check_ends(&self) -> Result<(), String> {
         if let Some(path) = &self.path {
             path.check()?;
@@ -52,16 +52,16 @@ impl Plan {
             return Err("the server's command (--server) is empty".into());
         }
         if self.server.is_some() && self.path.is_none() {
-            return Err("a server of the lab is behind a path: give one (rtt = \"0ms\" for none at all)".into());
+            return Err("a server of the testbed needs a path: give one (rtt = \"0ms\" is the shortest)".into());
         }
         Ok(())
     }
 
-    /// Refuses what cannot be watched.
+    /// Refuses captures and taps that cannot work with this plan.
     fn check_watch(&self) -> Result<(), String> {
         if self.path.is_none() && self.watch_at() != WatchAt::None {
             return Err(format!(
-                "watch at = \"{}\" (--watch) needs a path, whose ends are watched: give one (--rtt 0ms is the shortest), or \
+                "watch at = \"{}\" (--watch) captures packets at the ends of a path: give one (--rtt 0ms is the shortest), or \
                  leave it out",
                 self.watch_at().name()
             ));
@@ -69,23 +69,23 @@ impl Plan {
         self.watch.check()?;
         if self.watch.tap && self.host.engine == Engine::IoUring {
             return Err(
-                "tap (--tap) sees calls of functions, and io_uring makes none: write engine = \"epoll\", or leave it out"
+                "tap (--tap) records function calls, which io_uring does not make: write engine = \"epoll\", or leave it out"
                     .into(),
             );
         }
         if self.watch.tap && self.load.unix.is_some() {
-            return Err("tap (--tap) follows TCP: connections to a Unix socket (--unix) are not seen".into());
+            return Err("tap (--tap) records TCP connections only: leave it out, or the Unix socket (--unix)".into());
         }
         Ok(())
     }
 
-    /// Refuses a target that is not where this plan's server is.
+    /// Refuses `[target]` settings that belong under `[server]`.
     fn check_target(&self) -> Result<(), String> {
         if let Some(server) = &self.server {
             server.check()?;
             if !self.target.addresses.is_empty() || !self.target.tcp.is_unset() {
                 return Err(
-                    "[target] addresses and tcp are for a service that runs already; what the lab starts has its own under \
+                    "[target] addresses and tcp are for a service that already runs; the server of the testbed has its own under \
                      [server]"
                         .into(),
                 );
@@ -103,58 +103,55 @@ impl Plan {
 }
 
 impl LoadPlan {
-    /// Refuses connections, clients and lengths that no load has.
+    /// Refuses numbers of connections and clients and lengths that are out of range.
     fn check_amount(&self) -> Result<(), String> {
         if self.connections == Some(0) {
-            return Err("connections = 0 (-c): at least one is needed".into());
+            return Err("connections = 0 (-c): expected at least one".into());
         }
         if let Some(held) = self.open_connections {
             let http2 = !matches!(self.http, HttpVersion::Http10 | HttpVersion::Http11);
             if !self.is_open() || self.close || http2 {
-                return Err(
-                    "open_connections (--open-connections) are held for the requests of an open loop over HTTP/1: give a \
+                return Err("open_connections (--open-connections) need an open loop over HTTP/1: give a \
                      rate (--rate), and leave out close (--close) and HTTP/2"
-                        .into(),
-                );
+                    .into());
             }
             if held == 0 || self.connections.is_some_and(|most| most < held) {
                 return Err(format!(
-                    "open_connections = {held} (--open-connections): at least 1, and at most as many as connections (-c)"
+                    "open_connections = {held} (--open-connections): expected at least 1, and at most as many as connections (-c)"
                 ));
             }
         }
         if self.users_over.is_some() && (self.is_open() || self.session.is_empty()) {
             return Err(
-                "users_over is over how long the users of a closed loop of sessions begin: give [[self.session]] and no rate, or leave it out"
-                    .into(),
+                "users_over needs a closed loop of sessions: give [[load.session]] and no rate, or leave it out".into(),
             );
         }
         if self.clients == 0 || self.clients > ::path::AddressPlan::CLIENTS_MAX {
             return Err(format!(
-                "clients = {} (--clients): from 1 to {} are possible",
+                "clients = {} (--clients): expected 1 to {}",
                 self.clients,
                 ::path::AddressPlan::CLIENTS_MAX
             ));
         }
         if self.requests == Some(0) || self.duration == Some(Duration::ZERO) {
-            return Err("the measured phase is empty: -n and -d must be above zero".into());
+            return Err("the measured phase is empty: expected -n and -d above 0".into());
         }
         if self.requests.is_none() && self.duration.is_none() && self.rate_file.is_none() && self.replay.is_none() {
-            return Err("neither requests nor duration is given: the run would have no end".into());
+            return Err("the run has no end: give requests (-n) or duration (-d)".into());
         }
         if self.timeout.is_zero() || self.connect_timeout.is_zero() {
-            return Err("a timeout of zero fails every request: give one above zero".into());
+            return Err("a timeout of 0 fails every request: expected more than 0".into());
         }
         Ok(())
     }
 
-    /// Refuses a body that does not go with its method.
+    /// Refuses a body that its method does not allow.
     fn check_body(&self) -> Result<(), String> {
         if self.method == Method::Post && !self.has_body() {
             return Err("POST needs a body: text or a file (--body TEXT, --body @FILE)".into());
         }
         if self.body.is_some() && self.body_text.is_some() {
-            return Err("body and body_text: leave one of the two out".into());
+            return Err("body and body_text both define the body: leave one of the two out".into());
         }
         Ok(())
     }

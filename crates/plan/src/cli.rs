@@ -1,4 +1,4 @@
-//! What the command line needs besides the options themselves, which the types of a plan define.
+//! Command-line support that the types of a plan do not derive themselves.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,22 +15,24 @@ use units::parse_duration;
 
 use super::{ArrivalKind, BurstsPlan, ContentPlan, HarPlan, SelfSimilarPlan, ThinkPlan, Time};
 
-/// Names of the options that were typed. An option that was typed as its own default is among them, which its value does not show.
+/// Names of the options that the user typed, also of those typed with their default value, which their values do not
+/// show.
 ///
-/// Flatten it before all other fields: reading a field takes its option out of what was typed.
+/// Flatten it before all other fields: reading a field removes its option from the matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given(BTreeSet<String>);
 
 impl Given {
-    /// Whether this option was typed, by its identifier in clap: the field's name unless the field says another.
+    /// Whether this option was typed. `option` is its identifier in clap: the field's name unless the field sets
+    /// another.
     pub fn has(&self, option: &str) -> bool {
         self.0.contains(option)
     }
 
-    /// What was typed of `typed`, over `base`. Their options are called as their fields.
+    /// The typed options of `typed` laid over `base`. Options must have the names of their fields.
     ///
     /// # Panics
-    /// Types of which not every value is a table of TOML.
+    /// A value that does not serialise to a TOML table.
     pub fn over<T: Serialize + DeserializeOwned>(&self, typed: &T, base: &T) -> T {
         let table = |plan: &T| toml::Table::try_from(plan).expect("a plan is plain tables of text and numbers");
         let mut both = table(base);
@@ -38,7 +40,7 @@ impl Given {
         both.try_into().expect("each value was read before")
     }
 
-    /// Has this option count as typed.
+    /// Counts this option as typed.
     pub fn add(&mut self, option: &str) {
         self.0.insert(option.to_owned());
     }
@@ -66,11 +68,11 @@ impl Args for Given {
     }
 }
 
-/// Headings of options that the fields of one plan share.
+/// Help headings that fields of several plan types share.
 pub(crate) const WORKLOAD: &str = "Workload";
 pub(crate) const ARRIVALS: &str = "Arrivals (open loop)";
 
-/// Reads a method, in letters of either case.
+/// Parses a method; case is ignored.
 pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
     PossibleValuesParser::new(Method::ALL.map(Method::as_str)).map(|typed| {
         let method = Method::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(&typed));
@@ -78,43 +80,44 @@ pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
     })
 }
 
-/// Reads `MODEL:OBJECTS`.
+/// Parses `MODEL:OBJECTS`.
 pub(crate) fn content(typed: &str) -> Result<ContentPlan, String> {
     typed.parse().map(|content: Content| content.into()).map_err(|error| format!("{error}"))
 }
 
-/// Reads a think time.
+/// Parses a think time.
 pub(crate) fn think(typed: &str) -> Result<ThinkPlan, String> {
     let time = |text: &str| parse_duration(text).map_err(|error| error.to_string());
     match typed.split_once(':') {
         None => Ok(ThinkPlan::Constant(Time(time(typed)?))),
         Some(("constant", text)) => Ok(ThinkPlan::Constant(Time(time(text)?))),
         Some(("exponential", text)) => Ok(ThinkPlan::exponential(time(text)?)),
-        Some(_) => {
-            Err("a time such as 7s, or exponential:7s (cut at ten times of it) is wanted; a plan has more".into())
-        }
+        Some(_) => Err(
+            "expected a time such as 7s, or exponential:7s (at most ten times the mean); a plan file has more forms"
+                .into(),
+        ),
     }
 }
 
-/// Reads the name of an HTTP archive.
+/// Parses the file name of an HTTP archive.
 pub(crate) fn har() -> impl TypedValueParser<Value = HarPlan> {
     PathBufValueParser::new().map(|file: PathBuf| HarPlan { file })
 }
 
-/// How arrivals are spaced, as typed: parameters name their process, too.
+/// Options of the arrival process; parameters select their process, too.
 #[derive(Args)]
 #[command(next_help_heading = ARRIVALS)]
 struct ArrivalOptions {
-    /// How arrivals are spaced under their rate: equal gaps, independent users (exponential gaps), a rate that jumps
-    /// between bursts and pauses, or many sources with heavy-tailed times [default: constant]
+    /// Space arrivals by this process: equal gaps, independent users (exponential gaps), bursts and pauses, or many
+    /// sources with heavy-tailed on and off times [default: constant]
     #[arg(long, value_parser = arrivals())]
     arrivals: Option<ArrivalKind>,
-    /// Bursts of FACTOR times the rate, for ON on average, OFF apart; the rate between them is lower by as much
-    /// [default: factor=5,on=1s,off=9s]
+    /// Offer N times the rate during bursts that last ON on average, with pauses of OFF on average; the rate of the
+    /// pauses is lowered so that the mean stays [default: factor=5,on=1s,off=9s]
     #[arg(long, value_name = "factor=N,on=TIME,off=TIME")]
     bursts: Option<BurstsPlan>,
-    /// So many sources, each active and silent in turn; Hurst parameter (3 - ALPHA) / 2
-    /// [default: sources=100,alpha=1.4,on=1s,off=2s]
+    /// Combine N sources that are each active and silent in turn; Hurst parameter (3 - ALPHA) / 2 [default:
+    /// sources=100,alpha=1.4,on=1s,off=2s]
     #[arg(long, value_name = "sources=N,alpha=A,..")]
     self_similar: Option<SelfSimilarPlan>,
 }
@@ -131,11 +134,13 @@ fn arrivals() -> impl TypedValueParser<Value = ArrivalKind> {
 impl ArrivalOptions {
     fn kind(self) -> Result<ArrivalKind, &'static str> {
         match (self.arrivals, self.bursts, self.self_similar) {
-            (_, Some(_), Some(_)) => Err("--bursts and --self-similar are two processes: leave one out"),
+            (_, Some(_), Some(_)) => {
+                Err("--bursts and --self-similar are different arrival processes: leave one of the two out")
+            }
             (None | Some(ArrivalKind::Bursts(_)), Some(bursts), None) => Ok(ArrivalKind::Bursts(bursts)),
             (None | Some(ArrivalKind::SelfSimilar(_)), None, Some(sources)) => Ok(ArrivalKind::SelfSimilar(sources)),
-            (Some(_), Some(_), None) => Err("--bursts is for --arrivals bursts: leave one out"),
-            (Some(_), None, Some(_)) => Err("--self-similar is for --arrivals self-similar: leave one out"),
+            (Some(_), Some(_), None) => Err("--bursts needs --arrivals bursts: leave one of the two out"),
+            (Some(_), None, Some(_)) => Err("--self-similar needs --arrivals self-similar: leave one of the two out"),
             (kind, None, None) => Ok(kind.unwrap_or_default()),
         }
     }

@@ -1,30 +1,30 @@
-//! `[host]`: how the loop waits, where things run, how the load talks to the kernel.
+//! `[host]`: waits of the load generator, placement on cores, and system calls of the load.
 
 use serde::{Deserialize, Serialize};
 
 use super::named::named;
 
-/// How the loop waits and where things run.
+/// How the load generator waits, and on which cores each part runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "This machine"))]
 pub struct HostPlan {
-    /// How generator and path wait for the next due moment
+    /// Wait this way for the next due time of generator and path
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub wait: Wait,
-    /// What processors do that have nothing to do: stay awake where that is allowed, or sleep
+    /// Let idle processors stay awake (where permitted), or sleep
     #[serde(skip_serializing_if = "Idle::is_usual")]
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub idle: Idle,
-    /// Which cores are whose [default: split for bench, float for net]
+    /// Assign cores this way [default: split for bench, float for net]
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t, hide_default_value = true))]
     pub placement: Placement,
-    /// Make the load in so many threads, each with its own clients and connections
+    /// Generate the load in this many threads, each with its own clients and connections
     #[serde(skip_serializing_if = "is_one")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true))]
     #[cfg_attr(feature = "cli", arg(help_heading = "Load"))]
     pub threads: u32,
-    /// How to talk to the kernel: io_uring where it has it and there is no TLS, or one of the two by name
+    /// Use this kernel interface: io_uring where available and without TLS, or one of the two by name
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t, help_heading = "Load"))]
     pub engine: Engine,
 }
@@ -45,57 +45,53 @@ impl HostPlan {
     /// Most threads.
     pub const THREADS_MAX: u32 = 64;
 
-    /// Refuses what cannot be meant.
+    /// Refuses numbers out of range.
     ///
     /// # Errors
     /// One sentence.
     pub fn check(&self) -> Result<(), String> {
         if self.threads == 0 || self.threads > Self::THREADS_MAX {
-            return Err(format!(
-                "threads = {} (--threads): from 1 to {} are possible",
-                self.threads,
-                Self::THREADS_MAX
-            ));
+            return Err(format!("threads = {} (--threads): expected 1 to {}", self.threads, Self::THREADS_MAX));
         }
         Ok(())
     }
 }
 
-/// How the load talks to the kernel.
+/// The kernel interface of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
-    /// io_uring where the kernel has it and the load is not secured, epoll otherwise.
+    /// io_uring where the kernel supports it and the load has no TLS, otherwise epoll.
     #[default]
     Auto,
-    /// io_uring: what is received is handed over, and requests are sent in batches.
+    /// io_uring: the kernel delivers received data, and requests are sent in batches.
     IoUring,
     /// epoll: a system call for each receive and each send.
     Epoll,
 }
 
-/// How the loop waits for the next due moment.
+/// How the load generator waits for the next due time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wait {
-    /// Sleep until the moment itself.
+    /// Sleep until the due time.
     Sleep,
     /// Sleep until 5 us before, then spin.
     #[default]
     Hybrid,
-    /// Never sleep. Costs a core.
+    /// Never sleep; uses a whole core.
     Spin,
 }
 
-/// What this machine's processors do during the run when they have nothing to do.
+/// What idle processors of this machine do during the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
-    /// They look for work, where this user may ask for that (PM QoS, a wake-up latency of 0): nothing that is due waits for
-    /// a processor that sleeps, or that the hypervisor has lent to others meanwhile.
+    /// They poll for work, where this user may request that (PM QoS, a wake-up latency of 0): nothing that is due waits
+    /// for a sleeping processor, or for one that the hypervisor lent to others.
     #[default]
     Awake,
-    /// What the system has them do.
+    /// The system's default.
     Sleep,
 }
 
@@ -105,14 +101,14 @@ impl Idle {
     }
 }
 
-/// Which cores are whose.
+/// Which cores each part runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// The server on its own cores, generator and path on one of the others (with one core: float).
     #[default]
     Split,
-    /// Wherever the kernel puts them.
+    /// Any core that the kernel chooses.
     Float,
 }
 

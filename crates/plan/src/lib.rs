@@ -1,7 +1,7 @@
-//! The plan: a run as meant, complete, so that the same file gives the same run.
+//! The plan: the complete description of a run, so that the same file repeats the same run.
 //!
-//! The command line and a plan file both end here. Every field has its default written out when a plan is printed,
-//! and unknown keys are errors: a misspelt option must not become a run that measured something else.
+//! The command line and a plan file both become a [`Plan`]. A printed plan has every default written out. An unknown
+//! key is an error: a misspelt option must not become a run that measures something else.
 
 mod arrivals;
 mod cache_workload;
@@ -52,49 +52,49 @@ pub use self::workload::{
 };
 use crate::slo::Slo;
 
-/// A run as meant.
+/// The plan of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Becomes part of the run folder's name: letters, digits, `-` and `_`.
+    /// Name of the run, part of its directory's name: letters, digits, `-` and `_`.
     #[serde(default = "default_name")]
     pub name: String,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// What is offered, and to whom.
+    /// The load: what is requested, how often, and by whom.
     pub load: LoadPlan,
-    /// The distances; absent: no path, the generator talks to the URL directly.
+    /// The emulated network between clients and server; absent: none, the generator connects to the URL directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathPlan>,
-    /// The server that the lab starts; absent: it is there already.
+    /// The server that the testbed starts; absent: it already runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerPlan>,
-    /// The origin behind the proxy under test, that the lab starts; absent: there is none, or it is there already.
+    /// The origin behind the proxy under test that the testbed starts; absent: there is none, or it already runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<OriginPlan>,
-    /// Where the far end is, where the URL alone does not say.
+    /// Addresses of the server, where the URL alone does not define them.
     #[serde(default)]
     pub target: TargetPlan,
-    /// The second witness: packets at the ends of the path.
+    /// Packet capture at the ends of the path: an independent measurement of the same load.
     #[serde(default)]
     pub watch: WatchPlan,
-    /// How the loop waits and where things run.
+    /// How the load generator waits, and on which cores each part runs.
     #[serde(default)]
     pub host: HostPlan,
-    /// The objective the run is judged by.
+    /// The objective that the run must meet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
-    /// The search for the highest load that keeps the objective; absent: this is one run.
+    /// The search for the highest load that keeps the objective; absent: a single run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityPlan>,
-    /// A server in words, for `predict --components`; nothing else reads it.
+    /// The model of a server for `predict --components`; other verbs ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub components: Option<ComponentsPlan>,
 }
 
 impl Default for Plan {
-    /// A run without anything to ask for yet.
+    /// A run without a URL.
     fn default() -> Self {
         Plan {
             name: default_name(),
@@ -113,36 +113,37 @@ impl Default for Plan {
     }
 }
 
-/// Why a plan was refused.
+/// Why a plan is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Not TOML, an unknown key, a value without its unit.
+    /// The text is not TOML, has an unknown key, or a quantity without its unit.
     #[error("{origin}:{line}: {message}")]
     Unreadable {
-        /// The file.
+        /// The plan file.
         origin: String,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong there, on one line.
+        /// The error on one line.
         message: String,
     },
-    /// The parts contradict each other.
+    /// Two parts of the plan contradict each other.
     #[error("{0}")]
     Contradiction(String),
 }
 
-/// Stands in a server command of a plan for the absolute path of the plan file's folder. It is not quoted: write it within double quotes.
+/// Placeholder in a plan's server command for the absolute path of the plan file's directory. It is not quoted: write
+/// it within double quotes.
 const PLAN_FOLDER: &str = "$PLAN_FOLDER";
 
-/// A command of a plan whose file is in `folder`.
+/// Replaces the placeholder of the directory in a command of a plan whose file is in `folder`.
 pub fn in_folder(command: &str, folder: &Path) -> String {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     command.replace(PLAN_FOLDER, &folder.to_string_lossy())
 }
 
 impl Plan {
-    /// Files that the plan names are found from `folder` on, where its own file is: those of the load, the profile of the path, and what the
-    /// server's command calls `$PLAN_FOLDER`.
+    /// Resolves the plan's relative file names against `folder`, the directory of its own file: files of the load, the
+    /// profile of the path, and `$PLAN_FOLDER` in the server's command.
     pub fn find_files_from(&mut self, folder: &Path) {
         self.load.find_files_from(folder);
         if let Some(path) = &mut self.path {
@@ -174,7 +175,7 @@ impl Plan {
     /// # Errors
     /// What [`Plan::check`] refuses.
     pub fn settle(&mut self) -> Result<(), PlanError> {
-        // A check looks at complete phases.
+        // The check needs complete phases.
         self.load.settle_phases();
         self.check()?;
         self.watch.at = Some(self.watch_at());
@@ -183,18 +184,18 @@ impl Plan {
         Ok(())
     }
 
-    /// Where packets are captured.
+    /// The ends of the path at which packets are captured.
     pub fn watch_at(&self) -> WatchAt {
         self.watch.at.unwrap_or(if self.path.is_some() { WatchAt::Server } else { WatchAt::None })
     }
 
-    /// The plan as TOML, every field that is set, readable by [`Plan::from_toml`].
+    /// The plan as TOML with every field that is set; [`Plan::from_toml`] reads it back.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("a plan is plain tables of text and numbers")
     }
 }
 
-/// TOML's own message on one line, with what it cannot know.
+/// The message of the TOML parser on one line, with a hint for quantities without a unit.
 fn explain(message: &str) -> String {
     let line = message.trim().replace('\n', "; ");
     if line.starts_with("invalid type") && line.ends_with("expected a string") {

@@ -1,4 +1,4 @@
-//! `[load]`: what is offered.
+//! `[load]`: what is requested, how often, and by whom.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,77 +18,78 @@ use super::{
     RequestPlan, SessionPlan, TlsPlan, sweep,
 };
 
-/// What is offered.
+/// The load: what is requested, how often, and by whom.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Load"))]
 pub struct LoadPlan {
-    /// `http://host[:port]/path`, or `https`, perhaps with places. With a server of the lab the host is `server`. With
-    /// requests of their own, a list or content: the host, to which URLs that begin with `/` belong; then it may be empty.
+    /// URL to request, `http://host[:port]/path` or `https://..`, optionally with placeholders. With a server of the
+    /// testbed the host is `server`. With `[[load.request]]`, `urls` or `content`: the host of URLs that begin with
+    /// `/`; it may then be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub url: String,
-    /// Open loop: offer so many requests a second, such as 110/s, whatever the server does
+    /// Offer this many requests per second, such as 110/s, whatever the server does (open loop) [default: closed loop]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(short, long, allow_hyphen_values = true))]
     pub rate: Option<RequestRate>,
-    /// Closed loop (no --rate): number of connections [default: 64]. Open loop: most connections open at once
-    // Plan: Absent in an open loop: as many as this process may have descriptors.
+    /// Use this many connections (closed loop, default: 64), or open at most this many at a time (with --rate)
+    // Plan: In an open loop absent means the limit of file descriptors of this process.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u32")]
     #[cfg_attr(feature = "cli", arg(short, long, value_parser = parse_count_u32, allow_hyphen_values = true))]
     pub connections: Option<u32>,
-    /// Open so many connections before the load, 5,000 a second, and hold them through it [with --rate]
-    // Plan: Closed at the same rate; the clients' requests take them in turn.
+    /// Open this many connections before the load, 5,000 per second, and keep them open during it [with --rate]
+    // Plan: They are closed at the same rate; the clients' requests use them in turn.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u32")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "NUMBER", value_parser = parse_count_u32, allow_hyphen_values = true))]
     pub open_connections: Option<u32>,
-    /// End the measured phase after so many requests
+    /// End the measured phase after this many requests
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u64")]
     #[cfg_attr(feature = "cli", arg(short = 'n', long, value_parser = parse_count, allow_hyphen_values = true))]
     pub requests: Option<u64>,
-    /// End the measured phase after this time [default: 10s if -n is not given either]
+    /// End the measured phase after this time [default: 10s without -n]
     #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     #[cfg_attr(feature = "cli", arg(short, long, value_parser = parse_duration, allow_hyphen_values = true))]
     pub duration: Option<Duration>,
-    /// Load before the measured phase, not in the results [default: with --rate, 1s and four of the longest RTTs]
+    /// Load the server for this time before the measured phase [default: with --rate, 1s and four of the longest RTTs]
     #[serde(with = "units::time::text")]
     #[cfg_attr(feature = "cli", arg(long, value_parser = parse_duration, allow_hyphen_values = true))]
     #[cfg_attr(feature = "cli", arg(default_value = "0s", hide_default_value = true))]
     pub warmup: Duration,
-    /// Virtual clients, each with its own address and distance [default: 100 with
-    /// --rate, else the connections; 1 without a path; with --replay those of the log]
+    /// Simulate this many clients, each with its own address and distance [default: 100 with --rate, otherwise the
+    /// number of connections; 1 without a path; with --replay the clients of the log]
     #[serde(deserialize_with = "units::count::u32")]
     #[cfg_attr(feature = "cli", arg(long, value_parser = parse_count_u32, allow_hyphen_values = true, conflicts_with = "replay"))]
     #[cfg_attr(feature = "cli", arg(default_value = "1", hide_default_value = true))]
     pub clients: u32,
-    /// One connection per request
+    /// Use a new connection for each request
     #[cfg_attr(feature = "cli", arg(long, overrides_with = "keepalive"))]
     pub close: bool,
-    /// Keep connections open between requests (the default)
-    // Of the command line alone: takes an earlier --close back.
+    /// Reuse connections for several requests (the default)
+    // Command line only: cancels an earlier --close.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(long, overrides_with = "close"))]
     pub keepalive: bool,
-    /// Send a request again if the server closed its idle connection while the request was on its way
+    /// Repeat a request whose idle connection the server closed while the request was on its way
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub retry: Retry,
-    /// Request method
+    /// Use this request method
     #[cfg_attr(feature = "cli", arg(short, long, value_parser = method(), default_value = Method::Get.as_str(), ignore_case = true))]
     pub method: Method,
-    /// Send this as the request's body: text, or a file, as @FILE or by its name
-    // Of the command line alone: `body` or `body_text` of a plan.
+    /// Send this request body: text, or a file as @FILE or by its name
+    // Command line only: becomes `body` or `body_text` of a plan.
     #[serde(skip)]
     #[cfg_attr(
         feature = "cli",
         arg(id = "body", long = "body", value_name = "TEXT|@FILE", allow_hyphen_values = true)
     )]
     pub typed_body: Option<Body>,
-    /// Add a header line, `Name: value`; may be given more than once
-    // Plan: For all requests, with places.
+    /// Add the header line `Name: value` to each request; may be repeated
+    // Plan: Applies to all requests; may have placeholders.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "cli", arg(short = 'H', long = "header", value_name = "LINE"))]
     pub headers: Vec<String>,
-    /// Connect to this HTTP proxy: ask it for the whole URL, or for a tunnel to an https:// one (CONNECT)
+    /// Connect through this HTTP proxy: with the absolute URL, or with a tunnel (CONNECT) to https:// URLs
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "[USER:PASSWORD@]HOST:PORT"))]
     pub proxy: Option<Proxy>,
@@ -96,16 +97,16 @@ pub struct LoadPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "PATH"))]
     pub unix: Option<PathBuf>,
-    /// HTTP/2: most requests at once on a connection, if the server allows as many [default: 100]
+    /// Send at most this many concurrent requests on an HTTP/2 connection, if the server allows it [default: 100]
     // Plan: Written out in a plan that was checked.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u32")]
     #[cfg_attr(feature = "cli", arg(long, value_parser = parse_count_u32, allow_hyphen_values = true))]
     pub streams: Option<u32>,
-    /// HTTP version of the requests; 2 is chosen by ALPN over TLS, and spoken at once without
+    /// Use this HTTP version; 2 is negotiated by ALPN over TLS, and used with prior knowledge without TLS
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub http: HttpVersion,
-    /// Fail a request whose response is not whole after this time
-    // Plan: From its being handed to an open connection on.
+    /// Fail a request whose response is not complete after this time
+    // Plan: Counted from the time at which an open connection gets the request.
     #[serde(with = "units::time::text")]
     #[cfg_attr(feature = "cli", arg(long, default_value = "30s", value_parser = parse_duration, allow_hyphen_values = true))]
     pub timeout: Duration,
@@ -113,43 +114,45 @@ pub struct LoadPlan {
     #[serde(with = "units::time::text")]
     #[cfg_attr(feature = "cli", arg(long, default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true))]
     pub connect_timeout: Duration,
-    /// Ask for the URLs in this file: one a line, behind it perhaps a weight; those that begin with / are on the host of URL
+    /// Request the URLs in this file, one a line, optionally followed by a weight; URL is the host of those that begin
+    /// with /
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", conflicts_with = "content", help_heading = WORKLOAD))]
     pub urls: Option<PathBuf>,
-    /// Ask for the objects of a model below URL, by their popularity, and expect their lengths: specweb99:1000, surge:5000,
-    /// or even:1000,size=10KB; `serve --make-content` makes the same
+    /// Request the objects of a content model below URL by their popularity, and check their lengths: specweb99:1000,
+    /// surge:5000, or even:1000,size=10KB; `serve --make-content` creates the same objects
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "MODEL:OBJECTS", value_parser = content, help_heading = WORKLOAD))]
     pub content: Option<ContentPlan>,
-    /// Send these credentials (basic authentication)
-    // Plan: Of all requests, with places.
+    /// Send these credentials with each request (basic authentication)
+    // Plan: Applies to all requests; may have placeholders.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "USER:PASSWORD", help_heading = WORKLOAD))]
     pub basic_auth: Option<String>,
-    /// Keep cookies and send them back, each client its own
+    /// Keep cookies and send them back, separately for each client
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "cli", arg(long, help_heading = WORKLOAD))]
     pub cookies: bool,
-    /// Follow up to so many redirects, one after another
-    // Plan: 0: a redirect is a response like any other.
+    /// Follow up to this many redirects, one after another
+    // Plan: With 0 a redirect is a response like any other.
     #[cfg_attr(feature = "cli", arg(long = "follow-redirects", value_name = "NUMBER", allow_hyphen_values = true, help_heading = WORKLOAD))]
     #[cfg_attr(feature = "cli", arg(default_value_t = 0, hide_default_value = true))]
     pub redirects: u8,
-    /// What every response must be for its request to count as done.
+    /// What every response must be for its request to count as completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", command(flatten))]
     pub expect: Option<ExpectPlan>,
-    /// How arrivals are spaced in the open loop: `constant`, `poisson`, `bursts` or `self_similar`, the last two perhaps with parameters.
+    /// How arrivals are spaced in an open loop: `constant`, `poisson`, `bursts` or `self_similar`, the last two
+    /// optionally with parameters.
     #[cfg_attr(feature = "cli", command(flatten))]
     pub arrivals: ArrivalKind,
-    /// A part of the run with its own rate and results: '30s at 100/s', '10s ramp to 1000/s', 'spike 5s at 2000/s',
-    /// with 'NAME:' in front where it is to have a name; in order, may be given more than once
+    /// Add a part of the run with its own rate and results: '30s at 100/s', '10s ramp to 1000/s', 'spike 5s at 2000/s',
+    /// optionally preceded by 'NAME:'; may be repeated
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "cli", arg(long = "phase", value_name = "PHASE", allow_hyphen_values = true, help_heading = ARRIVALS))]
     pub phases: Vec<PhasePlan>,
-    /// Phases of one rate after another, such as 100..1000/s:100/s
-    // Of the command line alone: becomes `phases`.
+    /// Add phases of one rate after another, such as 100..1000/s:100/s
+    // Command line only: becomes `phases`.
     #[serde(skip)]
     #[cfg_attr(
         feature = "cli",
@@ -157,47 +160,48 @@ pub struct LoadPlan {
     )]
     #[cfg_attr(feature = "cli", arg(help_heading = ARRIVALS))]
     pub sweep: Option<String>,
-    /// How long each rate of a sweep is held
-    // Of the command line alone.
+    /// Keep each rate of a sweep for this time
+    // Command line only.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", requires = "sweep", value_parser = parse_duration, default_value = "10s"))]
     #[cfg_attr(feature = "cli", arg(allow_hyphen_values = true, help_heading = ARRIVALS))]
     pub sweep_hold: Duration,
-    /// Offer the rates of this CSV file, such as `profile learn` writes: length_s with requests, connections or
+    /// Offer the rates of this CSV file, such as `profile learn` writes: columns length_s and requests, connections or
     /// rate_per_s
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", help_heading = ARRIVALS))]
     pub rate_file: Option<PathBuf>,
-    /// Open loop of the requests of an access log, at its times, by its clients.
+    /// Open loop of the requests of an access log, at the log's times and by its clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", command(flatten))]
     pub replay: Option<ReplayPlan>,
-    /// Ask for what a browser recorded (HTTP archive), as sessions; with --rate so many a second
+    /// Request what a browser recorded (HTTP archive, HAR) as sessions; with --rate this many sessions per second
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", value_parser = har(), conflicts_with = "replay", help_heading = ARRIVALS))]
     pub har: Option<HarPlan>,
-    /// How `https://` is spoken; written out where the URL asks for it.
+    /// TLS settings of `https://` URLs; written out where the URL needs them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", command(flatten))]
     pub tls: Option<TlsPlan>,
-    /// File sent as the body.
+    /// File to send as the request body.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub body: Option<PathBuf>,
-    /// Text sent as the body, as it is: braces are no places.
+    /// Text to send as the request body, as it is: without placeholders.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub body_text: Option<String>,
-    /// How one of several requests is chosen; absent: drawn by weights where there are any, else each in turn.
+    /// How one of several requests is chosen; absent: by weight if any request has one, otherwise in turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub choice: Option<ChoicePlan>,
-    /// Closed loop of sessions: its users begin evenly over so long from the start of the load (of the warm-up) on; absent: all at the same time.
+    /// Closed loop of sessions: the time over which users start evenly, from the start of the load (with its warm-up);
+    /// absent: all start at the same time.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub users_over: Option<Duration>,
-    /// Whether the rate of an open loop rises evenly from 0 over the warm-up, so that a cold server is not buried under requests that
-    /// it still has when it is measured. Otherwise the warm-up has the rate with which the measured phase begins.
+    /// Whether the rate of an open loop rises evenly from 0 during the warm-up, so that a cold server does not enter
+    /// the measured phase with a backlog. Otherwise the warm-up has the rate with which the measured phase begins.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub warmup_rises: bool,
@@ -205,18 +209,18 @@ pub struct LoadPlan {
     #[serde(rename = "workload", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub cache_workload: Option<CacheWorkloadPlan>,
-    /// Different requests.
+    /// Requests to choose from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub request: Vec<RequestPlan>,
-    /// What users do, one step after another.
+    /// Sessions: what users do, one step after another.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub session: Vec<SessionPlan>,
 }
 
 impl Default for LoadPlan {
-    /// A closed loop without end, of nothing yet.
+    /// A closed loop without end and without a URL.
     fn default() -> Self {
         LoadPlan {
             url: String::new(),
@@ -266,15 +270,15 @@ impl Default for LoadPlan {
 }
 
 impl LoadPlan {
-    /// GET of a URL in a closed loop without end, every other field at its default.
+    /// GET of a URL in a closed loop without end, all other fields at their defaults.
     pub fn get(url: &str) -> Self {
         LoadPlan { url: url.to_owned(), ..LoadPlan::default() }
     }
 
-    /// Takes in what only the command line has: a body that is text or a file, a sweep.
+    /// Moves the fields of the command line into those of the plan: the body (text or file) and the sweep.
     ///
     /// # Errors
-    /// A sweep that is none.
+    /// A sweep that cannot be parsed.
     pub fn settle_options(&mut self) -> Result<(), String> {
         self.keepalive = false;
         match self.typed_body.take() {
@@ -292,9 +296,9 @@ impl LoadPlan {
         Ok(())
     }
 
-    /// What is offered over time.
+    /// How the load is offered over time.
     pub fn offered(&self) -> Offered<'_> {
-        // Of two, which a check refuses, the one that has a length of its own.
+        // A check refuses several of them; until then the one with its own length wins.
         match self {
             LoadPlan { replay: Some(replay), .. } => Offered::Replay(replay),
             LoadPlan { rate_file: Some(file), .. } => Offered::RateFile(file),
@@ -304,41 +308,41 @@ impl LoadPlan {
         }
     }
 
-    /// Whether arrivals do not wait for answers.
+    /// Whether arrivals are independent of responses (open loop).
     pub fn is_open(&self) -> bool {
         self.offered() != Offered::Closed
     }
 }
 
-/// What a load offers over time.
+/// How a load is offered over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Offered<'a> {
-    /// A request follows a response.
+    /// A request follows a response (closed loop).
     Closed,
     /// One rate, whatever the server does.
     Open {
-        /// That of the measured phase.
+        /// The rate of the measured phase.
         rate: RequestRate,
     },
-    /// One rate, or one change of rate, after another.
+    /// Phases of one rate, or one change of rate, after another.
     Phases(&'a [PhasePlan]),
     /// The rates of a table.
     RateFile(&'a Path),
-    /// The requests of an access log, at its times.
+    /// The requests of an access log, at the log's times.
     Replay(&'a ReplayPlan),
 }
 
 impl Offered<'_> {
-    /// Whether the load ends by itself.
+    /// Whether the load ends without being stopped.
     pub fn has_length(self) -> bool {
         matches!(self, Offered::Phases(_) | Offered::RateFile(_) | Offered::Replay(_))
     }
 }
 
-/// A request's body as typed.
+/// A request body as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Sent as it is.
+    /// Text, sent as it is.
     Text(String),
     /// The content of a file.
     File(PathBuf),
@@ -347,12 +351,12 @@ pub enum Body {
 impl FromStr for Body {
     type Err = String;
 
-    /// `@FILE`, the name of a file, or text. A name is what exists as a file, or looks like one's name: one word with a slash or an
-    /// extension. So a misspelt name is refused where the file is read, and not sent in its place.
+    /// Parses `@FILE`, a file name, or text. A word is a file name if the file exists or if the word looks like a name:
+    /// it has a slash or an extension. A misspelt file name is therefore an error, not a body.
     fn from_str(typed: &str) -> Result<Self, String> {
         if let Some(file) = typed.strip_prefix('@') {
             return if file.is_empty() {
-                Err("a file's name is missing after @".into())
+                Err("expected a file name after @".into())
             } else {
                 Ok(Body::File(file.into()))
             };
@@ -367,14 +371,14 @@ impl FromStr for Body {
     }
 }
 
-/// When a request is sent again, once, on a fresh connection: [`load::Retry`].
+/// When a request is repeated once on a new connection: [`load::Retry`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Retry {
-    /// Never: a connection that ends unanswered is a failure
+    /// Never: a connection that ends without a response is a failure
     Never,
-    /// Once, if nothing of the request was acknowledged and its method is idempotent
+    /// Once, if no part of the request was acknowledged and its method is idempotent
     #[default]
     IdleRace,
 }
@@ -401,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_are_text_or_files() {
+    fn a_body_is_a_file_if_it_exists_or_looks_like_a_file_name() {
         let text = |typed: &str| typed.parse() == Ok(Body::Text(typed.to_owned()));
         for typed in ["hello", "a b", r#"{"a": 1.5}"#, "a=1&b=/x", "<x/>", "3.14", "", "see a.txt"] {
             assert!(text(typed), "{typed}");

@@ -1,14 +1,14 @@
-//! Values that are typed by their names: an enum says them once, for plan, command line and messages.
+//! Enums of named values: one definition for plan, command line and messages.
 
-/// Gives an enum `ALL`, `name` and, with feature `cli`, clap's `ValueEnum`: `Variant "name"`, then perhaps `| "another"`, which
-/// the command line takes too, or `(hidden)`, which help does not list.
+/// Gives an enum `ALL`, `name` and, with feature `cli`, clap's `ValueEnum`: `Variant "name"`, optionally followed by `|
+/// "alias"`, which the command line accepts too, or `(hidden)`, which help does not list.
 macro_rules! named {
     ($type:ident: $($variant:ident $name:literal $(| $alias:literal)? $(($hidden:ident))?),+ $(,)?) => {
         impl $type {
-            /// Every value, in the order of help.
+            /// All values, in the order of help.
             pub const ALL: &'static [$type] = &[$($type::$variant),+];
 
-            /// As in a plan and as typed.
+            /// The name in a plan and on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($type::$variant => $name),+

@@ -8,9 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-/// Where a proxy listens, `HOST:PORT`, or `USER:PASSWORD@HOST:PORT` for one that wants to know who asks (basic
-/// authentication). Clients connect there and put the whole URL on the request line, or for https ask for a tunnel with
-/// CONNECT; the URL's host is the proxy's to find.
+/// Address of a proxy, `HOST:PORT`, or `USER:PASSWORD@HOST:PORT` with basic authentication. Clients send requests with
+/// the absolute URL to the proxy, or for https open a tunnel with CONNECT; the proxy resolves the URL's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Proxy {
@@ -18,12 +17,12 @@ pub struct Proxy {
     pub host: String,
     /// 1 to 65535.
     pub port: u16,
-    /// `USER:PASSWORD`, as typed. It stands in the plan that is kept with the run.
+    /// `USER:PASSWORD`, as typed. It is part of the plan that is stored with the run.
     pub user: Option<String>,
 }
 
 impl Proxy {
-    /// Value of the Proxy-Authorization header (RFC 7617), where there is to be one.
+    /// Value of the Proxy-Authorization header (RFC 7617), with a user.
     pub fn authorization(&self) -> Option<String> {
         self.user.as_ref().map(|user| format!("Basic {}", STANDARD.encode(user)))
     }
@@ -32,16 +31,16 @@ impl Proxy {
 impl FromStr for Proxy {
     type Err = String;
 
-    /// `proxy.example:3128`, `[2001:db8::1]:3128`, `user:password@proxy.example:3128`; `http://` in front and `/` behind
-    /// are let pass.
+    /// Parses `proxy.example:3128`, `[2001:db8::1]:3128` or `user:password@proxy.example:3128`; a leading `http://` and
+    /// a trailing `/` are ignored.
     fn from_str(typed: &str) -> Result<Self, String> {
         let bare = typed.trim().strip_prefix("http://").unwrap_or(typed.trim());
         let bare = bare.strip_suffix('/').unwrap_or(bare);
         let (user, bare) = bare.rsplit_once('@').map_or((None, bare), |(user, bare)| (Some(user), bare));
-        // The password stays out of messages.
-        let wanted = || format!("`{bare}` is no proxy: HOST:PORT is wanted, such as proxy.example:3128");
+        // The password must not appear in messages.
+        let wanted = || format!("`{bare}` is not a valid proxy: expected HOST:PORT, such as proxy.example:3128");
         if user.is_some_and(|user| !user.contains(':') || user.starts_with(':') || user.chars().any(char::is_control)) {
-            return Err("before the @ of a proxy USER:PASSWORD is wanted".into());
+            return Err("expected USER:PASSWORD before the @ of a proxy".into());
         }
         let user = user.map(str::to_owned);
         if let Ok(SocketAddr::V6(address)) = bare.parse::<SocketAddr>()
@@ -92,7 +91,7 @@ mod tests {
     use super::Proxy;
 
     #[test]
-    fn a_proxy_is_a_host_and_a_port() {
+    fn proxy_parses_host_port_and_credentials() {
         let read = |typed: &str| typed.parse::<Proxy>().map(|proxy| proxy.to_string());
         assert_eq!(read("proxy.example:3128").unwrap(), "proxy.example:3128");
         assert_eq!(read("http://127.0.0.1:8080/").unwrap(), "127.0.0.1:8080");

@@ -1,53 +1,53 @@
-//! `[server]`: the server that the lab starts, what it may use, and its TCP.
+//! `[server]`: the server that the testbed starts, its resource limits, and its TCP settings.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuShare};
 
-/// The server that the lab starts in its own namespace.
+/// The server that the testbed starts in its own sandbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Server"))]
 pub struct ServerPlan {
-    /// Shell command; it must listen on every address, or on those of the lab's server end: 198.18.0.1, and
-    /// 2001:2:0:1::1 for IPv6.
-    // `--server` is each verb's own: compare takes two.
+    /// Shell command that starts the server; it must listen on all addresses, or on those of the testbed's server end:
+    /// 198.18.0.1, and 2001:2:0:1::1 for IPv6.
+    // `--server` is defined by each verb: compare takes two.
     #[cfg_attr(feature = "cli", arg(skip))]
     pub command: String,
-    /// Hold it to a share of one core, such as 50%
+    /// Limit the server to this share of one core, such as 50%
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "server_cpu", long = "server-cpu", value_name = "SHARE"))]
     #[cfg_attr(feature = "cli", arg(requires = "server", allow_hyphen_values = true))]
     pub cpu: Option<CpuShare>,
-    /// Another share, from shortly before the measured phase on: what starts and warms up within `cpu`, or without a limit, is
-    /// measured within less.
+    /// Limit of CPU time from shortly before the measured phase on, where it differs from `cpu`, with which the server
+    /// starts and warms up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub cpu_measured: Option<CpuShare>,
-    /// Hold it to so much memory, page cache included, such as 64MiB; who needs more is killed by the kernel
+    /// Limit the server's memory, page cache included, such as 64MiB; the kernel kills a process that needs more
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "server_memory", long = "server-memory", value_name = "BYTES"))]
     #[cfg_attr(feature = "cli", arg(requires = "server", allow_hyphen_values = true))]
     pub memory: Option<Bytes>,
-    /// Its TCP, such as initcwnd=2,cc=reno; also that of a service that runs on this host already
+    /// Set the server's TCP, such as initcwnd=2,cc=reno; also of a service that already runs on this host
     #[serde(default)]
     #[cfg_attr(feature = "cli", arg(id = "server_tcp", long = "server-tcp", value_name = "SETTINGS"))]
     #[cfg_attr(feature = "cli", arg(default_value = "", hide_default_value = true))]
     pub tcp: ServerTcp,
-    /// A further name by which the clients know it, for Host headers and certificates; may be given more than once
+    /// Add a host name of the server, for Host headers and certificates; may be repeated
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(
         feature = "cli",
         arg(id = "server_name", long = "server-name", value_name = "NAME", requires = "server")
     )]
     pub names: Vec<String>,
-    /// So many addresses of each family behind its names, 198.18.0.1 and on; connections take them in turn
+    /// Give the server's names this many addresses of each family, from 198.18.0.1 on; connections use them in turn
     #[serde(default = "one")]
     #[cfg_attr(feature = "cli", arg(id = "server_addresses", long = "server-addresses", value_name = "NUMBER"))]
     #[cfg_attr(feature = "cli", arg(default_value_t = 1, requires = "server", allow_hyphen_values = true))]
     pub addresses: u32,
-    /// Wait so long at most until it listens; less once it has listened on other ports for long
+    /// Wait at most this long for the server to listen; less if it has been listening on other ports
     #[serde(with = "units::time::text", default = "default_start_timeout")]
     #[cfg_attr(feature = "cli", arg(id = "server_start_timeout", long = "server-start-timeout"))]
     #[cfg_attr(feature = "cli", arg(value_name = "SERVER_START_TIMEOUT", requires = "server"))]
@@ -56,7 +56,7 @@ pub struct ServerPlan {
 }
 
 impl Default for ServerPlan {
-    /// No command yet; everything else as where nothing is said.
+    /// A server without a command, all other fields at their defaults.
     fn default() -> Self {
         ServerPlan {
             command: String::new(),
@@ -80,51 +80,51 @@ fn default_start_timeout() -> Duration {
 }
 
 impl ServerPlan {
-    /// A server of this command, all else as where nothing is said.
+    /// A server with this command, all other fields at their defaults.
     pub fn of(command: impl Into<String>) -> Self {
         ServerPlan { command: command.into(), ..ServerPlan::default() }
     }
 
     /// Most addresses of each family.
     pub const ADDRESSES_MAX: u32 = 250;
-    /// In less no server starts.
+    /// No server starts with less memory.
     pub const MEMORY_MIN: Bytes = Bytes(1 << 20);
 
-    /// What it is held to while it is measured, if it is.
+    /// The CPU limit of the measured phase, if there is one.
     pub fn share(&self) -> Option<CpuShare> {
         self.cpu_measured.or(self.cpu)
     }
 
-    /// Refuses what cannot be meant.
+    /// Refuses contradictions.
     ///
     /// # Errors
     /// One sentence.
     pub fn check(&self) -> Result<(), String> {
         if self.addresses == 0 || self.addresses > Self::ADDRESSES_MAX {
             return Err(format!(
-                "addresses = {} (--server-addresses): from 1 to {} are possible",
+                "addresses = {} (--server-addresses): expected 1 to {}",
                 self.addresses,
                 Self::ADDRESSES_MAX
             ));
         }
         if let Some(memory) = self.memory.filter(|memory| *memory < Self::MEMORY_MIN) {
-            return Err(format!("memory = \"{memory}\" (--server-memory): at least {} is wanted", Self::MEMORY_MIN));
+            return Err(format!("memory = \"{memory}\" (--server-memory): expected at least {}", Self::MEMORY_MIN));
         }
         let usual = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         match self.names.iter().find(|name| name.is_empty() || !name.chars().all(usual)) {
             Some(name) => {
-                Err(format!("`{name}` (--server-name) is no host name: letters, digits, dots and - are wanted"))
+                Err(format!("`{name}` (--server-name) is not a valid host name: expected letters, digits, dots and -"))
             }
             None => Ok(()),
         }
     }
 }
 
-/// The server's TCP, set on its route to the clients.
+/// TCP settings of the server, set on its route to the clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerTcp {
-    /// Initial congestion window in segments; absent: the kernel's (10).
+    /// Initial congestion window in segments; absent: the kernel's default (10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initcwnd: Option<u32>,
     /// Congestion control; absent: the host's default, which the result names.
@@ -133,7 +133,7 @@ pub struct ServerTcp {
 }
 
 impl ServerTcp {
-    /// Whether nothing was asked for.
+    /// Whether no setting is given.
     pub fn is_unset(&self) -> bool {
         *self == ServerTcp::default()
     }
@@ -142,17 +142,17 @@ impl ServerTcp {
 impl std::str::FromStr for ServerTcp {
     type Err = String;
 
-    /// `initcwnd=2,cc=reno`, either or both.
+    /// Parses `initcwnd=2,cc=reno`, either or both.
     fn from_str(typed: &str) -> Result<Self, String> {
         let mut tcp = ServerTcp::default();
         for part in typed.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             match part.split_once('=') {
                 Some(("initcwnd", value)) => match value.parse() {
                     Ok(segments @ 1..=1000) => tcp.initcwnd = Some(segments),
-                    _ => return Err(format!("initcwnd={value}: a number of segments from 1 to 1000 is wanted")),
+                    _ => return Err(format!("initcwnd={value}: expected a number of segments from 1 to 1000")),
                 },
                 Some(("cc", value)) if !value.is_empty() => tcp.cc = Some(value.to_owned()),
-                _ => return Err(format!("`{part}` is not understood; write initcwnd=2,cc=reno")),
+                _ => return Err(format!("`{part}` is not a valid setting: expected initcwnd=2,cc=reno")),
             }
         }
         Ok(tcp)

@@ -8,7 +8,7 @@ use schema::document::{self, Document, Quantiles, SloTerm};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::{Probability, parse_duration};
 
-/// An objective: terms that must all hold. Quantiles are of the response time, from the intended moment.
+/// An objective: terms that must all be met. Percentiles are of the response time, from the scheduled time on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slo {
     typed: String,
@@ -53,7 +53,7 @@ pub enum TimeFigure {
 }
 
 impl TimeFigure {
-    /// The one of that name.
+    /// The figure of that name.
     pub fn named(name: &str) -> Option<TimeFigure> {
         Some(match name {
             "mean" => TimeFigure::Mean,
@@ -69,7 +69,7 @@ impl TimeFigure {
         })
     }
 
-    /// Its value in ns; `None` where nothing was counted.
+    /// Its value in ns; `None` for an empty distribution.
     pub fn of(self, q: &Quantiles) -> Option<f64> {
         let value = match self {
             TimeFigure::Mean => q.mean,
@@ -85,7 +85,7 @@ impl TimeFigure {
         Some(value).filter(|_| q.count > 0)
     }
 
-    /// As people type it.
+    /// The name as typed.
     pub fn name(self) -> &'static str {
         match self {
             TimeFigure::Mean => "mean",
@@ -100,12 +100,12 @@ impl TimeFigure {
         }
     }
 
-    /// Whether `count` values are enough to judge by it: of a percentile twenty must lie beyond it.
+    /// Whether `count` values are enough to judge the figure: at least twenty values must lie beyond a percentile.
     pub fn is_known(self, count: u64) -> bool {
         count > 0 && (self == TimeFigure::Mean || stats::materiality::is_known(count, self.tail()))
     }
 
-    /// The share of the values that may be above it: 1 of a mean, which says so of none.
+    /// The share of the values that may be above the figure; 1 for the mean, which limits no share.
     fn tail(self) -> f64 {
         match self {
             TimeFigure::Mean => 1.0,
@@ -121,43 +121,43 @@ impl TimeFigure {
     }
 }
 
-const WANTED: &str = "an objective is written like 'p99 < 200ms, errors < 0.1%' (mean, p50, p75, p90, p95, p99, \
+const WANTED: &str = "expected a form such as 'p99 < 200ms, errors < 0.1%' (mean, p50, p75, p90, p95, p99, \
                       p99.9, p99.99, max, errors)";
 
 impl Slo {
-    /// Holds the objective against a run. Without a load part nothing is met.
+    /// Judges a run by the objective. A run without a load meets no term.
     pub fn judge(&self, document: &Document) -> document::Slo {
         let terms: Vec<SloTerm> = self.terms.iter().map(|term| term.judge(document)).collect();
         document::Slo { objective: self.typed.clone(), met: terms.iter().all(|term| term.met), terms }
     }
 }
 
-/// Bounds that follow from an objective, for whoever plans a run by it or ends one early.
+/// Bounds that follow from an objective, for programs that plan a run by it or end one early.
 impl Slo {
-    /// The least limit of a response time; none where it is on errors alone.
+    /// The lowest limit of a response time; `None` if the objective limits errors only.
     pub fn response_limit(&self) -> Option<Duration> {
         self.tails().map(|(_, limit)| limit).min()
     }
 
-    /// Of each term on a quantile, the mean or the maximum: the share of the requests that may take longer (of the
-    /// mean: all but none are bounded, so 1), and the limit.
+    /// For each term on a percentile, the mean or the maximum: the share of the requests that may take longer (1 for
+    /// the mean), and the limit.
     pub fn tails(&self) -> impl Iterator<Item = (f64, Duration)> {
         self.terms.iter().filter_map(|term| Some((term.quantity.tail()?, Duration::from_nanos(term.limit as u64))))
     }
 
-    /// The most errors over offered that it allows; 1 where it says nothing of errors.
+    /// The highest allowed share of errors; 1 if the objective does not limit errors.
     pub fn errors_limit(&self) -> f64 {
         let errors = self.terms.iter().filter(|term| term.quantity == Quantity::Errors);
         errors.map(|term| term.limit).fold(1.0, f64::min)
     }
 
-    /// Requests that failed, were not done at the end or were answered by an error, over those offered: what `errors` is
-    /// compared with. 1 without a load.
+    /// Requests that failed, were in flight at the end or got an error status, over those offered: the value of
+    /// `errors`. 1 without a load.
     pub fn error_ratio(&self, document: &Document) -> f64 {
         document.load.as_ref().map_or(1.0, |load| Quantity::Errors.of(load))
     }
 
-    /// Requests that are needed to tell its smallest tail: twenty in the tail; 0 where it has none.
+    /// Requests needed to judge the smallest tail of the objective (twenty beyond it); 0 if there is none.
     pub fn requests_min(&self) -> u64 {
         let tails = self.tails().map(|(share, _)| share).filter(|share| *share > 0.0 && *share < 1.0);
         tails.map(stats::materiality::values_needed).max().unwrap_or(0)
@@ -174,7 +174,7 @@ impl Term {
 }
 
 impl Quantity {
-    /// The share of the requests that may take longer than the limit says; none for what is not a time.
+    /// The share of the requests that may take longer than the limit; none for terms that are not on times.
     fn tail(self) -> Option<f64> {
         match self {
             Quantity::Time(figure) => Some(figure.tail()),
@@ -191,15 +191,15 @@ impl Quantity {
 }
 
 /// Errors as an objective counts them, over the requests offered: requests that failed for any cause, those without a
-/// response at the end, and whole responses of an error status ([`error_responses`]). 1 where none was offered.
+/// response at the end, and complete responses with an error status ([`error_responses`]). 1 if none was offered.
 pub fn error_ratio(load: &document::Load) -> f64 {
     let failed: u64 = load.failed.values().sum();
     let errors = failed + load.in_flight_at_end + error_responses(load);
     if load.offered_requests == 0 { 1.0 } else { errors as f64 / load.offered_requests as f64 }
 }
 
-/// Whole responses of a status other than 2xx and 3xx. Where the plan says for every request which status is good, those with
-/// another one have failed, and none is left to count here: the same rule as that of the check `error_rate`.
+/// Complete responses with a status other than 2xx and 3xx. If the plan defines the expected status of every request,
+/// requests with another status have failed and none is counted here, as in the check `error_rate`.
 fn error_responses(load: &document::Load) -> u64 {
     let is_error = |status: &str| !load.statuses_expected && !status.starts_with(['2', '3']);
     load.status.iter().filter(|(status, _)| is_error(status)).map(|(_, count)| count).sum()
@@ -216,7 +216,7 @@ impl FromStr for Slo {
             .map(Term::parse)
             .collect::<Result<_, _>>()?;
         if terms.is_empty() {
-            return Err(format!("the objective is empty; {WANTED}"));
+            return Err(format!("the objective is empty: {WANTED}"));
         }
         Ok(Slo { typed: typed.to_owned(), terms })
     }
@@ -224,7 +224,7 @@ impl FromStr for Slo {
 
 impl Term {
     fn parse(typed: &str) -> Result<Self, String> {
-        let at = typed.find('<').ok_or_else(|| format!("`{typed}` has no `<`; {WANTED}"))?;
+        let at = typed.find('<').ok_or_else(|| format!("`{typed}` has no `<`: {WANTED}"))?;
         let (name, rest) = (typed[..at].trim(), &typed[at + 1..]);
         let (inclusive, limit) = match rest.strip_prefix('=') {
             Some(limit) => (true, limit.trim()),
@@ -233,7 +233,7 @@ impl Term {
         let quantity = match (TimeFigure::named(name), name) {
             (Some(figure), _) => Quantity::Time(figure),
             (None, "errors") => Quantity::Errors,
-            _ => return Err(format!("`{name}` is not a quantity of an objective; {WANTED}")),
+            _ => return Err(format!("`{name}` is not a quantity of an objective: {WANTED}")),
         };
         let limit = if quantity == Quantity::Errors {
             limit.parse::<Probability>().map_err(|error| error.to_string())?.value()
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_parse_with_their_units() {
+    fn slo_terms_parse_with_their_units() {
         let slo: Slo = "p99 < 200ms, errors <= 0.1%".parse().unwrap();
         assert_eq!(slo.terms.len(), 2);
         assert_eq!(slo.terms[0].limit, 200e6);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_times_are_known_by_name() {
+    fn figures_of_a_distribution_parse_by_name() {
         let q = Quantiles {
             count: 1,
             mean: 1.5,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_follow_from_it() {
+    fn slo_bounds_have_lowest_limit_shares_and_error_share() {
         let of = |typed: &str| typed.parse::<Slo>().unwrap();
         let slo = of("p99 < 200ms, mean < 50ms, errors < 0.1%");
         assert_eq!(slo.response_limit(), Some(Duration::from_millis(50)));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_count_failures_error_statuses_and_the_unfinished() {
+    fn slo_errors_count_failures_error_statuses_and_unfinished_requests() {
         let mut load = document::Load { offered_requests: 1000, ..Default::default() };
         load.failed.insert("reset".into(), 1);
         for (status, count) in [("200", 900), ("204", 10), ("301", 20), ("304", 30), ("404", 5), ("429", 3), ("503", 2)]
@@ -322,7 +322,7 @@ mod tests {
         }
         load.in_flight_at_end = 1;
         assert_eq!(Quantity::Errors.of(&load), 0.012);
-        // A plan that expects its statuses, 404 among them, has failed the requests that got others.
+        // A plan that expects statuses, 404 among them, has failed the requests that got others.
         load.statuses_expected = true;
         assert_eq!(Quantity::Errors.of(&load), 0.002);
     }

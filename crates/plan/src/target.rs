@@ -1,4 +1,4 @@
-//! Where the far end is, where the URL alone does not say.
+//! `[target]`: addresses of the server, where the URL alone does not define them.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::ServerTcp;
 
-/// Where the far end is.
+/// Addresses of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetPlan {
-    /// Which of the addresses behind the URL's host are connected to.
+    /// Address family of the connections to the URL's host.
     #[serde(default)]
     pub family: AddressFamily,
-    /// These addresses instead of those that this host's resolver gives for the URL's host. Connections take them in
-    /// turn.
+    /// Addresses to connect to instead of those that this host's resolver returns for the URL's host. Connections use
+    /// them in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
-    /// TCP of this host towards the clients, for a service that runs on this host already.
+    /// TCP settings of this host towards the clients, for a service that already runs on this host.
     #[serde(default, skip_serializing_if = "ServerTcp::is_unset")]
     pub tcp: ServerTcp,
 }
 
-/// Which addresses are connected to, of a name that has both kinds.
+/// Which addresses are used of a name that has both families.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AddressFamily {
-    /// IPv4, if the name has one; otherwise IPv6.
+    /// IPv4, if the name has such an address; otherwise IPv6.
     #[default]
     Any,
     /// IPv4 only.
@@ -39,7 +39,7 @@ pub enum AddressFamily {
 }
 
 impl AddressFamily {
-    /// Those of `addresses` that are meant, each once, in their order.
+    /// The addresses of this family in `addresses`, each once, in their order.
     pub fn choose(self, addresses: &[IpAddr]) -> Vec<IpAddr> {
         let of = |ipv4: bool| addresses.iter().copied().filter(move |address| address.is_ipv4() == ipv4);
         let mut chosen: Vec<IpAddr> = match self {
@@ -59,7 +59,7 @@ impl AddressFamily {
         chosen
     }
 
-    /// In words, for what is not there.
+    /// The family in words, for error messages.
     pub fn words(self) -> &'static str {
         match self {
             AddressFamily::Any | AddressFamily::Both => "address",
@@ -69,23 +69,24 @@ impl AddressFamily {
     }
 }
 
-/// A service at the far end of a path for programs: its name, and where it is.
+/// A service at the server's end of the path for foreign programs: its name and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct To {
-    /// The name or address by which programs know it.
+    /// The name or address that programs use for it.
     pub host: String,
-    /// The port that is meant, where one was said.
+    /// The port, if it was given.
     pub port: Option<u16>,
-    /// Its addresses, where they were said; otherwise this host's resolver is asked.
+    /// Its addresses, if they were given; otherwise this host's resolver is used.
     pub addresses: Vec<IpAddr>,
 }
 
 impl FromStr for To {
     type Err = String;
 
-    /// `HOST`, `HOST:PORT`, `[v6]:PORT`, `http://HOST:PORT/..`, `https://..`, each with `=ADDRESS,ADDRESS` after it.
+    /// Parses `HOST`, `HOST:PORT`, `[v6]:PORT`, `http://HOST:PORT/..` or `https://..`, each optionally with
+    /// `=ADDRESS,ADDRESS`.
     fn from_str(typed: &str) -> Result<Self, String> {
-        const WANTED: &str = "a host is wanted, such as shop.example, 127.0.0.1:8080, [::1]:8080, https://shop.example/, or \
+        const WANTED: &str = "expected a host, such as shop.example, 127.0.0.1:8080, [::1]:8080, https://shop.example/, or \
                               with its address shop.example=192.0.2.7";
         // A URL may have a `=` in its query, after the host.
         let (scheme, rest) = typed.split_once("://").map_or(("", typed), |(scheme, rest)| (scheme, rest));
@@ -97,7 +98,7 @@ impl FromStr for To {
             "" => None,
             "http" => Some(80),
             "https" => Some(443),
-            other => return Err(format!("`{other}`: only http and https are known; {WANTED}")),
+            other => return Err(format!("`{other}`: unknown scheme, only http and https are supported; {WANTED}")),
         };
         let (host, port) = if authority.parse::<std::net::Ipv6Addr>().is_ok() {
             (authority, None)
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_is_chosen() {
+    fn addresses_are_selected_by_family() {
         let all: Vec<IpAddr> =
             ["2001:db8::1", "192.0.2.1", "192.0.2.2", "192.0.2.1"].map(|a| a.parse().unwrap()).into();
         let chosen = |family: AddressFamily| family.choose(&all).iter().map(IpAddr::to_string).collect::<Vec<_>>();
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_end_is_written_in_several_ways() {
+    fn target_parses_hosts_ports_urls_and_addresses() {
         let to = |typed: &str| {
             let to: To = typed.parse().unwrap();
             (to.host, to.port, to.addresses.len())

@@ -1,4 +1,4 @@
-//! A plan is printed and read back without change, and what contradicts itself is refused.
+//! A plan survives printing and reading, and contradictions are refused.
 
 mod reference;
 
@@ -189,7 +189,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     let engine = prop_oneof![Just(Engine::Auto), Just(Engine::IoUring), Just(Engine::Epoll)];
     let placement = prop_oneof![Just(Placement::Split), Just(Placement::Float)];
     let slo = prop_oneof![Just("p99 < 200ms"), Just("p99.9<=1s , errors < 0.1%"), Just("mean < 3us")];
-    // A path with a server of the lab, a path with a service that is there, or neither.
+    // A path with a server of the testbed, a path with a service that already runs, or neither.
     let lab = prop_oneof![
         (path(), server()).prop_map(|(path, server)| (Some(path), Some(server), TargetPlan::default())),
         (path(), target()).prop_map(|(path, target)| (Some(path), None, target)),
@@ -230,7 +230,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 
 proptest! {
     #[test]
-    fn a_plan_reads_back(plan in plan()) {
+    fn a_plan_survives_printing_and_reading(plan in plan()) {
         prop_assert_eq!(plan.check().map_err(|error| error.to_string()), Ok(()));
         let text = plan.to_toml();
         let back = Plan::from_toml(&text, "printed").map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
@@ -238,18 +238,18 @@ proptest! {
         prop_assert_eq!(back.to_toml(), text);
     }
 
-    /// Whatever is in the file, reading it is a refusal on one line or a plan.
+    /// Any text is a plan, or refused on one line.
     #[test]
-    fn no_text_is_too_much(text in "(\\[(load|path|server)\\]\n|[a-z]{1,8} = [-0-9a-z\"{}\\[\\]]{0,12}\n|.){0,12}") {
+    fn any_text_is_a_plan_or_an_error_on_one_line(text in "(\\[(load|path|server)\\]\n|[a-z]{1,8} = [-0-9a-z\"{}\\[\\]]{0,12}\n|.){0,12}") {
         if let Err(error) = Plan::from_toml(&text, "plan.toml") {
             prop_assert_eq!(error.to_string().lines().count(), 1, "{}", error);
         }
     }
 }
 
-/// Where nothing is said, the wire is watched where there is an end to watch it at.
+/// By default packets are captured at the server's end of a path, if there is one.
 #[test]
-fn the_witness_follows_the_server() {
+fn packets_are_captured_at_the_servers_end_by_default() {
     let load = "[load]\nurl = \"http://server/\"\nduration = \"1s\"\n";
     let lab = format!("{load}[path]\nrtt = \"1ms\"\n[server]\ncommand = \"true\"\n");
     let read = |text: &str| Plan::from_toml(text, "test");
@@ -272,9 +272,9 @@ fn the_witness_follows_the_server() {
     Plan::from_toml(&format!("{load}[watch]\ntap = true\n[host]\nengine = \"epoll\"\n"), "test").unwrap();
 }
 
-/// A ring would take what TLS says for the response: every request would end by its timeout.
+/// io_uring would deliver TLS records as the response, and every request would end by its timeout.
 #[test]
-fn io_uring_is_not_asked_for_tls() {
+fn io_uring_is_refused_with_tls() {
     let read = |url: &str, engine: &str| {
         Plan::from_toml(&format!("[load]\nurl = \"{url}\"\nduration = \"1s\"\n[host]\nengine = \"{engine}\"\n"), "test")
     };
@@ -286,7 +286,7 @@ fn io_uring_is_not_asked_for_tls() {
 }
 
 #[test]
-fn a_proxy_finds_the_urls_host_itself() {
+fn a_proxy_excludes_addresses_of_the_url_host() {
     let read = |load: &str, target: &str| {
         Plan::from_toml(
             &format!("[load]\nurl = \"http://h/\"\nduration = \"1s\"\n{load}\n[target]\n{target}\n"),
@@ -299,11 +299,11 @@ fn a_proxy_finds_the_urls_host_itself() {
     assert!(read(proxy, "").is_ok() && read("", addresses).is_ok());
 }
 
-/// What is typed is what a plan says, and the other way about; a wrong key is refused with those that there are, on its
+/// Effects of a path are options and keys of the same names; an unknown key is refused with the list of keys, on its
 /// line.
 #[cfg(feature = "cli")]
 #[test]
-fn effects_are_options_and_keys() {
+fn path_effects_are_options_and_keys_of_the_same_name() {
     use clap::{Args, FromArgMatches};
 
     let command = || PathPlan::augment_args(clap::Command::new("bench").no_binary_name(true));

@@ -1,4 +1,4 @@
-//! TLS of the load, as meant.
+//! `[load.tls]`: TLS of the load.
 
 use std::path::PathBuf;
 
@@ -9,39 +9,39 @@ use serde::{Deserialize, Serialize};
 use super::LoadPlan;
 use super::named::named;
 
-/// How `https://` is spoken. In a plan that was checked it is there exactly where the URL is secure.
+/// TLS of `https://` URLs. A checked plan has this table exactly if the URL is secure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "TLS (https:// URLs)"))]
 pub struct TlsPlan {
     /// Do not verify the server's TLS certificate, like curl -k
-    // Plan: The handshake's signature is checked all the same, as it costs time.
+    // Plan: The handshake's signature is verified all the same, because it costs CPU time.
     #[cfg_attr(feature = "cli", arg(short = 'k', long))]
     pub insecure: bool,
-    /// Trust the authorities in this PEM file, instead of the system's
+    /// Trust the authorities in this PEM file instead of the system's
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub cacert: Option<PathBuf>,
-    /// Name sent in SNI and looked for in the certificate, of every host [default: each URL's host]
+    /// Send this name in SNI and expect it in the certificate of every host [default: each URL's host]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME"))]
     pub sni: Option<String>,
-    /// Speak this version alone [default: 1.3, or 1.2 with a server that has no later one]
+    /// Use only this TLS version [default: 1.3, or 1.2 if the server has no later one]
     #[cfg_attr(feature = "cli", arg(id = "tls_version", long = "tls-version", value_enum, value_name = "VERSION"))]
     #[cfg_attr(feature = "cli", arg(default_value_t, hide_default_value = true))]
     pub version: TlsVersion,
-    /// Protocol offered by ALPN: http/1.1, http/1.0, h2 or none [default: http/1.1, or h2 with --http 2]
+    /// Offer this protocol by ALPN: http/1.1, http/1.0, h2 or none [default: http/1.1, or h2 with --http 2]
     #[cfg_attr(feature = "cli", arg(long, value_name = "PROTOCOL", default_value_t, hide_default_value = true))]
     pub alpn: Alpn,
-    /// Make every handshake a full one: no client takes up its earlier sessions
-    // Plan: Each client has its own sessions: nobody's ticket is another's.
+    /// Make every handshake a full one: clients do not resume sessions
+    // Plan: Each client has its own sessions; tickets are not shared.
     #[cfg_attr(feature = "cli", arg(long = "no-resumption", action = clap::ArgAction::SetFalse))]
     pub resumption: bool,
-    /// The clients' certificate with its chain, PEM
+    /// Authenticate clients with this certificate and its chain, PEM
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub cert: Option<PathBuf>,
-    /// Its private key, PEM [default: in the same file]
+    /// Use this private key for the client certificate, PEM [default: in the same file]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", requires = "cert"))]
     pub key: Option<PathBuf>,
@@ -62,17 +62,17 @@ impl Default for TlsPlan {
     }
 }
 
-/// Versions of TLS offered to the server.
+/// TLS versions offered to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlsVersion {
-    /// 1.2 and 1.3; the server takes the later one that it has.
+    /// 1.2 and 1.3; the server chooses the later one that it supports.
     #[default]
     #[serde(rename = "any")]
     Any,
-    /// 1.2 alone.
+    /// 1.2 only.
     #[serde(rename = "1.2")]
     V12,
-    /// 1.3 alone.
+    /// 1.3 only.
     #[serde(rename = "1.3")]
     V13,
 }
@@ -95,7 +95,7 @@ pub enum Alpn {
 }
 
 impl Alpn {
-    /// As in the plan, and but for `none` as on the wire.
+    /// The name in a plan, and (except `none`) on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Alpn::Http11 => "http/1.1",
@@ -121,7 +121,7 @@ impl std::str::FromStr for Alpn {
             "http/1.0" => Ok(Alpn::Http10),
             "none" => Ok(Alpn::None),
             "h2" => Ok(Alpn::H2),
-            _ => Err(format!("`{typed}` is no protocol that is spoken here; write http/1.1, http/1.0, h2 or none")),
+            _ => Err(format!("`{typed}` is not a supported protocol: expected http/1.1, http/1.0, h2 or none")),
         }
     }
 }
@@ -141,23 +141,23 @@ impl From<Alpn> for String {
 }
 
 impl LoadPlan {
-    /// Whether anything is asked for through TLS. Of a list that is known once it was read.
+    /// Whether any request uses TLS. With a list of URLs this is known after reading it.
     pub fn secure(&self) -> bool {
         self.lists() && self.tls.is_some() || self.states_secure()
     }
 
-    /// What is asked for stands elsewhere: in a list of URLs, or in a mix.
+    /// Whether the URLs are defined elsewhere: in a list or in a workload.
     fn lists(&self) -> bool {
         self.urls.is_some() || self.cache_workload.is_some()
     }
 
-    /// Whether a URL that the plan itself states asks for TLS.
+    /// Whether a URL in the plan itself is `https://`.
     fn states_secure(&self) -> bool {
         let https = |url: &String| url.trim_start().get(..6).is_some_and(|front| front.eq_ignore_ascii_case("https:"));
         self.stated_urls().iter().any(https)
     }
 
-    /// Writes the defaults of TLS, and of HTTP/2, out where the URL asks for it.
+    /// Writes out the defaults of TLS and of HTTP/2 where the URLs need them.
     pub fn settle_tls(&mut self) {
         if self.states_secure() {
             self.tls.get_or_insert_default();
@@ -165,21 +165,23 @@ impl LoadPlan {
         self.settle_transport();
     }
 
-    /// Refuses what TLS cannot be. A URL that cannot be read is refused elsewhere.
+    /// Refuses contradicting TLS settings. An unreadable URL is refused elsewhere.
     ///
     /// # Errors
     /// One sentence.
     pub(super) fn check_tls(&self) -> Result<(), String> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        // What stands in a list is not known yet.
+        // The URLs of a list are not known yet.
         if !self.states_secure() && !self.lists() {
             return Err("TLS options ([load.tls]; -k, --cacert, --sni and others) need an https:// URL".into());
         }
         if tls.insecure && tls.cacert.is_some() {
-            return Err("insecure (-k) trusts anyone, cacert (--cacert) only some: leave one of the two out".into());
+            return Err(
+                "insecure (-k) trusts every server, cacert (--cacert) only some: leave one of the two out".into()
+            );
         }
         if tls.key.is_some() && tls.cert.is_none() {
-            return Err("key (--key) belongs to a client's certificate: give cert (--cert) as well".into());
+            return Err("key (--key) needs a client certificate: give cert (--cert) as well".into());
         }
         let secure =
             self.stated_urls().into_iter().filter_map(|url| Target::parse(&url).ok()).filter(|target| target.secure);
@@ -188,14 +190,14 @@ impl LoadPlan {
 }
 
 impl TlsPlan {
-    /// The name that certificates are to have.
+    /// The name that the server's certificate must have.
     ///
     /// # Errors
-    /// No host name and no address.
+    /// The name is neither a valid host name nor an address.
     pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, String> {
         let name = self.sni.as_deref().unwrap_or(host);
         ServerName::try_from(name.to_owned())
-            .map_err(|_| format!("`{name}` is no name that a certificate could have: give one with sni (--sni)"))
+            .map_err(|_| format!("`{name}` is not a valid name of a certificate: give one with sni (--sni)"))
     }
 }
 
@@ -208,21 +210,21 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_with_tls_comes_back_from_its_print() {
+    fn a_plan_with_tls_survives_printing_and_reading() {
         let full = "url = \"https://shop.example/\"\n[load.tls]\ncacert = \"ca.pem\"\nsni = \"other.example\"\n\
                     version = \"1.2\"\nalpn = \"none\"\nresumption = false\ncert = \"me.pem\"\nkey = \"me.key\"\n";
         for load in [full, "url = \"https://shop.example/\"\n", "url = \"https://h/\"\n[load.tls]\ninsecure = true\n"] {
             let plan = plan(load).unwrap();
             let printed = plan.to_toml();
             assert_eq!(Plan::from_toml(&printed, "print").unwrap(), plan, "{printed}");
-            assert!(printed.contains("[load.tls]"), "defaults are written out\n{printed}");
+            assert!(printed.contains("[load.tls]"), "defaults must be written out\n{printed}");
         }
         let plain = plan("url = \"http://h/\"\n").unwrap();
         assert!(plain.load.tls.is_none() && !plain.to_toml().contains("tls"));
     }
 
     #[test]
-    fn what_tls_cannot_be_is_refused() {
+    fn contradicting_tls_settings_are_refused() {
         let refused = |load: &str| plan(load).unwrap_err();
         assert!(refused("url = \"http://h/\"\n[load.tls]\n").contains("https://"));
         let https = |tls: &str| refused(&format!("url = \"https://h/\"\n[load.tls]\n{tls}\n"));

@@ -1,14 +1,14 @@
-//! What carries the requests: the version of HTTP, streams, a Unix socket, a proxy.
+//! Transport of the requests: HTTP version, streams, Unix socket, proxy.
 
 use load::Target;
 
 use super::{AddressFamily, Alpn, Engine, HttpVersion, LoadPlan, Plan};
 
-/// Streams of an HTTP/2 connection, where the plan does not say how many.
+/// Streams of an HTTP/2 connection, if the plan sets no number.
 pub const STREAMS: u32 = 100;
 
 impl LoadPlan {
-    /// Requests at once on a connection, as far as the server allows: 1 but for HTTP/2.
+    /// Most concurrent requests on a connection, as far as the server allows: 1 except with HTTP/2.
     pub fn streams_at_most(&self) -> u32 {
         match self.http {
             HttpVersion::Http2 if self.close => 1,
@@ -17,7 +17,7 @@ impl LoadPlan {
         }
     }
 
-    /// Writes the defaults of TLS and HTTP/2 out for the targets that a list turned out to have.
+    /// Writes out the defaults of TLS and HTTP/2 for the targets found in a list.
     pub fn settle_targets(&mut self, targets: &[Target]) {
         if targets.iter().any(|target| target.secure) {
             self.tls.get_or_insert_default();
@@ -27,7 +27,7 @@ impl LoadPlan {
         self.settle_transport();
     }
 
-    /// Writes the defaults of HTTP/2 out where it is asked for.
+    /// Writes out the defaults of HTTP/2.
     pub fn settle_transport(&mut self) {
         if self.http == HttpVersion::Http2 {
             self.streams = Some(self.streams_at_most());
@@ -41,7 +41,7 @@ impl LoadPlan {
 }
 
 impl Plan {
-    /// Refuses what cannot carry the requests.
+    /// Refuses contradicting transport settings.
     ///
     /// # Errors
     /// One sentence.
@@ -52,22 +52,22 @@ impl Plan {
             let socket = socket.display();
             if self.path.is_some() || self.server.is_some() {
                 return Err(format!(
-                    "unix = \"{socket}\" (--unix) is a socket of this host, to which no path leads: leave out the path and \
+                    "unix = \"{socket}\" (--unix) is a socket of this host, which no path can reach: leave out the path and \
                      --server, or the socket"
                 ));
             }
             if load.proxy.is_some() || !self.target.addresses.is_empty() || self.target.family != AddressFamily::Any {
                 return Err(format!(
-                    "unix = \"{socket}\" (--unix) says where to connect, and so does a proxy (--proxy), an address (--to) or a \
-                     family of addresses (-4, -6): leave one of the two out"
+                    "unix = \"{socket}\" (--unix) defines where to connect, as does a proxy (--proxy), an address (--to) or an \
+                     address family (-4, -6): leave one of the two out"
                 ));
             }
         }
-        // The proxy may have a password, which is not for messages.
+        // The proxy may have a password, which must not appear in messages.
         if load.proxy.is_some() && !self.target.addresses.is_empty() {
             return Err(
-                "[target] addresses (--to) are the URL's host's, but with a proxy (--proxy) that is the proxy's to \
-                        find: leave one of the two out"
+                "[target] addresses (--to) belong to the URL's host, which with a proxy (--proxy) the proxy itself has to \
+                        resolve: leave one of the two out"
                     .into(),
             );
         }
@@ -79,50 +79,46 @@ impl Plan {
         let alpn = load.tls.as_ref().map(|tls| tls.alpn);
         if load.http != HttpVersion::Http2 {
             if load.streams.is_some() {
-                return Err("streams (--streams) are HTTP/2's: ask for it with http = \"2\" (--http 2)".into());
+                return Err("streams (--streams) need HTTP/2: add http = \"2\" (--http 2)".into());
             }
             return match alpn {
-                Some(Alpn::H2) => {
-                    Err("alpn = \"h2\" (--alpn) offers HTTP/2: ask for it with http = \"2\" (--http 2)".into())
-                }
+                Some(Alpn::H2) => Err("alpn = \"h2\" (--alpn) offers HTTP/2: add http = \"2\" (--http 2)".into()),
                 _ => Ok(()),
             };
         }
-        let at_once = u64::from(load.streams_at_most()) * u64::from(load.connections.unwrap_or(1));
+        let concurrent = u64::from(load.streams_at_most()) * u64::from(load.connections.unwrap_or(1));
         match load.streams {
-            Some(0) => return Err("streams = 0 (--streams): at least one is needed".into()),
+            Some(0) => return Err("streams = 0 (--streams): expected at least one".into()),
             Some(streams) if streams > STREAMS_MAX => {
-                return Err(format!("streams = {streams} (--streams): at most {STREAMS_MAX} are possible"));
+                return Err(format!("streams = {streams} (--streams): expected at most {STREAMS_MAX}"));
             }
-            _ if !load.is_open() && at_once > AT_ONCE_MAX => {
+            _ if !load.is_open() && concurrent > REQUESTS_MAX => {
                 return Err(format!(
-                    "connections (-c) times streams (--streams) make {at_once} requests at once in a closed loop: at most \
-                     {AT_ONCE_MAX} are possible"
+                    "connections (-c) times streams (--streams) make {concurrent} concurrent requests in a closed loop: expected at most \
+                     {REQUESTS_MAX}"
                 ));
             }
             Some(streams @ 2..) if load.close => {
                 return Err(format!(
-                    "streams = {streams} (--streams) share a connection, close (--close) gives each request its own: leave one \
+                    "streams = {streams} (--streams) share a connection, but close (--close) gives each request its own: leave one \
                      of the two out"
                 ));
             }
             _ => {}
         }
         if self.host.engine == Engine::IoUring {
-            return Err(
-                "engine = \"io_uring\" (--engine) has no way for HTTP/2 yet: write epoll, or leave it out".into()
-            );
+            return Err("engine = \"io_uring\" (--engine) does not support HTTP/2: write epoll, or leave it out".into());
         }
-        // The default is what is offered for HTTP/1; written out it becomes h2.
+        // The default for HTTP/1 becomes h2 when it is written out.
         if let Some(alpn @ (Alpn::Http10 | Alpn::None)) = alpn {
             return Err(format!(
-                "alpn = \"{}\" (--alpn) and http = \"2\" (--http) contradict each other: over TLS HTTP/2 is chosen by ALPN",
+                "alpn = \"{}\" (--alpn) and http = \"2\" (--http) contradict each other: over TLS, HTTP/2 is negotiated by ALPN",
                 alpn.name()
             ));
         }
         let lines = load.headers.iter().chain(load.request.iter().flat_map(|request| &request.headers));
         if let Some(name) = lines.filter_map(|line| line.split_once(':')).find_map(of_http1) {
-            return Err(format!("`{name}` (-H) is a header of HTTP/1 connections, which HTTP/2 has not: leave it out"));
+            return Err(format!("`{name}` (-H) is a header of HTTP/1 connections, which HTTP/2 forbids: leave it out"));
         }
         let plain = |url: &String| url.trim_start().get(..5).is_some_and(|front| front.eq_ignore_ascii_case("http:"));
         if load.proxy.is_some() && load.stated_urls().iter().any(plain) {
@@ -131,7 +127,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Refuses what cannot carry requests to these targets, which may be known only now: those of a list.
+    /// Refuses transport settings that contradict these targets, which a list of URLs may have added.
     ///
     /// # Errors
     /// One sentence.
@@ -151,16 +147,16 @@ impl Plan {
 
 /// Most streams of a connection: more than servers allow.
 const STREAMS_MAX: u32 = 65_536;
-/// Most requests at once in a closed loop, each of which has its place from the start.
-const AT_ONCE_MAX: u64 = 10_000_000;
+/// Most concurrent requests in a closed loop; memory for each is reserved at the start.
+const REQUESTS_MAX: u64 = 10_000_000;
 
-const PLAIN_THROUGH_PROXY: &str = "HTTP/2 goes through a proxy (--proxy) only inside TLS, to https:// URLs, by CONNECT";
+const PLAIN_THROUGH_PROXY: &str = "HTTP/2 through a proxy (--proxy) works only for https:// URLs (TLS inside CONNECT)";
 
-/// Why a ring is refused where there is TLS.
+/// Why io_uring is refused with TLS.
 pub(super) const SECURE_ON_RING: &str =
-    "engine = \"io_uring\" (--engine) has no way for https:// URLs yet: write epoll, or leave it out";
+    "engine = \"io_uring\" (--engine) does not support https:// URLs: write epoll, or leave it out";
 
-/// The name of a header line, if HTTP/2 has no such header (RFC 9113, section 8.2.2).
+/// The name of a header line that HTTP/2 forbids (RFC 9113, section 8.2.2).
 fn of_http1<'a>((name, value): (&'a str, &str)) -> Option<&'a str> {
     let name = name.trim();
     let is = |other: &str| name.eq_ignore_ascii_case(other);
@@ -179,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn http2_is_written_out() {
+    fn defaults_of_http2_are_written_out() {
         let plan = plan("url = \"https://h/\"\nhttp = \"2\"\n").unwrap();
         assert_eq!(plan.load.streams, Some(100));
         assert_eq!(plan.load.tls.as_ref().unwrap().alpn, Alpn::H2);
@@ -187,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_http2_is_refused() {
+    fn settings_that_contradict_http2_are_refused() {
         let refused = |rest: &str| plan(rest).unwrap_err();
         let two = |rest: &str| refused(&format!("url = \"https://h/\"\nhttp = \"2\"\n{rest}"));
         assert!(two("streams = 0\n").contains("at least one"));
         assert!(two("streams = 65537\n").contains("at most 65536"));
-        assert!(two("streams = 65536\nconnections = 1000\n").contains("65536000 requests at once"));
+        assert!(two("streams = 65536\nconnections = 1000\n").contains("65536000 concurrent requests"));
         assert!(plan("url = \"https://h/\"\nhttp = \"2\"\nrate = \"1/s\"\nconnections = 1000000\n").is_ok());
         assert!(two("streams = 2\nclose = true\n").contains("leave one"));
         assert!(two("headers = [\"Connection: close\"]\n").contains("HTTP/1"));
@@ -208,9 +204,9 @@ mod tests {
         assert!(refused(&format!("http = \"2\"\nproxy = \"p:1\"\n{requests}")).contains("CONNECT"));
     }
 
-    /// What is in a list is known once it is read.
+    /// The schemes of a list's URLs are known only after reading the list.
     #[test]
-    fn what_a_list_turns_out_to_have() {
+    fn targets_of_a_list_decide_on_tls_and_transport() {
         let settled = |rest: &str, urls: &[&str]| {
             let mut plan = plan(&format!("urls = \"list\"\n{rest}")).unwrap();
             let targets: Vec<Target> = urls.iter().map(|url| Target::parse(url).unwrap()).collect();
@@ -230,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_the_only_way_there() {
+    fn a_unix_socket_excludes_proxy_address_family_and_path() {
         assert!(plan("url = \"http://h/\"\nunix = \"/run/s\"\n").is_ok());
         let refused = |rest: &str| plan(&format!("url = \"http://h/\"\nunix = \"/run/s\"\n{rest}")).unwrap_err();
         assert!(refused("proxy = \"p:1\"\n").contains("leave one"));

@@ -1,11 +1,11 @@
-//! What is asked for, as meant: one URL, a list of them, requests with names, sessions, or a model's objects.
+//! Requests of a plan: one URL, a list of URLs, requests with names, sessions, or the objects of a content model.
 //!
 //! ```text
-//!   [load] url | urls = FILE | content = {..} | [[load.request]] ..      what is asked for
+//!   [load] url | urls = FILE | content = {..} | [[load.request]] ..      what is requested
 //!          [[load.session]] steps = [..]                                 in which order, where order matters
 //! ```
 //!
-//! [`build`] makes a [`load::Workload`] of it, and refuses what cannot be meant.
+//! [`build`] makes a [`load::Workload`] of it, and refuses contradictions.
 
 mod build;
 mod content;
@@ -29,37 +29,37 @@ use super::LoadPlan;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestPlan {
-    /// What sessions and results call it; absent: its URL.
+    /// Name in sessions and results; absent: the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A whole URL, or with `url` under `[load]` what follows its host, beginning with `/`. May hold places, though not
-    /// in its host.
+    /// Complete URL, or with `url` under `[load]` its path, beginning with `/`. May have placeholders, except in its
+    /// host.
     pub url: String,
-    /// Share among drawn requests, relative to the others.
+    /// Share among the chosen requests, relative to the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
     /// Method; absent: POST with a body, GET without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
-    /// Header lines, `Name: value`, with places; they replace those of the same name under `[load]`.
+    /// Header lines, `Name: value`, with placeholders; they replace those of the same name under `[load]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
-    /// Body as text, with places.
+    /// Body as text, with placeholders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// File sent as the body, as it is.
+    /// File to send as the body, without placeholders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_file: Option<PathBuf>,
-    /// `user:password`, with places; absent: that under `[load]`.
+    /// `user:password`, with placeholders; absent: that under `[load]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basic_auth: Option<String>,
-    /// What the response must be; absent: what is under `[load]`.
+    /// What the response must be; absent: `expect` under `[load]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<ExpectPlan>,
-    /// Values taken from the response for later steps of the session, by their names.
+    /// Values to take from the response for later steps of the session, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extract: BTreeMap<String, ExtractPlan>,
-    /// Redirects followed one after another; absent: that under `[load]`.
+    /// Redirects to follow, one after another; absent: the number under `[load]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirects: Option<u8>,
 }
@@ -82,7 +82,7 @@ impl RequestPlan {
         }
     }
 
-    /// What sessions and results call it.
+    /// Name in sessions and results.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.url)
     }
@@ -92,9 +92,9 @@ impl RequestPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChoicePlan {
-    /// Each in turn.
+    /// One after another, in order.
     InTurn,
-    /// Drawn by their weights.
+    /// At random, by weight.
     Weighted,
 }
 
@@ -102,27 +102,27 @@ pub enum ChoicePlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionPlan {
-    /// What results call it.
+    /// Name in results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Share among the sessions, relative to the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-    /// What a failed request does to it.
+    /// Effect of a failed request.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// In order, at least one.
+    /// Steps in order, at least one.
     pub steps: Vec<StepPlan>,
 }
 
-/// What a failed request does to its session.
+/// Effect of a failed request on its session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// Ends it.
+    /// The session ends.
     #[default]
     End,
-    /// Nothing: the next step comes all the same.
+    /// The session continues with its next step.
     GoOn,
 }
 
@@ -132,24 +132,25 @@ pub enum OnFailure {
 pub struct StepPlan {
     /// Name of the request.
     pub request: String,
-    /// Time between the end of the step before (the session's arrival, for the first) and this request; absent: none.
+    /// Time between the end of the step before (for the first step: the session's arrival) and this request; absent:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think: Option<ThinkPlan>,
-    /// Instead: so long after the session's arrival, whatever the steps before do.
+    /// Alternative to `think`: time from the session's arrival to this request, whatever the steps before do.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     pub at: Option<Duration>,
-    /// Names of requests for what the page embeds, sent once its response is whole.
+    /// Names of the requests for embedded objects, sent once the response of the step is complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub embedded: Vec<String>,
-    /// How many embedded objects are asked for at once; absent: 6, as in browsers.
+    /// Concurrent requests for embedded objects; absent: 6, as in browsers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<u16>,
 }
 
-/// Embedded objects asked for at once by browsers over HTTP/1.
+/// Concurrent requests for embedded objects of browsers over HTTP/1.
 pub const PARALLEL: u16 = 6;
 
-/// A time for which a user does nothing.
+/// Think time of a user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -157,32 +158,32 @@ pub const PARALLEL: u16 = 6;
                  or { log_normal = { median = \"3s\", sigma = 1.0, max = \"1m\" } }"
 )]
 pub enum ThinkPlan {
-    /// Always the same.
+    /// Constant.
     Constant(Time),
-    /// Drawn anew each time.
+    /// Drawn for each step.
     Drawn(DrawnThink),
 }
 
-/// A time that is drawn.
+/// Distribution of a think time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DrawnThink {
-    /// Evenly spread from the first to the last.
+    /// Uniform between the two times.
     Uniform([Time; 2]),
-    /// Exponential; what is drawn above `max` becomes `max`.
+    /// Exponential; values above `max` become `max`.
     Exponential {
-        /// Mean before the cut.
+        /// Mean without `max`.
         mean: Time,
-        /// Longest.
+        /// Longest time.
         max: Time,
     },
-    /// Log-normal; what is drawn above `max` becomes `max`.
+    /// Log-normal; values above `max` become `max`.
     LogNormal {
         /// Median.
         median: Time,
         /// Standard deviation of the logarithm.
         sigma: f64,
-        /// Longest.
+        /// Longest time.
         max: Time,
     },
 }
@@ -192,22 +193,22 @@ pub enum DrawnThink {
 #[serde(transparent)]
 pub struct Time(#[serde(with = "units::time::text")] pub Duration);
 
-/// Text as a plan has it where braces in it are braces, and no places.
+/// Escapes the braces of a text, so that a plan takes them literally and not as placeholders.
 pub fn literal(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }
 
 impl LoadPlan {
-    /// The workload, its files read.
+    /// The workload, including the files that it names.
     ///
     /// # Errors
-    /// One sentence: what cannot be meant, and a file that cannot be read.
+    /// One sentence: a contradiction, or an unreadable file.
     pub fn workload(&self) -> Result<load::Workload, String> {
         build::workload(self, build::Files::Read)
     }
 
-    /// What holds for every request, as a GET: headers, credentials, what is expected, redirects. For requests that are
-    /// not in the plan but in a recording.
+    /// The settings of all requests as a GET: headers, credentials, expectations, redirects. For requests from a
+    /// recording.
     ///
     /// # Errors
     /// One sentence.
@@ -215,7 +216,7 @@ impl LoadPlan {
         build::every_request(self)
     }
 
-    /// Refuses what cannot be meant; reads no file.
+    /// Refuses contradictions; reads no file.
     ///
     /// # Errors
     /// One sentence.
@@ -227,7 +228,7 @@ impl LoadPlan {
             let own =
                 !self.request.is_empty() || !self.session.is_empty() || self.urls.is_some() || self.content.is_some();
             return if own {
-                Err("a log or recording (replay, har) says what is asked for: leave urls, content, [[load.request]] and \
+                Err("a log or recording (replay, har) defines the requests: leave urls, content, [[load.request]] and \
                      [[load.session]] out"
                     .into())
             } else {
@@ -237,7 +238,7 @@ impl LoadPlan {
         build::workload(self, build::Files::Left).map(drop)
     }
 
-    /// Every URL that the plan itself states, those of requests on the host of `url` written out.
+    /// All URLs in the plan itself; URLs relative to the host of `url` are completed.
     pub fn stated_urls(&self) -> Vec<String> {
         let base = Some(&self.url).filter(|url| !url.is_empty());
         let requests = self.request.iter().map(|request| match (&request.url, base) {
@@ -254,12 +255,12 @@ impl LoadPlan {
 
     /// The request with the plan's body.
     pub fn with_body(&self, request: RequestPlan) -> RequestPlan {
-        // A request's text has places; that of a plan has none.
+        // The text of a request has placeholders; that of the plan has none.
         let literal = |text: &String| text.replace('{', "{{").replace('}', "}}");
         RequestPlan { body: self.body_text.as_ref().map(literal), body_file: self.body.clone(), ..request }
     }
 
-    /// Whether the plan says for every request which status is good.
+    /// Whether the plan defines the expected status of every request.
     pub fn expects_statuses(&self) -> bool {
         let says = |expect: &Option<ExpectPlan>| expect.as_ref().is_some_and(|expect| expect.status.is_some());
         let common = says(&self.expect);
@@ -269,22 +270,22 @@ impl LoadPlan {
             || if self.request.is_empty() { common } else { self.request.iter().all(own) }
     }
 
-    /// Whether every request's redirects are followed, so that one is no wrong answer.
+    /// Whether the redirects of every request are followed, so that a redirect is not an error.
     pub fn follows_redirects(&self) -> bool {
         let follows = |request: &RequestPlan| request.redirects.unwrap_or(self.redirects) > 0;
         if self.request.is_empty() { self.redirects > 0 } else { self.request.iter().all(follows) }
     }
 
-    /// Writes out what was left open: how several requests are chosen.
+    /// Writes out how one of several requests is chosen.
     pub fn settle_workload(&mut self) {
-        // A list may have weights: nobody knows before it is read.
+        // Whether a list has weights is known only after reading it.
         if self.choice.is_none() && self.request.len() > 1 && self.session.is_empty() {
             let weighted = self.request.iter().any(|request| request.weight.is_some());
             self.choice = Some(if weighted { ChoicePlan::Weighted } else { ChoicePlan::InTurn });
         }
     }
 
-    /// Files that the plan names are found from `folder` on, and named whole, so that the plan may be moved.
+    /// Resolves the plan's file names against `folder` and makes them absolute, so that the plan may be moved.
     pub fn find_files_from(&mut self, folder: &Path) {
         let bodies = self.request.iter_mut().filter_map(|request| request.body_file.as_mut());
         let recordings = self.replay.iter_mut().map(|replay| &mut replay.file);
@@ -295,7 +296,7 @@ impl LoadPlan {
             self.tls.iter_mut().flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());
         for file in plain.chain(recordings).chain(bodies).chain(tls) {
             let joined = folder.join(&*file);
-            // Without a current folder there is nothing better than what was written.
+            // Without a current directory the name stays as written.
             *file = std::path::absolute(&joined).unwrap_or(joined);
         }
     }

@@ -1,4 +1,4 @@
-//! How the findings of `doctor` look, at every width, from a document made up.
+//! The text of `doctor` at several widths, from an invented document.
 
 use report::{Style, terminal};
 use schema::Quantiles;
@@ -7,14 +7,14 @@ use schema::doctor::{
 };
 use schema::document::Host;
 
-fn ability(verb: &str, state: AbilityState, why: &str, mend: Option<&str>) -> Ability {
+fn ability(verb: &str, state: AbilityState, why: &str, fix: Option<&str>) -> Ability {
     let about = format!("what {verb} is for");
-    Ability { verb: verb.into(), about, state, why: why.into(), mend: mend.map(str::to_owned) }
+    Ability { verb: verb.into(), about, state, why: why.into(), fix: fix.map(str::to_owned) }
 }
 
-fn finding(area: Area, name: &str, state: State, found: &str, touches: &[&str], mend: Option<&str>) -> Finding {
+fn finding(area: Area, name: &str, state: State, found: &str, touches: &[&str], fix: Option<&str>) -> Finding {
     let touches = touches.iter().map(|&touched| touched.to_owned()).collect();
-    Finding { area, name: name.into(), found: found.into(), state, touches, mend: mend.map(str::to_owned) }
+    Finding { area, name: name.into(), found: found.into(), state, touches, fix: fix.map(str::to_owned) }
 }
 
 fn document() -> DoctorDocument {
@@ -33,11 +33,11 @@ fn document() -> DoctorDocument {
             ..Host::default()
         },
         verbs: vec![
-            ability("bench", AbilityState::Works, "", None),
-            ability(MAIN_VERB, AbilityState::InPart, "the path is not real-time", Some("run as root of the machine")),
+            ability("bench", AbilityState::Ok, "", None),
+            ability(MAIN_VERB, AbilityState::Partial, "the path is not real-time", Some("run as root of the machine")),
             ability(
                 "bench --rtt, this host",
-                AbilityState::No,
+                AbilityState::Missing,
                 "RTM_SETLINK: Operation not permitted",
                 Some("run as root"),
             ),
@@ -47,20 +47,20 @@ fn document() -> DoctorDocument {
                 Area::Rights,
                 "privilege",
                 State::WorthKnowing,
-                "user 1000 may make user namespaces, and is root in those",
-                &["watch -i", "lateness"],
-                Some("run as root where these are wanted"),
+                "user 1000 can create user namespaces, and is root in them",
+                &["watch -i", "timing error"],
+                Some("run as root to use these"),
             ),
             finding(
                 Area::Network,
                 "tun",
-                State::Lacking,
+                State::Missing,
                 "open /dev/net/tun: Permission denied",
                 &["everything with a path"],
                 Some("chmod 666 /dev/net/tun"),
             ),
-            finding(Area::Machine, "cores", State::Fine, "4 online, all allowed", &[], None),
-            finding(Area::Time, "clock", State::Fine, "source tsc; one reading takes 25 ns", &[], None),
+            finding(Area::Machine, "cores", State::Ok, "4 online, all allowed", &[], None),
+            finding(Area::Time, "clock", State::Ok, "source tsc; one reading takes 25 ns", &[], None),
         ],
         measured: Some(Measured {
             wake_up: vec![late("hybrid", 200_000, 900, 11_000), late("sleep", 20_000_000, 81_000, 513_000)],
@@ -85,7 +85,7 @@ fn doctor_lines_fit_the_width_and_have_every_text() {
                 assert!(line.chars().count() <= usize::from(width), "{width}: {line}");
                 assert_eq!(line, line.trim_end(), "{width}");
             }
-            // Nothing but what a terminal without UTF-8 shows.
+            // A terminal without UTF-8 must show every character.
             assert!(text.is_ascii(), "{text}");
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             for said in [
@@ -111,9 +111,9 @@ fn doctor_begins_with_its_result() {
         document.verbs.truncate(2);
         terminal::doctor(&document, Style::PLAIN).split_whitespace().next().unwrap().to_owned()
     };
-    assert_eq!(with(AbilityState::Works), "READY");
-    assert_eq!(with(AbilityState::InPart), "READY");
-    assert_eq!(with(AbilityState::No), "MISSING");
+    assert_eq!(with(AbilityState::Ok), "READY");
+    assert_eq!(with(AbilityState::Partial), "READY");
+    assert_eq!(with(AbilityState::Missing), "MISSING");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn doctor_has_colours_only_if_enabled() {
     assert!(with(true).contains("\u{1b}[1;31mmissing\u{1b}[0m"));
 }
 
-/// Names of devices and messages of the kernel are from outside.
+/// Device names and kernel messages may have control characters.
 #[test]
 fn doctor_escapes_control_characters() {
     let mut document = document();

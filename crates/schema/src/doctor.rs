@@ -1,4 +1,4 @@
-//! What this machine can and cannot do: the JSON document of `doctor`.
+//! The JSON document of `doctor`: what works on this machine, which figures suffer, and how to fix both.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,64 +7,63 @@ use crate::document::{Host, Quantiles};
 /// Schema of [`DoctorDocument`].
 pub const SCHEMA: &str = "yamabiko.doctor/2";
 
-/// The verb of [`DoctorDocument::verbs`] that is the main job: a server of the testbed behind a path. A machine on which it
-/// does not work lacks something.
+/// The main verb of [`DoctorDocument::verbs`]: a server of the testbed behind a path. Without it a machine is not ready.
 pub const MAIN_VERB: &str = "bench --server";
 
-/// The document of `doctor`. It is of a machine and not of a run: no run, no validity.
+/// The document of `doctor`. It describes a machine, not a run, and has no verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DoctorDocument {
     /// [`SCHEMA`].
     pub schema: String,
     /// The machine.
     pub host: Host,
-    /// What each verb can do here.
+    /// State of each verb on this machine.
     pub verbs: Vec<Ability>,
-    /// What was found, by area.
+    /// Findings, by area.
     pub findings: Vec<Finding>,
-    /// What was measured; absent where measuring was left out.
+    /// Measured timers; absent with `--quick`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
 }
 
 impl DoctorDocument {
-    /// State of the verb, or part of a verb, with this name.
+    /// The state of the verb, or part of a verb, with this name.
     pub fn verb(&self, name: &str) -> Option<&Ability> {
         self.verbs.iter().find(|ability| ability.verb == name)
     }
 
-    /// Whether [`MAIN_VERB`] works, in part at least.
+    /// Whether [`MAIN_VERB`] works, at least partially.
     pub fn ready(&self) -> bool {
-        self.verb(MAIN_VERB).is_some_and(|ability| ability.state != AbilityState::No)
+        self.verb(MAIN_VERB).is_some_and(|ability| ability.state != AbilityState::Missing)
     }
 }
 
-/// One result of an inspection or a trial.
+/// One property of the machine that was read, tried or measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What part of the machine it is of.
+    /// Area of the machine.
     pub area: Area,
-    /// Its name, the same in every document: lower case, no version or figure in it.
+    /// Name, the same in every document: without versions or figures.
     pub name: String,
-    /// What was found, in words.
+    /// What was found, as text.
     pub found: String,
-    /// Rating.
+    /// Its state.
     pub state: State,
-    /// Verbs and figures that it affects; empty where it is ok.
+    /// Affected verbs and figures; empty if it is ok.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touches: Vec<String>,
-    /// What would fix it: a command, or what to ask for. Absent where it is ok, and where nothing would.
+    /// How to fix it: a command, or what to request. Absent if it is ok, or if there is no fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
-/// A part of the machine.
+/// An area of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
-    /// What this user may do.
+    /// Privileges of this user.
     Rights,
-    /// What a path is built from.
+    /// Network features that a path needs.
     Network,
     /// Kernel, cores, memory, limits.
     Machine,
@@ -73,10 +72,10 @@ pub enum Area {
 }
 
 impl Area {
-    /// All, in the order in which they are shown.
+    /// All areas, in the order in which they are shown.
     pub const ALL: [Area; 4] = [Area::Rights, Area::Network, Area::Machine, Area::Time];
 
-    /// As a heading.
+    /// The heading.
     pub const fn name(self) -> &'static str {
         match self {
             Area::Rights => "rights",
@@ -87,100 +86,99 @@ impl Area {
     }
 }
 
-/// Rating of a finding.
+/// State of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// As it should be.
-    Fine,
-    /// Everything works, and some figure or comfort suffers.
+    /// No problem.
+    Ok,
+    /// Everything works, but some figure or comfort suffers.
     WorthKnowing,
     /// A verb, or a part of one, does not work.
-    Lacking,
+    Missing,
 }
 
 impl State {
-    /// In words.
+    /// The state as text.
     pub const fn name(self) -> &'static str {
         match self {
-            State::Fine => "fine",
+            State::Ok => "ok",
             State::WorthKnowing => "worth knowing",
-            State::Lacking => "lacking",
+            State::Missing => "missing",
         }
     }
 }
 
-/// What a verb, or a part of one, can do here.
+/// State of a verb, or of a part of one, on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ability {
-    /// As typed: `bench --server`, `watch -i`.
+    /// The verb as typed: `bench --server`, `watch -i`.
     pub verb: String,
-    /// What it is for.
+    /// Purpose of the verb.
     pub about: String,
-    /// Whether it works.
+    /// Its state.
     pub state: AbilityState,
-    /// Why not, or what is different here; empty where it works as it should.
+    /// The reason of a state other than ok; empty if it is ok.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// What would fix it.
+    /// How to fix it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
-/// Whether a verb works.
+/// State of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbilityState {
     /// It works.
-    Works,
-    /// It works, and not as well as on another machine or for another user.
-    InPart,
-    /// It does not.
-    No,
+    Ok,
+    /// It works, but not as well as on another machine or for another user.
+    Partial,
+    /// It does not work.
+    Missing,
 }
 
 impl AbilityState {
-    /// In words.
+    /// The state as text.
     pub const fn name(self) -> &'static str {
         match self {
-            AbilityState::Works => "works",
-            AbilityState::InPart => "in part",
-            AbilityState::No => "no",
+            AbilityState::Ok => "ok",
+            AbilityState::Partial => "partial",
+            AbilityState::Missing => "missing",
         }
     }
 }
 
-/// What was measured in about two seconds: a quick look, not a benchmark.
+/// Timers, clock and TUN, measured for about two seconds: an estimate, not a benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// How long it took.
+    /// Duration of the measurement.
     pub duration_s: f64,
-    /// Scheduling class of the measuring thread: that of the loop, as far as allowed.
+    /// Scheduling class of the measuring thread: that of the load generator, as far as permitted.
     pub scheduling: String,
-    /// The core it was pinned to; absent where it was not.
+    /// The core that the thread was pinned to; absent without pinning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
-    /// How late a thread wakes, by wait mode and lead time.
+    /// How late a thread wakes up, by kind of wait and by its length.
     pub wake_up: Vec<WakeUp>,
-    /// One reading of the clock: means of some hundred readings in a row each.
+    /// One reading of the clock: each value is the mean of a hundred consecutive readings.
     pub clock_read_ns: Quantiles,
-    /// One write of a small UDP packet to a TUN, the receiver's network stack included; absent where there is no TUN.
+    /// One write of a small UDP packet to a TUN, including the receiver's network stack; absent without a TUN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tun_write_ns: Option<Quantiles>,
-    /// Share of all cores' time that the hypervisor took meanwhile, 0 to 1.
+    /// Share of all cores' time that the hypervisor took during the measurement, 0 to 1.
     pub steal_share: f64,
-    /// Share of all cores' time that was used meanwhile, by any process, 0 to 1.
+    /// Share of all cores' time that any program used during the measurement, 0 to 1.
     pub busy_share: f64,
 }
 
-/// How late a thread wakes.
+/// How late a thread wakes up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WakeUp {
     /// `hybrid` or `sleep`, as of `--wait`.
     pub wait: String,
-    /// Lead time: from the begin of the wait to the time requested.
+    /// Length of the wait.
     pub ahead_ns: u64,
-    /// Wake-up time less the time requested. Of few waits: with 20 values the 99th
-    /// percentile is the largest.
+    /// Actual less requested time of waking up. With 20 values the 99th percentile is the maximum.
     pub late_ns: Quantiles,
 }

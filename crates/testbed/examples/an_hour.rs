@@ -1,14 +1,14 @@
-//! A run of an hour at 10,000 requests/s as a folder of the book, made in virtual time: arrivals of the load's schedule, a server
-//! of a few workers that stalls now and then, clients at the distances of a curve; counted by the load's own tally, kept by the
-//! book's own writers. What must hold of long runs (how fast a report is made, how large its page is) is tried on it:
+//! Makes a stored run of an hour at 10,000 requests/s in virtual time: arrivals of the load's schedule, a server with a
+//! few workers that stalls now and then, and clients at several distances. The load's own tally counts it and the
+//! store's own writers write it. It is test data for long runs: how fast a report is made, how large its page is.
 //!
 //! ```console
-//! $ cargo run --release -p lab --example an_hour -- BOOK [SECONDS [RATE]]
-//! $ time YAMABIKO_RUNS=BOOK yamabiko report --html hour.html
+//! $ cargo run --release -p testbed --example an_hour -- RUNS [SECONDS [RATE]]
+//! $ time YAMABIKO_RUNS=RUNS yamabiko report --html hour.html
 //! ```
 //!
-//! Every moment follows from the seed. Tables: requests, wire_requests, series, watch_series, server_series, distributions; 36 million
-//! rows in each of the first two.
+//! All times follow from the seed. Tables: requests, wire_requests, series, watch_series, server_series, distributions;
+//! 36 million rows in each of the first two.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -27,19 +27,19 @@ use store::{RunFolder, RunStore};
 use units::{RequestRate, Timestamp};
 
 const SEED: u64 = 7;
-/// The load begins here, as in every run.
+/// Start of the load, as in every run.
 const BEGIN: Timestamp = Timestamp::from_nanos(50_000_000);
 const CLIENTS: u32 = 10_000;
 const WORKERS: usize = 24;
 /// Mean time of a request at a worker.
 const SERVICE_NS: f64 = 1_600_000.0;
-/// Every so many seconds the server stands still for a moment.
+/// Seconds between two stalls of the server.
 const STALL_EVERY_S: u64 = 97;
 const STALL_NS: u64 = 120_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
-    let book = words.next().ok_or("the folder of a book is wanted")?;
+    let book = words.next().ok_or("expected the directory of a run store")?;
     let seconds: u64 = words.next().map_or(Ok(3_600), |word| word.parse())?;
     let rate: f64 = words.next().map_or(Ok(10_000.0), |word| word.parse())?;
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
@@ -60,7 +60,7 @@ fn make(folder: &RunFolder, seconds: u64, rate: f64, started: SystemTime) -> Res
         phases: Vec::new(),
     });
     let mut lab = Lab::new(&rtts, BEGIN);
-    let arrivals = Arrivals::poisson(RequestRate::from_per_second(rate).ok_or("a rate above 0 is wanted")?);
+    let arrivals = Arrivals::poisson(RequestRate::from_per_second(rate).ok_or("expected a rate above 0")?);
     let mut schedule = Schedule::new(&arrivals, BEGIN, SEED).ok_or("an open loop has a schedule")?;
     let (mut requests, mut wires) = (folder.requests(), folder.wire_requests());
     let (mut rows, mut wire_rows) = (Vec::new(), Vec::new());
@@ -120,7 +120,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// One request on a connection of its own: SYN, request, answer.
+    /// One request on its own connection: SYN, request, response.
     fn request(&mut self, sequence: u64, intended: Timestamp) -> (RequestRecord, WireRequest) {
         self.pass(intended.as_nanos());
         let client = self.rng.below(u64::from(CLIENTS)) as u32;
@@ -130,13 +130,13 @@ impl<'a> Lab<'a> {
         let arrived = connected + rtt / 2;
         let Reverse(free) = self.workers.pop().expect("there are workers");
         let service = (self.rng.exponential() * SERVICE_NS) as u64 + 80_000;
-        // Who waits for whom is settled by intended moments: arrivals of a Poisson process that each take a time of their own
-        // are a Poisson process again, so the waits are as long.
+        // Waits are computed in the order of scheduled times: Poisson arrivals that are each delayed independently are
+        // Poisson arrivals again, so waits are as long.
         let queued = intended.as_nanos();
         let mut from = queued.max(free);
         let stall = from / 1_000_000_000 % STALL_EVERY_S;
         if stall == 0 {
-            // What begins while it stands still begins when it goes on.
+            // Work that would begin during a stall begins at its end.
             from = from.max(from / 1_000_000_000 * 1_000_000_000 + STALL_NS);
         }
         self.workers.push(Reverse(from + service));
@@ -197,7 +197,7 @@ impl<'a> Lab<'a> {
         (record, wire)
     }
 
-    /// Time goes on to this moment: what ends before it ends, and levels are sampled.
+    /// Advances time to `now`: ends what ends before it, and samples the gauges.
     fn pass(&mut self, to: u64) {
         while let Some(&Reverse(done)) = self.flying.peek()
             && done <= to
@@ -296,7 +296,7 @@ fn document(
         run: Run {
             id: folder.id().into(),
             dir: folder.path().display().to_string(),
-            command: "cargo run --release -p lab --example an_hour".into(),
+            command: "cargo run --release -p testbed --example an_hour".into(),
             seed: SEED,
             started_at: store::rfc3339(started),
             duration_s: seconds as f64,
@@ -305,7 +305,7 @@ fn document(
         validity: Validity { verdict: Verdict::Suspect, checks: Vec::new() },
         load: Some(outcome.load.clone()),
         path: Some(Path {
-            profile: "made up".into(),
+            profile: "invented".into(),
             clients: u64::from(CLIENTS),
             configured_rtt_ns: quantiles_of(rtts),
             measured_rtt_ns: Some(lab.wire_rtt.quantiles()),

@@ -1,26 +1,26 @@
-//! Whether load and wire tell the same story, request by request.
+//! Agreement of load and packet capture, request by request.
 //!
-//! A request of the load and one of the wire are the same if they are on the same port of the same client, to the same
-//! server, and the wire saw the request's first byte between the load's start of it and its end. Requests on one port follow one another
-//! (the load does not pipeline), so these spans do not overlap and at most one fits: no counting on order, which one
-//! missing record would shift for good.
+//! A request of the load and one of the capture are the same if they have the same client, port and server, and if the
+//! capture has the request's first byte between the load's start and end of it. Requests on one port follow one another
+//! (the load does not pipeline), so these spans do not overlap and at most one fits. Pairing by order would go wrong
+//! permanently after one missing record.
 //!
 //! ```text
 //!   load:  | started ---------------- done |      | started ---- done |
 //!   wire:        first byte .. last byte               first .. last
 //! ```
 //!
-//! For a pair the load's service time must be the wire's and one RTT of the client. The wire's counterpart of `started`
-//! is the SYN where the load opened the connection for this request (connect called), else the request's first byte
-//! (first write); the counterpart of `done` is the last byte of the response. Both pass the server's end: the first one
+//! For a pair, the load's service time must be the captured one plus one RTT of the client. The captured counterpart of
+//! `started` is the SYN if the load opened the connection for this request (connect called), otherwise the request's
+//! first byte (first write); that of `done` is the last byte of the response. Both pass the server's end: the first one
 //! way after the load's `started`, the last one way before its `done`. So
 //!
 //! ```text
 //!   (done - started) - (last byte - first byte or SYN) = way up + way down = RTT
 //! ```
 //!
-//! whatever the handshake, slow start or the size of the response cost, since the wire saw all of that as well. It holds
-//! on links that only delay.
+//! whatever the handshake, slow start or the size of the response cost, because the capture includes all of that as
+//! well. It holds on links with a delay only.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -31,34 +31,34 @@ use units::Timestamp;
 
 use validity::evidence::Agreed;
 
-use crate::called::Called;
+use crate::connect_call::Called;
 use crate::places::target::Reach;
 
-/// What may wait for its partner at once, both sides together. Partners come within a second; where one witness is silent,
-/// memory must not grow for ever.
+/// Most records that wait for their partners, both sides together. Partners arrive within a second; if one vantage
+/// point has no records, memory must stay bounded.
 const WAITING_MAX: usize = 4 << 20;
 
-/// Pairs requests of both witnesses as their records come, in any mixture.
+/// Pairs requests of both vantage points as their records arrive, in any order.
 #[derive(Debug)]
 pub struct Agreement {
-    /// Asked RTT of each client; empty where links do more than delay.
+    /// Configured RTT of each client; empty if links have more than a delay.
     rtts_ns: Vec<u64>,
     measured_from: Timestamp,
-    /// Where each open connection of the load is on the wire.
+    /// Where each open connection of the load is in the capture.
     ports: HashMap<u64, Place>,
-    /// Servers that the wire knows by another address than clients connect to.
+    /// Servers whose captured address differs from the one that clients connect to.
     rewritten: HashMap<IpAddr, IpAddr>,
     waiting: HashMap<Place, Waiting>,
     held: usize,
-    /// Only connections can be told of: the wire cannot read requests inside TLS.
+    /// Only connections are compared: the capture cannot read requests inside TLS.
     connections_only: bool,
-    /// First requests of connections, until the connection's record says when its SYN came.
+    /// First requests of connections, until the connection's record has the time of its SYN.
     firsts: HashMap<u64, First>,
     counts: Agreed,
 }
 
-/// A client, its port, and the server's address as the wire has it: the kernel gives one port of a client to connections
-/// to two servers at once.
+/// A client, its port, and the server's captured address: the kernel gives one port of a client to connections to two
+/// servers at the same time.
 type Place = (u32, u16, IpAddr);
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ struct Waiting {
     wire: VecDeque<Wired>,
 }
 
-/// A request by the load's clock.
+/// A request in the load's records.
 #[derive(Clone, Copy, Debug)]
 struct Loaded {
     started_at: Timestamp,
@@ -81,7 +81,7 @@ struct Loaded {
     opened: bool,
 }
 
-/// A request by the wire's.
+/// A request in the capture.
 #[derive(Clone, Copy, Debug)]
 struct Wired {
     connection: u64,
@@ -91,7 +91,7 @@ struct Wired {
     complete: bool,
     response_bytes: u64,
     status: Option<u16>,
-    /// When its connection's SYN came, where the connection's record was here before the load's of the request.
+    /// Time of its connection's SYN, if the connection's record arrived before the load's record of the request.
     syn_at: Option<Timestamp>,
 }
 
@@ -101,30 +101,29 @@ struct First {
     service_ns: u64,
     last_at: Timestamp,
     rtt_ns: u64,
-    /// Where the load did not open the connection for it: when it started there, and when its first byte passed the wire.
+    /// For a request on an open connection: its start, and the time at which its first byte was captured.
     unopened: Option<(Timestamp, Timestamp)>,
 }
 
 impl First {
-    /// When it began on the wire, of a connection whose SYN came at `syn_at`; `None` where that cannot be told.
+    /// Captured start of the request, on a connection whose SYN came at `syn_at`; `None` if it is unknown.
     fn began_at(&self, syn_at: Timestamp) -> Option<Timestamp> {
         match self.unopened {
             None => Some(syn_at),
-            // The connection stood open already.
+            // The connection was already open.
             Some((started_at, first_at)) if syn_at < started_at => Some(first_at),
-            // It was sent again on a new connection, and its start was on another.
+            // It was retried on a new connection, and its start was on another.
             Some(_) => None,
         }
     }
 }
 
-/// What a server may say before it closes a connection that waits for a request (RFC 9110, section 15.5.9): an answer
-/// that nobody asked for and nobody counts.
+/// Response with which a server may close an idle connection (RFC 9110, section 15.5.9); it belongs to no request.
 const REQUEST_TIMEOUT: u16 = 408;
 
 impl Agreement {
-    /// `rtts_ns`: each client's asked RTT, in client order; empty where a link has a rate, loss or jitter, so that
-    /// times cannot be held against it.
+    /// `rtts_ns`: each client's configured RTT, in client order; empty if a link has a rate, loss or jitter, so that
+    /// times cannot be compared with it.
     pub fn new(measured_from: Timestamp, rtts_ns: Vec<u64>) -> Self {
         Agreement {
             rtts_ns,
@@ -139,23 +138,23 @@ impl Agreement {
         }
     }
 
-    /// Leaves requests alone: where they are inside TLS they would wait for partners in vain.
+    /// Ignores requests: inside TLS they would wait for partners that never come.
     pub fn connections_only(self) -> Self {
         Agreement { connections_only: true, ..self }
     }
 
-    /// Knows servers by the addresses that they have on the wire, where the path writes others in their place.
+    /// Maps server addresses to their captured addresses, where the path rewrites them.
     pub fn with_servers(mut self, reaches: &[Reach]) -> Self {
         self.rewritten = reaches.iter().map(|reach| (reach.connect, reach.at_server())).collect();
         self
     }
 
-    /// Records of the load did not come this way: what is left of the wire's has no partners, and nothing is to be said.
+    /// Records of the load were lost: remaining captured requests have no partners, and nothing can be concluded.
     pub fn overflow(&mut self) {
         self.counts.overflowed = true;
     }
 
-    /// The load called connect on a connection. Before any of its requests.
+    /// The load called connect on a connection. Called before any of its requests.
     pub fn load_called(&mut self, called: &Called) {
         self.counts.load_called += 1;
         let server = self.rewritten.get(&called.server).copied().unwrap_or(called.server);
@@ -171,7 +170,7 @@ impl Agreement {
         self.counts.load_sent += attempts;
         self.counts.load_sent_in_vain += attempts.saturating_sub(u64::from(record.failure.is_none()));
         let (Some(started_at), Some(connection)) = (record.started_at, record.connection) else { return };
-        // Without a port there was no socket, so that nothing was sent.
+        // Without a port there was no socket, so nothing was sent.
         let Some(&place) = self.ports.get(&connection) else { return };
         let completed = record.failure.is_none();
         self.counts.load_failed += u64::from(!completed);
@@ -195,7 +194,7 @@ impl Agreement {
         }
     }
 
-    /// A request ended on the wire. `client`: whose it was.
+    /// A captured request ended. `client`: its client.
     pub fn wire_request(&mut self, client: u32, request: &WireRequest) {
         if self.connections_only {
             return;
@@ -204,7 +203,7 @@ impl Agreement {
             return;
         }
         self.counts.wire_requests += u64::from(request.request_first_at.is_some());
-        // Any other answer to nothing is a request that the load cannot know.
+        // Any other response without a request is one that the load cannot know.
         let Some(first_at) = request.request_first_at.or(request.response_first_at) else { return };
         let place = (client, request.client.port(), request.server.ip());
         let waiting = self.waiting.entry(place).or_default();
@@ -221,14 +220,14 @@ impl Agreement {
         self.pushed(place);
     }
 
-    /// A connection ended on the wire, after its requests.
+    /// A captured connection ended, after its requests.
     pub fn wire_connection(&mut self, record: &ConnectionRecord) {
         self.counts.wire_opened += u64::from(record.syn_at.is_some());
         let Some(syn_at) = record.syn_at else { return };
         if let Some(first) = self.firsts.remove(&record.connection) {
             return differ_first(&mut self.counts, &first, syn_at);
         }
-        // A recorder that is behind has the whole connection from the wire before its first request from the load.
+        // If the recorder is behind, it gets the whole captured connection before the load's first request on it.
         let place = record.client_index.map(|client| (client, record.client.port(), record.server.ip()));
         let waiting = place.and_then(|place| self.waiting.get_mut(&place)).into_iter().flat_map(|it| &mut it.wire);
         for wire in waiting.filter(|wire| wire.connection == record.connection && wire.index == 0) {
@@ -236,7 +235,7 @@ impl Agreement {
         }
     }
 
-    /// The counts, when both have ended. What still waits has no partner.
+    /// The counts when both have ended. Requests that still wait have no partner.
     pub fn finish(mut self) -> Agreed {
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             waiting.load.into_iter().for_each(|load| load_alone(&mut self.counts, load));
@@ -245,12 +244,12 @@ impl Agreement {
         self.counts
     }
 
-    /// Something was added to a place: pairs what can be paired.
+    /// A request was added to `place`: pairs what can be paired.
     fn pushed(&mut self, place: Place) {
         self.held += 1;
         let Some(waiting) = self.waiting.get_mut(&place) else { return };
         while let (Some(&load), Some(&wire)) = (waiting.load.front(), waiting.wire.front()) {
-            // The request's first byte passes the wire within the load's span of it.
+            // The request's first byte is captured within the load's span of it.
             if wire.first_at < load.started_at {
                 waiting.wire.pop_front();
                 wire_alone(&mut self.counts, wire);
@@ -290,10 +289,10 @@ impl Agreement {
     }
 }
 
-/// True where the times of the two can be held against each other.
+/// Whether the times of both are consistent.
 fn pair(counts: &mut Agreed, load: Loaded, wire: Wired) -> bool {
-    // Where an end is not to be read (a head or a chunk beyond the snap length) and nobody spoke again, the wire
-    // cannot say that it was the end; but every byte that the load read has passed it.
+    // If an end cannot be read (a head or a chunk beyond the snap length) and the other side sent nothing more, its
+    // time is unknown; but every byte that the load read was captured.
     let wire_complete = wire.complete || (load.completed && wire.response_bytes >= load.bytes.max(1));
     match (load.completed, wire_complete) {
         (true, true) => counts.both += 1,

@@ -1,4 +1,5 @@
-//! A run of load, from plan to document, in stages. Each is a type that owns what it made and is given to the next:
+//! A run of load, from plan to document, in stages. Each stage is a type that owns its results and is passed to the
+//! next:
 //!
 //! ```text
 //!   Resolved          what the plan says, files read and names looked up           resolve.rs
@@ -51,17 +52,17 @@ use self::resolve::Resolved;
 use self::resources::Resources;
 use self::schedule::Schedule;
 use crate::error::LabError;
-use crate::lanes::LaneEnd;
 use crate::places::Places;
 use crate::recording_folder::RecordingFolder;
+use crate::shards::ShardEnd;
 use crate::standing::Opening;
 use plan::Plan;
 
-/// Makes a run. Must be called while this process has one thread, since the lab forks.
+/// Makes a run. Call it while this process has one thread, because the testbed forks.
 ///
 /// # Errors
-/// A plan that cannot be carried out, or a machine that lacks something. A run whose figures are not to be trusted is
-/// not an error: its document says so.
+/// A plan that cannot be carried out, or a machine that lacks a feature. A run with a verdict other than valid is not
+/// an error.
 pub fn bench(
     plan: &Plan,
     command: &str,
@@ -72,11 +73,11 @@ pub fn bench(
     bench_tapped(plan, None, command, book, interrupts, observer)
 }
 
-/// The same with the load's own sockets watched, where the plan asks for it: this process was then started under its own tap
-/// ([`crate::tapping::own_start`]), which serves one run.
+/// The same with a tap on the load's own sockets, if the plan asks for it: this process must have been started under
+/// its own tap ([`crate::tapping::own_start`]), which serves one run.
 ///
 /// # Errors
-/// As [`bench`]; a plan that asks for the tap without `own`.
+/// As [`bench`]; a plan with a tap without `own`.
 pub fn bench_tapped(
     plan: &Plan,
     own: Option<Own>,
@@ -105,7 +106,7 @@ pub fn bench_tapped(
     folder.set_zero(&schedule.clock);
     spec::set_wall_zero(&mut load_spec, schedule.clock.started());
 
-    // Processes first: from here on there are threads.
+    // Processes are forked first: from here on there are threads.
     let loops = Loops::fork(&resolved, &resources, &network, &schedule, &load_spec)?;
     let mut instruments = Instruments::start(&loops, &mut network, &mut folder, own)?;
     let before = MachineCounters::read(network.places.as_ref());
@@ -126,11 +127,11 @@ pub fn bench_tapped(
     let joined =
         main_thread.refused.take().map_or(joined, |error| Err(LabError::Environment(format!("--server-cpu: {error}"))));
     observer.ended();
-    // Not while the server is still watched: its core may be busy, and an idle thread takes its time to end.
-    main_thread.pace = None;
+    // Not while the server is observed: its core may be busy, and an idle thread takes its time to end.
+    main_thread.cpu_probe = None;
     let after = MachineCounters::read(network.places.as_ref());
     let (capture, recorder) = instruments.end();
-    let (path, lanes) = joined?;
+    let (path, shards) = joined?;
     // Ends and reaps the loops' processes: their readers have ended.
     drop(loops);
     let origin = network.places.as_ref().and_then(Places::origin_figures);
@@ -142,7 +143,7 @@ pub fn bench_tapped(
         resolved: &resolved,
         resources: &resources,
         clock: schedule.clock,
-        lane: LaneEnd::merged(&lanes),
+        shard: ShardEnd::merged(&shards),
         path,
         levels: recorded.levels,
         wire: recorded.wire,

@@ -1,13 +1,13 @@
-//! What the path really gives: measured from the clients' end with datagrams and a TCP stream, beside what was asked.
+//! Measures a path from the clients' end with datagrams and a TCP stream, and compares configured with measured values.
 //!
 //! ```text
 //!   clients' namespace                path                    server's namespace
-//!   sender (one socket a client) --> pings, probes, floods --> server end: counts, answers
-//!   client end: counts          <-- answers, floods       <--
+//!   sender (one socket a client) --> pings, probes, floods --> server end: counts, responds
+//!   client end: counts          <-- responses, floods     <--
 //! ```
 //!
-//! Everything is counted by the ends' own sockets, nothing is read from the path's books. Read `ask` for what is
-//! expected, `ends` for what is measured, `judge` for how both are compared.
+//! The ends' own sockets count everything; the path's counters are not used. `ask` computes expected values, `ends`
+//! measures, `judge` compares both.
 
 mod ask;
 mod ends;
@@ -34,47 +34,47 @@ use plan::{Engine, PathPlan, ServerTcp, Wait};
 
 pub use judge::{Row, State, Unit};
 
-/// A check as meant.
+/// Settings of a check.
 #[derive(Clone, Debug)]
 pub struct CheckPlan {
-    /// The path that is made.
+    /// The path to measure.
     pub path: PathPlan,
-    /// What it is compared with; `None`: with itself.
+    /// The path that it is compared with; `None`: itself.
     pub against: Option<PathPlan>,
-    /// Number of clients that it is cut into.
+    /// Number of clients.
     pub clients: u32,
-    /// About how long to measure.
+    /// Approximate time to measure.
     pub duration: Duration,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results of a check.
 #[derive(Clone, Debug)]
 pub struct CheckOutcome {
-    /// The path that was made, by name.
+    /// Name of the measured path.
     pub name: String,
-    /// Asked beside got.
+    /// Configured and measured values.
     pub rows: Vec<Row>,
-    /// What was left out, and why, a sentence each.
+    /// What was left out and why, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl CheckOutcome {
-    /// Whether everything that was judged is as asked.
+    /// Whether all judged values are as configured.
     pub fn as_asked(&self) -> bool {
         self.rows.iter().all(|row| row.state != State::Outside)
     }
 }
 
-/// Makes the path and measures it. Must be called while this process has one thread.
+/// Creates the path and measures it. Call it while this process has one thread.
 ///
 /// # Errors
-/// A path that cannot be made, a machine that lacks something, sockets that fail.
+/// A path that cannot be created, a machine that lacks a feature, or failing sockets.
 pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
     if plan.clients == 0 || plan.clients > path::AddressPlan::CLIENTS_MAX {
         return Err(LabError::Plan(format!(
-            "--clients {}: from 1 to {} are possible",
+            "--clients {}: expected 1 to {}",
             plan.clients,
             path::AddressPlan::CLIENTS_MAX
         )));
@@ -86,7 +86,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
     };
     let mut notes = Vec::new();
     if !spec.changes.is_empty() || !asked.changes.is_empty() {
-        notes.push("changes at given times are left out: what is measured is the path without them".to_owned());
+        notes.push("changes at given times are ignored: the path is measured without them".to_owned());
         spec.changes.clear();
         asked.changes.clear();
     }
@@ -137,7 +137,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
     Ok(CheckOutcome { name: distances::name(&plan.path), rows, notes })
 }
 
-/// Pings, probes and floods, one after the other, and what they say.
+/// Runs pings, probes and floods one after another, and compares their results.
 fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>, Vec<String>), LabError> {
     let failed = LabError::system("measure the path");
     let groups = ask::groups(asked);
@@ -145,13 +145,13 @@ fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>,
     let judged = &groups[..groups.len().min(ask::GROUPS_MAX)];
     if judged.len() < groups.len() {
         notes.push(format!(
-            "of {} kinds of links the {} with the most clients were probed for loss and rate",
+            "of {} kinds of links, the {} with the most clients were probed for loss and rate",
             groups.len(),
             judged.len()
         ));
     }
     for group in judged.iter().filter(|group| !group.alone) {
-        notes.push(format!("client {} stands for {} whose links do the same", group.client + 1, group.clients));
+        notes.push(format!("client {} stands for {} clients with the same links", group.client + 1, group.clients));
     }
     let work = || -> std::io::Result<Vec<Row>> {
         let sample = ask::sample(asked);
@@ -159,7 +159,7 @@ fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>,
         let mut rows = judge::rtts(asked, &ends.ping(&sample, asked, Duration::from_secs_f64(seconds * 0.25))?);
         let probes = Duration::from_secs_f64(seconds * 0.3);
         for group in judged {
-            // The kinds of links one after the other: two floods at once would be judged as one machine.
+            // One kind of link after another: two simultaneous floods would measure the machine.
             let share = judged.len() as u32;
             let probed = ends.probe(group.client, asked, probes / share)?;
             rows.extend(judge::losses(asked, group, &probed));

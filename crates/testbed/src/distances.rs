@@ -1,4 +1,4 @@
-//! From the plan's path to one [`path::PathSpec`] for all virtual clients.
+//! Makes one [`path::PathSpec`] for all clients from the plan's path.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,7 +11,7 @@ use units::time::text::exact;
 
 use plan::{OriginPlan, PathPlan};
 
-/// The name under which the path is reported: the profile's, or how it was given, and all that replaces a part of it.
+/// The name of the path in reports: the profile, or the options that define it, and all replaced parts.
 pub fn name(plan: &PathPlan) -> String {
     let mut name = match (&plan.profile, plan.rtt) {
         (Some(profile), _) => profile.clone(),
@@ -39,10 +39,10 @@ pub fn name(plan: &PathPlan) -> String {
     name
 }
 
-/// The profile itself, with the plan's changes but without what it replaces.
+/// The profile with the plan's changes, without the parts that the plan replaces.
 ///
 /// # Errors
-/// No such profile, or a file that cannot be read or does not parse; a change of links that it does not have.
+/// An unknown profile, an unreadable or invalid file, or a change of links that it does not have.
 pub fn profile(plan: &PathPlan) -> Result<Profile, ProfileError> {
     let mut profile = match &plan.profile {
         Some(profile) => named(profile)?,
@@ -57,7 +57,7 @@ pub fn profile(plan: &PathPlan) -> Result<Profile, ProfileError> {
 /// A built-in profile by name, or one from a file.
 ///
 /// # Errors
-/// No such profile, or a file that cannot be read or does not parse.
+/// An unknown profile, or an unreadable or invalid file.
 pub fn named(profile: &str) -> Result<Profile, ProfileError> {
     match Profile::builtin(profile) {
         Some(builtin) => Ok(builtin),
@@ -67,13 +67,13 @@ pub fn named(profile: &str) -> Result<Profile, ProfileError> {
 
 const FILES: path::Files<'static> = &|file| std::fs::read_to_string(file);
 
-/// The whole path, for so many clients.
+/// The whole path for this many clients.
 ///
 /// # Errors
-/// Those of [`profile`]; a trace that cannot be read; a change of what is not there.
+/// Those of [`profile`]; an unreadable trace; a change of something that the path does not have.
 pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     let mut spec = profile(plan)?.path(clients);
-    // As typed: from where the command is given.
+    // As typed: relative to the current directory.
     let rate = |rate: &Option<Rate>| rate.as_ref().map(|rate| rate.spec(Path::new(""), FILES)).transpose();
     let replace = Override {
         rtt: plan.rtt,
@@ -90,8 +90,8 @@ pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     Ok(spec)
 }
 
-/// The clients' path with one client more: an origin behind the server (`[origin]`), with a link of its own. What all
-/// clients share is the server's own line, so that what it asks an origin for passes there as well.
+/// The clients' path with one more client: an origin behind the server (`[origin]`), with its own link. A link shared
+/// by all clients is the server's own line, so requests to the origin pass it as well.
 ///
 /// # Errors
 /// Those of [`spec`]; a profile with a shared link or with changes, which the origin's link cannot have.
@@ -102,7 +102,8 @@ pub fn with_origin<'a>(clients: &'a PathSpec, origin: Option<&OriginPlan>) -> Re
         None => PathSpec::new(vec![ClientPath::constant(Duration::ZERO)]),
     };
     if !own.shared.is_empty() || !own.changes.is_empty() {
-        let why = "[origin.path]: a profile without a shared link and without changes is wanted, since one host has it";
+        let why =
+            "[origin.path]: expected a profile without a shared link and without changes, because one host uses it";
         return Err(ProfileError::Change(why.into()));
     }
     let mut whole = clients.clone();
@@ -114,7 +115,7 @@ pub fn with_origin<'a>(clients: &'a PathSpec, origin: Option<&OriginPlan>) -> Re
     Ok(Cow::Owned(whole))
 }
 
-/// Refuses factors of nothing: whoever asks for half a rate must not measure a link that has none.
+/// Refuses factors without effect: a test of half a rate must not use a link without a rate.
 fn check_changes(spec: &PathSpec) -> Result<(), ProfileError> {
     let refuse = |why: String| Err(ProfileError::Change(why));
     for change in &spec.changes {
@@ -123,10 +124,7 @@ fn check_changes(spec: &PathSpec) -> Result<(), ProfileError> {
             Where::Clients(members) => {
                 let members = &spec.clients[members.start as usize..members.end as usize];
                 if matches!(change.kind, ChangeKind::Delay(_)) && members.iter().all(is_near) {
-                    return refuse(format!(
-                        "a change of the RTT at {} concerns links whose RTT is 0",
-                        exact(change.at)
-                    ));
+                    return refuse(format!("a change of the RTT at {} affects links whose RTT is 0", exact(change.at)));
                 }
                 members.iter().flat_map(|client| [&client.up.effects[..], &client.down.effects[..]]).collect()
             }
@@ -135,7 +133,7 @@ fn check_changes(spec: &PathSpec) -> Result<(), ProfileError> {
         let has_rate =
             |effects: &&[EffectSpec]| effects.iter().any(|effect| matches!(effect, EffectSpec::Bottleneck(_)));
         if matches!(change.kind, ChangeKind::Rate(_)) && !links.iter().any(has_rate) {
-            return refuse(format!("a change of the rate at {} concerns links without a rate", exact(change.at)));
+            return refuse(format!("a change of the rate at {} affects links without a rate", exact(change.at)));
         }
     }
     Ok(())
@@ -147,10 +145,10 @@ fn is_near(client: &ClientPath) -> bool {
         .all(|link| matches!(link.propagation, Propagation::Constant(_)) && link.delay().is_zero())
 }
 
-/// The longest RTT that any client has at any time by its delays: where it follows a file the longest in the file, and
-/// multiplied by the changes that fall together. Waiting in queues is not in it.
+/// The longest RTT by delays of any client at any time: with delays from a file the longest in it, multiplied by
+/// simultaneous changes. Queueing is not included.
 pub fn longest_rtt(spec: &PathSpec) -> Duration {
-    // What changes multiply, and what they do not.
+    // The parts that changes multiply, and the others.
     let longest = |link: &path::LinkSpec| {
         let (mean, most) = match &link.propagation {
             Propagation::Constant(delay) => (*delay, *delay),
@@ -162,7 +160,7 @@ pub fn longest_rtt(spec: &PathSpec) -> Duration {
         let delays = most.saturating_add(link.delay().saturating_sub(mean));
         (delays, held.fold(link.jitter(), Duration::saturating_add))
     };
-    // Neighbours are mostly of one class, whom the same changes concern.
+    // Neighbours are mostly of one class with the same changes.
     let mut known = (Vec::new(), 1.0);
     let rtts = (0u32..).zip(&spec.clients).map(|(number, client)| {
         let concerns = |change: &&Change| matches!(&change.place, Where::Clients(members) if members.contains(&number));
@@ -174,14 +172,14 @@ pub fn longest_rtt(spec: &PathSpec) -> Duration {
         }
         let factor = known.1;
         let ((up, up_added), (down, down_added)) = (longest(&client.up), longest(&client.down));
-        // A factor that makes nonsense of a distance must not make a panic of it.
+        // An absurd factor must not cause a panic.
         let seconds = ((up + down).as_secs_f64() * factor).min(LONGEST.as_secs_f64());
         Duration::from_secs_f64(seconds).saturating_add(up_added).saturating_add(down_added)
     });
     rtts.max().unwrap_or_default()
 }
 
-/// The largest factor, at least 1, by which changes of delays that fall together multiply them at any time.
+/// The largest product, at least 1, of simultaneous changes of delays.
 fn largest_factor<'a>(changes: impl Iterator<Item = &'a Change>) -> f64 {
     let spans: Vec<(Duration, Option<Duration>, f64)> = changes
         .filter_map(|change| match change.kind {
@@ -192,7 +190,7 @@ fn largest_factor<'a>(changes: impl Iterator<Item = &'a Change>) -> f64 {
             _ => None,
         })
         .collect();
-    // It is reached where one begins.
+    // The maximum is at the start of a change.
     let at = |moment: Duration| {
         let holds = |&&(from, end, _): &&(Duration, Option<Duration>, f64)| {
             from <= moment && end.is_none_or(|end| moment < end)
@@ -202,11 +200,11 @@ fn largest_factor<'a>(changes: impl Iterator<Item = &'a Change>) -> f64 {
     spans.iter().map(|&(from, _, _)| at(from)).fold(1.0, f64::max)
 }
 
-/// Where the longest RTT is cut: an hour.
+/// Upper limit of the longest RTT: an hour.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Whether anything is ever due later than it arrives: where nothing is, being on time means nothing, and a path that
-/// waits its turn finds packets in batches, which carries more (docs/decisions/0009).
+/// Whether the path delays any packet: otherwise being on time has no meaning, and a path that is not real-time reads
+/// packets in batches, which carries more (docs/decisions/0009).
 pub fn keeps_time(spec: &PathSpec) -> bool {
     let waits = |effects: &[EffectSpec]| effects.iter().any(EffectSpec::delays);
     !spec.clients.iter().all(is_near)
@@ -214,17 +212,17 @@ pub fn keeps_time(spec: &PathSpec) -> bool {
         || spec.shared.iter().any(|shared| waits(&shared.up) || waits(&shared.down))
 }
 
-/// How long the path goes on after everything, so that both ends see the last connections closed: the longest way
-/// there and back, half of it again, and time for the ends to answer.
+/// Time for which the path continues after the run, so that both ends see the last connections closed: one and a half
+/// times the longest RTT, and time for the ends to respond.
 pub fn grace(spec: &PathSpec) -> Duration {
     let longest = longest_rtt(spec);
     (longest + longest / 2 + ANSWER).min(GRACE_MAX)
 }
 
-/// Nobody waits longer for a run to end, however far away its clients are.
+/// Upper limit of this time, for distant clients.
 const GRACE_MAX: Duration = Duration::from_secs(60);
 
-/// The ends' kernels answer a FIN within microseconds; their programs, within this.
+/// Time for the ends' programs; their kernels acknowledge a FIN within microseconds.
 const ANSWER: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

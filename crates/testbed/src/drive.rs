@@ -1,15 +1,15 @@
-//! The loop: one thread that moves packets through the path and requests through the load engine.
+//! The event loop: one thread that moves packets through the path and requests through the load engine.
 //!
 //! ```text
-//!              +------------------------- one turn --------------------------+
-//!   due packets -> TUN      due arrivals, timeouts -> connect, send     sample levels
+//!              +----------------------- one iteration -----------------------+
+//!   due packets -> TUN      due arrivals, timeouts -> connect, send     sample gauges
 //!              |                                                             |
 //!              +-- wait: epoll, with a timer for the earliest due moment ----+
 //!   TUN readable -> path    socket readable -> load    stop, interrupt
 //! ```
 //!
-//! The cores own no clock; this loop reads it and hands the moment in. Both cores may be absent: `net` has a path and
-//! no load, `--path none` a load and no path. Read [`path_io`] and [`load_io`] for the two sides.
+//! The path and load cores have no clock; this loop reads it and passes the time. Both cores are optional: `net` has a
+//! path and no load, `--path none` a load and no path. See [`path_io`] and [`load_io`] for the two sides.
 
 pub mod endpoints;
 mod h2;
@@ -48,53 +48,53 @@ const TOKEN_STOP: u64 = TOKEN_OWN + 1;
 const TOKEN_CLIENT_TUN: u64 = TOKEN_OWN + 2;
 const TOKEN_SERVER_TUN: u64 = TOKEN_OWN + 3;
 
-/// A loop that has the recorder on its own core rests at least so long in each [`REST_EVERY`]. One that spins between
-/// its arrivals would otherwise keep the core until the kernel takes it away for several milliseconds.
+/// A loop that shares its core with the recorder sleeps at least this long in each [`REST_EVERY`]. A loop that spins
+/// between arrivals would otherwise keep the core until the kernel preempts it for several milliseconds.
 const REST: Duration = Duration::from_micros(50);
 const REST_EVERY: Duration = Duration::from_millis(1);
 
-/// Finished records are handed over at least this often.
+/// Longest interval between two transfers of finished records.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// With so many arrivals waiting the rate is beyond anything this run could show: it ends early and says why, before
-/// it takes all memory.
+/// With this many waiting arrivals the rate is too high for any useful result: the run ends early with a reason, before
+/// it uses all memory.
 const BACKLOG_MAX: u64 = 2_000_000;
 
-/// The path is at rest when nothing was on it for so long: far more than either end takes to answer a FIN.
+/// The path is idle if it had no packet for this time, which is much longer than either end takes to acknowledge a FIN.
 const SILENCE: Duration = Duration::from_millis(30);
 
-/// Everything the loop runs on.
+/// Input of the event loop.
 pub struct Drive<'a> {
     /// The run's clock.
     pub clock: Clock,
     /// How to wait.
     pub wait: Wait,
-    /// How to learn what has happened.
+    /// How to receive events.
     pub engine: Engine,
     /// The path, if there is one.
     pub path: Option<PathIo>,
     /// The load, if there is one.
     pub load: Option<LoadIo>,
-    /// What the main thread sees.
+    /// Counters for the main thread.
     pub progress: Arc<Progress>,
-    /// Becomes readable when the loop must look at [`Progress::asked`].
+    /// Becomes readable when the loop must read [`Progress::asked`].
     pub stop: BorrowedFd<'a>,
-    /// After the measured phase has ended, requests in flight may take this long.
+    /// After the measured phase, requests in flight may take this long.
     pub drain: Duration,
-    /// After everything the path goes on for at most so long, until nothing has been on it for a moment: connections
-    /// that were closed last are then seen closed at both ends.
+    /// After the run the path continues for at most this time, until it is idle: both ends then see the last
+    /// connections closed.
     pub grace: Duration,
-    /// Lanes of the same load that other loops make: the path carries their packets until they have ended.
+    /// Other shards of the same load: the path carries their packets until they have ended.
     pub others: Vec<Arc<Progress>>,
-    /// This loop has a core to itself, but for the recorder: the server runs elsewhere.
+    /// This loop has its own core, except for the recorder: the server runs elsewhere.
     pub own_core: bool,
-    /// The recorder has no core but this loop's.
+    /// The recorder shares this loop's core.
     pub shares_core: bool,
-    /// What the thread that runs it was given.
+    /// Scheduling class of the thread.
     pub urgency: Urgency,
 }
 
-/// What is left when the loop has ended.
+/// Results of the event loop.
 pub struct Driven {
     /// The path, with its counters.
     pub path: Option<PathIo>,
@@ -107,12 +107,12 @@ pub struct Driven {
 }
 
 impl Drive<'_> {
-    /// Runs until the load is finished, or, without a load, until a stop is asked.
+    /// Runs until the load is finished, or, without a load, until a stop is requested.
     ///
     /// # Errors
-    /// Only what leaves no way on: epoll or io_uring, the timer, or a TUN device failing.
+    /// Fatal errors only: epoll or io_uring, the timer, or a TUN device failed.
     pub fn run(mut self) -> io::Result<Driven> {
-        // Packets alone are one system call each either way.
+        // Packets need one system call each with either poller.
         let engine = if self.load.is_some() { self.engine } else { Engine::Epoll };
         let mut poller = Poller::new(engine, self.load.as_ref().is_some_and(LoadIo::is_plain))?;
         let mut alarm = Alarm::new()?;
@@ -168,8 +168,8 @@ impl Drive<'_> {
                             Ready::Completed(completion) => io.completed(completion, &mut poller, &self.clock),
                             Ready::Own(_) => {}
                         }
-                        // One response may take microseconds to read; what is due meanwhile must not wait for the
-                        // whole batch.
+                        // Reading one response may take microseconds; work that becomes due must not wait for the whole
+                        // batch.
                         if let Some(path) = &mut self.path {
                             path.release(&self.clock)?;
                         }
@@ -188,7 +188,7 @@ impl Drive<'_> {
             self.progress.store(load.live());
             self.progress.store_mix(load.mix());
             self.progress.store_moment(self.clock.now());
-            // Sockets that a ring closes are closed now.
+            // Closes sockets that wait for the ring.
             poller.flush()?;
         }
         let loop_health = health.finish(self.clock.now());
@@ -198,19 +198,19 @@ impl Drive<'_> {
         }
         self.progress.enter(Phase::Done);
         let engine = poller.engine();
-        // A ring's sockets are closed by the ring, while the path still carries their FINs away.
+        // The ring closes its sockets while the path still carries their FINs.
         drop(poller);
         Ok(Driven { path: self.path, load: self.load, loop_health, engine })
     }
 
-    /// Lets the path carry what is left: the last FINs and their answers.
+    /// Lets the path carry the remaining packets: the last FINs and their acknowledgements.
     fn let_out(&mut self, poller: &mut Poller, alarm: &mut Alarm) -> io::Result<()> {
         let mut deadline = None;
         let (mut heard, mut health) = (self.clock.now(), Health::default());
         loop {
             let Some(path) = &mut self.path else { return Ok(()) };
             if path.next_due().is_some() {
-                // What arrives now is answered at once, but the answer is not read yet.
+                // Packets that arrive now are acknowledged immediately, but the acknowledgement is not read yet.
                 heard = self.clock.now();
             }
             path.release(&self.clock)?;
@@ -242,7 +242,7 @@ impl Drive<'_> {
         }
     }
 
-    /// Moves on through the phases; true when the run is over.
+    /// Advances the phases; true when the run is over.
     fn advance(&mut self, now: Timestamp, health: &mut Health) -> bool {
         let asked = self.progress.asked();
         let Some(load) = &mut self.load else {
@@ -253,7 +253,7 @@ impl Drive<'_> {
             self.progress.give_up(true);
             self.progress.ask(1, now);
         }
-        // The phase ends at the moment that was named, which is the same for every lane, and that moment may be to come.
+        // The phase ends at the requested time, which is the same for every shard and may be in the future.
         if let Some(at) = self.progress.stop_at().filter(|_| !health.stopped) {
             load.end_at(at);
             if now >= at {
@@ -261,7 +261,7 @@ impl Drive<'_> {
                 load.stop(now);
             }
         }
-        // In the warm-up as later: what is in flight then may be waited for as long.
+        // A stop during the warm-up waits as long for requests in flight.
         if asked >= 2 {
             load.abort(now);
         }
@@ -303,7 +303,7 @@ impl Drive<'_> {
         }
         if let Some(load) = &self.load {
             if load.unfinished() {
-                // Not overdue: the loop itself put it off.
+                // Not a stall: the loop itself postponed it.
                 return self.clock.now();
             }
             next = next.min(load.next_wake().unwrap_or(Timestamp::MAX)).min(flush_at);
@@ -314,7 +314,7 @@ impl Drive<'_> {
         next
     }
 
-    /// Packets that the last visit left waiting in a device; true if there were any.
+    /// Reads packets that the last batch left in a device; true if there were any.
     fn read_path(&mut self) -> io::Result<bool> {
         match &mut self.path {
             Some(path) if path.has_unread() => path.read_rest(&self.clock).map(|()| true),
@@ -322,7 +322,7 @@ impl Drive<'_> {
         }
     }
 
-    /// A descriptor of the loop's own became readable.
+    /// A descriptor of the loop became readable.
     fn note_readable(&mut self, token: u64) -> io::Result<()> {
         match (token, &mut self.path) {
             (TOKEN_CLIENT_TUN | TOKEN_SERVER_TUN, Some(path)) => path.read(token == TOKEN_CLIENT_TUN, &self.clock),
@@ -330,8 +330,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Lets the recorder have its turn, if the loop has not slept for long. Beside a path it would be late packets: there
-    /// the kernel decides.
+    /// Lets the recorder run, if the loop has not slept for long. With a path this would delay packets: there the
+    /// kernel decides.
     fn rest(&self, health: &mut Health) {
         if !self.shares_core || self.path.is_some() {
             return;
@@ -343,25 +343,25 @@ impl Drive<'_> {
         }
     }
 
-    /// Whether the load waits for answers alone.
+    /// Whether the load only waits for responses.
     fn is_closed(&self) -> bool {
         self.load.as_ref().is_some_and(LoadIo::is_closed)
     }
 }
 
-/// Whether a token belongs to a descriptor of the loop's own.
+/// Whether a token belongs to a descriptor of the loop.
 fn is_own(token: u64) -> bool {
     token >= TOKEN_OWN
 }
 
-/// Collects [`LoopHealth`] over the measured phase.
+/// Measures [`LoopHealth`] over the measured phase.
 #[derive(Default)]
 struct Health {
-    standstill: Duration,
+    longest_stall: Duration,
     idle: Duration,
-    /// When the last wait ended: the turn since then has served nothing that became due meanwhile.
+    /// End of the last wait: the iteration since then has served nothing that became due.
     turn_began: Option<Timestamp>,
-    /// When others last had the core for a while.
+    /// When the core was last left to other threads.
     rested: Timestamp,
     from: Option<(Timestamp, Duration)>,
     to: Option<(Timestamp, Duration)>,
@@ -389,11 +389,11 @@ impl Health {
 
     fn stood_still(&mut self, time: Duration) {
         if self.measuring() && !self.ended() {
-            self.standstill = self.standstill.max(time);
+            self.longest_stall = self.longest_stall.max(time);
         }
     }
 
-    /// A turn ends at `now`: what became due in it had to wait for its end.
+    /// An iteration ends at `now`: work that became due in it waited for its end.
     fn turned(&mut self, now: Timestamp) {
         if let Some(began) = self.turn_began.replace(now) {
             self.stood_still(now.since(began));
@@ -407,11 +407,11 @@ impl Health {
         }
     }
 
-    /// As far as it has come.
+    /// The health so far.
     fn so_far(&self, now: Timestamp) -> LoopHealth {
         let to = self.to.map_or(now, |(at, _)| at);
         let wall = self.from.map_or(Duration::ZERO, |(from, _)| to.since(from));
-        LoopHealth { standstill: self.standstill, idle: self.idle, wall, cpu: Duration::ZERO }
+        LoopHealth { longest_stall: self.longest_stall, idle: self.idle, wall, cpu: Duration::ZERO }
     }
 
     fn finish(mut self, now: Timestamp) -> LoopHealth {
@@ -419,10 +419,10 @@ impl Health {
             self.end(now);
         }
         let to = self.to.unwrap_or_default();
-        // A phase that never began, since the run was stopped in its warm-up, has no length.
+        // A phase that never began, because the run was stopped in its warm-up, has no length.
         let from = self.from.unwrap_or(to);
         LoopHealth {
-            standstill: self.standstill,
+            longest_stall: self.longest_stall,
             idle: self.idle,
             wall: to.0.since(from.0),
             cpu: to.1.saturating_sub(from.1),
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_that_never_began_has_no_length() {
+    fn a_measured_phase_that_never_began_has_no_length() {
         let mut health = Health::default();
         health.waited(at(0), at(900));
         let health = health.finish(at(1000));
@@ -447,22 +447,22 @@ mod tests {
     }
 
     #[test]
-    fn a_long_turn_is_a_standstill_as_a_late_waking_is() {
+    fn a_long_iteration_and_a_late_wake_up_are_stalls() {
         let mut health = Health::default();
         health.measure(at(0));
         health.turned(at(1));
         health.waited(at(1), at(5));
-        // Held within a turn: when it ends nothing is overdue any more, yet 300 ms went by unserved.
+        // A long iteration: at its end nothing is overdue any more, although nothing was served for 300 ms.
         health.turned(at(305));
-        assert_eq!(health.standstill, Duration::from_millis(300));
+        assert_eq!(health.longest_stall, Duration::from_millis(300));
         health.waited(at(305), at(1000));
-        assert_eq!(health.standstill, Duration::from_millis(300), "waiting is no standstill");
+        assert_eq!(health.longest_stall, Duration::from_millis(300), "waiting is not a stall");
         health.stood_still(Duration::from_millis(400));
-        assert_eq!(health.finish(at(1000)).standstill, Duration::from_millis(400));
+        assert_eq!(health.finish(at(1000)).longest_stall, Duration::from_millis(400));
     }
 
     #[test]
-    fn what_happens_outside_the_measured_phase_does_not_count() {
+    fn loop_health_excludes_time_outside_the_measured_phase() {
         let mut health = Health::default();
         health.turned(at(1));
         health.turned(at(90));
@@ -471,7 +471,7 @@ mod tests {
         health.end(at(110));
         health.turned(at(500));
         let health = health.finish(at(500));
-        assert_eq!(health.standstill, Duration::from_millis(11));
+        assert_eq!(health.longest_stall, Duration::from_millis(11));
         assert_eq!(health.wall, Duration::from_millis(10));
     }
 }

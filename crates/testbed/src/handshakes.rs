@@ -1,18 +1,18 @@
-//! Handshakes as a witness of the path: connect called to connection established, by the load's own clock.
+//! Handshakes as a measurement of the path: connect called to connection established, by the load's own clock.
 //!
-//! The clock reads before connect(2) and after the loop has seen the socket writable, so a handshake contains the
-//! path both ways, the kernel of both ends, and the loop's own delay in seeing it.
+//! The clock is read before connect(2) and after the loop has seen the socket writable, so a handshake includes the
+//! path in both directions, the kernel of both ends, and the loop's own delay.
 
 use load::ConnectionEnd;
 use stats::Histogram;
 use units::Timestamp;
 
-/// A SYN or SYN-ACK that was lost is sent again after a second (RFC 6298): a handshake this much longer than asked
-/// says nothing about the path's delay.
+/// A lost SYN or SYN-ACK is retransmitted after a second (RFC 6298): a handshake this much longer than configured does
+/// not describe the path's delay.
 const RETRANSMITTED_NS: u64 = 900_000_000;
 
-/// Collects handshakes, those of the warm-up included: kept connections are mostly opened there, and the path is the
-/// same from the run's zero to its end.
+/// Collects handshakes, including those of the warm-up: persistent connections are mostly opened there, and the path is
+/// the same during the whole run.
 #[derive(Debug)]
 pub struct Handshakes {
     asked_ns: Vec<u64>,
@@ -23,7 +23,7 @@ pub struct Handshakes {
 }
 
 impl Handshakes {
-    /// `asked_ns`: each client's asked RTT.
+    /// `asked_ns`: each client's configured RTT.
     pub fn new(measured_from: Timestamp, asked_ns: Vec<u64>) -> Self {
         Handshakes {
             asked_ns,
@@ -34,7 +34,7 @@ impl Handshakes {
         }
     }
 
-    /// Takes a connection's handshake, if it was established.
+    /// Adds a connection's handshake, if it was established.
     pub fn add(&mut self, end: &ConnectionEnd) {
         let (Some(connected_at), Some(&asked)) = (end.connected_at, self.asked_ns.get(end.client as usize)) else {
             return;
@@ -49,24 +49,24 @@ impl Handshakes {
         }
     }
 
-    /// Adds what another collected of the same clients.
+    /// Adds the handshakes of another collection of the same clients.
     pub fn merge(&mut self, other: &Handshakes) {
         self.got.merge(&other.got);
         self.error.merge(&other.error);
         self.measured_error.merge(&other.measured_error);
     }
 
-    /// Every handshake.
+    /// All handshakes.
     pub fn got(&self) -> &Histogram {
         &self.got
     }
 
-    /// The same, of the measured phase alone: connections opened all at once at the start are not in it.
+    /// Handshakes of the measured phase only: connections opened together at the start are not in it.
     pub fn measured_error(&self) -> &Histogram {
         &self.measured_error
     }
 
-    /// Absolute difference from the client's asked RTT, of handshakes that lost no packet.
+    /// Absolute difference from the client's configured RTT, of handshakes without packet loss.
     pub fn error(&self) -> &Histogram {
         &self.error
     }

@@ -1,8 +1,9 @@
 //! One run, from plan to document: sandboxes, processes, phases, the clock, recorder and verdict.
 //!
-//! A [`plan::Plan`] is a run as intended. [`bench`] carries it out in named stages: sandboxes with their devices ([`places`]), one loop
-//! for path and load ([`drive`]), a recorder ([`recorder`]), the server's resource usage ([`server`]), and at the end the document
-//! with the verdict of the crate `validity`. [`net`] does the same for any program instead of the load.
+//! A [`plan::Plan`] describes a run. [`bench`] carries it out in named stages: sandboxes with their devices
+//! ([`places`]), one loop for path and load ([`drive`]), a recorder ([`recorder`]), the server's resource usage
+//! ([`server`]), and at the end the document with the verdict of the crate `validity`. [`net`] does the same for any
+//! program instead of the load.
 //!
 //! ```text
 //!   plan --> sandboxes (fork while single-threaded) --> loop thread   <--> path core, load core
@@ -10,33 +11,33 @@
 //!                                                   '-> main thread   --> progress, the server's resource usage, Ctrl-C
 //! ```
 //!
-//! This crate reads the clock for the cores; no process that it starts outlives it. Read `bench.rs` first.
+//! This crate reads the clock for the cores; no process that it starts outlives it. Start reading at `bench.rs`.
 #![allow(clippy::disallowed_methods, reason = "this crate owns the clock and the waiting")]
 
 mod agreement;
 pub mod bench;
-mod called;
+mod capture_tables;
 pub mod check;
+mod connect_call;
+mod cpu_probe;
 pub mod distances;
 pub mod drive;
 mod error;
 mod handshakes;
 pub mod host;
-mod lanes;
 pub mod net;
 mod offer;
-mod pace;
 mod path_part;
 pub mod places;
 mod recorder;
 mod recording_folder;
 pub mod server;
+mod shards;
 pub mod standing;
 pub mod tap;
 pub mod tapping;
 mod watch_part;
 pub mod watching;
-mod wire_book;
 
 pub use bench::{
     FirstExchange, NoObserver, Observer, Outcome, Possible, RunFacts, bench, bench_tapped, connections_possible,

@@ -1,4 +1,4 @@
-//! Any program at the far end of a path, in stages: sandboxes, folder, instruments, the path's loop, document.
+//! Any program at the clients' end of a path, in stages: sandboxes, folder, instruments, the path's loop, document.
 
 mod document;
 mod instruments;
@@ -33,58 +33,57 @@ use crate::tapping::TapPlan;
 use crate::watching::Taps;
 use plan::{HostPlan, PathPlan, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
 
-/// A network for a program, as meant.
+/// A network for a program.
 #[derive(Clone, Debug)]
 pub struct NetPlan {
-    /// The distances.
+    /// The path.
     pub path: PathPlan,
-    /// The server, if one is to be started.
+    /// The server, if one is started.
     pub server: Option<ServerPlan>,
-    /// Which addresses a name has, and TCP of the far end where the lab starts no server.
+    /// Addresses of names, and TCP of the server's end if the testbed starts no server.
     pub target: TargetPlan,
-    /// What is at the far end, where that is not the lab's own.
+    /// Services at the server's end that the testbed does not start.
     pub to: Vec<To>,
     /// Number of client addresses.
     pub clients: u32,
-    /// The witness at the server's end; absent where it says nothing means at the server's.
+    /// Packet capture at the server's end; absent means at the server's end.
     pub watch: WatchPlan,
-    /// How the path waits and where things run.
+    /// Waits and placement of the path.
     pub host: HostPlan,
-    /// The third witness, in the program; `None`: it is left alone.
+    /// Tap of the program; `None`: without.
     pub tap: Option<TapPlan>,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Where the run is kept; `None`: nowhere.
+    /// The run store; `None`: the run is not stored.
     pub book: Option<RunStore>,
-    /// Name in the run's folder.
+    /// Name of the run.
     pub name: String,
 }
 
-/// How it ended.
+/// Results of the program's run.
 #[derive(Debug)]
 pub struct NetOutcome {
-    /// The program's exit status; 128 and the signal's number if one ended it, as in a shell.
+    /// The program's exit status; 128 plus the signal's number if a signal ended it, as in a shell.
     pub status: u8,
-    /// What the path did, and what the wire showed from the program's start to its end.
+    /// Figures of path and packet capture, from the program's start to its end.
     pub document: Document,
-    /// Every second as the wire saw it, from the run's zero; empty where nothing was watched.
+    /// All captured seconds, from the run's zero; empty without a capture.
     pub watch_series: Vec<WatchSecond>,
-    /// The run's folder, where it was kept: summary.json, connections.parquet, wire_requests.parquet,
+    /// The run's directory, if it is stored: summary.json, connections.parquet, wire_requests.parquet,
     /// watch_series.parquet, taps.parquet.
     pub folder: Option<PathBuf>,
-    /// The wall clock at the run's zero, from which all its moments count: for logs that programs wrote meanwhile.
+    /// The wall clock at the run's zero, from which all times count: for comparison with logs of programs.
     pub started: SystemTime,
 }
 
-/// Runs `command` at the clients' end. `tell` gets a line about the network before it starts,
-/// and one for each thing that the user should know.
+/// Runs `command` at the clients' end. `tell` gets a line about the network before the start, and one for each warning.
 ///
-/// With `interrupts`, an interrupt of this process is handed on to the program, a second one ends it. Without, the
-/// program has the terminal, and Ctrl-C is for it alone, as in a shell; what another process sends to this one (TERM, HUP, INT, QUIT, USR1, USR2)
-/// is handed on to the program, and its end is waited for.
+/// With `interrupts`, an interrupt of this process is forwarded to the program, a second one ends it. Without, the
+/// program has the terminal and gets Ctrl-C directly, as in a shell; signals from another process to this one (TERM,
+/// HUP, INT, QUIT, USR1, USR2) are forwarded to the program, whose end is awaited.
 ///
 /// # Errors
-/// A plan that cannot be carried out, a machine that lacks something, a program that cannot be started.
+/// A plan that cannot be carried out, a machine that lacks a feature, or a program that cannot be started.
 pub fn net(
     plan: &NetPlan,
     command: &[OsString],
@@ -94,7 +93,7 @@ pub fn net(
     net_shown(plan, command, interrupts, tell, |_| {})
 }
 
-/// The same; `shown` gets the run's folder, if it is kept, before the program starts.
+/// The same; `shown` gets the run's directory, if it is stored, before the program starts.
 ///
 /// # Errors
 /// Those of [`net`].
@@ -108,7 +107,7 @@ pub fn net_shown(
     check(plan)?;
     let mut sandboxes = Sandboxes::make(plan, command)?;
     let clock = sandboxes.clock;
-    // From here on what this process is sent is the program's. Before other threads are made, which would take it.
+    // From here on, signals to this process are forwarded. Called before other threads exist, which would receive them.
     let mut relay = interrupts.is_none().then(Relay::install).transpose().map_err(LabError::system("sigaction"))?;
     if let Some(relay) = &mut relay {
         relay.hold().map_err(LabError::system("pthread_sigmask"))?;
@@ -189,7 +188,7 @@ pub fn net_shown(
 fn check(plan: &NetPlan) -> Result<(), LabError> {
     if plan.clients == 0 || plan.clients > path::AddressPlan::CLIENTS_MAX {
         return Err(LabError::Plan(format!(
-            "--clients {}: from 1 to {} are possible",
+            "--clients {}: expected 1 to {}",
             plan.clients,
             path::AddressPlan::CLIENTS_MAX
         )));
@@ -199,7 +198,7 @@ fn check(plan: &NetPlan) -> Result<(), LabError> {
     plan.server.as_ref().map_or(Ok(()), ServerPlan::check).map_err(LabError::Plan)
 }
 
-/// The path's loop, on a thread of its own while the program runs.
+/// The path's loop, in its own thread while the program runs.
 struct PathLoop<'a> {
     plan: &'a NetPlan,
     clock: sys::clock::Clock,
@@ -212,7 +211,7 @@ struct PathLoop<'a> {
 
 impl<'a> PathLoop<'a> {
     fn new(plan: &'a NetPlan, sandboxes: &Sandboxes, progress: Arc<Progress>) -> Result<Self, LabError> {
-        // A server of the lab that nothing captures ends as well, others live on.
+        // Connections of a captured service remain; a server of the testbed ends otherwise.
         let ends = plan.watch.at.unwrap_or_default() == WatchAt::None && sandboxes.far.is_empty();
         Ok(PathLoop {
             plan,
@@ -225,14 +224,14 @@ impl<'a> PathLoop<'a> {
         })
     }
 
-    /// Runs it until `program`, on this thread, is over and has asked for the end; says how urgently it was served.
+    /// Runs the loop until `program`, on this thread, has returned; reports its scheduling class.
     fn run<T>(&self, path_io: Option<PathIo>, program: impl FnOnce() -> T) -> Result<(T, (Driven, Urgency)), LabError> {
         std::thread::scope(|scope| {
             let mut drive = self.drive(path_io);
             let core = self.core.clone();
             let right = self.keeps_time.then(RealTimeRight::take).flatten();
-            // The real-time class keeps the path on time beside a program that is busy; while packets come faster than it
-            // can carry them it takes turns with the others.
+            // The real-time class keeps the path on time next to a busy program; while packets arrive faster than it
+            // can forward them it alternates with others.
             let wanted = match right {
                 Some(_) => Urgency::RealTime,
                 None if self.keeps_time => Urgency::High,
@@ -242,7 +241,7 @@ impl<'a> PathLoop<'a> {
                 .name("path".into())
                 .spawn_scoped(scope, move || {
                     if let Some(core) = core {
-                        // Not being pinned costs precision, which the lateness shows.
+                        // Without pinning the precision suffers, which the timing error shows.
                         let _ = core.pin_this_thread();
                     }
                     drive.urgency = wanted.apply_to_this_thread();
@@ -277,10 +276,10 @@ impl<'a> PathLoop<'a> {
     }
 }
 
-/// Interrupts are looked for this often.
+/// Interval of checks for interrupts.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// And how the run stands is written this often, where it is kept.
+/// Interval of progress snapshots, if the run is stored.
 const STANDING_EVERY: Duration = Duration::from_secs(1);
 
 fn wait_for(
@@ -304,7 +303,7 @@ fn wait_for(
         if count() > seen {
             let signal = if seen == 0 { Signal::SIGINT } else { Signal::SIGKILL };
             seen = count();
-            // Gone in this moment is as good.
+            // The program has just ended, which is as good.
             let _ = program.signal(signal);
         }
         let patience = match interrupts {

@@ -1,4 +1,4 @@
-//! What a plan offers, made ready: arrivals, phases, and the requests of a recording.
+//! Prepares a plan's load: arrivals, phases, and the requests of a recording.
 //!
 //! ```text
 //!   Plan --rate | phases | rate_file--> Arrivals::Open       the plan's own requests
@@ -7,7 +7,7 @@
 //!        \-mix: a cache's workload----> asks of a world, fewer arrivals since pages bring requests with them
 //! ```
 //!
-//! Files are read here, before anything else of a run is made.
+//! Files are read here, before anything else of a run is created.
 
 mod har;
 mod log;
@@ -24,29 +24,29 @@ use stats::Rng;
 use crate::error::LabError;
 use plan::{Plan, RateFile};
 
-/// A plan's load with everything that files say about it.
+/// A plan's load with the contents of its files.
 #[derive(Debug)]
 pub(crate) struct Offer {
-    /// The plan, with what the files decide written out: duration, clients.
+    /// The plan, with settings from files written out: duration, clients.
     pub(crate) plan: Plan,
-    /// When requests are intended, warm-up included.
+    /// Scheduled times, warm-up included.
     pub(crate) arrivals: Arrivals,
-    /// Phases with results of their own.
+    /// Phases with their own results.
     pub(crate) phases: Vec<PhaseSpan>,
-    /// What a recording or a mix asks for, instead of the plan's own requests.
+    /// Requests of a recording or a cache workload, instead of the plan's own.
     pub(crate) workload: Option<Workload>,
-    /// For the document, where a log is replayed.
+    /// For the document, if a log is replayed.
     pub(crate) replay: Option<document::Replay>,
-    /// For the document, where a browser's recording is.
+    /// For the document, if a browser's recording is replayed.
     pub(crate) har: Option<document::Har>,
-    /// What the user should know before the result.
+    /// Warnings to show before the result.
     pub(crate) notes: Vec<String>,
 }
 
-/// Reads what the plan names.
+/// Reads the files of the plan.
 ///
 /// # Errors
-/// A file that cannot be read or is not what it should be.
+/// An unreadable or invalid file.
 pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
     let mut plan = plan.clone();
     if plan.load.replay.is_some() {
@@ -57,12 +57,12 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
         let table = RateFile::read(file).map_err(LabError::Plan)?;
         let length = table.rate.length();
         notes.push(format!(
-            "rates are those of the column {} of {}, {} long",
+            "rates are read from column {} of {}, {} long",
             table.column,
             file.display(),
             units::format_duration(length)
         ));
-        // Where the rate stays at 0 after the table, a number of requests beyond it would never be reached.
+        // If the rate stays 0 after the table, a larger number of requests would never be reached.
         let ends = table.rate.per_second(length) == 0.0;
         if plan.load.duration.is_none() && (plan.load.requests.is_none() || ends) {
             plan.load.duration = Some(length);
@@ -96,11 +96,11 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
     Ok(Offer { plan, arrivals, phases, workload, replay: None, har: part, notes })
 }
 
-/// What the requests of a plan's run ask for, by the index that their records have: methods and URLs as typed. Of a mix, a URL for
-/// each kind of object.
+/// The requests of a plan's run, by the index in their records: methods and URLs as typed. Of a cache workload, a URL
+/// for each kind of object.
 ///
 /// # Errors
-/// Those of the plan's run: a log, a recording or a list that is gone.
+/// Those of the plan's run: a log, a recording or a list that no longer exists.
 pub fn asked(plan: &Plan) -> Result<Vec<(Method, String)>, LabError> {
     let offer = of(plan)?;
     let workload = match offer.workload {
@@ -110,17 +110,17 @@ pub fn asked(plan: &Plan) -> Result<Vec<(Method, String)>, LabError> {
     Ok(workload.requests.iter().map(|request| (request.method, request.target.url().to_owned())).collect())
 }
 
-/// A number that no other run of a mix has, as good as surely.
+/// A number that practically no other run of a cache workload has.
 fn mark() -> u32 {
     Rng::new(sys::clock::realtime_ns(), u64::from(std::process::id())).next() as u32
 }
 
-/// What is to be said of a mix before its result.
+/// Warnings of a cache workload before its result.
 fn mix_notes(spec: &CacheWorkload, plan: &Plan, thinned: f64) -> Vec<String> {
     let mut notes = Vec::new();
     if thinned < 1.0 {
         notes.push(format!(
-            "a page of {} brings what it embeds with it: of the requests {:.0} % are arrivals, the others follow their page",
+            "pages of {} have embedded objects: {:.0} % of the requests are arrivals, the others follow their page",
             spec.name,
             100.0 * thinned
         ));
@@ -130,7 +130,7 @@ fn mix_notes(spec: &CacheWorkload, plan: &Plan, thinned: f64) -> Vec<String> {
         let clients = f64::from(plan.load.clients);
         if clients < wanted / 2.0 || clients > wanted * 2.0 {
             notes.push(format!(
-                "a robot of {} makes {each} requests a second: {wanted:.0} clients are meant for this rate, and the plan has \
+                "a virtual user of {} makes {each} requests per second: this rate needs {wanted:.0} clients, but the plan has \
                  {clients:.0} (--clients)",
                 spec.name
             ));
@@ -144,7 +144,7 @@ fn replayed(mut plan: Plan) -> Result<Offer, LabError> {
     let log = log::read(&asked, &plan.load)?;
     let load = &mut plan.load;
     load.clients = log.clients;
-    // Without an end of its own a log is replayed once.
+    // Without a limit of the run a log is replayed once.
     let rounds = asked.loops.or(if load.duration.is_none() { Some(1) } else { None });
     if let Some(rounds) = rounds {
         let whole_ns = log.round.as_nanos().saturating_mul(rounds.into());
@@ -152,7 +152,7 @@ fn replayed(mut plan: Plan) -> Result<Offer, LabError> {
         let left = whole.saturating_sub(load.warmup);
         if left.is_zero() {
             return Err(LabError::Plan(format!(
-                "the log lasts {}, and all of it would be warm-up: give a shorter one (--warmup)",
+                "the log lasts {}, which the warm-up would use completely: give a shorter warm-up (--warmup)",
                 units::format_duration(whole)
             )));
         }

@@ -11,7 +11,7 @@ use crate::drive::path_io::PathIo;
 use crate::handshakes::Handshakes;
 use validity::evidence::Mistaken;
 
-/// The path's part. `handshakes`: what the load saw of it from outside, where there was a load.
+/// The path's part. `handshakes`: handshakes of the load, if there was one.
 pub fn document(
     profile: String,
     clients: &[ClientPath],
@@ -49,7 +49,7 @@ pub fn document(
     }
 }
 
-/// What did not get into a device, or into the path's memory.
+/// Packets that did not fit into a device, or into the path's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// Writes that the kernel refused.
@@ -59,13 +59,13 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// By a path that has ended.
+    /// Counts of a path that has ended.
     pub fn by(path: &PathIo) -> Self {
         Refused { writes: path.refused_writes(), overflowed: overflowed(path) }
     }
 }
 
-/// What the devices dropped between two readings, and what the kernel refused to take.
+/// Packets that the devices dropped between two readings, or that the kernel refused.
 pub fn mistaken_drops(
     before: Option<[LinkStats; 2]>,
     after: Option<[LinkStats; 2]>,
@@ -73,7 +73,7 @@ pub fn mistaken_drops(
     steered: bool,
 ) -> Option<Mistaken> {
     let (before, after) = (before?, after?);
-    // Steered receive work is queued for the server's cores, and dropped where they are too busy.
+    // With receive steering, packets are queued for the server's cores, and dropped if these are too busy.
     let not_received = if steered { after[1].rx_dropped.saturating_sub(before[1].rx_dropped) } else { 0 };
     let mut counts = vec![(refused.writes, "refused by the kernel when written".to_owned())];
     for ((before, after), device) in before.iter().zip(&after).zip(["the clients' device", "the server's device"]) {
@@ -86,7 +86,7 @@ pub fn mistaken_drops(
             counts.push((is.saturating_sub(was), format!("{what} at {device}")));
         }
     }
-    counts.push((refused.overflowed, "for which the path had no memory".into()));
+    counts.push((refused.overflowed, "dropped by the path for lack of memory".into()));
     if steered {
         counts.retain(|(_, place)| place != "dropped by the receiving kernel at the server's device");
     }

@@ -1,4 +1,4 @@
-//! The lab's two ends and the devices between them.
+//! The two ends of the testbed and the devices between them.
 //!
 //! ```text
 //!   client namespace                                      server namespace (kind 1)
@@ -9,9 +9,9 @@
 //!                                         '===== tun yamabiko0   a service of this host (kind 2), another host (kind 3)
 //! ```
 //!
-//! Invariant: nothing here outlives this process. Namespaces are held by descriptors, devices live in the
-//! namespaces or hang on a descriptor, and every program runs in a place whose first process dies with us. Read
-//! [`target`] for what is where, `ends.rs` and `host_end.rs` for how it is made.
+//! Invariant: nothing here outlives this process. Namespaces are held by descriptors, devices are in the namespaces or
+//! are removed with a descriptor, and every program runs in a sandbox whose first process ends with this one. See
+//! [`target`] for addresses, `ends.rs` and `host_end.rs` for their creation.
 
 mod ends;
 mod host_end;
@@ -48,61 +48,63 @@ pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1);
 /// First virtual client; client i is this plus i.
 pub const FIRST_CLIENT: Ipv4Addr = AddressPlan::FIRST_CLIENT;
-/// The name by which programs in the lab reach the server.
+/// The name by which programs in the testbed reach the server.
 pub const SERVER_NAME: &str = "server";
 
 pub(crate) const CLIENT_DEVICE: &str = "c0";
 const SERVER_DEVICE: &str = "s0";
 
-/// A network with a path in it, and a server if one was asked for.
+/// A network with a path, and a server if one is configured.
 pub struct Places {
     /// The clients' namespace.
     pub client_net: NetNamespace,
-    /// The server's namespace: the lab's own, or this host's.
+    /// The server's namespace: the testbed's own, or this host's.
     pub server_net: NetNamespace,
     /// The path's device there.
     pub server_device: String,
-    /// What the clients reach, where the far end is not the lab's own.
+    /// Services that the clients reach, if the server's end is not the testbed's own.
     pub reaches: Vec<Reach>,
-    /// Addresses of the lab's own server end.
+    /// Addresses of the testbed's own server end.
     lab_addresses: Vec<IpAddr>,
-    /// Held for as long as the places are: what makes other hosts answer.
+    /// Held during the lifetime of the sandboxes: what makes other hosts respond.
     firewall: Vec<Masquerade>,
-    /// Whether the clients' end has IPv6; known once the path is laid.
+    /// Whether the clients' end has IPv6; known once the path is created.
     ipv6: bool,
-    /// What the user should know before a result.
+    /// Warnings to show before a result.
     pub notes: Vec<String>,
-    /// The origin behind the server, where the lab starts one. Before the server: what is asked goes after who asks.
+    /// The origin behind the server, if the testbed starts one. Declared before the server, so that the server's
+    /// requests end first.
     pub origin: Option<origin::Origin>,
     /// The server's processes.
     pub server: Option<Place>,
-    /// What the server prints: the run's server.log, or memory where nothing is kept.
+    /// The server's output: the run's server.log, or memory if the run is not stored.
     pub server_output: Option<File>,
-    /// The server's control group, where one could be made.
+    /// The server's control group, if one could be created.
     pub cgroup: Option<Cgroup>,
-    /// The server's TCP, in words.
+    /// The server's TCP, as text.
     pub tcp: String,
-    /// Whether the server's receive work is steered to its own cores.
+    /// Whether the server's receive processing is steered to its own cores.
     pub steering: Steering,
-    /// Whether all this lives in a user namespace.
+    /// Whether all of it is in a user namespace.
     pub rootless: bool,
 }
 
-/// Where the receive processing of the server's device runs.
+/// Where receive processing of the server's device runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steering {
     /// On the server's cores.
     ServerCores,
-    /// Inside the path's write, on the path's core, because cores float.
+    /// In the path's write, on the path's core, because nothing is pinned.
     PathCore,
-    /// The same, because steering failed.
+    /// In the path's write, on the path's core, because steering failed.
     Failed(String),
 }
 
-/// Becomes able to make namespaces: as root at once, else by a user namespace. Only while there is one thread.
+/// Obtains the right to create namespaces: as root immediately, otherwise by a user namespace. Only while there is one
+/// thread.
 ///
 /// # Errors
-/// Neither is possible; the message says what would mend it.
+/// Neither is possible; the message has the fix.
 pub fn gain_privilege() -> Result<bool, LabError> {
     if sys::namespace::in_user_namespace() && matches!(sys::namespace::privilege(), Privilege::Root) {
         return Ok(true);
@@ -119,33 +121,33 @@ pub fn gain_privilege() -> Result<bool, LabError> {
     }
 }
 
-/// Makes sure that a path may end in this host's own network, before anything is made.
+/// Checks that a path may end in this host's own network, before anything is created.
 ///
 /// # Errors
-/// This user may not; the message says what works without.
+/// This user may not; the message names alternatives.
 pub fn require_host_privilege(host: &str) -> Result<(), LabError> {
     match sys::namespace::privilege() {
         Privilege::Root => Ok(()),
         Privilege::UserNamespace | Privilege::None { .. } => Err(LabError::Environment(format!(
             "a path to `{host}` ends in this host's own network, which needs CAP_NET_ADMIN and CAP_SYS_ADMIN there: run as \
-             root; a server that the lab starts (--server) is behind a path for any user, and without a path (--path none) \
-             any URL can be asked"
+             root; any user may use a server that the testbed starts (--server), and without a path (--path none) \
+             any URL"
         ))),
     }
 }
 
 impl Places {
-    /// Makes both ends. The server's place waits for [`Place::go`].
+    /// Creates both ends. The server's sandbox waits for [`Place::go`].
     ///
     /// # Errors
-    /// What the machine refuses, by name.
+    /// A refusal of the machine, by name.
     pub fn new(
         server: Option<&ServerPlan>,
         cores: &CorePlan,
         log: Option<&Path>,
         rootless: bool,
     ) -> Result<Self, LabError> {
-        // What a killed run left of control groups; where there are none, nothing was left.
+        // Removes control groups of a killed run; without control groups there are none.
         let _ = sys::cgroup::sweep();
         let cgroup = match server {
             None => None,
@@ -155,7 +157,7 @@ impl Places {
                     let options = if plan.memory.is_none() { "--server-cpu" } else { "--server-memory, --server-cpu" };
                     return Err(LabError::Environment(format!("{options}: {error}")));
                 }
-                // Without a share to hold, /proc gives the figures as well.
+                // Without a limit to set, /proc gives the figures as well.
                 Err(_) => None,
             },
         };
@@ -180,10 +182,10 @@ impl Places {
         })
     }
 
-    /// Makes the clients' end alone: the far end is in this host's own network, at `reaches`.
+    /// Creates the clients' end only: the server's end is in this host's own network, at `reaches`.
     ///
     /// # Errors
-    /// What the machine refuses, by name.
+    /// A refusal of the machine, by name.
     pub fn toward(reaches: Vec<Reach>) -> Result<Self, LabError> {
         let client_net = NetNamespace::create().map_err(LabError::environment)?;
         let server_net = NetNamespace::current().map_err(LabError::environment)?;
@@ -210,10 +212,10 @@ impl Places {
         }
     }
 
-    /// Lays the path between the two ends.
+    /// Creates the path between the two ends.
     ///
     /// # Errors
-    /// What the machine refuses, by name: /dev/net/tun above all.
+    /// A refusal of the machine, by name: most often /dev/net/tun.
     pub fn connect(
         &mut self,
         spec: &PathSpec,
@@ -224,7 +226,7 @@ impl Places {
     ) -> Result<PathIo, LabError> {
         let offload = if offload { Offload::Full } else { Offload::None };
         let reaches = &self.reaches;
-        // The host's end first: most of what can be refused is refused there.
+        // The host's end first: most refusals happen there.
         let (server, rewrite) = if reaches.is_empty() {
             let addresses = &self.lab_addresses;
             let end = self.server_net.run(|| ends::server_end(offload, tcp, addresses));
@@ -254,20 +256,20 @@ impl Places {
         Ok(PathIo::new(Network::new(addresses, spec, seed), client, server, rewrite))
     }
 
-    /// The server's cores, where its packets are received on them: interrupt work there is work for the server.
+    /// The server's cores, if its packets are received on them: interrupts there belong to the server.
     pub fn steered<'a>(&self, cores: &'a CorePlan) -> Option<&'a sys::sched::Cores> {
         cores.server.as_ref().filter(|_| self.steering == Steering::ServerCores)
     }
 
-    /// Makes sure that the clients can reach these addresses at all.
+    /// Checks that the clients can reach these addresses.
     ///
     /// # Errors
-    /// One of them is an IPv6 address, and there is no IPv6 here.
+    /// One of them is an IPv6 address, and there is no IPv6.
     pub fn require_family(&self, mut addresses: impl Iterator<Item = IpAddr>) -> Result<(), LabError> {
         if !self.ipv6 && addresses.any(|address| address.is_ipv6()) { Err(ends::no_ipv6()) } else { Ok(()) }
     }
 
-    /// Addresses of servers in packets at the path's far end: what a witness there filters by.
+    /// Addresses of servers in packets at the server's end: a capture there filters by them.
     pub fn server_addresses(&self) -> Vec<IpAddr> {
         if self.reaches.is_empty() {
             return self.lab_addresses.clone();
@@ -288,7 +290,7 @@ impl Places {
         self.reaches.iter().any(|reach| reach.how == How::Forwarded)
     }
 
-    /// What both devices counted: the clients' first.
+    /// Counters of both devices, the clients' first.
     ///
     /// # Errors
     /// The counters could not be read.
@@ -314,7 +316,7 @@ pub fn hosts(addresses: &[IpAddr], names: &[&str]) -> Vec<(IpAddr, String)> {
     names.iter().flat_map(each).collect()
 }
 
-/// Where the server prints to; readable, for its last words.
+/// The server's output file; readable, for its last lines.
 fn server_output(log: Option<&Path>) -> Result<File, LabError> {
     match log {
         Some(path) => File::options()
@@ -327,8 +329,8 @@ fn server_output(log: Option<&Path>) -> Result<File, LabError> {
     }
 }
 
-/// A group with what the server may use when it starts. Whether it may be held to what it is measured in is seen here, and not in
-/// the middle of the run.
+/// A control group with the limits for the server's start. It also checks that the limit of the measured phase can be
+/// set, instead of failing in the middle of the run.
 fn server_group(plan: &ServerPlan) -> sys::Result<Cgroup> {
     let memory = plan.memory.map(|bytes| bytes.0);
     let mut group = Cgroup::create("server", Limits { cpu: plan.share(), memory, ..Limits::default() })?;
@@ -345,7 +347,7 @@ pub fn own_variables() -> Vec<(OsString, OsString)> {
     std::env::current_exe().map(|program| ("YAMABIKO".into(), program.into_os_string())).into_iter().collect()
 }
 
-/// Time between SIGTERM and SIGKILL for a server: it may still write its logs and results.
+/// Time between SIGTERM and SIGKILL for a server, so that it can write its logs and results.
 pub const SERVER_GRACE: Duration = Duration::from_secs(2);
 
 fn start_server(
@@ -360,7 +362,7 @@ fn start_server(
     Place::start(PlaceSpec {
         hosts: hosts(&target::lab_addresses(plan.addresses), &target::names(plan)),
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(output.into()), stderr: Stdio::File(errors.into()) },
-        // Ctrl-C ends the measuring, not the server that is being measured.
+        // Ctrl-C ends the measurement, not the server under test.
         new_session: true,
         grace: SERVER_GRACE,
         env: own_variables(),

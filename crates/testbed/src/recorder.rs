@@ -1,15 +1,15 @@
-//! The recorder: a thread beside the loops that counts every record, and one beside it that keeps them.
+//! The recorder: a thread that counts all records of the loops, and a writer thread that stores them.
 //!
 //! ```text
-//!   lane 0 --Batch-->                        --rows, if the table keeps them--> Shelf --> writer --> Parquet
-//!   lane 1 --Batch-->  recorder: counts, levels, agreement with the wire, judgement of a mix
-//!   ..                                       --> figures, when all lanes have ended
+//!   shard 0 --Batch-->                        --rows that the table stores-----> WriteQueue --> writer --> Parquet
+//!   shard 1 --Batch-->  recorder: counts, gauges, agreement with the capture, verified exchanges
+//!   ..                                       --> figures, when all shards have ended
 //! ```
 //!
-//! No lane waits for the recorder, and the recorder waits for no disk. What is counted is exact whatever happens: a lane
-//! that finds no room counts by itself ([`handover`]); only exchanges of a mix, which no lane can judge, are then left out,
-//! and counted. What is kept is a stated, even share of the requests where the disk
-//! cannot take all ([`share`]). Memory: some 100 MB waiting for the recorder and as much for the writer, at most.
+//! No shard waits for the recorder, and the recorder does not wait for the disk. Counts are exact in any case: a shard
+//! whose batch does not fit counts it itself ([`handover`]); only exchanges of a cache workload, which a shard cannot
+//! verify, are then left out and counted. If the disk cannot store all requests, the table has a stated, even share of
+//! them ([`share`]). Memory: at most about 100 MB queued for the recorder and as much for the writer.
 
 pub mod batch;
 mod boundaries;
@@ -17,7 +17,7 @@ pub mod counting;
 pub mod handover;
 pub mod judging;
 pub mod share;
-pub mod shelf;
+pub mod write_queue;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -30,9 +30,9 @@ use store::RunFolder;
 use sys::sched::{Cores, Urgency};
 use units::Timestamp;
 
+use crate::capture_tables::CaptureTables;
 use crate::drive::progress::Progress;
 use crate::watching::queue::Inlet;
-use crate::wire_book::WireBook;
 use validity::evidence::{Kept, WireFigures};
 
 use self::boundaries::Boundaries;
@@ -41,70 +41,70 @@ pub use counting::Counting;
 pub use handover::{Handover, Outlet, Room, WhenFull};
 pub use judging::Judging;
 #[cfg(test)]
-use shelf::Part;
-pub use shelf::{Shelf, Sink, Tables};
+use write_queue::Part;
+pub use write_queue::{Sink, Tables, WriteQueue};
 
-/// Records that may wait between the lanes and the recorder.
+/// Most records queued between the shards and the recorder.
 const WAITING_MAX: usize = 512 << 10;
-/// Emptied batches that may wait for a lane to use them again.
+/// Most emptied batches that wait for reuse by a shard.
 const SPARE_MAX: usize = 64;
-/// Parts of the wire's tables are closed about this often.
+/// Approximate interval at which parts of the capture's tables are closed.
 const PART_EVERY: Duration = Duration::from_millis(1500);
-/// What is written for those who look on is of about this often.
+/// Approximate interval of progress snapshots.
 const STANDING_EVERY: Duration = Duration::from_secs(1);
 
-/// The wire's records and what is made of them.
+/// The capture's records and their figures.
 pub struct WireSide {
-    /// Where they go.
-    pub book: WireBook,
-    /// Where they come from; hung up by the watching thread at its end.
+    /// Destination of the records.
+    pub book: CaptureTables,
+    /// Source of the records; closed by the capture thread at its end.
     pub records: Inlet,
 }
 
-/// What the recorder starts from.
+/// Settings of the recorder.
 pub struct Recording {
-    /// Number of lanes.
-    pub lanes: usize,
-    /// Nothing counted yet; made anew for each lane that has to count by itself.
+    /// Number of shards.
+    pub shards: usize,
+    /// Empty counts; created for each shard that has to count itself.
     pub counting: Arc<dyn Fn() -> Counting + Send + Sync>,
-    /// No level sampled yet, for as many lanes.
+    /// Empty gauges, for as many shards.
     pub levels: LevelMerger,
-    /// Judges the exchanges, where the load is a mix.
+    /// Verifies the exchanges of a cache workload.
     pub judging: Option<Judging>,
     /// The measured phase as far as it is known.
     pub measured_end: Option<Timestamp>,
-    /// The run's progress: says when a stop was asked for.
+    /// The run's progress: has the time of a requested stop.
     pub progress: Arc<Progress>,
-    /// The run's folder, if the run is kept.
+    /// The run's directory, if the run is stored.
     pub folder: Option<RunFolder>,
-    /// The wire's side, where it is watched.
+    /// The capture's records, if packets are captured.
     pub wire: Option<WireSide>,
-    /// Where the recorder runs.
+    /// Cores of the recorder.
     pub cores: Option<Cores>,
-    /// Says how the run stands, if it is kept: from the counts, the wire's figures, and the table so far.
+    /// Makes progress snapshots, if the run is stored: from the counts, the capture's figures, and the table so far.
     pub standing: Option<StandingNow>,
 }
 
-/// Puts together how a run stands.
-pub type StandingNow = Box<dyn Fn(&Counting, Option<&WireBook>, Kept) -> RunProgress + Send>;
+/// Makes progress snapshots.
+pub type StandingNow = Box<dyn Fn(&Counting, Option<&CaptureTables>, Kept) -> RunProgress + Send>;
 
-/// What the recorder has when the lanes are done.
+/// Results of the recorder when the shards have ended.
 pub struct Recorded {
     /// The counts, of all requests.
     pub counting: Counting,
-    /// The levels of all lanes together.
+    /// The gauges of all shards together.
     pub levels: Levels,
-    /// The run's folder with the finished tables.
+    /// The run's directory with the finished tables.
     pub folder: Option<RunFolder>,
-    /// What the wire showed, where it was watched.
+    /// The capture's figures, if packets were captured.
     pub wire: Option<WireFigures>,
-    /// The first error of writing; the counts are exact all the same.
+    /// The first write error; the counts are exact all the same.
     pub store_error: Option<String>,
-    /// The table of requests, if one was kept.
+    /// The table of requests, if one was written.
     pub table: Option<Kept>,
-    /// What the mix found out about caches, where the load is one.
+    /// Figures of a cache workload.
     pub cache: Option<CacheFigures>,
-    /// Exchanges of the mix that are not in their table, for want of room or of a disk that takes them.
+    /// Exchanges of the workload missing in their table, because memory was full or the disk failed.
     pub exchanges_left_out: u64,
 }
 
@@ -113,17 +113,18 @@ pub struct Recorder {
     thread: JoinHandle<Recorded>,
     writer: Option<JoinHandle<(u64, Option<String>)>>,
     room: Arc<Room>,
-    shelf: Option<Arc<Shelf>>,
+    write_queue: Option<Arc<WriteQueue>>,
 }
 
 impl Recorder {
-    /// Starts the threads, with low urgency; an outlet for each lane. The recorder ends when all outlets are dropped.
+    /// Starts the threads with low priority; returns an outlet for each shard. The recorder ends when all outlets are
+    /// dropped.
     ///
     /// # Errors
     /// Those of starting a thread.
     pub fn start(recording: Recording) -> std::io::Result<(Vec<Outlet>, Self)> {
         let sink = recording.folder.as_ref().map(|folder| Box::new(Tables::of(folder)) as Box<dyn Sink>);
-        Recorder::start_with(recording, sink, WAITING_MAX, shelf::ROWS_MAX)
+        Recorder::start_with(recording, sink, WAITING_MAX, write_queue::ROWS_MAX)
     }
 
     fn start_with(
@@ -135,42 +136,42 @@ impl Recorder {
         let room = Arc::new(Room::new(waiting_max));
         let (sender, receiver) = channel();
         let (mut outlets, mut spares) = (Vec::new(), Vec::new());
-        for lane in 0..recording.lanes {
-            let (spare, outlet) = outlet(lane, sender.clone(), &room, &recording.counting);
+        for shard in 0..recording.shards {
+            let (spare, outlet) = outlet(shard, sender.clone(), &room, &recording.counting);
             spares.push(spare);
             outlets.push(outlet);
         }
         drop(sender);
-        let shelf = sink.as_ref().map(|_| Arc::new(Shelf::new(rows_max, Arc::clone(&room.share))));
+        let write_queue = sink.as_ref().map(|_| Arc::new(WriteQueue::new(rows_max, Arc::clone(&room.share))));
         let cores = recording.cores.clone();
         let thread = {
-            let (room, shelf) = (Arc::clone(&room), shelf.clone());
+            let (room, write_queue) = (Arc::clone(&room), write_queue.clone());
             std::thread::Builder::new().name("recorder".into()).spawn(move || {
                 settle(recording.cores.as_ref());
-                record(recording, &room, shelf.as_deref(), &receiver, &spares)
+                record(recording, &room, write_queue.as_deref(), &receiver, &spares)
             })?
         };
-        let writer = match sink.zip(shelf.clone()) {
+        let writer = match sink.zip(write_queue.clone()) {
             None => None,
-            Some((sink, shelf)) => Some(std::thread::Builder::new().name("writer".into()).spawn(move || {
+            Some((sink, write_queue)) => Some(std::thread::Builder::new().name("writer".into()).spawn(move || {
                 settle(cores.as_ref());
-                shelf.write_all(sink)
+                write_queue.write_all(sink)
             })?),
         };
-        Ok((outlets, Recorder { thread, writer, room, shelf }))
+        Ok((outlets, Recorder { thread, writer, room, write_queue }))
     }
 
-    /// Keeps a second of the server's account, provisionally: the whole series comes at the end.
+    /// Stores a second of the server's resource usage provisionally: the exact series replaces it at the end.
     pub fn keep_server_second(&self, second: ServerSecond) {
-        if let Some(shelf) = &self.shelf {
-            shelf.put_server_second(second);
+        if let Some(write_queue) = &self.write_queue {
+            write_queue.put_server_second(second);
         }
     }
 
-    /// Waits until every record handed over is counted and kept.
+    /// Waits until all received records are counted and stored.
     ///
     /// # Panics
-    /// If the recorder itself panicked: a broken invariant, not a condition of the machine.
+    /// The recorder itself panicked.
     pub fn join(self) -> Recorded {
         let mut recorded = self.thread.join().expect("the recorder does not panic");
         if let Some(writer) = self.writer {
@@ -178,14 +179,14 @@ impl Recorder {
             recorded.store_error = recorded.store_error.or(error);
             recorded.table = Some(Kept { rows, one_in: self.room.share.one_in() });
         }
-        recorded.exchanges_left_out += self.shelf.map_or(0, |shelf| shelf.left_out());
+        recorded.exchanges_left_out += self.write_queue.map_or(0, |write_queue| write_queue.left_out());
         recorded
     }
 }
 
-/// One lane's outlet, and the way back for its batches.
+/// A shard's outlet, and the queue of its emptied batches.
 fn outlet(
-    lane: usize,
+    shard: usize,
     sender: Sender<(usize, Batch)>,
     room: &Arc<Room>,
     counting: &Arc<dyn Fn() -> Counting + Send + Sync>,
@@ -193,32 +194,32 @@ fn outlet(
     let (give_back, spare) = sync_channel(SPARE_MAX);
     let counting = Arc::clone(counting);
     let when_full = WhenFull::Count(Box::new(move || counting()));
-    (give_back, Outlet::new(lane, sender, spare, Arc::clone(room), when_full))
+    (give_back, Outlet::new(shard, sender, spare, Arc::clone(room), when_full))
 }
 
 fn settle(cores: Option<&Cores>) {
     if let Some(cores) = cores {
-        // Not being pinned costs precision, not correctness.
+        // Without pinning precision suffers, not correctness.
         let _ = cores.pin_this_thread();
     }
     Urgency::Low.apply_to_this_thread();
 }
 
 impl WireSide {
-    /// Takes in what has come so far.
+    /// Receives available records.
     fn take_waiting(&mut self) {
         while let Some(batch) = self.records.try_take() {
             self.book.take(batch);
         }
     }
 
-    /// Takes in everything, up to the watching thread's end. The figures, and the first error of writing.
+    /// Receives everything, until the capture thread ends. The figures, and the first write error.
     pub fn into_figures(self) -> (WireFigures, Option<String>) {
         self.into_figures_told(|_| {})
     }
 
-    /// The same, and tells now and then how far it is.
-    pub fn into_figures_told(mut self, mut tell: impl FnMut(&WireBook)) -> (WireFigures, Option<String>) {
+    /// The same, with calls of a progress function.
+    pub fn into_figures_told(mut self, mut tell: impl FnMut(&CaptureTables)) -> (WireFigures, Option<String>) {
         let mut part_closed = sys::clock::monotonic_ns();
         while let Some(batch) = self.records.take() {
             self.book.take(batch);
@@ -233,16 +234,16 @@ impl WireSide {
     }
 }
 
-/// The end of the run's measured phase, from its lanes'. A stop that was asked for ends it for all of them at the moment
-/// that it names, before any of them has said so. Otherwise it ends with the last lane's: they differ only where each has
-/// its own number of requests to make.
-fn measured_end(lanes: &[Option<Timestamp>], stop_at: Option<Timestamp>) -> Option<Timestamp> {
-    let last = lanes.iter().copied().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
+/// End of the run's measured phase, from those of its shards. A requested stop ends it for all of them at its time,
+/// before any shard has reported it. Otherwise it ends with the last shard's: these differ only if each shard has its
+/// own number of requests.
+fn measured_end(shards: &[Option<Timestamp>], stop_at: Option<Timestamp>) -> Option<Timestamp> {
+    let last = shards.iter().copied().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
     [last, stop_at].into_iter().flatten().min()
 }
 
-/// What ended after its own lane's phase while others had not told the end of theirs: whether that was within the run's phase is
-/// known when all have. As much as was in flight in these lanes, at most.
+/// Records that ended after their own shard's phase while the end of other shards' phases is unknown: whether they
+/// belong to the run's phase is known later. At most as many as were in flight in these shards.
 #[derive(Default)]
 struct Late {
     requests: Vec<RequestRecord>,
@@ -250,8 +251,8 @@ struct Late {
 }
 
 impl Late {
-    /// Counts what can be counted of a batch. `run_end`: the end of the run's phase, as far as it is known; it may come
-    /// earlier, but not before that of any lane.
+    /// Counts the records of a batch. `run_end`: the end of the run's phase, as far as it is known; it may become
+    /// earlier, but not earlier than that of any shard.
     fn count(&mut self, batch: &Batch, run_end: Option<Timestamp>, counting: &mut Counting) {
         let own_end = batch.measured_end.filter(|&end| run_end.is_none_or(|run_end| end < run_end));
         let is_late = |at: Timestamp| own_end.is_some_and(|end| at >= end);
@@ -263,34 +264,34 @@ impl Late {
         }
     }
 
-    /// All lanes have ended, and `counting` has the end of the run's phase.
+    /// All shards have ended, and `counting` has the end of the run's phase.
     fn finish(self, counting: &mut Counting) {
         self.requests.iter().for_each(|request| counting.add_request(request));
         self.connections.iter().for_each(|end| counting.add_connection(end));
     }
 }
 
-/// The recorder's thread: takes batches until no loop is left.
+/// The recorder's thread: receives batches until all loops have ended.
 fn record(
     recording: Recording,
     room: &Room,
-    shelf: Option<&Shelf>,
+    write_queue: Option<&WriteQueue>,
     receiver: &Receiver<(usize, Batch)>,
     spares: &[SyncSender<Batch>],
 ) -> Recorded {
-    let mut counts = Counts::new(recording, shelf);
+    let mut counts = Counts::new(recording, write_queue);
     let mut snapshot_at = sys::clock::monotonic_ns();
     loop {
-        // A load that waits for its first answers reports nothing, and its snapshot is written all the same.
+        // A load that waits for its first responses sends no records, but needs progress snapshots.
         match receiver.recv_timeout(STANDING_EVERY) {
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
-            Ok((lane, mut batch)) => {
+            Ok((shard, mut batch)) => {
                 room.took(batch.takes());
-                counts.take(lane, &mut batch);
+                counts.take(shard, &mut batch);
                 batch.clear();
-                // A full return queue only means that the batch is freed instead of used again.
-                let _ = spares[lane].try_send(batch);
+                // If the return queue is full, the batch is freed instead of reused.
+                let _ = spares[shard].try_send(batch);
             }
         }
         let now = sys::clock::monotonic_ns();
@@ -302,9 +303,9 @@ fn record(
     counts.finish()
 }
 
-/// Everything that is counted and kept of the batches so far.
+/// Counts and tables of the batches so far.
 struct Counts<'a> {
-    shelf: Option<&'a Shelf>,
+    write_queue: Option<&'a WriteQueue>,
     counting: Counting,
     levels: LevelMerger,
     judging: Option<Judging>,
@@ -315,19 +316,19 @@ struct Counts<'a> {
     /// The measured phase's end as each loop knows it.
     ends: Vec<Option<Timestamp>>,
     late: Late,
-    /// When parts of the wire's tables were closed last.
+    /// When parts of the capture's tables were last closed.
     part_closed: u64,
-    /// Seconds of the series that were put.
+    /// Number of seconds of the series written.
     second: u64,
     boundaries: Boundaries,
 }
 
 impl<'a> Counts<'a> {
-    fn new(recording: Recording, shelf: Option<&'a Shelf>) -> Self {
-        let Recording { counting, levels, judging, progress, folder, wire, standing, lanes, measured_end, .. } =
+    fn new(recording: Recording, write_queue: Option<&'a WriteQueue>) -> Self {
+        let Recording { counting, levels, judging, progress, folder, wire, standing, shards, measured_end, .. } =
             recording;
         Counts {
-            shelf,
+            write_queue,
             counting: counting(),
             levels,
             judging,
@@ -335,7 +336,7 @@ impl<'a> Counts<'a> {
             folder,
             wire,
             standing,
-            ends: vec![measured_end; lanes],
+            ends: vec![measured_end; shards],
             late: Late::default(),
             part_closed: sys::clock::monotonic_ns(),
             second: 0,
@@ -343,9 +344,9 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// Counts and keeps one batch of loop `lane`.
-    fn take(&mut self, lane: usize, batch: &mut Batch) {
-        self.ends[lane] = batch.measured_end;
+    /// Counts and stores one batch of loop `shard`.
+    fn take(&mut self, shard: usize, batch: &mut Batch) {
+        self.ends[shard] = batch.measured_end;
         let end = measured_end(&self.ends, self.progress.stop_at());
         if let Some(end) = end {
             self.counting.set_measured_end(end);
@@ -355,11 +356,11 @@ impl<'a> Counts<'a> {
             }
         }
         self.late.count(batch, end, &mut self.counting);
-        self.counting.delays.add(lane, &batch.stalls, batch.told_until, &batch.requests);
-        self.levels.add(lane, &batch.samples);
+        self.counting.delays.add(shard, &batch.stalls, batch.told_until, &batch.requests);
+        self.levels.add(shard, &batch.samples);
         if batch.last {
-            self.levels.end(lane);
-            self.counting.delays.end(lane);
+            self.levels.end(shard);
+            self.counting.delays.end(shard);
         }
         if let Some(counts) = batch.counts.take() {
             self.counting.merge(*counts);
@@ -368,12 +369,12 @@ impl<'a> Counts<'a> {
         if let Some(judging) = &mut self.judging {
             judging.leave_out(std::mem::take(&mut batch.unverified));
             judging.take(&mut batch.exchanges);
-            judging.judge_before(self.levels.told_until(), keep_in(self.shelf));
+            judging.judge_before(self.levels.told_until(), keep_in(self.write_queue));
         }
         self.put_rows(batch);
     }
 
-    /// Holds the load's records against what packets showed.
+    /// Compares the load's records with the capture.
     fn compare_with_wire(&mut self, batch: &Batch) {
         let Some(wire) = &mut self.wire else { return };
         wire.take_waiting();
@@ -392,11 +393,11 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// Keeps the batch's rows, and rows of the series as they stand: the exact series comes at the end.
+    /// Stores the batch's rows, and provisional rows of the series: the exact series replaces them at the end.
     fn put_rows(&mut self, batch: &Batch) {
-        let Some(shelf) = self.shelf else { return };
-        shelf.put(&batch.requests);
-        shelf.put(&batch.counted);
+        let Some(write_queue) = self.write_queue else { return };
+        write_queue.put(&batch.requests);
+        write_queue.put(&batch.counted);
         self.boundaries.look(&self.progress);
         loop {
             let end = Timestamp::from_nanos((self.second + 1) * 1_000_000_000);
@@ -406,30 +407,30 @@ impl<'a> Counts<'a> {
             let level = self.levels.second(self.second as usize);
             let mut row = self.counting.second(self.second as u32, level);
             self.boundaries.complete(&mut row, end);
-            shelf.put_second(row, self.counting.tally.distribution(self.second as u32));
+            write_queue.put_second(row, self.counting.tally.distribution(self.second as u32));
             self.second += 1;
         }
     }
 
-    /// Writes a progress snapshot, where the run is kept.
+    /// Writes a progress snapshot, if the run is stored.
     fn write_snapshot(&self, room: &Room) {
-        if let (Some(standing), Some(shelf)) = (&self.standing, self.shelf) {
+        if let (Some(standing), Some(write_queue)) = (&self.standing, self.write_queue) {
             let table = Kept { rows: 0, one_in: room.share.one_in() };
-            shelf.put_standing(standing(&self.counting, self.wire.as_ref().map(|wire| &wire.book), table));
+            write_queue.put_standing(standing(&self.counting, self.wire.as_ref().map(|wire| &wire.book), table));
         }
     }
 
-    /// No loop is left.
+    /// All loops have ended.
     fn finish(self) -> Recorded {
-        let Counts { shelf, mut counting, levels, judging, folder, wire, late, .. } = self;
+        let Counts { write_queue, mut counting, levels, judging, folder, wire, late, .. } = self;
         late.finish(&mut counting);
-        let cache = judging.map(|judging| judging.finish(keep_in(shelf)));
+        let cache = judging.map(|judging| judging.finish(keep_in(write_queue)));
         let unverified = cache.as_ref().map_or(0, |cache| cache.unverified);
-        if let Some(shelf) = shelf {
-            shelf.close();
+        if let Some(write_queue) = write_queue {
+            write_queue.close();
         }
         let mut store_error = None;
-        // The load has ended; the wire goes on until its last packets are in.
+        // The load has ended; the capture continues until its last packets are processed.
         let wire = wire.map(|wire| {
             let (figures, error) = wire.into_figures();
             store_error = error;
@@ -440,11 +441,11 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// Keeps exchanges that were judged.
-fn keep_in(shelf: Option<&Shelf>) -> impl Fn(&[CacheExchange]) + Copy + '_ {
+/// Stores verified exchanges.
+fn keep_in(write_queue: Option<&WriteQueue>) -> impl Fn(&[CacheExchange]) + Copy + '_ {
     move |judged| {
-        if let Some(shelf) = shelf {
-            shelf.put_exchanges(judged);
+        if let Some(write_queue) = write_queue {
+            write_queue.put_exchanges(judged);
         }
     }
 }

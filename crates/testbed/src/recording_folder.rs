@@ -1,5 +1,5 @@
-//! A run's folder in the results directory and its progress file, from the run's first moment to its last: what `bench`,
-//! `net` and `tap` share.
+//! A run's directory in the run store and its progress file, from the start of the run to its end; used by `bench`,
+//! `net` and `tap`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use units::Timestamp;
 use crate::error::LabError;
 use crate::standing::Opening;
 
-/// Where a run is kept; without a folder, nowhere.
+/// Directory of a run; none if the run is not stored.
 #[derive(Debug, Default)]
 pub(crate) struct RecordingFolder {
     folder: Option<RunFolder>,
@@ -20,10 +20,10 @@ pub(crate) struct RecordingFolder {
 }
 
 impl RecordingFolder {
-    /// Makes the folder in `book`, if there is one, fills it by `fill`, and writes the first progress snapshot.
+    /// Creates the directory in `book`, if there is one, fills it by `fill`, and writes the first progress snapshot.
     ///
     /// # Errors
-    /// The folder cannot be made, or not be filled: then it is removed again.
+    /// The directory cannot be created, or not be filled: then it is removed again.
     pub fn begin(
         book: Option<&RunStore>,
         name: &str,
@@ -31,7 +31,7 @@ impl RecordingFolder {
         progress: impl FnOnce(&RunFolder) -> Opening,
     ) -> Result<Self, LabError> {
         let Some(book) = book else { return Ok(RecordingFolder::default()) };
-        // The letters only keep two runs of one second apart: not part of what the seed repeats.
+        // The letters only distinguish two runs of one second: the seed does not determine them.
         let letters = Rng::new(sys::clock::monotonic_ns(), u64::from(std::process::id())).next();
         let folder = book.create(name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?;
         let mut made = RecordingFolder { folder: Some(folder), progress: None };
@@ -42,17 +42,17 @@ impl RecordingFolder {
         Ok(made)
     }
 
-    /// The folder; absent also while the recorder has it.
+    /// The directory; absent also while the recorder has it.
     pub fn folder(&self) -> Option<&RunFolder> {
         self.folder.as_ref()
     }
 
-    /// Gives the folder to the recorder, which writes the tables.
+    /// Passes the directory to the recorder, which writes the tables.
     pub fn lend(&mut self) -> Option<RunFolder> {
         self.folder.take()
     }
 
-    /// Takes the folder back.
+    /// Takes the directory back.
     pub fn take_back(&mut self, folder: Option<RunFolder>) {
         self.folder = folder;
     }
@@ -62,12 +62,12 @@ impl RecordingFolder {
         self.progress.as_ref()
     }
 
-    /// Whether the run is kept.
+    /// Whether the run is stored.
     pub fn is_kept(&self) -> bool {
         self.progress.is_some()
     }
 
-    /// The folder's path.
+    /// The directory's path.
     pub fn path(&self) -> Option<&Path> {
         self.folder.as_ref().map(RunFolder::path)
     }
@@ -77,12 +77,12 @@ impl RecordingFolder {
         self.path().map(Path::to_owned)
     }
 
-    /// The run's identifier as the document has it: empty where the run is not kept.
+    /// The run's identifier in the document: empty if the run is not stored.
     pub fn id(&self) -> String {
         self.folder.as_ref().map(|folder| folder.id().to_owned()).unwrap_or_default()
     }
 
-    /// The folder as the document has it: empty where the run is not kept.
+    /// The directory in the document: empty if the run is not stored.
     pub fn dir(&self) -> String {
         self.path().map(|path| path.display().to_string()).unwrap_or_default()
     }
@@ -94,15 +94,15 @@ impl RecordingFolder {
         }
     }
 
-    /// Removes the folder: nothing was measured, and a folder left behind would look like a run that was killed.
+    /// Removes the directory: nothing was measured, and a remaining directory would look like a killed run.
     pub fn discard(&self) {
         if let Some(folder) = &self.folder {
-            // What cannot be removed is listed as unfinished, which it is.
+            // A directory that cannot be removed is listed as unfinished, which is correct.
             let _ = std::fs::remove_dir_all(folder.path());
         }
     }
 
-    /// Writes the summary and the last progress snapshot, where the run is kept.
+    /// Writes the summary and the last progress snapshot, if the run is stored.
     ///
     /// # Errors
     /// The summary cannot be written.

@@ -1,4 +1,4 @@
-//! The server of the lab: waiting for it to listen, and what it used.
+//! The server of the testbed: its start, until it listens, and its resource usage.
 
 pub(crate) mod attribution;
 pub(crate) mod disturbance;
@@ -26,14 +26,14 @@ use attribution::{CoreTimes, Spent, attribute};
 pub use series::Series;
 use watch::{CoreWatch, Own, Watched};
 
-/// So much of the server's own words goes into an error.
+/// Longest quotation of the server's output in an error.
 const LAST_WORDS_BYTES: u64 = 400;
 
 /// Starts the server's command and waits until it listens on `port` of every one of `addresses`.
 ///
 /// # Errors
-/// It cannot be started, ends before it listens, listens where nobody reaches it, or never listens: its last words
-/// are in the message.
+/// It cannot be started, ends before it listens, listens where clients cannot reach it, or never listens: the message
+/// has its last lines.
 pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), LabError> {
     let Some(place) = &mut places.server else { return Ok(()) };
     place.go().map_err(LabError::plan)?;
@@ -52,21 +52,21 @@ pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port:
             let others = if others.is_empty() { "nowhere".into() } else { others.join(", ") };
             match unchanged_for {
                 Some(time) => format!(
-                    "the server does not listen on port {port}, but {others}, and on nothing else for {}: is the URL's port the \
-                     server's? (one that opens its ports this far apart: a longer --server-start-timeout){words}",
+                    "the server does not listen on port {port}, but {others}, unchanged for {}: check the URL's \
+                     port (or raise --server-start-timeout){words}",
                     units::format_duration(Duration::from_secs(time.as_secs()))
                 ),
                 None => format!(
-                    "the server did not listen on port {port} within {timeout}, but {others} (is the URL's port the \
-                     server's?){words}"
+                    "the server did not listen on port {port} within {timeout}, but {others} (check the \
+                     URL's port){words}"
                 ),
             }
         }
     }))
 }
 
-/// Starts the server's command and waits until it listens on any port, of TCP or UDP, that one of `addresses` reaches. Without an address it is
-/// only started.
+/// Starts the server's command and waits until it listens on any port, of TCP or UDP, that one of `addresses` reaches.
+/// Without an address it is only started.
 ///
 /// # Errors
 /// Those of [`start`].
@@ -94,7 +94,7 @@ fn unreachable(on: IpAddr, wanted: IpAddr, words: &str) -> String {
     format!("the server listens on {on} only, which no client reaches: let it listen on {any} or {wanted}{words}")
 }
 
-/// What the server has used up to one moment.
+/// Resource usage of the server up to one time.
 #[derive(Clone, Debug)]
 pub struct Account {
     user: Duration,
@@ -104,11 +104,11 @@ pub struct Account {
     rss_bytes: u64,
     descriptors: Option<u64>,
     from_cgroup: bool,
-    /// What its cores did; absent where that cannot be read.
+    /// Activity of its cores; absent if it cannot be read.
     times: Option<CoreTimes>,
 }
 
-/// Reads the server's account now. `own`: processor time that this program has spent on its cores so far.
+/// Reads the server's resource usage. `own`: CPU time that this program has used on its cores so far.
 pub(crate) fn account(places: &Places, watch: Option<&mut CoreWatch>, own: Own) -> Option<Account> {
     let place = places.server.as_ref()?;
     let tree = tree_usage(place.init_pid());
@@ -139,26 +139,26 @@ pub(crate) fn account(places: &Places, watch: Option<&mut CoreWatch>, own: Own) 
     })
 }
 
-/// What else is known of the run when its account is made up.
+/// Other data of the run for its resource usage.
 pub(crate) struct Facts<'a> {
     pub plan: &'a ServerPlan,
     pub tcp: &'a str,
     /// Whether packets for the server are received on its own cores.
     pub steered: bool,
-    /// Requests that were answered.
+    /// Requests with a response.
     pub completed: u64,
     pub rss_bytes_max: u64,
-    /// Interrupts a second on its cores before the load.
+    /// Interrupts per second on its cores before the load.
     pub baseline: f64,
 }
 
 impl Account {
-    /// Resident memory of all its processes at that moment, in bytes.
+    /// Resident memory of all its processes at that time, in bytes.
     pub fn rss_bytes(&self) -> u64 {
         self.rss_bytes
     }
 
-    /// What was used from `earlier` to `self`, as the document states it.
+    /// Resource usage from `earlier` to `self`, as in the document.
     pub(crate) fn since(&self, earlier: &Account, facts: &Facts<'_>) -> document::Server {
         let user = self.user.saturating_sub(earlier.user).as_secs_f64();
         let system = self.system.saturating_sub(earlier.system).as_secs_f64();
@@ -189,13 +189,15 @@ impl Account {
         }
     }
 
-    /// Whose the time of the server's cores was since `earlier`. `baseline`: interrupts a second on them before the load.
+    /// Attribution of the server's cores' time since `earlier`. `baseline`: interrupts per second on them before the
+    /// load.
     fn spent_since(&self, earlier: &Account, baseline: f64) -> Option<Spent> {
         let used = (self.user + self.system).saturating_sub(earlier.user + earlier.system).as_secs_f64();
         Some(attribute(earlier.times.as_ref()?, self.times.as_ref()?, used, baseline))
     }
 
-    /// Interrupts a second on the server's cores since `earlier`, as far as they are certain: while there is no load, whoever else causes them.
+    /// Interrupts per second on the server's cores since `earlier`, as far as they are certain: without load they have
+    /// other causes.
     pub fn interrupts_since(&self, earlier: &Account) -> f64 {
         let spent = self.spent_since(earlier, 0.0).filter(|spent| spent.elapsed_s > 0.0);
         spent.map_or(0.0, |spent| (spent.interrupts[0] - spent.own[0]).max(0.0) / spent.elapsed_s)
@@ -216,7 +218,7 @@ fn cores_part(spent: &Spent, steered: bool) -> ServerCores {
     }
 }
 
-/// Adds to the server's account what others on its cores did to it. `times`: response times.
+/// Adds the effect of other processes on the server's cores to its resource usage. `times`: response times.
 pub(crate) fn add_disturbance(server: &mut document::Server, watched: &Watched, times: &Histogram) {
     let used = server.cpu_user_s + server.cpu_system_s + server.cpu_receive_s.unwrap_or(0.0);
     let Some(cores) = &mut server.cores else { return };
@@ -229,7 +231,7 @@ pub(crate) fn add_disturbance(server: &mut document::Server, watched: &Watched, 
     cores.processes = watched.others.named(cores.elapsed_s);
 }
 
-/// How the server's command ended, if nobody is left of it.
+/// How the server's command ended, if none of its processes is left.
 pub fn ended(place: &mut Place) -> Option<String> {
     match place.try_exit() {
         Ok(Some(exit)) => match place.alive() {
@@ -242,7 +244,8 @@ pub fn ended(place: &mut Place) -> Option<String> {
     }
 }
 
-/// The same, as a wait for it asks. A launcher may end and leave a daemon behind; only when nobody is left has the server ended.
+/// The same, for the wait for its start. A launcher may end and leave a daemon: the server has ended only when no
+/// process is left.
 fn still(place: &mut Place) -> Result<Option<String>, LabError> {
     let Some(exit) = place.try_exit().map_err(LabError::environment)? else { return Ok(None) };
     let is_alive = place.alive().map_err(LabError::environment)?;
@@ -256,12 +259,12 @@ fn how(exit: Exit) -> String {
     }
 }
 
-/// The end of what the server printed, on one line and unable to steer a terminal.
+/// The end of the server's output, on one line and without control characters.
 pub fn last_words(output: &File) -> String {
     let length = output.metadata().map_or(0, |metadata| metadata.len());
     let from = length.saturating_sub(LAST_WORDS_BYTES);
     let mut bytes = vec![0; (length - from) as usize];
-    // At an offset of its own: the server writes on through the same open file.
+    // Read at an explicit offset: the server writes through the same open file.
     let read = output.read_at(&mut bytes, from).unwrap_or(0);
     let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -269,5 +272,5 @@ pub fn last_words(output: &File) -> String {
         return String::new();
     }
     let words: String = lines.join(" | ").chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    format!("; it said: {words}")
+    format!("; its output: {words}")
 }

@@ -1,14 +1,14 @@
-//! How a run stands while it goes: put together once a second, beside the loops.
+//! Progress snapshots of a run: made once a second, outside of the loops.
 //!
 //! ```text
 //!   loops --10 a second--> Progress, PathLive (atomic counters) --\
 //!   main  --Seen: what only it reads (devices, CPU, the server)---+--> Keeper, on the recorder's thread --> RunProgress
 //!   recorder: the counts so far; the wire's figures so far -------/                                           |
-//!                                                                           writer: progress.json  <-- Shelf <-'
+//!                                                                           writer: progress.json  <-- WriteQueue <-'
 //! ```
 //!
-//! No loop does anything for it but store some forty numbers ten times a second. At the run's two ends, when there is no
-//! recorder, the main thread writes it ([`Opening`]); runs without a load are told of by the main thread alone.
+//! Loops only store about forty numbers ten times a second for it. At the start and the end of the run, when there is
+//! no recorder, the main thread writes the snapshot ([`Opening`]); for runs without a load it writes all of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,15 +23,15 @@ use store::{ProgressFile, RunFolder};
 use sys::clock::Clock;
 use units::Timestamp;
 
+use crate::capture_tables::CaptureTables;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::{Phase, Progress};
 use crate::recorder::{Counting, StandingNow};
 use crate::tapping::Glance;
-use crate::wire_book::WireBook;
 use plan::Plan;
 use validity::evidence::{Evidence, Kept, Mistaken, Watched, WireEvidence};
 
-/// What a standing says of a run from its first moment to its last.
+/// Constant part of a run's progress snapshots.
 #[derive(Clone, Debug)]
 pub struct Opening {
     file: ProgressFile,
@@ -40,7 +40,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Of a run that is starting, and says so: places are made next, and a server may take long.
+    /// The first snapshot of a run that is starting: sandboxes are created next, and a server may take long.
     pub fn begin(folder: &RunFolder, verb: &str, command: &str, seed: u64) -> Self {
         let clock = Clock::start();
         let base = RunProgress {
@@ -57,7 +57,7 @@ impl Opening {
         opening
     }
 
-    /// The same, of a run of load.
+    /// The first snapshot of a run of load.
     pub fn of_load(folder: &RunFolder, plan: &Plan, command: &str) -> Self {
         let mut opening = Opening::begin(folder, "bench", command, plan.seed);
         let load = &plan.load;
@@ -73,27 +73,27 @@ impl Opening {
         self.base.started_at = store::rfc3339(clock.started());
     }
 
-    /// How long it has gone on, since its zero or, before that is known, since it began.
+    /// Time since the run's zero or, before that is known, since its start.
     pub fn elapsed(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// A standing of this run, without figures.
+    /// A snapshot of this run, without figures.
     pub fn at(&self, now: Timestamp, phase: RunPhase) -> RunProgress {
         RunProgress { phase, at_s: now.since(Timestamp::ZERO).as_secs_f64(), ..self.base.clone() }
     }
 
-    /// Writes one. What cannot be written is only not seen: the run's own files say what could not be kept.
+    /// Writes a snapshot. A failure only makes it invisible: the run's own files report what could not be stored.
     pub fn write(&self, standing: &RunProgress) {
         let _ = self.file.write(standing);
     }
 
-    /// The last, by the run's document.
+    /// The last snapshot, from the run's document.
     pub fn done(&self, now: Timestamp, document: &Document) {
         self.write(&done(self.at(now, RunPhase::Done), document));
     }
 
-    /// The last of a watch.
+    /// The last snapshot of a watch.
     pub fn watch_done(&self, now: Timestamp, document: &WatchDocument) {
         let watch = Some(watch(&document.watch, &WatchSecond::default()));
         let validity = Some(document.validity.clone());
@@ -102,7 +102,7 @@ impl Opening {
     }
 }
 
-/// The last standing of a run: its figures are those of the document.
+/// The last snapshot of a run: its figures are those of the document.
 fn done(base: RunProgress, document: &Document) -> RunProgress {
     let load = document.load.as_ref().map(|load| LoadProgress {
         loop_kind: load.loop_kind.clone(),
@@ -142,7 +142,7 @@ fn done(base: RunProgress, document: &Document) -> RunProgress {
     RunProgress { load, path, watch, tap, validity, started_at, ..base }
 }
 
-/// What a capture has shown; `last`: its last whole second.
+/// Figures of a capture; `last`: its last complete second.
 pub fn watch(totals: &WatchPart, last: &WatchSecond) -> WatchProgress {
     WatchProgress {
         source: totals.source.clone(),
@@ -156,7 +156,7 @@ pub fn watch(totals: &WatchPart, last: &WatchSecond) -> WatchProgress {
     }
 }
 
-/// What a tap says of a moment.
+/// Figures of a tap at one time.
 pub fn tap(glance: &Glance) -> TapProgress {
     TapProgress {
         connections: glance.live.open,
@@ -166,61 +166,61 @@ pub fn tap(glance: &Glance) -> TapProgress {
     }
 }
 
-/// What only the main thread reads while a run goes.
+/// The main thread's part of snapshots of a running load.
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<Sight>);
 
-/// A look of the main thread.
+/// Readings of the main thread.
 #[derive(Clone, Debug, Default)]
 pub struct Sight {
-    /// How the lab's server ended, if it did.
+    /// How the testbed's server ended, if it did.
     pub server_ended: Option<String>,
     /// Share of the time that the hypervisor took since the run began.
     pub steal_share: Option<f64>,
-    /// Packets that the instrument itself lost.
+    /// Packets that yamabiko itself lost.
     pub mistaken: Option<Mistaken>,
 }
 
 impl Seen {
-    /// As it is.
+    /// A copy of the current readings.
     pub fn lock(&self) -> MutexGuard<'_, Sight> {
-        // Whole at every moment, whoever panicked.
+        // Consistent at any time, even after a panic of another thread.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The path's side of it.
+/// The path's part of snapshots.
 #[derive(Clone, Debug)]
 pub struct PathFacts {
-    /// As the document has it.
+    /// The name in the document.
     pub profile: String,
-    /// Asked RTT of every client.
+    /// Configured RTT of every client.
     pub configured_rtt_ns: Quantiles,
-    /// What the path does.
+    /// Live counters of the path.
     pub live: Arc<PathLive>,
-    /// Whether any link has a rate or a jitter.
+    /// Whether any link has a rate or jitter.
     pub rtt_varies: bool,
     /// Whether the server is on another host.
     pub beyond: bool,
-    /// Whether no link does anything but delay.
+    /// Whether links have delay only.
     pub only_delays: bool,
 }
 
-/// Puts standings together from what others know, on the recorder's thread.
+/// Makes snapshots from the other threads' data, on the recorder's thread.
 pub struct Keeper {
-    /// What does not change.
+    /// Constant part.
     pub opening: Opening,
     /// The run's clock.
     pub clock: Clock,
-    /// The plan, for the gate.
+    /// The plan, for the validity checks.
     pub plan: Plan,
     /// The loops' counters.
     pub progress: Arc<Progress>,
-    /// Where there is one.
+    /// The path, if there is one.
     pub path: Option<PathFacts>,
-    /// Where the wire is watched: the device.
+    /// The device, if packets are captured.
     pub device: Option<String>,
-    /// What main saw.
+    /// The main thread's readings.
     pub seen: Arc<Seen>,
 }
 
@@ -230,14 +230,14 @@ impl Keeper {
         Box::new(move |counting, wire, table| self.standing(counting, wire, table))
     }
 
-    /// The run as it stands. Costs some milliseconds, most of it quantiles.
-    pub fn standing(&self, counting: &Counting, wire: Option<&WireBook>, table: Kept) -> RunProgress {
+    /// The current snapshot. Takes a few milliseconds, mostly for quantiles.
+    pub fn standing(&self, counting: &Counting, wire: Option<&CaptureTables>, table: Kept) -> RunProgress {
         let now = self.clock.now();
         let so_far = counting.tally.so_far();
         let watch = wire.zip(self.device.as_ref()).map(|(wire, device)| wire.standing(device));
         let (document, validity) = self.judged(now, &so_far, counting, wire, watch.as_ref(), table);
         let live = self.progress.live();
-        // The loops' counters may be a tenth of a second older than what the recorder has counted.
+        // The loops' counters may be a tenth of a second older than the recorder's counts.
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
         let path = document.path.map(|path| PathProgress {
             profile: path.profile,
@@ -270,13 +270,13 @@ impl Keeper {
         }
     }
 
-    /// The document as far as the gate can judge it, and what the gate says.
+    /// The document as far as the checks can judge it, and their results.
     fn judged(
         &self,
         now: Timestamp,
         so_far: &SoFar,
         counting: &Counting,
-        wire: Option<&WireBook>,
+        wire: Option<&CaptureTables>,
         watch: Option<&WatchProgress>,
         table: Kept,
     ) -> (Document, Validity) {
@@ -294,7 +294,7 @@ impl Keeper {
             unsolicited: self.progress.live().unsolicited(),
             ..document::Load::default()
         };
-        let figures = wire.map(WireBook::figures);
+        let figures = wire.map(CaptureTables::figures);
         let host = document::Host { steal_share: sight.steal_share, ..document::Host::default() };
         let document = Document {
             schema: SCHEMA.into(),
@@ -308,12 +308,12 @@ impl Keeper {
             slo: None,
             cache: None,
         };
-        // What was captured by now; what only the watching thread knows is judged at the end.
+        // Packets captured so far; what only the capture thread knows is judged at the end.
         let watched = watch.map(|watch| Watched { drops: watch.capture_drops, ..Watched::default() });
         let wire = watched.as_ref().zip(figures).map(|(watched, figures)| WireEvidence {
             watched,
             figures,
-            phase_ns: now.since(wire.map_or(now, WireBook::measured_from)).as_nanos() as f64,
+            phase_ns: now.since(wire.map_or(now, CaptureTables::measured_from)).as_nanos() as f64,
         });
         let evidence = Evidence {
             plan: &self.plan,
@@ -342,9 +342,9 @@ impl Keeper {
     }
 }
 
-/// The path's part of the document so far: handshakes as the wire shows them, where it is watched, as at the end.
-fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&WireBook>) -> document::Path {
-    let by_wire = wire.map(WireBook::figures).filter(|figures| !figures.handshake_rtt.is_empty());
+/// The path's part of the document so far: handshakes from the capture, if there is one, as at the end.
+fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&CaptureTables>) -> document::Path {
+    let by_wire = wire.map(CaptureTables::figures).filter(|figures| !figures.handshake_rtt.is_empty());
     let by_load = counting.handshakes.as_ref().filter(|handshakes| !handshakes.got().is_empty());
     let (got, error) = match (by_wire, by_load) {
         (Some(figures), _) => (Some(&figures.handshake_rtt), Some(&figures.handshake_error)),
@@ -366,7 +366,7 @@ fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&WireBook>) -> 
     }
 }
 
-/// What a path has done so far, by its own counters.
+/// The path's own counters so far.
 pub fn path(path: &PathFacts) -> PathProgress {
     let each = schema::Direction::BOTH.map(|direction| path.live.carried(direction));
     let sum = |of: fn(&crate::drive::path_live::Carried) -> u64| each.iter().map(of).sum::<u64>();
@@ -392,12 +392,12 @@ pub fn path(path: &PathFacts) -> PathProgress {
     }
 }
 
-/// A loop's phase, as a standing says it.
+/// A loop's phase in a snapshot.
 pub fn phase(phase: Phase) -> RunPhase {
     match phase {
         Phase::Warmup => RunPhase::Warmup,
         Phase::Measured => RunPhase::Measured,
-        // The run's files are not complete yet.
+        // The run's files are incomplete until then.
         Phase::Drain | Phase::Done => RunPhase::Drain,
     }
 }

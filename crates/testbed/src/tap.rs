@@ -1,8 +1,8 @@
-//! Any program under the tap, where it is: in the caller's own surroundings, with its own streams.
+//! Any program under the tap, in the caller's environment and with its own streams.
 //!
-//! No place is made for it, since under the tap it is to behave as without it: it has the caller's namespaces, process
-//! group, terminal and streams. What it left behind when it ends is its own affair; a child that lives on is cut from
-//! the figures.
+//! The program gets no sandbox, because it must behave as without a tap: it has the caller's namespaces, process group,
+//! terminal and streams. Processes that it leaves behind are not ended; a child that outlives it is removed from the
+//! figures.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -23,40 +23,40 @@ use crate::recording_folder::RecordingFolder;
 use crate::standing::{self, Opening};
 use crate::tapping::{Glance, Prepared, Started, TapPlan, Tapping};
 
-/// A program under the tap, as meant.
+/// A program under the tap.
 #[derive(Clone, Debug)]
 pub struct TapRun {
-    /// What is followed.
+    /// What is recorded.
     pub tap: TapPlan,
-    /// Where the run is kept; `None`: nowhere.
+    /// The run store; `None`: the run is not stored.
     pub book: Option<RunStore>,
-    /// Name in the run's folder.
+    /// Name of the run.
     pub name: String,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command_line: String,
-    /// How often figures are told while it runs; `None`: never.
+    /// Interval of live figures; `None`: none.
     pub live: Option<Duration>,
 }
 
-/// How it ended.
+/// Results of the program's run.
 #[derive(Debug)]
 pub struct TapEnd {
-    /// The program's exit status; 128 and the signal's number if one ended it, as in a shell.
+    /// The program's exit status; 128 plus the signal's number if a signal ended it, as in a shell.
     pub status: u8,
-    /// What it saw.
+    /// Results of the tap.
     pub document: Document,
-    /// The run's folder, where it was kept: summary.json, taps.parquet.
+    /// The run's directory, if it is stored: summary.json, taps.parquet.
     pub folder: Option<PathBuf>,
 }
 
-/// Runs `command` to its end. `shown` gets the run's folder when there is one; `live` gets figures now and then, with the seconds since
-/// the start.
+/// Runs `command` to its end. `shown` gets the run's directory if there is one; `live` gets figures from time to time,
+/// with the seconds since the start.
 ///
-/// Signals that another process sends to this one are handed on to the program; those of the terminal it gets itself. When it
-/// has ended they are this process's own again: what is left to do is to tell what came out.
+/// Signals from another process to this one are forwarded to the program; it gets those of the terminal itself. After
+/// its end this process handles its own signals again.
 ///
 /// # Errors
-/// The library cannot be handed over on this machine; the program cannot be started; the book cannot be written.
+/// The library cannot be loaded on this machine, the program cannot be started, or the run store cannot be written.
 pub fn tap(
     plan: &TapRun,
     command: &[OsString],
@@ -67,7 +67,7 @@ pub fn tap(
     let clock = Clock::start();
     let prepared = Prepared::new(clock)?;
     let mut relay = Relay::install().map_err(LabError::system("take over signals"))?;
-    // Last: what cannot be followed leaves no folder behind.
+    // Created last: a failure to start leaves no directory.
     let begin = |folder: &_| Opening::begin(folder, "tap", &plan.command_line, 0);
     let mut folder = RecordingFolder::begin(plan.book.as_ref(), &plan.name, |_| Ok(()), begin)?;
     if let Some(path) = folder.path() {
@@ -79,7 +79,7 @@ pub fn tap(
     let mut command = Command::new(program);
     command.args(arguments).envs(prepared.environment(preload.as_deref()));
     sys::inherited::hand_on(&mut command);
-    // After that, which puts the program's own mask of signals in place.
+    // Called afterwards, because it sets the program's own signal mask.
     relay.hand_over(&mut command);
     let spawned = command.spawn().map_err(|error| cannot_start(program, &error));
     let mut child = spawned.inspect_err(|_| folder.discard())?;
@@ -93,12 +93,12 @@ pub fn tap(
         cores: None,
     };
     let tapping = prepared.start(plan.tap.clone(), what, folder.folder());
-    // Whatever became of the tap, the program runs, and is waited for.
+    // The program runs and is awaited even if the tap fails.
     let mut told = started;
     let every = plan.live.into_iter().chain(folder.progress().map(|_| STANDING_EVERY)).min();
     let exit = wait(&mut child, &mut relay, every, tapping.as_ref().ok(), |glance| {
         let now = clock.now();
-        // Its own interval, give or take that of the standing.
+        // Its own interval, or approximately that of snapshots.
         if plan.live.is_some_and(|live| now.since(told) + STANDING_EVERY / 2 >= live) {
             told = now;
             live(glance, now.since(started).as_secs_f64());
@@ -142,7 +142,7 @@ pub fn tap(
     Ok(TapEnd { status: status(exit), document, folder: folder.path_buf() })
 }
 
-/// Waits for the program, and tells figures meanwhile.
+/// Waits for the program, and publishes figures meanwhile.
 fn wait(
     child: &mut Child,
     relay: &mut Relay,
@@ -151,7 +151,7 @@ fn wait(
     mut tell: impl FnMut(&Glance),
 ) -> io::Result<ExitStatus> {
     let Ok(pidfd) = sys::process::open(child.id()) else {
-        // No descriptor is left for it, or an old kernel: without figures meanwhile, and without signals at its end.
+        // Without a descriptor, or on an old kernel: without live figures, and without forwarding signals.
         let exit = child.wait();
         relay.stop();
         return exit;
@@ -159,7 +159,7 @@ fn wait(
     loop {
         let ended = sys::signal::wait_readable(std::os::fd::AsFd::as_fd(&pidfd), every.unwrap_or(LONG));
         if ended {
-            // Its number is its own until it is waited for.
+            // Its process number is not reused until it is reaped.
             relay.stop();
             return child.wait();
         }
@@ -182,7 +182,7 @@ fn cannot_start(program: &OsStr, error: &io::Error) -> LabError {
     LabError::Plan(format!("{}: {error}", program.to_string_lossy()))
 }
 
-/// Where PATH has a program; `None` where it is nowhere. A name with a slash is a path already.
+/// The program's file in PATH; `None` if there is none. A name with a slash is already a path.
 fn which(program: &OsStr) -> Option<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         return Some(program.into());
@@ -191,7 +191,7 @@ fn which(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// How the run stands is written this often, where it is kept.
+/// Interval of progress snapshots, if the run is stored.
 const STANDING_EVERY: Duration = Duration::from_secs(1);
-/// Where nothing is to be told meanwhile.
+/// Interval without live figures.
 const LONG: Duration = Duration::from_secs(3600);

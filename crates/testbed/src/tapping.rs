@@ -1,19 +1,19 @@
-//! The third witness beside a run: what the programs' own sockets saw.
+//! The tap of programs' sockets during a run, an independent vantage point.
 //!
 //! ```text
 //!   Prepared::new   ──> environment of the program      (before it starts)
-//!   Prepared::start ──> a thread that drains the rings every few ms; one that keeps the book's taps.parquet
+//!   Prepared::start ──> a thread that drains the rings every few ms; one that writes taps.parquet of the run
 //!   Tapping::end    ──> Tapped: the document's part, and what checks need
 //! ```
 //!
-//! The thread sleeps between rounds and is asked for nothing by the programs: they never wait for it. What it cannot
-//! take in time is dropped by their rings, and counted.
+//! The thread sleeps between rounds, and programs never wait for it. Records that it cannot read in time are dropped by
+//! their rings, and counted.
 
-mod book;
+mod gauges;
 mod kernel;
-mod levels;
 mod own;
 mod sums;
+mod table;
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -33,20 +33,20 @@ use tap::rings::{Capacity, Policy, Rings};
 use tap::{Collector, Live, Only};
 use units::Timestamp;
 
-use self::book::TapBook;
+pub use self::gauges::Sampling;
+use self::gauges::TapSampler;
 use self::kernel::Counters;
-pub use self::levels::Sampling;
-use self::levels::TapSampler;
 use self::own::OwnImages;
 pub use self::sums::Responses;
 use self::sums::Sums;
+use self::table::TableWriter;
 use crate::error::LabError;
 use validity::evidence::{ClientTotals, KernelOpens, Outside, TapLevels};
 
-/// What is followed, and how it is judged.
+/// What is recorded, and how it is judged.
 #[derive(Clone, Debug)]
 pub struct TapPlan {
-    /// Connections that one of these means; all where there is none.
+    /// Only connections to one of these; all if there is none.
     pub only: Vec<Only>,
     /// Length of a window of availability.
     pub window: Duration,
@@ -58,21 +58,21 @@ impl Default for TapPlan {
     }
 }
 
-/// The library and its rings, ready for a program that is to be started.
+/// The library and its rings, ready for a program.
 #[derive(Debug)]
 pub struct Prepared {
     folder: Folder,
     rings: Rings,
     clock: Clock,
-    /// Of this process's namespace, before any program was started.
+    /// Counters of this process's namespace, before any program was started.
     kernel: Option<Counters>,
 }
 
 impl Prepared {
-    /// Lays the library out where the program finds it, and makes the rings. Moments count from `clock`'s zero.
+    /// Writes the library to a file that the program can load, and creates the rings. Times count from `clock`'s zero.
     ///
     /// # Errors
-    /// No place to put it; a machine that the library is not for.
+    /// No directory for it, or a machine that the library does not support.
     pub fn new(clock: Clock) -> Result<Prepared, LabError> {
         let (folder, rings) = Rings::create_somewhere(clock, CAPACITY).map_err(LabError::environment)?;
         Ok(Prepared { folder, rings, clock, kernel: Counters::begin(None, false) })
@@ -84,28 +84,28 @@ impl Prepared {
     /// The rings cannot be mapped.
     pub fn own(own: Own, clock: Clock) -> Result<Prepared, LabError> {
         let (folder, rings) = own.into_rings(clock).map_err(LabError::environment)?;
-        // The load says itself what it made.
+        // The load itself reports the connections that it made.
         Ok(Prepared { folder, rings, clock, kernel: None })
     }
 
-    /// What the program's environment must have; `preload` is the LD_PRELOAD that it would have had.
+    /// The program's environment variables; `preload` is its own LD_PRELOAD.
     pub fn environment(&self, preload: Option<&OsStr>) -> Vec<(OsString, OsString)> {
         let variables = self.folder.environment(preload);
         variables.into_iter().map(|(name, value)| (name.into(), value)).collect()
     }
 
-    /// Starts the thread, when the program has started. Rows go to `folder`'s taps.parquet, if the run is kept.
+    /// Starts the thread, when the program has started. Rows go to `folder`'s taps.parquet, if the run is stored.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// No thread is available.
     pub fn start(self, plan: TapPlan, started: Started, folder: Option<&RunFolder>) -> Result<Tapping, LabError> {
         self.start_with(plan, started, folder, None)
     }
 
-    /// The same; connections in process are sampled, too.
+    /// The same; open connections are sampled, too.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// No thread is available.
     pub fn start_with(
         self,
         plan: TapPlan,
@@ -115,11 +115,12 @@ impl Prepared {
     ) -> Result<Tapping, LabError> {
         let mut rings = self.rings;
         if !started.own_load {
-            // Programs that change their user have rings, too. Where the socket finds no place they are listed as unseen.
+            // Programs that change their user need rings, too. Without an address for the socket they are listed as
+            // unseen.
             let _ = rings.let_others_ask(&self.folder, Policy::Descendants);
         }
         let kernel = if started.own_numbers { self.kernel } else { Counters::begin(Some(started.root), true) };
-        // Of others nothing is followed, so that there is nothing to be held against the kernel's count.
+        // Other processes are not recorded, so the kernel's count has no counterpart.
         let kernel = kernel.filter(|_| plan.only.is_empty());
         let (orders, inbox) = channel();
         let (live, figures) = channel();
@@ -131,14 +132,14 @@ impl Prepared {
             rings,
             clock: self.clock,
             collector,
-            book: TapBook::start(folder.map(RunFolder::taps))?,
+            book: TableWriter::start(folder.map(RunFolder::taps))?,
             rows: Vec::new(),
             sums: Sums::new(sampling.map(TapSampler::new)),
             own: started.own_load.then(|| OwnImages::new(started.pid)),
             cores: started.cores,
             root: started.root,
             own_numbers: started.own_numbers,
-            strangers: HashSet::new(),
+            unreported: HashSet::new(),
             named: HashSet::new(),
             kernel,
         };
@@ -150,28 +151,28 @@ impl Prepared {
     }
 }
 
-/// What was started under the tap.
+/// The program under the tap.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// First process of the tree, as this process counts.
+    /// First process of the tree, as numbered here.
     pub root: i32,
-    /// The program's number, as it sees itself; 0 where it is the command of a place.
+    /// The program's number in its own namespace; 0 for the command of a sandbox.
     pub pid: u32,
-    /// Whether the programs count processes as this one does.
+    /// Whether the programs number processes as this one does.
     pub own_numbers: bool,
-    /// The program as given: a path, or a name that was looked up.
+    /// The program as given: a path, or a name found in PATH.
     pub command: OsString,
-    /// It is this process, of which the load is followed and nothing else.
+    /// It is this process, whose load is recorded and nothing else.
     pub own_load: bool,
-    /// Where the tap's thread runs; `None`: anywhere.
+    /// Cores of the tap's thread; `None`: any.
     pub cores: Option<Cores>,
 }
 
 impl Started {
-    /// This process itself, with its lanes.
+    /// This process itself, with its shards.
     ///
     /// # Errors
-    /// /proc is not there.
+    /// /proc is not mounted.
     pub fn own_load(cores: Option<Cores>) -> Result<Started, LabError> {
         let program = std::env::current_exe().map_err(LabError::system("find this program's file"))?;
         let pid = std::process::id();
@@ -179,8 +180,8 @@ impl Started {
     }
 }
 
-/// Starts this program again with the library in it; returns in the image that has it. Call it while nothing was done that
-/// would then be done twice.
+/// Restarts this program with the library loaded; returns in the restarted process. Call it before anything that must
+/// not happen twice.
 ///
 /// # Errors
 /// See [`tap::own::enter`].
@@ -188,7 +189,7 @@ pub fn own_start() -> Result<Own, LabError> {
     tap::own::enter(CAPACITY).map_err(LabError::environment)
 }
 
-/// A tap at work.
+/// A running tap.
 #[derive(Debug)]
 pub struct Tapping {
     orders: Sender<Order>,
@@ -201,61 +202,61 @@ enum Order {
     End,
 }
 
-/// Figures of a moment.
+/// Figures at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Glance {
     /// Levels.
     pub live: Live,
-    /// Exchanges that ended so far, both ends.
+    /// Exchanges ended so far, at both ends.
     pub exchanges: u64,
     /// Attempts that failed so far.
     pub failed: u64,
-    /// Median of response times so far, of the client's side if there is one; absent where there was none.
+    /// Median response time so far, of the client's side if there is one; absent without exchanges.
     pub response_p50_ns: Option<u64>,
 }
 
-/// What came of it.
+/// Results of a tap.
 #[derive(Debug)]
 pub struct Tapped {
     /// The document's part.
     pub part: TapPart,
-    /// Why rows are missing from taps.parquet, if they are.
+    /// Why rows are missing in taps.parquet, if they are.
     pub error: Option<String>,
-    /// A program made the rings' file shorter: from then on nothing was heard.
+    /// A program truncated the rings' file: from then on nothing was read.
     pub cut: bool,
-    /// What the kernel counted in the programs' network namespace, where that means something.
+    /// Counts of the kernel in the programs' network namespace, where they are meaningful.
     pub kernel: Option<KernelOpens>,
-    /// What left the machine, for who saw the same from outside.
+    /// Totals that left the machine, to compare with a capture.
     pub outside: Outside,
-    /// All that the programs did as clients.
+    /// All traffic of the programs as clients.
     pub client: ClientTotals,
-    /// Both sides of Little's law, where that was asked for.
+    /// Both sides of Little's law, if requested.
     pub levels: Option<TapLevels>,
     /// Response times of the whole run.
     pub responses: Responses,
 }
 
 impl Tapping {
-    /// Figures of this moment; waits for them at most a quarter of a second.
+    /// Current figures; waits for them at most a quarter of a second.
     pub fn glance(&self) -> Option<Glance> {
         self.orders.send(Order::Glance).ok()?;
         self.figures.recv_timeout(Duration::from_millis(250)).ok()
     }
 
-    /// Ends: what the rings still hold is worked off. Call it when the programs have ended.
+    /// Ends the tap: processes the records still in the rings. Call it when the programs have ended.
     pub fn end(self) -> Tapped {
-        // It may only be gone by a panic, which the join hands on.
+        // It can only have ended by a panic, which the join reports.
         let _ = self.orders.send(Order::End);
         self.thread.join().expect("the tap does not panic")
     }
 }
 
-/// The thread's own.
+/// State of the thread.
 struct Keeper {
     rings: Rings,
     clock: Clock,
     collector: Collector,
-    book: TapBook,
+    book: TableWriter,
     /// Rows of this round.
     rows: Vec<TapExchange>,
     sums: Sums,
@@ -263,21 +264,21 @@ struct Keeper {
     cores: Option<Cores>,
     root: i32,
     own_numbers: bool,
-    /// Processes that were there at the last look and had not said that they are seen.
-    strangers: HashSet<(i32, u64)>,
-    /// Those that were put on the roll for it.
+    /// Processes of the last reading that have not reported to the tap.
+    unreported: HashSet<(i32, u64)>,
+    /// Those that were listed for it.
     named: HashSet<(i32, u64)>,
     kernel: Option<Counters>,
-    /// Last, so that the rings are let go before their file is.
+    /// Declared last, so that the rings are unmapped before their file.
     folder: Folder,
 }
 
 impl Keeper {
     fn run(mut self, inbox: &Receiver<Order>, live: &Sender<Glance>) -> Tapped {
-        // Not low: what it cannot take in time is lost.
+        // Not at low priority: records that it cannot read in time are lost.
         Urgency::Ordinary.apply_to_this_thread();
         if let Some(cores) = &self.cores {
-            // Elsewhere it takes time from the server, which is worse for the figures and no error.
+            // Unpinned it takes time from the server, which affects the figures and is no error.
             let _ = cores.pin_this_thread();
         }
         let mut looked = self.clock.now();
@@ -292,7 +293,7 @@ impl Keeper {
                     self.look();
                 }
                 if matches!(order, Ok(Order::Glance)) {
-                    // Nobody may be waiting for it any more.
+                    // The receiver may have stopped waiting.
                     let _ = live.send(self.glance());
                 }
             }
@@ -302,7 +303,7 @@ impl Keeper {
         }
     }
 
-    /// Drains every ring, and works off what happened before the round began.
+    /// Drains every ring, and processes records from before the round began.
     fn round(&mut self) -> usize {
         let began = self.clock.now();
         let (collector, own) = (&mut self.collector, &mut self.own);
@@ -322,21 +323,20 @@ impl Keeper {
         self.collector.settle_watched(until, &mut self.rows, &mut |at, connections| sampler.sample(at, connections));
     }
 
-    /// Looks which processes there are: those that are gone end, those that never said that they are seen go on the
-    /// roll.
+    /// Lists the processes: ended ones are closed, and those that never reported to the tap are listed as unseen.
     fn look(&mut self) {
         let known = self.collector.processes();
         let living = coverage::living(self.root);
         let alive: HashSet<u32> = if self.own_numbers {
-            // One whose parent ended is no longer in the tree, and still there; one in a PID namespace of its own
-            // has another number here.
+            // A process whose parent has ended is not in the tree, but still exists; one in its own PID namespace has
+            // another number here.
             let inner: HashSet<u32> = living.iter().map(|process| process.inner_pid).collect();
             known.iter().copied().filter(|pid| inner.contains(pid) || coverage::is_alive(*pid)).collect()
         } else {
             living.iter().map(|process| process.inner_pid).collect()
         };
         let gone: Vec<u32> = known.iter().copied().filter(|pid| !alive.contains(pid)).collect();
-        // What they told last is in the rings now.
+        // Their last records are in the rings now.
         self.round();
         self.round();
         let now = self.clock.now();
@@ -350,14 +350,14 @@ impl Keeper {
         self.settle(now);
         self.collector.gone(&gone, now, &mut self.rows);
         if self.own.is_none() {
-            self.strangers(&living);
+            self.unreported(&living);
         }
         let mut drained = self.clock.now();
-        // A place's processes count from 1 again.
+        // The processes of a sandbox are numbered from 1.
         let is_ours = |pid: i32| self.own.is_none() || known.contains(&pid.unsigned_abs());
         let seen = living.iter().filter(|process| known.contains(&process.inner_pid) && is_ours(process.pid));
         for process in seen.collect::<Vec<_>>() {
-            // Looking at many takes long, and rings fill meanwhile.
+            // Reading many processes takes long, and rings fill meanwhile.
             if self.clock.now().since(drained) >= ROUND {
                 self.round();
                 drained = self.clock.now();
@@ -368,16 +368,16 @@ impl Keeper {
         }
     }
 
-    /// Twice at a look and still not on the roll: no program takes that long to load a library.
-    fn strangers(&mut self, living: &[coverage::Process]) {
+    /// Found by two readings and still not reported: no program takes that long to load a library.
+    fn unreported(&mut self, living: &[coverage::Process]) {
         let known = self.collector.processes();
         let mut now = HashSet::new();
-        // The init of a place is a copy of this program, and no one's.
+        // The init of a sandbox is a copy of this program, and not the user's.
         let is_ours = |process: &coverage::Process| !self.own_numbers && process.pid == self.root;
         let is_stranger = |process: &&coverage::Process| !known.contains(&process.inner_pid) && !is_ours(process);
         for process in living.iter().filter(is_stranger) {
             let id = (process.pid, process.started_ticks);
-            if self.strangers.contains(&id) && !self.named.contains(&id) {
+            if self.unreported.contains(&id) && !self.named.contains(&id) {
                 if let Some(unseen) = coverage::reason(process) {
                     self.collector.roll().unseen(process.inner_pid, &process.program, &unseen.to_string());
                 }
@@ -385,10 +385,10 @@ impl Keeper {
             }
             now.insert(id);
         }
-        self.strangers = now;
+        self.unreported = now;
     }
 
-    /// Hands the rows to the book.
+    /// Passes the rows to the table.
     fn keep(&mut self) {
         self.rows.iter().for_each(|row| self.sums.add(row));
         self.book.keep(&mut self.rows);
@@ -406,17 +406,17 @@ impl Keeper {
     }
 
     fn end(mut self) -> Tapped {
-        // Before the rings are read: what the kernel counts later is in no ring.
+        // Before the rings are read: connections counted later are in no ring.
         let kernel = self.kernel.as_ref().and_then(Counters::end);
         self.look();
         self.round();
         self.collector.unfollowed(self.rings.unfollowed().into());
-        // In a place nothing does.
+        // In a sandbox no other program runs.
         let lives_on = self.own_numbers && self.own.is_none() && !self.collector.processes().is_empty();
-        // Too short a life for a look at it.
+        // Too short-lived to be read.
         for (name, path) in self.collector.roll().paths() {
             let partial = coverage::partial_by_file(std::path::Path::new(&path));
-            // Whose connections passed the hooks uses the library for files, or TCP's own count says what is missing.
+            // Programs with hooked connections use the library for files, or TCP's own count shows what is missing.
             let uses_calls = self.collector.roll().connections(&name) > 0;
             let is_harmless = |partial: &Partial| *partial == Partial::UringLibrary && uses_calls;
             if let Some(partial) = partial.filter(|partial| !is_harmless(partial)) {
@@ -430,7 +430,7 @@ impl Keeper {
         self.book.keep(&mut self.rows);
         let cut = self.rings.is_cut();
         drop(self.rings);
-        // Whoever lives on starts programs that look for the library.
+        // Programs that outlive the tap start others that look for the library.
         if lives_on {
             self.folder.leave();
         }
@@ -440,13 +440,13 @@ impl Keeper {
     }
 }
 
-/// Pause between rounds: rings hold more than programs write in it, and a shorter one would cost them more.
+/// Pause between rounds: rings hold more than programs write in it, and a shorter pause would cost programs more.
 const ROUND: Duration = Duration::from_millis(5);
-/// After a round of so many events the next begins at once: somebody writes faster than pauses allow.
+/// After a round with this many events the next begins immediately: programs write faster than pauses allow.
 const MANY: usize = 8_192;
-/// 1 MB a large ring: a thread that does nothing but small exchanges, 175,000 a second, fills one in 45 ms, longer than a
-/// busy machine mostly keeps a thread waiting for its turn. With more threads than large rings each has the less time to
-/// write: 64 KB will do for the others. Each program maps the 256 MB of all, and there is memory only for what is used.
+/// 1 MB per large ring: a thread with small exchanges only, 175,000 per second, fills one in 45 ms, longer than a busy
+/// machine usually keeps a thread waiting. With more threads than large rings each has less time to write: 64 KB
+/// suffices for the others. Each program maps the 256 MB of all rings, but only used memory is allocated.
 const CAPACITY: Capacity = Capacity { records: 16_384, slots: 192, small_slots: 1_024, ready: 16 };
-/// How often processes are looked for, and a part of the table is closed.
+/// Interval of listing processes, and of closing a part of the table.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,11 +1,11 @@
-//! The wire's part of a run's document.
+//! The capture's part of a run's document.
 
 use std::time::Duration;
 use validity::evidence::{Watched, WireFigures};
 
 use schema::watch_part::{WatchConnections, WatchPart};
 
-/// Puts it together, over a measured phase of this length.
+/// Makes the part, for a measured phase of this length.
 pub fn document(watched: &Watched, figures: &WireFigures, phase: Duration) -> WatchPart {
     let seconds = phase.as_secs_f64();
     let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
@@ -45,7 +45,7 @@ pub fn document(watched: &Watched, figures: &WireFigures, phase: Duration) -> Wa
         retransmitted: figures.retransmitted,
         retransmit_share: share(figures.retransmitted, figures.data_packets),
         out_of_order: figures.out_of_order,
-        // The devices are the run's own: each packet passes once, in order, without a tunnel.
+        // The devices belong to the run: each packet passes once, in order, without a tunnel.
         capture: None,
     }
 }

@@ -1,17 +1,17 @@
-//! The second witness inside a run: a thread that reads packets at the server's end and feeds [`watch::Watch`].
+//! The packet capture during a run: a thread that reads packets at the server's end and feeds [`watch::Watch`].
 //!
 //! ```text
-//!   s0 --> ring --\                          /--> levels, sampled in packet time
+//!   s0 --> ring --\                          /--> gauges, sampled in packet time
 //!                  thread --> Watch, Between ---> WireBatch --> recorder: tables, agreement
 //!   c0 --> ring --/  (only with `both`)
 //! ```
 //!
-//! Stamps are put on the run's clock first ([`wall`]), so that every moment in the run's tables counts from its zero. The
-//! rings are opened in their namespaces before the load's first packet and closed after its last; where the thread may
-//! run is [`crate::host::CorePlan::watch_cores`] and docs/decisions/0011.
+//! Packet timestamps are converted to the run's clock first ([`wall`]), so that all times in the run's tables count
+//! from its zero. The rings are opened in their namespaces before the load's first packet and closed after its last;
+//! the thread's cores are those of [`crate::host::CorePlan::watch_cores`] and docs/decisions/0011.
 
 pub mod between;
-pub mod levels;
+pub mod gauges;
 pub mod queue;
 mod tap;
 pub mod wall;
@@ -34,7 +34,7 @@ use units::Timestamp;
 use watch::{CapturePoint, Counts, Watch, WatchSpec};
 
 use self::between::{Between, End};
-use self::levels::WireSampler;
+use self::gauges::WireSampler;
 use self::queue::Outlet;
 use self::tap::{Tap, blocks};
 use self::wall::Wall;
@@ -44,7 +44,7 @@ use crate::places::{CLIENT_DEVICE, Places};
 use plan::{WatchAt, WatchPlan};
 use validity::evidence::Watched;
 
-/// The rings at the ends of the path, open.
+/// The open rings at the ends of the path.
 pub struct Taps {
     /// Name of the device at the server's end.
     device: String,
@@ -54,32 +54,32 @@ pub struct Taps {
     client: Option<Tap>,
 }
 
-/// What the thread is told before it starts.
+/// Settings of the thread.
 pub struct WatchSetup<'a> {
     /// The run's clock.
     pub clock: Clock,
-    /// Where the end of the measured phase is announced.
+    /// Provides the end of the measured phase.
     pub progress: Arc<Progress>,
-    /// The run's first moment.
+    /// Start of the run.
     pub start: Timestamp,
-    /// The measured phase begins.
+    /// Start of the measured phase.
     pub measured_from: Timestamp,
-    /// And ends, where that is known.
+    /// Its end, if it is known.
     pub measured_to: Option<Timestamp>,
     /// Every client's path, in client order.
     pub clients: &'a [ClientPath],
     /// Port of the server, where it is known.
     pub port: Option<u16>,
-    /// Seed of the sampling.
+    /// Seed of the sampling times.
     pub seed: u64,
-    /// Where it may run; `None`: anywhere.
+    /// Cores of the thread; `None`: any.
     pub cores: Option<Cores>,
 }
 
-/// Records as they close, on their way to the recorder.
+/// Records of ended connections and requests, for the recorder.
 #[derive(Debug, Default)]
 pub struct WireBatch {
-    /// Connections whose records were closed.
+    /// Connections that ended.
     pub connections: Vec<ConnectionRecord>,
     /// Requests that ended.
     pub requests: Vec<WireRequest>,
@@ -87,7 +87,7 @@ pub struct WireBatch {
     pub seconds: Vec<WatchSecond>,
 }
 
-/// The thread. Dropped without [`Watching::end`] it ends all the same, and what it saw is lost.
+/// The thread. If it is dropped without [`Watching::end`] it ends all the same, and its results are lost.
 pub struct Watching {
     thread: Option<JoinHandle<Watched>>,
     stop: Arc<Stop>,
@@ -99,8 +99,8 @@ struct Stop {
 }
 
 impl Taps {
-    /// Opens the rings of `at`; `None` where nothing is to be watched. Each keeps TCP with a server's address, and its
-    /// `port` where that is known.
+    /// Opens the rings of `at`; `None` if there is no capture. Each captures TCP with a server's address, and its
+    /// `port` if that is known.
     ///
     /// # Errors
     /// The kernel refuses a packet socket or the memory of its ring.
@@ -120,7 +120,7 @@ impl Taps {
             })
             .and_then(|outcome| outcome)
             .map(Tap::new)
-            .map_err(|error| LabError::Environment(format!("--watch: {error}; --watch none does without")))
+            .map_err(|error| LabError::Environment(format!("--watch: {error}; --watch none disables the capture")))
         };
         Ok(match at {
             WatchAt::None => None,
@@ -140,7 +140,7 @@ impl Taps {
         &self.device
     }
 
-    /// Starts the thread. Records go to `records`, which is hung up when it ends.
+    /// Starts the thread. Records go to `records`, which is closed when it ends.
     ///
     /// # Errors
     /// Those of epoll and of starting a thread.
@@ -153,30 +153,31 @@ impl Taps {
         }
         epoll.add(stop.wake.as_fd(), Interest::READ.edge(), 0)?;
         let cores = setup.cores.clone();
-        let witness = Witness::new(self, &setup, records);
+        let capture = CaptureThread::new(self, &setup, records);
         let thread_stop = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
             if let Some(cores) = cores {
-                // Not being pinned costs others' quiet, not correctness.
+                // Without pinning it disturbs other threads, but stays correct.
                 let _ = cores.pin_this_thread();
             }
-            // A real-time loop comes before it all the same; a busy one at nice -20 would starve anything less.
+            // A real-time loop has priority all the same; a busy one at nice -20 would starve a thread with lower
+            // priority.
             Urgency::High.apply_to_this_thread();
-            witness.run(&epoll, &thread_stop)
+            capture.run(&epoll, &thread_stop)
         })?;
         Ok(Watching { thread: Some(thread), stop })
     }
 }
 
 impl Watching {
-    /// Takes in what has passed by now, and ends. Call it when the path has been silent for a moment.
+    /// Processes the packets captured so far, and ends. Call it when the path has been idle for a short time.
     ///
     /// # Panics
-    /// If the thread itself panicked: a broken invariant, not a condition of the machine.
+    /// The thread itself panicked.
     pub fn end(mut self) -> Watched {
         self.ask();
         let thread = self.thread.take().expect("it is taken here or when dropped");
-        thread.join().expect("the watching thread does not panic")
+        thread.join().expect("the capture thread does not panic")
     }
 
     fn ask(&self) {
@@ -186,7 +187,7 @@ impl Watching {
 }
 
 impl Drop for Watching {
-    /// A run that failed half-way leaves no thread and no ring behind: the next one forks.
+    /// A failed run leaves no thread and no ring behind: the next one forks.
     fn drop(&mut self) {
         self.ask();
         if let Some(thread) = self.thread.take() {
@@ -196,8 +197,8 @@ impl Drop for Watching {
     }
 }
 
-/// The thread's own.
-struct Witness {
+/// State of the thread.
+struct CaptureThread {
     taps: Taps,
     clock: Clock,
     wall: Wall,
@@ -207,13 +208,13 @@ struct Witness {
     sampler: WireSampler,
     between: Option<Between>,
     records: Outlet,
-    /// Counts when the phase began and when it ended.
+    /// Counts at the start and the end of the phase.
     at_start: Option<Counts>,
     at_end: Option<Counts>,
     watched: Watched,
 }
 
-impl Witness {
+impl CaptureThread {
     fn new(taps: Taps, setup: &WatchSetup<'_>, records: Outlet) -> Self {
         let mut watch = Watch::new(WatchSpec {
             capture_point: CapturePoint::AtServer,
@@ -226,7 +227,7 @@ impl Witness {
         watch.handle_time(setup.clock.now());
         let device = taps.device.clone();
         let between = taps.client.is_some().then(|| Between::new(setup.clients, setup.measured_from));
-        Witness {
+        CaptureThread {
             taps,
             clock: setup.clock,
             wall: Wall::new(setup.clock),
@@ -261,11 +262,11 @@ impl Witness {
         self.finish(began)
     }
 
-    /// Takes in what the kernel has handed over.
+    /// Processes the blocks that the kernel has delivered.
     fn take_packets(&mut self) {
         loop {
-            // The end of a phase that is ended by a count or by Ctrl-C is known at the moment it comes; under load there
-            // is always another block.
+            // The end of a phase ended by a count or by Ctrl-C is known only when it comes; under load there is always
+            // another block.
             self.learn_end();
             let server = self.take_server_block();
             if !(self.take_client_block() || server) {
@@ -286,7 +287,7 @@ impl Witness {
         }
     }
 
-    /// True if there was one.
+    /// True if there was a block.
     fn take_server_block(&mut self) -> bool {
         let tap = &mut self.taps.server;
         let link = tap.link();
@@ -326,7 +327,7 @@ impl Witness {
     fn every_second(&mut self, now: Timestamp) {
         self.wall.check();
         self.count_drops(now);
-        // A little behind the clock: packets of the last moments are in a block that has not been handed over yet.
+        // Slightly behind the clock: the latest packets are in a block that has not been delivered yet.
         let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(BEHIND.as_nanos() as u64));
         self.watch.handle_time(settled);
         self.watched.records_lost += pass_on(&mut self.watch, &self.records);
@@ -352,10 +353,10 @@ impl Witness {
         }
     }
 
-    /// What was captured by now is still in a block that is not full. The kernel says how many packets it kept, so that
-    /// nobody has to guess from a silence whether the last block has been handed over.
+    /// Packets captured so far may be in a block that is not full. The kernel reports the number of captured packets,
+    /// so that silence need not be interpreted as the end.
     fn drain(&mut self, epoll: &Epoll, events: &mut [Event]) {
-        // A ring that cannot be stopped is left when it is empty for a moment, or when the time is over.
+        // A ring that cannot be stopped is left when it is empty for a short time, or at the time limit.
         let _ = self.taps.server.ring.stop();
         if let Some(client) = &mut self.taps.client {
             let _ = client.ring.stop();
@@ -370,7 +371,7 @@ impl Witness {
                 return;
             }
             if now >= deadline {
-                self.watched.failure = Some(format!("{waiting} captured packets were never handed over"));
+                self.watched.failure = Some(format!("{waiting} captured packets were never delivered"));
             } else if let Err(error) = epoll.wait(events, RETIRE.as_millis() as i32) {
                 self.watched.failure = Some(format!("epoll_wait: {error}"));
             }
@@ -382,7 +383,7 @@ impl Witness {
         let now = self.clock.now();
         let end = self.phase.1.unwrap_or(now);
         self.sampler.sample(end.min(now), &self.watch);
-        // The records of ten thousand connections all at once would take more memory than the analysis did.
+        // Records of ten thousand connections at the same time would take more memory than the analysis.
         while self.watch.finish_some(now, BURST) {
             self.watched.records_lost += pass_on(&mut self.watch, &self.records);
         }
@@ -403,7 +404,7 @@ impl Witness {
     }
 }
 
-/// Keeps the counts as they were when the phase began and ended.
+/// Stores the counts at the start and the end of the phase.
 #[inline]
 fn note_phase(
     watch: &Watch,
@@ -435,7 +436,7 @@ fn difference(to: Counts, from: Counts) -> Counts {
     }
 }
 
-/// Records lost on the way for want of room.
+/// Records dropped because the queue was full.
 fn pass_on(watch: &mut Watch, records: &Outlet) -> u64 {
     let mut batch = WireBatch::default();
     watch.take_connections(&mut batch.connections);
@@ -444,17 +445,17 @@ fn pass_on(watch: &mut Watch, records: &Outlet) -> u64 {
     records.pass(batch)
 }
 
-/// A closed connection is kept for so long, so that repetitions are counted with it. Shorter than for a stranger's
-/// traffic: ten thousand connections a second are to be held no longer than needed.
+/// Time for which a closed connection is kept, so that retransmissions count as its own. Shorter than for foreign
+/// traffic: ten thousand connections per second must not be kept longer than needed.
 const LINGER: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
 const TURN_MS: i32 = 100;
 /// Well above [`RETIRE`].
 const BEHIND: Duration = Duration::from_millis(200);
-/// The last blocks are waited for so long at most: the kernel's timer hands them over after [`RETIRE`].
+/// Longest wait for the last blocks: the kernel's timer delivers them after [`RETIRE`].
 const LAST_BLOCKS: Duration = Duration::from_secs(2);
 /// Connections recorded at a time at the end.
 const BURST: usize = 4096;
-/// A connection on which nothing is said stays open for so long: a server may take minutes over an answer, and what the
-/// load waits for must not be over on the wire.
+/// Idle timeout of connections: a server may take minutes for a response, and a request that is in flight for the load
+/// must not be closed in the capture.
 const IDLE: Duration = Duration::from_secs(3600);

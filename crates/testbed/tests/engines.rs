@@ -1,7 +1,7 @@
-//! The two engines of the load beside each other: whatever the server does, io_uring and epoll tell the same of it, count
-//! everything, and leave no descriptor behind.
+//! Both engines of the load against the same servers: io_uring and epoll must report the same, count everything, and
+//! leave no descriptor open.
 //!
-//! Nothing here measures: a run ends when its requests have ended.
+//! Nothing is timed: a run ends when its requests have ended.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use plan::Plan;
 use serve::{MaxSpec, serve_max};
 use sys::signal::{Interrupts, Wake};
 
-/// Runs share this process: its descriptors can be counted by one at a time.
+/// Runs share this process, whose descriptors can be counted for one run at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// What both engines must agree on.
@@ -27,14 +27,14 @@ struct Told {
     bytes_sent: u64,
 }
 
-/// A run of `requests` requests to `address` with each engine; what they tell, which is the same.
+/// Runs `requests` requests to `address` with each engine; returns their common result.
 fn on_both(address: SocketAddr, requests: u64, load: &str) -> Told {
     let [epoll, ring] = on_each(address, requests, load);
     assert_eq!(epoll, ring, "{load}");
     epoll
 }
 
-/// The same, where bytes depend on who is faster.
+/// The same, for bytes that depend on a race.
 fn on_each(address: SocketAddr, requests: u64, load: &str) -> [Told; 2] {
     ["epoll", "io_uring"].map(|engine| {
         let text = format!(
@@ -67,20 +67,20 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Descriptors of this process but sockets, of which the servers here have some.
+/// Descriptors of this process other than sockets, which the servers here use.
 fn descriptors() -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap();
     let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
     targets.filter(|target| !target.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// Connections to `server` whose client's end nobody has closed.
+/// Connections to `server` whose client end is still open.
 fn clients_left(server: SocketAddr) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!("0100007F:{:04X}", server.port());
     let established = |line: &&str| {
         let mut words = line.split_ascii_whitespace().skip(2);
-        // ESTABLISHED, or CLOSE_WAIT: the server has ended it and we have not.
+        // ESTABLISHED, or CLOSE_WAIT: the server has closed it, but the client has not.
         words.next() == Some(&port) && matches!(words.next(), Some("01" | "08"))
     };
     table.lines().filter(established).count()
@@ -102,7 +102,7 @@ fn against_max(body_bytes: usize, client: impl FnOnce(SocketAddr)) {
         let server = scope.spawn(|| serve_max(&spec, stop.as_fd(), move |bound, _| tell.send(bound).unwrap()));
         let end = End(&stop);
         let address = told.recv().unwrap();
-        // Once it has answered it has all the descriptors that it is going to have.
+        // After its first response it has all its descriptors.
         let mut first = TcpStream::connect(address).unwrap();
         first.write_all(b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
         first.read_to_end(&mut Vec::new()).unwrap();
@@ -121,7 +121,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// A server that does `talk` with each connection, in a thread of its own, for as long as the process lives.
+/// A server that runs `talk` for each connection, in its own thread, for the lifetime of the process.
 fn against(talk: fn(TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -152,7 +152,7 @@ const OPEN: &str = "rate = \"2000/s\"\nconnections = 64";
 const OPEN_EACH: &str = "rate = \"1000/s\"\narrivals = \"poisson\"\nclose = true\nconnections = 64";
 
 #[test]
-fn small_answers() {
+fn small_responses() {
     let _alone = alone();
     against_max(100, |address| {
         for load in [CLOSED, CLOSED_EACH, OPEN, OPEN_EACH] {
@@ -163,7 +163,7 @@ fn small_answers() {
 }
 
 #[test]
-fn answers_of_a_megabyte() {
+fn responses_of_a_megabyte() {
     let _alone = alone();
     against_max(1_000_000, |address| {
         for load in [CLOSED, CLOSED_EACH, "rate = \"200/s\"\nconnections = 64"] {
@@ -174,9 +174,9 @@ fn answers_of_a_megabyte() {
     });
 }
 
-/// More connections than the ring has buffers, all answered at once.
+/// More connections than the ring has buffers, all with a response at the same time.
 #[test]
-fn more_at_once_than_there_are_buffers() {
+fn more_concurrent_responses_than_buffers() {
     let _alone = alone();
     against_max(60_000, |address| {
         let told = on_both(address, 1500, "connections = 500");
@@ -189,7 +189,7 @@ fn long_requests() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     against_max(10, |address| {
-        // Handed over in one, in one system call of its own, and in many.
+        // Sent with others in a batch, by one system call of its own, and by many.
         for length in [9_000, 100_000, 5_000_000] {
             let body = folder.path().join("body");
             std::fs::write(&body, vec![b'y'; length]).unwrap();
@@ -203,7 +203,7 @@ fn long_requests() {
 }
 
 #[test]
-fn a_server_that_closes_after_three_answers_without_a_word() {
+fn a_server_that_closes_silently_after_three_responses() {
     let _alone = alone();
     let address = against(|mut stream| {
         for _ in 0..3 {
@@ -212,16 +212,16 @@ fn a_server_that_closes_after_three_answers_without_a_word() {
             }
         }
     });
-    // What is sent twice counts twice, and how often that happens is a race.
+    // Retried requests count twice, and their number is a race.
     for told in on_each(address, 200, CLOSED) {
         assert_eq!((told.completed, told.failed.len()), (200, 0), "{told:?}");
     }
 }
 
 #[test]
-fn a_server_that_resets() {
+fn a_server_that_resets_connections() {
     let _alone = alone();
-    // Closing with bytes unread is a reset.
+    // Closing with unread bytes causes a reset.
     let address = against(|mut stream| {
         let _ = stream.read(&mut [0; 1]);
     });
@@ -230,20 +230,20 @@ fn a_server_that_resets() {
 }
 
 #[test]
-fn a_server_that_resets_within_its_answer() {
+fn a_server_that_resets_within_a_response() {
     let _alone = alone();
     let address = against(|mut stream| {
         let _ = stream.read(&mut [0; 1]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
     });
-    // Bytes that come right before a reset may be lost by it.
+    // A reset may discard bytes that arrived right before it.
     for told in on_each(address, 16, CLOSED_EACH) {
         assert_eq!(told.failed, BTreeMap::from([("reset".to_owned(), 16)]));
     }
 }
 
 #[test]
-fn a_server_that_trickles() {
+fn a_server_that_sends_slowly() {
     let _alone = alone();
     let address = against(|mut stream| {
         let _ = stream.set_nodelay(true);
@@ -261,7 +261,7 @@ fn a_server_that_trickles() {
     }
 }
 
-/// The answer ends with the connection, of which the server closes its half and waits for the client's.
+/// The response ends with the connection, of which the server closes its half and waits for the client's.
 #[test]
 fn a_server_that_closes_its_half() {
     let _alone = alone();
@@ -278,7 +278,7 @@ fn a_server_that_closes_its_half() {
 }
 
 #[test]
-fn a_server_that_says_more_than_it_sends() {
+fn a_server_that_announces_more_bytes_than_it_sends() {
     let _alone = alone();
     let address = against(|mut stream| {
         asked(&mut stream);
@@ -289,7 +289,7 @@ fn a_server_that_says_more_than_it_sends() {
 }
 
 #[test]
-fn a_server_that_says_nothing() {
+fn a_server_that_never_responds() {
     let _alone = alone();
     let address = against(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
@@ -299,7 +299,7 @@ fn a_server_that_says_nothing() {
 }
 
 #[test]
-fn nobody_at_all() {
+fn an_address_without_a_server() {
     let _alone = alone();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let told = on_both(address, 16, CLOSED);

@@ -8,6 +8,6 @@ mod packets;
 mod replay;
 
 #[test]
-fn agreement_replays() {
+fn agreement_corpus_replays() {
     replay::target("agreement", agreement::run);
 }

@@ -1,4 +1,4 @@
-//! Every plan that is shown to a reader is one: those in plans/, and those in the pages on workloads.
+//! Every plan shown to readers is valid: those in plans/, and those in the pages on workloads.
 
 use std::fs;
 use std::path::Path;
@@ -19,11 +19,11 @@ fn reads(text: &str, origin: &str) -> Plan {
 }
 
 #[test]
-fn every_example_plan_can_be_read() {
+fn every_example_plan_is_valid() {
     let mut read = 0;
     for entry in fs::read_dir(workspace().join("plans")).unwrap() {
         let path = entry.unwrap().path();
-        // Sweeps of caches and plans of a gateway are read by the tests of the crates cachebench and gateway.
+        // Sweeps of caches and plans of a gateway are checked by the tests of the crates cachebench and gateway.
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let is_of_an_experiment = name.starts_with("cache-") || name.starts_with("gateway-");
         if name.ends_with(".toml") && !is_of_an_experiment {
@@ -36,7 +36,7 @@ fn every_example_plan_can_be_read() {
     assert!(read >= 8, "{read} plans");
 }
 
-/// From whatever folder it is run: the profile's file, and those of the server's command.
+/// From any current directory: the profile's file, and those of the server's command.
 fn assert_files_are_there(plan: &Plan, name: &str) {
     let profile = plan.path.iter().filter_map(|path| path.profile.as_ref()).filter(|profile| profile.contains('/'));
     let command = plan.server.as_ref().map_or("", |server| &server.command);
@@ -48,7 +48,7 @@ fn assert_files_are_there(plan: &Plan, name: &str) {
 }
 
 #[test]
-fn every_plan_on_the_page_of_workloads_can_be_read() {
+fn every_plan_on_the_page_of_workloads_is_valid() {
     let page = fs::read_to_string(workspace().join("docs/concepts/workloads.md")).unwrap();
     let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(examples.len(), 4);
@@ -59,9 +59,9 @@ fn every_plan_on_the_page_of_workloads_can_be_read() {
 }
 
 #[test]
-fn a_plan_that_seeks_a_capacity_is_no_run() {
+fn a_plan_with_a_capacity_search_is_not_a_run() {
     let plan = reads("slo = \"p99 < 1s\"\n[load]\nurl = \"http://127.0.0.1:9/\"\n[capacity]\n", "capacity");
     let interrupts = Interrupts::install().unwrap();
     let error = testbed::bench(&plan, "", None, &interrupts, &mut testbed::NoObserver).unwrap_err().to_string();
-    assert!(error.contains("say yamabiko capacity"), "{error}");
+    assert!(error.contains("use yamabiko capacity"), "{error}");
 }

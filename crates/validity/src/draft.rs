@@ -1,8 +1,8 @@
-//! A check in the making.
+//! A check without its outcome.
 
 use schema::document::{Check, CheckState, Weight};
 
-/// A check on its way to an outcome.
+/// A check without its outcome.
 pub(super) struct Draft {
     name: String,
     weight: Weight,

@@ -1,4 +1,4 @@
-//! Evidence: what a run's vantage points counted, in the form in which the checks take it.
+//! Evidence: the counts of a run's vantage points, as input of the checks.
 
 mod counting;
 mod packets;
@@ -14,87 +14,87 @@ pub use self::packets::{Agreed, Watched, WireEvidence, WireFigures, WireLevels};
 pub use self::signed::Differences;
 pub use self::sockets::{ClientTotals, KernelOpens, Opens, Outside, TapLevels};
 
-/// What the checks take, besides the document itself.
+/// Input of the checks, in addition to the document.
 pub struct Evidence<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// The loop's own health.
+    /// Stalls and CPU time of the load generator's loop.
     pub loop_health: &'a LoopHealth,
-    /// How far reported times may be too long because of the generator itself.
+    /// Upper bounds of the generator's own delay in reported times.
     pub delays: &'a DelayBounds,
     /// Little's law from the records.
     pub little: &'a LittleTerms,
     /// Little's law as sampled.
     pub levels: &'a Levels,
-    /// In-flight means, one a second of the measured phase.
+    /// Mean numbers in flight, one per second of the measured phase.
     pub in_flight_by_second: &'a [f64],
     /// Packets lost at the TUN devices and refused by the kernel; `None` if the counters could not be read.
     pub mistaken_drops: Option<Mistaken>,
-    /// Arrivals that found every connection busy and the cap reached.
+    /// Arrivals that waited because the limit of connections was reached.
     pub cap_hits: u64,
-    /// How far the wall clock, by which objects of a mix change, has run apart from the run's; `None` without a mix.
+    /// Movement of the wall clock, by which objects of a workload change, against the run's clock; `None` without a
+    /// workload.
     pub wall_drift: Option<Duration>,
-    /// What is in the table of requests, where there is one.
+    /// Rows of the table of requests, if there is one.
     pub table: Option<Kept>,
     /// First error of writing the run to disk.
     pub store_error: Option<&'a str>,
-    /// What became of the lab's server during the run, if it ended.
+    /// How the server of the testbed ended, if it ended during the run.
     pub server_ended: Option<&'a str>,
-    /// Whether the run ended itself because too many arrivals were waiting.
+    /// Whether the run ended early because too many arrivals were waiting.
     pub gave_up: bool,
-    /// How many connections were opened and refused, where that was all that happened and the run stopped itself.
+    /// Number of refused connections, if all were refused and the run ended early.
     pub all_refused: Option<u64>,
-    /// Where connections go, in words.
+    /// Target of the connections, as text.
     pub target: &'a str,
-    /// How far handshakes of the measured phase were from what was asked, in ns.
+    /// Error of the handshakes' RTT in the measured phase, in ns.
     pub handshake_error: Option<schema::Quantiles>,
-    /// Whether any link has a rate or a jitter, so that handshakes differ from the asked RTT.
+    /// Whether any link has a rate or jitter, so that handshakes differ from the configured RTT.
     pub rtt_varies: bool,
-    /// Whether the server is on another host, so that a handshake takes the real network's time as well.
+    /// Whether the server is on another host, so that a handshake includes the time of the real network.
     pub beyond: bool,
-    /// Whether no link does anything but delay.
+    /// Whether links have delay only.
     pub only_delays: bool,
-    /// The packet capture, where there was one.
+    /// The packet capture, if there was one.
     pub wire: Option<WireEvidence<'a>>,
 }
 
-/// How the loop itself fared in the measured phase.
+/// Loop of the load generator in the measured phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LoopHealth {
-    /// The longest time for which nothing that became due could be served: a wake-up that came late, or one turn that
-    /// took long (the process stopped, the core taken away).
-    pub standstill: Duration,
+    /// The longest stall: a late wake-up, or a long iteration (the process stopped, or preempted).
+    pub longest_stall: Duration,
     /// Time the loop spent waiting, sleeping or spinning.
     pub idle: Duration,
-    /// Length of the measured phase as the loop saw it.
+    /// Length of the measured phase, measured by the loop.
     pub wall: Duration,
     /// CPU time of the loop's thread.
     pub cpu: Duration,
 }
 
 impl LoopHealth {
-    /// Share of the time in which the loop had work, 0 to 1. Time stolen while it had work counts as work.
+    /// Share of the time in which the loop was busy, 0 to 1. Stolen time of a busy loop counts as busy.
     pub fn busy_share(&self) -> f64 {
         if self.wall.is_zero() { 0.0 } else { 1.0 - (self.idle.as_secs_f64() / self.wall.as_secs_f64()).min(1.0) }
     }
 }
 
-/// Packets that the instrument itself lost, and where, in words. `None` if the counters could not be read.
+/// Packets that the testbed itself lost. `None` if the counters could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mistaken {
-    /// How many in all.
+    /// Number of packets.
     pub packets: u64,
-    /// Where: empty if none.
+    /// Where they were lost, as text; empty if none.
     pub places: String,
-    /// Packets that the server's own cores had no time to receive: not counted above.
+    /// Packets that the server's own cores could not receive in time; not included above.
     pub not_received: u64,
 }
 
-/// What is in the table of requests.
+/// Rows of the table of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// It holds one in so many of the run's requests, evenly; 1 for all.
+    /// One row for this many requests; 1 if all are stored.
     pub one_in: u64,
 }

@@ -1,23 +1,23 @@
-//! What became of the requests: failures, error statuses, retries, and responses that answer something else.
+//! Outcomes of requests: failures, error statuses, retries, and responses that do not match their request.
 
 use schema::document::{Check, CheckState, Document, Load, Weight};
 
 use super::draft::Draft;
 use plan::Plan;
 
-/// With a larger share of requests that ended otherwise than well, response times are no longer those of the pages asked for.
+/// With a larger share of failed requests, response times are no longer those of the requested pages.
 const ERROR_SHARE: f64 = 0.01;
-/// With a larger share of responses on connections that brought data unasked, requests may be paired with the wrong responses
-/// throughout.
+/// With a larger share of responses on connections with unsolicited data, requests may be paired with the wrong
+/// responses throughout.
 const UNSOLICITED_SHARE: f64 = 0.001;
-/// With a larger share of early responses, the bytes sent and the work of the server are not those of the plan.
+/// With a larger share of early responses, bytes sent and work of the server differ from the plan.
 const EARLY_SHARE: f64 = 0.01;
-/// With a larger share of retried requests, response times include the time of attempts in vain.
+/// With a larger share of retries, response times include the time of failed attempts.
 const RETRIED_SHARE: f64 = 0.01;
-/// So many causes or status codes are named.
+/// Most causes or status codes in a message.
 const NAMED: usize = 4;
 
-/// Responses that were cut short or break HTTP show a defect of the server, not its limit: one is enough for a doubt.
+/// Truncated or malformed responses show a defect of the server, not its limit: one is enough for doubt.
 pub(super) fn responses_whole(document: &Document) -> Check {
     let check = Draft::new("responses_whole", Weight::Suspect, "requests");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
@@ -31,26 +31,26 @@ pub(super) fn responses_whole(document: &Document) -> Check {
     check.at_most(
         (early + before + reset + malformed) as f64,
         0.0,
-        "responses cut short or not understood",
+        "truncated or malformed responses",
         &format!(
-            "the server closed {early} times in mid-response and {before} times before one, reset or broke {reset} \
-             connections, and sent {malformed} responses that break HTTP: its figures are those of a server that fails"
+            "the server closed connections {early} times during a response and {before} times before one, reset or broke {reset} \
+             connections, and sent {malformed} malformed responses: the figures are those of a failing server"
         ),
     )
 }
 
-/// One rule for everything that is no good response: a failure of any cause, or a status that is none of success. An error
-/// page is short and served fast, and a timeout hides how long the response would have taken.
+/// One rule for all bad responses: a failure of any cause, or a status other than success. An error page is short and
+/// served fast, and a timeout hides the true response time.
 pub(super) fn error_rate(document: &Document, plan: &Plan) -> Check {
     let check = Draft::new("error_rate", Weight::Suspect, "ratio");
     let Some(load) = document.load.as_ref().filter(|load| load.completed > 0) else {
-        return check.not_applicable("there is no whole response, as server_answers says");
+        return check.not_applicable("there is no complete response, as server_answers says");
     };
     let followed = plan.load.follows_redirects();
-    // A plan that expects statuses has failed the requests that got others.
+    // A plan that expects statuses has already failed the requests that got others.
     let expected = plan.load.expects_statuses();
     let good = |status: &str| expected || is_success(status) || followed && status.starts_with('3');
-    // Requests that a user's Ctrl-C cut off say nothing of the server.
+    // Requests that Ctrl-C interrupted do not count against the server.
     let told = |cause: &str| !(document.run.interrupted && cause == "aborted");
     let failed = load.failed.iter().filter(|(cause, _)| told(cause));
     let failed: Vec<(String, u64)> = failed.map(|(cause, &count)| (cause.replace('_', " "), count)).collect();
@@ -67,21 +67,21 @@ pub(super) fn error_rate(document: &Document, plan: &Plan) -> Check {
         ERROR_SHARE,
         "share of the requests that failed, or got a status other than 2xx or 304",
         &format!(
-            "{count} of {ended} requests got no good response ({}{more}): is the URL right, and is the server well? Error \
-             pages are often served faster than pages, and a request that fails early or times out is in the response \
-             times at its failure",
+            "{count} of {ended} requests failed or got an error status ({}{more}): check the URL and the server. Error \
+             pages are often served faster than pages, and failed requests count in the response \
+             times until their failure",
             named.join(", ")
         ),
     )
 }
 
-/// A status that answers what was asked for.
+/// Whether a status counts as success.
 fn is_success(status: &str) -> bool {
     status.starts_with('2') || status == "304"
 }
 
-/// A server that sends more responses than it was asked for shifts the pairing of requests and responses on a connection:
-/// a response may have been sent before its request was read.
+/// A server that sends more responses than requests shifts the pairing of requests and responses on a connection: a
+/// response may have been sent before its request was read.
 pub(super) fn responses_solicited(document: &Document) -> Check {
     let name = "responses_solicited";
     let Some(load) = &document.load else {
@@ -93,10 +93,10 @@ pub(super) fn responses_solicited(document: &Document) -> Check {
             CheckState::Ok,
             Some(0.0),
             Some(UNSOLICITED_SHARE),
-            "share of responses on connections that brought data unasked",
+            "share of responses on connections with unsolicited data",
         );
     };
-    // Of the whole run, as the count of connections is.
+    // Of the whole run, like the count of connections.
     let share = unsolicited.responses as f64 / responses(load).max(unsolicited.responses).max(1) as f64;
     let weight = if share > UNSOLICITED_SHARE { Weight::Invalid } else { Weight::Suspect };
     Draft::new(name, weight, "ratio").end(
@@ -104,37 +104,37 @@ pub(super) fn responses_solicited(document: &Document) -> Check {
         Some(share),
         Some(UNSOLICITED_SHARE),
         &format!(
-            "{} connections brought data that no request had asked for, after {} responses: these may answer other requests \
-             than they were paired with, so that their times mean nothing. The server sends more than it is asked for",
+            "{} connections received unsolicited data after {} responses: these responses may belong to other requests \
+             than they were paired with, so that their times are wrong. The server sends more responses than requests",
             unsolicited.connections, unsolicited.responses
         ),
     )
 }
 
-/// Responses that came, good or not.
+/// Received responses of any status.
 fn responses(load: &Load) -> u64 {
     load.completed + load.failed.get("unsolicited_data").copied().unwrap_or(0)
 }
 
-/// A response before the whole request was received: the server did not do what the request asks, or not with all of it.
+/// A response before the complete request was received: the server did not process the whole request.
 pub(super) fn early_responses(document: &Document) -> Check {
     let check = Draft::new("early_responses", Weight::Suspect, "ratio");
     let Some(load) = document.load.as_ref().filter(|load| load.completed > 0) else {
-        return check.not_applicable("there is no whole response");
+        return check.not_applicable("there is no complete response");
     };
     check.at_most(
         load.early_responses as f64 / load.completed as f64,
         EARLY_SHARE,
-        "share of the responses that were whole before the server had received the whole request",
+        "share of the responses that were complete before the server had received the complete request",
         &format!(
-            "{} of {} responses were whole before the server had received the whole request: it answered without reading \
-             what was sent, so these are not the figures of a server that takes such requests in",
+            "{} of {} responses were complete before the server had received the complete request: it responded without reading \
+             the request, so these are not the figures of a server that processes such requests",
             load.early_responses, load.completed
         ),
     )
 }
 
-/// A retried request has waited for an attempt in vain.
+/// A retried request includes the time of a failed attempt.
 pub(super) fn retries(document: &Document) -> Check {
     let check = Draft::new("requests_retried", Weight::Suspect, "ratio");
     let Some(load) = document.load.as_ref().filter(|load| load.offered_requests > 0) else {
@@ -143,10 +143,10 @@ pub(super) fn retries(document: &Document) -> Check {
     check.at_most(
         load.requests_retried as f64 / load.offered_requests as f64,
         RETRIED_SHARE,
-        "share of the requests that were sent again, since the server ended the connection without handling them",
+        "share of the requests that were retried, because the server closed the connection without handling them",
         &format!(
-            "{} of {} requests were sent again, since the server had closed their connections when they arrived, or refused \
-             them as it closed (HTTP/2 GOAWAY): raise its keep-alive timeout and its requests per connection (nginx: \
+            "{} of {} requests were retried, because the server had closed their connections when they arrived, or refused \
+             them while closing (HTTP/2 GOAWAY): raise its keep-alive timeout and its requests per connection (nginx: \
              keepalive_timeout, keepalive_requests), or count each as a failure (--retry never)",
             load.requests_retried, load.offered_requests
         ),

@@ -6,9 +6,9 @@
 //!   sockets of programs -----'
 //! ```
 //!
-//! Every check compares a figure with a limit and has one sentence for a person. The checks see only [`evidence`]; they
-//! own no clock and no descriptor, and never change a figure. docs/concepts/validity.md explains each check. A new check is
-//! one function, listed in [`checks`], with its test in `tests.rs`.
+//! Each check compares a figure with a limit and has one sentence for the reader. Checks see only [`evidence`]; they
+//! have no clock and no descriptor, and never change a figure. docs/concepts/validity.md explains each check. A new
+//! check is one function, listed in [`checks`], with its test in `tests.rs`.
 
 mod cache;
 mod draft;
@@ -37,14 +37,14 @@ use self::timing::tail_of;
 use crate::evidence::{Evidence, Mistaken};
 use plan::slo::TimeFigure;
 
-/// A loop with work for more of the time than this is the limit of the run.
+/// A load generator that is busy for a larger share of the time limits the run.
 const BUSY_SHARE: f64 = 0.95;
-/// A shorter phase says nothing about how busy the loop is.
+/// A shorter phase does not show how busy the load generator is.
 const PHASE_MIN: Duration = Duration::from_millis(1);
-/// Such a share of the offered requests may be left over at the end of the phase.
+/// Largest share of the offered requests that may be left over at the end of the phase.
 const SHORTFALL_SHARE: f64 = 0.02;
 
-/// Every check, in the order in which a person should read them.
+/// All checks, in the order in which they are shown.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let mut checks = vec![
         server_answers(document, evidence),
@@ -60,13 +60,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         connection_cap(evidence),
         open_connections_established(document),
         law(evidence, "littles_law_requests", "in flight", &evidence.levels.in_flight, evidence.little.in_flight),
-        law(
-            evidence,
-            "littles_law_connections",
-            "connections in process",
-            &evidence.levels.connections,
-            evidence.little.connections,
-        ),
+        law(evidence, "littles_law_connections", "open", &evidence.levels.connections, evidence.little.connections),
         conservation(document),
         steady::check(document, evidence),
         achieved_as_offered(document, evidence),
@@ -86,7 +80,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     checks
 }
 
-/// Little's law by the load's own clock.
+/// Little's law with the load generator's gauges and records.
 fn law(evidence: &Evidence<'_>, name: &str, what: &str, statistics: &LevelStatistics, from_records: f64) -> Check {
     let sampled = Sampled { statistics, samples: evidence.levels.samples };
     little::check(Draft::new(name, Weight::Invalid, "ratio"), what, sampled, from_records)
@@ -97,24 +91,24 @@ fn server_answers(document: &Document, evidence: &Evidence<'_>) -> Check {
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     if let Some(refused) = evidence.all_refused {
         return check.failed(&format!(
-            "nothing listens on {}: the first {refused} connections were all refused, so the run was stopped: see \
-             that the service runs, and that the port is right",
+            "nothing listens on {}: the first {refused} connections were all refused, so the run was stopped: check \
+             that the service runs, and the port",
             evidence.target
         ));
     }
     if load.offered_requests == 0 {
         return check
-            .failed("not one request was offered in the measured phase: it was cut short, or is shorter than 1/rate");
+            .failed("no request was offered in the measured phase: it was interrupted, or is shorter than 1/rate");
     }
     let answers = load.completed as f64;
     if load.completed > 0 {
-        return check.end(CheckState::Ok, Some(answers), None, "whole responses");
+        return check.end(CheckState::Ok, Some(answers), None, "complete responses");
     }
     let causes: Vec<String> =
         load.failed.iter().map(|(cause, count)| format!("{} {count} times", cause.replace('_', " "))).collect();
-    let causes = if causes.is_empty() { "none had ended".to_owned() } else { causes.join(", ") };
+    let causes = if causes.is_empty() { "none ended".to_owned() } else { causes.join(", ") };
     let unreachable = load.failed.keys().any(|cause| cause.starts_with("connect"));
-    let mend = if unreachable { ": is it running, and is the URL right?" } else { "" };
+    let fix = if unreachable { ": is it running, and is the URL right?" } else { "" };
     let tls = load.tls.as_ref().and_then(|tls| tls.first_failure.as_deref());
     let tls = tls.map(|why| format!("; TLS failed: {why}")).unwrap_or_default();
     check.end(
@@ -122,31 +116,31 @@ fn server_answers(document: &Document, evidence: &Evidence<'_>) -> Check {
         Some(answers),
         None,
         &format!(
-            "not one request got a whole response ({causes}), so nothing here says how the server performs{mend}{tls}"
+            "no request got a complete response ({causes}), so the figures do not show how the server performs{fix}{tls}"
         ),
     )
 }
 
 fn rtt_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("rtt_as_configured", Weight::Invalid, "ns");
-    let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
+    let Some(path) = &document.path else { return check.not_applicable("there is no path") };
     if evidence.rtt_varies {
-        return check.not_applicable("on links with a rate or a jitter handshakes take what they take");
+        return check.not_applicable("on links with a rate or jitter, handshakes have no fixed time");
     }
     if evidence.beyond {
         return check.not_applicable(BEYOND);
     }
     match &path.rtt_error_ns {
-        None => check.could_not_run("no connection was established, so no handshake was timed"),
+        None => check.could_not_run("no connection was established, so no handshake was measured"),
         Some(error) => {
             let check = check.material(
                 document,
                 TimeFigure::P50,
                 error.p50 as f64,
                 "median difference between each handshake and its client's configured RTT",
-                "handshakes took longer than the distances configured: the path or the server's host was too busy",
+                "handshakes took longer than the configured RTT: the path or the server's host was too busy",
             );
-            // One stall moves all of so few; each request's time is held against the distance besides.
+            // One stall affects all of few handshakes; each request's time is compared with the RTT as well.
             let weight = if TimeFigure::P50.is_known(error.count) { check.weight } else { Weight::Suspect };
             Check { weight, ..check }
         }
@@ -154,18 +148,18 @@ fn rtt_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
 }
 
 /// Why a tail is not judged.
-const TOO_FEW: &str = "fewer than 80 connections were established in the measured phase: their tail is not known";
+const TOO_FEW: &str = "fewer than 80 connections were established in the measured phase: too few to judge a tail";
 
-const BEYOND: &str = "handshakes with another host take the real network's time as well; seen at the path's far end they are \
-                      judged without it";
+const BEYOND: &str = "handshakes with another host include the time of the real network; the checks at the server's end of the path \
+                      judge them without it";
 
 fn rtt_tail_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("rtt_tail_as_configured", Weight::Invalid, "ns");
     if document.path.is_none() {
-        return check.not_applicable("no path was asked for");
+        return check.not_applicable("there is no path");
     }
     if evidence.rtt_varies {
-        return check.not_applicable("on links with a rate or a jitter handshakes take what they take");
+        return check.not_applicable("on links with a rate or jitter, handshakes have no fixed time");
     }
     if evidence.beyond {
         return check.not_applicable(BEYOND);
@@ -178,26 +172,26 @@ fn rtt_tail_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check
             figure,
             figure.of(&error).unwrap_or(0.0),
             &format!("{} of the difference between each handshake and its client's configured RTT", figure.name()),
-            "some handshakes were far from the distance configured: packets waited before the path read them, since \
-             something else had its core",
+            "some handshakes were far from the configured RTT: packets waited before the path read them, because \
+             another program used its core",
         ),
     }
 }
 
 fn no_unintended_drops(document: &Document, evidence: &Evidence<'_>) -> Check {
     if document.path.is_none() {
-        return Draft::new("no_unintended_drops", Weight::Invalid, "packets").not_applicable("no path was asked for");
+        return Draft::new("no_unintended_drops", Weight::Invalid, "packets").not_applicable("there is no path");
     }
     mistaken(evidence.mistaken_drops.as_ref())
 }
 
-/// Files that could not be written.
+/// The check of files that could not be written completely.
 pub fn files_whole(error: &str) -> Check {
     Draft::new("records_stored", Weight::Suspect, "records")
-        .failed(&format!("the counts are exact, but the run's files are not complete: {error}"))
+        .failed(&format!("the counts are exact, but the run's files are incomplete: {error}"))
 }
 
-/// The same check for any path, with a load or without.
+/// The check of unintended drops for any path, with or without a load.
 pub fn mistaken(drops: Option<&Mistaken>) -> Check {
     let check = Draft::new("no_unintended_drops", Weight::Invalid, "packets");
     match drops {
@@ -205,30 +199,30 @@ pub fn mistaken(drops: Option<&Mistaken>) -> Check {
         Some(drops) => check.at_most(
             drops.packets as f64,
             0.0,
-            "packets lost in the instrument itself",
+            "packets lost in yamabiko itself",
             &format!(
-                "the instrument lost packets that no link asked to lose ({}): lower the rate or the number of \
-                 connections opened at once",
+                "yamabiko lost packets that no link was configured to lose ({}): lower the rate or the number of \
+                 connections opened at the same time",
                 drops.places
             ),
         ),
     }
 }
 
-/// What the server's kernel had no time to receive is the server's loss, as at a network card whose ring is full; but
-/// the length of that queue is this machine's (net.core.netdev_max_backlog), not a real server's.
+/// Packets that the server's kernel did not receive in time are lost at the server, as on a network card with a full
+/// ring; but the length of that queue is this machine's (net.core.netdev_max_backlog), not a real server's.
 fn server_host_receives(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("server_host_receives", Weight::Suspect, "packets");
     if document.path.is_none() {
-        return check.not_applicable("no path was asked for");
+        return check.not_applicable("there is no path");
     }
     match &evidence.mistaken_drops {
         None => check.not_applicable("the counters could not be read, as no_unintended_drops says"),
         Some(drops) => check.at_most(
             drops.not_received as f64,
             0.0,
-            "packets that the server's core had no time to receive",
-            "the server's core had no time to receive packets and its queue (net.core.netdev_max_backlog) overflowed: \
+            "packets that the server's core could not receive in time",
+            "the server's core could not receive packets in time and its queue (net.core.netdev_max_backlog) overflowed: \
              the server is overloaded, and this loss is in its figures",
         ),
     }
@@ -236,15 +230,15 @@ fn server_host_receives(document: &Document, evidence: &Evidence<'_>) -> Check {
 
 fn client_cpu(evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("client_cpu", Weight::Invalid, "ratio");
-    // Of a phase that was cut short before it began the loop sees the moment of the cut, and that was work.
+    // If the phase was interrupted before it began, the loop measured only the interruption.
     if evidence.loop_health.wall < PHASE_MIN {
         return check.not_applicable("the measured phase was too short to tell");
     }
     check.at_most(
         evidence.loop_health.busy_share(),
         BUSY_SHARE,
-        "share of the time in which generator and path had work",
-        "generator and path were busy all the time: what was measured is this program's limit, not the server's",
+        "share of the time in which generator and path were busy",
+        "generator and path were busy all the time: the figures show the limit of yamabiko, not of the server",
     )
 }
 
@@ -256,7 +250,7 @@ fn client_descriptors_and_ports(document: &Document) -> Check {
     check.at_most(
         (ports + descriptors + other) as f64,
         0.0,
-        "requests that this machine's own limits made impossible",
+        "requests that failed by limits of this machine",
         &format!(
             "requests failed on this machine, not at the server: {ports} without a free port (use more --clients), \
              {descriptors} without a descriptor (raise the open-file limit, or lower -c), {other} by other local errors"
@@ -264,20 +258,20 @@ fn client_descriptors_and_ports(document: &Document) -> Check {
     )
 }
 
-/// Connections that were to be open through the phase must have been: a server that closes idle ones, or did not take them,
-/// was asked by fewer.
+/// Idle open connections must be open during the whole phase: otherwise the server had fewer connections than
+/// configured.
 fn open_connections_established(document: &Document) -> Check {
     let check = Draft::new("open_connections_established", Weight::Invalid, "connections");
-    let held = document.load.as_ref().and_then(|load| Some((load, load.open_connections.as_ref()?)));
-    let Some((load, held)) = held else { return check.not_applicable("no connections were to be held") };
-    // The mean of samples: half a connection is a connection missing for half of the time.
-    let missing = (held.connections as f64 - load.connections.mean).max(held.failed as f64).max(0.0);
+    let open = document.load.as_ref().and_then(|load| Some((load, load.open_connections.as_ref()?)));
+    let Some((load, open)) = open else { return check.not_applicable("no idle open connections are configured") };
+    // The mean is of samples: half a connection is one that was missing for half of the time.
+    let missing = (open.connections as f64 - load.connections.mean).max(open.failed as f64).max(0.0);
     check.at_most(
         missing,
         0.5,
-        "connections that were to be open through the phase and were not",
-        "connections were refused, or closed while they were held: raise the server's limits on connections and open files, and the \
-         time for which it keeps idle ones",
+        "idle open connections missing during the phase",
+        "connections were refused, or closed while idle: raise the server's limits of connections and open files, and its \
+         idle timeout",
     )
 }
 
@@ -289,15 +283,15 @@ fn connection_cap(evidence: &Evidence<'_>) -> Check {
     check.at_most(
         evidence.cap_hits as f64,
         0.0,
-        "arrivals that had to wait because every connection was busy",
+        "arrivals that waited because every connection was busy",
         match evidence.plan.load.connections {
             Some(_) => {
-                "arrivals waited because the cap on open connections was reached; the wait is in the response times: \
-                 raise -c unless the cap is meant"
+                "arrivals waited because the limit of open connections (-c) was reached; the response times include the wait: \
+                 raise -c unless the limit is intended"
             }
             None => {
                 "arrivals waited because as many connections were open as this machine's limits on open files and ports \
-                 allow; the wait is in the response times: lower the rate, or raise the limits (ulimit -n)"
+                 allow; the response times include the wait: lower the rate, or raise the limits (ulimit -n)"
             }
         },
     )
@@ -310,7 +304,7 @@ fn conservation(document: &Document) -> Check {
     let accounted = load.completed + failed + load.in_flight_at_end;
     let mut missing = load.offered_requests.abs_diff(accounted);
     if !load.by_phase.is_empty() {
-        // Each request was intended in one phase: the phases add up to the whole.
+        // Each request is scheduled in one phase, so the phases add up to the total.
         let in_phases: u64 = load.by_phase.iter().map(|phase| phase.offered_requests).sum();
         missing = missing.max(load.offered_requests.abs_diff(in_phases + load.in_flight_at_end));
     }
@@ -318,17 +312,17 @@ fn conservation(document: &Document) -> Check {
         missing as f64,
         0.0,
         "offered less completed, failed and in flight at the end",
-        "requests are missing from the books: records were lost, or the run was killed",
+        "requests are not accounted for: records were lost, or the run was killed",
     )
 }
 
-/// What was offered must also have been carried: the rest was still waiting when the phase ended. The number in flight
-/// differs between the phase's two ends by chance too; three standard deviations of that (Poisson) are allowed.
+/// Offered requests must also have been achieved: the rest was still waiting when the phase ended. The number in flight
+/// differs between start and end of the phase by chance, too: three standard deviations of it (Poisson) are allowed.
 fn achieved_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("achieved_as_offered", Weight::Suspect, "ratio");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     if !evidence.plan.load.is_open() {
-        return check.not_applicable("a closed loop offers what it carries");
+        return check.not_applicable("a closed loop offers what it achieves");
     }
     if load.offered_requests == 0 {
         return check.not_applicable("nothing was offered");
@@ -340,17 +334,17 @@ fn achieved_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
     check.at_most(
         (offered - carried - failed as f64) / offered,
         SHORTFALL_SHARE + chance / offered,
-        "share of the offered requests that was neither carried nor failed when the phase ended",
-        "the server carried less than was offered, so requests piled up: response times grow with the length of the run \
-         and are no property of the server; offer less",
+        "share of the offered requests that was neither completed nor failed when the phase ended",
+        "the achieved rate was below the offered rate, so requests queued: response times grow with the length of the run \
+         and do not describe the server; lower the rate",
     )
 }
 
 fn server_alive(evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("server_alive", Weight::Invalid, "");
     match (evidence.plan.server.is_some(), evidence.server_ended) {
-        (false, _) => check.not_applicable("the server is not the lab's"),
-        (true, None) => check.ok("the server command ran to the end"),
+        (false, _) => check.not_applicable("the testbed did not start the server"),
+        (true, None) => check.ok("the server command ran until the end"),
         (true, Some(how)) => check.failed(&format!("the server command ended during the run: {how}")),
     }
 }
@@ -364,10 +358,10 @@ fn records_stored(evidence: &Evidence<'_>) -> Check {
             check.at_most(
                 one_in as f64,
                 1.0,
-                "requests for each one in requests.parquet",
+                "requests for each row of requests.parquet",
                 &format!(
-                    "the disk could not take every request: requests.parquet is an even sample of one in {one_in}; every \
-                     figure here is of all requests, but figures made from the table are of the sample"
+                    "the disk was too slow to store every request: requests.parquet has every {one_in}th request; all \
+                     figures here are of all requests, but figures computed from the table are of the sample"
                 ),
             )
         }

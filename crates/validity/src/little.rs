@@ -1,23 +1,23 @@
-//! Little's law: the mean number present is rate times mean time.
+//! Little's law: the mean number present is the arrival rate times the mean time present.
 
 use load::LevelStatistics;
 use schema::document::Check;
 
 use super::draft::Draft;
 
-/// Little's law must hold within this share at each vantage point.
+/// Largest relative difference at each vantage point.
 const SHARE: f64 = 0.02;
-/// Where the sampled mean's own standard error is larger than that, so many of them.
+/// If the standard error of the sampled mean is larger than that, the limit is this multiple of it.
 const ERRORS: f64 = 3.0;
 
-/// A level as it was sampled.
+/// A sampled gauge.
 #[derive(Clone, Copy)]
 pub(super) struct Sampled<'a> {
     pub(super) statistics: &'a LevelStatistics,
     pub(super) samples: u64,
 }
 
-/// Holds the sampled mean against the one from records. `what`: in which state things are counted.
+/// Compares the sampled mean with the one from records. `what`: the state of the counted items.
 pub(super) fn check(check: Draft, what: &str, sampled: Sampled<'_>, from_records: f64) -> Check {
     let mean = sampled.statistics.level.mean;
     let larger = from_records.max(mean);
@@ -28,24 +28,22 @@ pub(super) fn check(check: Draft, what: &str, sampled: Sampled<'_>, from_records
         return check.could_not_run("the measured phase was too short to sample");
     }
     let difference = (mean - from_records).abs() / larger;
-    // Even where no sample happened to see anything, sampling is no finer than counting: the square root of the hits.
+    // If no sample saw anything, sampling is at most as precise as counting: the square root of the count.
     let counting_error = (larger / sampled.samples as f64).sqrt();
     let resolution = ERRORS * sampled.statistics.standard_error.max(counting_error) / larger;
     let limit = SHARE.max(resolution);
     let held = if limit > SHARE {
         format!(
-            "mean {what} sampled live against rate times mean time; the limit is widened to {ERRORS} standard errors of \
-             the sampling, since so few were ever {what}"
+            "mean number {what}, sampled, compared with rate times mean time; the limit is widened to {ERRORS} standard errors of \
+             the sampling, because few were {what}"
         )
     } else {
-        format!("mean {what} sampled live against rate times mean time (Little's law)")
+        format!("mean number {what}, sampled, compared with rate times mean time (Little's law)")
     };
     check.at_most(
         difference,
         limit,
         &held,
-        &format!(
-            "mean {what} sampled live differs from rate times mean time: the bookkeeping is wrong, or time was lost"
-        ),
+        &format!("the sampled mean number {what} differs from rate times mean time: counts or times are wrong"),
     )
 }

@@ -1,18 +1,18 @@
-//! Judging a run that goes on: those checks that say something before its end, by the functions that judge the end.
+//! Checks of a run in progress: those that can be judged before its end, by the same functions.
 
 use schema::document::{Check, CheckState, Document};
 
 use super::{PHASE_MIN, failures, packets, timing};
 use crate::evidence::Evidence;
 
-/// The checks that can be judged by what is known so far; the others are not in it. `document` has requests that have ended,
-/// as its offered ones too: what is in flight is no fault.
+/// The checks that can be judged from the data so far; other checks are left out. In `document` only ended requests
+/// count as offered, so requests in flight are not missing.
 ///
-/// Not judged: what needs both ends of the phase (Little's law, conservation, steady state, carried as offered, the agreement of the
-/// witnesses).
+/// Left out are checks that need both ends of the phase: Little's law, conservation, steady state, achieved as offered,
+/// and agreement of the vantage points.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
-    // Before anything has ended there is nothing to say of answers.
+    // Before any request has ended, responses are not judged.
     if document.load.as_ref().is_some_and(|load| load.offered_requests > 0) {
         checks.extend([super::server_answers(document, evidence), timing::generator_on_time(document, evidence)]);
     }

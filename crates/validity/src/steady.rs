@@ -1,4 +1,4 @@
-//! Steady state: under one offered rate the number in flight must not go on growing.
+//! Steady state: at one offered rate the number in flight must not keep growing.
 
 use std::ops::Range;
 
@@ -8,35 +8,36 @@ use schema::document::{Check, Document, PhasePart, Weight};
 use super::draft::Draft;
 use crate::evidence::Evidence;
 
-/// In flight may grow by this share of its mean from the second quarter to the last.
+/// Largest growth of the number in flight from the second quarter to the last, as a share of its mean.
 const GROWTH_SHARE: f64 = 0.25;
-/// Fewer seconds cannot tell growth from scatter.
+/// Fewer seconds do not distinguish growth from scatter.
 const SECONDS_MIN: usize = 8;
 
-/// In flight must not grow while one rate is offered: through the measured phase, or, where the load has phases, through
-/// each that holds one rate. Under a rate that changes nothing is steady.
+/// The number in flight must not grow while one rate is offered: during the measured phase, or, if the load has phases,
+/// during each that has one rate. Under a changing rate there is no steady state.
 pub(super) fn check(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("steady_state", Weight::Suspect, "ratio");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     let plan = &evidence.plan.load;
     match plan.offered() {
         Offered::Open { .. } | Offered::Phases(_) => {}
-        Offered::Closed => return check.not_applicable("a closed loop holds its own number in flight"),
+        Offered::Closed => return check.not_applicable("a closed loop has a constant number in flight"),
         Offered::RateFile(_) | Offered::Replay(_) => {
-            return check.not_applicable("the offered rate changes as the log or table says: nothing is steady");
+            return check.not_applicable("the offered rate changes with the log or table: there is no steady state");
         }
     }
     let seconds = evidence.in_flight_by_second;
     if load.by_phase.is_empty() {
         if seconds.len() < SECONDS_MIN {
-            return check.not_applicable("the measured phase is under 8 s: too short to tell growth from scatter");
+            return check
+                .not_applicable("the measured phase is under 8 s: too short to distinguish growth from scatter");
         }
         return check.at_most(
             growth(seconds),
             GROWTH_SHARE,
             "growth of the number in flight from the second quarter to the last, beyond its scatter",
             "the number in flight was still growing: the server is overloaded or the warm-up too short, so means depend on \
-             when the run ended; run longer (-d, --warmup) or at a lower rate",
+             the length of the run; run longer (-d, --warmup) or at a lower rate",
         );
     }
     let steady = load.by_phase.iter().filter(|phase| phase.is_steady);
@@ -44,7 +45,7 @@ pub(super) fn check(document: &Document, evidence: &Evidence<'_>) -> Check {
     let judged = |growth: &f64| growth.is_finite();
     let worst = grown.filter(|(_, growth)| judged(growth)).max_by(|(_, a), (_, b)| a.total_cmp(b));
     let Some((phase, growth)) = worst else {
-        return check.not_applicable("no phase holds one rate for 10 s: too short to tell growth from scatter");
+        return check.not_applicable("no phase has one rate for 10 s: too short to distinguish growth from scatter");
     };
     check.at_most(
         growth,
@@ -52,22 +53,22 @@ pub(super) fn check(document: &Document, evidence: &Evidence<'_>) -> Check {
         "growth of the number in flight from the second quarter to the last of a phase with one rate, beyond its scatter; \
          the largest",
         &format!(
-            "the number in flight was still growing at the end of the phase `{}`, so its means depend on how long it \
-             lasted: the server is overloaded there, or the phase too short",
+            "the number in flight was still growing at the end of the phase `{}`, so its means depend on its \
+             length: the server is overloaded there, or the phase too short",
             phase.name
         ),
     )
 }
 
-/// The measured seconds that lie in a phase wholly. The first measured second begins up to a second after the measured
-/// phase, so one is left out at each end.
+/// The measured seconds that are completely in a phase. The first measured second begins up to a second after the
+/// measured phase, so one second is left out at each end.
 fn whole_seconds(phase: &PhasePart) -> Range<usize> {
     let (from, to) = (phase.from_s.max(0.0).ceil() as usize, phase.to_s.max(0.0).floor() as usize);
     from..to.saturating_sub(1).max(from)
 }
 
-/// Growth of the mean from the second quarter to the last (the first may still be filling), less what the seconds scatter
-/// by; over the earlier mean. Not a number for too few seconds.
+/// Growth of the mean from the second quarter to the last (the first may be a transient), less the scatter of the
+/// seconds, over the earlier mean. NaN for too few seconds.
 fn growth(seconds: &[f64]) -> f64 {
     if seconds.len() < SECONDS_MIN {
         return f64::NAN;
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_has_the_seconds_that_lie_in_it_wherever_they_begin() {
+    fn a_phase_has_only_seconds_completely_inside() {
         assert_eq!(whole_seconds(&phase(0.0, 10.0)), 0..9);
         assert_eq!(whole_seconds(&phase(10.0, 20.5)), 10..19);
         assert_eq!(whole_seconds(&phase(10.2, 20.0)), 11..19);
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_seen_and_scatter_is_not() {
+    fn steady_state_fails_by_growth_and_not_by_scatter() {
         let rising: Vec<f64> = (0..20).map(f64::from).collect();
         assert!(growth(&rising) > 0.9);
         let scattered: Vec<f64> = (0..20).map(|second| 10.0 + f64::from(second * 7 % 5)).collect();

@@ -1,4 +1,4 @@
-//! Each check just inside its limit and just outside, on documents made by hand.
+//! Each check just inside its limit and just outside, with handmade documents.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ mod packets;
 mod server_cpu;
 mod timing;
 
-/// A run without fault; tests spoil one thing each.
+/// A run without any fault; each test changes one thing.
 struct Case {
     document: Document,
     plan: Plan,
@@ -39,11 +39,11 @@ struct Case {
     handshake_error: Option<Quantiles>,
     rtt_varies: bool,
     only_delays: bool,
-    /// The packet capture; every limit is reached.
+    /// The packet capture; every limit is just reached.
     wire: Option<(Watched, WireFigures)>,
 }
 
-/// A phase of ten seconds, as long as the document says.
+/// A phase of ten seconds, as in the document.
 const PHASE_NS: f64 = 10e9;
 
 /// A distribution in which every figure has the same value.
@@ -52,7 +52,7 @@ fn alike(count: u64, value: u64) -> Quantiles {
     Quantiles { count, mean: value as f64, p50, p75, p90, p95, p99, p99_9, p99_99, max, ..Quantiles::default() }
 }
 
-/// What the wire showed of the same run: a thousand requests, one a connection, ten in process at a time.
+/// The capture of the same run: a thousand requests, one a connection, ten open at a time.
 fn wire() -> (Watched, WireFigures) {
     let level =
         |mean| LevelStatistics { level: schema::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
@@ -67,7 +67,7 @@ fn wire() -> (Watched, WireFigures) {
         load_called: 1000,
         load_established: 1000,
         wire_opened: 1000,
-        // Of these, three were in vain: they need not have got to the server's end.
+        // Three of these failed: they need not have reached the server's end.
         load_sent: 1003,
         load_sent_in_vain: 3,
         wire_requests: 1003,
@@ -128,7 +128,7 @@ impl Case {
             },
             plan: Plan::from_toml(plan, "test").unwrap(),
             health: LoopHealth {
-                standstill: Duration::from_millis(20),
+                longest_stall: Duration::from_millis(20),
                 idle: Duration::from_secs(5),
                 wall: Duration::from_secs(100),
                 cpu: Duration::ZERO,
@@ -221,7 +221,7 @@ impl Case {
     }
 }
 
-/// What the verdict becomes when `spoil` is done to a good run, and the one check that is to say so.
+/// The verdict of a good run after `spoil`, and the one check that must have changed.
 fn spoilt(name: &str, spoil: impl FnOnce(&mut Case)) -> Verdict {
     let mut case = Case::good();
     spoil(&mut case);
@@ -233,7 +233,7 @@ fn spoilt(name: &str, spoil: impl FnOnce(&mut Case)) -> Verdict {
         .map(|check| check.name.as_str())
         .collect();
     assert_eq!(failed, [name]);
-    assert!(validity.checks.iter().all(|check| !check.why.is_empty()), "every check says why");
+    assert!(validity.checks.iter().all(|check| !check.why.is_empty()), "every check has a reason");
     validity.verdict
 }
 
@@ -244,7 +244,7 @@ fn a_run_at_every_limit_is_valid() {
 }
 
 #[test]
-fn just_past_a_limit_is_invalid() {
+fn a_run_just_past_a_limit_is_invalid() {
     let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
     invalid("generator_on_time", |case| case.gave_up = true);
     invalid("generator_on_time", |case| case.load().send_lag_ns.count = 989);
@@ -273,7 +273,7 @@ fn just_past_a_limit_is_invalid() {
 }
 
 #[test]
-fn what_only_casts_doubt_is_suspect() {
+fn failed_checks_of_weight_suspect_make_the_run_suspect() {
     let suspect = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Suspect, "{name}");
     suspect("connection_cap", |case| case.cap_hits = 1);
     suspect("steady_state", |case| case.seconds = (0..12).map(|second| f64::from(second) * 10.0).collect());
@@ -294,14 +294,14 @@ fn what_only_casts_doubt_is_suspect() {
     suspect("error_rate", |case| {
         case.load().status = [("200".to_owned(), 989), ("404".to_owned(), 11)].into();
     });
-    // Whatever the cause: two failures beside nine error pages are more than 1 % of a thousand.
+    // Any cause counts: two failures and nine error pages are more than 1 % of a thousand.
     suspect("error_rate", |case| {
         case.load().completed -= 2;
         case.load().failed.insert("response_timeout".into(), 2);
     });
     suspect("early_responses", |case| case.load().early_responses = 11);
     suspect("requests_retried", |case| case.load().requests_retried = 11);
-    // A trace casts doubt; more takes the meaning from the figures.
+    // A trace makes the run suspect; more makes it invalid.
     suspect("responses_solicited", |case| {
         case.load().unsolicited = Some(Unsolicited { connections: 1, responses: 1 });
     });
@@ -312,7 +312,7 @@ fn what_only_casts_doubt_is_suspect() {
 }
 
 #[test]
-fn what_the_plan_calls_good_is_good() {
+fn expected_error_statuses_are_not_errors() {
     let state = |status: &str, change: fn(&mut plan::LoadPlan)| {
         let mut case = Case::good();
         change(&mut case.plan.load);
@@ -335,7 +335,7 @@ fn what_the_plan_calls_good_is_good() {
 }
 
 #[test]
-fn what_could_not_run_is_suspect() {
+fn checks_that_could_not_run_make_the_run_suspect() {
     assert_eq!(spoilt("no_unintended_drops", |case| case.mistaken_drops = None), Verdict::Suspect);
     assert_eq!(spoilt("rtt_as_configured", |case| case.path().rtt_error_ns = None), Verdict::Suspect);
     assert_eq!(spoilt("machine_undisturbed", |case| case.document.run.host.steal_share = None), Verdict::Suspect);
@@ -355,13 +355,14 @@ fn without_a_path_its_checks_do_not_apply() {
     }
 }
 
-/// Where so little was in flight that sampling cannot resolve 2 %, the limit widens by the sampling error and says so.
+/// If sampling cannot resolve 2 % because few requests were in flight, the limit widens by the sampling error and the
+/// text says so.
 #[test]
-fn littles_law_knows_its_own_resolution() {
+fn littles_law_widens_its_limit_by_the_sampling_error() {
     let mut case = Case::good();
     case.levels.in_flight.level.mean = 0.010;
     case.levels.in_flight.standard_error = 0.0004;
-    // So many that counting itself is not the limit.
+    // Enough requests that counting itself is not the limit.
     case.levels.samples = 100_000_000;
     case.little.in_flight = 0.0110;
     let validity = case.judge();
@@ -372,9 +373,9 @@ fn littles_law_knows_its_own_resolution() {
     assert_eq!(case.judge().verdict, Verdict::Invalid);
 }
 
-/// One short request, seen by no sample at all: that says nothing.
+/// One short request that no sample saw is not a contradiction.
 #[test]
-fn littles_law_does_not_judge_by_nothing() {
+fn littles_law_ignores_one_request_between_samples() {
     let mut case = Case::good();
     case.levels.in_flight = LevelStatistics::default();
     case.levels.samples = 1000;
@@ -386,7 +387,7 @@ fn littles_law_does_not_judge_by_nothing() {
 
 /// Scatter alone is not growth.
 #[test]
-fn a_noisy_level_is_steady() {
+fn a_noisy_gauge_is_steady() {
     let mut case = Case::good();
     case.seconds = vec![8.0, 30.0, 5.0, 14.0, 9.0, 21.0, 6.0, 12.0, 28.0, 7.0, 16.0, 25.0];
     assert_eq!(case.judge().verdict, Verdict::Valid);

@@ -1,9 +1,9 @@
-//! Errors of time, held against the figures that are reported: the one place where it is decided whether an error matters.
+//! Errors of time, compared with the reported figures: the one place that decides whether an error matters.
 //!
-//! An error is *material* if it may move a reported figure by more than 1 %, or 50 us where that is more
-//! ([`stats::materiality`]). A percentile is judged if twenty requests lie beyond it. A check with a material error casts doubt; it takes the
-//! meaning from the figures (invalid) if the error is ten times that at the median, or a hundred times above it: the tail is then twice what it
-//! was.
+//! An error is *material* if it may change a reported figure by more than 1 %, or 50 us if that is more
+//! ([`stats::materiality`]). A percentile is judged if twenty requests exceed it. A material error makes a run suspect,
+//! and invalid if it is more than ten times material at the median, or a hundred times at a higher percentile: the tail
+//! is then twice its true value.
 
 use load::DelayBounds;
 use schema::document::{Check, CheckState, Document, GeneratorDelay, Quantiles, Weight};
@@ -13,7 +13,7 @@ use super::draft::Draft;
 use crate::evidence::Evidence;
 use plan::slo::TimeFigure;
 
-/// Figures of a distribution that checks judge, from the body to the tail.
+/// Figures of a distribution that are judged, from the body to the tail.
 const JUDGED: [TimeFigure; 7] = [
     TimeFigure::Mean,
     TimeFigure::P50,
@@ -24,18 +24,18 @@ const JUDGED: [TimeFigure; 7] = [
     TimeFigure::P999,
 ];
 
-/// From so many times what is material on, an error takes the meaning from the median.
+/// An error at the median above this multiple of the material error makes a run invalid.
 const SPOILS_MEDIAN: f64 = 10.0;
-/// And from a percentile above it.
+/// The same for a higher percentile.
 const SPOILS_TAIL: f64 = 100.0;
-/// A closed loop makes as many requests less as it stalls: its rate is a reported figure, too.
+/// A stall reduces the rate of a closed loop by its share of the time: the rate is a reported figure, too.
 const RATE_SHARE: f64 = 0.01;
-/// Stolen CPU time above this share casts doubt on every time measured.
+/// Stolen CPU time above this share makes a run suspect in any case.
 const STEAL_SHARE_MAX: f64 = 0.10;
-/// Below this share it moves nothing that is reported.
+/// A smaller share changes no reported figure.
 const STEAL_SHARE_MIN: f64 = 0.01;
 
-/// A figure, what it is reported as, and by how much it may be wrong.
+/// A figure, its reported value, and its possible error.
 #[derive(Clone, Copy, Debug)]
 struct Error {
     figure: TimeFigure,
@@ -48,7 +48,7 @@ impl Error {
         material_ns(self.reported_ns)
     }
 
-    /// In units of what is material.
+    /// The error in multiples of the material error.
     fn size(self) -> f64 {
         self.error_ns / self.limit()
     }
@@ -60,7 +60,7 @@ impl Error {
     fn weight(self) -> Weight {
         let tail = !matches!(self.figure, TimeFigure::Mean | TimeFigure::P50);
         let spoils = if tail { SPOILS_TAIL } else { SPOILS_MEDIAN };
-        // A mean follows its tail, which is judged by itself.
+        // A mean follows the tail, which is judged itself.
         let spoilt = self.figure != TimeFigure::Mean && self.size() > spoils;
         if spoilt { Weight::Invalid } else { Weight::Suspect }
     }
@@ -80,24 +80,24 @@ fn milliseconds(ns: f64) -> String {
     }
 }
 
-/// The figures of `count` values that are judged.
+/// The judged figures of `count` values.
 fn judged(count: u64) -> impl Iterator<Item = TimeFigure> {
     JUDGED.into_iter().filter(move |figure| figure.is_known(count))
 }
 
-/// The highest percentile of `count` values that is judged, from the 75th to the 99th; none of fewer than 80.
+/// The highest judged percentile of `count` values, from the 75th to the 99th; none of fewer than 80.
 pub(super) fn tail_of(count: u64) -> Option<TimeFigure> {
     let is_tail = |figure: &TimeFigure| !matches!(figure, TimeFigure::Mean | TimeFigure::P50 | TimeFigure::P999);
     judged(count).filter(is_tail).last()
 }
 
-/// What the response time of a run is reported as. Before the first answer, and where there is no load, what the path was configured to.
+/// The reported response time of a run. Before the first response, and without a load, the configured RTT.
 fn reported_ns(document: &Document, figure: TimeFigure) -> f64 {
     let response = document.load.as_ref().and_then(|load| figure.of(&load.response_time_ns));
     response.or_else(|| figure.of(&document.path.as_ref()?.configured_rtt_ns)).unwrap_or(0.0)
 }
 
-/// The bounds as the document has them.
+/// The bounds in the form of the document.
 pub fn generator_delay(bounds: &DelayBounds) -> GeneratorDelay {
     GeneratorDelay {
         response_time_ns: bounds.all,
@@ -108,7 +108,7 @@ pub fn generator_delay(bounds: &DelayBounds) -> GeneratorDelay {
 }
 
 impl Draft {
-    /// Holds an error of all requests' times at `figure` against the response time that is reported at it.
+    /// Compares an error of all requests' times at `figure` with the reported response time at it.
     pub(super) fn material(
         self,
         document: &Document,
@@ -128,7 +128,7 @@ fn after_name(error: Error) -> String {
     format!("by up to {} of {}", milliseconds(error.error_ns), milliseconds(error.reported_ns))
 }
 
-/// The errors of a distribution's judged figures, the largest in what is material first.
+/// The errors of a distribution's judged figures, the largest multiple of the material error first.
 fn errors(reported: &Quantiles, bounds: &Quantiles) -> Vec<Error> {
     let of = |figure: TimeFigure| {
         let reported_ns = figure.of(reported)?;
@@ -139,37 +139,36 @@ fn errors(reported: &Quantiles, bounds: &Quantiles) -> Vec<Error> {
     errors
 }
 
-/// Every material error, from the body to the tail, in words.
+/// All material errors, from the body to the tail, as text.
 fn listed(errors: &[Error]) -> String {
     let mut material: Vec<Error> = errors.iter().copied().filter(|error| error.is_material()).collect();
     material.sort_by_key(|error| JUDGED.iter().position(|figure| *figure == error.figure));
     material.into_iter().map(Error::words).collect::<Vec<_>>().join(", ")
 }
 
-/// What the generator itself may have added to the response times must not be material.
+/// The generator's own delay of response times must not be material.
 pub(super) fn generator_on_time(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("generator_on_time", Weight::Invalid, "ns");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     if evidence.gave_up {
         return check.failed(
-            "the run ended early, with two million arrivals waiting to start: the rate is beyond what this machine, the \
-             cap on connections or the server allows; lower it or raise -c",
+            "the run ended early, with two million arrivals waiting to start: the rate exceeds what this machine, the \
+             limit of connections or the server allows; lower it or raise -c",
         );
     }
     let never = load.offered_requests.saturating_sub(load.send_lag_ns.count);
     if evidence.plan.load.is_open() && never * 100 > load.offered_requests {
         return check.failed(&format!(
-            "{never} of {} requests were never started: the rate is beyond what this machine, the cap on connections or \
+            "{never} of {} requests were never started: the rate exceeds what this machine, the limit of connections or \
              the server allows; lower it or raise -c",
             load.offered_requests
         ));
     }
     let errors = errors(&load.response_time_ns, &evidence.delays.all);
     let Some(worst) = errors.first().copied() else { return check.not_applicable("no request has ended") };
-    let held =
-        format!("how far the generator's own delay may have raised the {} of the response time", worst.figure.name());
+    let held = format!("upper bound of the generator's own delay in the {} of the response time", worst.figure.name());
     let broken = format!(
-        "the generator was late or stalled (its core is busy, or the machine was taken away), and may have raised the response time: {}. \
+        "the generator was late or stalled (its core is busy, or the machine was preempted), and may have raised the response time: {}. \
          Lower the rate, free a core, or repeat on a quieter machine",
         listed(&errors)
     );
@@ -180,7 +179,7 @@ pub(super) fn generator_on_time(document: &Document, evidence: &Evidence<'_>) ->
     Check { weight: if spoils { Weight::Invalid } else { Weight::Suspect }, ..check }
 }
 
-/// Whether the objective was missed, and would have been met if the generator had delayed nothing.
+/// Whether the objective was missed, but would have been met without the generator's own delay.
 fn objective_unknown(document: &Document, evidence: &Evidence<'_>) -> bool {
     let (Some(slo), Some(load)) = (&evidence.plan.slo, &document.load) else { return false };
     if slo.judge(document).met {
@@ -206,10 +205,10 @@ fn objective_unknown(document: &Document, evidence: &Evidence<'_>) -> bool {
     slo.judge(&without).met
 }
 
-/// No stall of the generator and the path may have moved a reported figure: a time, or the rate of a closed loop.
+/// Stalls of the generator and the path must not change a reported figure: a time, or the rate of a closed loop.
 pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("loop_not_stalled", Weight::Suspect, "ns");
-    let longest = evidence.loop_health.standstill.max(evidence.delays.longest).as_nanos() as f64;
+    let longest = evidence.loop_health.longest_stall.max(evidence.delays.longest).as_nanos() as f64;
     let stalled_share = evidence.delays.stalled.as_secs_f64() / evidence.loop_health.wall.as_secs_f64().max(1e-9);
     let errors = document
         .load
@@ -222,12 +221,12 @@ pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Che
     }
     if !evidence.plan.load.is_open() && stalled_share > RATE_SHARE {
         moved.push(format!(
-            "a closed loop asks for nothing meanwhile, so that the rate may be too low by {:.1} %",
+            "a stalled closed loop sends nothing, so the rate may be too low by {:.1} %",
             100.0 * stalled_share
         ));
     }
     let how = format!(
-        "generator and path stalled {} times (stopped, or the machine was taken away), for {} in all",
+        "generator and path stalled {} times (stopped, or the machine was preempted), for {} in total",
         evidence.delays.stalls,
         milliseconds(evidence.delays.stalled.as_nanos() as f64)
     );
@@ -236,7 +235,7 @@ pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Che
             CheckState::Ok,
             Some(longest),
             None,
-            &format!("the longest stall; {how}, which moved no figure that is judged"),
+            &format!("the longest stall; {how}, which changed no judged figure"),
         );
     }
     let why = format!("this is the longest stall; {how}: {}. Repeat on a quieter machine", moved.join("; "));
@@ -251,12 +250,13 @@ pub(super) fn path_on_time(document: &Document) -> Check {
         document,
         figure,
         figure.of(&path.timing_error_ns).unwrap_or(0.0),
-        &format!("{} of the packets' timing error: packets leave the path when they are due", figure.name()),
-        "packets left the path late, so distances were longer than configured: lower the rate, or free a core",
+        &format!("{} of the packets' timing error: a packet should leave the path when it is due", figure.name()),
+        "packets left the path late, so delays were longer than configured: lower the rate, or free a core",
     )
 }
 
-/// Stolen time lengthens what takes CPU time: the response time less the distance, and the time between two requests of a closed loop.
+/// Stolen time lengthens the parts of a response time that use CPU: the response time less the RTT, and the time
+/// between two requests of a closed loop.
 pub(super) fn machine_undisturbed(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("machine_undisturbed", Weight::Suspect, "ratio");
     let Some(share) = document.run.host.steal_share else { return check.could_not_run("/proc/stat could not be read") };
@@ -264,11 +264,8 @@ pub(super) fn machine_undisturbed(document: &Document, evidence: &Evidence<'_>) 
     let lengthened = cpu_part_ns(document) * share / (1.0 - share).max(1e-9);
     let median =
         Error { figure: TimeFigure::P50, reported_ns: reported_ns(document, TimeFigure::P50), error_ns: lengthened };
-    let rate = if evidence.plan.load.is_open() {
-        ""
-    } else {
-        ", and the rate of this closed loop too low by as large a share"
-    };
+    let rate =
+        if evidence.plan.load.is_open() { "" } else { ", and the rate of this closed loop too low by the same share" };
     check.at_most(
         share,
         limit,
@@ -280,7 +277,8 @@ pub(super) fn machine_undisturbed(document: &Document, evidence: &Evidence<'_>) 
     )
 }
 
-/// The share of stolen time that moves the median of the response time by what is material. A rate moves with the share itself.
+/// The share of stolen time that changes the median of the response time by the material error. A closed loop's rate
+/// changes by the share itself.
 fn steal_limit(document: &Document, is_open: bool) -> f64 {
     let reported = document.load.as_ref().is_some_and(|load| load.response_time_ns.count > 0);
     if !reported {
@@ -293,7 +291,7 @@ fn steal_limit(document: &Document, is_open: bool) -> f64 {
     material.clamp(STEAL_SHARE_MIN, STEAL_SHARE_MAX)
 }
 
-/// Of the median response time, what is not the configured distance.
+/// The part of the median response time that is not the configured RTT.
 fn cpu_part_ns(document: &Document) -> f64 {
     let distance = document.path.as_ref().map_or(0.0, |path| path.configured_rtt_ns.p50 as f64);
     (reported_ns(document, TimeFigure::P50) - distance).max(0.0)

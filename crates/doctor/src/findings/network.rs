@@ -1,9 +1,9 @@
-//! What a path is built from.
+//! Network features that a path needs.
 
 use schema::doctor::{Area, Finding, State};
 use sys::cgroup::BoundTrial;
 
-use super::{fine, not_fine, tried};
+use super::{not_ok, ok, tried};
 use crate::facts::{Ends, Facts, Machine, Refusal, Rights, Trial};
 
 const AREA: Area = Area::Network;
@@ -14,9 +14,11 @@ const PATH: [&str; 1] = ["everything with a path"];
 
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let ends = &facts.ends;
-    let lacking = |trial, name, touches: &[&str]| tried(trial, State::Lacking, AREA, name, touches);
+    let lacking = |trial, name, touches: &[&str]| tried(trial, State::Missing, AREA, name, touches);
     let tun = match &ends.tun {
-        Trial::NotTried => Trial::Refused(Refusal { what: "not tried: no namespace to put it in".into(), mend: None }),
+        Trial::NotTried => {
+            Trial::Refused(Refusal { what: "not tried: there is no namespace for it".into(), fix: None })
+        }
         trial => trial.clone(),
     };
     let mut found = Vec::new();
@@ -31,7 +33,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         "IPv6 addresses",
         &["targets by IPv6 through a path"],
     ));
-    found.extend(lacking(&ends.place, "places", &["bench --server", "net", "demo"]));
+    found.extend(lacking(&ends.sandbox, "sandboxes", &["bench --server", "net", "demo"]));
     found.extend(steering(&ends.steering));
     found.extend(tried(
         &ends.loopback,
@@ -49,21 +51,21 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
 }
 
 fn steering(trial: &Trial) -> Option<Finding> {
-    let touches = ["server's CPU per request, capacity: receive work is not told apart"];
+    let touches = ["server's CPU per request, capacity: receive processing is not attributed to the server"];
     tried(trial, State::WorthKnowing, AREA, "receive work", &touches)
 }
 
 fn range(rights: &Rights) -> Finding {
     const NAME: &str = "benchmark ranges";
     match &rights.range_taken {
-        None => fine(AREA, NAME, "198.18.0.0/15 and 2001:2::/48 are nobody's on this host"),
-        Some(route) => not_fine(
+        None => ok(AREA, NAME, "198.18.0.0/15 and 2001:2::/48 are unused on this host"),
+        Some(route) => not_ok(
             State::WorthKnowing,
             AREA,
             NAME,
             format!("this host routes {route} itself"),
-            &["targets outside the lab through a path"],
-            Some("take that route away, or start the server with --server".into()),
+            &["targets outside the testbed through a path"],
+            Some("remove that route, or start the server with --server".into()),
         ),
     }
 }
@@ -71,12 +73,12 @@ fn range(rights: &Rights) -> Finding {
 fn forwarding(rights: &Rights) -> Finding {
     const NAME: &str = "host firewall";
     match &rights.forwarding_refused_by {
-        None => fine(AREA, NAME, "no chain seen that drops what is forwarded"),
-        Some(chain) => not_fine(
+        None => ok(AREA, NAME, "no chain with a policy that drops forwarded packets"),
+        Some(chain) => not_ok(
             State::WorthKnowing,
             AREA,
             NAME,
-            format!("chain {chain} drops what this host forwards, unless a rule lets it through"),
+            format!("chain {chain} drops packets that this host forwards, unless a rule accepts them"),
             &REMOTE,
             Some("iptables -I FORWARD -i yamabiko+ -j ACCEPT".into()),
         ),
@@ -85,21 +87,21 @@ fn forwarding(rights: &Rights) -> Finding {
 
 fn control_groups(ends: &Ends) -> Finding {
     const NAME: &str = "control groups";
-    let touches = ["--server-cpu", "server's CPU: counted by the tick, from /proc"];
+    let touches = ["--server-cpu", "server's CPU: counted in clock ticks, from /proc"];
     match &ends.bound {
-        Ok(BoundTrial::Bound) => fine(AREA, NAME, format!("{}; a bound on CPU was set and taken away", ends.cgroups)),
-        Ok(BoundTrial::NotHandedOutYet) => fine(
+        Ok(BoundTrial::Bound) => ok(AREA, NAME, format!("{}; a CPU limit was set and removed", ends.cgroups)),
+        Ok(BoundTrial::NotHandedOutYet) => ok(
             AREA,
             NAME,
-            format!("{}; the first bound will tell a group above to hand the cpu controller out", ends.cgroups),
+            format!("{}; the first limit will enable the cpu controller in a parent group", ends.cgroups),
         ),
-        Err(refusal) => not_fine(
+        Err(refusal) => not_ok(
             State::WorthKnowing,
             AREA,
             NAME,
             format!("{}; {}", ends.cgroups, refusal.what),
             &touches,
-            refusal.mend.clone(),
+            refusal.fix.clone(),
         ),
     }
 }
@@ -109,13 +111,13 @@ fn congestion(ends: &Ends, machine: &Machine) -> Finding {
     let default = &machine.facts.congestion_control;
     let known = machine.congestion_controls.join(" ");
     if let Some(refusal) = ends.congestion.refusal() {
-        let found = format!("{default} for every server: {}", refusal.what);
-        return not_fine(State::WorthKnowing, AREA, NAME, found, &["--server-tcp cc="], refusal.mend.clone());
+        let found = format!("{default} for all servers: {}", refusal.what);
+        return not_ok(State::WorthKnowing, AREA, NAME, found, &["--server-tcp cc="], refusal.fix.clone());
     }
-    let found = format!("{default} unless said; this kernel has {known}");
+    let found = format!("default {default}; available: {known}");
     if default.starts_with("bbr") {
-        let touches = ["loss: bbr hides what most servers suffer from"];
-        return not_fine(State::WorthKnowing, AREA, NAME, found, &touches, Some("--server-tcp cc=cubic".into()));
+        let touches = ["packet loss: bbr hides an effect that most servers show"];
+        return not_ok(State::WorthKnowing, AREA, NAME, found, &touches, Some("--server-tcp cc=cubic".into()));
     }
-    fine(AREA, NAME, found)
+    ok(AREA, NAME, found)
 }

@@ -2,7 +2,7 @@
 
 use schema::doctor::{Area, Finding, Measured, State};
 
-use super::{fine, not_fine};
+use super::{not_ok, ok};
 use crate::facts::{Facts, Machine};
 use plan::Wait;
 
@@ -13,12 +13,12 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     if let Some(measured) = &facts.measured {
         found.push(waking(measured));
         found.extend(tun_write(measured));
-        found.push(company(measured));
+        found.push(background_load(measured));
     }
     found
 }
 
-/// By its cost where that is known: some sources that are no tsc are read as cheaply.
+/// Judged by the measured cost, if there is one: some sources other than tsc are as cheap to read.
 fn clock_source(machine: &Machine, measured: Option<&Measured>) -> Finding {
     const NAME: &str = "clock";
     let (current, available) = &machine.clock_source;
@@ -27,15 +27,15 @@ fn clock_source(machine: &Machine, measured: Option<&Measured>) -> Finding {
     let name = if current.is_empty() { "unknown" } else { current };
     let cheap = cost.map_or_else(|| CHEAP.iter().any(|source| name.starts_with(source)), |ns| ns <= READ_NS_MAX);
     if cheap {
-        return fine(AREA, NAME, format!("source {name}{words}"));
+        return ok(AREA, NAME, format!("source {name}{words}"));
     }
-    let mend = if available.iter().any(|source| source == "tsc") && name != "tsc" {
-        "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if the machine's tsc is steady"
+    let fix = if available.iter().any(|source| source == "tsc") && name != "tsc" {
+        "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if the machine's tsc is stable"
     } else {
         "a machine whose clock is read without a system call (tsc)"
     };
     let found = format!("source {name}{words}");
-    not_fine(State::WorthKnowing, AREA, NAME, found, &["requests/s of one core", "lateness"], Some(mend.into()))
+    not_ok(State::WorthKnowing, AREA, NAME, found, &["requests/s of one core", "timing error"], Some(fix.into()))
 }
 
 fn waking(measured: &Measured) -> Finding {
@@ -44,7 +44,7 @@ fn waking(measured: &Measured) -> Finding {
     let median = hybrid().map(|wake_up| wake_up.late_ns.p50).max().unwrap_or(0);
     let micros = |ns: u64| ns as f64 / 1e3;
     let found = format!(
-        "up to {} us late at the median, {} us at p99, waiting as the loop does: {}",
+        "up to {} us late at the median, {} us at p99, waiting as the load generator does: {}",
         short(micros(median)),
         short(micros(worst)),
         measured.scheduling
@@ -52,49 +52,49 @@ fn waking(measured: &Measured) -> Finding {
     if worst > LATE_NS_MAX {
         let touches =
             ["path_on_time, generator_on_time: timing errors may raise response times under 100 ms by more than 1 %"];
-        let mend = "a quieter machine, root for the real-time class, or --wait spin on a core to spare";
-        return not_fine(State::WorthKnowing, AREA, "timers", found, &touches, Some(mend.into()));
+        let fix = "a quieter machine, root for the real-time class, or --wait spin on a spare core";
+        return not_ok(State::WorthKnowing, AREA, "timers", found, &touches, Some(fix.into()));
     }
-    fine(AREA, "timers", found)
+    ok(AREA, "timers", found)
 }
 
 fn tun_write(measured: &Measured) -> Option<Finding> {
     let writes = measured.tun_write_ns.as_ref()?;
     let micros = |ns: u64| short(ns as f64 / 1e3);
-    Some(fine(
+    Some(ok(
         AREA,
         "tun write",
         format!(
-            "{} us at the median, {} us at p99, for a small UDP packet and its way to the socket",
+            "{} us at the median, {} us at p99, for a small UDP packet, up to the receiving socket",
             micros(writes.p50),
             micros(writes.p99)
         ),
     ))
 }
 
-/// Who else was at work while the timers were measured, which was asleep nearly always.
-fn company(measured: &Measured) -> Finding {
+/// CPU time of other programs during the timer measurement, which itself sleeps most of the time.
+fn background_load(measured: &Measured) -> Finding {
     let percent = |share: f64| 100.0 * share;
     let found = format!(
-        "{:.0} % of all cores in use, {:.1} % stolen, while this was measured",
+        "{:.0} % of all cores used, {:.1} % stolen, during the measurement",
         percent(measured.busy_share),
         percent(measured.steal_share)
     );
     if measured.busy_share > BUSY_MAX || measured.steal_share > STEAL_MAX {
-        let touches = ["every figure of a run made now"];
-        return not_fine(
+        let touches = ["all figures of a run made now"];
+        return not_ok(
             State::WorthKnowing,
             AREA,
-            "company",
+            "background CPU load",
             found,
             &touches,
-            Some("run when nothing else does".into()),
+            Some("stop other programs during runs".into()),
         );
     }
-    fine(AREA, "company", found)
+    ok(AREA, "background CPU load", found)
 }
 
-/// Three figures at most: 0.21, 3.4, 81, 1830.
+/// At most three digits: 0.21, 3.4, 81, 1830.
 fn short(micros: f64) -> String {
     match micros {
         v if v < 1.0 => format!("{v:.2}"),
@@ -103,13 +103,13 @@ fn short(micros: f64) -> String {
     }
 }
 
-/// Sources that the vDSO reads without a system call.
+/// Clock sources that the vDSO reads without a system call.
 const CHEAP: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource", "arch_sys_counter"];
-/// A vDSO read takes 20 to 60 ns; a system call, or a read of hardware, several times that.
+/// A vDSO read takes 20 to 60 ns; a system call or a hardware read takes several times that.
 const READ_NS_MAX: u64 = 200;
-/// What is material of a response time of 100 ms.
+/// The material error of a response time of 100 ms.
 const LATE_NS_MAX: u64 = 1_000_000;
-/// The measuring sleeps nearly all the time, so nearly all of this is others'.
+/// The measurement sleeps most of the time, so other programs cause nearly all of this load.
 const BUSY_MAX: f64 = 0.25;
-/// The gate's limit for a run is 0.1.
+/// The validity checks limit a run to 0.1.
 const STEAL_MAX: f64 = 0.02;

@@ -1,4 +1,4 @@
-//! Apache as a server under test: its own defaults, a folder of its own, nothing of the machine's configuration.
+//! Apache as a server under test, with its defaults and its own directory, without the machine's configuration.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,16 +8,16 @@ use nix::unistd::{Group, Uid, User};
 
 use crate::error::ExperimentError;
 
-/// Where distributions put the program.
+/// Paths of the program in distributions.
 const PROGRAMS: [&str; 4] = ["/usr/sbin/apache2", "/usr/sbin/httpd", "/usr/local/apache2/bin/httpd", "/usr/bin/httpd"];
-/// Where they put its modules.
+/// Paths of its modules.
 const MODULES: [&str; 4] =
     ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/local/apache2/modules", "/usr/lib/httpd/modules"];
-/// What a plain file server needs; those compiled in are not there as files and need no loading.
+/// Modules of a plain file server; compiled-in modules have no file and need no loading.
 const NEEDED: [&str; 5] = ["mpm_event", "unixd", "authz_core", "log_config", "logio"];
 /// The common log format, as in a configuration file.
 const COMMON: &str = r#"%h %l %u %t \"%r\" %>s %b"#;
-/// Accounts that distributions made for it.
+/// Accounts that distributions create for it.
 const ACCOUNTS: [&str; 4] = ["www-data", "apache", "httpd", "nobody"];
 
 /// An installed Apache.
@@ -28,7 +28,7 @@ pub struct Apache {
 }
 
 impl Apache {
-    /// Looks for it where distributions put it.
+    /// Finds the program in the paths of distributions.
     ///
     /// # Errors
     /// [`ExperimentError::Missing`].
@@ -40,14 +40,14 @@ impl Apache {
         }
     }
 
-    /// The program's own words for its version, such as `Apache/2.4.66 (Debian)`; empty if it says none.
+    /// The program's version as printed, such as `Apache/2.4.66 (Debian)`; empty if it prints none.
     pub fn version(&self) -> String {
         let said = std::process::Command::new(&self.program).arg("-v").output();
         let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         said.lines().find_map(|line| line.strip_prefix("Server version: ")).unwrap_or_default().trim().to_owned()
     }
 
-    /// Its access log, in a folder that it was configured in.
+    /// Its access log, in its directory.
     pub fn access_log(&self, folder: &Path) -> PathBuf {
         folder.join("access.log")
     }
@@ -65,9 +65,9 @@ impl Apache {
         self.configure_at(folder, SocketAddr::from(([198, 18, 0, 1], port)))
     }
 
-    /// Writes a configuration into `folder`, for `folder`'s own `www`, and gives the shell command that starts it
-    /// in the foreground at `listen`. Every limit is the one compiled in; one line per request goes to an access log,
-    /// as in its default configuration.
+    /// Writes a configuration into `folder`, for `folder`'s own `www`, and returns the shell command that starts it in
+    /// the foreground at `listen`. Every limit is the compiled-in one; each request is a line of an access log, as in
+    /// its default configuration.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -75,7 +75,7 @@ impl Apache {
         self.configure_logging(folder, listen, COMMON)
     }
 
-    /// The same with lines of another `format` in the access log, by its own LogFormat.
+    /// The same with another `format` of the access log's lines, by its own LogFormat.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -99,7 +99,7 @@ impl Apache {
                 text.push_str(&format!("LoadModule {name}_module {}\n", quoted(&file)));
             }
         }
-        // As root it gives its rights away; as an ordinary user it has none to give.
+        // As root it changes to another account; an ordinary user cannot.
         if Uid::effective().is_root()
             && let Some((user, group)) = account()
         {
@@ -119,7 +119,7 @@ impl Apache {
     }
 }
 
-/// The account that Apache is to work as, and its group.
+/// The account of Apache, and its group.
 fn account() -> Option<(String, String)> {
     let user = ACCOUNTS.iter().find_map(|name| User::from_name(name).ok().flatten())?;
     let group = Group::from_gid(user.gid).ok().flatten()?;

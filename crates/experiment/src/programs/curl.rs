@@ -1,10 +1,10 @@
-//! curl as the program of a user, who waits for one file after the other.
+//! curl as the program of a user who downloads one file after another.
 
 use std::path::PathBuf;
 
 use crate::error::ExperimentError;
 
-/// Where distributions put the program.
+/// Paths of the program in distributions.
 const PROGRAMS: [&str; 2] = ["/usr/bin/curl", "/usr/local/bin/curl"];
 
 /// An installed curl.
@@ -14,7 +14,7 @@ pub struct Curl {
 }
 
 impl Curl {
-    /// Looks for it where distributions put it.
+    /// Finds the program in the paths of distributions.
     ///
     /// # Errors
     /// [`ExperimentError::Missing`].
@@ -27,17 +27,17 @@ impl Curl {
             .ok_or(ExperimentError::Missing { program: "curl", fix: "apt-get install curl" })
     }
 
-    /// The program's own words for its version, such as `curl 8.14.1`; empty if it says none.
+    /// The program's version as printed, such as `curl 8.14.1`; empty if it prints none.
     pub fn version(&self) -> String {
         let said = std::process::Command::new(&self.program).arg("-V").output();
         let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         said.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
     }
 
-    /// A shell command that fetches `url` so many times, one after the other, over HTTP/1.0 and a connection of its own
-    /// each, and throws away what comes. Its status is not 0 if the last one failed.
+    /// A shell command that fetches `url` this many times, one after another, over HTTP/1.0 and a new connection each,
+    /// and discards the responses. Its status is not 0 if the last one failed.
     pub fn fetch(&self, url: &str, times: u64) -> String {
-        // What stands behind # is counted up by curl and never sent.
+        // curl replaces the part after # by a number and does not send it.
         format!("{} -q -s -S -f --http1.0 -o /dev/null '{url}#[1-{times}]'", self.program.display())
     }
 }

@@ -1,4 +1,4 @@
-//! httperf as the request generator, and what it says of itself.
+//! httperf as a load generator, and its report.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,36 +11,36 @@ pub struct Httperf {
     program: PathBuf,
 }
 
-/// What httperf is to do: one connection per request, at a fixed rate, whatever the server does.
+/// Settings of httperf: one connection per request, at a fixed rate, whatever the server does.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// Name of the server.
     pub server: &'a str,
     /// Its port.
     pub port: u16,
-    /// The path that is asked for.
+    /// The requested path.
     pub uri: &'a str,
-    /// Connections a second.
+    /// Connections per second.
     pub rate_per_s: f64,
-    /// Connections in all.
+    /// Number of connections.
     pub connections: u64,
     /// A reply that takes longer counts as an error.
     pub timeout: Duration,
 }
 
-/// What it counted.
+/// Counts of httperf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttperfReport {
     /// Connections it opened.
     pub connections: u64,
     /// Replies of status 2xx.
     pub good: u64,
-    /// Errors of every kind, those of its own machine (descriptors, ports) included.
+    /// Errors of all kinds, including those of its own machine (descriptors, ports).
     pub errors: u64,
 }
 
 impl Httperf {
-    /// Looks for it where distributions put it.
+    /// Finds the program in the paths of distributions.
     ///
     /// # Errors
     /// [`ExperimentError::Missing`].
@@ -53,7 +53,7 @@ impl Httperf {
             .ok_or(ExperimentError::Missing { program: "httperf", fix: "apt-get install httperf" })
     }
 
-    /// A shell command that makes `call` and writes what httperf says into `output`.
+    /// A shell command that makes `call` and writes httperf's report into `output`.
     pub fn command(&self, call: &Call<'_>, output: &Path) -> String {
         format!(
             "exec {} --hog --server {} --port {} --uri {} --rate {} --num-conns {} --num-calls 1 --timeout {} \\
@@ -71,10 +71,10 @@ impl Httperf {
 }
 
 impl HttperfReport {
-    /// Reads httperf's report.
+    /// Parses httperf's report.
     ///
     /// # Errors
-    /// [`ExperimentError::Program`] with its last line, where a figure is missing.
+    /// [`ExperimentError::Program`] with its last line, if a figure is missing.
     pub fn read(report: &str) -> Result<HttperfReport, ExperimentError> {
         let figure = |line: &str, after: &str| -> Option<f64> {
             let line = report.lines().find(|candidate| candidate.starts_with(line))?;
@@ -90,7 +90,7 @@ impl HttperfReport {
         };
         read().ok_or_else(|| ExperimentError::Program {
             program: "httperf",
-            why: report.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_owned(),
+            why: report.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no output").trim().to_owned(),
         })
     }
 }
@@ -113,13 +113,13 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
 ";
 
     #[test]
-    fn its_report_is_read() {
+    fn httperf_report_is_parsed() {
         let said = HttperfReport::read(REPORT).unwrap();
         assert_eq!(said, HttperfReport { connections: 880, good: 870, errors: 2 });
     }
 
     #[test]
-    fn a_report_that_is_none_is_told_in_its_own_words() {
+    fn an_invalid_httperf_report_is_quoted() {
         let error = HttperfReport::read("httperf: warning\nhttperf.main: host unknown\n\n").unwrap_err();
         assert_eq!(error.to_string(), "httperf: httperf.main: host unknown");
         assert!(HttperfReport::read("").is_err());

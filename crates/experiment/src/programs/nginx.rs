@@ -1,5 +1,4 @@
-//! nginx as a server under test: one worker, its own defaults, a folder of its own, nothing of the machine's
-//! configuration.
+//! nginx as a server under test: one worker, its defaults, its own directory, without the machine's configuration.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::ExperimentError;
 
-/// Where distributions put the program.
+/// Paths of the program in distributions.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/nginx", "/usr/local/nginx/sbin/nginx", "/usr/bin/nginx"];
 
 /// An installed nginx.
@@ -17,7 +16,7 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Looks for it where distributions put it.
+    /// Finds the program in the paths of distributions.
     ///
     /// # Errors
     /// [`ExperimentError::Missing`].
@@ -30,19 +29,19 @@ impl Nginx {
             .ok_or(ExperimentError::Missing { program: "nginx", fix: "apt-get install nginx-light" })
     }
 
-    /// The program's own words for its version, such as `nginx/1.22.1`; empty if it says none.
+    /// The program's version as printed, such as `nginx/1.22.1`; empty if it prints none.
     pub fn version(&self) -> String {
         let said = std::process::Command::new(&self.program).arg("-v").output();
         let said = said.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
         said.lines().find_map(|line| line.strip_prefix("nginx version: ")).unwrap_or_default().trim().to_owned()
     }
 
-    /// Where it is.
+    /// Path of the program.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Its access log, in a folder that it was configured in.
+    /// Its access log, in its directory.
     pub fn access_log(&self, folder: &Path) -> PathBuf {
         folder.join("nginx-access.log")
     }
@@ -52,9 +51,9 @@ impl Nginx {
         folder.join("nginx.pid")
     }
 
-    /// Writes a configuration into `folder`, for `folder`'s own `www`, and gives the shell command that starts it in
-    /// the foreground at `listen`, with one worker. It sends files by sendfile and writes one line per request to an
-    /// access log, as the configuration that distributions give it; every limit is the one compiled in.
+    /// Writes a configuration into `folder`, for `folder`'s own `www`, and returns the shell command that starts it in
+    /// the foreground at `listen`, with one worker. It sends files with sendfile and writes a line per request to an
+    /// access log, as in the configuration of distributions; every limit is the compiled-in one.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -62,7 +61,7 @@ impl Nginx {
         self.configure_logging(folder, listen, None)
     }
 
-    /// The same with lines of another `format` in the access log, by its own `log_format`.
+    /// The same with another `format` of the access log's lines, by its own `log_format`.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -73,7 +72,7 @@ impl Nginx {
         format: Option<&str>,
     ) -> Result<String, ExperimentError> {
         let root = folder.display();
-        // `combined` is its own name for what it writes when nothing is said.
+        // `combined` is nginx's name of its default format.
         let (define, name) = match format {
             None => (String::new(), "combined"),
             Some(format) => (format!("log_format own '{format}';\n  "), "own"),

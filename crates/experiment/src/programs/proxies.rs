@@ -1,14 +1,14 @@
 //! Caches from Debian as systems under test: [`Squid`], [`Varnish`], [`NginxCache`].
 //!
 //! ```text
-//!   find() ── configure(folder, ..) ──> a shell command ──> [server] of a plan: the lab starts it, and ends it
+//!   find() ── configure(folder, ..) ──> a shell command ──> [server] of a plan: the testbed starts and ends it
 //!                                                      '──> RunningProxy::start: on this host, until it is dropped
-//!                                                                  └── counters(): what it says of itself
+//!                                                                  └── counters(): its own counters
 //! ```
 //!
-//! Each works in a folder of its own, with a configuration of its own: nothing of the machine's is read, and no service of
-//! the machine is touched. What a cache counts is read from itself, by its own way, and is never what a measurement rests
-//! on: it is the other opinion on hits, beside the identity of the answers.
+//! Each uses its own directory and configuration: the machine's configuration is not read, and its services are not
+//! touched. A cache's own counters are read by its own interface; measurements do not rest on them: they are an
+//! independent count of hits, in addition to the identity of responses.
 
 mod nginx_cache;
 pub mod squid;
@@ -32,22 +32,21 @@ pub use varnish::Varnish;
 use crate::error::ExperimentError;
 use crate::programs::quoted;
 
-/// How large a cache is.
+/// Size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// In memory. Of nginx, which keeps bodies in files, its table of keys.
+    /// In memory. For nginx, which stores bodies in files, the size of its table of keys.
     pub memory: Bytes,
-    /// On disk, in the cache's own folder; absent: none. nginx has nothing else, and is then without a bound.
+    /// On disk, in the cache's own directory; absent: none. nginx has disk storage only, and is then unlimited.
     pub disk: Option<Bytes>,
 }
 
-/// What a cache has counted of itself since it was started.
+/// Counters of a cache since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProxyCounters {
-    /// Requests of clients that it could look at: tunnels (CONNECT) are not among them, nor questions for these counters.
+    /// Requests of clients that it could parse: without tunnels (CONNECT), and without requests for these counters.
     pub requests: u64,
-    /// Of these, the ones that it answered with a copy: also with one that it asked the origin about first, and was told
-    /// that it is still good.
+    /// Of these, the ones answered from the cache: also after a successful validation with the origin.
     pub hits: u64,
 }
 
@@ -66,32 +65,32 @@ impl ProxyCounters {
     }
 }
 
-/// A cache that runs on this host. It ends when this is dropped, and dies with the thread that started it.
+/// A cache that runs on this host. It ends when this is dropped, or with the thread that started it.
 #[derive(Debug)]
 pub struct RunningProxy {
     leashed: Option<Leashed>,
 }
 
-/// It may take so long until it listens.
+/// Longest time until it listens.
 const START_MAX: Duration = Duration::from_secs(20);
-/// It is looked for this often.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// It may take so long to end when it is told to; then it is killed.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl RunningProxy {
-    /// Starts the shell command of a cache and waits until it listens; what it prints goes to `log`, whose end is in the
-    /// error. As root it has a PID namespace of its own, so that nothing of it outlives it; otherwise a process group.
+    /// Starts the shell command of a cache and waits until it listens; its output goes to `log`, whose end is in the
+    /// error. As root it has its own PID namespace, so that none of its processes remains; otherwise a process group.
     ///
-    /// Unlike [`crate::local::LocalServer`] it may be called from a process with many threads; call it from one that lives as long
-    /// as the cache is to.
+    /// Unlike [`crate::local::LocalServer`] it may be called from a process with many threads; the calling thread must
+    /// live as long as the cache.
     ///
     /// # Errors
-    /// Something listens there already; it cannot be started, ended, or does not listen.
+    /// Another program listens there; it cannot be started, ended, or does not listen.
     pub fn start(command: &str, listen: SocketAddr, log: &Path) -> Result<RunningProxy, ExperimentError> {
         let failed = |why: String| ExperimentError::Program { program: "a cache", why };
         if TcpStream::connect(listen).is_ok() {
-            return Err(failed(format!("something listens on {listen} already; end it, or make this later")));
+            return Err(failed(format!("another program listens on {listen}: end it first")));
         }
         File::create(log).map_err(ExperimentError::file(log))?;
         let script = format!("exec >{} 2>&1; {command}", quoted(log));
@@ -114,7 +113,7 @@ impl RunningProxy {
 }
 
 impl Drop for RunningProxy {
-    /// Tells it to end, and kills what does not.
+    /// Sends SIGTERM, and later SIGKILL.
     fn drop(&mut self) {
         if let Some(leashed) = self.leashed.take() {
             leashed.stop(GRACE);
@@ -127,7 +126,8 @@ fn rest() {
     std::thread::sleep(LOOK_EVERY);
 }
 
-/// A folder below `folder` that a cache may write which gives away root for one of these accounts, the first that there is.
+/// A directory below `folder`, writable for a cache that changes from root to one of these accounts, the first that
+/// exists.
 fn folder_for(folder: &Path, accounts: &[&str]) -> Result<(), ExperimentError> {
     fs::create_dir_all(folder).map_err(ExperimentError::file(folder))?;
     if Uid::effective().is_root()
@@ -138,7 +138,7 @@ fn folder_for(folder: &Path, accounts: &[&str]) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// An amount in whole mebibytes, at least one, as configurations want it.
+/// An amount in whole mebibytes, at least one, as configurations expect.
 fn mebibytes(bytes: Bytes) -> u64 {
     bytes.0.div_ceil(1 << 20).max(1)
 }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_since_is_never_negative() {
+    fn counted_requests_are_never_negative() {
         let of = |requests, hits| ProxyCounters { requests, hits };
         assert_eq!(of(10, 4).since(&of(4, 5)), of(6, 0));
         assert_eq!(of(8, 2).hit_ratio(), Some(0.25));
@@ -156,17 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_never_less_than_was_asked() {
+    fn sizes_are_rounded_up_to_mebibytes() {
         assert_eq!([0, 1, 1 << 20, (1 << 20) + 1].map(|bytes| mebibytes(Bytes(bytes))), [1, 1, 1, 2]);
     }
 
     #[test]
-    fn one_that_ends_is_named_with_its_last_words() {
+    fn a_cache_that_ends_at_once_is_reported_with_its_last_output() {
         let folder = tempfile::tempdir().unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let log = folder.path().join("log");
         let said = RunningProxy::start("echo no such thing; exit 1", free, &log).unwrap_err().to_string();
-        assert!(said.contains("ended before it listened on") && said.contains("it said: no such thing"), "{said}");
+        assert!(said.contains("ended before it listened on") && said.contains("its output: no such thing"), "{said}");
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let said = RunningProxy::start("sleep 100", taken.local_addr().unwrap(), &log).unwrap_err().to_string();
         assert!(said.contains("listens on") && said.contains("already"), "{said}");

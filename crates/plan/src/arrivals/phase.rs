@@ -12,56 +12,56 @@ use units::{RequestRate, parse_duration};
 
 use crate::LoadPlan;
 
-/// A phase. What is left out is taken from the phase before it when a plan is read.
+/// A phase. When a plan is read, missing values are taken from the phase before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhasePlan {
-    /// What results call it; by default its rate.
+    /// Name in results; absent: the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What its rate does; by default `ramp` where `to` is given and `hold` otherwise.
+    /// Course of the rate; absent: `ramp` where `to` is given, otherwise `hold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<PhaseKind>,
-    /// How long it lasts.
+    /// Length of the phase.
     #[serde(with = "units::time::text")]
     pub duration: Duration,
-    /// Its rate, where it is one throughout; by default the one before it.
+    /// Constant rate; absent: that of the phase before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<OfferedRate>,
-    /// The rate at which a ramp begins; by default the one before it.
+    /// Rate at which a ramp begins; absent: that of the phase before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<OfferedRate>,
-    /// The rate at which a ramp ends.
+    /// Rate at which a ramp ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<OfferedRate>,
 }
 
-/// What the rate of a phase does.
+/// Course of a phase's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PhaseKind {
-    /// One rate throughout.
+    /// A constant rate.
     Hold,
-    /// The same; says that it is one of several.
+    /// A constant rate, one of several steps.
     Step,
-    /// From one rate to another in a straight line.
+    /// A linear change from one rate to another.
     Ramp,
-    /// One rate throughout; the phases after it go on from the rate before it.
+    /// A constant rate; the phase after it continues from the rate before it.
     Spike,
 }
 
-/// Requests a second from 0 (a pause) to 10^9.
+/// Requests per second, from 0 (a pause) to 10^9.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OfferedRate(f64);
 
 impl OfferedRate {
-    /// From a number a second; `None` outside 0 to 10^9.
+    /// A number per second; `None` outside 0 to 10^9.
     pub fn new(per_second: f64) -> Option<Self> {
         (0.0..=1e9).contains(&per_second).then_some(OfferedRate(per_second))
     }
 
-    /// A second.
+    /// The rate as a number per second.
     pub const fn per_second(self) -> f64 {
         self.0
     }
@@ -110,9 +110,9 @@ const GRAMMAR: &str = "[NAME:] [hold|step|ramp|spike] DURATION [at RATE | [from 
 impl FromStr for PhasePlan {
     type Err = String;
 
-    /// `[NAME:] [KIND] DURATION [at RATE | [from RATE] to RATE]`; the kind may also follow the duration.
+    /// Parses `[NAME:] [KIND] DURATION [at RATE | [from RATE] to RATE]`; the kind may also follow the duration.
     fn from_str(typed: &str) -> Result<Self, String> {
-        let wrong = |why: String| format!("{why}; a phase is written {GRAMMAR}");
+        let wrong = |why: String| format!("{why}; expected {GRAMMAR}");
         let (name, rest) = match typed.split_once(':') {
             Some((name, rest)) => (Some(name.trim()), rest),
             None => (None, typed),
@@ -144,7 +144,7 @@ impl FromStr for PhasePlan {
                     continue;
                 }
             };
-            let value = words.next().ok_or_else(|| wrong(format!("after `{word}` a rate is missing")))?;
+            let value = words.next().ok_or_else(|| wrong(format!("a rate is missing after `{word}`")))?;
             if place.replace(value.parse::<OfferedRate>().map_err(wrong)?).is_some() {
                 return Err(wrong(format!("`{word}` is given twice")));
             }
@@ -160,41 +160,41 @@ impl PhasePlan {
     /// Most phases of a load: each has its own distributions, 0.8 MB.
     pub const NUMBER_MAX: usize = 100;
 
-    /// One rate among several.
+    /// A phase of one rate among several.
     pub fn step(rate: OfferedRate, duration: Duration) -> Self {
         PhasePlan { name: None, kind: Some(PhaseKind::Step), duration, rate: Some(rate), from: None, to: None }
     }
 
-    /// Whether it offers one rate throughout.
+    /// Whether the rate is constant.
     pub fn is_steady(&self) -> bool {
         self.to.is_none()
     }
 
-    /// As a part of a rate over time. What is not settled is 0.
+    /// As a part of a rate over time; a missing rate counts as 0.
     pub(super) fn stretch(&self) -> Stretch {
         let per_second = |rate: Option<OfferedRate>| rate.map_or(0.0, OfferedRate::per_second);
         let (from, to) = if self.is_steady() { (self.rate, self.rate) } else { (self.from, self.to) };
         Stretch { lasts: self.duration, from_per_s: per_second(from), to_per_s: per_second(to) }
     }
 
-    /// As results tell it apart.
+    /// Default name in results.
     pub fn span(&self) -> PhaseSpan {
         PhaseSpan { name: self.name.clone().unwrap_or_default(), lasts: self.duration, is_steady: self.is_steady() }
     }
 
-    /// Rates that exclude each other or the kind.
+    /// Refuses rates that exclude each other or the kind.
     fn check_rates(&self) -> Result<(), String> {
         let ramps = self.from.is_some() || self.to.is_some();
         if ramps && self.rate.is_some() {
-            return Err("a phase has one rate, or one from which and one to which it goes".into());
+            return Err("a phase has one rate (at), or two (from, to)".into());
         }
         if self.from.is_some() && self.to.is_none() {
-            return Err("a ramp needs the rate to which it goes".into());
+            return Err("a ramp needs its end rate (to)".into());
         }
         match self.kind {
-            Some(PhaseKind::Ramp) if self.to.is_none() => Err("a ramp needs the rate to which it goes".into()),
+            Some(PhaseKind::Ramp) if self.to.is_none() => Err("a ramp needs its end rate (to)".into()),
             Some(PhaseKind::Hold | PhaseKind::Step | PhaseKind::Spike) if ramps => {
-                Err("only a ramp goes from one rate to another".into())
+                Err("only a ramp has two rates (from, to)".into())
             }
             _ => Ok(()),
         }
@@ -211,7 +211,7 @@ impl PhasePlan {
 }
 
 impl LoadPlan {
-    /// Fills in what phases leave to the ones before them, and their common length.
+    /// Fills in missing values from the phases before, and the sum of their lengths as the duration.
     pub fn settle_phases(&mut self) {
         let mut before: Option<OfferedRate> = None;
         let given: HashSet<String> = self.phases.iter().filter_map(|phase| phase.name.clone()).collect();
@@ -244,41 +244,41 @@ impl LoadPlan {
         self.phases.iter().fold(Duration::ZERO, |sum, phase| sum.saturating_add(phase.duration))
     }
 
-    /// Refuses phases that cannot be meant; they must be settled.
+    /// Refuses contradicting phases; they must be settled.
     pub(super) fn check_phases(&self) -> Result<(), String> {
         if self.phases.is_empty() {
             return Ok(());
         }
         if self.phases.len() > PhasePlan::NUMBER_MAX {
-            return Err(format!("{} phases: at most {} are possible", self.phases.len(), PhasePlan::NUMBER_MAX));
+            return Err(format!("{} phases: expected at most {}", self.phases.len(), PhasePlan::NUMBER_MAX));
         }
         let mut names = HashSet::new();
         for (index, phase) in self.phases.iter().enumerate() {
             let name = phase.name.as_deref().unwrap_or_default();
             let refuse = |why: &str| Err(format!("phase {} ({name}): {why}", index + 1));
             if phase.duration.is_zero() {
-                return refuse("it lasts no time");
+                return refuse("its duration is 0: expected more");
             }
             if let Err(why) = phase.check_rates() {
                 return refuse(&why);
             }
             if phase.rate.or(phase.from).is_none() {
-                return refuse("no phase before it has a rate to go on from: give its own (rate, or from and to)");
+                return refuse("it has no rate, nor has a phase before it: give one (rate, or from and to)");
             }
             if name.trim().is_empty() || name.chars().any(char::is_control) || name.chars().count() > 60 {
-                return refuse("a name of up to 60 characters is wanted");
+                return refuse("expected a name of 1 to 60 characters");
             }
             if !names.insert(name) {
                 return refuse("another phase has the same name");
             }
         }
         if self.phases.iter().all(|phase| phase.stretch().from_per_s == 0.0 && phase.stretch().to_per_s == 0.0) {
-            return Err("the phases offer 0/s throughout: nothing would ever arrive".into());
+            return Err("all phases offer 0/s: give at least one a rate above 0".into());
         }
         let together = self.phases_length();
         if self.duration.is_some_and(|duration| duration != together) {
             return Err(format!(
-                "the phases last {} together, and that is the duration (-d): leave it out",
+                "the phases define the duration, {} together: leave duration (-d) out",
                 units::format_duration(together)
             ));
         }

@@ -1,4 +1,4 @@
-//! A rate over time from a table, such as `profile learn` writes.
+//! A rate over time from a CSV table, such as `profile learn` writes.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,27 +7,27 @@ use std::time::Duration;
 
 use load::arrivals::{RateOverTime, Stretch};
 
-/// A larger file is refused: it is no table of rates. A row a second for a year has 600 MB less.
+/// A larger file is refused: it is not a table of rates. A table with a row per second for a year is 600 MB smaller.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// The rates of a table, row after row.
+/// The rates of a table, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateFile {
-    /// One rate a row; after the last row the rate stays.
+    /// One rate per row; after the last row its rate stays.
     pub rate: RateOverTime,
-    /// The column they come from.
+    /// The column that the rates come from.
     pub column: &'static str,
 }
 
-/// Columns that rates are taken from, the first that is there and says anything.
+/// Columns that rates are read from; the first that exists and is not all zero is used.
 const COLUMNS: [&str; 3] = ["rate_per_s", "requests", "connections"];
 
 impl RateFile {
-    /// Reads a CSV file with a header: `length_s` (seconds a row lasts), and `rate_per_s`, or counts of `requests`, or
-    /// of `connections` where no row has requests.
+    /// Reads a CSV file with a header: `length_s` (seconds that a row lasts), and `rate_per_s`, or counts of
+    /// `requests`, or of `connections` if no row has requests.
     ///
     /// # Errors
-    /// A file that cannot be read, a missing column, a number that is none: with the line.
+    /// An unreadable file, a missing column, or a field that is not a number, with its line.
     pub fn read(file: &Path) -> Result<Self, String> {
         let name = file.display();
         let mut text = String::new();
@@ -35,7 +35,10 @@ impl RateFile {
         let read = opened.take(BYTES_MAX + 1).read_to_string(&mut text);
         read.map_err(|error| format!("--rate-file {name}: {error}"))?;
         if text.len() as u64 > BYTES_MAX {
-            return Err(format!("--rate-file {name}: over {} MB is no table of rates", BYTES_MAX >> 20));
+            return Err(format!(
+                "--rate-file {name}: larger than {} MB, which is not a table of rates",
+                BYTES_MAX >> 20
+            ));
         }
         RateFile::parse(&text).map_err(|why| format!("--rate-file {name}: {why}"))
     }
@@ -45,13 +48,13 @@ impl RateFile {
             let line = line.trim();
             !line.is_empty() && !line.starts_with('#')
         });
-        let (_, header) = lines.next().ok_or("it is empty")?;
+        let (_, header) = lines.next().ok_or("the file is empty")?;
         let names: Vec<&str> = header.split(',').map(str::trim).collect();
         let place = |name: &str| names.iter().position(|&other| other == name);
-        let length = place("length_s").ok_or("it has no column length_s")?;
+        let length = place("length_s").ok_or("there is no column length_s")?;
         let columns = COLUMNS.map(place);
         if columns == [None; 3] {
-            return Err("it has none of the columns rate_per_s, requests and connections".into());
+            return Err("none of the columns rate_per_s, requests and connections exists".into());
         }
         let mut rows: Vec<(usize, f64, [Option<f64>; 3])> = Vec::new();
         for (line, row) in lines {
@@ -61,11 +64,11 @@ impl RateFile {
                     "" => Ok(None),
                     field => match field.parse::<f64>() {
                         Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-                        _ => Err(format!("line {}: `{}` is no number of 0 or more", line + 1, field.escape_debug())),
+                        _ => Err(format!("line {}: `{}` is not a number of 0 or more", line + 1, field.escape_debug())),
                     },
                 }
             };
-            let lasts = number(length)?.ok_or_else(|| format!("line {}: no length", line + 1))?;
+            let lasts = number(length)?.ok_or_else(|| format!("line {}: length_s is missing", line + 1))?;
             let mut values = [None; 3];
             for (value, place) in values.iter_mut().zip(columns) {
                 *value = place.map_or(Ok(None), number)?;
@@ -73,12 +76,12 @@ impl RateFile {
             rows.push((line, lasts, values));
         }
         let says = |column: &usize| rows.iter().any(|(_, _, values)| values[*column].is_some_and(|value| value > 0.0));
-        let column = (0..COLUMNS.len()).find(says).ok_or("it offers nothing: all its rates are 0")?;
+        let column = (0..COLUMNS.len()).find(says).ok_or("all rates are 0")?;
         let mut stretches = Vec::with_capacity(rows.len());
         for &(line, lasts_s, values) in &rows {
-            // A capture's first and last row may be next to nothing.
+            // The first and the last row of a capture may be very short.
             let Ok(lasts) = Duration::try_from_secs_f64(lasts_s) else {
-                return Err(format!("line {}: it lasts too long", line + 1));
+                return Err(format!("line {}: length_s is too large", line + 1));
             };
             if lasts.is_zero() {
                 continue;
@@ -103,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_learn_writes_is_read() {
+    fn rate_file_reads_the_table_of_profile_learn() {
         let learnt = "start_s,length_s,connections,requests\n0,1,5,20\n1,1,0,0\n2,0.5,3,10\n";
         assert_eq!(rates(learnt), [20.0, 0.0, 20.0]);
         assert_eq!(RateFile::parse(learnt).unwrap().column, "requests");
@@ -113,16 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_none_are_refused_with_the_line() {
+    fn invalid_rate_tables_are_refused_with_the_line() {
         for (text, why) in [
             ("", "empty"),
             ("start_s,requests\n0,1\n", "no column length_s"),
             ("length_s,bytes\n1,1\n", "none of the columns"),
-            ("length_s,requests\n1,0\n", "offers nothing"),
+            ("length_s,requests\n1,0\n", "all rates are 0"),
             ("length_s,requests\n1,-5\n", "line 2"),
             ("length_s,requests\n1,5\nNaN,1\n", "line 3"),
-            ("length_s,requests\n,5\n", "no length"),
-            ("length_s,requests\n1e300,5\n", "too long"),
+            ("length_s,requests\n,5\n", "length_s is missing"),
+            ("length_s,requests\n1e300,5\n", "too large"),
             ("length_s,rate_per_s\n1,1e12\n", "row 1"),
         ] {
             let error = RateFile::parse(text).unwrap_err();

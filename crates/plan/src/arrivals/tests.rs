@@ -1,4 +1,4 @@
-//! What is typed is what is offered, and the plan says it in full.
+//! Typed phases and sweeps become rates over time, and a plan writes them out.
 
 use super::*;
 use crate::Plan;
@@ -36,14 +36,14 @@ fn phases_as_typed_become_a_rate_over_time() {
 }
 
 #[test]
-fn equal_phases_have_names_of_their_own() {
+fn equal_phases_get_different_names() {
     let load = phases(&["1s at 5/s", "1s", "5/s (2): 1s", "1s"]).unwrap();
     let names: Vec<&str> = load.phases.iter().map(|phase| phase.name.as_deref().unwrap()).collect();
     assert_eq!(names, ["5/s", "5/s (3)", "5/s (2)", "5/s (4)"]);
 }
 
 #[test]
-fn phases_that_cannot_be_meant_are_refused_with_the_grammar() {
+fn contradicting_phases_are_refused_with_the_grammar() {
     for (typed, why) in [
         (vec!["at 100/s"], "has no duration"),
         (vec!["10s 5s at 1/s"], "second duration"),
@@ -51,14 +51,14 @@ fn phases_that_cannot_be_meant_are_refused_with_the_grammar() {
         (vec!["10s at 5"], "110/s"),
         (vec!["10s at 1/s to 2/s"], "one rate"),
         (vec!["10s at 1/s at 2/s"], "twice"),
-        (vec!["ramp 10s at 1/s"], "needs the rate"),
+        (vec!["ramp 10s at 1/s"], "needs its end rate"),
         (vec!["spike 10s to 5/s"], "only a ramp"),
         (vec!["hold step 10s at 5/s"], "second kind"),
-        (vec!["10s from 5/s"], "needs the rate"),
-        (vec!["10s"], "to go on from"),
-        (vec!["10s to 5/s"], "to go on from"),
-        (vec!["0s at 5/s"], "no time"),
-        (vec!["5s at 0/s"], "nothing would ever arrive"),
+        (vec!["10s from 5/s"], "needs its end rate"),
+        (vec!["10s"], "has no rate"),
+        (vec!["10s to 5/s"], "has no rate"),
+        (vec!["0s at 5/s"], "duration is 0"),
+        (vec!["5s at 0/s"], "all phases offer 0/s"),
         (vec!["a: 5s at 1/s", "a: 5s at 2/s"], "same name"),
     ] {
         let error = phases(&typed).unwrap_err();
@@ -68,7 +68,7 @@ fn phases_that_cannot_be_meant_are_refused_with_the_grammar() {
 }
 
 #[test]
-fn a_sweep_is_steps() {
+fn a_sweep_becomes_steps() {
     let texts = |typed: &str| -> Vec<String> {
         let steps = sweep(typed, Duration::from_secs(2)).unwrap();
         steps.iter().map(|step| step.rate.unwrap().to_string()).collect()
@@ -98,7 +98,7 @@ to = "300/s"
 "#;
 
 #[test]
-fn a_plan_is_written_out_in_full_and_reads_back() {
+fn phases_are_written_out_in_full_and_read_back() {
     let plan = Plan::from_toml(PLAN, "x").unwrap();
     let wanted =
         ArrivalKind::Bursts(BurstsPlan { factor: 3.0, on: Duration::from_secs(2), off: Duration::from_secs(6) });
@@ -110,7 +110,7 @@ fn a_plan_is_written_out_in_full_and_reads_back() {
 }
 
 #[test]
-fn contradictions_are_refused_with_the_mend() {
+fn contradicting_arrivals_are_refused_with_a_hint() {
     let message = |extra: &str| {
         let text = format!("[load]\nurl = \"http://h/\"\n{extra}");
         Plan::from_toml(&text, "x").unwrap_err().to_string()
@@ -118,7 +118,7 @@ fn contradictions_are_refused_with_the_mend() {
     let phase = "[[load.phases]]\nduration = \"5s\"\nrate = \"1/s\"\n";
     for (extra, why) in [
         (format!("rate = \"1/s\"\n{phase}"), "rate and phases both"),
-        (format!("duration = \"9s\"\n{phase}"), "last 5s together"),
+        (format!("duration = \"9s\"\n{phase}"), "5s together"),
         ("duration = \"9s\"\narrivals = \"poisson\"".to_owned(), "needs a rate"),
         ("rate = \"1/s\"\nduration = \"1s\"\narrivals = { bursts = { factor = 11.0 } }".to_owned(), "from 1 to 10"),
         ("rate = \"1/s\"\nduration = \"1s\"\narrivals = { self_similar = { alpha = 2.0 } }".to_owned(), "alpha"),

@@ -1,8 +1,8 @@
 //! `docs/reference/plan.md`: every key of a plan file, from the structs that read it.
 //!
-//! A key's meaning is the doc comment of its field, which is also the help of the option of the same name, and after it what the
-//! field's comment `// Plan: ..` says of the file alone. rustfmt has a field on a line of
-//! its own, so that lines are all that is looked at.
+//! A key's meaning is the doc comment of its field, which is also the help of the option of the same name, followed by
+//! the field's comment `// Plan: ..`, which is about the file only. rustfmt puts each field on its own line, so the
+//! sources are read line by line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ quantity is text with its unit: `\"48ms\"`, `\"110/s\"`, `\"10Mbit\"`, `\"64KiB\
 [bench](options.md#bench), too.
 ";
 
-/// Types that are not the plan's own, and what they look like in a file.
+/// Types from other crates, and their form in a file.
 const TYPES: [(&str, &str); 26] = [
     ("String", "text"),
     ("bool", "true or false"),
@@ -55,7 +55,7 @@ const TYPES: [(&str, &str); 26] = [
     ("SoughtLoad", "rate or number"),
 ];
 
-/// A struct or an enum as its source has it.
+/// A struct or an enum of the sources.
 #[derive(Default)]
 struct Definition {
     is_enum: bool,
@@ -64,7 +64,7 @@ struct Definition {
     members: Vec<Member>,
 }
 
-/// A field, or a variant; that has no type, or the type in its parentheses.
+/// A field, or a variant; a variant has no type, or the type in its parentheses.
 #[derive(Default)]
 struct Member {
     name: String,
@@ -74,7 +74,7 @@ struct Member {
     note: String,
 }
 
-/// What the sources under `folder` define.
+/// Reads the definitions in the sources under `folder`.
 fn definitions(folder: &Path, found: &mut BTreeMap<String, Definition>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -88,7 +88,7 @@ fn definitions(folder: &Path, found: &mut BTreeMap<String, Definition>) {
 
 fn read(source: &str, found: &mut BTreeMap<String, Definition>) {
     let (mut doc, mut note, mut attributes) = (String::new(), String::new(), String::new());
-    // An attribute may be too long for a line.
+    // An attribute may be longer than a line.
     let mut is_in_attribute = false;
     let mut open: Option<(String, Definition)> = None;
     for line in source.lines() {
@@ -145,11 +145,11 @@ fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
 enum Number {
     One,
     List,
-    /// Each by a name of its own, which the plan chooses.
+    /// One for each name; the plan chooses the names.
     ByName,
 }
 
-/// What is within `Option<..>`, `Vec<..>` and `BTreeMap<String, ..>`, and how many there are.
+/// The type inside `Option<..>`, `Vec<..>` and `BTreeMap<String, ..>`, and the number of values.
 fn stripped(of: &str) -> (&str, Number) {
     let within = |prefix: &str| of.strip_prefix(prefix)?.strip_suffix('>').map(stripped);
     match (within("Option<"), within("Vec<"), within("BTreeMap<String, ")) {
@@ -160,7 +160,7 @@ fn stripped(of: &str) -> (&str, Number) {
     }
 }
 
-/// The names of an enum's values in a file, as far as they are plain.
+/// The names of an enum's values in a file.
 fn values(definition: &Definition) -> Vec<String> {
     let case = attribute(&definition.attributes, "rename_all").unwrap_or_default();
     let named = |member: &Member| match attribute(&member.attributes, "rename") {
@@ -208,7 +208,7 @@ fn defaults() -> BTreeMap<&'static str, toml::Table> {
     fn table(value: impl Serialize) -> toml::Table {
         toml::Table::try_from(value).unwrap()
     }
-    // Two that are not written where they are usual.
+    // Two keys that are not written at their defaults.
     let usual = HostPlan::default();
     let mut host = table(&usual);
     host.insert("threads".into(), i64::from(usual.threads).into());
@@ -234,7 +234,7 @@ fn defaults() -> BTreeMap<&'static str, toml::Table> {
     ])
 }
 
-/// The page.
+/// The text of the page.
 fn page() -> String {
     let mut known = BTreeMap::new();
     definitions(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut known);
@@ -262,7 +262,7 @@ fn page() -> String {
         .unwrap();
         for field in definition.members.iter().filter(|field| !is_skipped(field)) {
             text += &match field.of.as_str() {
-                // Keys of the table itself, by the list of effects.
+                // Keys of the table itself, from the list of effects.
                 "Effects" => path::Effects::options().map(effect_row).collect::<String>(),
                 _ => row(field, definition, defaults.get(name.as_str()), &known),
             };
@@ -282,7 +282,7 @@ fn page() -> String {
     text
 }
 
-/// The tables that a key of this type has below it: a struct's own, or those of an enum's variants.
+/// The tables below a key of this type: the struct's own, or those of an enum's variants.
 fn tables_below(
     of: &str,
     path: String,
@@ -333,13 +333,13 @@ fn key(field: &Member) -> &str {
     attribute(&field.attributes, "rename").unwrap_or(&field.name)
 }
 
-/// Whether a field is of the command line alone.
+/// Whether a field exists on the command line only.
 fn is_skipped(field: &Member) -> bool {
     field.attributes.contains("serde(skip)")
 }
 
-/// The doc comment without the default of the option, which may depend on others, and with a full stop. An option that takes something
-/// away is a key with the value false.
+/// The doc comment without the default of the option, which may depend on others, and with a full stop. An option that
+/// disables something is a key with the value false.
 fn meaning(field: &Member) -> String {
     let takes_away = if field.attributes.contains("SetFalse") { "`false`: " } else { "" };
     let mut text = format!("{takes_away}{}", field.doc.trim());
@@ -353,13 +353,13 @@ fn meaning(field: &Member) -> String {
     plain(&(text + &field.note))
 }
 
-/// Without the brackets of links within the sources.
+/// Text without the brackets of links within the sources.
 fn plain(text: &str) -> String {
     text.replace("[`", "`").replace("`]", "`")
 }
 
 #[test]
-fn the_page_of_plan_keys_is_current() {
+fn docs_reference_plan_md_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/plan.md");
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         fs::write(path, page()).unwrap();

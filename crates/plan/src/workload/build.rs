@@ -1,4 +1,4 @@
-//! From the plan's words to the workload that the engine carries out.
+//! From a plan to the workload that the load generator runs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,12 +13,12 @@ use super::{ChoicePlan, DrawnThink, ExpectPlan, OnFailure, PARALLEL, RequestPlan
 use super::{ThinkPlan, list};
 use crate::LoadPlan;
 
-/// Whether files are read, or left for later: a plan is checked before anything is done, also where its files are not.
+/// Whether files are read now or later: a plan is checked before the run, also where its files do not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Files {
-    /// Read.
+    /// Files are read.
     Read,
-    /// What is in them is not known yet.
+    /// Files are not read; their content is unknown.
     Left,
 }
 
@@ -35,7 +35,7 @@ const THINK_MAX: Duration = Duration::from_secs(86_400);
 pub(super) fn workload(load: &LoadPlan, files: Files) -> Result<Workload, String> {
     one_kind(load)?;
     if load.cache_workload.is_some() {
-        return Err("[load.workload] says what is asked for: its requests are made with the run".into());
+        return Err("[load.workload] defines the requests, which are drawn during the run".into());
     }
     let common = Common::new(load)?;
     let mut names = Names::default();
@@ -64,7 +64,7 @@ pub(super) fn workload(load: &LoadPlan, files: Files) -> Result<Workload, String
         no_values_without_sessions(load, &requests, &names)?;
         match load.choice {
             Some(ChoicePlan::InTurn) if weighted => {
-                return Err("weights say how requests are drawn: leave choice = \"in_turn\" or the weights out".into());
+                return Err("weights need random choice: leave choice = \"in_turn\" or the weights out".into());
             }
             Some(ChoicePlan::Weighted) => Choice::Drawn,
             None if weighted => Choice::Drawn,
@@ -76,7 +76,7 @@ pub(super) fn workload(load: &LoadPlan, files: Files) -> Result<Workload, String
     Ok(Workload { requests, choice, cookies: load.cookies, variables: names.len() })
 }
 
-/// What holds for every request.
+/// The settings that apply to every request.
 ///
 /// # Errors
 /// One sentence.
@@ -84,7 +84,7 @@ pub(super) fn every_request(load: &LoadPlan) -> Result<RequestSpec, String> {
     Common { load, base: None }.request(&RequestPlan::get("http://server/"), &Names::default(), Files::Left)
 }
 
-/// What is asked for is said in one way.
+/// Refuses several definitions of what is requested.
 fn one_kind(load: &LoadPlan) -> Result<(), String> {
     let lists = [
         (!load.request.is_empty(), "[[load.request]]"),
@@ -93,20 +93,20 @@ fn one_kind(load: &LoadPlan) -> Result<(), String> {
     ];
     let said: Vec<&str> = lists.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
     match (said.as_slice(), load.url.is_empty()) {
-        ([], true) => return Err("nothing is asked for: give url, urls, or [[load.request]]".into()),
+        ([], true) => return Err("there is nothing to request: give url, urls, or [[load.request]]".into()),
         ([one, other, ..], _) => {
-            return Err(format!("{one} and {other} both say what is asked for: leave one of the two out"));
+            return Err(format!("{one} and {other} both define the requests: leave one of the two out"));
         }
         (["[load.content] (--content)"], true) => {
-            return Err("[load.content] needs a url: the place under which the objects are".into());
+            return Err("[load.content] needs a url: the folder of its objects".into());
         }
         _ => {}
     }
     if !load.request.is_empty() && (load.method != Method::Get || load.has_body()) {
-        return Err("method and body under [load] are for a plain url: write them at each [[load.request]]".into());
+        return Err("method and body under [load] apply to a single url: write them in each [[load.request]]".into());
     }
     if load.content.is_some() && (!matches!(load.method, Method::Get | Method::Head) || load.has_body()) {
-        return Err("[load.content] is asked for with GET or HEAD, and no body: leave method and body out".into());
+        return Err("[load.content] allows only GET or HEAD without a body: leave method and body out".into());
     }
     if load.session.is_empty() {
         return Ok(());
@@ -115,17 +115,17 @@ fn one_kind(load: &LoadPlan) -> Result<(), String> {
         return Err("the steps of [[load.session]] name requests: give them as [[load.request]]".into());
     }
     if load.choice.is_some() || load.request.iter().any(|request| request.weight.is_some()) {
-        return Err("with [[load.session]] the sessions are chosen, and their steps say what is asked for: leave choice and the \
+        return Err("with [[load.session]] the steps define the requests: leave choice and the \
                     weights of requests out (a session has a weight, too)"
             .into());
     }
     Ok(())
 }
 
-/// What holds for all requests.
+/// Settings of all requests.
 struct Common<'a> {
     load: &'a LoadPlan,
-    /// `scheme://host:port` of `url`, and what follows it.
+    /// `scheme://host:port` of `url`, and the rest of it.
     base: Option<(String, String)>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Common<'a> {
         let base = format!("{}://{}", if target.secure { "https" } else { "http" }, target.authority);
         if load.content.is_none() && target.path_and_query != "/" {
             return Err(format!(
-                "url = \"{}\" stands for the host of the requests, whose URLs begin with /: leave its path out",
+                "url = \"{}\" is the host of the requests, whose URLs begin with /: leave its path out",
                 load.url
             ));
         }
@@ -149,13 +149,13 @@ impl<'a> Common<'a> {
         Ok(Common { load, base: Some((base, target.path_and_query.trim_end_matches('/').to_owned())) })
     }
 
-    /// A URL written out: what begins with `/` is on the host of `url`.
+    /// A complete URL: one that begins with `/` is on the host of `url`.
     fn whole<'u>(&self, url: &'u str) -> Result<Cow<'u, str>, String> {
         match (&self.base, url.starts_with('/')) {
             (_, false) => Ok(url.into()),
             (Some((base, _)), true) => Ok(format!("{base}{url}").into()),
             (None, true) => {
-                Err(format!("`{url}` begins with /: give url under [load] for its host, or write the whole URL"))
+                Err(format!("`{url}` begins with /: give url under [load] for its host, or write the complete URL"))
             }
         }
     }
@@ -175,13 +175,13 @@ impl<'a> Common<'a> {
         let (expect, redirects_max) = self.expected(plan, method)?;
         let extract = plan.extract.iter().map(|(name, extract)| {
             let source = extract.meant().map_err(|why| format!("extract {name}: {why}"))?;
-            let extract = Extract { variable: names.find(name).expect("it was defined"), source };
+            let extract = Extract { variable: names.find(name).expect("the name was defined above"), source };
             if extract.needs_body() && method == Method::Head {
                 return Err(format!("extract {name}: a response to HEAD has no body"));
             }
             Ok(extract)
         });
-        // Where the URL has places its own text says more than one example of it.
+        // Without placeholders in the URL its own text is the clearest example.
         let name = plan.name.clone().or_else(|| (!path.is_literal()).then(|| url.to_string()));
         Ok(RequestSpec {
             name,
@@ -201,13 +201,13 @@ impl<'a> Common<'a> {
     fn expected(&self, plan: &RequestPlan, method: Method) -> Result<(Expect, u8), String> {
         let expected = plan.expect.as_ref().or(self.load.expect.as_ref());
         if expected.is_some_and(ExpectPlan::of_body) && method == Method::Head {
-            return Err("expect: a response to HEAD has no body, and no length of one".into());
+            return Err("expect: a response to HEAD has no body, and no body length".into());
         }
         let expect = expected.map(ExpectPlan::meant).transpose().map_err(|why| format!("expect: {why}"))?;
         Ok((expect.unwrap_or_default(), plan.redirects.unwrap_or(self.load.redirects)))
     }
 
-    /// Those of all requests, then the request's own; one of its own replaces those of the same name.
+    /// Header lines of all requests, then those of the request; one of the request replaces those of the same name.
     fn headers(&self, own: &[String], names: &Names) -> Result<Vec<(String, Template)>, String> {
         let parse = |line: &String| -> Result<(String, Template), String> {
             let (name, value) = parse_header(line).map_err(|error| error.to_string())?;
@@ -225,22 +225,23 @@ impl<'a> Common<'a> {
     fn basic_auth(&self, own: Option<&str>, names: &Names) -> Result<Option<Template>, String> {
         let Some(typed) = own.or(self.load.basic_auth.as_deref()) else { return Ok(None) };
         if !typed.contains(':') {
-            return Err("basic_auth (--basic-auth) is user:password, and there is no colon in it".into());
+            return Err("basic_auth (--basic-auth) has no colon: expected user:password".into());
         }
         Template::parse(typed, names).map(Some).map_err(|error| format!("basic_auth: {error}"))
     }
 
-    /// A list's requests, and whether it has weights.
+    /// The requests of a list, and whether it has weights.
     fn listed(&self, file: &Path, files: Files) -> Result<(Vec<RequestSpec>, bool), String> {
         let like =
             RequestPlan { method: Some(self.load.method), ..self.load.with_body(RequestPlan::get("http://server/")) };
-        // All that is not in the list is checked all the same.
+        // The settings outside of the list are checked first.
         let like = self.request(&like, &Names::default(), files)?;
         if files == Files::Left {
             return Ok((vec![like], false));
         }
         let text = read(file, "--urls")?;
-        let text = str::from_utf8(&text).map_err(|_| format!("--urls {}: it is not text in UTF-8", file.display()))?;
+        let text =
+            str::from_utf8(&text).map_err(|_| format!("--urls {}: the file is not UTF-8 text", file.display()))?;
         let listed = list::read(text, file)?;
         let weighted = listed.iter().any(|line| line.weight.is_some());
         let request = |line: &list::Listed<'_>| {
@@ -257,10 +258,7 @@ impl<'a> Common<'a> {
         };
         let ends = requests.iter().map(end).collect::<HashSet<_>>().len();
         if ends > ENDS_MAX {
-            return Err(format!(
-                "{}: {ends} hosts and ports are more than the {ENDS_MAX} that are possible",
-                file.display()
-            ));
+            return Err(format!("{}: {ends} hosts and ports: expected at most {ENDS_MAX}", file.display()));
         }
         Ok((requests, weighted))
     }
@@ -289,18 +287,18 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Where a URL with places goes, and its path and query.
+/// Target of a URL with placeholders, and its path and query.
 fn address(url: &str, names: &Names) -> Result<(Target, Template), String> {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     let path_at = url[after_scheme..].find(['/', '?', '#']).map_or(url.len(), |at| at + after_scheme);
     let (front, rest) = url.split_at(path_at);
     if front.contains(['{', '}']) {
-        return Err(format!("`{front}` has a place in its host: the hosts of a run are known beforehand"));
+        return Err(format!("`{front}` has a placeholder in its host: the hosts of a run must be fixed"));
     }
     let rest = rest.split('#').next().unwrap_or_default();
     let rest: Cow<'_, str> = if rest.starts_with('/') { rest.into() } else { format!("/{rest}").into() };
     let path = Template::parse(&rest, names).map_err(|error| error.to_string())?;
-    // With a value in each place it must be a URL.
+    // With a value for each placeholder it must be a URL.
     let variables = vec![Box::from(&b"v"[..]); names.len()];
     let values = Values { client: 0, sequence: 0, session: None, variables: &variables, seed: 0 };
     let mut example = Vec::new();
@@ -311,7 +309,7 @@ fn address(url: &str, names: &Names) -> Result<(Target, Template), String> {
     Ok((target.map_err(|error| error.to_string())?, path))
 }
 
-/// Values are taken in sessions, and nowhere else.
+/// Values can be taken from responses in sessions only.
 fn no_values_without_sessions(load: &LoadPlan, requests: &[RequestSpec], names: &Names) -> Result<(), String> {
     if let Some(request) = load.request.iter().find(|request| !request.extract.is_empty()) {
         return Err(format!(
@@ -327,7 +325,7 @@ fn sessions(load: &LoadPlan, requests: &[RequestSpec], names: &Names) -> Result<
     let mut places: HashMap<&str, u32> = HashMap::new();
     for (place, request) in load.request.iter().enumerate() {
         if places.insert(request.label(), place as u32).is_some() {
-            return Err(format!("two requests are called `{}`: give one of them another name", label(request)));
+            return Err(format!("two requests are named `{}`: give one of them another name", label(request)));
         }
     }
     let known = Known { places, requests, names };
@@ -347,7 +345,7 @@ fn sessions(load: &LoadPlan, requests: &[RequestSpec], names: &Names) -> Result<
     }
 }
 
-/// Requests by their names.
+/// Requests by name.
 struct Known<'a> {
     places: HashMap<&'a str, u32>,
     requests: &'a [RequestSpec],
@@ -380,7 +378,7 @@ impl Known<'_> {
             used[request as usize] = true;
             match needs(&self.requests[request as usize]).find(|variable| !taken.contains_key(variable)) {
                 Some(variable) => Err(format!(
-                    "`{}` needs {{{}}}, which no step before it takes from a response",
+                    "`{}` needs {{{}}}, which no earlier step takes from a response",
                     name.escape_debug(),
                     self.names.as_slice()[variable]
                 )),
@@ -394,12 +392,10 @@ impl Known<'_> {
             taken.extend(self.requests[object as usize].extract.iter().map(|extract| (extract.variable, ())));
         }
         if plan.parallel == Some(0) || plan.parallel.is_some() && embedded.is_empty() {
-            return Err(
-                "parallel is how many embedded objects are asked for at once: from 1, where there are any".into()
-            );
+            return Err("parallel (concurrent requests for embedded objects) needs embedded, and is at least 1".into());
         }
         let when = match (&plan.think, plan.at) {
-            (Some(_), Some(_)) => return Err("think and at both say when it comes: leave one of the two out".into()),
+            (Some(_), Some(_)) => return Err("think and at both define its time: leave one of the two out".into()),
             (None, Some(at)) => When::At(at),
             (None, None) => When::After(Think::Constant(Duration::ZERO)),
             (Some(think), None) => When::After(meant(think)?),
@@ -413,14 +409,14 @@ impl Known<'_> {
         let more = known.len().saturating_sub(SHOWN_MAX);
         known.truncate(SHOWN_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("no request is called `{}`: there are {}{more}", name.escape_debug(), known.join(", "))
+        format!("no request is named `{}`: expected one of {}{more}", name.escape_debug(), known.join(", "))
     }
 }
 
-/// So many names are listed in a message.
+/// Most names listed in a message.
 const SHOWN_MAX: usize = 10;
 
-/// The variables a request needs.
+/// The variables that a request needs.
 fn needs(request: &RequestSpec) -> impl Iterator<Item = usize> {
     let headers = request.headers.iter().map(|(_, value)| value);
     let all = headers.chain(&request.basic_auth).chain([&request.path, &request.body]);
@@ -430,7 +426,7 @@ fn needs(request: &RequestSpec) -> impl Iterator<Item = usize> {
 fn meant(think: &ThinkPlan) -> Result<Think, String> {
     let in_range = |longest: Duration| {
         if longest > THINK_MAX {
-            return Err("a think time of more than a day: 24h are possible".to_owned());
+            return Err("a think time is longer than a day: expected at most 24h".to_owned());
         }
         Ok(())
     };
@@ -439,14 +435,14 @@ fn meant(think: &ThinkPlan) -> Result<Think, String> {
         ThinkPlan::Drawn(DrawnThink::Uniform([from, to])) => {
             in_range(to.0)?;
             if from > to {
-                return Err("think: uniform = [first, last], and the first is the longer one".into());
+                return Err("think: uniform = [first, last]: expected the first to be the shorter one".into());
             }
             Ok(Think::Uniform(from.0, to.0))
         }
         ThinkPlan::Drawn(DrawnThink::Exponential { mean, max }) => {
             in_range(max.0)?;
             if mean > max || mean.0.is_zero() {
-                return Err("think: exponential has a mean above zero and a max no shorter".into());
+                return Err("think: exponential: expected a mean above 0 and a max of at least the mean".into());
             }
             Ok(Think::Exponential { mean: mean.0, max: max.0 })
         }
@@ -454,7 +450,7 @@ fn meant(think: &ThinkPlan) -> Result<Think, String> {
             in_range(max.0)?;
             if median > max || median.0.is_zero() || !(0.0..=10.0).contains(sigma) {
                 return Err(
-                    "think: log_normal has a median above zero, a max no shorter, and a sigma from 0 to 10".into()
+                    "think: log_normal: expected a median above 0, a max of at least the median, and a sigma from 0 to 10".into()
                 );
             }
             Ok(Think::LogNormal { median: median.0, sigma: *sigma, max: max.0 })
@@ -465,7 +461,7 @@ fn meant(think: &ThinkPlan) -> Result<Think, String> {
 fn weight(weight: Option<f64>) -> Result<f64, String> {
     match weight.unwrap_or(1.0) {
         weight if weight > 0.0 && weight.is_finite() => Ok(weight),
-        other => Err(format!("weight = {other}: a number above 0 is wanted")),
+        other => Err(format!("weight = {other}: expected a number above 0")),
     }
 }
 

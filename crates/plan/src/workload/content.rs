@@ -1,37 +1,38 @@
-//! A model's objects as what is asked for.
+//! `[load.content]`: requests for the objects of a content model.
 
 use load::content::Content;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-/// `[load.content]`: objects of a model, asked for by their popularity; each response must have its object's length.
+/// `[load.content]`: objects of a content model, requested by their popularity; each response must have its object's
+/// length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContentPlan {
-    /// Where sizes and popularities come from.
+    /// Model of sizes and popularity.
     pub model: ModelName,
     /// Number of objects.
     pub objects: u32,
-    /// Exponent of popularity; absent: the model's own.
+    /// Exponent of the popularity; absent: the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
     /// Size of the objects of `even`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Bytes>,
-    /// Seed of the catalogue, which is not that of the run: both ends must have the same.
+    /// Seed of the objects, independent of the run's seed: client and server must use the same.
     #[serde(default = "default_seed")]
     pub seed: u64,
 }
 
-/// A model of content.
+/// A content model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelName {
-    /// SPECweb99's classes.
+    /// The classes of SPECweb99.
     SpecWeb99,
-    /// Log-normal body with a Pareto tail.
+    /// SURGE: log-normal body with a Pareto tail.
     Surge,
-    /// All of one size.
+    /// All objects have the same size.
     Even,
 }
 
@@ -40,10 +41,10 @@ fn default_seed() -> u64 {
 }
 
 impl ContentPlan {
-    /// The catalogue's definition.
+    /// The definition of the objects.
     ///
     /// # Errors
-    /// What it refuses, in one sentence.
+    /// Parameters out of range, in one sentence.
     pub fn meant(&self) -> Result<Content, String> {
         let model = match self.model {
             ModelName::SpecWeb99 => "specweb99",

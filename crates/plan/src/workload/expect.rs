@@ -1,4 +1,4 @@
-//! What is expected of responses and taken from them, as written in a plan.
+//! Expectations of responses, and values taken from them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,53 +12,53 @@ use units::Bytes;
 #[cfg(feature = "cli")]
 use crate::cli::WORKLOAD;
 
-/// What a response must be for its request to count as done.
+/// What a response must be for its request to count as completed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = WORKLOAD))]
 pub struct ExpectPlan {
-    /// Fail a request whose response has another status: 200, 2xx, 200-299, several between commas
+    /// Fail a request whose response has another status: 200, 2xx, 200-299, or several, separated by commas
     // Plan: Also a number or a list, `200` or `[200, 304]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "expect_status", long = "expect-status", value_name = "STATUS"))]
     pub status: Option<StatusSet>,
-    /// Fail a request whose response's body has another length: 1KB, 1KB.., ..2KB, 1KB..2KB
+    /// Fail a request whose response body has another length: 1KB, 1KB.., ..2KB, 1KB..2KB
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "expect_length", long = "expect-length", value_name = "LENGTH"))]
     pub length: Option<LengthRange>,
-    /// Fail a request whose response's body does not contain this
+    /// Fail a request whose response body does not contain this text
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "expect_body", long = "expect-body", value_name = "TEXT"))]
     pub body_contains: Option<String>,
-    /// Regular expression that matches somewhere in its body.
+    /// Regular expression that must match in the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub body_matches: Option<String>,
-    /// Its whole body.
+    /// The complete body.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
     pub body_is: Option<String>,
 }
 
 impl ExpectPlan {
-    /// What the engine checks.
+    /// The checks of the load generator.
     ///
     /// # Errors
-    /// Nothing expected, more than one body, no expression; one sentence.
+    /// Nothing expected, several conditions on the body, or an invalid expression; one sentence.
     pub fn meant(&self) -> Result<Expect, String> {
         if *self == ExpectPlan::default() {
-            return Err("expect expects nothing: give it status, length, body_contains, body_matches or body_is".into());
+            return Err("expect is empty: give status, length, body_contains, body_matches or body_is".into());
         }
         let bytes = |text: &String| Box::from(text.as_bytes());
         let body = match (&self.body_contains, &self.body_matches, &self.body_is) {
             (None, None, None) => None,
             (Some(text), None, None) if text.is_empty() => {
-                return Err("body_contains (--expect-body) is empty: every body contains that".into());
+                return Err("body_contains (--expect-body) is empty: expected a text".into());
             }
             (Some(text), None, None) => Some(BodyExpected::Contains(bytes(text))),
             (None, Some(expression), None) => Some(BodyExpected::Matches(regex("body_matches", expression)?)),
             (None, None, Some(text)) => Some(BodyExpected::Is(bytes(text))),
-            _ => return Err("body_contains, body_matches and body_is: one of them is possible".into()),
+            _ => return Err("body_contains, body_matches and body_is exclude each other: give one of them".into()),
         };
         Ok(Expect {
             status: self.status.as_ref().map(|set| set.0.clone()).unwrap_or_default(),
@@ -67,66 +67,66 @@ impl ExpectPlan {
         })
     }
 
-    /// Whether it expects something of a body.
+    /// Whether it has a condition on the body.
     pub fn of_body(&self) -> bool {
         self.length.is_some() || self.body_contains.is_some() || self.body_matches.is_some() || self.body_is.is_some()
     }
 }
 
-/// Where a value stands in a response: one of these.
+/// Where in a response a value is: one of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtractPlan {
-    /// A header's value.
+    /// Name of a header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// What a JSON pointer (RFC 6901) names in the body.
+    /// JSON pointer (RFC 6901) into the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json: Option<String>,
-    /// The first group of a regular expression in the body, or all that it matches.
+    /// Regular expression on the body; its first group, or the whole match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
 }
 
 impl ExtractPlan {
-    /// What the engine takes.
+    /// The source that the load generator reads.
     ///
     /// # Errors
-    /// None or several places, no header name, no pointer, no expression; one sentence.
+    /// No or several places, an invalid header name, pointer or expression; one sentence.
     pub fn meant(&self) -> Result<Source, String> {
         match (&self.header, &self.json, &self.regex) {
             (Some(name), None, None) => match load::parse_header(&format!("{name}:")) {
                 Ok(_) if !name.contains(':') => Ok(Source::Header(name.clone())),
-                _ => Err(format!("header = \"{}\" is no header's name", name.escape_debug())),
+                _ => Err(format!("header = \"{}\" is not a valid header name", name.escape_debug())),
             },
             (None, Some(pointer), None) if pointer.is_empty() || pointer.starts_with('/') => {
                 Ok(Source::Json(pointer.clone()))
             }
             (None, Some(pointer), None) => Err(format!(
-                "json = \"{}\" is no JSON pointer: it begins with / , as in \"/user/id\" or \"/items/0\"",
+                "json = \"{}\" is not a JSON pointer: expected it to begin with / , as in \"/user/id\" or \"/items/0\"",
                 pointer.escape_debug()
             )),
             (None, None, Some(expression)) => Ok(Source::Body(regex("regex", expression)?)),
-            _ => Err("one of header, json and regex says where it stands".into()),
+            _ => Err("expected exactly one of header, json and regex".into()),
         }
     }
 }
 
 fn regex(key: &str, expression: &str) -> Result<Regex, String> {
     Regex::new(expression).map_err(|error| {
-        // The last line says what is wrong; those before draw it.
+        // The last line states the error; those before show its position.
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        format!("{key} = \"{}\" is no regular expression: {why}", expression.escape_debug())
+        format!("{key} = \"{}\" is not a valid regular expression: {why}", expression.escape_debug())
     })
 }
 
-/// Statuses, in ranges. Printed and read as `2xx, 304, 400-404`.
+/// Ranges of statuses. Printed and parsed as `2xx, 304, 400-404`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "StatusTyped", into = "String")]
 pub struct StatusSet(pub Vec<RangeInclusive<u16>>);
 
-/// As a plan may have it.
+/// The forms of a status in a plan.
 #[derive(Deserialize)]
 #[serde(
     untagged,
@@ -139,13 +139,13 @@ enum StatusTyped {
 }
 
 const STATUS_WANTED: &str =
-    "a status is a number from 200 to 599, such as 200, `2xx`, or `200-299`; several stand between commas";
+    "expected a status from 200 to 599, such as 200, `2xx`, or `200-299`, or several, separated by commas";
 
 impl FromStr for StatusSet {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let refused = || format!("`{}` names no status: {STATUS_WANTED}", typed.escape_debug());
+        let refused = || format!("`{}` is not a valid status: {STATUS_WANTED}", typed.escape_debug());
         let ranges = typed.split(',').map(str::trim).map(|part| {
             if let Some(class) = part.to_ascii_lowercase().strip_suffix("xx") {
                 return class
@@ -170,7 +170,7 @@ impl TryFrom<StatusTyped> for StatusSet {
             StatusTyped::One(status) => status.to_string().parse(),
             StatusTyped::Text(text) => text.parse(),
             StatusTyped::Several(several) if several.is_empty() => {
-                Err(format!("status = [] lets nothing pass: {STATUS_WANTED}"))
+                Err(format!("status = [] is empty: {STATUS_WANTED}"))
             }
             StatusTyped::Several(several) => {
                 let sets = several.into_iter().map(StatusSet::try_from).collect::<Result<Vec<_>, _>>()?;
@@ -201,13 +201,13 @@ impl From<StatusSet> for String {
     }
 }
 
-/// Bytes of a body, from and to, both within. Printed and read as `1KB..2KB`.
+/// Range of body lengths in bytes, both ends included. Printed and parsed as `1KB..2KB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LengthRange {
-    /// Fewest.
+    /// Least.
     pub from: u64,
-    /// Most; `None`: any number.
+    /// Most; `None`: no limit.
     pub to: Option<u64>,
 }
 
@@ -217,7 +217,7 @@ impl FromStr for LengthRange {
     fn from_str(typed: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "`{}` is no length: write 1KB for that and no other, 1KB.. , ..2KB or 1KB..2KB",
+                "`{}` is not a valid length: expected 1KB (exactly), 1KB.. , ..2KB or 1KB..2KB",
                 typed.escape_debug()
             )
         };
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_in_many_ways() {
+    fn statuses_parse_as_numbers_classes_ranges_and_lists() {
         let read = |typed: &str| typed.parse::<StatusSet>().map(|set| set.to_string());
         for (typed, printed) in [
             ("200", "200"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_in_many_ways() {
+    fn lengths_parse_as_exact_or_open_ranges() {
         let read = |typed: &str| typed.parse::<LengthRange>().map(|range| (range.from, range.to));
         assert_eq!(read("1KB"), Ok((1000, Some(1000))));
         assert_eq!(read("1KB.."), Ok((1000, None)));
@@ -300,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_expected_or_taken() {
+    fn invalid_expectations_and_extractions_are_refused() {
         let expect = |change: fn(&mut ExpectPlan)| {
             let mut plan = ExpectPlan::default();
             change(&mut plan);
             plan.meant().map(drop).unwrap_err()
         };
-        assert!(expect(|_| {}).contains("expects nothing"));
+        assert!(expect(|_| {}).contains("expect is empty"));
         assert!(expect(|plan| plan.body_contains = Some(String::new())).contains("empty"));
         let bad = expect(|plan| plan.body_matches = Some("a(b".into()));
         assert!(bad.contains("`a(b`") || bad.contains("a(b") && bad.contains("unclosed group"), "{bad}");
@@ -316,13 +316,18 @@ mod tests {
         );
         let extract = |plan: ExtractPlan| plan.meant().map(drop).unwrap_err();
         assert!(extract(ExtractPlan::default()).contains("one of header"));
-        assert!(extract(ExtractPlan { header: Some("a b".into()), ..Default::default() }).contains("no header's name"));
         assert!(
-            extract(ExtractPlan { header: Some("a: b".into()), ..Default::default() }).contains("no header's name")
+            extract(ExtractPlan { header: Some("a b".into()), ..Default::default() })
+                .contains("not a valid header name")
         );
-        assert!(extract(ExtractPlan { json: Some("user".into()), ..Default::default() }).contains("begins with /"));
         assert!(
-            extract(ExtractPlan { regex: Some("[".into()), ..Default::default() }).contains("no regular expression")
+            extract(ExtractPlan { header: Some("a: b".into()), ..Default::default() })
+                .contains("not a valid header name")
+        );
+        assert!(extract(ExtractPlan { json: Some("user".into()), ..Default::default() }).contains("begin with /"));
+        assert!(
+            extract(ExtractPlan { regex: Some("[".into()), ..Default::default() })
+                .contains("not a valid regular expression")
         );
     }
 

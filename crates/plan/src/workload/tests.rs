@@ -1,4 +1,4 @@
-//! Workloads as written: what they mean, what is refused with its mend, and that a printed plan reads back.
+//! Workloads of plans: their meaning, refused contradictions with a hint, and printing and reading back.
 
 use std::fs;
 
@@ -65,7 +65,7 @@ steps = [{ request = "css", think = { log_normal = { median = "1s", sigma = 0.5,
 "#;
 
 #[test]
-fn a_shop() {
+fn requests_sessions_and_extractions_become_a_workload() {
     let shop = workload(SHOP);
     assert!(shop.cookies && shop.variables == 2);
     let [login, page, css] = &shop.requests[..] else { panic!("{shop:?}") };
@@ -107,7 +107,7 @@ fn a_shop() {
 }
 
 #[test]
-fn one_url_may_have_places() {
+fn one_url_may_have_placeholders_in_its_path() {
     let one = workload("url = \"http://h/u/{client}?n={random 1..9}\"\n");
     assert_eq!(one.requests[0].label(), "http://h/u/{client}?n={random 1..9}");
     assert_eq!(one.requests[0].path.pieces.len(), 4);
@@ -123,7 +123,7 @@ fn one_url_may_have_places() {
 }
 
 #[test]
-fn several_requests_are_chosen() {
+fn several_requests_are_chosen_in_turn_or_by_weight() {
     let two = |more: &str, weight: &str| {
         plan(&format!(
             "{more}\n[[load.request]]\nurl = \"http://a/\"\n{weight}\n[[load.request]]\nurl = \"http://b/\"\n"
@@ -144,17 +144,17 @@ fn several_requests_are_chosen() {
 }
 
 #[test]
-fn what_contradicts_itself() {
+fn contradicting_requests_are_refused() {
     let request = "[[load.request]]\nname = \"a\"\nurl = \"http://h/\"\n";
-    refused("", &["nothing is asked for", "[[load.request]]"]);
+    refused("", &["nothing to request", "[[load.request]]"]);
     refused(&format!("urls = \"u\"\n{request}"), &["[[load.request]] and urls", "leave one"]);
     refused("[load.content]\nmodel = \"even\"\nobjects = 1\n", &["needs a url"]);
     refused(&format!("url = \"http://h/x\"\n{request}"), &["leave its path out"]);
-    refused(&format!("method = \"PUT\"\n{request}"), &["at each [[load.request]]"]);
+    refused(&format!("method = \"PUT\"\n{request}"), &["in each [[load.request]]"]);
     refused("[[load.request]]\nurl = \"/x\"\n", &["begins with /", "url under [load]"]);
     refused(&format!("{request}frob = 1\n"), &["`frob`", "`extract`"]);
     refused(&format!("{request}body = \"a\"\nbody_file = \"b\"\n"), &["request `a`", "leave one of the two out"]);
-    refused(&format!("{request}expect = {{}}\n"), &["request `a`", "expects nothing"]);
+    refused(&format!("{request}expect = {{}}\n"), &["request `a`", "expect is empty"]);
     refused(&format!("{request}method = \"HEAD\"\nexpect = {{ length = \"1KB\" }}\n"), &["HEAD has no body"]);
     refused(&format!("{request}basic_auth = \"user\"\n"), &["user:password"]);
     refused(&format!("{request}headers = [\"no colon\"]\n"), &["`no colon`"]);
@@ -170,7 +170,7 @@ fn what_contradicts_itself() {
 }
 
 #[test]
-fn sessions_that_cannot_be() {
+fn contradicting_sessions_are_refused() {
     let with = |extract: &str, session: &str| {
         format!(
             "[[load.request]]\nname = \"a\"\nurl = \"http://h/\"\n{extract}\n[[load.request]]\nname = \"b\"\nurl = \
@@ -183,10 +183,10 @@ fn sessions_that_cannot_be() {
     assert!(plan(&with(token, "steps = [{ request = \"a\", embedded = [\"b\"] }]")).is_ok());
     for (session, words) in [
         ("steps = []", &["session `s`", "no steps"][..]),
-        ("steps = [{ request = \"b\" }, { request = \"a\" }]", &["step 1", "`b` needs {t}", "no step before"]),
+        ("steps = [{ request = \"b\" }, { request = \"a\" }]", &["step 1", "`b` needs {t}", "no earlier step"]),
         ("steps = [{ request = \"b\", embedded = [\"a\"] }]", &["needs {t}"]),
         ("steps = [{ request = \"a\" }]", &["`b` is in no session's steps"]),
-        ("steps = [{ request = \"c\" }]", &["no request is called `c`", "a, b"]),
+        ("steps = [{ request = \"c\" }]", &["no request is named `c`", "a, b"]),
         ("steps = [{ request = \"a\", think = \"1s\", at = \"1s\" }, { request = \"b\" }]", &["think and at"]),
         ("steps = [{ request = \"a\", parallel = 2 }, { request = \"b\" }]", &["parallel"]),
         ("steps = [{ request = \"a\", think = \"25h\" }, { request = \"b\" }]", &["24h"]),
@@ -200,12 +200,12 @@ fn sessions_that_cannot_be() {
     }
     refused(&with("", fine), &["`{t}` is not a valid placeholder"]);
     refused(&format!("choice = \"weighted\"\n{}", with(token, fine)), &["a session has a weight"]);
-    refused(&with(token, fine).replace("name = \"b\"", "name = \"a\""), &["two requests are called `a`"]);
+    refused(&with(token, fine).replace("name = \"b\"", "name = \"a\""), &["two requests are named `a`"]);
     refused("url = \"http://h/\"\n[[load.session]]\nsteps = [{ request = \"a\" }]\n", &["as [[load.request]]"]);
 }
 
 #[test]
-fn a_list_of_urls() {
+fn a_list_of_urls_has_weights_and_the_requests_body() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("urls.txt"), "# two\n/a?b={c}\nhttp://other/\t3\n").unwrap();
     fs::write(folder.path().join("body.bin"), b"\xff{x}").unwrap();
@@ -222,12 +222,12 @@ fn a_list_of_urls() {
     let said = plan.load.workload().unwrap_err();
     assert!(said.contains("urls.txt") && said.contains("`ftp`"), "{said}");
     fs::remove_file(folder.path().join("urls.txt")).unwrap();
-    assert!(plan.load.workload().unwrap_err().contains("--urls"), "and the check alone does not read it");
+    assert!(plan.load.workload().unwrap_err().contains("--urls"), "the check alone must not read the file");
     assert!(plan.check().is_ok());
 }
 
 #[test]
-fn a_list_of_too_many_hosts() {
+fn a_list_of_more_than_65535_hosts_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let list = |hosts: u32| {
         let lines: String = (0..hosts).map(|host| format!("http://H{}.h{}/\n", host / 256, host % 256)).collect();
@@ -241,7 +241,7 @@ fn a_list_of_too_many_hosts() {
 }
 
 #[test]
-fn files_are_named_whole() {
+fn file_names_become_absolute() {
     let text = "url = \"https://h/\"\n[load.tls]\ncacert = \"ca.pem\"\ncert = \"/me.pem\"\n";
     let mut plan = plan(text).unwrap();
     plan.load.find_files_from(std::path::Path::new("/plans"));
@@ -250,7 +250,7 @@ fn files_are_named_whole() {
 }
 
 #[test]
-fn content_becomes_requests() {
+fn a_content_model_becomes_requests() {
     let text = "url = \"http://h/files/\"\n[load.content]\nmodel = \"specweb99\"\nobjects = 36\n";
     let content = workload(text);
     assert_eq!(content.requests.len(), 36);
@@ -326,7 +326,7 @@ fn request() -> impl Strategy<Value = RequestPlan> {
 
 proptest! {
     #[test]
-    fn a_workload_reads_back(
+    fn a_workload_survives_printing_and_reading(
         requests in prop::collection::btree_map(name(), request(), 1..5),
         thinks in prop::collection::vec(option::of(think()), 5),
         (weight, parallel, goes_on, cookies) in (option::of(1e-6f64..1e6), 1u16..100, any::<bool>(), any::<bool>()),
@@ -355,9 +355,9 @@ proptest! {
         prop_assert!(back.load.workload().is_ok());
     }
 
-    /// Whatever stands in a plan is refused on one line, or means something.
+    /// Any text is refused on one line, or read as a plan.
     #[test]
-    fn no_plan_is_too_much(text in "(\\[\\[load\\.(request|session)\\]\\]\n|(url|name|body|headers|steps|expect|extract|weight) = (\"[a-z/:{}]{0,9}\"|\\[\\]|\\{\\}|\\{ status = \"?[0-9x]{3}\"? \\}|1)\n){0,10}") {
+    fn any_workload_text_is_a_plan_or_an_error_on_one_line(text in "(\\[\\[load\\.(request|session)\\]\\]\n|(url|name|body|headers|steps|expect|extract|weight) = (\"[a-z/:{}]{0,9}\"|\\[\\]|\\{\\}|\\{ status = \"?[0-9x]{3}\"? \\}|1)\n){0,10}") {
         if let Err(said) = plan(&text) {
             prop_assert_eq!(said.lines().count(), 1, "{}", said);
         }

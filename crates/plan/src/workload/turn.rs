@@ -1,31 +1,31 @@
-//! What a user of a closed loop does from the beginning of one session to the beginning of the next, in the mean: how long it takes where no
-//! answer takes any time, and how much is asked for.
+//! The mean session of a closed-loop user, from its start to the start of the next: its length without response times,
+//! and its number of requests.
 
 use std::time::Duration;
 
 use super::{DrawnThink, LoadPlan, RequestPlan, SessionPlan, StepPlan, ThinkPlan, Time};
 
-/// A session as its user lives it, the mean over the sessions of a plan by their weights.
+/// A user's session: the mean over the sessions of a plan by weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turn {
-    /// From its beginning to its end, if every answer came at once.
+    /// Length of the session, if all responses came immediately.
     pub lasts: Duration,
-    /// Its steps: pages, without what they embed.
+    /// Steps: pages, without their embedded objects.
     pub steps: f64,
-    /// Its requests, embedded objects too.
+    /// Requests, including embedded objects.
     pub requests: f64,
-    /// Whether users who all begin at one moment are spread from the beginning, since the first thing they do is to think for a time that
-    /// has no memory.
+    /// Whether users who start together are spread from the start, because each session begins with an exponential
+    /// think time.
     pub begins_spread: bool,
 }
 
 impl ThinkPlan {
-    /// Its mean; of a log-normal one that of the distribution before its cut.
+    /// Mean think time; of a log-normal one that of the distribution before `max` applies.
     pub fn mean(&self) -> Duration {
         match self {
             ThinkPlan::Constant(time) => time.0,
             ThinkPlan::Drawn(DrawnThink::Uniform([from, to])) => (from.0 + to.0) / 2,
-            // What is drawn above the longest becomes the longest.
+            // Values above the longest become the longest.
             ThinkPlan::Drawn(DrawnThink::Exponential { mean, max }) => {
                 mean.0.mul_f64(1.0 - (-max.0.as_secs_f64() / mean.0.as_secs_f64()).exp())
             }
@@ -36,14 +36,14 @@ impl ThinkPlan {
         }
     }
 
-    /// Exponential with this mean, cut at ten times of it, as TPC-W has its users think.
+    /// Exponential with this mean, limited to ten times of it, as in TPC-W.
     pub fn exponential(mean: Duration) -> Self {
         ThinkPlan::Drawn(DrawnThink::Exponential { mean: Time(mean), max: Time(mean * 10) })
     }
 }
 
 impl SessionPlan {
-    /// How long it is by its think times and fixed moments.
+    /// Time of a session that its think times and fixed times define.
     fn lasts(&self) -> Duration {
         let thought: Duration = self.steps.iter().filter_map(|step| step.think.as_ref()).map(ThinkPlan::mean).sum();
         self.steps.iter().filter_map(|step| step.at).fold(thought, Duration::max)
@@ -51,7 +51,7 @@ impl SessionPlan {
 }
 
 impl LoadPlan {
-    /// What its users do; none without sessions.
+    /// The mean session of its users; none without sessions.
     pub fn turn(&self) -> Option<Turn> {
         let weight = |session: &SessionPlan| session.weight.unwrap_or(1.0);
         let all: f64 = self.session.iter().map(weight).sum();
@@ -71,8 +71,8 @@ impl LoadPlan {
         })
     }
 
-    /// Makes users of it who think, ask for what the plan asks for, and wait for the answer: of one request the same again and again, of
-    /// several each time one that is drawn by their weights.
+    /// Adds sessions of users who think, request and wait: with one request the same again and again, with several each
+    /// time one that is drawn by weight.
     pub fn ask_thinking(&mut self, think: &ThinkPlan) {
         if self.request.is_empty() {
             let method = Some(std::mem::take(&mut self.method)).filter(|&method| method != schema::Method::Get);
@@ -109,7 +109,7 @@ mod tests {
     fn think_times_have_their_means() {
         assert_eq!(ThinkPlan::Constant(seconds(7)).mean(), Duration::from_secs(7));
         assert_eq!(ThinkPlan::Drawn(DrawnThink::Uniform([seconds(1), seconds(5)])).mean(), Duration::from_secs(3));
-        // Cut at ten times: 1 - exp(-10) of it.
+        // Limited to ten times the mean: 1 - exp(-10) of it.
         let cut = ThinkPlan::exponential(Duration::from_secs(7)).mean().as_secs_f64();
         assert!((cut / 7.0 - (1.0 - 4.54e-5)).abs() < 1e-6, "{cut}");
         let log = DrawnThink::LogNormal { median: seconds(2), sigma: 1.0, max: seconds(100) };
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_the_mean_over_the_sessions() {
+    fn a_turn_is_the_weighted_mean_over_sessions() {
         let load: LoadPlan = toml::from_str(
             "url = \"http://127.0.0.1:1\"\n[[request]]\nname = \"a\"\nurl = \"/a\"\n[[request]]\nname = \"b\"\nurl = \"/b\"\n\
              [[session]]\nweight = 3\nsteps = [{ request = \"a\", think = \"2s\" }, { request = \"a\", think = \"2s\", embedded = [\"b\", \"b\"] }]\n\
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn users_of_one_url_ask_for_it_again_and_again() {
+    fn users_without_sessions_repeat_one_url_or_draw_by_weight() {
         let mut load = LoadPlan::get("http://127.0.0.1:1/page?of={client}");
         load.ask_thinking(&ThinkPlan::exponential(Duration::from_secs(1)));
         load.workload().unwrap();
         assert!(load.turn().unwrap().begins_spread);
         assert_eq!((load.session.len(), load.stated_urls().len()), (1, 1));
-        // Of several, each is drawn by its weight.
+        // With several requests, each is drawn by weight.
         let mut load = LoadPlan::get("http://127.0.0.1:1");
         load.request = ["/a", "/b"].map(RequestPlan::get).into();
         load.request[1].weight = Some(3.0);

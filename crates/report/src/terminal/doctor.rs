@@ -35,15 +35,15 @@ pub fn doctor(document: &DoctorDocument, style: Style) -> String {
 fn headline(page: &mut Page, document: &DoctorDocument) {
     let with = |state| document.verbs.iter().filter(move |ability| ability.state == state);
     let names = |state| with(state).map(|ability| ability.verb.as_str()).collect::<Vec<_>>().join("; ");
-    let mut sentence = match names(AbilityState::No) {
+    let mut sentence = match names(AbilityState::Missing) {
         names if names.is_empty() => "Every verb works on this machine.".to_owned(),
         names => format!("Does not work: {names}."),
     };
-    let in_part = names(AbilityState::InPart);
+    let in_part = names(AbilityState::Partial);
     if !in_part.is_empty() {
         sentence.push_str(&format!(" Works partially: {in_part}."));
     }
-    let all_works = document.verbs.iter().all(|ability| ability.state == AbilityState::Works);
+    let all_works = document.verbs.iter().all(|ability| ability.state == AbilityState::Ok);
     let (word, ink) = match (document.ready(), all_works) {
         (true, true) => ("READY", Ink::Good),
         (true, false) => ("READY", Ink::Doubtful),
@@ -60,35 +60,35 @@ fn headline(page: &mut Page, document: &DoctorDocument) {
 
 fn verb(page: &mut Page, ability: &Ability) {
     let ink = match ability.state {
-        AbilityState::Works => Ink::Good,
-        AbilityState::InPart => Ink::Doubtful,
-        AbilityState::No => Ink::Bad,
+        AbilityState::Ok => Ink::Good,
+        AbilityState::Partial => Ink::Doubtful,
+        AbilityState::Missing => Ink::Bad,
     };
     let word = match ability.state {
-        AbilityState::Works => "ok",
-        AbilityState::InPart => "partial",
-        AbilityState::No => "missing",
+        AbilityState::Ok => "ok",
+        AbilityState::Partial => "partial",
+        AbilityState::Missing => "missing",
     };
     named(page, word, ink, &ability.verb, &ability.about);
     if !ability.why.is_empty() {
         below(page, "why", &ability.why);
     }
-    if let Some(fix) = &ability.mend {
+    if let Some(fix) = &ability.fix {
         below(page, "fix", fix);
     }
 }
 
 fn print(page: &mut Page, finding: &Finding) {
     let (word, ink) = match finding.state {
-        State::Fine => ("ok", Ink::Good),
+        State::Ok => ("ok", Ink::Good),
         State::WorthKnowing => ("note", Ink::Doubtful),
-        State::Lacking => ("missing", Ink::Bad),
+        State::Missing => ("missing", Ink::Bad),
     };
     named(page, word, ink, &finding.name, &finding.found);
     if !finding.touches.is_empty() {
         below(page, "affects", &finding.touches.join("; "));
     }
-    if let Some(fix) = &finding.mend {
+    if let Some(fix) = &finding.fix {
         below(page, "fix", fix);
     }
 }

@@ -1,4 +1,4 @@
-//! Both witnesses by hand: what pairs, what does not, and what times come out.
+//! Handmade records of both vantage points: what pairs, what does not, and the resulting times.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn called(connection: u64, client: u32, port: u16) -> Called {
     Called { connection, client, port, server: "198.18.0.1".parse().unwrap() }
 }
 
-/// The wire's request on a connection: first byte of the request, last byte of the response.
+/// The captured request on a connection: first byte of the request, last byte of the response.
 fn wire(connection: u64, index: u32, port: u16, first: u64, last: u64) -> WireRequest {
     WireRequest {
         connection,
@@ -73,7 +73,7 @@ fn wire(connection: u64, index: u32, port: u16, first: u64, last: u64) -> WireRe
     }
 }
 
-/// The wire's connection, opened by a SYN.
+/// The captured connection, opened by a SYN.
 fn connection(number: u64, port: u16, syn: u64) -> ConnectionRecord {
     ConnectionRecord {
         connection: number,
@@ -107,7 +107,7 @@ fn agreement() -> Agreement {
 }
 
 #[test]
-fn a_kept_connection_costs_one_round_trip_and_a_new_one_is_counted_from_its_syn() {
+fn a_request_on_a_persistent_connection_takes_one_rtt_and_on_a_new_one_counts_from_its_syn() {
     let mut agreement = agreement();
     agreement.load_called(&called(0, 3, 5000));
     // Opened at 200: SYN at the server 24 later, ACK and request 48 after that, 10 of service, 24 back.
@@ -123,9 +123,9 @@ fn a_kept_connection_costs_one_round_trip_and_a_new_one_is_counted_from_its_syn(
     assert_eq!(agreed.connections_unaccounted(), 0);
 }
 
-/// A connection that was opened to be held: its first request finds it open.
+/// An idle open connection: its first request finds it open.
 #[test]
-fn the_first_request_of_a_held_connection_is_timed_from_its_first_byte() {
+fn the_first_request_of_an_idle_open_connection_is_timed_from_its_first_byte() {
     for wire_first in [false, true] {
         let mut agreement = agreement();
         agreement.load_called(&called(0, 3, 5000));
@@ -144,7 +144,7 @@ fn the_first_request_of_a_held_connection_is_timed_from_its_first_byte() {
 
 /// Inside TLS no request of the load has a partner, and none may wait for one.
 #[test]
-fn without_requests_connections_are_counted_all_the_same() {
+fn inside_tls_connections_are_counted_without_requests() {
     let mut agreement = agreement().connections_only();
     for number in 0..3 {
         agreement.load_called(&called(number, 3, 5000 + number as u16));
@@ -157,9 +157,10 @@ fn without_requests_connections_are_counted_all_the_same() {
     assert!(!agreed.overflowed);
 }
 
-/// Two servers behind one name, one of them a loopback address: one port of a client may go to both at once.
+/// Two servers behind one name, one of them at a loopback address: one port of a client may connect to both at the same
+/// time.
 #[test]
-fn one_port_to_two_servers_is_two_places() {
+fn one_port_to_two_servers_is_two_connections() {
     let second = |text: &str| text.parse::<IpAddr>().unwrap();
     let rewritten = Reach { asked: second("127.0.0.1"), connect: second("198.18.0.2"), how: How::Rewritten };
     let mut agreement = agreement().with_servers(&[rewritten]);
@@ -179,9 +180,9 @@ fn one_port_to_two_servers_is_two_places() {
 }
 
 #[test]
-fn a_port_used_again_pairs_with_its_own_time() {
+fn a_reused_port_pairs_by_time() {
     let mut agreement = agreement();
-    // The first request on the port never reached the wire's books; counting in order would shift all that follow.
+    // The first request on the port is missing in the capture; pairing by order would shift all that follow.
     for (number, started) in [(0, 200), (1, 400), (2, 600)] {
         agreement.load_called(&called(number, 3, 5000));
         agreement.load_request(&load(number, started, started + 106, true));
@@ -197,7 +198,7 @@ fn a_port_used_again_pairs_with_its_own_time() {
 }
 
 #[test]
-fn an_answer_that_nobody_asked_for_is_told() {
+fn a_captured_response_without_a_request_is_counted() {
     let mut agreement = agreement();
     agreement.load_called(&called(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
@@ -208,12 +209,12 @@ fn an_answer_that_nobody_asked_for_is_told() {
 }
 
 #[test]
-fn a_failure_excuses_one_answer_and_no_more() {
+fn a_failed_request_explains_only_one_captured_response() {
     let mut agreement = agreement();
     agreement.load_called(&called(0, 3, 5000));
     let failed = RequestRecord { failure: Some(FailureCause::ResponseTimeout), ..load(0, 200, 300, true) };
     agreement.load_request(&failed);
-    // Answered after the load had given up.
+    // The response came after the load's timeout.
     agreement.wire_request(3, &wire(0, 0, 5000, 272, 299));
     let agreed = agreement.finish();
     assert_eq!((agreed.failed_at_load, agreed.load_failed, agreed.unaccounted()), (1, 1, 0));
@@ -222,10 +223,10 @@ fn a_failure_excuses_one_answer_and_no_more() {
 }
 
 #[test]
-fn a_request_sent_again_is_counted_and_not_timed() {
+fn a_retried_request_is_counted_and_not_timed() {
     let mut agreement = agreement();
     agreement.load_called(&called(7, 3, 6000));
-    // Begun on a connection that the server had closed; it keeps its start, and has no connect of its own.
+    // It began on a connection that the server had closed; it keeps its start, and has no connect of its own.
     agreement.load_request(&load(7, 200, 400, false));
     agreement.wire_request(3, &wire(9, 0, 6000, 366, 376));
     agreement.wire_connection(&connection(9, 6000, 318));
@@ -234,7 +235,7 @@ fn a_request_sent_again_is_counted_and_not_timed() {
 }
 
 #[test]
-fn an_end_that_the_wire_cannot_read_contradicts_nobody() {
+fn a_captured_request_with_unknown_end_is_no_contradiction() {
     let mut agreement = agreement();
     agreement.load_called(&called(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
@@ -242,7 +243,7 @@ fn an_end_that_the_wire_cannot_read_contradicts_nobody() {
     let unread = WireRequest { framing: Framing::ByDirection, complete: false, ..wire(0, 0, 5000, 272, 282) };
     agreement.wire_request(3, &unread);
     agreement.wire_connection(&connection(0, 5000, 224));
-    // With a byte less it is an answer that the load cannot have had.
+    // With a byte less it is a response that the load cannot have received.
     agreement.load_called(&called(1, 3, 5001));
     agreement.load_request(&load(1, 200, 306, true));
     let unanswered = WireRequest { complete: false, response_bytes: 999, ..wire(1, 0, 5001, 272, 282) };
@@ -253,7 +254,7 @@ fn an_end_that_the_wire_cannot_read_contradicts_nobody() {
 }
 
 #[test]
-fn a_time_out_said_to_an_idle_connection_is_no_answer() {
+fn a_408_response_on_an_idle_connection_is_ignored() {
     let mut agreement = agreement();
     agreement.load_called(&called(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
@@ -264,7 +265,7 @@ fn a_time_out_said_to_an_idle_connection_is_no_answer() {
 }
 
 #[test]
-fn the_warm_up_is_counted_and_not_timed() {
+fn requests_of_the_warm_up_are_counted_and_not_timed() {
     let mut agreement = agreement();
     agreement.load_called(&called(0, 3, 5000));
     agreement.load_request(&load(0, 10, 116, true));
@@ -275,7 +276,7 @@ fn the_warm_up_is_counted_and_not_timed() {
 }
 
 #[test]
-fn a_silent_witness_does_not_take_all_memory() {
+fn memory_is_bounded_if_one_vantage_point_has_no_records() {
     let mut agreement = agreement();
     agreement.load_called(&called(0, 3, 5000));
     for request in 0..WAITING_MAX as u64 + 1 {
@@ -285,9 +286,9 @@ fn a_silent_witness_does_not_take_all_memory() {
     assert!(agreement.finish().overflowed);
 }
 
-/// A server that takes a request and drops it, and a load that sends it again without a word: the wire has one more.
+/// A server that drops a request, and a load that retries it without counting: the capture has one more.
 #[test]
-fn requests_sent_are_compared_with_requests_on_the_wire() {
+fn requests_sent_are_compared_with_captured_requests() {
     let run = |attempts: u8, failure: Option<FailureCause>, on_the_wire: u32| {
         let mut agreement = agreement();
         agreement.load_called(&called(0, 3, 5000));
@@ -297,18 +298,18 @@ fn requests_sent_are_compared_with_requests_on_the_wire() {
         agreement.finish().sends_unaccounted()
     };
     assert_eq!(run(1, None, 1), 0);
-    assert_eq!(run(1, None, 2), 1, "sent again in secret");
-    assert_eq!(run(1, None, 0), 1, "answered without a request");
-    // A retried request may have reached the server's end, or not; so may one that failed.
+    assert_eq!(run(1, None, 2), 1, "retried without counting");
+    assert_eq!(run(1, None, 0), 1, "response without a request");
+    // A retried or failed request may have reached the server's end, or not.
     assert_eq!((run(2, None, 1), run(2, None, 2), run(2, None, 3)), (0, 0, 1));
     let failed = Some(FailureCause::ClosedBeforeResponse);
     assert_eq!((run(1, failed, 0), run(1, failed, 1), run(1, failed, 2)), (0, 0, 1));
 }
 
 proptest! {
-    /// A recorder that is behind takes in all of the one side before the other.
+    /// A recorder that is behind takes all records of one side before the other.
     #[test]
-    fn connections_of_one_request_are_timed_in_any_mixture(order in proptest::collection::vec(any::<bool>(), 0..40)) {
+    fn connections_with_one_request_are_timed_in_any_order(order in proptest::collection::vec(any::<bool>(), 0..40)) {
         let mut agreement = agreement();
         let (mut loads, mut wires) = (0, 0);
         for is_load in order.into_iter().chain([true; 10]).chain([false; 10]) {
@@ -318,7 +319,7 @@ proptest! {
             }
             let (number, started) = (*turn, 200 + 200 * *turn);
             *turn += 1;
-            // Ports come round again.
+            // Ports are reused.
             let port = 5000 + (number % 3) as u16;
             if is_load {
                 agreement.load_called(&called(number, 3, port));
@@ -334,9 +335,9 @@ proptest! {
         prop_assert_eq!(agreed.differences.magnitudes().p99, 0);
     }
 
-    /// However the records of both sides are mixed, the same pairs come out.
+    /// The same pairs result from any order of the records.
     #[test]
-    fn the_mixture_does_not_matter(order in proptest::collection::vec(any::<bool>(), 0..80)) {
+    fn pairs_do_not_depend_on_the_order_of_records(order in proptest::collection::vec(any::<bool>(), 0..80)) {
         let mut agreement = agreement();
         agreement.load_called(&called(0, 3, 5000));
         let (mut loads, mut wires) = (0, 0);

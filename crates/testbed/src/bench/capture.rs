@@ -8,6 +8,7 @@ use sys::clock::Clock;
 use units::Timestamp;
 
 use crate::agreement::Agreement;
+use crate::capture_tables::CaptureTables;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::host::CorePlan;
@@ -15,10 +16,9 @@ use crate::places::target::Reach;
 use crate::recorder::WireSide;
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
-use crate::wire_book::WireBook;
 use plan::{HttpVersion, Plan};
 
-/// What the capture needs to know of the run.
+/// What the capture needs from the run.
 pub struct Setting<'a> {
     pub plan: &'a Plan,
     pub clock: Clock,
@@ -32,10 +32,10 @@ pub struct Setting<'a> {
     pub reaches: &'a [Reach],
 }
 
-/// Starts the thread on open rings. What it shows is taken in by the recorder.
+/// Starts the capture thread on open rings. The recorder takes its records.
 ///
 /// # Errors
-/// A thread or a descriptor more is not to be had.
+/// No thread or descriptor is available.
 pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), LabError> {
     let (measured_from, measured_to) = setting.measured;
     let (sender, records) = queue();
@@ -51,13 +51,14 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
         seed: setting.plan.seed,
         cores: setting.cores.watch_cores(),
     };
-    let watching = taps.watch(setup, sender).map_err(LabError::system("start the watch"))?;
+    let watching = taps.watch(setup, sender).map_err(LabError::system("start the packet capture"))?;
     let rtts_ns: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();
     let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
     let mut agreement = Agreement::new(measured_from, comparable).with_servers(setting.reaches);
     if setting.plan.load.secure() || setting.plan.load.http == HttpVersion::Http2 {
         agreement = agreement.connections_only();
     }
-    let book = WireBook::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));
+    let book =
+        CaptureTables::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));
     Ok((watching, WireSide { book, records }))
 }

@@ -1,4 +1,4 @@
-//! Where connections go: the addresses behind each of a workload's hosts, and how a path reaches them.
+//! Targets of connections: the addresses of a workload's hosts, and how a path reaches them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,13 +10,13 @@ use crate::places;
 use crate::places::target::{Reach, check_listening, in_lab, resolve, through_path};
 use plan::Plan;
 
-/// Where connections go.
+/// Targets of connections.
 pub(super) struct Destination {
-    /// For each of the workload's hosts and ports, in their order.
+    /// One entry for each of the workload's hosts and ports, in their order.
     pub endpoints: Vec<Endpoints>,
-    /// Addresses and port of the first: with a path those of all. None with a Unix socket.
+    /// Addresses and port of the first; with a path those of all. None with a Unix socket.
     pub addresses: Vec<SocketAddr>,
-    /// How a path reaches a service that is there already.
+    /// How a path reaches a service that already runs.
     pub reaches: Vec<Reach>,
     /// Port of the first.
     pub port: u16,
@@ -25,7 +25,7 @@ pub(super) struct Destination {
 /// Resolves every target, or the proxy in front of them.
 ///
 /// # Errors
-/// A name that leads nowhere; with a path a host that is not the server under test, or is at another port of it.
+/// A name that cannot be resolved; with a path a host other than the server under test, or another port of it.
 pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, LabError> {
     let first = targets.first().expect("a workload asks for something");
     if let Some(socket) = &plan.load.unix {
@@ -43,20 +43,20 @@ pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, LabErro
     for target in &targets[1..] {
         if plan.path.is_some() && target.port != first.port {
             return Err(LabError::Plan(format!(
-                "{} and {} are at different ports: a path leads to one port of the server under test",
+                "{} and {} are at different ports: a path reaches one port of the server under test",
                 first.authority, target.authority
             )));
         }
         if plan.path.is_some() && !plan.target.addresses.is_empty() {
-            // What --to says holds for every name.
+            // Addresses of --to apply to every name.
             endpoints.push(Endpoints::new(addresses.clone()));
             continue;
         }
         let (others, _) = reached(plan, &target.host, target.port)?;
         if plan.path.is_some() && (others.len() != addresses.len() || others.iter().any(|at| !addresses.contains(at))) {
             return Err(LabError::Plan(format!(
-                "`{}` is another server than `{}`: a path leads to one, the server under test; ask for the others in runs of \
-                 their own",
+                "`{}` is another server than `{}`: a path reaches one server; request the others in separate \
+                 runs",
                 target.host, first.host
             )));
         }
@@ -65,7 +65,7 @@ pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, LabErro
     Ok(Destination { endpoints, addresses, reaches, port: first.port })
 }
 
-/// Where connections go, for a person: every address of a name, since connections use them in turn.
+/// Targets of connections as text: every address of a name, because connections use them in turn.
 pub(super) fn words(plan: &Plan, targets: &[Target], addresses: &[SocketAddr]) -> String {
     if let Some(socket) = &plan.load.unix {
         return socket.display().to_string();
@@ -80,7 +80,7 @@ pub(super) fn words(plan: &Plan, targets: &[Target], addresses: &[SocketAddr]) -
     if name.parse::<IpAddr>().is_ok() { all } else { format!("{name} ({all}{in_turn})") }
 }
 
-/// The addresses of a host, and, where a path leads to a service that is there already, how it is reached.
+/// The addresses of a host, and, for a path to a service that already runs, how it is reached.
 fn reached(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<Reach>), LabError> {
     let with_port = |address: IpAddr| SocketAddr::new(address, port);
     if let Some(server) = &plan.server {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_host_and_port_is_resolved() {
+    fn every_host_and_port_is_resolved() {
         let plain = plan(LoadPlan::get(""));
         let mut found =
             of(&plain, &targets(&["http://127.0.0.1:81/", "http://127.0.0.2:82/", "http://[::1]/"])).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_stands_before_all_of_them() {
+    fn a_proxy_replaces_all_targets() {
         let proxied = plan(LoadPlan { proxy: Some("127.0.0.9:3128".parse().unwrap()), ..LoadPlan::get("") });
         let mut found = of(&proxied, &targets(&["http://no.such.host.invalid/", "http://other.invalid/"])).unwrap();
         assert_eq!((found.endpoints.len(), found.port), (2, 3128));

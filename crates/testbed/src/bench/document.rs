@@ -1,4 +1,4 @@
-//! From a run that has ended to its document and its [`Outcome`].
+//! Makes the document and the [`Outcome`] of a run that has ended.
 
 use std::io::Write;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::server::watch::CoreWatch;
 use crate::{distances, host, path_part, server, watch_part};
 use plan::{Plan, Proxy};
 
-/// What was counted, finished: the measured phase has its end.
+/// Final counts; the end of the measured phase is known.
 pub(super) struct Counted {
-    /// Figures, histograms and series of the load.
+    /// Figures, histograms and time series of the load.
     pub load: load::Outcome,
-    /// How far reported times may be too long because of the generator itself.
+    /// Upper bounds of the generator's own delay in reported times.
     pub delays: DelayBounds,
     /// Gauges as sampled.
     pub levels: Levels,
@@ -46,10 +46,10 @@ impl Counted {
     }
 }
 
-/// Puts the document together, judges it, and keeps it.
+/// Makes the document, judges it, and stores it.
 ///
 /// # Errors
-/// The host's facts cannot be read.
+/// The properties of the host cannot be read.
 pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let mut counted = count(counting, &mut ended);
     let host = host_part(&ended)?;
@@ -59,7 +59,7 @@ pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome
     let series_error =
         ended.folder.folder().and_then(|folder| files::keep_series(folder, &counted.load, &server_seconds).err());
     let load = std::mem::take(&mut counted.load.load);
-    let live = ended.lane.live;
+    let live = ended.shard.live;
     let mut document = Document {
         schema: SCHEMA.into(),
         run: run_part(&ended, &counted, host),
@@ -77,7 +77,7 @@ pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome
     if let Some(tapped) = ended.capture.sockets.take() {
         checks.extend(evidence::tap_checks(&tapped, &ended));
         if let Some(folder) = ended.folder.folder() {
-            // What cannot be written is read from the rows.
+            // Without exact series the rows are used.
             let _ = tapped.responses.keep(folder, counted.end);
         }
         document.tap = Some(tapped.part);
@@ -85,29 +85,29 @@ pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome
     document.validity = Validity::from_checks(checks);
     document.slo = ended.resolved.plan.slo.as_ref().map(|slo| slo.judge(&document));
     keep(&ended, &document, &counted);
-    // The server is told to end before its sandbox is torn down, so that it can write what it wants to.
+    // The server is told to end before its sandbox is removed, so that it can write its files.
     drop(ended.network.places.as_mut().and_then(|places| places.server.take()));
     Ok(outcome(ended, document, counted, server_seconds))
 }
 
 /// Ends the counts with the measured phase.
 fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
-    let (from, to) = ended.lane.measured;
+    let (from, to) = ended.shard.measured;
     let end = to.unwrap_or_else(|| ended.clock.now());
-    let live = ended.lane.live;
+    let live = ended.shard.live;
     let levels = std::mem::take(&mut ended.levels);
     let mut load = counting.tally.finish(Ending {
         measured_end: end,
         offered: live.offered_measured,
-        unfinished: ended.lane.unfinished,
+        unfinished: ended.shard.unfinished,
         levels: levels.clone(),
     });
     let delays = counting.delays.finish(&load.histograms.response_time);
     let plan = &ended.resolved.plan.load;
     load.load.statuses_expected = plan.expects_statuses();
     load.load.generator_delay = Some(validity::generator_delay(&delays));
-    load.load.tls = ended.lane.tls.take();
-    load.load.malformed_responses = std::mem::take(&mut ended.lane.malformed_responses);
+    load.load.tls = ended.shard.tls.take();
+    load.load.malformed_responses = std::mem::take(&mut ended.shard.malformed_responses);
     load.load.open_connections = plan.open_connections.map(|connections| {
         let memory = ended.main_thread.memory.unwrap_or_default();
         let (generator, kernel) = memory.each_since(&ended.main_thread.memory_before, u64::from(connections));
@@ -115,7 +115,7 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
             connections: u64::from(connections),
             failed: live.held_failed,
             per_second: u64::from(OPEN_PER_SECOND),
-            processes: ended.resources.lane_plan.processes(),
+            processes: ended.resources.shard_plan.processes(),
             generator_bytes_each: generator,
             kernel_bytes_each: kernel,
         }
@@ -132,28 +132,28 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
     Counted { load, delays, levels, handshakes: counting.handshakes, requests: counting.requests, from, end }
 }
 
-/// The machine, and how it was used.
+/// The machine, and its use by the run.
 fn host_part(ended: &Ended<'_>) -> Result<Host, LabError> {
-    let (resources, lane) = (ended.resources, &ended.lane);
-    let lanes = resources.lane_plan;
-    let mut host = host::facts(&resources.cores, lanes.of)?;
+    let (resources, shard) = (ended.resources, &ended.shard);
+    let shards = resources.shard_plan;
+    let mut host = host::facts(&resources.cores, shards.of)?;
     host.cpu_probe_ns = ended.main_thread.cpu_probe_ns;
     host.steal_share = evidence::steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
     let mut set = |name: &str, value: String| host.settings.insert(name.into(), value);
     set("wait", ended.resolved.plan.host.wait.name().into());
     set("idle", resources.wakefulness.words().to_owned());
-    set("engine", lane.engine.name().into());
-    set("loop_scheduling", lane.scheduling.clone());
-    if lanes.threads() > 1 {
-        set("threads", lanes.of.to_string());
+    set("engine", shard.engine.name().into());
+    set("loop_scheduling", shard.scheduling.clone());
+    if shards.threads() > 1 {
+        set("threads", shards.of.to_string());
     }
-    if lanes.in_processes {
-        set("processes", lanes.processes().to_string());
+    if shards.in_processes {
+        set("processes", shards.processes().to_string());
     }
-    set("loop_busy", format!("{:.1}%", 100.0 * lane.health.busy_share()));
+    set("loop_busy", format!("{:.1}%", 100.0 * shard.health.busy_share()));
     set("open_files_max", resources.descriptors.to_string());
     if ended.mix.is_some() {
-        let (crowded, opened) = (lane.mix.crowded, lane.live.connections_opened);
+        let (crowded, opened) = (shard.mix.crowded, shard.live.connections_opened);
         set("connections_of_robots_beyond_4", format!("{crowded} of {opened}"));
     }
     if let Some((watched, _)) = ended.wire() {
@@ -170,34 +170,34 @@ fn host_part(ended: &Ended<'_>) -> Result<Host, LabError> {
     }
     let steering = match &places.steering {
         Steering::ServerCores => "on the server's cores (RPS)".into(),
-        Steering::PathCore => "on the path's core, not in the server's CPU".into(),
-        Steering::Failed(why) => format!("on the path's core, not in the server's CPU ({why})"),
+        Steering::PathCore => "on the path's core, not in the server's CPU time".into(),
+        Steering::Failed(why) => format!("on the path's core, not in the server's CPU time ({why})"),
     };
     set("server_receive_work", steering);
     Ok(host)
 }
 
-/// What the path did, as its own counters, handshakes and packets at the server's end show it.
+/// The path's figures: its own counters, handshakes, and packets at the server's end.
 fn path_part(ended: &Ended<'_>, counted: &Counted) -> Option<Path> {
     let resolved = ended.resolved;
     let (io, spec, plan) = (ended.path.as_ref()?, resolved.spec.as_ref()?, resolved.plan.path.as_ref()?);
     let mut path = path_part::document(distances::name(plan), &spec.clients, io, counted.handshakes.as_ref());
     let beyond = ended.network.places.as_ref().is_some_and(Places::beyond);
     if beyond {
-        // With the real network's time in them they say nothing about the path.
+        // With the real network's time they do not describe the path.
         path.rtt_error_ns = None;
         if path.measured_rtt_ns.is_some() {
-            path.measured_rtt_source += ", the real network beyond the path included";
+            path.measured_rtt_source += ", including the real network beyond the path";
         }
     }
     let outside = ended.wire().and_then(|(watched, _)| watched.between.clone());
     if let (true, Some((_, figures))) = (outside.is_some() || beyond, ended.wire())
         && !figures.handshake_rtt.is_empty()
     {
-        // The load's own delay in seeing an answer is not in it.
+        // They exclude the load's own delay in reading a response.
         path.measured_rtt_ns = Some(figures.handshake_rtt.quantiles());
         path.rtt_error_ns = Some(figures.handshake_error.quantiles()).filter(|error| error.count > 0);
-        path.measured_rtt_source = "handshakes of the measured phase, by packets at the server's end".into();
+        path.measured_rtt_source = "handshakes of the measured phase, captured at the server's end".into();
     }
     path.packet_capture = outside;
     Some(path)
@@ -223,7 +223,7 @@ fn run_part(ended: &Ended<'_>, counted: &Counted, host: Host) -> Run {
     }
 }
 
-/// Writes the run's files, where it is kept. The result is printed all the same if that fails; what is missing is said.
+/// Writes the run's files, if it is stored. A failure does not prevent the result; missing files are reported.
 fn keep(ended: &Ended<'_>, document: &Document, counted: &Counted) {
     let Some(folder) = ended.folder.folder() else { return };
     let wire = ended.wire().map(|(_, figures)| figures);
@@ -231,18 +231,18 @@ fn keep(ended: &Ended<'_>, document: &Document, counted: &Counted) {
     if let Err(error) = kept {
         let why = error.to_string();
         let why = units::printable(&why);
-        let _ = writeln!(std::io::stderr(), "yamabiko: the run's files are not complete: {why}");
+        let _ = writeln!(std::io::stderr(), "yamabiko: the run's files are incomplete: {why}");
     }
     ended.folder.end_progress(ended.clock.now(), document);
 }
 
 fn outcome(ended: Ended<'_>, document: Document, counted: Counted, server_seconds: Vec<ServerSecond>) -> Outcome {
-    let lane = ended.lane;
+    let shard = ended.shard;
     Outcome {
         document,
         first_exchange: FirstExchange {
-            request: lane.first_request.into(),
-            response_head: lane.first_head.map(Vec::into_boxed_slice),
+            request: shard.first_request.into(),
+            response_head: shard.first_head.map(Vec::into_boxed_slice),
         },
         all_refused: ended.main_thread.all_refused.is_some(),
         zero_at: ended.clock.started(),
@@ -253,12 +253,12 @@ fn outcome(ended: Ended<'_>, document: Document, counted: Counted, server_second
         measured: counted.from..counted.end,
         spans: counted.load.spans,
         server_seconds,
-        loop_busy: lane.health.busy_share(),
+        loop_busy: shard.health.busy_share(),
         origin: ended.origin,
     }
 }
 
-/// The run as the one point of a cache benchmark.
+/// The run as the single point of a cache benchmark.
 fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
     let load = document.load.as_ref();
     let point = CachePoint {
@@ -269,10 +269,10 @@ fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
         figures: mix.figures.clone(),
         ..CachePoint::default()
     };
-    // A user and a password of the proxy are not for results.
+    // Results must not contain the proxy's user and password.
     let proxy = match &plan.load.proxy {
         Some(proxy) => format!("forward {}", Proxy { user: None, ..proxy.clone() }),
-        // The origin itself, or a reverse proxy: which, nobody said.
+        // The origin itself or a reverse proxy, which is unknown.
         None => format!("at {}", plan.load.url),
     };
     CachePart { workload: mix.name.clone(), proxy, points: vec![point], ..CachePart::default() }
@@ -297,7 +297,7 @@ fn server_part(ended: &mut Ended<'_>, completed: u64, response_time: &Histogram)
     Some(part)
 }
 
-/// Whether the RTT of a handshake may differ from what was asked because the plan says so.
+/// Whether the plan lets a handshake's RTT differ from the configured RTT.
 pub(super) fn rtt_varies(spec: &PathSpec) -> bool {
     let varies = |link: &LinkSpec| {
         link.rate() != Limit::Unlimited

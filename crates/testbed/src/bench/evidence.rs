@@ -1,4 +1,4 @@
-//! From a run of load that has ended to the evidence of its validity checks.
+//! Makes the evidence for the validity checks of a run of load that has ended.
 
 use path::PathSpec;
 use schema::Document;
@@ -26,13 +26,13 @@ pub(super) fn checks(
     let handshakes = counted.handshakes.as_ref();
     let evidence = Evidence {
         plan: &resolved.plan,
-        loop_health: &ended.lane.health,
+        loop_health: &ended.shard.health,
         delays: &counted.delays,
         little: &counted.load.little,
         levels: &counted.levels,
         in_flight_by_second: &in_flight_by_second,
         mistaken_drops: lost_by_the_instrument(ended),
-        cap_hits: ended.lane.live.cap_hits,
+        cap_hits: ended.shard.live.cap_hits,
         wall_drift: ended.mix.as_ref().map(|mix| mix.wall_drift),
         table: ended.table,
         store_error: store_error.as_deref(),
@@ -53,25 +53,25 @@ pub(super) fn checks(
     validity::checks(document, &evidence)
 }
 
-/// Why the run's files are not complete, if they are not.
+/// Why the run's files are incomplete, if they are.
 fn store_error(ended: &Ended<'_>, series_error: Option<store::StoreError>) -> Option<String> {
     let left_out = ended.mix.as_ref().map_or(0, |mix| mix.left_out);
-    // Those that nobody judged have a check of their own.
+    // Unverified exchanges have their own check.
     let no_room = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unverified);
-    let no_room = (no_room > 0).then(|| format!("the disk had no room in time for {no_room} exchanges of the mix"));
+    let no_room = (no_room > 0).then(|| format!("the disk was too slow to store {no_room} exchanges of the workload"));
     ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(no_room)
 }
 
-/// Packets that the path or its devices lost though no link was to lose them.
+/// Packets lost by the path or its devices that no link was configured to lose.
 fn lost_by_the_instrument(ended: &Ended<'_>) -> Option<Mistaken> {
     let path = ended.path.as_ref()?;
     let steered = ended.network.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
     mistaken_drops(ended.before.devices, ended.after.devices, Refused::by(path), steered)
 }
 
-/// Checks of the tap: by itself, against the load, and against packets.
+/// Checks of the tap: alone, against the load, and against the capture.
 pub(super) fn tap_checks(tapped: &Tapped, ended: &Ended<'_>) -> Vec<Check> {
-    let live = ended.lane.live;
+    let live = ended.shard.live;
     let totals = validity::LoadTotals {
         called: live.connections_opened,
         completed: live.completed,
@@ -90,7 +90,7 @@ pub(super) fn tap_checks(tapped: &Tapped, ended: &Ended<'_>) -> Vec<Check> {
     checks
 }
 
-/// Share of all cores' time that the hypervisor took, between two readings.
+/// Share of all cores' time that the hypervisor took between two readings.
 pub(super) fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, CpuTimes)]>) -> Option<f64> {
     let (before, after) = (before?, after?);
     let (mut stolen, mut total) = (0.0, 0.0);

@@ -1,4 +1,4 @@
-//! The files of a run of load that are written at its end: exact series, histograms, summary.
+//! Files written at the end of a run of load: exact series, histograms, summary.
 
 use load::Histograms;
 use schema::{Document, ServerSecond};
@@ -7,7 +7,7 @@ use units::Timestamp;
 
 use validity::evidence::WireFigures;
 
-/// The exact series replace the provisional rows that were written while the run went.
+/// Exact series replace the provisional rows written during the run.
 pub(super) fn keep_series(folder: &RunFolder, counted: &load::Outcome, server: &[ServerSecond]) -> store::Result<()> {
     if !server.is_empty() {
         folder.server_series().finish_anew(server)?;
@@ -20,7 +20,7 @@ pub(super) fn keep_series(folder: &RunFolder, counted: &load::Outcome, server: &
         if !error.is_disk_full() {
             return Err(error);
         }
-        // The exact rows are worth more than the provisional ones, and take their place.
+        // Exact rows replace the provisional ones.
         for table in ["series", "distributions"] {
             let _ = std::fs::remove_dir_all(folder.path().join(table));
         }
@@ -52,7 +52,7 @@ pub(super) fn keep_rest(
         folder.write_hlog(name, &span(histogram))?;
     }
     if let Some(wire) = wire {
-        // A page would have to go through every row of the wire's tables for them.
+        // Without it a page would have to read every row of the capture's tables.
         folder.write_hlog("wire_rtt", &span(&wire.handshake_rtt))?;
         folder.write_hlog("wire_service", &span(&wire.service_time))?;
     }

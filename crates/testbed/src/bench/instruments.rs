@@ -1,5 +1,5 @@
-//! Sixth stage: what measures beside the load generator. The packet capture, the tap of the load's own sockets, and the
-//! recorder, which counts and keeps every record and writes a progress snapshot once a second.
+//! Sixth stage: the instruments other than the load generator. These are the packet capture, the tap of the load's own
+//! sockets, and the recorder, which counts and stores all records and writes a progress snapshot once a second.
 
 use std::sync::Arc;
 
@@ -23,31 +23,31 @@ use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapped, Tapping};
 use crate::watching::Watching;
 use validity::evidence::Watched;
 
-/// The instruments, running.
+/// The running instruments.
 pub(super) struct Instruments {
     path_live: Option<Arc<PathLive>>,
     capture: Option<Watching>,
     tap: Option<Tapping>,
     recorder: Recorder,
-    /// Where each loop's records go, until the loops have them.
+    /// Where each loop's records go, until the loops take them.
     outlets: Vec<Outlet>,
     seen: Arc<Seen>,
     is_kept: bool,
 }
 
-/// What packet capture and tap know when they have ended.
+/// Results of packet capture and tap.
 pub(super) struct Capture {
-    /// Of packets at the server's end.
+    /// The packet capture.
     pub packets: Option<Watched>,
-    /// Of the load's own sockets.
+    /// The tap of the load's own sockets.
     pub sockets: Option<Tapped>,
 }
 
 impl Instruments {
-    /// Starts them. `own`: this process was started under its own tap.
+    /// Starts the instruments. `own`: this process was started under its own tap.
     ///
     /// # Errors
-    /// A thread or a descriptor more is not to be had; the tap's rings cannot be made.
+    /// No thread or descriptor is available, or the tap's rings cannot be created.
     pub fn start(
         loops: &Loops<'_>,
         network: &mut Network,
@@ -67,12 +67,12 @@ impl Instruments {
         let seen = Arc::new(Seen::default());
         let keeper = keeper(loops, network, folder, path_live.as_ref(), wire.is_some(), &seen);
         let plan = &loops.resolved.plan;
-        let (schedule, lanes) = (loops.schedule, loops.resources.lane_plan.of as usize);
+        let (schedule, shards) = (loops.schedule, loops.resources.shard_plan.of as usize);
         let judging = spec::world(loops.load_spec);
         let (outlets, recorder) = Recorder::start(Recording {
-            lanes,
+            shards,
             counting: counting(loops),
-            levels: LevelMerger::new(plan.seed, schedule.start, schedule.measured_from(), lanes),
+            levels: LevelMerger::new(plan.seed, schedule.start, schedule.measured_from(), shards),
             judging: judging.map(|world| Judging::new(Judge::new(Arc::clone(world), schedule.measured))),
             measured_end: schedule.measured.1,
             progress: Arc::clone(&loops.progress),
@@ -90,7 +90,7 @@ impl Instruments {
         std::mem::take(&mut self.outlets)
     }
 
-    /// What the main thread tells viewers of the run, where it is kept.
+    /// The main thread's part of progress snapshots, if the run is stored.
     pub fn showing<'a>(&'a self, before: &'a MachineCounters, network: &Network) -> Option<Showing<'a>> {
         if !self.is_kept {
             return None;
@@ -101,7 +101,7 @@ impl Instruments {
         Some(showing)
     }
 
-    /// Ends capture and tap. The capture first, which hangs up the recorder's other line.
+    /// Ends capture and tap. The capture ends first, which closes its queue to the recorder.
     pub fn end(self) -> (Capture, Recorder) {
         let packets = self.capture.map(Watching::end);
         let sockets = self.tap.map(Tapping::end);
@@ -146,7 +146,7 @@ fn start_tap(loops: &Loops<'_>, own: Own, folder: &RecordingFolder) -> Result<Op
     prepared.start_with(TapPlan::default(), started, folder.folder(), Some(sampling)).map(Some)
 }
 
-/// Nothing counted yet, as often as it is called.
+/// Makes empty counts, as often as it is called.
 fn counting(loops: &Loops<'_>) -> Arc<dyn Fn() -> Counting + Send + Sync> {
     let plan = &loops.resolved.plan;
     let measured_from = loops.schedule.measured_from();
@@ -164,7 +164,7 @@ fn counting(loops: &Loops<'_>) -> Arc<dyn Fn() -> Counting + Send + Sync> {
     })
 }
 
-/// Puts together the progress snapshots, where the run is kept.
+/// Makes the progress snapshots, if the run is stored.
 fn keeper(
     loops: &Loops<'_>,
     network: &Network,

@@ -1,5 +1,6 @@
-//! Fifth stage: the load's loops, one a shard. Where one process may not have all connections there are more processes,
-//! forked before the first thread; the others are threads of this one. The first loop has the path as well.
+//! Fifth stage: the load's loops, one for each shard. If one process may not have all connections there are more
+//! processes, forked before the first thread; the others are threads of this process. The first loop has the path as
+//! well.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -25,20 +26,20 @@ use crate::drive::tls::Tls;
 use crate::drive::tunnel::Tunnelling;
 use crate::drive::{Drive, Driven};
 use crate::error::LabError;
-use crate::lanes::{LaneEnd, Line, Running, process};
 use crate::places;
 use crate::recorder::{Handover, Outlet};
+use crate::shards::{Line, Running, ShardEnd, process};
 use plan::HttpVersion;
 
-/// The loops of a run: those in processes run already and wait for the start, threads are made by [`Loops::run`].
+/// The loops of a run. Processes already run and wait for the start; threads are created by [`Loops::run`].
 pub(super) struct Loops<'a> {
     pub resolved: &'a Resolved,
     pub resources: &'a Resources,
     pub schedule: &'a Schedule,
     pub load_spec: &'a LoadSpec,
-    /// The run as one: what recorder and packet capture look at.
+    /// Progress of the whole run, for recorder and packet capture.
     pub progress: Arc<Progress>,
-    /// Each loop's own; a loop alone has the run's.
+    /// Progress of each loop; a single loop has the run's.
     each: Vec<Arc<Progress>>,
     client_net: Option<NetNamespace>,
     is_captured: bool,
@@ -49,18 +50,18 @@ pub(super) struct Loops<'a> {
     workers: Vec<Worker>,
 }
 
-/// What all loops left behind: the path, and an end each.
-type Ends = (Option<PathIo>, Vec<LaneEnd>);
+/// Results of all loops: the path, and the end of each.
+type Ends = (Option<PathIo>, Vec<ShardEnd>);
 /// A thread with its loop.
-type LoopThread<'scope> = ScopedJoinHandle<'scope, Result<(Option<PathIo>, LaneEnd), LabError>>;
-/// A thread that reads what a process reports.
-type ReaderThread<'scope> = ScopedJoinHandle<'scope, Result<LaneEnd, LabError>>;
+type LoopThread<'scope> = ScopedJoinHandle<'scope, Result<(Option<PathIo>, ShardEnd), LabError>>;
+/// A thread that reads the reports of a process.
+type ReaderThread<'scope> = ScopedJoinHandle<'scope, Result<ShardEnd, LabError>>;
 
 impl<'a> Loops<'a> {
-    /// Makes the processes, if there are to be any. Only while this process has one thread.
+    /// Forks the processes, if there are any. Only while this process has one thread.
     ///
     /// # Errors
-    /// No process or descriptor more is to be had.
+    /// No process or descriptor is available.
     pub fn fork(
         resolved: &'a Resolved,
         resources: &'a Resources,
@@ -68,7 +69,7 @@ impl<'a> Loops<'a> {
         schedule: &'a Schedule,
         load_spec: &'a LoadSpec,
     ) -> Result<Self, LabError> {
-        let plan = resources.lane_plan;
+        let plan = resources.shard_plan;
         let progress = Arc::new(Progress::default());
         let each =
             if plan.of == 1 { vec![Arc::clone(&progress)] } else { (0..plan.of).map(|_| Arc::default()).collect() };
@@ -98,10 +99,11 @@ impl<'a> Loops<'a> {
         [std::process::id().cast_signed()].into_iter().chain(self.workers.iter().map(Worker::pid)).collect()
     }
 
-    /// Runs all loops to their ends. `meanwhile` gets them, on this thread, and returns when they are done.
+    /// Runs all loops to their ends. `meanwhile` runs on this thread with access to them, and returns when they have
+    /// ended.
     ///
     /// # Errors
-    /// A thread cannot be made; a loop failed, or its process ended before it.
+    /// A thread cannot be created; a loop failed, or its process ended early.
     pub fn run(
         &self,
         first_tls: Option<Tls>,
@@ -117,7 +119,7 @@ impl<'a> Loops<'a> {
             let (first_urgency, right) = urgency::urgency(&self.resolved.plan, self.resources.own_core);
             let mut first = Some((first_tls, path_io));
             let mut threads = Vec::new();
-            for (index, outlet) in (0..self.resources.lane_plan.threads()).zip(outlets.by_ref()) {
+            for (index, outlet) in (0..self.resources.shard_plan.threads()).zip(outlets.by_ref()) {
                 let (tls, path_io) = match first.take() {
                     Some(first) => first,
                     None => (self.resolved.tls()?, None),
@@ -129,7 +131,7 @@ impl<'a> Loops<'a> {
             let threads: Vec<_> =
                 threads.into_iter().map(|thread| thread.join().expect("the loop does not panic")).collect();
             let readers: Vec<_> =
-                readers.into_iter().map(|reader| reader.join().expect("a lane's reader does not panic")).collect();
+                readers.into_iter().map(|reader| reader.join().expect("a shard's reader does not panic")).collect();
             drop(right);
             let (mut path, mut ends) = (None, Vec::new());
             for joined in threads {
@@ -144,13 +146,13 @@ impl<'a> Loops<'a> {
         })
     }
 
-    /// Makes the process of loop `index`.
+    /// Forks the process of loop `index`.
     fn fork_one(&self, index: u32) -> Result<Worker, LabError> {
         let tls = self.resolved.tls()?;
         process::start(index, self.client_net.as_ref(), |setting| {
-            let loading = self.load_io(self.resources.lane_plan.lane(index), tls, setting.handover);
+            let loading = self.load_io(self.resources.shard_plan.shard(index), tls, setting.handover);
             let drive = self.drive(setting.progress, setting.stop.as_fd(), loading);
-            let (_, end) = loop_thread(drive, None, self.resources.cores.lane_core(index), Urgency::High)
+            let (_, end) = loop_thread(drive, None, self.resources.cores.shard_core(index), Urgency::High)
                 .map_err(|error| error.to_string())?;
             Ok(end)
         })
@@ -166,8 +168,8 @@ impl<'a> Loops<'a> {
         path_io: Option<PathIo>,
         first_urgency: Urgency,
     ) -> Result<LoopThread<'scope>, LabError> {
-        let (cores, lanes) = (&self.resources.cores, self.resources.lane_plan);
-        let loading = self.load_io(lanes.lane(index), tls, Handover::new(outlet));
+        let (cores, shards) = (&self.resources.cores, self.resources.shard_plan);
+        let loading = self.load_io(shards.shard(index), tls, Handover::new(outlet));
         let mut drive = self.drive(Arc::clone(&self.each[index as usize]), self.wakes[index as usize].as_fd(), loading);
         drive.shares_core = self.resources.recorder_shares_the_core();
         if index == 0 {
@@ -177,9 +179,9 @@ impl<'a> Loops<'a> {
             drive.others = self.each[1..].to_vec();
         }
         let net = self.client_net.as_ref().map(NetNamespace::try_clone).transpose().map_err(LabError::environment)?;
-        let core = cores.lane_core(index);
-        // Two real-time loops on one core would not take turns.
-        let urgency = if cores.is_own(index, lanes.threads()) || index == 0 { first_urgency } else { Urgency::High };
+        let core = cores.shard_core(index);
+        // Two real-time loops on one core would not alternate.
+        let urgency = if cores.is_own(index, shards.threads()) || index == 0 { first_urgency } else { Urgency::High };
         std::thread::Builder::new()
             .name("loop".into())
             .spawn_scoped(scope, move || loop_thread(drive, net, core, urgency))
@@ -193,22 +195,22 @@ impl<'a> Loops<'a> {
         running: &'scope Running<'_>,
         outlets: impl Iterator<Item = Outlet>,
     ) -> Result<Vec<ReaderThread<'scope>>, LabError> {
-        let first = self.resources.lane_plan.threads();
+        let first = self.resources.shard_plan.threads();
         let each = (first..).zip(self.workers.iter().zip(outlets));
         each.map(|(index, (worker, outlet))| {
             let (progress, lost) = (&self.each[index as usize], running.lost());
             std::thread::Builder::new()
-                .name("lane".into())
+                .name("shard".into())
                 .spawn_scoped(scope, move || process::read(worker.link(), index, progress, outlet, lost))
-                .map_err(LabError::system("start a lane's reader"))
+                .map_err(LabError::system("start a shard's reader"))
         })
         .collect()
     }
 
-    /// What one loop works on, here or in a process of its own.
-    fn load_io(&self, lane: Lane, tls: Option<Tls>, handover: Handover) -> LoadIo {
+    /// Input of one loop, here or in its own process.
+    fn load_io(&self, shard: Lane, tls: Option<Tls>, handover: Handover) -> LoadIo {
         let (plan, schedule) = (&self.resolved.plan, self.schedule);
-        let mut load = Load::new(spec::lane(self.load_spec, lane), schedule.start);
+        let mut load = Load::new(spec::shard(self.load_spec, shard), schedule.start);
         if let Some(connections) = plan.load.open_connections {
             load.open_first(connections, OPEN_PER_SECOND, schedule.open_from);
         }
@@ -228,7 +230,7 @@ impl<'a> Loops<'a> {
             .with_http2(plan.load.http == HttpVersion::Http2)
     }
 
-    /// A loop, as every shard has it; the path is the first's.
+    /// The loop of a shard; the first has the path.
     fn drive<'stop>(&self, progress: Arc<Progress>, stop: BorrowedFd<'stop>, loading: LoadIo) -> Drive<'stop> {
         let plan = &self.resolved.plan;
         Drive {
@@ -249,13 +251,13 @@ impl<'a> Loops<'a> {
     }
 }
 
-/// A lane's loop, from its place to its end.
+/// Runs a shard's loop to its end.
 fn loop_thread(
     mut drive: Drive<'_>,
     net: Option<NetNamespace>,
     core: Option<Cores>,
     urgency: Urgency,
-) -> Result<(Option<PathIo>, LaneEnd), LabError> {
+) -> Result<(Option<PathIo>, ShardEnd), LabError> {
     // Dropped also when the loop panics: the main thread waits for this.
     let _done = Done(Arc::clone(&drive.progress));
     if let Some(net) = net {
@@ -265,7 +267,7 @@ fn loop_thread(
         core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
     }
     drive.urgency = urgency.apply_to_this_thread();
-    // A lane of another process records in the first's.
+    // A shard in another process records in the first process.
     let pinned = Cores::allowed().is_ok_and(|cores| urgency::is_pinned(&cores));
     drive.own_core &= pinned;
     drive.shares_core &= pinned;
@@ -275,13 +277,13 @@ fn loop_thread(
     let io = load.expect("the loop gives the load back");
     let tls = io.tls().map(Tls::document);
     let load = io.into_load(clock.now());
-    let mut end = LaneEnd::of(&load, loop_health, engine, tls);
+    let mut end = ShardEnd::of(&load, loop_health, engine, tls);
     end.scheduling = scheduling.name().to_owned();
     end.core = core.and_then(|core| core.list().first().copied());
     Ok((path, end))
 }
 
-/// Says that the loop has ended, however it did.
+/// Reports that the loop has ended, for whatever reason.
 struct Done(Arc<Progress>);
 
 impl Drop for Done {

@@ -1,4 +1,4 @@
-//! What the main thread sees while the loops run.
+//! The main thread's measurements while the loops run.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use super::evidence::steal_share;
 use super::loops::Loops;
 use super::memory::Memory;
 use super::network::{MachineCounters, Network, device_statistics};
+use crate::cpu_probe::CpuProbe;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::Phase;
 use crate::error::LabError;
-use crate::lanes::{Running, STOP_LEAD};
-use crate::pace::Pace;
 use crate::path_part::{Refused, mistaken_drops};
 use crate::places::Places;
 use crate::recorder::Recorder;
 use crate::server::watch::{CoreWatch, Own};
 use crate::server::{self, Account, Series};
+use crate::shards::{Running, STOP_LEAD};
 use crate::standing::Seen;
 
-/// The main thread looks at the run this often.
+/// Interval of the main thread's readings.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// And tells the observer this often.
+/// Interval of the observer's ticks.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// Memory of the server is read this often.
+/// Interval of reading the server's memory.
 const MEMORY_EVERY: Duration = Duration::from_millis(500);
 
-/// What those who look on are told is of about this often.
+/// Interval of readings for progress snapshots.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
-/// Of the devices seldom: they are asked in their namespaces.
+/// Interval of reading the devices' counters, which takes entering their namespaces.
 const DEVICES_EVERY: Duration = Duration::from_secs(5);
 
-/// What the main thread tells those who look on, where the run is kept.
+/// The main thread's part of progress snapshots, if the run is stored.
 pub(super) struct Showing<'a> {
     pub recorder: &'a Recorder,
     pub seen: &'a Seen,
@@ -63,7 +63,7 @@ impl<'a> Showing<'a> {
         }
     }
 
-    /// Tells what is seen now, if it is time.
+    /// Publishes current readings, if it is time.
     fn tell(&mut self, now: Timestamp, places: Option<&Places>, server_ended: Option<&str>) {
         if now.since(self.told) < SHOW_EVERY {
             return;
@@ -86,57 +86,56 @@ impl<'a> Showing<'a> {
     }
 }
 
-/// What the main thread saw while the loop ran.
+/// The main thread's measurements while the loops ran.
 #[derive(Default)]
 pub(super) struct MainThread {
     /// Interrupts of this process before the run.
     pub interrupts_before: u32,
-    /// The generator's processes.
+    /// Processes of the load generator.
     pub pids: Vec<i32>,
     pub memory_before: Memory,
-    /// When the measured phase began.
+    /// Start of the measured phase.
     pub memory: Option<Memory>,
     pub server_from: Option<Account>,
     pub server_to: Option<Account>,
-    /// The measured phase, second by second.
+    /// Resource usage in the measured phase, second by second.
     pub server_series: Series,
     /// Whether the server's packets are received on its own cores.
     pub steered: bool,
-    /// Looks at the server's cores; none without a server of the lab.
+    /// Reads the server's cores; none without a server of the testbed.
     pub watch: Option<CoreWatch>,
-    /// The generator's processes beside this one, where nothing is pinned: they run on the server's cores.
+    /// The generator's other processes, if nothing is pinned: they run on the server's cores.
     pub floating: Option<Vec<i32>>,
-    /// Before this there is no load.
+    /// Before this time there is no load.
     pub load_from: Timestamp,
-    /// The account when there was none, until what it shows is known.
+    /// Resource usage before there was load, until its figures are known.
     pub idle_from: Option<Account>,
     /// Interrupts a second on the server's cores before the load.
     pub baseline: f64,
-    /// Whether the server is held to a share of the processor.
+    /// Whether the server has a CPU limit.
     pub bounded: bool,
-    /// To which share it is to be held from when on; none once that is done.
+    /// The CPU limit of the measured phase, and when it begins; none once it is set.
     pub hold: Option<(Timestamp, CpuShare)>,
-    /// Why it could not be.
+    /// Why the limit could not be set.
     pub refused: Option<sys::Error>,
-    /// How fast the server's cores are; none where nobody knows which they are.
-    pub pace: Option<Pace>,
-    /// Its median in the measured phase.
+    /// CPU speed probe on the server's cores; none if these are unknown.
+    pub cpu_probe: Option<CpuProbe>,
+    /// Median of the CPU speed probe in the measured phase.
     pub cpu_probe_ns: Option<u64>,
     pub rss_bytes_max: u64,
     pub server_ended: Option<String>,
     pub interrupted: bool,
     pub gave_up: bool,
-    /// How many connections were opened and refused, where that was all that happened: the run was stopped then.
+    /// Number of refused connections, if all were refused: the run then ends early.
     pub all_refused: Option<u64>,
     /// Keeps this thread, and the processes that it starts, off the server's cores.
     pub _pinned: Option<Pinned>,
 }
 
-/// A server that is measured within another share than it starts in has it so long before the measured phase, or from the
-/// middle of a shorter warm-up on.
+/// A CPU limit of the measured phase begins this long before it, or in the middle of a shorter warm-up.
 const LIMIT_BEFORE: Duration = Duration::from_millis(500);
 
-/// After so many refused connections and no other outcome, nothing listens at the target.
+/// After this many refused connections without another outcome, nothing listens at the target.
 const REFUSED_MIN: u64 = 20;
 
 fn nothing_listens(live: &Live) -> bool {
@@ -144,16 +143,21 @@ fn nothing_listens(live: &Live) -> bool {
 }
 
 impl MainThread {
-    /// Begins to read what the server's cores do, before there is load. `interrupts_before`: interrupts before the run.
+    /// Begins to read the server's cores, before there is load. `interrupts_before`: interrupts before the run.
     ///
     /// # Errors
-    /// The speed probe cannot be started.
+    /// The CPU speed probe cannot be started.
     pub fn new(loops: &Loops<'_>, network: &Network, interrupts_before: u32) -> Result<Self, LabError> {
         let (plan, cores) = (&loops.resolved.plan, &loops.resources.cores);
         let places = network.places.as_ref();
         let measured_from = loops.schedule.measured_from();
         let limit = plan.server.as_ref().and_then(|server| server.cpu_measured);
-        let pace = cores.server.as_ref().map(Pace::start).transpose().map_err(LabError::system("start the pace"))?;
+        let cpu_probe = cores
+            .server
+            .as_ref()
+            .map(CpuProbe::start)
+            .transpose()
+            .map_err(LabError::system("start the CPU speed probe"))?;
         let pinned = cores.client.as_ref().and_then(Pinned::to);
         let pids = loops.pids();
         let served = places.filter(|places| places.server.is_some());
@@ -167,19 +171,19 @@ impl MainThread {
             steered: places.is_some_and(|places| places.steered(cores).is_some()),
             bounded: plan.server.as_ref().is_some_and(|server| server.share().is_some()),
             hold: limit.map(|share| (measured_from - LIMIT_BEFORE.min(plan.load.warmup / 2), share)),
-            pace,
+            cpu_probe,
             _pinned: pinned,
             ..MainThread::default()
         };
         main_thread.idle_from = places.and_then(|places| main_thread.account(places));
         if plan.load.warmup.is_zero() {
-            // Measured from the start: the first look at a short run may come when it is over.
+            // Measured from the start: the first reading of a short run may come after its end.
             main_thread.server_from = places.and_then(|places| main_thread.first_account(places));
         }
         Ok(main_thread)
     }
 
-    /// Looks at the run until it is over.
+    /// Takes readings until the run is over.
     pub fn until_done(
         &mut self,
         running: &Running<'_>,
@@ -196,14 +200,14 @@ impl MainThread {
             let phase = progress.phase();
             if phase > Phase::Measured
                 && self.cpu_probe_ns.is_none()
-                && let Some(pace) = &self.pace
+                && let Some(cpu_probe) = &self.cpu_probe
             {
-                self.cpu_probe_ns = pace.median_ns();
+                self.cpu_probe_ns = cpu_probe.median_ns();
             }
             if phase == Phase::Done {
                 self.gave_up = progress.gave_up();
                 if self.server_to.is_none() {
-                    // Nothing was in flight at the end, so that the drain was over between two looks.
+                    // Nothing was in flight at the end, so the drain ended between two readings.
                     self.server_to = places.as_deref().and_then(|places| self.last_account(places));
                     self.add_second(clock.now(), self.server_to.clone(), showing.as_ref());
                 }
@@ -217,8 +221,8 @@ impl MainThread {
             }
             if phase == Phase::Measured && self.memory.is_none() {
                 self.memory = Some(Memory::read(&self.pids));
-                if let Some(pace) = &self.pace {
-                    pace.clear();
+                if let Some(cpu_probe) = &self.cpu_probe {
+                    cpu_probe.clear();
                 }
             }
             if let Some(places) = places.as_deref_mut() {
@@ -231,7 +235,7 @@ impl MainThread {
                 if phase == Phase::Measured && self.server_from.is_none() {
                     self.server_from = self.first_account(places);
                 }
-                // In the drain as well: it is told then if the server waited at the end.
+                // Also in the drain, where it shows whether the server waited at the end.
                 self.with_watch(|watch, own| watch.look(places, own));
                 match self.server_series.due() {
                     None if phase == Phase::Measured => {
@@ -281,48 +285,50 @@ impl MainThread {
         }
     }
 
-    /// What the server has used so far.
+    /// The server's resource usage so far.
     pub fn account(&mut self, places: &Places) -> Option<Account> {
         let own = self.own(true);
         server::account(places, self.watch.as_mut(), own)
     }
 
-    /// The same where the measured phase begins.
+    /// Resource usage at the start of the measured phase.
     pub fn first_account(&mut self, places: &Places) -> Option<Account> {
         self.with_watch(|watch, own| watch.begin(places, own));
         self.account(places)
     }
 
-    /// And where it ends.
+    /// Resource usage at its end.
     fn last_account(&mut self, places: &Places) -> Option<Account> {
         let account = self.account(places);
         self.with_watch(|watch, own| watch.end(places, own));
         account
     }
 
-    /// Has the watch do something, where there is one; it reads this program's own time when it wants it.
+    /// Calls the observation of the server's cores, if there is one, with a function that reads this program's own
+    /// time.
     fn with_watch(&mut self, act: impl FnOnce(&mut CoreWatch, &dyn Fn() -> Own)) {
         let Some(mut watch) = self.watch.take() else { return };
         act(&mut watch, &|| self.own(false));
         self.watch = Some(watch);
     }
 
-    /// What the server's cores do while there is no load is not the server's.
+    /// Activity of the server's cores without load does not belong to the server.
     fn before_the_load(&mut self, now: Timestamp, places: &Places) {
         if self.idle_from.is_some()
             && now + LOOK_EVERY * 2 >= self.load_from
             && let Some(earlier) = self.idle_from.take()
             && let Some(account) = self.account(places)
-            // A look that came late has the load in it.
+            // A late reading includes some load.
             && now < self.load_from
         {
             self.baseline = account.interrupts_since(&earlier);
         }
     }
 
-    /// This program's time on the server's cores. `all`: also threads that may run anywhere, which takes a look at each.
+    /// This program's time on the server's cores. `all`: also threads that may run anywhere, which takes a reading of
+    /// each.
     fn own(&self, all: bool) -> Own {
-        let certain = self.pace.as_ref().map(Pace::spent).unwrap_or_default();
+        let certain = self.cpu_probe.as_ref().map(CpuProbe::spent).unwrap_or_default();
         match (&self.floating, &self.watch) {
             (Some(pids), _) => {
                 let process = sys::clock::process_cpu_time();

@@ -1,23 +1,22 @@
-//! Memory that many connections cost: the generator's own, and the kernel's.
+//! Memory used by many connections: of the load generator, and of the kernel.
 
-/// At one moment, in bytes.
+/// Memory in bytes at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident memory of the generator's processes together; what they share counts once for each.
+    /// Resident memory of the generator's processes; shared memory counts once for each.
     pub resident: Option<u64>,
-    /// Slab of this machine's kernel: sockets, their files and their places in tables are in it, both ends' where both are
-    /// here.
+    /// Slab of this machine's kernel: sockets, their files and table entries, of both ends if both are here.
     pub slab: Option<u64>,
 }
 
 impl Memory {
-    /// Of these processes, and of the kernel.
+    /// Reads the memory of these processes and of the kernel.
     pub fn read(pids: &[i32]) -> Self {
         let resident = pids.iter().map(|pid| field(&format!("/proc/{pid}/status"), "VmRSS:")).sum();
         Memory { resident, slab: field("/proc/meminfo", "Slab:") }
     }
 
-    /// What was added since `before`, for each of `connections`: the generator's, and the kernel's.
+    /// Increase since `before` per connection: of the load generator, and of the kernel.
     pub fn each_since(&self, before: &Memory, connections: u64) -> (Option<f64>, Option<f64>) {
         let each = |now: Option<u64>, before: Option<u64>| {
             let (now, before) = (now? as f64, before? as f64);
@@ -39,10 +38,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_memory_and_the_kernels_can_be_read() {
+    fn memory_of_this_process_and_of_the_kernel_is_read() {
         let memory = Memory::read(&[std::process::id() as i32]);
         assert!(memory.resident.is_some_and(|bytes| bytes > 1 << 20) && memory.slab.is_some(), "{memory:?}");
-        assert_eq!(Memory::read(&[-1]).resident, None, "a process that is gone has none to add");
+        assert_eq!(Memory::read(&[-1]).resident, None, "a process that has ended has no memory");
         let more = Memory { resident: memory.resident.map(|bytes| bytes + 1000), slab: None };
         assert_eq!(more.each_since(&memory, 10), (Some(100.0), None));
     }

@@ -1,4 +1,4 @@
-//! Third stage: the sandboxes with their network, the path between them, the server, and rings that capture packets.
+//! Third stage: the sandboxes with their network, the path between them, the server, and capture rings.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -17,24 +17,25 @@ use crate::watching::Taps;
 use crate::{distances, server};
 use plan::{PathPlan, Plan};
 
-/// The run's network; without a path there is none, and connections go straight to the target.
+/// The run's network; without a path there is none, and connections go directly to the target.
 #[derive(Default)]
 pub(super) struct Network {
     /// The sandboxes.
     pub places: Option<Places>,
-    /// The path, until the first loop has it.
+    /// The path, until the first loop takes it.
     pub path_io: Option<PathIo>,
     /// Open capture rings, until the capture starts.
     pub taps: Option<Taps>,
-    /// Whether the wire is captured: ports have to be noted then.
+    /// Whether packets are captured: local ports are then recorded.
     pub is_captured: bool,
 }
 
 impl Network {
-    /// Lays it; a server of the lab listens when this returns. What the server prints goes to `server.log` in `folder`.
+    /// Creates the network; a server of the testbed listens when this returns. Its output goes to `server.log` in
+    /// `folder`.
     ///
     /// # Errors
-    /// The machine lacks something, or the server does not start or does not listen.
+    /// The machine lacks a feature, or the server does not start or does not listen.
     pub fn lay(resolved: &Resolved, resources: &Resources, folder: Option<&Path>) -> Result<Self, LabError> {
         let (Some(path), Some(spec)) = (&resolved.plan.path, &resolved.spec) else { return Ok(Network::default()) };
         let spec = distances::with_origin(spec, resolved.plan.origin.as_ref())?;
@@ -49,19 +50,20 @@ impl Network {
     /// The clients' namespace.
     ///
     /// # Errors
-    /// No descriptor is left for it.
+    /// No descriptor is available for it.
     pub fn client_net(&self) -> Result<Option<NetNamespace>, LabError> {
         let net = self.places.as_ref().map(|places| places.client_net.try_clone());
         net.transpose().map_err(LabError::environment)
     }
 
-    /// Whether a service outside the lab hears of the run's end: one of the lab ends as well, unless packets are captured.
+    /// Whether connections to a service outside the testbed are closed at the end; a server of the testbed ends as
+    /// well, unless packets are captured.
     pub fn carries_end(&self) -> bool {
         self.is_captured || self.places.as_ref().is_some_and(|places| !places.reaches.is_empty())
     }
 }
 
-/// The machine's counters at one end of the run.
+/// The machine's counters at the start or the end of a run.
 pub(super) struct MachineCounters {
     /// Of the clients' device and the server's.
     pub devices: Option<[LinkStats; 2]>,
@@ -70,7 +72,7 @@ pub(super) struct MachineCounters {
 }
 
 impl MachineCounters {
-    /// Reads them; what cannot be read is absent.
+    /// Reads the counters; unreadable ones are absent.
     pub fn read(places: Option<&Places>) -> Self {
         MachineCounters { devices: device_statistics(places), cpu: sys::accounting::cpu_times().ok() }
     }
@@ -105,7 +107,7 @@ fn lay(
     Ok((made, path_io))
 }
 
-/// Starts the origin behind a proxy under test, where the plan has one.
+/// Starts the origin behind a proxy under test, if the plan has one.
 fn start_origin(
     places: &mut Places,
     plan: &Plan,
@@ -114,9 +116,9 @@ fn start_origin(
     log: Option<&Path>,
 ) -> Result<(), LabError> {
     let Some(origin) = &plan.origin else { return Ok(()) };
-    // The packet capture tells the proxy's own flows by their port.
+    // The packet capture recognises the proxy's own flows by their port.
     if origin.at(plan.load.clients).port() == port {
-        return Err(LabError::Plan(format!("[origin] listen: port {port} is the proxy's; another is wanted")));
+        return Err(LabError::Plan(format!("[origin] listen: port {port} is the proxy's: expected another one")));
     }
     places::origin::start(places, origin, plan.load.clients, &resources.cores, log)
 }

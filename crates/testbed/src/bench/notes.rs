@@ -1,16 +1,16 @@
-//! Warnings that are printed before a run begins.
+//! Warnings printed before a run begins.
 
 use path::ClientPath;
 
 use crate::places::Places;
 use plan::Plan;
 
-/// One sentence for each part of the plan that may not do what was intended.
+/// One sentence for each part of the plan that may not have the intended effect.
 pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {
     let mut notes = places.as_ref().map(|places| places.notes.clone()).unwrap_or_default();
     if !plan.load.is_open() && plan.load.clients > connections_max && !plan.load.close {
         notes.push(format!(
-            "only {connections_max} of {} clients take part: a closed loop has one client a connection",
+            "only {connections_max} of {} clients are used: a closed loop has one client per connection",
             plan.load.clients
         ));
     }
@@ -19,8 +19,8 @@ pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath]
         && cap < plan.load.clients
     {
         notes.push(format!(
-            "fewer connections ({cap}) than clients ({}): one client's connection is closed to make room for another's, \
-             so few are kept alive; raise -c or lower --clients unless that is meant",
+            "fewer connections ({cap}) than clients ({}): a client's connection is closed to open another's, \
+             so few connections are persistent; raise -c or lower --clients unless this is intended",
             plan.load.clients
         ));
     }
@@ -28,7 +28,7 @@ pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath]
     let clients_cut = clients.iter().filter(|client| cut(&client.up) || cut(&client.down)).count();
     if clients_cut > 0 {
         notes.push(format!(
-            "{clients_cut} of {} clients are nearer than the jitter of their delay: theirs is cut to the delay",
+            "{clients_cut} of {} clients have a delay shorter than its jitter: their jitter is cut to the delay",
             clients.len()
         ));
     }
@@ -37,7 +37,7 @@ pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath]
         && places.tcp.contains("bbr")
     {
         notes.push(
-            "the server's congestion control is bbr, which hides loss; --server-tcp cc=cubic is what most servers use"
+            "the server's congestion control is bbr, which hides packet loss; most servers use cubic (--server-tcp cc=cubic)"
                 .into(),
         );
     }

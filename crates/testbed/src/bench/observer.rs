@@ -1,4 +1,4 @@
-//! Who watches a run while it goes: a progress bar, a search that stops a trial early.
+//! Observers of a run in progress: a progress bar, or a search that ends a trial early.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,8 +7,7 @@ use sys::sched::Cores;
 
 use crate::drive::progress::Snapshot;
 
-/// Watches a run while it goes. Every method may be left out: it then does what that of the wrapped observer does, and
-/// without one nothing.
+/// Observes a run in progress. By default every method calls that of the wrapped observer, if there is one.
 pub trait Observer {
     /// The observer that this one wraps.
     fn inner(&mut self) -> Option<&mut dyn Observer> {
@@ -20,7 +19,7 @@ pub trait Observer {
             inner.started(facts);
         }
     }
-    /// Called some five times a second. `elapsed` is since the run's zero.
+    /// Called about five times a second. `elapsed` is since the run's zero.
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
         if let Some(inner) = self.inner() {
             inner.tick(elapsed, snapshot);
@@ -32,23 +31,24 @@ pub trait Observer {
             inner.ended();
         }
     }
-    /// The run is kept in this folder, which was just made and is still empty. Not called where the run is not kept.
+    /// The run is stored in this directory, which was just created and is still empty. Not called if the run is not
+    /// stored.
     fn folder(&mut self, dir: &Path) {
         if let Some(inner) = self.inner() {
             inner.folder(dir);
         }
     }
-    /// Called some hundred times a second: true ends the measured phase, as Ctrl-C would.
+    /// Called about a hundred times a second: true ends the measured phase, as Ctrl-C would.
     fn enough(&mut self, snapshot: &Snapshot) -> bool {
         self.inner().is_some_and(|inner| inner.enough(snapshot))
     }
-    /// Called as often: true ends everything, as a second Ctrl-C would, whatever is still in flight.
+    /// Called as often: true ends everything, also requests in flight, as a second Ctrl-C would.
     fn at_once(&mut self, snapshot: &Snapshot) -> bool {
         self.inner().is_some_and(|inner| inner.at_once(snapshot))
     }
 }
 
-/// Watches nothing.
+/// Does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 
@@ -80,18 +80,18 @@ impl<O: Observer + ?Sized> Observer for Box<O> {
     }
 }
 
-/// What an observer may want to know beforehand.
+/// What an observer may need before the run.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
-    /// Length of the measured phase, where it has one.
+    /// Length of the measured phase, if it has one.
     pub duration: Option<Duration>,
-    /// Warm-up before it.
+    /// Length of the warm-up.
     pub warmup: Duration,
-    /// Requests that end it, where it has a count.
+    /// Number of requests that ends the measured phase, if it has one.
     pub requests: Option<u64>,
-    /// What the user should know before the result.
+    /// Warnings to show before the result.
     pub notes: Vec<String>,
-    /// Where generator, path and recorder run, if they are held to cores: what serves those who look on belongs there, and
-    /// not on the server's.
+    /// Cores of generator, path and recorder, if they are pinned: other work of this program belongs there, and not on
+    /// the server's cores.
     pub cores: Option<Cores>,
 }

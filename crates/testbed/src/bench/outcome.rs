@@ -1,4 +1,4 @@
-//! What a run of load leaves behind for its caller.
+//! Results of a run of load for its caller.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -9,43 +9,42 @@ use schema::{CacheFigures, Document, ServerSecond};
 use stats::Histogram;
 use units::Timestamp;
 
-/// A run that was made.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Everything known about it.
+    /// The run's document.
     pub document: Document,
     /// Response times of the measured phase.
     pub response_time: Histogram,
-    /// Its first exchange, as it went over the wire.
+    /// First exchange of the run, as sent and received.
     pub first_exchange: FirstExchange,
-    /// The wall clock at the run's zero, from which the moments in its records count.
+    /// The wall clock at the run's zero; times in its records count from it.
     pub zero_at: SystemTime,
-    /// Its folder in the book.
+    /// Its directory in the run store.
     pub folder: Option<PathBuf>,
-    /// What a cache in between did, where the load is a mix.
+    /// Figures of a cache under test, if the load is a cache workload.
     pub cache: Option<CacheFigures>,
-    /// Exchanges of the mix that are not in their table: for want of room, of a disk that takes them, or of somebody to
-    /// judge them.
+    /// Exchanges of the workload missing in their table: memory was full, the disk failed, or they were unverified.
     pub exchanges_left_out: u64,
     /// The measured phase, on the run's clock.
     pub measured: std::ops::Range<Timestamp>,
-    /// The measured phase in spans of 100 ms; only whole ones.
+    /// The measured phase in spans of 100 ms; only complete ones.
     pub spans: Vec<Span>,
-    /// What the server of the lab used, second by second of the measured phase. Empty without one.
+    /// Resource usage of the testbed's server, second by second of the measured phase. Empty without one.
     pub server_seconds: Vec<ServerSecond>,
-    /// Share of the time for which the busiest loop of the load worked, `[0, 1]`.
+    /// Share of the time in which the busiest loop of the load worked, `[0, 1]`.
     pub loop_busy: f64,
-    /// What the origin counted that the lab started (`[origin]`), if it still answered at the end.
+    /// Counters of the testbed's origin (`[origin]`), if it still responded at the end.
     pub origin: Option<OriginFigures>,
-    /// Whether it was stopped because every connection was refused.
+    /// Whether it ended early because every connection was refused.
     pub all_refused: bool,
 }
 
-/// What was asked, and how the server began to answer.
+/// The first request, and the head of its response.
 #[derive(Clone, Debug)]
 pub struct FirstExchange {
     /// The request, head and body.
     pub request: Box<[u8]>,
-    /// Head of the first response that was whole, as it came; none where no response was.
+    /// Head of the first complete response, as received; none without one.
     pub response_head: Option<Box<[u8]>>,
 }

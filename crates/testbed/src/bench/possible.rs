@@ -1,5 +1,5 @@
-//! How many connections a load can have open at once on this machine, known before one is opened: by open files, ports, memory, and
-//! addresses of clients. Whoever seeks the most that a server holds must know first what he could open himself.
+//! Most connections that a load can have open at the same time on this machine, computed in advance from open files,
+//! ports, memory and client addresses. A search for the most connections of a server needs this limit first.
 
 use super::resources::{DESCRIPTORS_KEPT, PROCESSES_MAX};
 use plan::Plan;
@@ -7,22 +7,22 @@ use sys::accounting::memory_available;
 
 /// Ports of an address in the clients' namespace (`places/ends.rs` sets the range from 1024 to 65535).
 const PORTS_EACH: u64 = 65_535 - 1_024 + 1;
-/// Memory of the kernel for a connection, both ends and the path between them here (docs/notes: 6 to 10 KB).
+/// Kernel memory of a connection, both ends and the path between them (docs/notes: 6 to 10 KB).
 const BYTES_EACH: u64 = 10_000;
-/// Of the memory that is free, so much is left to servers and everything else: one over this.
+/// Share of the free memory that is left to servers and everything else: one over this.
 const MEMORY_LEFT: u64 = 2;
 
-/// The most connections, and what allows no more.
+/// The most connections, and the limit that applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Possible {
-    /// So many at once.
+    /// Number of connections.
     pub connections: u64,
-    /// A sentence without its end.
+    /// The limit as text, without a full stop.
     pub words: String,
 }
 
-/// How many connections the load of a plan can have open at once. `each_a_client`: each of them, or the few of a user, is of a client with
-/// an address of its own; otherwise the plan says how many clients there are.
+/// Most connections that the load of a plan can have open. `each_a_client`: each connection, or the few of a user,
+/// belongs to a client with its own address; otherwise the plan has the number of clients.
 pub fn connections_possible(plan: &Plan, each_a_client: bool) -> Possible {
     let clients = match (each_a_client, plan.path.is_some()) {
         (true, true) => u64::from(::path::AddressPlan::CLIENTS_MAX),
@@ -42,12 +42,12 @@ pub fn connections_possible(plan: &Plan, each_a_client: bool) -> Possible {
         descriptors: sys::limits::raise_open_files(),
         ports_each: ports.saturating_mul(addresses.max(1)),
         clients,
-        // Where nobody knows, it is no limit.
+        // Unknown memory is no limit.
         memory: Some(memory_available(&meminfo)).filter(|bytes| *bytes > 0),
     })
 }
 
-/// What there is.
+/// Resources of this machine.
 struct Machine {
     /// Open files of a process.
     descriptors: u64,
@@ -55,7 +55,7 @@ struct Machine {
     ports_each: u64,
     /// Addresses of clients.
     clients: u64,
-    /// Bytes that are free.
+    /// Free bytes.
     memory: Option<u64>,
 }
 
@@ -64,16 +64,16 @@ fn possible(machine: &Machine) -> Possible {
     let ports = machine.ports_each.saturating_mul(machine.clients);
     let memory = machine.memory.map_or(u64::MAX, |bytes| bytes / MEMORY_LEFT / BYTES_EACH);
     let of_files = format!(
-        "a process may have {} open files, and {PROCESSES_MAX} processes are the most: raise the limit (ulimit -n, or LimitNOFILE= of a service)",
+        "a process may have {} open files, and there are at most {PROCESSES_MAX} processes: raise the limit (ulimit -n, or LimitNOFILE= of a service)",
         machine.descriptors
     );
     let of_ports = format!(
-        "{} of clients with {} ports at hand each: give a path (--rtt 0ms is the shortest) with more --clients, or the server more addresses",
+        "{} of clients with {} ports each: give a path (--rtt 0ms is the shortest) with more --clients, or the server more addresses",
         if machine.clients == 1 { "one address".to_owned() } else { format!("{} addresses", machine.clients) },
         machine.ports_each
     );
     let of_memory = format!(
-        "a connection takes about {} KB of the kernel's memory, both ends together, and half of what is free is left to the server",
+        "a connection takes about {} KB of the kernel's memory, both ends together, and half of the free memory is left to the server",
         BYTES_EACH / 1000
     );
     let all = [(files, of_files), (ports, of_ports), (memory, of_memory)];
@@ -81,8 +81,8 @@ fn possible(machine: &Machine) -> Possible {
     Possible { connections, words }
 }
 
-/// Connections that one address can open to another without the kernel searching long for a port: it looks through
-/// every second port of its range first, and when nine tenths of those are taken a connect takes a millisecond.
+/// Ports from one address to another that the kernel finds quickly: it tries every second port of its range first, and
+/// when nine tenths of those are used a connect takes a millisecond.
 pub(super) fn ports_easily_found() -> u32 {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u32>().ok());
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_of_files_ports_and_memory_is_the_most() {
+    fn the_lowest_limit_of_files_ports_and_memory_applies() {
         let machine = Machine { descriptors: 20_000, ports_each: PORTS_EACH, clients: 100, memory: None };
         assert_eq!(possible(&machine).connections, 19_872 * 64);
         assert!(possible(&machine).words.contains("ulimit -n"));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_a_path_has_one_address() {
+    fn a_plan_without_a_path_has_one_client_address() {
         let plan = |path: &str| {
             Plan::from_toml(&format!("[load]\nurl = \"http://127.0.0.1:1/\"\nduration = \"1s\"\n{path}"), "plan")
                 .unwrap()

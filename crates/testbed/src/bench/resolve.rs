@@ -1,4 +1,4 @@
-//! First stage: the plan checked, what it names read, and names looked up. Nothing of the machine is changed yet.
+//! First stage: the plan is checked, its files are read and names resolved. The machine is not changed yet.
 
 use load::{LoadSpec, PhaseSpan, Target, Urls};
 use path::{ClientPath, PathSpec};
@@ -11,9 +11,9 @@ use crate::error::LabError;
 use crate::{distances, offer};
 use plan::{Engine, Plan};
 
-/// What the plan says, with what files and name servers add.
+/// The plan with the contents of files and resolved names.
 pub(super) struct Resolved {
-    /// The plan, with what the files decide written out.
+    /// The plan, with settings from files written out.
     pub plan: Plan,
     /// The path's links; absent without a path.
     pub spec: Option<PathSpec>,
@@ -21,40 +21,40 @@ pub(super) struct Resolved {
     pub targets: Vec<Target>,
     /// Where connections go.
     pub destination: Destination,
-    /// The same, for a person.
+    /// The same as text.
     pub target: String,
-    /// URLs with results of their own. Found here, since a log of a million requests takes its time for it, which the schedule
-    /// does not allow for.
+    /// URLs with their own results. Found here, because a log of a million requests takes time that the schedule does
+    /// not allow for.
     pub urls: Urls,
-    /// Phases with results of their own.
+    /// Phases with their own results.
     pub phases: Vec<PhaseSpan>,
-    /// What was replayed: a log, a browser's recording.
+    /// The replayed log or recording.
     pub recordings: (Option<document::Replay>, Option<document::Har>),
-    /// What the user should know before the result.
+    /// Warnings to show before the result.
     pub notes: Vec<String>,
 }
 
 impl Resolved {
-    /// Checks and reads. `tapped`: this process was started under its own tap. The load engine's own specification comes
-    /// with it: its number of connections is known once the machine's limits are.
+    /// Checks and reads the plan. `tapped`: this process was started under its own tap. The load engine's specification
+    /// lacks its number of connections, which depends on the machine's limits.
     ///
     /// # Errors
-    /// A plan that cannot be carried out, a file that cannot be read, a name that leads nowhere.
+    /// A plan that cannot be carried out, an unreadable file, or a name that cannot be resolved.
     pub fn of(plan: &Plan, tapped: bool) -> Result<(Self, LoadSpec), LabError> {
         plan.check()?;
         if plan.capacity.is_some() {
             return Err(LabError::plan(
-                "this plan seeks a capacity ([capacity]), which takes many runs: say yamabiko capacity, or run",
+                "this plan is a search for a capacity ([capacity]) of many runs: use yamabiko capacity, or run",
             ));
         }
         if plan.watch.tap && !tapped {
             return Err(LabError::plan(
-                "tap (--tap, [watch] tap): only `bench` and `run` can stand beside their own load so",
+                "tap (--tap, [watch] tap): only `bench` and `run` support a tap of their own load",
             ));
         }
         let mut offer = offer::of(plan)?;
         if plan.watch.tap {
-            // io_uring bypasses the libc calls that the tap follows.
+            // io_uring bypasses the libc calls that the tap intercepts.
             offer.plan.host.engine = Engine::Epoll;
         }
         let workload = offer.workload.take().map_or_else(|| spec::workload(&offer.plan), Ok)?;

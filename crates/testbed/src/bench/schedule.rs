@@ -1,4 +1,4 @@
-//! Fourth stage: the run's clock, and when everything begins and ends on it.
+//! Fourth stage: the run's clock, and the times at which everything begins and ends.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use super::resolve::Resolved;
 use super::resources::Resources;
 use super::spec;
 use crate::distances;
-use crate::lanes::LanePlan;
+use crate::shards::ShardPlan;
 use plan::Plan;
 
-/// The load starts so long after everything is ready, so that threads are in place.
+/// Time between the end of all preparations and the start of the load, so that threads are running.
 const LEAD: Duration = Duration::from_millis(50);
-/// And so much later for each process that takes part.
+/// Additional time for each process of the load.
 const LEAD_EACH: Duration = Duration::from_millis(10);
-/// For so long the cores of a server of the lab are looked at before there is load: what they do then is not the server's.
+/// Time for which the cores of the testbed's server are observed without load: their activity then is not the server's.
 const BASELINE: Duration = Duration::from_millis(100);
-/// Connections that are held are opened and closed at this rate per second: a machine of two cores, both ends and the path
-/// between them on it, carries it without delay.
+/// Rate per second at which idle open connections are opened and closed: two cores with both ends and the path between
+/// them sustain it without delay.
 pub(super) const OPEN_PER_SECOND: u32 = 5_000;
-/// The load begins so long after the last of the held connections was begun.
+/// Time between opening the last idle open connection and the start of the load.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// When everything begins and ends, on the run's clock.
@@ -31,9 +31,9 @@ const SETTLE: Duration = Duration::from_secs(1);
 pub(super) struct Schedule {
     /// The run's clock: its zero is the run's.
     pub clock: Clock,
-    /// Connections that are held are opened from here on; before it there is no load.
+    /// Start of opening idle open connections; before it there is no load.
     pub open_from: Timestamp,
-    /// The load starts.
+    /// Start of the load.
     pub start: Timestamp,
     /// The measured phase, its end as far as it is known.
     pub measured: (Timestamp, Option<Timestamp>),
@@ -43,38 +43,38 @@ impl Schedule {
     /// Starts the clock.
     pub fn start(resolved: &Resolved, resources: &Resources, load_spec: &LoadSpec) -> Self {
         let plan = &resolved.plan;
-        let building = building(load_spec, resources.lane_plan);
+        let building = building(load_spec, resources.shard_plan);
         let clock = Clock::start();
         let baseline = if plan.server.is_some() { BASELINE } else { Duration::ZERO };
-        let open_from = clock.now() + LEAD + baseline + LEAD_EACH * resources.lane_plan.processes() + building;
+        let open_from = clock.now() + LEAD + baseline + LEAD_EACH * resources.shard_plan.processes() + building;
         let start = open_from + opening(plan, resolved.spec.as_ref());
         let measured_from = start + plan.load.warmup;
         let measured = (measured_from, plan.load.duration.map(|duration| measured_from + duration));
         Schedule { clock, open_from, start, measured }
     }
 
-    /// When the measured phase begins.
+    /// Start of the measured phase.
     pub fn measured_from(&self) -> Timestamp {
         self.measured.0
     }
 }
 
-/// How long it takes to make ready what the loops of all lanes work on, found by doing it once: with a log of a million
-/// different requests it takes seconds, in which the load must not be due yet.
-fn building(spec: &LoadSpec, lanes: LanePlan) -> Duration {
+/// Time to prepare the input of all shards' loops, measured by doing it once: with a log of a million different
+/// requests it takes seconds, and the load must not start meanwhile.
+fn building(spec: &LoadSpec, shards: ShardPlan) -> Duration {
     let began = sys::clock::monotonic_ns();
-    drop(Load::new(spec::lane(spec, lanes.lane(0)), Timestamp::ZERO));
-    // One more than there are, since it may take longer the next time.
-    Duration::from_nanos(sys::clock::monotonic_ns().saturating_sub(began)).saturating_mul(lanes.of + 1)
+    drop(Load::new(spec::shard(spec, shards.shard(0)), Timestamp::ZERO));
+    // One more than the number of loops, because it may take longer the next time.
+    Duration::from_nanos(sys::clock::monotonic_ns().saturating_sub(began)).saturating_mul(shards.of + 1)
 }
 
-/// How long it takes to open the connections that are held, and until the last of them is established.
+/// Time to open the idle open connections, until the last of them is established.
 fn opening(plan: &Plan, spec: Option<&PathSpec>) -> Duration {
     let rtt = spec.map_or(Duration::ZERO, distances::longest_rtt);
     if plan.load.open_connections.is_some() { closing(plan) + SETTLE + rtt * 2 } else { Duration::ZERO }
 }
 
-/// How long it takes to close them.
+/// Time to close them.
 pub(super) fn closing(plan: &Plan) -> Duration {
     Duration::from_secs_f64(f64::from(plan.load.open_connections.unwrap_or(0)) / f64::from(OPEN_PER_SECOND))
 }

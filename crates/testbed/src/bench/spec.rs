@@ -1,4 +1,4 @@
-//! From the plan to what the load engine is told.
+//! Makes the specification of the load engine from a plan.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,18 +10,18 @@ use polymix::World;
 use crate::error::LabError;
 use plan::Plan;
 
-/// What the plan asks for.
+/// The requests of the plan.
 ///
 /// # Errors
-/// A URL or header that cannot be meant; a body file that cannot be read.
+/// An invalid URL or header, or an unreadable body file.
 pub(super) fn workload(plan: &Plan) -> Result<Workload, LabError> {
     plan.load.workload().map_err(LabError::Plan)
 }
 
-/// The load as intended; how many connections it may have is known once the machine's limits are.
+/// The load as configured; its number of connections depends on the machine's limits.
 pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals) -> LoadSpec {
     let load = &plan.load;
-    // Inside a tunnel the proxy sees no header: it is told when the tunnel is asked for.
+    // Inside a tunnel the proxy sees no header, so its credentials are in the CONNECT request.
     if let Some(authorization) = load.proxy.as_ref().and_then(plan::Proxy::authorization) {
         for request in workload.requests.iter_mut().filter(|request| !request.target.secure) {
             request.headers.push(("Proxy-Authorization".into(), Template::literal(&authorization)));
@@ -54,7 +54,7 @@ pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals) -> L
     }
 }
 
-/// The wall clock at the run's zero is known: objects of a mix change by it.
+/// Sets the wall clock at the run's zero: objects of a cache workload change by it.
 pub(super) fn set_wall_zero(spec: &mut LoadSpec, zero_at: SystemTime) {
     if let Choice::Mix(mix) = &mut spec.workload.choice {
         let since_1970 = zero_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(super) fn set_wall_zero(spec: &mut LoadSpec, zero_at: SystemTime) {
     }
 }
 
-/// The world of a load's mix.
+/// The world of a load's cache workload.
 pub(super) fn world(spec: &LoadSpec) -> Option<&Arc<World>> {
     match &spec.workload.choice {
         Choice::Mix(mix) => Some(&mix.world),
@@ -70,8 +70,8 @@ pub(super) fn world(spec: &LoadSpec) -> Option<&Arc<World>> {
     }
 }
 
-/// One lane's part of a load: its share of the connections.
-pub(super) fn lane(whole: &LoadSpec, lane: Lane) -> LoadSpec {
-    let connections_max = lane.share(u64::from(whole.connections_max)) as u32;
-    LoadSpec { lane, connections_max, ..whole.clone() }
+/// One shard's part of a load: its share of the connections.
+pub(super) fn shard(whole: &LoadSpec, shard: Lane) -> LoadSpec {
+    let connections_max = shard.share(u64::from(whole.connections_max)) as u32;
+    LoadSpec { lane: shard, connections_max, ..whole.clone() }
 }

@@ -1,4 +1,4 @@
-//! How urgently a loop may be served, which depends on who else has its core.
+//! Scheduling class of a loop, which depends on other users of its core.
 
 use std::net::SocketAddr;
 use std::net::UdpSocket;
@@ -9,8 +9,9 @@ use crate::host::CorePlan;
 use crate::places::listening;
 use plan::{Plan, Wait};
 
-/// Whether a loop's core is its own: the lab put it there and the server elsewhere, or somebody else pinned this process and
-/// nobody who listens at `addresses` may run on that core. Where that cannot be told it is not.
+/// Whether a loop has a core of its own: the testbed pinned it there and the server elsewhere, or this process was
+/// pinned from outside and no process that listens at `addresses` may run on that core. If this is unknown the answer
+/// is no.
 pub(super) fn has_own_core(cores: &CorePlan, allowed: &Cores, addresses: &[SocketAddr]) -> bool {
     cores.loop_core().is_some() || (is_pinned(allowed) && is_free_of_servers(allowed, addresses))
 }
@@ -20,9 +21,9 @@ pub(super) fn is_pinned(cores: &Cores) -> bool {
     cores.list().len() == 1 && sys::sched::cores_online() > 1
 }
 
-/// An open loop on its own core sleeps between arrivals: the real-time class keeps it on time there beside whatever else
-/// runs. A closed loop may be busy without end, and so is one that spins: the others would have it in turns with them.
-/// A loop without its own core must not starve the server, and two on one core would not take turns.
+/// An open loop on its own core sleeps between arrivals: the real-time class keeps it on time while other programs run.
+/// A closed loop may be busy all the time, as is a loop that spins: other programs would alternate with it. A loop
+/// without its own core must not starve the server, and two on one core would not alternate.
 pub(super) fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeRight>) {
     let sleeps = plan.load.is_open() && own_core && plan.host.wait != Wait::Spin;
     match sleeps.then(RealTimeRight::take).flatten() {
@@ -31,8 +32,8 @@ pub(super) fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeR
     }
 }
 
-/// Whether none of these services runs on `cores`: each is another host's, or all who listen there run elsewhere. A Unix
-/// socket has no address here, and says nothing.
+/// Whether none of these services runs on `cores`: each is on another host, or all its listening processes run
+/// elsewhere. A Unix socket has no address, so nothing is known.
 fn is_free_of_servers(cores: &Cores, addresses: &[SocketAddr]) -> bool {
     let apart = |address: &SocketAddr| match listening::cores_of(address.ip(), address.port()) {
         Some(theirs) => theirs.list().iter().all(|core| !cores.list().contains(core)),
@@ -41,8 +42,8 @@ fn is_free_of_servers(cores: &Cores, addresses: &[SocketAddr]) -> bool {
     !addresses.is_empty() && addresses.iter().all(apart)
 }
 
-/// Whether this host has the address: it can be bound. (Where addresses of nobody can be bound too,
-/// net.ipv4.ip_nonlocal_bind, every host is taken for this one, which is the careful way to be wrong.)
+/// Whether this host has the address: it can be bound. (With net.ipv4.ip_nonlocal_bind foreign addresses can be bound
+/// too, and every host counts as this one, which is the safe error.)
 fn is_of_this_host(address: &SocketAddr) -> bool {
     UdpSocket::bind((address.ip(), 0)).is_ok()
 }
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_is_free_only_of_who_is_known_to_be_elsewhere() {
+    fn a_core_is_free_only_if_the_service_is_known_to_run_elsewhere() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let own = Cores::allowed().unwrap();
@@ -65,17 +66,20 @@ mod tests {
         assert!(is_free_of_servers(&own, &[remote]));
         assert!(!is_free_of_servers(&own, &[remote, address]));
         drop(listener);
-        // Nobody knows who will answer there, or behind a Unix socket.
+        // Unknown services, and services behind a Unix socket.
         assert!(!is_free_of_servers(&nowhere, &[address]));
         assert!(!is_free_of_servers(&nowhere, &[]));
     }
 
     #[test]
-    fn only_a_core_that_the_lab_gave_is_the_loops_own_without_a_look() {
+    fn a_core_pinned_by_the_testbed_is_the_loops_own() {
         let cores = Cores::new(vec![0, 1]);
         let split = CorePlan::new(plan::Placement::Split, &cores, 1);
         assert!(has_own_core(&split, &cores, &[]));
         assert!(!has_own_core(&CorePlan::default(), &cores, &[]));
-        assert!(!has_own_core(&CorePlan::default(), &Cores::new(vec![0]), &[]), "pinned from outside, by whoever");
+        assert!(
+            !has_own_core(&CorePlan::default(), &Cores::new(vec![0]), &[]),
+            "pinned from outside, by an unknown program"
+        );
     }
 }

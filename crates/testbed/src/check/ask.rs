@@ -1,27 +1,27 @@
-//! What is to be expected of a path.
+//! Expected values of a path.
 
 use std::time::Duration;
 
 use path::{Discipline, EffectSpec, PathSpec, Propagation, RateSpec, Symptom};
 use units::Bytes;
 
-/// Clients that are pinged, at most: at so many places of the distribution.
+/// Most clients that are pinged, spread over the distribution of RTTs.
 const SAMPLE: usize = 40;
-/// Kinds of links that are probed and flooded, at most: each takes its time.
+/// Most kinds of links that are probed and flooded, each of which takes time.
 pub(super) const GROUPS_MAX: usize = 4;
 /// IPv4 and UDP headers.
 pub(super) const HEADERS: usize = 28;
-/// An IP packet at most.
+/// Largest IP packet.
 const MTU: usize = 1500;
 
-/// Clients whose links do the same.
+/// Clients with equal links.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// The middle one of them, who is probed.
+    /// The middle one of them, which is probed.
     pub(super) client: u32,
-    /// How many they are.
+    /// Number of clients.
     pub(super) clients: usize,
-    /// Whether there are others.
+    /// Whether there are other groups.
     pub(super) alone: bool,
 }
 
@@ -49,14 +49,14 @@ fn shared_of(spec: &PathSpec, client: u32) -> impl Iterator<Item = usize> + '_ {
     (0..spec.shared.len()).filter(move |&index| spec.shared[index].members.contains(&client))
 }
 
-/// Who is pinged: evenly spread over the clients.
+/// The pinged clients, evenly spread over all clients.
 pub(super) fn sample(spec: &PathSpec) -> Vec<u32> {
     let all = spec.clients.len();
     let number = all.min(SAMPLE);
     (0..number).map(|step| ((2 * step + 1) * all / (2 * number)) as u32).collect()
 }
 
-/// All effects of one direction that a client's packets meet, in order of travel.
+/// All effects on a client's packets in one direction, in order of travel.
 pub(super) fn effects(spec: &PathSpec, client: u32, up: bool) -> Vec<&EffectSpec> {
     let own = &spec.clients[client as usize];
     let mut shared: Vec<usize> = shared_of(spec, client).collect();
@@ -70,8 +70,7 @@ pub(super) fn effects(spec: &PathSpec, client: u32, up: bool) -> Vec<&EffectSpec
     }
 }
 
-/// The least and the most that the lower quartile or the median of a small packet's RTTs may be, in nanoseconds, on a
-/// path that is idle.
+/// Lower and upper bound of the lower quartile or the median of a small packet's RTTs, in nanoseconds, on an idle path.
 pub(super) fn rtt(spec: &PathSpec, client: u32, bytes: usize) -> (f64, f64) {
     let own = &spec.clients[client as usize];
     let (mut least, mut most) = (0.0, 0.0);
@@ -100,16 +99,16 @@ fn nanos(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-/// Packets of one direction that do not arrive, corrupted ones included.
+/// Packets of one direction that do not arrive, including corrupted ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lost {
-    /// Their share.
+    /// Share of lost packets.
     pub(super) share: f64,
     /// Variance of the share, over that of independent losses.
     pub(super) scatter: f64,
 }
 
-/// How many of a client's packets are lost in one direction while it is idle.
+/// Expected loss of a client's packets in one direction of an idle path.
 pub(super) fn lost(spec: &PathSpec, client: u32, up: bool) -> Lost {
     let (mut arrives, mut scatter) = (1.0, 1.0f64);
     for effect in effects(spec, client, up) {
@@ -120,16 +119,16 @@ pub(super) fn lost(spec: &PathSpec, client: u32, up: bool) -> Lost {
     Lost { share: 1.0 - arrives, scatter }
 }
 
-/// Packets of one direction that show a symptom.
+/// Packets of one direction with one symptom.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Shown {
-    /// Their share.
+    /// Share of these packets.
     pub(super) share: f64,
-    /// They are held back for so long, in nanoseconds.
+    /// Additional delay of these packets, in nanoseconds.
     pub(super) held_ns: f64,
 }
 
-/// How many of a client's packets show `symptom` in one direction while it is idle.
+/// Expected share of a client's packets with `symptom` in one direction of an idle path.
 pub(super) fn shown(spec: &PathSpec, client: u32, up: bool, symptom: &Symptom) -> Shown {
     let has_it = |effect: &&EffectSpec| effect.symptom().is_some_and(|other| other.name == symptom.name);
     effects(spec, client, up).into_iter().filter(has_it).fold(Shown::default(), |shown, effect| {
@@ -141,24 +140,24 @@ pub(super) fn shown(spec: &PathSpec, client: u32, up: bool, symptom: &Symptom) -
     })
 }
 
-/// How a link with a rate is flooded, and what should come through.
+/// How a link with a rate is flooded, and the expected rate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Flood {
-    /// Of each datagram, headers not counted.
+    /// Payload of each datagram in bytes.
     pub(super) payload: usize,
-    /// Datagrams a second to send.
+    /// Datagrams per second to send.
     pub(super) per_second: f64,
-    /// Bits of IP packets a second that should arrive.
+    /// Expected bits of IP packets per second.
     pub(super) asked: f64,
-    /// Whether a queue drops early, so that the link may run dry for moments.
+    /// Whether a queue drops early, so that the link may be idle for short times.
     pub(super) early_drops: bool,
-    /// Whether the rate is constant; a trace is shown and not judged.
+    /// Whether the rate is constant; traces are shown but not judged.
     pub(super) constant: bool,
-    /// By so many seconds the first and the last arrival may be nearer or farther than sent, by jitter.
+    /// Seconds by which the distance of the first and the last arrival may change by jitter.
     pub(super) jitter_s: f64,
 }
 
-/// `None` where nothing limits the rate.
+/// `None` if nothing limits the rate.
 pub(super) fn flood(spec: &PathSpec, client: u32, up: bool) -> Option<Flood> {
     let effects = effects(spec, client, up);
     let rate = |effect: &&EffectSpec| match effect {
@@ -180,7 +179,7 @@ pub(super) fn flood(spec: &PathSpec, client: u32, up: bool) -> Option<Flood> {
         EffectSpec::Bottleneck(bottleneck) => Some(bottleneck),
         _ => None,
     });
-    // Some fifty datagrams in a flood, so that one more or less is little.
+    // About fifty datagrams per flood, so that one more or less has little effect.
     let payload = ((lowest / 8.0 / 100.0) as usize).clamp(64, MTU - HEADERS);
     let wire_bits = (payload + HEADERS) as f64 * 8.0;
     Some(Flood {
@@ -193,5 +192,5 @@ pub(super) fn flood(spec: &PathSpec, client: u32, up: bool) -> Option<Flood> {
     })
 }
 
-/// So much more than the rate is sent, so that the link is never idle.
+/// Ratio of sent rate to link rate, so that the link is never idle.
 const OVERLOAD: f64 = 1.3;

@@ -1,4 +1,4 @@
-//! The two ends of a check: sockets in both namespaces, who sends what, and what arrives.
+//! The two ends of a check: sockets in both namespaces that send and receive.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,17 +20,17 @@ use crate::places::{self, Places, SERVER};
 
 const SERVER_PORT: u16 = 7007;
 const CLIENT_PORT: u16 = 7008;
-/// Room for what arrives while a receiver waits for its turn.
+/// Receive buffer for packets that arrive while a receiver is not scheduled.
 const RECEIVE_BUFFER: usize = 16 << 20;
-/// Receivers look this often whether it is over.
+/// Interval at which receivers check whether the test has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// After the last packet is due, the ends' programs may still take this long.
+/// After the last packet is due, the ends' programs may take this long.
 const ANSWER: Duration = Duration::from_millis(200);
-/// Pings of each client, among which `judge` finds its RTT.
+/// Pings of each client; `judge` computes its RTT from them.
 const PINGS: usize = 9;
-/// Bytes after the headers of a ping or probe.
+/// Payload of a ping or probe after the headers.
 pub(super) const PAYLOAD: usize = 32;
-/// Probes a second at most, and the share of a link's rate they may take: no queue must come of them.
+/// Most probes per second, and their share of a link's rate: they must not fill a queue.
 const PROBES_PER_SECOND: f64 = 1500.0;
 const PROBES_SHARE: f64 = 0.3;
 
@@ -42,24 +42,24 @@ pub(super) struct Ends {
     client: UdpSocket,
 }
 
-/// What arrived of a client's numbered datagrams.
+/// Arrivals of a client's numbered datagrams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
-    /// Times each number arrived.
+    /// How often each number arrived.
     times: Vec<u8>,
     highest: Option<u32>,
-    /// Different ones.
+    /// Different numbers.
     pub(super) first: u32,
-    /// More of the same.
+    /// Duplicates.
     pub(super) again: u32,
-    /// After one with a higher number.
+    /// Arrivals after one with a higher number.
     pub(super) late: u32,
 }
 
 impl Arrivals {
     /// Whether it is the first of its number.
     fn add(&mut self, number: u32) -> bool {
-        // A corrupted number would ask for any amount of memory.
+        // A corrupted number would need any amount of memory.
         if number > 1 << 24 {
             return false;
         }
@@ -81,12 +81,12 @@ impl Arrivals {
     }
 }
 
-/// What a probing showed.
+/// Results of the probes of one client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probed {
     pub(super) sent: u32,
     pub(super) up: Arrivals,
-    /// Numbers sent down: the first arrivals, answered.
+    /// Responses sent down: first arrivals that were answered.
     pub(super) answered: u32,
     pub(super) down: Arrivals,
     /// Datagrams whose checksum was wrong, at the server's end and at the clients'.
@@ -95,12 +95,12 @@ pub(super) struct Probed {
     pub(super) gap_ns: f64,
 }
 
-/// What came through of a flood.
+/// Results of a flood.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flooded {
     /// Bits of IP packets a second that were sent.
     pub(super) sent: f64,
-    /// That arrived, from the first to the last.
+    /// Bits of IP packets per second that arrived, from the first to the last.
     pub(super) got: f64,
 }
 
@@ -124,7 +124,7 @@ impl Ends {
         })
     }
 
-    /// A socket that sends as `client`; what comes back goes to the one that receives for all.
+    /// A socket that sends as `client`; responses go to the common receiving socket.
     fn sender(&self, client: u32) -> io::Result<UdpSocket> {
         let address = SocketAddr::new(places::client_address(client, SERVER.into()), 0);
         let socket = self.client_net.run(|| UdpSocket::bind(address)).map_err(io::Error::other)??;
@@ -149,10 +149,10 @@ impl Ends {
                 }
             },
             || {
-                let mut pace = Pace::new(gap);
+                let mut cpu_probe = CpuProbe::new(gap);
                 for number in 0..PINGS as u32 {
                     for (sender, &client) in senders.iter().zip(clients) {
-                        pace.wait();
+                        cpu_probe.wait();
                         send(sender, Message { kind: Kind::Ping, client, number, sent_ns: monotonic_ns() }, PAYLOAD);
                     }
                 }
@@ -162,7 +162,7 @@ impl Ends {
         Ok(clients.iter().map(|client| (*client, rtts.remove(client).unwrap_or_default())).collect())
     }
 
-    /// Numbered probes of one client, each first arrival answered by a number the other way.
+    /// Sends numbered probes of one client; each first arrival is answered with a number in the other direction.
     pub(super) fn probe(&self, client: u32, spec: &PathSpec, lasts: Duration) -> io::Result<Probed> {
         let sender = self.sender(client)?;
         let wire_bits = ((PAYLOAD + HEADERS) * 8) as f64;
@@ -188,10 +188,10 @@ impl Ends {
                 }
             },
             || {
-                let mut pace = Pace::new(gap);
+                let mut cpu_probe = CpuProbe::new(gap);
                 let begun = monotonic_ns();
                 while monotonic_ns() - begun < lasts.as_nanos() as u64 {
-                    pace.wait();
+                    cpu_probe.wait();
                     send(
                         &sender,
                         Message { kind: Kind::Probe, client, number: sent, sent_ns: monotonic_ns() },
@@ -209,7 +209,7 @@ impl Ends {
         Ok(Probed { sent, up, answered, ..probed })
     }
 
-    /// More than the link can carry, and how much of it arrives.
+    /// Sends more than the link can carry, and measures the arriving rate.
     pub(super) fn flood(
         &self,
         client: u32,
@@ -244,7 +244,7 @@ impl Ends {
                     if gone >= lasts.as_nanos() as u64 {
                         break;
                     }
-                    // As many as are due by now; what could not be sent in time is sent late, in one go.
+                    // All that are due by now; what could not be sent in time is sent late, at once.
                     let due = (gone as f64 / 1e9 * flood.per_second) as u32 + 1;
                     while number < due {
                         Message { kind: Kind::Flood, client, number, sent_ns: 0 }.write(&mut buffer);
@@ -261,12 +261,12 @@ impl Ends {
         Ok(Flooded { sent, got: window.per_second() * wire_bits })
     }
 
-    /// Bits of IP packets a second of a TCP stream.
+    /// Bits of IP packets per second of a TCP stream.
     pub(super) fn stream(&self, client: u32, up: bool, lasts: Duration) -> io::Result<f64> {
         stream::run(&self.client_net, &self.server_net, client, up, lasts)
     }
 
-    /// Runs `work` while both ends receive: `at_server` may answer, `at_client` gets the time of arrival.
+    /// Runs `work` while both ends receive: `at_server` may send responses, `at_client` gets the time of arrival.
     fn exchange(
         &self,
         mut at_server: impl FnMut(&UdpSocket, Message, &mut [u8]) + Send,
@@ -294,7 +294,7 @@ impl Ends {
     }
 }
 
-/// `InCsumErrors` of UDP in /proc/net/snmp; 0 where there is none.
+/// `InCsumErrors` of UDP in /proc/net/snmp; 0 without this line.
 fn wrong_checksums(snmp: &str) -> u64 {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp:"));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
@@ -302,12 +302,12 @@ fn wrong_checksums(snmp: &str) -> u64 {
     pairs.find(|(name, _)| *name == "InCsumErrors").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Where the clients' end receives for this client.
+/// Address at which the clients' end receives for this client.
 fn back(client: u32) -> SocketAddr {
     SocketAddr::new(places::client_address(client, SERVER.into()), CLIENT_PORT)
 }
 
-/// What does not fit now is lost, and counted as lost.
+/// A packet that does not fit is lost, and counted as lost.
 fn send(socket: &UdpSocket, message: Message, payload: usize) {
     let mut buffer = [0; PAYLOAD];
     message.write(&mut buffer);
@@ -318,7 +318,7 @@ fn receive(socket: &UdpSocket, over: &AtomicBool, mut take: impl FnMut(Message, 
     Urgency::High.apply_to_this_thread();
     let mut buffer = [0; 2048];
     while !over.load(Ordering::Relaxed) {
-        // Timeouts are looks at the clock; anything else that fails here shows as loss.
+        // Timeouts only check the clock; any other error shows as loss.
         let Ok((length, _)) = socket.recv_from(&mut buffer) else { continue };
         let datagram = &mut buffer[..length];
         if let Some(message) = Message::read(datagram) {
@@ -327,12 +327,12 @@ fn receive(socket: &UdpSocket, over: &AtomicBool, mut take: impl FnMut(Message, 
     }
 }
 
-/// The longest way there and back, and time for the ends.
+/// The longest RTT, and time for the ends.
 fn settle(spec: &PathSpec) -> Duration {
     distances::longest_rtt(spec) + ANSWER
 }
 
-/// How long a full queue takes to empty, at most two seconds: what is still in it then is not waited for.
+/// Time to empty a full queue, at most two seconds: packets still queued afterwards are not awaited.
 fn queues(spec: &PathSpec, client: u32, up: bool) -> Duration {
     let waits = ask::effects(spec, client, up).into_iter().filter_map(|effect| match effect {
         path::EffectSpec::Bottleneck(bottleneck) => Some(match bottleneck.queue.limit {
@@ -344,15 +344,15 @@ fn queues(spec: &PathSpec, client: u32, up: bool) -> Duration {
     waits.fold(Duration::ZERO, Duration::saturating_add).min(Duration::from_secs(2))
 }
 
-/// Moments at least `gap` apart. Who is late does not catch up: a burst would make a queue of its own.
-struct Pace {
+/// Send times at least `gap` apart. A late sender does not catch up: a burst would build a queue.
+struct CpuProbe {
     gap_ns: u64,
     next_ns: u64,
 }
 
-impl Pace {
+impl CpuProbe {
     fn new(gap: Duration) -> Self {
-        Pace { gap_ns: gap.as_nanos() as u64, next_ns: monotonic_ns() }
+        CpuProbe { gap_ns: gap.as_nanos() as u64, next_ns: monotonic_ns() }
     }
 
     fn wait(&mut self) {
@@ -381,7 +381,7 @@ impl Window {
         self.last_ns = now_ns;
     }
 
-    /// Those after the first, over the time since it.
+    /// Bits after the first arrival, over the time since it.
     fn per_second(&self) -> f64 {
         let time = self.last_ns.saturating_sub(self.first_ns);
         if time == 0 { 0.0 } else { self.number.saturating_sub(1) as f64 / (time as f64 / 1e9) }
@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_are_told_apart() {
+    fn arrivals_are_counted_as_new_duplicate_or_reordered() {
         let mut arrivals = Arrivals::default();
         let firsts: Vec<bool> = [0, 1, 3, 2, 3, 3, u32::MAX].iter().map(|&number| arrivals.add(number)).collect();
         assert_eq!(firsts, [true, true, true, true, false, false, false]);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_of_what_follows_the_first() {
+    fn a_rate_excludes_the_first_arrival() {
         let mut window = Window::default();
         assert_eq!(window.per_second(), 0.0);
         for at in 0..=10 {

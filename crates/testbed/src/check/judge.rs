@@ -1,4 +1,4 @@
-//! Asked beside got.
+//! Compares configured with measured values.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use path::{PathSpec, Sign};
 use super::ask::{self, Flood, Group, HEADERS};
 use super::ends::{Flooded, PAYLOAD, Probed};
 
-/// One figure of a check.
+/// One row of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was measured, such as `loss down`.
+    /// Name of the value, such as `loss down`.
     pub what: String,
-    /// What was asked for, in `unit`; absent where nothing was.
+    /// Configured value, in `unit`; absent if nothing is configured.
     pub asked: Option<f64>,
-    /// What was measured.
+    /// Measured value.
     pub got: f64,
-    /// Least and most that a path as asked for gives.
+    /// Lower and upper bound on a path as configured.
     pub between: Option<[f64; 2]>,
-    /// Of all figures of the row.
+    /// Unit of all values of the row.
     pub unit: Unit,
     /// The verdict.
     pub state: State,
 }
 
-/// What figures are.
+/// Unit of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -38,7 +38,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As in documents.
+    /// The name in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Nanoseconds => "ns",
@@ -52,16 +52,16 @@ impl Unit {
 /// Verdict of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// As asked.
+    /// As configured.
     Within,
-    /// Not as asked.
+    /// Not as configured.
     Outside,
-    /// Shown, not judged.
+    /// Shown, but not judged.
     Shown,
 }
 
 impl State {
-    /// As in documents.
+    /// The name in documents.
     pub const fn name(self) -> &'static str {
         match self {
             State::Within => "within",
@@ -78,17 +78,18 @@ impl Row {
     }
 }
 
-/// An RTT may be less than asked by this: clocks are read a little apart.
+/// An RTT may be shorter than configured by this, because clocks are read at slightly different times.
 const EARLY_NS: f64 = 20_000.0;
-/// And more by this and a hundredth: both kernels, and threads that wait for their turn on a busy machine.
+/// It may be longer by this and one percent: both kernels, and threads that are not scheduled immediately on a busy
+/// machine.
 const LATE_NS: f64 = 1_000_000.0;
-/// Of a client's pings this quantile is its RTT: what a busy machine adds, it adds to some of them. The bounds of a
-/// varying delay ([`ask::rtt`]) hold it.
+/// Quantile of a client's pings that is its RTT: a busy machine delays some of them. It lies within the bounds of a
+/// varying delay ([`ask::rtt`]).
 const OWN: f64 = 0.25;
-/// Clients whose own RTT may be off, a share of those pinged: some are disturbed on a busy machine.
+/// Largest share of the pinged clients with a wrong RTT: a busy machine disturbs some.
 const OFF: f64 = 0.1;
 
-/// The distribution of RTTs, and how many clients are off their own.
+/// The distribution of RTTs, and the number of clients with a wrong RTT.
 pub(super) fn rtts(spec: &PathSpec, got: &[(u32, Vec<f64>)]) -> Vec<Row> {
     let mut owns = Vec::new();
     let (mut lows, mut highs, mut asked) = (Vec::new(), Vec::new(), Vec::new());
@@ -119,20 +120,20 @@ pub(super) fn rtts(spec: &PathSpec, got: &[(u32, Vec<f64>)]) -> Vec<Row> {
     rows
 }
 
-/// The value that a share `q` of all others lie below; never the largest unless `q` is 1 or there is one only.
+/// The value above a share `q` of all others; never the largest unless `q` is 1 or there is only one.
 fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get((values.len().saturating_sub(1) as f64 * q) as usize).copied()
 }
 
-/// A right path is outside so many standard deviations once in 16,000 checks.
+/// Standard deviations of the bounds: a correct path is outside once in 16,000 checks.
 const DEVIATIONS: f64 = 4.0;
 
-/// What a share of `asked` may be among `number`, whose scatter is so many times that of independent draws.
+/// Bounds of a measured share `asked` of `number` packets, whose variance is a multiple of that of independent draws.
 fn bounds(asked: f64, number: f64, scatter: f64) -> [f64; 2] {
     let number = number.max(1.0);
     let deviation = (asked * (1.0 - asked) * scatter / number).sqrt();
-    // Two more or less of those that are counted in whole numbers, and their runs.
+    // Two packets more or less, for whole numbers and bursts.
     let whole = if asked > 0.0 { 2.0 * scatter.sqrt() / number } else { 0.0 };
     [(asked - DEVIATIONS * deviation - whole).max(0.0), (asked + DEVIATIONS * deviation + whole).min(1.0)]
 }
@@ -152,7 +153,7 @@ pub(super) fn losses(spec: &PathSpec, group: &Group, probed: &Probed) -> Vec<Row
         rows.push(Row::judged(name("loss"), asked.share, lost, bounds(asked.share, sent, asked.scatter), Unit::Share));
         for symptom in path::symptoms() {
             let asked = ask::shown(spec, group.client, up, &symptom);
-            // Who is held back for less time than lies between two probes overtakes nobody.
+            // A delay shorter than the gap of two probes does not reorder.
             if asked.share > 0.0 && asked.held_ns > 0.0 && asked.held_ns <= 2.0 * probed.gap_ns {
                 continue;
             }
@@ -176,10 +177,10 @@ fn named(what: &str, up: bool, group: &Group) -> String {
     if group.alone { format!("{what} {way}") } else { format!("{what} {way}, client {}", group.client + 1) }
 }
 
-/// Rates may be off by so much: packets are whole, and a flood has an end.
+/// Tolerance of rates: packets are not divisible, and a flood has an end.
 const RATE_LEAST: f64 = 0.95;
 const RATE_MOST: f64 = 1.03;
-/// Where a queue drops before it is full, the link may be idle for moments.
+/// Tolerance if a queue drops early, because the link may be idle for short times.
 const RATE_LEAST_EARLY: f64 = 0.85;
 
 /// The rate of a flood.
@@ -188,7 +189,7 @@ pub(super) fn rate(group: &Group, up: bool, flood: &Flood, got: Flooded, lasts: 
     let blur = flood.jitter_s / lasts.as_secs_f64();
     let between = [flood.asked * (least - blur).max(0.0), flood.asked * (RATE_MOST + blur)];
     let mut row = Row::judged(named("rate", up, group), flood.asked, got.got, between, Unit::BitsPerSecond);
-    // A machine that cannot send so much says nothing about the path.
+    // If the machine cannot send fast enough, the rate is not judged.
     if !flood.constant || (got.sent < flood.asked * 1.05 && row.state == State::Outside && got.got < flood.asked) {
         row.state = State::Shown;
         row.what.push_str(if flood.constant { ", not reached by the sender" } else { ", mean of a trace" });
@@ -196,7 +197,7 @@ pub(super) fn rate(group: &Group, up: bool, flood: &Flood, got: Flooded, lasts: 
     row
 }
 
-/// What a TCP stream reached: never more than the rate; how much less is its own affair.
+/// Rate of a TCP stream: never above the link's rate; how far below is not judged.
 pub(super) fn stream(spec: &PathSpec, group: &Group, up: bool, got: f64) -> Row {
     let asked = ask::flood(spec, group.client, up).filter(|flood| flood.constant).map(|flood| flood.asked);
     let exceeded = asked.is_some_and(|asked| got > asked * RATE_MOST);
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_wide_enough_for_chance_and_not_for_error() {
+    fn bounds_allow_chance_but_not_errors() {
         let [low, high] = bounds(0.01, 4000.0, 1.0);
         assert!(low > 0.002 && high < 0.018, "{low} {high}");
         assert_eq!(bounds(0.0, 4000.0, 1.0), [0.0, 0.0]);
@@ -223,9 +224,9 @@ mod tests {
         assert!(low == 0.0 && (0.02..0.05).contains(&high), "{low} {high}");
     }
 
-    /// Each effect's row says what is expected of all effects of its kind together, in a fixed order.
+    /// The row of a symptom has the expected share of all effects with this symptom, in a fixed order.
     #[test]
-    fn symptoms_of_effects_are_rows() {
+    fn every_symptom_of_an_effect_has_a_row() {
         let chance = |value| units::Probability::new(value).unwrap();
         let reorder = path::Reorder { probability: chance(0.1), by: Duration::from_millis(5) };
         let up = vec![
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_was_not_sent_is_not_judged() {
+    fn a_rate_that_the_sender_did_not_reach_is_not_judged() {
         let group = Group { client: 0, clients: 1, alone: true };
         let flood =
             Flood { payload: 1472, per_second: 1.0, asked: 1e6, early_drops: false, constant: true, jitter_s: 0.0 };

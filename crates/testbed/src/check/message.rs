@@ -1,23 +1,23 @@
 //! The datagrams of a check.
 
-/// What a datagram is for.
+/// Purpose of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// To be sent back as it is.
+    /// Is sent back unchanged.
     Ping,
-    /// To be counted; the first of its number is answered with the next number the other way.
+    /// Is counted; the first of its number is answered with the next number in the other direction.
     Probe,
-    /// To be counted only.
+    /// Is counted only.
     Flood,
 }
 
-/// One datagram's head; anything may follow it.
+/// Head of a datagram; any payload may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,
     /// The client, by number.
     pub(super) client: u32,
-    /// Counted from 0, for each client and kind.
+    /// Number from 0, for each client and kind.
     pub(super) number: u32,
     /// CLOCK_MONOTONIC at the first sender.
     pub(super) sent_ns: u64,
@@ -27,7 +27,7 @@ impl Message {
     /// Bytes of a head.
     pub(super) const LENGTH: usize = 17;
 
-    /// Writes it to the front of `buffer`, which must be long enough.
+    /// Writes the head to the front of `buffer`, which must be long enough.
     pub(super) fn write(&self, buffer: &mut [u8]) {
         buffer[0] = match self.kind {
             Kind::Ping => 1,
@@ -39,7 +39,7 @@ impl Message {
         buffer[9..17].copy_from_slice(&self.sent_ns.to_be_bytes());
     }
 
-    /// Reads it; `None` for anything else.
+    /// Parses a head; `None` for anything else.
     pub(super) fn read(datagram: &[u8]) -> Option<Self> {
         let (head, _) = datagram.split_first_chunk::<{ Self::LENGTH }>()?;
         let kind = match head[0] {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn datagram_heads_survive_writing_and_parsing() {
         let message = Message { kind: Kind::Flood, client: 65_533, number: u32::MAX, sent_ns: u64::MAX - 7 };
         let mut buffer = [0; 100];
         message.write(&mut buffer);

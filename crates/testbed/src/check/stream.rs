@@ -11,13 +11,13 @@ use sys::socket::TcpSocket;
 use crate::places::{self, SERVER};
 
 const PORT: u16 = 7009;
-/// A full packet, and what of it is the stream's: IPv4, TCP and timestamps take 52 bytes.
+/// MTU, and its TCP payload: IPv4, TCP and timestamps take 52 bytes.
 const WIRE_BYTES: f64 = 1500.0;
 const DATA_BYTES: f64 = 1448.0;
 
-/// 0 where no connection came about; else bits of IP packets a second, over all of `lasts`, slow start included, headers of full packets counted. Less than the
-/// whole would not do: what waited for a lost packet is handed over in one go, and a part of the time may hold more than
-/// the link carried in it.
+/// Bits of IP packets per second during `lasts`, including slow start and headers of full packets; 0 without a
+/// connection. A shorter time would be wrong: data behind a lost packet is delivered at once, so that a part of the
+/// time may have more than the link carried in it.
 pub(super) fn run(
     client_net: &NetNamespace,
     server_net: &NetNamespace,
@@ -43,7 +43,7 @@ pub(super) fn run(
     let bytes = std::thread::scope(|scope| {
         scope.spawn(|| {
             let block = vec![b'y'; 64 << 10];
-            // Timeouts are looks at the clock; a stream that breaks shows as little.
+            // Timeouts only check the clock; a broken stream shows as a low rate.
             while monotonic_ns() < end {
                 if let Err(error) = (&sender).write(&block)
                     && !passing(&error)
@@ -71,7 +71,7 @@ fn passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// `None` where the handshake was lost again and again.
+/// `None` if the handshake was lost repeatedly.
 fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     let end = monotonic_ns() + PATIENCE.as_nanos() as u64;
     loop {

@@ -11,7 +11,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 #[test]
-fn everything_that_is_replaced_is_in_the_name() {
+fn the_name_of_a_path_has_all_replaced_parts() {
     let plan = plan(
         r#"
         profile = "lan"
@@ -43,7 +43,7 @@ fn everything_that_is_replaced_is_in_the_name() {
 }
 
 #[test]
-fn the_longest_rtt_counts_what_changes() {
+fn the_longest_rtt_includes_changes() {
     let longest = |lines: &str| longest_rtt(&spec(&plan(lines), 2).unwrap());
     assert_eq!(longest("rtt = \"30ms\""), ms(30));
     assert_eq!(longest("rtt = \"30ms\"\njitter = \"2ms\"\nreorder = \"1%,5ms\""), ms(44));
@@ -63,7 +63,7 @@ fn the_longest_rtt_counts_what_changes() {
 }
 
 #[test]
-fn changes_of_nothing_are_refused() {
+fn changes_without_effect_are_refused() {
     let refused = |lines: &str| spec(&plan(lines), 2).unwrap_err().to_string();
     assert!(refused("rtt = \"3ms\"\nchanges = [{ at = \"1s\", rate = \"x2\" }]").contains("without a rate"));
     assert!(refused("rtt = \"0s\"\nchanges = [{ at = \"1s\", rtt = \"x2\" }]").contains("RTT is 0"));
@@ -80,7 +80,7 @@ fn changes_of_nothing_are_refused() {
 }
 
 #[test]
-fn an_origin_is_one_client_more() {
+fn an_origin_is_one_more_client() {
     let clients = spec(&plan("rtt = \"30ms\""), 3).unwrap();
     let origin = |lines: &str| toml::from_str::<OriginPlan>(lines).unwrap();
     let far = with_origin(&clients, Some(&origin("path = { rtt = \"80ms\", loss = 0.0005 }"))).unwrap();
@@ -89,7 +89,7 @@ fn an_origin_is_one_client_more() {
     let near = with_origin(&clients, Some(&origin(""))).unwrap();
     assert!(near.clients[3].rtt().is_zero());
     assert_eq!(with_origin(&clients, None).unwrap().clients.len(), 3);
-    // A line of the server's own carries it, one of some clients does not.
+    // The server's own line carries it; a link of some clients does not.
     let shared = |members| path::SharedSpec { members, up: Vec::new(), down: Vec::new() };
     let lines = PathSpec { shared: vec![shared(0..3), shared(0..2)], ..clients };
     let both = with_origin(&lines, Some(&origin(""))).unwrap();

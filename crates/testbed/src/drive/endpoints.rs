@@ -1,4 +1,4 @@
-//! Where the connections for one target go: the addresses behind its name, taken in turn, or a socket of this host.
+//! Addresses of one target's connections: the addresses of its name, used in turn, or a Unix socket.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use sys::socket::TcpSocket;
 
-/// Where the connections for one URL go: with several addresses behind its name, each new connection takes the next, as
-/// when names are resolved for each connection by a server that turns its answers (DNS round robin).
+/// Addresses of the connections for one URL: with several addresses of its name, each new connection uses the next, as
+/// if the name were resolved for each connection with DNS round robin.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
     addresses: Vec<SocketAddr>,
@@ -15,7 +15,7 @@ pub struct Endpoints {
     unix: Option<PathBuf>,
 }
 
-/// The end of one new connection.
+/// Address of one new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint<'a> {
     /// An address and a port.
@@ -25,7 +25,7 @@ pub enum Endpoint<'a> {
 }
 
 impl Endpoints {
-    /// Takes `addresses` in turn, beginning with the first.
+    /// Uses `addresses` in turn, beginning with the first.
     ///
     /// # Panics
     /// Without any address.
@@ -39,7 +39,7 @@ impl Endpoints {
         Endpoints { addresses: Vec::new(), next: 0, unix: Some(path) }
     }
 
-    /// The end for a new connection.
+    /// The address of a new connection.
     pub fn take(&mut self) -> Endpoint<'_> {
         if let Some(path) = &self.unix {
             return Endpoint::Unix(path);
@@ -51,7 +51,7 @@ impl Endpoints {
 }
 
 impl Endpoint<'_> {
-    /// Starts connecting, over TCP from the address that `source` has for the server's.
+    /// Starts connecting, over TCP from the source address that `source` returns for the server's address.
     ///
     /// # Errors
     /// Those of [`TcpSocket::connect`] and [`TcpSocket::connect_unix`].
@@ -62,7 +62,7 @@ impl Endpoint<'_> {
         }
     }
 
-    /// The server's address, where it has one.
+    /// The server's address, if it has one.
     pub fn ip(self) -> Option<IpAddr> {
         match self {
             Endpoint::Tcp(server) => Some(server.ip()),
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_taken_in_turn() {
+    fn addresses_are_used_in_turn() {
         let both: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().unwrap(), "192.0.2.2:80".parse().unwrap()];
         let mut endpoints = Endpoints::new(both.clone());
         let taken: Vec<Option<IpAddr>> = (0..5).map(|_| endpoints.take().ip()).collect();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_always_the_same() {
+    fn a_unix_socket_is_the_same_for_every_connection() {
         let mut endpoints = Endpoints::unix("/run/s".into());
         assert_eq!(endpoints.take(), Endpoint::Unix(Path::new("/run/s")));
         assert_eq!(endpoints.take().ip(), None);

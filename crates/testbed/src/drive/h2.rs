@@ -1,4 +1,4 @@
-//! HTTP/2 of one connection: the `h2` crate, driven by hand.
+//! HTTP/2 on one connection: the `h2` crate, polled by the event loop.
 //!
 //! ```text
 //!   socket --bytes--> take_in --+--> frames: whose bytes, GOAWAY, SETTINGS
@@ -6,9 +6,10 @@
 //!   socket <--bytes-- unwritten <--- pipe <-- h2 <-+--- open, reset
 //! ```
 //!
-//! h2 wants an async socket and an executor. It gets a [`pipe`] in memory, and is polled after everything the loop does
-//! to it: no runtime, no thread, no task. Streams are not woken one by one: what can move a stream on is a frame of its
-//! own, so the streams polled are those whose frames came ([`frames`]), or all when the connection broke. That spares a
+//! h2 needs an async socket and an executor. It gets a [`pipe`] in memory, and is polled after every change by the
+//! loop: no runtime, no thread, no task. Streams have no wakers: only a stream's own frame can advance it, so the
+//! polled streams are those with new frames ([`frames`]), or all when the connection broke. This saves a waker per
+//! request. See docs/decisions/0016.
 //! waker a request. See docs/decisions/0016.
 
 mod frames;
@@ -30,49 +31,49 @@ use load::StreamKey;
 use self::frames::{Frames, Piece};
 use self::pipe::Pipe;
 
-/// Flow control is not to be the limit, as with h2load (`-w 30 -W 30`): 2^30 - 1 bytes for a stream and for the
-/// connection. What is read is counted and thrown away, so nothing piles up.
+/// Flow control must not be the limit, as with h2load (`-w 30 -W 30`): 2^30 - 1 bytes for a stream and for the
+/// connection. Received data is counted and discarded, so nothing accumulates.
 const WINDOW: u32 = (1 << 30) - 1;
 
-/// Of a response's head so much is accepted, as with HTTP/1.
+/// Largest accepted head of a response, as with HTTP/1.
 const HEAD_MAX: u32 = 64 << 10;
 
-/// Bytes from the socket that may wait for h2, which reads no more while the server does not read its answers.
+/// Most bytes from the socket that wait for h2, which stops reading while the server does not read its responses.
 const UNREAD_MAX: usize = 256 << 10;
 
-/// What a connection has to tell, in the order in which it happened.
+/// Events of a connection, in the order in which they happened.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// The server allows so many streams at once.
+    /// The server allows this many concurrent streams.
     Limit(u32),
-    /// Bytes of a stream's response came, its frames' headers included; `head`: of a header block.
+    /// Bytes of a stream's response arrived, including frame headers; `head`: of a header block.
     Received { stream: StreamKey, bytes: u32, head: bool },
     /// The head of a response.
     Head { stream: StreamKey, status: u16, fields: HeaderMap },
-    /// The next of its body.
+    /// Bytes of its body.
     Body { stream: StreamKey, bytes: Bytes },
-    /// The response is whole.
+    /// The response is complete.
     End { stream: StreamKey },
     /// There will be no response.
     Failed { stream: StreamKey, why: Why },
-    /// The server takes up no stream above `last`; `error`: because something is wrong.
+    /// The server processes no stream above `last`; `error`: because of an error.
     Leaves { last: u32, error: bool },
-    /// The server broke the protocol; the connection is of no more use.
+    /// The server violated the protocol; the connection cannot be used any more.
     Broken,
 }
 
 /// Why a stream failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// RST_STREAM with REFUSED_STREAM: the server has not looked at it.
+    /// RST_STREAM with REFUSED_STREAM: the server has not processed it.
     Refused,
     /// RST_STREAM with another code.
     Reset,
-    /// What came is not HTTP/2, or breaks its rules.
+    /// The received data is not HTTP/2, or violates its rules.
     Malformed,
-    /// The head was larger than is accepted.
+    /// The head is larger than accepted.
     HeadTooLarge,
-    /// The connection went away for an error.
+    /// The connection ended with an error.
     GoAway,
 }
 
@@ -84,22 +85,22 @@ pub(crate) struct Http2 {
     woken: Arc<Woken>,
     received: Frames,
     sent: Frames,
-    /// Of what is to be written so much has been followed.
+    /// Output bytes whose frames were parsed.
     followed: u64,
-    /// Since the beginning.
+    /// Bytes written since the start.
     written: u64,
-    /// Parts of requests not written yet, by where they end.
+    /// Parts of requests not written yet, by the offset of their ends.
     sending: VecDeque<Sending>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     /// Slots by stream: the k-th is that of stream `first + 2 k`, or [`GONE`].
     places: VecDeque<u32>,
     first: u32,
-    /// Slots for which frames came.
+    /// Slots with new frames.
     touched: Vec<u32>,
     settings_came: bool,
     over: bool,
-    /// When it worked last, h2 was told to wait for room, or had more to do than one call allows.
+    /// In its last poll, h2 had to wait for space, or had more work than one call allows.
     goes_on: bool,
 }
 
@@ -123,7 +124,7 @@ struct Sending {
 /// No slot.
 const GONE: u32 = u32::MAX;
 
-/// Marks that h2 wants to be polled again.
+/// Records that h2 needs to be polled again.
 #[derive(Default)]
 struct Woken(AtomicBool);
 
@@ -138,7 +139,7 @@ impl Wake for Woken {
 }
 
 impl Http2 {
-    /// A connection whose preface and SETTINGS are to be written next.
+    /// A connection whose preface and SETTINGS are written next.
     pub(crate) fn new() -> Self {
         let pipe = Pipe::default();
         let mut builder = Builder::new();
@@ -149,7 +150,7 @@ impl Http2 {
             .enable_push(false);
         let handshake = pin!(builder.handshake(pipe.clone()));
         let Poll::Ready(Ok((sender, connection))) = handshake.poll(&mut Context::from_waker(Waker::noop())) else {
-            unreachable!("a pipe takes the preface at once")
+            unreachable!("a pipe takes the preface immediately")
         };
         Http2 {
             connection,
@@ -172,12 +173,12 @@ impl Http2 {
         }
     }
 
-    /// Queues a request; the number of its stream. To be followed by [`Self::advance`]. `None`: h2 refuses it.
+    /// Queues a request; returns the number of its stream. Call [`Self::advance`] afterwards. `None`: h2 refuses it.
     pub(crate) fn open(&mut self, stream: StreamKey, request: &Request<()>, body: &[u8]) -> Option<u32> {
         let (response, mut request) = self.sender.send_request(request.clone(), body.is_empty()).ok()?;
         let number = response.stream_id().as_u32();
         if !body.is_empty() {
-            // A failure shows in the response.
+            // A failure is reported with the response.
             let _ = request.send_data(Bytes::copy_from_slice(body), true);
         }
         let slot =
@@ -192,7 +193,7 @@ impl Http2 {
                 (self.slots.len() - 1) as u32
             }
         };
-        // A request that h2 refuses may have used a number up all the same.
+        // A request that h2 refuses may have used a stream number all the same.
         while self.first + 2 * (self.places.len() as u32) < number {
             self.places.push_back(GONE);
         }
@@ -200,7 +201,7 @@ impl Http2 {
         Some(number)
     }
 
-    /// Gives a stream up: the server is told (RST_STREAM, CANCEL). To be followed by [`Self::advance`].
+    /// Cancels a stream: the server gets RST_STREAM with CANCEL. Call [`Self::advance`] afterwards.
     pub(crate) fn reset(&mut self, number: u32) {
         if let Some(index) = self.slot_of(number)
             && let Some(slot) = &mut self.slots[index as usize]
@@ -210,7 +211,7 @@ impl Http2 {
         }
     }
 
-    /// Takes in bytes from the socket. To be followed by [`Self::advance`].
+    /// Receives bytes from the socket. Call [`Self::advance`] afterwards.
     pub(crate) fn take_in(&mut self, bytes: &[u8], news: &mut Vec<News>) {
         let mut received = std::mem::replace(&mut self.received, Frames::of_server());
         received.follow(bytes, |piece| self.note(piece, news));
@@ -218,11 +219,11 @@ impl Http2 {
         self.pipe.ends().put(bytes);
     }
 
-    /// Lets h2 work, and says what came of it.
+    /// Polls h2, and reports its events.
     pub(crate) fn advance(&mut self, news: &mut Vec<News>) {
         let waker = Waker::from(Arc::clone(&self.woken));
         self.goes_on = false;
-        // Bounded: a round that brings nothing ends it, and each round takes in something that lay there before.
+        // Bounded: a round without progress ends the loop, and each round consumes data that already arrived.
         for _ in 0..ROUNDS_MAX {
             self.woken.0.store(false, Ordering::Relaxed);
             let refused = self.poll(&waker, news);
@@ -236,18 +237,18 @@ impl Http2 {
         self.follow_outgoing();
     }
 
-    /// Whether it is to be advanced again once all is written, although nothing may come from the server meanwhile: of a
-    /// large body only so much was written as there was room for.
+    /// Whether it must be advanced again after everything is written, although nothing may come from the server: only a
+    /// part of a large body fitted into the pipe.
     pub(crate) fn goes_on(&self) -> bool {
         self.goes_on
     }
 
-    /// Whether more from the socket must wait.
+    /// Whether reading from the socket must pause.
     pub(crate) fn is_full(&self) -> bool {
         self.pipe.ends().unread() > UNREAD_MAX
     }
 
-    /// Lets `write` have what is to be written; it says how much it took. True when nothing is left.
+    /// Passes output to `write`, which returns how much it wrote. True when nothing is left.
     pub(crate) fn write<E>(&mut self, mut write: impl FnMut(&[u8]) -> Result<Option<usize>, E>) -> Result<bool, E> {
         let mut ends = self.pipe.ends();
         while !ends.unwritten().is_empty() {
@@ -262,20 +263,20 @@ impl Http2 {
         Ok(true)
     }
 
-    /// The next to be written, at most `limit` bytes.
+    /// The next bytes to write, at most `limit`.
     pub(crate) fn copy_unwritten(&self, limit: usize, into: &mut Vec<u8>) {
         let ends = self.pipe.ends();
         let rest = ends.unwritten();
         into.extend_from_slice(&rest[..rest.len().min(limit)]);
     }
 
-    /// So much of what [`Self::copy_unwritten`] gave was written.
+    /// The first bytes of [`Self::copy_unwritten`] were written.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.pipe.ends().wrote(bytes);
         self.written += bytes as u64;
     }
 
-    /// The next part of a request that was written: its stream, how much, and whether it was the last.
+    /// The next part of a request that was written: its stream, its length, and whether it was the last.
     pub(crate) fn next_sent(&mut self) -> Option<(StreamKey, u32, bool)> {
         let part = self.sending.front().filter(|part| part.end <= self.written)?;
         let sent = (part.stream, part.bytes, part.last);
@@ -303,7 +304,7 @@ impl Http2 {
         self.pipe.ends().take_refused()
     }
 
-    /// Polls the streams for which frames came. `again`: h2 may not have read all of them yet.
+    /// Polls the streams with new frames. `again`: h2 may not have read all of them yet.
     fn poll_streams(&mut self, again: bool, news: &mut Vec<News>) {
         let mut touched = std::mem::take(&mut self.touched);
         touched.retain(|&index| {
@@ -364,7 +365,7 @@ impl Http2 {
     }
 
     fn slot_of(&self, number: u32) -> Option<u32> {
-        // The server's own streams, which were not allowed, have even numbers.
+        // The server's own streams, which are disabled, have even numbers.
         if number < self.first || number.is_multiple_of(2) {
             return None;
         }
@@ -382,7 +383,7 @@ impl Http2 {
         }
     }
 
-    /// Finds the parts of requests in what h2 has written since the last call.
+    /// Finds the parts of requests in the output of h2 since the last call.
     fn follow_outgoing(&mut self) {
         let Http2 { pipe, sent, followed, written, sending, slots, places, first, .. } = self;
         let ends = pipe.ends();
@@ -411,13 +412,13 @@ impl Http2 {
 
 /// The first stream of a client (RFC 9113, section 5.1.1).
 const FIRST_STREAM: u32 = 1;
-/// Times h2 is polled in a row; what it still wants then waits for the next occasion.
+/// Most polls of h2 in a row; remaining work waits for the next event.
 const ROUNDS_MAX: usize = 16;
 
 impl Slot {
-    /// Tells what came; true if nothing more will.
+    /// Reports the events of a stream; true if it has ended.
     fn poll(&mut self, news: &mut Vec<News>) -> bool {
-        // Not woken: see the module's head.
+        // Without a waker: see the module's documentation.
         let mut context = Context::from_waker(Waker::noop());
         let stream = self.stream;
         if let Some(response) = &mut self.response {
@@ -441,7 +442,8 @@ impl Slot {
             match body.poll_data(&mut context) {
                 Poll::Pending => return false,
                 Poll::Ready(Some(Ok(bytes))) => {
-                    // The window is far larger than what is under way: a failure is the connection's, told there.
+                    // The window is far larger than the data in flight: a failure is the connection's, and reported
+                    // there.
                     let _ = body.flow_control().release_capacity(bytes.len());
                     news.push(News::Body { stream, bytes });
                 }

@@ -1,4 +1,4 @@
-//! The load's hands: sockets for the load core's actions, and the socket's news back to it.
+//! Socket I/O of the load: carries out the load core's actions, and reports socket events to it.
 
 mod failures;
 mod figures;
@@ -24,26 +24,26 @@ use super::tls::{Session, Tls};
 use super::tunnel::{Tunnel, Tunnelling};
 use crate::recorder::Handover;
 
-/// One read takes at most so much: a response of usual size in one call; the rest of a larger one is thrown away unread.
+/// Largest read: a response of usual size in one call; the rest of a larger one is discarded without copying.
 const READ_BUFFER: usize = 64 << 10;
-/// From so many bytes on it is worth a system call of its own to throw a body away unread.
+/// From this many bytes on, a system call that discards a body without copying pays off.
 const DISCARD_FROM: u64 = 4 << 10;
-/// Reads of one connection before the others have their turn.
+/// Most reads of one connection before other connections are served.
 const READS_PER_VISIT: usize = 4;
 
-/// Actions carried out before the loop looks at packets and answers again. A connect, which takes 5 to 25 us and far
-/// more where ports are scarce, is the last: answers that are read first free connections, and the next request may
-/// need none of its own.
+/// Most actions before the loop handles packets and responses again. A connect, which takes 5 to 25 us and far more if
+/// ports are scarce, is the last action: responses that are read first free connections, and the next request may need
+/// no new one.
 const ACTIONS_PER_VISIT: usize = 64;
 
-/// Times that connections with streams work in a row before the others have their turn: a large body goes out in as many
-/// pieces as its socket takes.
+/// Most consecutive rounds of connections with streams before others are served: a large body is sent in as many pieces
+/// as its socket accepts.
 const STREAM_ROUNDS_PER_VISIT: usize = 16;
 
-/// Chooses a client's source address towards a server's address.
+/// Chooses a client's source address for a server address.
 pub type SourceAddress = Box<dyn Fn(u32, IpAddr) -> Option<IpAddr> + Send>;
 
-/// The load over real sockets.
+/// The load with real sockets.
 pub struct LoadIo {
     load: Load,
     /// Samples the core's gauges.
@@ -54,10 +54,10 @@ pub struct LoadIo {
     sockets: Vec<Option<Socket>>,
     buffer: Box<[u8]>,
     handover: Option<Handover>,
-    /// Ports are noted for a second witness.
+    /// Local ports are recorded for the packet capture.
     notes_ports: bool,
     again: Vec<ConnectionKey>,
-    /// The last visit left actions for the next.
+    /// The last iteration left actions for the next.
     more: bool,
     /// For secure targets.
     tls: Option<Tls>,
@@ -65,18 +65,18 @@ pub struct LoadIo {
     tunnelling: Option<Tunnelling>,
     /// Connections carry streams.
     http2: bool,
-    /// Connections whose HTTP/2 has something to do.
+    /// Connections whose HTTP/2 has work.
     stirred: Vec<ConnectionKey>,
-    /// Room for what HTTP/2 tells.
+    /// Reused buffer for HTTP/2 events.
     news: Vec<News>,
-    /// Room for what is to be sealed, or a head to be told.
+    /// Reused buffer for data to encrypt, or for a head.
     plain: Vec<u8>,
-    /// Sockets that a ring is still to close, and whether operations on them are under way.
+    /// Sockets that the ring still has to close, and whether operations on them are pending.
     closing: Vec<(TcpSocket, ConnectionKey, bool)>,
-    /// Requests queued in a ring, not yet handed to the kernel, and their lengths.
+    /// Requests queued in a ring, not yet submitted, and their lengths.
     queued: Vec<(ConnectionKey, usize)>,
     on_ring: bool,
-    /// Completions taken in since the core was last asked.
+    /// Completions handled since the core was last called.
     taken_in: usize,
 }
 
@@ -87,25 +87,26 @@ struct Socket {
     /// Index into [`Load::targets`].
     target: usize,
     connecting: bool,
-    /// It is a Unix socket, of which nothing can be thrown away unread.
+    /// It is a Unix socket, which does not support discarding without copying.
     unix: bool,
     /// A ring receives on it.
     receiving: bool,
-    /// A ring waits for room to send on it, or sends what did not fit.
+    /// A ring waits for space to send on it, or sends the rest of a request.
     sending: bool,
-    /// Which request of the workload it sent last.
+    /// The request of the workload that it sent last.
     request: usize,
-    /// From the connection being established, where there is TLS.
+    /// Present from the established connection on, with TLS.
     session: Option<Box<Session>>,
-    /// Until the proxy has made it.
+    /// Present until the proxy has created the tunnel.
     tunnel: Option<Box<Tunnel>>,
-    /// From when it can carry streams.
+    /// Present from when it can carry streams.
     http2: Option<Box<Http2>>,
 }
 
 impl LoadIo {
-    /// The load, with the sampler of its gauges, against `servers` (one for each of [`Load::targets`]), with each client's address from `source`.
-    /// `notes_ports`: hand over each connection's local port as well, by which the wire knows it.
+    /// The load, with the sampler of its gauges, against `servers` (one for each of [`Load::targets`]), with each
+    /// client's source address from `source`. `notes_ports`: records each connection's local port, which identifies it
+    /// in the capture.
     pub fn new(
         load: Load,
         sampler: LaneSampler,
@@ -139,29 +140,30 @@ impl LoadIo {
         }
     }
 
-    /// The time at which the core is told something, or asked. Its gauges were as they stand until now: whatever was read, decrypted or
-    /// taken apart meanwhile. A request may begin and end within one turn.
+    /// The time of an event for the core. Its gauges have not changed since the last event, whatever was read,
+    /// decrypted or parsed meanwhile. A request may begin and end within one iteration.
     #[inline]
     fn now(&mut self, clock: &Clock) -> Timestamp {
         told(&self.load, &mut self.sampler, &mut self.stalls, clock)
     }
 
-    /// The loop is at work at `now`.
+    /// The loop is busy at `now`.
     pub fn working(&mut self, now: Timestamp) {
         self.stalls.working(now);
     }
 
-    /// The loop waited from `from` to `to`, and meant to until `until` at the longest; something is due at `due`; `ready`: something had happened.
+    /// The loop waited from `from` to `to`, until `until` at the latest; something is due at `due`; `ready`: an event
+    /// had happened.
     pub fn waited(&mut self, from: Timestamp, until: Timestamp, due: Timestamp, to: Timestamp, ready: bool) {
         self.stalls.waited(from, until, due, to, ready);
     }
 
-    /// Whether an answer may come.
+    /// Whether a response may arrive.
     pub fn awaits(&self) -> bool {
         self.load.live().in_flight > 0
     }
 
-    /// Lets the core act on the time, and does what it asks.
+    /// Lets the core act on the time, and carries out its actions.
     pub fn turn(&mut self, poller: &mut Poller, clock: &Clock) {
         self.on_ring = poller.ring().is_some();
         self.taken_in = 0;
@@ -169,7 +171,7 @@ impl LoadIo {
         self.note_timing_out(now);
         self.load.handle_time(now);
         self.act(poller, clock);
-        // Connections that had more to read than one visit allows: edge-triggered readiness would not come again.
+        // Connections with more to read than one iteration allows: edge-triggered readiness is not reported again.
         for key in std::mem::take(&mut self.again) {
             self.read(key, clock);
             self.act(poller, clock);
@@ -209,7 +211,7 @@ impl LoadIo {
         }
     }
 
-    /// Whether no target is secured, and connections carry one request at a time.
+    /// Whether no target uses TLS, and connections carry one request at a time.
     pub fn is_plain(&self) -> bool {
         self.tls.is_none() && !self.http2
     }
@@ -219,14 +221,14 @@ impl LoadIo {
         self.load.is_closed()
     }
 
-    /// Hands finished records to the recorder.
+    /// Passes finished records to the recorder.
     pub fn flush(&mut self, now: Timestamp) {
         if let Some(handover) = &mut self.handover {
             handover.pass(&mut self.load, &mut self.sampler, &mut self.stalls, now);
         }
     }
 
-    /// Hands over the rest, with the levels up to `now`; returns the core.
+    /// Passes the remaining records, with the gauges up to `now`; returns the core.
     pub fn into_load(mut self, now: Timestamp) -> Load {
         if let Some(handover) = self.handover.take() {
             handover.finish(&mut self.load, &mut self.sampler, &mut self.stalls, now);
@@ -240,14 +242,14 @@ impl LoadIo {
         self.hand_over(poller, clock);
     }
 
-    /// Does what follows from an answer, and nothing new: more answers may be waiting to be read.
+    /// Carries out actions caused by a response, and no others: more responses may be waiting to be read.
     fn follow_up(&mut self, poller: &mut Poller, clock: &Clock) {
         self.more |= !self.act_once(false, poller, clock);
         self.let_streams_work(poller, clock);
         self.hand_over(poller, clock);
     }
 
-    /// Writes what was opened on connections with streams, and does what follows from it.
+    /// Writes the streams that were opened on connections, and carries out resulting actions.
     fn let_streams_work(&mut self, poller: &mut Poller, clock: &Clock) {
         for _ in 0..STREAM_ROUNDS_PER_VISIT {
             if self.stirred.is_empty() {
@@ -259,10 +261,11 @@ impl LoadIo {
         self.more |= !self.stirred.is_empty();
     }
 
-    /// Does what the core asks, at most so much; true if that was all. `anew`: also for requests that wait for a connection.
+    /// Carries out a limited number of the core's actions; true if none is left. `anew`: also for requests that wait
+    /// for a connection.
     fn act_once(&mut self, anew: bool, poller: &mut Poller, clock: &Clock) -> bool {
         let mut carried_out = 0;
-        // The clock as it was read after the last action, where that was just now.
+        // The clock as read after the last action, if that was recent.
         let mut read = None;
         while carried_out < ACTIONS_PER_VISIT {
             let now = read.take().unwrap_or_else(|| self.now(clock));
@@ -285,7 +288,7 @@ impl LoadIo {
                             }
                             self.open(key, client, target, tcp, address.is_none());
                         }
-                        // The core answers with a Close, as for every connection it asked for.
+                        // The core answers with a Close, as for every connection that it opened.
                         Err(error) => {
                             let now = self.now(clock);
                             self.load.handle_failure(now, key, connect_cause(&error));
@@ -352,7 +355,7 @@ impl LoadIo {
             return self.write_tunnel(key, clock);
         }
         if socket.http2.is_some() {
-            // There is room for what h2 could not say, and then perhaps to read on.
+            // There may be space for what h2 could not write, and then possibly more to read.
             self.advance(key, clock);
             return self.read(key, clock);
         }
@@ -388,7 +391,7 @@ impl LoadIo {
             if socket.http2.is_some() {
                 return self.read_streams(key, clock);
             }
-            // Bytes that are certainly a body's are counted, not copied.
+            // Bytes that certainly belong to a body are counted, not copied.
             let discardable = self.load.discardable(key);
             let discard = discardable >= DISCARD_FROM && !socket.unix;
             let outcome = if discard {
@@ -442,7 +445,8 @@ impl LoadIo {
     }
 }
 
-/// The time, after the gauges were sampled and the loop was seen at work: for where the core is borrowed apart from the rest.
+/// The current time, after sampling the gauges and noting that the loop is busy: for code that borrows the core
+/// separately.
 #[inline]
 fn told(load: &Load, sampler: &mut LaneSampler, stalls: &mut Stalls, clock: &Clock) -> Timestamp {
     let now = clock.now();

@@ -1,4 +1,4 @@
-//! Packets handed to another process, which writes them to a device in its own time.
+//! Queue of packets to another process, which writes them to a device in its own time.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,8 +7,8 @@ use sys::packets;
 
 use crate::error::LabError;
 
-/// What may wait in a queue, in bytes as the kernel counts them: some 1,366 packets of 64 bytes, 456 of 1500, 16 segments of
-/// 64 KB. A card of today has 256 to 4,096 places.
+/// Capacity of a queue, in bytes as the kernel counts them: about 1,366 packets of 64 bytes, 456 of 1500, 16 segments
+/// of 64 KB. A current network card has 256 to 4,096 entries.
 pub const QUEUE_BYTES: u32 = 1 << 20;
 /// The sending end of a bounded queue of packets.
 #[derive(Debug)]
@@ -18,36 +18,36 @@ pub struct PacketQueue {
 }
 
 impl PacketQueue {
-    /// A queue, and its receiving end.
+    /// Creates a queue, and its receiving end.
     ///
     /// # Errors
-    /// No descriptor is to be had.
+    /// No descriptor is available.
     pub fn new() -> Result<(PacketQueue, OwnedFd), LabError> {
         let (sending, receiving) = packets::packet_pair(QUEUE_BYTES).map_err(LabError::environment)?;
         Ok((PacketQueue { sending, overflowed: 0 }, receiving))
     }
 
-    /// Puts a packet into it (virtio header first). A packet for which there is no room is lost to the
-    /// receiver: it is counted, and is no error.
+    /// Adds a packet (virtio header first). A packet that does not fit is lost to the receiver: it is counted, and is
+    /// not an error.
     ///
     /// # Errors
-    /// The receiving process is gone.
+    /// The receiving process has ended.
     pub fn put(&mut self, packet: &[u8]) -> io::Result<()> {
         self.overflowed += u64::from(!packets::send_packet(self.sending.as_fd(), packet)?);
         Ok(())
     }
 
-    /// Packets for which there was no room.
+    /// Packets that did not fit.
     pub fn overflowed(&self) -> u64 {
         self.overflowed
     }
 
-    /// Packets for which there was no room since this was last called, or since the queue was made.
+    /// Packets that did not fit since the last call, or since the queue was created.
     pub fn take_overflowed(&mut self) -> u64 {
         std::mem::take(&mut self.overflowed)
     }
 
-    /// What fits into it, in bytes as the kernel counts them: less than [`QUEUE_BYTES`] where this user may not have more.
+    /// Capacity, in bytes as the kernel counts them: less than [`QUEUE_BYTES`] if this user may not have more.
     ///
     /// # Errors
     /// Those of getsockopt(2).

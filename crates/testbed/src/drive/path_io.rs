@@ -1,4 +1,4 @@
-//! The path's hands: packets between the two TUN devices and the path core.
+//! Packet I/O of the path: packets between the two TUN devices and the path core.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,16 +14,16 @@ use units::Timestamp;
 use super::packet_queue::PacketQueue;
 use super::path_live::{LatenessCounts, PathLive};
 
-/// Packets read from one device before the loop looks at what is due.
+/// Packets read from one device before the loop checks what is due.
 const READS_PER_VISIT: usize = 8;
-/// Packets written before the loop looks at what has arrived.
+/// Packets written before the loop checks what has arrived.
 const WRITES_PER_VISIT: usize = 32;
 
-/// A write so much after it was due is counted as late for whoever looks on.
+/// A write this much after its due time counts as late in live figures.
 const LATE: Duration = Duration::from_millis(1);
 
-/// An end of a path: a device that is read from, and that is written to unless a queue is. What is put into a queue is
-/// handed to the device by someone else, in that one's time.
+/// An end of a path: a device that is read, and that is written unless there is a queue. Another process writes the
+/// queue's packets to the device, in its own time.
 pub struct End {
     tun: Tun,
     queue: Option<PacketQueue>,
@@ -61,20 +61,20 @@ pub struct PathIo {
     rewrite: Rewrite,
     refused_writes: u64,
     late_writes: u64,
-    /// Someone who looks on.
+    /// Live counters for a viewer.
     live: Option<Arc<PathLive>>,
-    /// Whether that one wants to know after every batch.
+    /// Whether the viewer needs them after every batch.
     tells_each: bool,
-    /// What it sees of lateness, where it is told of it.
+    /// Timing error for the viewer, if it is published.
     late: Option<LatenessCounts>,
-    /// Where the last visit may have left packets, by direction.
+    /// Where the last read may have left packets, by direction.
     unread: [bool; 2],
     measured_lateness: Option<Lateness>,
 }
 
 impl PathIo {
-    /// The path `network` between the end at the clients and the one at the server. `rewrite` is done to every packet
-    /// before the path sees it.
+    /// The path `network` between the clients' end and the server's end. `rewrite` changes every packet before the path
+    /// reads it.
     pub fn new(network: Network, client: impl Into<End>, server: impl Into<End>, rewrite: Rewrite) -> Self {
         PathIo {
             network,
@@ -91,18 +91,18 @@ impl PathIo {
         }
     }
 
-    /// From now on its counters can be read in `live` while it runs, after every batch.
+    /// Publishes its counters in `live` after every batch.
     pub fn show(&mut self, live: Arc<PathLive>) {
         (self.live, self.tells_each) = (Some(live), true);
     }
 
-    /// The same whenever [`Self::tell`] is called, and with how late packets leave: that costs the path next to nothing.
+    /// Publishes its counters and the timing error when [`Self::tell`] is called, which costs the path very little.
     pub fn show_now_and_then(&mut self, live: Arc<PathLive>) {
         (self.live, self.tells_each) = (Some(live), false);
         self.late = Some(LatenessCounts::default());
     }
 
-    /// Tells who looks on what was done so far.
+    /// Publishes the counters.
     pub fn tell(&self) {
         if let Some(live) = &self.live {
             let overflowed = self.client.overflowed() + self.server.overflowed();
@@ -123,7 +123,7 @@ impl PathIo {
         self.server.tun.as_fd()
     }
 
-    /// Takes in what waits at one end, at most a batch.
+    /// Reads waiting packets at one end, at most a batch.
     ///
     /// # Errors
     /// Those of reading a TUN device other than EAGAIN.
@@ -145,17 +145,17 @@ impl PathIo {
                 Err(error) => return Err(error),
             }
         }
-        // Nobody says again that a device is readable which has been so all the time.
+        // Edge-triggered readiness is not reported again.
         self.unread[direction.index()] = true;
         Ok(())
     }
 
-    /// Whether the last visit to a device may have left packets in it.
+    /// Whether the last read of a device may have left packets in it.
     pub fn has_unread(&self) -> bool {
         self.unread != [false; 2]
     }
 
-    /// Takes in what waits where the last visit may have left something, at most a batch each.
+    /// Reads waiting packets where the last read may have left some, at most a batch each.
     ///
     /// # Errors
     /// Those of [`Self::read`].
@@ -168,10 +168,10 @@ impl PathIo {
         Ok(())
     }
 
-    /// Writes what is due, at most a batch.
+    /// Writes due packets, at most a batch.
     ///
     /// # Errors
-    /// None today: a packet that the kernel refuses is counted, and the run is declared invalid by the gate.
+    /// None today: a packet that the kernel refuses is counted, and a validity check makes the run invalid.
     pub fn release(&mut self, clock: &Clock) -> io::Result<()> {
         if self.network.next_due().is_none() {
             return Ok(());
@@ -205,7 +205,7 @@ impl PathIo {
         self.network.next_due()
     }
 
-    /// The measured phase begins: lateness counts from here.
+    /// The measured phase begins: the timing error counts from here.
     pub fn reset_lateness(&mut self) {
         self.network.reset_lateness();
         if let Some(late) = &mut self.late {
@@ -213,25 +213,25 @@ impl PathIo {
         }
     }
 
-    /// The measured phase ends: keeps the lateness as it is now.
+    /// The measured phase ends: stores the timing error so far.
     pub fn keep_lateness(&mut self) {
         self.measured_lateness = Some(self.network.lateness().clone());
         self.tell();
-        // What comes after the phase is not in it.
+        // Later packets are not in it.
         self.late = None;
     }
 
-    /// Lateness over the measured phase (over the whole run where no phase was kept).
+    /// Timing error over the measured phase (over the whole run if no phase was stored).
     pub fn lateness(&self) -> &Lateness {
         self.measured_lateness.as_ref().unwrap_or_else(|| self.network.lateness())
     }
 
-    /// Ends the path: what is on the way becomes drops of cause shutdown.
+    /// Ends the path: packets in transit become drops of cause shutdown.
     pub fn shut_down(&mut self) {
         self.network.shut_down();
     }
 
-    /// Says from which moment changes and files over time count ([`Network::set_start`]).
+    /// Sets the time from which changes and traces count ([`Network::set_start`]).
     pub fn set_start(&mut self, start: Timestamp) {
         self.network.set_start(start);
     }

@@ -1,4 +1,4 @@
-//! What a path has done so far, for another thread to read while its loop runs.
+//! Live counters of a path, for another thread to read while the event loop runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct PathLive {
     lateness: LatenessLive,
 }
 
-/// Buckets of lateness: up to 17 s, and all beyond in the last.
+/// Buckets of the timing error: up to 17 s, and all larger values in the last.
 const BUCKETS: usize = 256;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Default for LatenessLive {
     }
 }
 
-/// How late packets left, counted by the loop itself: an eighth of a value is the width of a bucket.
+/// Timing error, counted by the event loop itself; buckets are an eighth of a value wide.
 #[derive(Debug)]
 pub struct LatenessCounts(Box<[u64; BUCKETS]>);
 
@@ -63,19 +63,19 @@ struct DirectionLive {
 /// A reading of [`PathLive`] in one direction: wire packets, and bytes of IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Handed in.
+    /// Packets received.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Handed on.
+    /// Packets forwarded.
     pub delivered: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
-    /// Dropped by a loss that was asked for.
+    /// Packets dropped by configured loss.
     pub lost: u64,
-    /// Dropped because a queue was full.
+    /// Packets dropped because a queue was full.
     pub queue_full: u64,
-    /// Dropped for any cause.
+    /// Packets dropped for any cause.
     pub dropped: u64,
 }
 
@@ -110,12 +110,13 @@ impl PathLive {
         load(&self.refused)
     }
 
-    /// Packets for which the ring at an end had no room.
+    /// Packets that did not fit into the ring at an end.
     pub fn overflowed(&self) -> u64 {
         load(&self.overflowed)
     }
 
-    /// How late packets left in the measured phase so far, a sixteenth more or less; `None` where that is not told, or none has left.
+    /// Timing error of the measured phase so far, accurate to a sixteenth; `None` if it is not published, or no packet
+    /// has left.
     pub fn lateness(&self) -> Option<Histogram> {
         let mut lateness = Histogram::new();
         for (at, count) in self.lateness.0.iter().enumerate() {
@@ -156,7 +157,7 @@ fn load(value: &AtomicU64) -> u64 {
     value.load(Ordering::Relaxed)
 }
 
-/// Nobody else writes.
+/// There is only one writer.
 fn store(to: &AtomicU64, value: u64) {
     to.store(value, Ordering::Relaxed);
 }

@@ -1,9 +1,9 @@
-//! How the loop learns what has happened: readiness by epoll, or completions by io_uring.
+//! Events of the event loop: readiness by epoll, or completions by io_uring.
 //!
 //! Both watch the loop's own descriptors (timer, stop, the TUN devices). They differ in the sockets of the load: with
-//! epoll the loop is told that a socket is ready, and makes a system call to receive and one to send; with io_uring it
-//! is handed what was received, and sends many requests with one system call. What is received then lies in a buffer of
-//! the ring until it is given back.
+//! epoll the loop learns that a socket is ready, and makes one system call to receive and one to send; with io_uring it
+//! gets the received data, and sends many requests with one system call. Received data is in a buffer of the ring until
+//! the buffer is returned.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,13 +16,13 @@ use sys::uring::{Buffer, Completion, Message, Ring, RingSpec};
 
 use plan::Engine;
 
-/// A turn handles at most so much that has happened before it looks at what is due again.
+/// Most events of an iteration before the loop checks again what is due.
 const EVENTS_PER_TURN: usize = 64;
 
 /// Receive buffers of the ring: 16 MiB, in pieces that hold a usual response.
 const RING: RingSpec = RingSpec { operations: 1024, buffers: 2048, buffer_bytes: 8192 };
 
-/// One of the two.
+/// The poller in use.
 pub enum Poller {
     /// Readiness.
     Epoll(EpollPoller),
@@ -30,9 +30,9 @@ pub enum Poller {
     Ring(Box<RingPoller>),
 }
 
-/// Something that has happened.
+/// An event.
 pub enum Ready {
-    /// To a descriptor of the loop's own, by its token.
+    /// On a descriptor of the loop, by its token.
     Own(u64),
     /// A socket of the load is ready.
     Socket(Event),
@@ -54,20 +54,20 @@ pub struct RingPoller {
     messages: Vec<Option<Message>>,
 }
 
-/// What an operation on a socket was.
+/// Kind of an operation on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Receiving, again and again.
+    /// Multishot receive.
     Receive,
-    /// Waiting for a connect to end, or for room to send.
+    /// Waiting for a connect to end, or for space to send.
     Writable,
-    /// Sending what should fit.
+    /// Sending a request that should fit.
     Send,
-    /// Sending what did not.
-    SendPatiently,
+    /// Sending the rest of a request.
+    SendWithRetries,
 }
 
-/// A socket's completion, for whom it is: the position of its connection, and a part of the generation.
+/// Token of a socket's completion: the position of its connection, and a part of the generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addressee {
     /// [`ConnectionKey::index`].
@@ -76,7 +76,7 @@ pub struct Addressee {
 }
 
 impl Addressee {
-    /// Whether `key` is the connection meant.
+    /// Whether `key` is this connection.
     pub fn is(self, key: ConnectionKey) -> bool {
         let (_, addressee) = taken_apart(token(key, Operation::Receive));
         addressee == self
@@ -84,11 +84,11 @@ impl Addressee {
 }
 
 impl Poller {
-    /// The poller asked for; without a wish io_uring where the kernel has it. `plain`: the load is not secured, which
-    /// io_uring has no way for here.
+    /// The configured poller; by default io_uring if the kernel has it. `plain`: the load does not use TLS, which is
+    /// not supported with io_uring.
     ///
     /// # Errors
-    /// io_uring was asked for and is not to be had; no descriptor left.
+    /// io_uring is configured and not available; no descriptor is available.
     pub fn new(engine: Engine, plain: bool) -> io::Result<Self> {
         let ring = match engine {
             Engine::Epoll => None,
@@ -102,7 +102,7 @@ impl Poller {
         })
     }
 
-    /// As in the plan.
+    /// The name in a plan.
     pub fn engine(&self) -> Engine {
         match self {
             Poller::Epoll(_) => Engine::Epoll,
@@ -110,7 +110,7 @@ impl Poller {
         }
     }
 
-    /// Watches a descriptor of the loop's own. It must be read until it is empty before more is told of it.
+    /// Watches a descriptor of the loop. It must be read until it is empty, otherwise no further event is reported.
     ///
     /// # Errors
     /// Those of epoll_ctl(2).
@@ -138,7 +138,7 @@ impl Poller {
         }
     }
 
-    /// Finds out what has happened, and waits for something if `wait`; returns how much.
+    /// Collects events, and waits for one if `wait`; returns their number.
     ///
     /// # Errors
     /// Those of epoll_wait(2) and io_uring_enter(2).
@@ -163,7 +163,7 @@ impl Poller {
         }
     }
 
-    /// Hands the kernel what is queued, and lets it see to what was cancelled: sockets are held until then.
+    /// Submits queued operations, and lets the kernel complete cancelled ones: sockets are referenced until then.
     ///
     /// # Errors
     /// Those of io_uring_enter(2).
@@ -174,7 +174,7 @@ impl Poller {
         }
     }
 
-    /// Whether the one thing that happened was to this descriptor of the loop's own.
+    /// Whether the only event was on this descriptor of the loop.
     pub fn is_only(&self, own: u64) -> bool {
         match self {
             Poller::Epoll(poller) => matches!(&poller.events[..], [event] if event.token() == own),
@@ -182,7 +182,7 @@ impl Poller {
         }
     }
 
-    /// What happened, by its place in the list, from 0 to what [`Self::poll`] returned. Once each.
+    /// The event at this index, from 0 to the result of [`Self::poll`]. Once each.
     pub fn take(&mut self, place: usize, is_own: impl Fn(u64) -> bool) -> Option<Ready> {
         match self {
             Poller::Epoll(poller) => {
@@ -209,12 +209,12 @@ impl Poller {
 }
 
 impl RingPoller {
-    /// Begins to receive on an established connection.
+    /// Starts receiving on an established connection.
     pub fn receive(&mut self, socket: &TcpSocket, key: ConnectionKey) {
         self.ring.receive(socket.as_fd(), token(key, Operation::Receive));
     }
 
-    /// Queues a target's request for sending. Completes only if it could not be sent at once.
+    /// Queues a target's request for sending. Completes only if it could not be sent immediately.
     pub fn send(&mut self, socket: &TcpSocket, key: ConnectionKey, target: usize, request: &[u8]) {
         if self.messages.len() <= target {
             self.messages.resize(target + 1, None);
@@ -224,20 +224,20 @@ impl RingPoller {
         self.ring.send(socket.as_fd(), message, 0, request.len(), token(key, Operation::Send));
     }
 
-    /// Sends the rest of a target's request, when there was no room for all of it.
+    /// Sends the rest of a target's request, if it did not fit completely.
     pub fn send_rest(&mut self, socket: &TcpSocket, key: ConnectionKey, target: usize, from: usize, length: usize) {
         if let Some(Some(message)) = self.messages.get(target) {
-            let token = token(key, Operation::SendPatiently);
+            let token = token(key, Operation::SendWithRetries);
             self.ring.send_patiently(socket.as_fd(), *message, from, length, token);
         }
     }
 
-    /// Waits for room to send.
+    /// Waits for space to send.
     pub fn wait_writable(&mut self, socket: &TcpSocket, key: ConnectionKey) {
         self.ring.poll_writable(socket.as_fd(), token(key, Operation::Writable));
     }
 
-    /// Hands what is queued to the kernel.
+    /// Submits queued operations.
     ///
     /// # Errors
     /// Those of io_uring_enter(2).
@@ -250,15 +250,15 @@ impl RingPoller {
         self.ring.bytes(buffer, length)
     }
 
-    /// Gives a buffer back for more.
+    /// Returns a buffer.
     pub fn give_back(&mut self, buffer: Buffer) {
         self.ring.give_back(buffer);
     }
 
-    /// Closes the socket of a connection; `busy`: operations on it are under way.
+    /// Closes the socket of a connection; `busy`: operations on it are pending.
     pub fn close(&mut self, socket: TcpSocket, key: ConnectionKey, busy: bool) {
         if busy {
-            let under_way = [Operation::Receive, Operation::Writable, Operation::SendPatiently];
+            let under_way = [Operation::Receive, Operation::Writable, Operation::SendWithRetries];
             self.ring.cancel_and_close(socket.into_fd(), &under_way.map(|operation| token(key, operation)));
         } else {
             self.ring.close(socket.into_fd());
@@ -266,14 +266,14 @@ impl RingPoller {
     }
 }
 
-/// Whose completion this is, and of what; `None` for the loop's own.
+/// Connection and kind of a completion; `None` for the loop's own.
 pub fn addressee(completion: &Completion) -> Option<(Operation, Addressee)> {
     let (kind, addressee) = taken_apart(completion.token);
     let operation = match kind {
         RECEIVE => Operation::Receive,
         WRITABLE => Operation::Writable,
         SEND => Operation::Send,
-        PATIENT => Operation::SendPatiently,
+        PATIENT => Operation::SendWithRetries,
         _ => return None,
     };
     Some((operation, addressee))
@@ -285,7 +285,7 @@ fn token(key: ConnectionKey, operation: Operation) -> u64 {
         Operation::Receive => RECEIVE,
         Operation::Writable => WRITABLE,
         Operation::Send => SEND,
-        Operation::SendPatiently => PATIENT,
+        Operation::SendWithRetries => PATIENT,
     };
     let generation = key.token() >> 32 & GENERATION_MASK;
     kind << KIND_SHIFT | generation << INDEX_BITS | key.index() as u64
@@ -317,9 +317,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_name_operation_and_connection() {
+    fn tokens_encode_operation_and_connection() {
         for key in [0, 5 << 32 | 7, 0xffff_ffff << 32 | 0x7fff_ffff].map(ConnectionKey::from_token) {
-            for operation in [Operation::Receive, Operation::Writable, Operation::Send, Operation::SendPatiently] {
+            for operation in [Operation::Receive, Operation::Writable, Operation::Send, Operation::SendWithRetries] {
                 let token = token(key, operation);
                 assert!(token < 1 << 62);
                 let completion = Completion { token, result: Ok(0), more: false, buffer: None, accepted: None };

@@ -1,4 +1,4 @@
-//! What the main thread may see of a running loop, and how it asks the loop to stop.
+//! Shared progress of an event loop: read by the main thread, which also requests the loop to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,20 +7,20 @@ use validity::evidence::LoopHealth;
 use load::{Live, MixLive};
 use units::Timestamp;
 
-/// Where a run stands.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Load is offered but not counted.
     Warmup,
     /// The measured phase.
     Measured,
-    /// No more load is offered; what is in flight may finish.
+    /// No more load is offered; requests in flight may finish.
     Drain,
     /// The loop has ended.
     Done,
 }
 
-/// Shared between the loop and the main thread. The loop stores ten times a second; nothing here is in the results.
+/// Shared between an event loop and the main thread. The loop stores ten times a second; results do not use it.
 #[derive(Debug)]
 pub struct Progress {
     phase: AtomicU32,
@@ -28,7 +28,7 @@ pub struct Progress {
     asked: AtomicU32,
     stop_at: AtomicU64,
     gave_up: AtomicBool,
-    /// When the counters were stored last.
+    /// When the counters were last stored.
     at: AtomicU64,
     offered: AtomicU64,
     offered_measured: AtomicU64,
@@ -44,8 +44,8 @@ pub struct Progress {
     basic_gets: AtomicU64,
     hits: AtomicU64,
     crowded: AtomicU64,
-    /// Of the loop, in the measured phase so far, in ns.
-    standstill: AtomicU64,
+    /// Loop health in the measured phase so far, in ns.
+    longest_stall: AtomicU64,
     idle: AtomicU64,
     wall: AtomicU64,
 }
@@ -53,21 +53,21 @@ pub struct Progress {
 /// A reading of [`Progress`]. Counts are since the run's zero, warm-up included.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
-    /// Where the run stands.
+    /// Phase of the run.
     pub phase: Phase,
-    /// Requests intended.
+    /// Requests scheduled.
     pub offered: u64,
     /// Requests completed.
     pub completed: u64,
     /// Requests failed.
     pub failed: u64,
-    /// Requests started and not done.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// Connections in process.
+    /// Open connections.
     pub connections: u64,
-    /// Requests intended and not started.
+    /// Requests scheduled and not started.
     pub backlog: u64,
-    /// Of a mix: plain GETs that ended well, and hits among them.
+    /// Of a cache workload: plain GETs that succeeded, and hits among them.
     pub mix: MixLive,
 }
 
@@ -94,7 +94,7 @@ impl Default for Progress {
             basic_gets: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             crowded: AtomicU64::new(0),
-            standstill: AtomicU64::new(0),
+            longest_stall: AtomicU64::new(0),
             idle: AtomicU64::new(0),
             wall: AtomicU64::new(0),
         }
@@ -102,7 +102,7 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// The measured phase ends, or has ended, at `end`: said as soon as it is known.
+    /// The measured phase ends, or has ended, at `end`; set as soon as it is known.
     pub fn set_measured_end(&self, end: Timestamp) {
         self.measured_end.store(end.as_nanos(), Ordering::Release);
     }
@@ -118,7 +118,7 @@ impl Progress {
         self.phase.store(phase as u32, Ordering::Release);
     }
 
-    /// Where the run stands.
+    /// Phase of the run.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Warmup,
@@ -128,32 +128,32 @@ impl Progress {
         }
     }
 
-    /// Asks the loop to end: 1 ends the measured phase at `at`, 2 and more everything at once. Only the first moment
-    /// counts: it is the same for every lane of a run. Make the loop's stop descriptor readable afterwards.
+    /// Requests the loop to end: 1 ends the measured phase at `at`, 2 and more everything immediately. Only the first
+    /// time counts: it is the same for every shard of a run. Make the loop's stop descriptor readable afterwards.
     pub fn ask(&self, times: u32, at: Timestamp) {
         let at = at.as_nanos().min(u64::MAX - 1);
-        // Whoever asked before named the moment.
+        // An earlier request has already set the time.
         let _ = self.stop_at.compare_exchange(u64::MAX, at, Ordering::AcqRel, Ordering::Acquire);
         self.asked.fetch_max(times, Ordering::Release);
     }
 
-    /// When the measured phase was asked to end, if it was.
+    /// Requested end of the measured phase, if a stop was requested.
     pub fn stop_at(&self) -> Option<Timestamp> {
         let at = self.stop_at.load(Ordering::Acquire);
         (at != u64::MAX).then_some(Timestamp::from_nanos(at))
     }
 
-    /// What was asked.
+    /// The requested stop.
     pub fn asked(&self) -> u32 {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Notes whether the loop ended the measured phase by itself because the backlog had grown beyond hope.
+    /// Records whether the loop ended the measured phase itself, because the backlog was too long.
     pub fn give_up(&self, hopeless: bool) {
         self.gave_up.fetch_or(hopeless, Ordering::AcqRel);
     }
 
-    /// Whether it did.
+    /// Whether the loop ended the measured phase itself.
     pub fn gave_up(&self) -> bool {
         self.gave_up.load(Ordering::Acquire)
     }
@@ -173,36 +173,36 @@ impl Progress {
         self.backlog.store(live.backlog, Ordering::Relaxed);
     }
 
-    /// The moment of which the loop's counters are.
+    /// The time of the loop's counters.
     pub fn store_moment(&self, at: Timestamp) {
         self.at.store(at.as_nanos(), Ordering::Release);
     }
 
-    /// The moment of which the counters are, at the latest; zero before the first.
+    /// Latest time of the counters; zero before the first.
     pub fn moment(&self) -> Timestamp {
         Timestamp::from_nanos(self.at.load(Ordering::Acquire))
     }
 
-    /// How the loop has fared in the measured phase so far. Its CPU time is not told: to ask for it is a system call.
+    /// Loop health in the measured phase so far. Without CPU time, which takes a system call.
     pub fn store_health(&self, health: LoopHealth) {
         let nanos = units::time::saturating_nanos;
-        self.standstill.store(nanos(health.standstill), Ordering::Relaxed);
+        self.longest_stall.store(nanos(health.longest_stall), Ordering::Relaxed);
         self.idle.store(nanos(health.idle), Ordering::Relaxed);
         self.wall.store(nanos(health.wall), Ordering::Relaxed);
     }
 
-    /// How the loop has fared so far, as far as it is stored.
+    /// The stored loop health.
     pub fn health(&self) -> LoopHealth {
         let read = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
         LoopHealth {
-            standstill: read(&self.standstill),
+            longest_stall: read(&self.longest_stall),
             idle: read(&self.idle),
             wall: read(&self.wall),
             cpu: Duration::ZERO,
         }
     }
 
-    /// The loop's counters of a mix.
+    /// The loop's counters of a cache workload.
     pub fn store_mix(&self, mix: MixLive) {
         let MixLive { basic_gets, hits, crowded } = mix;
         self.basic_gets.store(basic_gets, Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl Progress {
         self.crowded.store(crowded, Ordering::Relaxed);
     }
 
-    /// The loop's counters of a mix, as far as they are stored.
+    /// The stored counters of a cache workload.
     pub fn mix(&self) -> MixLive {
         MixLive {
             basic_gets: self.basic_gets.load(Ordering::Relaxed),
@@ -219,7 +219,7 @@ impl Progress {
         }
     }
 
-    /// The loop's counters, as far as they are stored.
+    /// The stored counters of the loop.
     pub fn live(&self) -> Live {
         Live {
             offered: self.offered.load(Ordering::Relaxed),
@@ -237,7 +237,7 @@ impl Progress {
         }
     }
 
-    /// All of it.
+    /// All values.
     pub fn snapshot(&self) -> Snapshot {
         let Live { offered, completed, failed, in_flight, connections, backlog, .. } = self.live();
         let mix = self.mix();

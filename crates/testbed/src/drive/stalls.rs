@@ -1,5 +1,5 @@
-//! When the loop did nothing although it meant to: stopped (SIGSTOP, a debugger), its core taken away by the kernel or the hypervisor,
-//! or held up in one piece of work.
+//! Stalls: times in which the loop made no progress although it had work: stopped (SIGSTOP, a debugger), preempted by
+//! the kernel or the hypervisor, or blocked in one piece of work.
 //!
 //! ```text
 //!   working  o--o-o---o-----------------o--o      a gap between two readings of the clock
@@ -7,29 +7,31 @@
 //!   stall             |-----------------|
 //! ```
 //!
-//! Nothing is asked of the kernel: the loop reads its clock before everything that it does, and while an answer may come it
-//! waits for at most [`BEAT`]. So a stall is found wherever the loop was, with a path or without, in open and closed loops.
+//! No system call is needed: the loop reads its clock before every action, and while a response may arrive it waits for
+//! at most [`BEAT`]. A stall is therefore found anywhere in the loop, with or without a path, in open and closed loops.
 
 use std::time::Duration;
 
 use load::Stall;
 use units::Timestamp;
 
-/// While an answer may come the loop wakes at least this often: a stall that is longer by [`STALL_MIN`] is found, also in a wait
-/// that an answer ended. A thousand waits a second cost an idle loop some 0.3 % of its core, and one that is busy nothing.
+/// While a response may arrive, the loop wakes at least this often: a stall that is longer by [`STALL_MIN`] is found,
+/// also in a wait that a response ended. A thousand waits a second cost an idle loop about 0.3 % of its core, and a
+/// busy one nothing.
 const BEAT: Duration = Duration::from_millis(1);
 
-/// The next beat after `at`. Beats are those of one clock, so that the timer of a loop that waits often is armed once a beat and not once a wait.
+/// The next beat after `at`. Beats are on a fixed grid, so that a loop that waits often sets its timer once a beat and
+/// not once a wait.
 pub(crate) fn beat_after(at: Timestamp) -> Timestamp {
     let beat = BEAT.as_nanos() as u64;
     Timestamp::from_nanos((at.as_nanos() / beat + 1) * beat)
 }
 
-/// What a loop does between two readings of its clock (a connect, a step of a TLS handshake, a batch of packets) takes less as a rule, and so
-/// do wake-ups of a thread that has its core.
+/// Work between two clock readings (a connect, a step of a TLS handshake, a batch of packets) usually takes less, as do
+/// wake-ups of a thread with its own core.
 const STALL_MIN: Duration = Duration::from_micros(200);
 
-/// Finds stalls from the times at which the loop is seen at work.
+/// Finds stalls from the times at which the loop is seen busy.
 #[derive(Debug, Default)]
 pub struct Stalls {
     seen: Option<Timestamp>,
@@ -37,7 +39,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// The loop is at work at `now`.
+    /// The loop is busy at `now`.
     #[inline]
     pub fn working(&mut self, now: Timestamp) {
         if let Some(seen) = self.seen.replace(now)
@@ -47,13 +49,14 @@ impl Stalls {
         }
     }
 
-    /// The loop waited from `from` to `to`, and meant to wait until `until` at the longest, its next beat or what is due at `due`. `ready`: something had
-    /// happened.
+    /// The loop waited from `from` to `to`, until `until` at the latest: its next beat, or what is due at `due`.
+    /// `ready`: an event had happened.
     ///
-    /// A beat that was late by up to one beat, with nothing due and no event, delayed no request: it is a slow wake-up of an idle processor. A longer
-    /// one is a stall all the same, since nothing can happen while the whole machine is paused.
+    /// A beat late by up to one beat, with nothing due and no event, delayed no request: it is a slow wake-up of an
+    /// idle processor. A longer one is a stall all the same, because no event can happen while the whole machine is
+    /// paused.
     ///
-    /// Bias: what had happened may have done so at any time of the wait, so that a wait that ended late counts whole.
+    /// Bias: the event may have happened at any time of the wait, so a wait that ended late counts whole.
     pub fn waited(&mut self, from: Timestamp, until: Timestamp, due: Timestamp, to: Timestamp, ready: bool) {
         self.working(from);
         self.seen = Some(to);
@@ -88,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_in_the_work_is_a_stall_and_a_wait_is_none() {
+    fn a_gap_while_busy_is_a_stall_and_a_wait_is_not() {
         let mut stalls = Stalls::default();
         stalls.working(us(5_000));
         stalls.working(us(5_150));
@@ -103,33 +106,33 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_ended_late_is_a_stall_whole_if_something_had_happened() {
+    fn a_late_wait_with_an_event_is_a_stall_of_its_whole_length() {
         let mut stalls = Stalls::default();
         stalls.waited(us(100), us(1_100), IDLE, us(4_000), false);
         assert_eq!(found(&mut stalls), [(1_100, 4_000)]);
         stalls.waited(us(4_010), us(5_010), IDLE, us(8_000), true);
         assert_eq!(found(&mut stalls), [(4_010, 8_000)]);
-        // Nothing was to end it.
+        // No event was due to end it.
         stalls.waited(us(8_010), Timestamp::MAX, IDLE, us(900_000), true);
         assert_eq!(found(&mut stalls), []);
     }
 
     #[test]
-    fn a_slow_wake_up_that_held_nothing_up_is_none() {
+    fn a_slow_wake_up_without_events_is_not_a_stall() {
         let mut stalls = Stalls::default();
         stalls.waited(us(0), us(1_000), IDLE, us(1_900), false);
         assert_eq!(found(&mut stalls), []);
-        // Something was due by then, something had happened, or it took longer than a wake-up.
+        // Something was due, an event had happened, or it took longer than a wake-up.
         stalls.waited(us(1_910), us(2_000), us(2_400), us(2_500), false);
         stalls.waited(us(2_510), us(3_000), IDLE, us(3_500), true);
         stalls.waited(us(3_510), us(4_000), IDLE, us(5_100), false);
         assert_eq!(found(&mut stalls), [(2_000, 2_500), (2_510, 3_500), (4_000, 5_100)]);
     }
 
-    /// Wherever in a turn or a wait of a loop that is awake a stall begins, it is found, if it is longer than a beat and
-    /// the least stall; one in which nothing happens, if it is longer than two beats.
+    /// A stall in an awake loop is found wherever it begins, if it is longer than a beat and the shortest stall; one
+    /// without events, if it is longer than two beats.
     #[test]
-    fn every_stall_longer_than_a_beat_is_found_wherever_it_begins() {
+    fn every_stall_longer_than_a_beat_is_found() {
         let beat = BEAT.as_micros() as u64;
         let least = STALL_MIN.as_micros() as u64;
         for begins in (0..3 * beat).step_by(50) {
@@ -139,7 +142,7 @@ mod tests {
                     let mut stalls = Stalls::default();
                     stalls.working(us(0));
                     let (mut now, mut stalled) = (0, false);
-                    // The machine stands still from `begins` on, once.
+                    // The machine stalls once, from `begins` on.
                     let mut pass = |now: &mut u64, by: u64| {
                         let (from, to) = (*now, *now + by);
                         let stops = !stalled && (from..=to).contains(&begins);
@@ -151,7 +154,7 @@ mod tests {
                         stalls.working(us(now));
                         let (from, until) = (now, beat_after(us(now)));
                         let whole = until.as_nanos() / 1000 - from;
-                        // An answer ends the wait halfway.
+                        // A response ends the wait halfway.
                         pass(&mut now, if answers { whole / 2 } else { whole });
                         stalls.waited(us(from), until, IDLE, us(now), answers);
                     }

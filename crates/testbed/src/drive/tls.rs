@@ -1,14 +1,14 @@
-//! TLS of the load: what a run's connections share, and one connection's session.
+//! TLS of the load: settings shared by a run's connections, and sessions of single connections.
 //!
 //! ```text
 //!   socket --bytes--> Session --News--> load core        rustls shakes hands, opens and seals records;
 //!   socket <--bytes-- Session <--plain-- load core       it has a clock and a random generator of its own
 //! ```
 //!
-//! rustls works without I/O here (its unbuffered connection): the loop reads a socket into one buffer for all, the
-//! records in it are opened in place, and only what is left of a record that is not whole yet is kept with its
-//! connection. [`config`] makes what all share, [`session`] is one connection, [`facts`] counts what was settled,
-//! [`tickets`] is a client's memory of its sessions, [`trust`] the verifier that trusts anyone.
+//! rustls works without I/O (its unbuffered API): the loop reads all sockets into one buffer, records are decrypted in
+//! place, and only incomplete records are stored with their connection. [`config`] creates the shared settings,
+//! [`session`] is one connection, [`facts`] counts negotiated parameters, [`tickets`] stores a client's sessions,
+//! [`trust`] has the verifiers of `--insecure` and `--cacert`.
 
 mod config;
 mod facts;
@@ -32,16 +32,16 @@ use plan::TlsPlan;
 
 /// TLS of a run.
 pub struct Tls {
-    /// What every client's configuration has in common.
+    /// Settings common to all clients.
     common: Arc<ClientConfig>,
-    /// Whether clients remember their sessions.
+    /// Whether clients resume sessions.
     resumption: bool,
-    /// The plan says which name, whatever the target.
+    /// The plan sets the server name for every target.
     named: bool,
     /// The configuration of each client that has connected, by target.
     clients: Vec<Option<Arc<ClientConfig>>>,
     name: ServerName<'static>,
-    /// By target, where they have names of their own.
+    /// Server names by target, if targets have their own.
     names: Vec<ServerName<'static>>,
     facts: Facts,
 }
@@ -50,7 +50,7 @@ impl Tls {
     /// Reads certificates and keys. `host`: the URL's.
     ///
     /// # Errors
-    /// A file that cannot be read or used, or a system without roots where they are needed.
+    /// An unreadable or invalid file, or a system without root certificates where they are needed.
     pub fn new(plan: &TlsPlan, host: &str) -> Result<Self, LabError> {
         let name = plan.server_name(host).map_err(LabError::plan)?;
         let trust = config::trust(plan);
@@ -60,7 +60,7 @@ impl Tls {
         Ok(Tls { common, named, resumption: plan.resumption, clients: Vec::new(), name, names: Vec::new(), facts })
     }
 
-    /// The same for several targets, each by its own name, unless the plan has one for all.
+    /// Settings for several targets, each with its own server name, unless the plan sets one for all.
     pub(crate) fn of_targets(mut self, targets: &[Target]) -> Self {
         let one = (targets.len() < 2 || self.named).then(|| self.name.clone());
         let own = |target: &Target| ServerName::try_from(target.host.clone()).ok();
@@ -69,7 +69,7 @@ impl Tls {
         self
     }
 
-    /// Whether ALPN has chosen HTTP/2; why not, the first time in words.
+    /// Whether ALPN has chosen HTTP/2; otherwise the cause, the first time with a text.
     pub(crate) fn speaks_http2(&mut self, session: &Session) -> bool {
         let (_, settled) = session.settled();
         let spoken = settled.alpn.as_deref() == Some(b"h2");
@@ -77,11 +77,10 @@ impl Tls {
             let chosen = settled.alpn.map(|chosen| String::from_utf8_lossy(&chosen).into_owned());
             self.facts.failed_with(|| match chosen {
                 Some(chosen) => format!(
-                    "the server chose {chosen} by ALPN, and not h2: it speaks no HTTP/2 here; ask with --http 1.1"
+                    "the server chose {chosen} by ALPN, not h2: it does not support HTTP/2 on this port; use --http 1.1"
                 ),
-                None => {
-                    "the server chose nothing by ALPN, and not h2: it speaks no HTTP/2 here; ask with --http 1.1".into()
-                }
+                None => "the server chose no protocol by ALPN: it does not support HTTP/2 on this port; use --http 1.1"
+                    .into(),
             });
         }
         spoken
@@ -98,7 +97,7 @@ impl Tls {
         self.facts.secured(&session.settled());
     }
 
-    /// A session failed: the cause, and the first time in words.
+    /// A session failed: the cause, the first time with a text.
     pub(crate) fn failed(&mut self, error: &rustls::Error, secured: bool) -> FailureCause {
         self.facts.failed_with(|| facts::words(error));
         match error {
@@ -110,12 +109,12 @@ impl Tls {
         }
     }
 
-    /// A handshake ended without a word of TLS.
+    /// A handshake ended without a TLS alert.
     pub(crate) fn broke_off(&mut self, how: &str) {
         self.facts.failed_with(|| how.to_owned());
     }
 
-    /// What was settled so far.
+    /// Negotiated parameters so far.
     pub fn document(&self) -> document::Tls {
         self.facts.document()
     }
@@ -124,7 +123,7 @@ impl Tls {
         if !self.resumption {
             return Arc::clone(&self.common);
         }
-        // A ticket is good for the host that gave it.
+        // A ticket is valid only for the host that issued it.
         let index = client as usize * self.names.len().max(1) + target;
         if self.clients.len() <= index {
             self.clients.resize(index + 1, None);

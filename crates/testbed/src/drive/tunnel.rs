@@ -1,39 +1,39 @@
-//! A tunnel through an HTTP proxy (CONNECT, RFC 9110, section 9.3.6), asked for before TLS begins.
+//! A tunnel through an HTTP proxy (CONNECT, RFC 9110, section 9.3.6), created before TLS begins.
 
 use http1::{Asked, response};
 
-/// How tunnels are asked for.
+/// Settings of tunnels.
 #[derive(Clone, Debug, Default)]
 pub struct Tunnelling {
     /// Value of the Proxy-Authorization header.
     pub authorization: Option<String>,
 }
 
-/// One connection's tunnel, until the proxy has answered.
+/// The tunnel of one connection, until the proxy has responded.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    /// What is left to write.
+    /// Bytes left to write.
     asking: Vec<u8>,
-    /// What the proxy has said.
+    /// Received bytes of the proxy's response.
     answer: Vec<u8>,
-    /// Bytes of all that it has said, also on the way.
+    /// Number of received bytes, including 1xx responses.
     said: usize,
 }
 
-/// What the proxy says.
+/// The proxy's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Nothing whole yet.
+    /// Incomplete.
     Later,
-    /// The tunnel stands.
+    /// The tunnel is open.
     Open,
-    /// There is none, and this is why.
+    /// The proxy refused, with this reason.
     Refused(u16),
-    /// Not an answer.
+    /// Not an HTTP response.
     Malformed,
 }
 
-/// More than any proxy has to say before a tunnel.
+/// More bytes than any proxy sends before a tunnel is open.
 const ANSWER_MAX: usize = 64 << 10;
 
 impl Tunnelling {
@@ -49,30 +49,30 @@ impl Tunnelling {
 }
 
 impl Tunnel {
-    /// What is to be written.
+    /// Bytes to write.
     pub(crate) fn unwritten(&self) -> &[u8] {
         &self.asking
     }
 
-    /// So much of it was.
+    /// This many of them were written.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.asking.drain(..bytes);
     }
 
-    /// Takes in what the proxy says next. In a tunnel the server speaks only after the client has: what comes behind the
-    /// proxy's answer in one read is no answer.
+    /// Parses further bytes of the proxy. In a tunnel the server sends only after the client has: bytes after the
+    /// proxy's response in the same read are an error.
     pub(crate) fn take_in(&mut self, bytes: &[u8]) -> Answer {
         self.answer.extend_from_slice(bytes);
         self.said += bytes.len();
         loop {
             let head = match response::parse(&self.answer, Asked::Connect) {
                 Ok(Some(head)) => head,
-                // A proxy that is on the way without end would keep the loop from everything else.
+                // A proxy that sends 1xx responses without end would block the loop.
                 Ok(None) if self.said <= ANSWER_MAX => return Answer::Later,
                 Ok(None) | Err(_) => return Answer::Malformed,
             };
             match head.status {
-                // Something on the way (RFC 9110, section 15.2).
+                // A 1xx response (RFC 9110, section 15.2).
                 100..=199 => drop(self.answer.drain(..head.length)),
                 200..=299 if self.answer.len() == head.length => return Answer::Open,
                 200..=299 => return Answer::Malformed,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_is_asked_for() {
+    fn a_tunnel_is_requested_with_connect() {
         let known = Tunnelling { authorization: Some("Basic eA==".into()) };
         let tunnel = known.begin("2001:db8::1", 8443);
         let asked = String::from_utf8(tunnel.unwritten().to_vec()).unwrap();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_however_they_come() {
+    fn proxy_responses_do_not_depend_on_how_bytes_are_split() {
         assert_eq!(answered(&["HTTP/1.1 200 Connection established\r\n\r\n"]), [Answer::Open]);
         assert_eq!(answered(&["HTTP/1.0 200\r", "\nX: y\r\n\r", "\n"]), [Answer::Later, Answer::Later, Answer::Open]);
         assert_eq!(answered(&["HTTP/1.1 100 Go\r\n\r\nHTTP/1.1 204 No\r\n\r\n"]), [Answer::Open]);

@@ -1,4 +1,4 @@
-//! How the loop waits for the next due moment or for something to happen: asleep, and awake for the last microseconds.
+//! Waits of the event loop for the next due time or an event: sleeping, and spinning for the last microseconds.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,11 +13,11 @@ use super::stalls::beat_after;
 use super::{Drive, Health, REST, TOKEN_TIMER};
 use plan::Wait;
 
-/// A closed loop looks for answers so long before it sleeps: a server that must wake its client pays for that, and a client
-/// as fast as the server would make it slower than it is.
+/// A closed loop polls for responses this long before it sleeps: a server that must wake its client pays for it, and
+/// would make a client as fast as itself slower.
 const SPIN_CLOSED: Duration = Duration::from_micros(50);
 
-/// The timer that ends a wait, and how much too early it is set.
+/// The timer that ends a wait, and its margin.
 pub struct Alarm {
     timer: Timer,
     margin: Margin,
@@ -27,7 +27,7 @@ impl Alarm {
     /// Not armed.
     ///
     /// # Errors
-    /// No timer can be had.
+    /// No timer is available.
     pub fn new() -> io::Result<Alarm> {
         Ok(Alarm { timer: Timer::new()?, margin: Margin::default() })
     }
@@ -44,26 +44,27 @@ impl AsFd for Alarm {
     }
 }
 
-/// With [`Wait::Hybrid`] the loop wakes so long before the due moment and spins the rest: as late as nine of ten wake-ups are on this machine,
-/// which takes 5 us on one and 50 us on another. It follows what is seen.
+/// With [`Wait::Hybrid`] the loop wakes this long before the due time and spins the rest: the 90th percentile of this
+/// machine's wake-up latency, which is 5 us on one machine and 50 us on another. It adapts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Margin(Duration);
 
 impl Margin {
     const LEAST: Duration = Duration::from_micros(5);
-    /// A machine whose wake-ups are later is busy, and would only be kept busier.
+    /// A machine with later wake-ups is busy, and spinning would only keep it busier.
     const MOST: Duration = Duration::from_micros(100);
     const STEP: Duration = Duration::from_nanos(900);
 
-    /// How long before a due moment to wake, when it is `wait` away: of a short wait no more than a quarter is spun, so that a loop with
-    /// much to do, which may be in the real-time class, still leaves its core to others.
+    /// Time before a due time, `wait` away, at which to wake: at most a quarter of a short wait is spun, so that a busy
+    /// loop, possibly in the real-time class, still leaves its core to others.
     pub fn of(self, wait: Duration) -> Duration {
         self.0.min(wait / 4).max(Self::LEAST)
     }
 
-    /// A wake-up came so late.
+    /// A wake-up was this late.
     pub fn learn(&mut self, late: Duration) {
-        // Nine steps up for each that was too late, one down for each that was not: they balance where one of ten is.
+        // Nine steps up for a wake-up that was too late, one down for any other: they balance if one of ten is too
+        // late.
         self.0 = if late > self.0 { self.0 + Self::STEP } else { self.0 - Self::STEP / 9 };
         self.0 = self.0.clamp(Self::LEAST, Self::MOST);
     }
@@ -76,7 +77,7 @@ impl Default for Margin {
 }
 
 impl Drive<'_> {
-    /// Waits for `next` or for a descriptor, whichever comes first; while an answer may come, for at most a beat.
+    /// Waits for `next` or an event, whichever comes first; while a response may arrive, for at most a beat.
     pub(super) fn wait_until(
         &mut self,
         next: Timestamp,
@@ -99,7 +100,7 @@ impl Drive<'_> {
         }
         let spin = if self.wait == Wait::Sleep { Duration::ZERO } else { alarm.margin.0 };
         if after.since(before) >= REST + spin {
-            // Most of it asleep.
+            // Mostly asleep.
             health.rested = after;
         }
         if after > until {
@@ -108,7 +109,7 @@ impl Drive<'_> {
         Ok(ready)
     }
 
-    /// Waits from `before` until `until` or for a descriptor; `is_beat`: nothing is due at `until`, so that it may be late by a little.
+    /// Waits from `before` until `until` or an event; `is_beat`: nothing is due at `until`, so it may be slightly late.
     fn wait_between(
         &self,
         before: Timestamp,
@@ -147,7 +148,7 @@ impl Drive<'_> {
         self.spin_until(until, poller)
     }
 
-    /// Whether an answer may come at any time, of this lane's or through this loop's path.
+    /// Whether a response may arrive at any time, of this shard or through this loop's path.
     fn awaits(&self) -> bool {
         self.load.as_ref().is_some_and(LoadIo::awaits) || !self.others.is_empty()
     }
@@ -168,7 +169,7 @@ mod tests {
     use stats::Rng;
 
     #[test]
-    fn the_margin_is_what_nine_of_ten_wake_ups_take() {
+    fn the_margin_is_the_90th_percentile_of_wake_up_latency() {
         let mut rng = Rng::new(1, 1);
         for (least_us, expected_us) in [(0.0, 9.0), (20.0, 29.0), (200.0, 100.0)] {
             let mut margin = Margin::default();
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn it_falls_again_when_the_machine_is_prompt() {
+    fn the_margin_shrinks_again_when_wake_ups_are_fast() {
         let mut margin = Margin(Duration::from_micros(100));
         let of = |margin: Margin, us| margin.of(Duration::from_micros(us)).as_micros();
         assert_eq!([1000, 100, 10].map(|us| of(margin, us)), [100, 25, 5]);

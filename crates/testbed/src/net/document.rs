@@ -1,4 +1,4 @@
-//! From a program that has ended to the document of its run.
+//! Makes the document of a run of a program that has ended.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::recording_folder::RecordingFolder;
 use crate::{distances, host, path_part, watch_part};
 use validity::evidence::{LoopHealth, WireEvidence};
 
-/// What is left when the program has ended.
+/// Results when the program has ended.
 pub(super) struct Ended<'a> {
     pub plan: &'a NetPlan,
     /// The program and its arguments.
@@ -25,7 +25,7 @@ pub(super) struct Ended<'a> {
     pub folder: &'a RecordingFolder,
     pub path: PathIo,
     pub health: LoopHealth,
-    /// How urgently the path was served.
+    /// Scheduling class of the path.
     pub urgency: Urgency,
     /// From the program's start to its end.
     pub phase: Duration,
@@ -38,7 +38,7 @@ impl Ended<'_> {
     /// The document, with its verdict.
     ///
     /// # Errors
-    /// The host's facts cannot be read.
+    /// The properties of the host cannot be read.
     pub fn document(&self) -> Result<Document, LabError> {
         let packets = self.capture.packets.as_ref();
         let clients = &self.sandboxes.spec.clients[..];
@@ -67,7 +67,7 @@ impl Ended<'_> {
         })
     }
 
-    /// The machine, and how it was used.
+    /// The machine, and its use by the run.
     fn host(&self) -> Result<Host, LabError> {
         let Sandboxes { cores, wakefulness, places, far, .. } = self.sandboxes;
         let mut host = host::facts(cores, 1)?;
@@ -86,7 +86,7 @@ impl Ended<'_> {
         Ok(host)
     }
 
-    /// What the instruments say of each other.
+    /// Checks of the instruments against each other.
     fn checks(&self) -> Vec<Check> {
         let packets = self.capture.packets.as_ref();
         let [before, after] = self.devices;

@@ -1,4 +1,4 @@
-//! What measures beside the program: the packet capture with a thread that keeps what it shows, and the program's tap.
+//! Instruments of a program's run: the packet capture with a thread that stores its records, and the program's tap.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +11,7 @@ use units::Timestamp;
 
 use super::NetPlan;
 use super::sandboxes::Sandboxes;
+use crate::capture_tables::CaptureTables;
 use crate::distances;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::Progress;
@@ -21,7 +22,6 @@ use crate::standing::{self, PathFacts};
 use crate::tapping::{Sampling, Started, Tapped, Tapping};
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
-use crate::wire_book::WireBook;
 use validity::evidence::{Watched, WireFigures};
 
 /// The instruments, running.
@@ -33,19 +33,19 @@ pub(super) struct Instruments {
     tap: Option<Tapping>,
 }
 
-/// What they know when they have ended.
+/// Results of the instruments.
 pub(super) struct Capture {
-    /// Of packets at the server's end, with the first error of writing their tables.
+    /// The packet capture, with the first error of writing its tables.
     pub packets: Option<(Watched, WireFigures, Option<String>)>,
-    /// Of the program's sockets.
+    /// The tap of the program's sockets.
     pub sockets: Option<Tapped>,
 }
 
-/// The thread that takes in what packets showed.
+/// The thread that receives records of the packet capture.
 type Keeper = std::thread::JoinHandle<(WireFigures, Option<String>)>;
 
 impl Instruments {
-    /// Starts the packet capture, before the program goes.
+    /// Starts the packet capture, before the program starts.
     ///
     /// # Errors
     /// A thread cannot be made.
@@ -70,7 +70,7 @@ impl Instruments {
             profile: distances::name(&plan.path),
             configured_rtt_ns: stats::quantiles_of(&rtts_ns),
             live,
-            // Nothing is judged by these while it goes.
+            // These do not change the verdict during the run.
             rtt_varies: false,
             beyond: !sandboxes.far.is_empty(),
             only_delays: sandboxes.spec.only_delays(),
@@ -79,11 +79,11 @@ impl Instruments {
         let setting =
             Setting { plan, rtts_ns, clients, clock: sandboxes.clock, progress, started, folder, seen: &seen };
         let capture = taps.map(|taps| capture(taps, setting)).transpose();
-        let capture = capture.map_err(LabError::system("start the watch"))?;
+        let capture = capture.map_err(LabError::system("start the packet capture"))?;
         Ok(Instruments { clock: sandboxes.clock, path, capture, seen, tap: None })
     }
 
-    /// Starts the program's tap, where it has one; the program has its process number.
+    /// Starts the program's tap, if it has one; the program has its process number.
     ///
     /// # Errors
     /// The thread or its files cannot be made.
@@ -106,7 +106,7 @@ impl Instruments {
         Ok(())
     }
 
-    /// Writes a progress snapshot, where the run is kept.
+    /// Writes a progress snapshot, if the run is stored.
     pub fn write_snapshot(&self, folder: &RecordingFolder) {
         let Some(opening) = folder.progress() else { return };
         opening.write(&RunProgress {
@@ -117,7 +117,7 @@ impl Instruments {
         });
     }
 
-    /// Ends them.
+    /// Ends the instruments.
     pub fn end(self) -> Capture {
         let sockets = self.tap.map(Tapping::end);
         let packets = self.capture.map(|(watching, keeper)| {
@@ -129,7 +129,7 @@ impl Instruments {
     }
 }
 
-/// What the packet capture needs to know.
+/// Input of the packet capture.
 struct Setting<'a> {
     plan: &'a NetPlan,
     /// Configured RTT of each client.
@@ -139,11 +139,11 @@ struct Setting<'a> {
     progress: &'a Arc<Progress>,
     started: Timestamp,
     folder: &'a RecordingFolder,
-    /// Where what was seen so far is stored now and then.
+    /// Live figures of the capture, stored from time to time.
     seen: &'a Arc<Mutex<Option<WatchProgress>>>,
 }
 
-/// Starts the capture on open rings, and a thread that keeps what it shows.
+/// Starts the capture on open rings, and a thread that stores its records.
 fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, Keeper)> {
     let (sender, records) = queue();
     let Setting { progress, started, .. } = setting;
@@ -163,7 +163,7 @@ fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, Keepe
         sender,
     )?;
     let seen = Arc::clone(setting.seen);
-    let book = WireBook::new(setting.folder.folder(), Arc::clone(progress), started, setting.rtts_ns, None);
+    let book = CaptureTables::new(setting.folder.folder(), Arc::clone(progress), started, setting.rtts_ns, None);
     let side = WireSide { book, records };
     let keeper = std::thread::Builder::new().name("recorder".into()).spawn(move || {
         Urgency::Low.apply_to_this_thread();

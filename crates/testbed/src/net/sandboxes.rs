@@ -1,4 +1,4 @@
-//! First stages of `net`: what is at the far end, the program's sandbox and the server's, and the path between them.
+//! First stages of `net`: the target, the program's sandbox and the server's, and the path between them.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -18,38 +18,39 @@ use crate::tapping::Prepared;
 use crate::{distances, server};
 use plan::Placement;
 
-/// The program's sandbox and the network around it; the program waits to be let go.
+/// The program's sandbox and the network around it; the program waits for its start.
 pub(super) struct Sandboxes {
     /// The path's links.
     pub spec: PathSpec,
-    /// Keeps idle processors awake, where the plan says so.
+    /// Keeps idle processors awake, if the plan asks for it.
     pub wakefulness: Wakefulness,
-    /// Which cores are whose.
+    /// Cores of each part of the run.
     pub cores: CorePlan,
-    /// What is at the far end, where that is not the lab's own.
+    /// Services at the server's end that the testbed does not start.
     pub far: Vec<Named>,
     /// The run's clock.
     pub clock: Clock,
-    /// The program's tap, where it has one.
+    /// The program's tap, if it has one.
     pub prepared: Option<Prepared>,
     /// The program.
     pub program: Place,
     /// Both ends of the network.
     pub places: Places,
-    /// The path, until its thread has it.
+    /// The path, until its thread takes it.
     pub path_io: Option<PathIo>,
 }
 
 impl Sandboxes {
-    /// Makes them. A server of the lab listens when this returns.
+    /// Creates the sandboxes. A server of the testbed listens when this returns.
     ///
     /// # Errors
-    /// A plan that cannot be carried out, a machine that lacks something, a program or server that cannot be started.
+    /// A plan that cannot be carried out, a machine that lacks a feature, or a program or server that cannot be
+    /// started.
     pub fn make(plan: &NetPlan, command: &[OsString]) -> Result<Self, LabError> {
         let spec = distances::spec(&plan.path, plan.clients)?;
         let wakefulness = Wakefulness::of(plan.host.idle);
         let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
-        // Here the program is the client, and it belongs with the server, not with the path.
+        // The program is the client: it runs on the server's cores, not on the path's.
         let cores = if plan.host.placement == Placement::Split {
             CorePlan::new(Placement::Split, &allowed, 1)
         } else {
@@ -76,12 +77,12 @@ impl Sandboxes {
         Ok(Sandboxes { spec, wakefulness, cores, far, clock, prepared, program, places, path_io: Some(path_io) })
     }
 
-    /// Where the path ends, in words.
+    /// The server's end of the path, as text.
     pub fn far_end(&self) -> String {
         far_end(&self.far)
     }
 
-    /// The network as the user is told of it before the program starts.
+    /// The description of the network for the user, before the program starts.
     pub fn describe(&self, profile: &str) -> String {
         let last = self.spec.clients.len() as u32 - 1;
         format!(
@@ -114,7 +115,7 @@ fn start_program(
     })
 }
 
-/// Lays the path, and starts the server of the lab if there is one.
+/// Creates the path, and starts the server of the testbed if there is one.
 fn connect(plan: &NetPlan, places: &mut Places, spec: &PathSpec, in_lab: bool) -> Result<PathIo, LabError> {
     let tcp = plan.server.as_ref().map_or(&plan.target.tcp, |server| &server.tcp);
     let path_io = places.connect(spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
@@ -129,7 +130,7 @@ fn connect(plan: &NetPlan, places: &mut Places, spec: &PathSpec, in_lab: bool) -
     Ok(path_io)
 }
 
-/// What the program can look up: the server's names, or those of what is at the far end.
+/// Names that the program can resolve: the server's, or those of the services.
 fn hosts(plan: &NetPlan, far: &[Named]) -> Vec<(IpAddr, String)> {
     let names = match &plan.server {
         Some(server) => target::names(server),
@@ -161,7 +162,7 @@ fn reaches(far: &[Named]) -> Vec<Reach> {
     all
 }
 
-/// Where the path ends, in words.
+/// The server's end of the path, as text.
 fn far_end(far: &[Named]) -> String {
     if far.is_empty() {
         return format!("the server's end is {} (`{}`)", places::SERVER, places::SERVER_NAME);
@@ -171,7 +172,7 @@ fn far_end(far: &[Named]) -> String {
         format!("`{}` ({})", named.name, words.join(", "))
     });
     format!(
-        "reachable are {} and nothing else; the first is also `{}`",
+        "reachable: {}, and nothing else; the first is also `{}`",
         each.collect::<Vec<_>>().join(", "),
         places::SERVER_NAME
     )

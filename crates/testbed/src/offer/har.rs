@@ -1,4 +1,4 @@
-//! A browser's recording as the load of a plan.
+//! A browser's recording (HAR) as the load of a plan.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::log;
 use crate::error::LabError;
 use plan::LoadPlan;
 
-/// A recording, ready to be offered.
+/// A parsed recording.
 pub(super) struct Har {
     pub(super) workload: Workload,
     pub(super) part: document::Har,
@@ -30,7 +30,7 @@ pub(super) fn read(file: &Path, load: &LoadPlan) -> Result<Har, LabError> {
         (request.basic_auth, request.redirects_max) = (like.basic_auth.clone(), like.redirects_max);
         request.expect = like.expect.clone();
         if request.method == schema::Method::Head {
-            // It has no body of which anything could be expected.
+            // Such a response has no body to check.
             (request.expect.length, request.expect.body) = (None, None);
         }
     }

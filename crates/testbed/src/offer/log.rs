@@ -1,4 +1,4 @@
-//! An access log, read line by line in bounded memory.
+//! Reads an access log line by line in bounded memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,19 +14,19 @@ use schema::{Method, document};
 use crate::error::LabError;
 use plan::{LoadPlan, LogFormat, ReplayPlan};
 
-/// A longer line is no request: servers bound the request line at a fraction of it.
+/// A longer line is not a request: servers limit the request line to a fraction of it.
 const LINE_MAX: u64 = 64 << 10;
-/// More requests would take gigabytes; 48 bytes each and their texts are held while a log is read.
+/// More requests would take gigabytes; 48 bytes each and their texts are stored while a log is read.
 const REQUESTS_MAX: usize = 20_000_000;
 
-/// A log, ready to be replayed.
+/// A parsed log.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) arrivals: Vec<LoggedArrival>,
     pub(super) round: Duration,
     pub(super) clients: u32,
     pub(super) workload: Workload,
-    /// Its rounds are not settled yet.
+    /// Its number of rounds is not known yet.
     pub(super) part: document::Replay,
 }
 
@@ -60,15 +60,15 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError
             }
         }
         if reader.len() > REQUESTS_MAX {
-            return Err(wrong(format!("over {REQUESTS_MAX} requests: replay a part of it (split -l)")));
+            return Err(wrong(format!("more than {REQUESTS_MAX} requests: replay a part of it (split -l)")));
         }
     }
     let requests_logged = reader.len() as u64;
     if reader.is_empty() {
         let reason = |(why, lines): (&String, &u64)| format!("{lines} {why}, first: line {}", left_out_first[why]);
         let reasons: Vec<String> = left_out.iter().map(reason).collect();
-        let reasons = if reasons.is_empty() { "it is empty".to_owned() } else { reasons.join("; ") };
-        return Err(wrong(format!("no line of it is a request that can be replayed ({reasons})")));
+        let reasons = if reasons.is_empty() { "the file is empty".to_owned() } else { reasons.join("; ") };
+        return Err(wrong(format!("no line is a request that can be replayed ({reasons})")));
     }
     let spec = ReplaySpec { time_scale: replay.time_scale, clients_max: ::path::AddressPlan::CLIENTS_MAX };
     let log = reader.finish(spec);
@@ -84,7 +84,7 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError
         let path = Template::literal(&target.path_and_query);
         let mut request = RequestSpec { name, method, path, target, weight: logged.times as f64, ..like.clone() };
         if method == Method::Head {
-            // It has no body of which anything could be expected.
+            // Such a response has no body to check.
             (request.expect.length, request.expect.body) = (None, None);
         }
         requests.push(request);
@@ -113,7 +113,7 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError
     })
 }
 
-/// How long the replay takes and how many requests it makes. `run`: warm-up and measured phase together.
+/// Length and number of requests of a replay. `run`: warm-up and measured phase together.
 fn length(replay: &document::Replay, run: Duration) -> String {
     let round = Duration::from_secs_f64(replay.length_s);
     let times = |rounds: u64| if rounds == 1 { "once".to_owned() } else { format!("{rounds} times") };
@@ -133,13 +133,13 @@ fn length(replay: &document::Replay, run: Duration) -> String {
             )
         }
         _ => format!(
-            "the log is replayed again and again for {run_text}: {} requests in each round of {round_text}",
+            "the log is replayed repeatedly for {run_text}: {} requests in each round of {round_text}",
             replay.requests_logged
         ),
     }
 }
 
-/// What of a log is not in the replay, or is otherwise than it was; and how long it takes.
+/// Lines of a log that are left out or changed in the replay, and its length.
 pub(super) fn notes(replay: &document::Replay, run: Duration) -> Vec<String> {
     let mut notes = vec![format!(
         "{}: {} of {} lines are requests, {} different ones by {} clients",
@@ -155,12 +155,12 @@ pub(super) fn notes(replay: &document::Replay, run: Duration) -> Vec<String> {
     }
     if replay.bodies_empty > 0 {
         notes.push(format!(
-            "{} requests with POST, PUT or PATCH are sent with an empty body: logs do not keep bodies",
+            "{} requests with POST, PUT or PATCH are sent with an empty body: logs do not have bodies",
             replay.bodies_empty
         ));
     }
     if replay.clients < replay.clients_logged {
-        notes.push(format!("{} logged clients share {} virtual ones", replay.clients_logged, replay.clients));
+        notes.push(format!("{} logged clients share {} clients", replay.clients_logged, replay.clients));
     }
     notes
 }
@@ -172,7 +172,7 @@ fn parse(line: &str, format: LogFormat) -> Result<LogLine, &'static str> {
     let parsed = if format == LogFormat::Json { parse_json(line) } else { parse_combined(line) };
     let logged = parsed.map_err(LineError::words)?;
     if method(&logged.method).is_none() {
-        return Err("its method is not one that is sent here");
+        return Err("unsupported method");
     }
     Ok(logged)
 }
@@ -181,7 +181,7 @@ fn method(name: &str) -> Option<Method> {
     Method::ALL.into_iter().find(|method| method.as_str() == name)
 }
 
-/// The lines of a file, of which one that is too long costs no memory.
+/// The lines of a file; a line that is too long takes no memory.
 struct Lines<R> {
     from: R,
     line: Vec<u8>,
@@ -207,7 +207,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// A whole file of at most so many bytes.
+/// A complete file of at most this many bytes.
 pub(super) fn read_bounded(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;

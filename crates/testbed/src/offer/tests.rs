@@ -1,4 +1,4 @@
-//! What files say becomes what is offered, and what they say wrongly is refused with the place.
+//! Loads from files: their contents become arrivals and requests, and invalid files are refused with the line.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ garbage
 192.0.2.3 - - [21/Nov/2026:00:00:01 +0000] \"-\" 408 1";
 
 #[test]
-fn a_log_is_replayed_once_and_every_line_accounted_for() {
+fn a_log_is_replayed_once_and_every_line_is_accounted_for() {
     let folder = Folder::new("once");
     let mut log = LOG.as_bytes().to_vec();
     log.extend_from_slice(b"\n\xff\xfe\n");
@@ -64,7 +64,7 @@ fn a_log_is_replayed_once_and_every_line_accounted_for() {
     assert_eq!((replay.lines, replay.requests_logged, replay.urls), (11, 5, 4));
     assert_eq!(replay.requests_logged + replay.left_out.values().sum::<u64>(), replay.lines);
     assert_eq!(replay.left_out["longer than 64 KiB"], 1);
-    assert_eq!(replay.left_out["its method is not one that is sent here"], 1);
+    assert_eq!(replay.left_out["unsupported method"], 1);
     assert_eq!(replay.left_out["not of the log's format"], 2);
     assert_eq!((replay.left_out["empty"], replay.left_out["no request in it"]), (1, 1));
     assert_eq!((replay.rounds, replay.requests_planned, replay.bodies_empty), (Some(1), Some(5), 1));
@@ -88,7 +88,7 @@ fn a_log_is_replayed_once_and_every_line_accounted_for() {
 }
 
 #[test]
-fn rounds_and_durations_of_a_replay() {
+fn a_replay_has_rounds_or_a_duration() {
     let folder = Folder::new("rounds");
     let file = folder.file(
         "log.json",
@@ -108,7 +108,7 @@ fn rounds_and_durations_of_a_replay() {
     );
     assert_eq!(
         said(|load| load.duration = Some(Duration::from_secs(60))),
-        "the log is replayed again and again for 60s: 3 requests in each round of 4.5s"
+        "the log is replayed repeatedly for 60s: 3 requests in each round of 4.5s"
     );
     let cut = said(|load| {
         load.replay.as_mut().unwrap().loops = Some(3);
@@ -126,10 +126,10 @@ fn rounds_and_durations_of_a_replay() {
 }
 
 #[test]
-fn logs_that_cannot_be_replayed_say_why() {
+fn logs_without_replayable_requests_are_refused_with_the_reason() {
     let folder = Folder::new("bad");
     for (text, why) in [
-        (&b""[..], "it is empty"),
+        (&b""[..], "the file is empty"),
         (b"a\nb\n", "2 not of the log's format, first: line 1"),
         (b"\x1f\x8b\x08\x00", "compressed"),
     ] {
@@ -141,7 +141,7 @@ fn logs_that_cannot_be_replayed_say_why() {
 }
 
 #[test]
-fn a_rate_file_says_how_long_the_run_is() {
+fn a_rate_file_sets_the_duration() {
     let folder = Folder::new("rates");
     let file = folder.file("shop.arrivals.csv", b"start_s,length_s,connections,requests\n0,1,5,20\n1,2,9,80\n");
     let offer = of(&plan(|load| {
@@ -153,7 +153,7 @@ fn a_rate_file_says_how_long_the_run_is() {
     let Arrivals::Open { rate, .. } = &offer.arrivals else { panic!() };
     assert_eq!([1, 5, 6, 9].map(|s| rate.per_second(Duration::from_secs(s))), [20.0, 20.0, 40.0, 40.0]);
     assert!(offer.notes[0].contains("column requests"), "{:?}", offer.notes);
-    // Nothing comes after a table that ends at 0: a number of requests beyond it would be waited for without end.
+    // No arrivals follow a table that ends at 0: the run would wait forever for more requests.
     let ends = folder.file("ends.csv", b"length_s,rate_per_s\n2,10\n3,0\n");
     for (file, wanted) in [(&ends, Some(Duration::from_secs(5))), (&file, None)] {
         let offer = of(&plan(|load| {
@@ -166,7 +166,7 @@ fn a_rate_file_says_how_long_the_run_is() {
 }
 
 #[test]
-fn a_recording_becomes_sessions() {
+fn a_browsers_recording_becomes_sessions() {
     let folder = Folder::new("har");
     let entry = |at: &str, url: &str| {
         format!(
@@ -212,7 +212,7 @@ fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Variance over mean of the sums of `factor` neighbours.
+/// Variance over mean of sums of `factor` neighbours.
 fn dispersion(counts: &[f64], factor: usize) -> f64 {
     let sums: Vec<f64> = counts.chunks_exact(factor).map(|chunk| chunk.iter().sum()).collect();
     let mean = mean_of(&sums);
@@ -226,7 +226,7 @@ fn correlation(counts: &[f64], lag: usize) -> f64 {
     products.sum::<f64>() / counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>()
 }
 
-/// By the slope of the dispersion over the scale, 4 to 256 s: it grows as m^(2H - 1).
+/// Hurst parameter from the slope of the dispersion over the scale, 4 to 256 s: it grows as m^(2H - 1).
 fn hurst(counts: &[f64]) -> f64 {
     let points: Vec<(f64, f64)> =
         (2..=8).map(|power| (f64::from(power), dispersion(counts, 1 << power).log2())).collect();
@@ -239,10 +239,10 @@ fn hurst(counts: &[f64]) -> f64 {
     (slope + 1.0) / 2.0
 }
 
-/// All four processes from the plan's text to the schedule: each has the dispersion, memory and Hurst parameter that
-/// docs/concepts/arrivals.md claims. Seeded, so the same figures every time.
+/// All four arrival processes from the plan's text to the schedule: each has the dispersion, memory and Hurst parameter
+/// that docs/concepts/arrivals.md states. Seeded, so the figures never change.
 #[test]
-fn each_process_of_a_plan_has_its_statistics() {
+fn every_arrival_process_of_a_plan_has_its_statistics() {
     let seeds = 0..6;
     let figures = |arrivals: &str| {
         let runs: Vec<Vec<f64>> = seeds.clone().map(|seed| counts(arrivals, 20_000, seed)).collect();
@@ -269,7 +269,7 @@ fn each_process_of_a_plan_has_its_statistics() {
 
     let [rate, one, hundred, neighbours, _] = figures("{ bursts = { factor = 3.0, on = \"2s\", off = \"6s\" } }");
     assert!((rate - 200.0).abs() < 4.0, "{rate}");
-    // Fischer and Meier-Hellstern, rates 600 and 66.7: what the counts of t seconds must have.
+    // Fischer and Meier-Hellstern, rates 600 and 66.7: expected dispersion of the counts of t seconds.
     let wanted = |t: f64| {
         let (leave_on, leave_off, fast, slow) = (0.5_f64, 1.0 / 6.0, 600.0_f64, 200.0 / 3.0);
         let both = leave_on + leave_off;

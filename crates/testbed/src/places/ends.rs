@@ -1,4 +1,4 @@
-//! The clients' end, and the server's end where it is the lab's own.
+//! The clients' end, and the testbed's own server end.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,29 +19,29 @@ pub(super) const CLIENT_NETWORK_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0,
 const SERVER_NETWORK_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 0);
 pub(super) const PREFIX_V6: u8 = 64;
 const MTU_BYTES: u32 = 1500;
-/// The devices' own queues must never drop: ten thousand packets is what 10,000 clients send at once.
+/// The devices' own queues must never drop: ten thousand packets is what 10,000 clients send at the same time.
 const DEVICE_QUEUE_PACKETS: u32 = 20_000;
 
-/// The clients' end, and whether it has IPv6. `reaches`: what lies beyond it, besides the lab's own networks.
+/// Creates the clients' end; returns whether it has IPv6. `reaches`: services beyond the testbed's own networks.
 pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bool), LabError> {
     let tun = Tun::open(CLIENT_DEVICE).map_err(LabError::environment)?;
     tun.set_offload(offload).map_err(LabError::environment)?;
     let mut netlink = Netlink::open().map_err(LabError::environment)?;
-    // IPv6 binds to an address of a local prefix only with this.
+    // IPv6 needs this to bind to an address of a local prefix.
     let v6 = try_ipv6(CLIENT_DEVICE) && sysctl("net/ipv6/ip_nonlocal_bind", "1").is_ok();
     netlink.link_up("lo").map_err(LabError::environment)?;
     bring_up(&mut netlink, CLIENT_DEVICE).map_err(LabError::environment)?;
     // AnyIP: every address of the clients' network is bindable without being configured.
     add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK.into(), "lo") })?;
-    // And one that is: programs that ask for names of the families they have (AI_ADDRCONFIG) look for it.
+    // One configured address: programs that resolve names of available families only (AI_ADDRCONFIG) look for it.
     netlink.add_address("lo", FIRST_CLIENT.into(), 32).map_err(LabError::environment)?;
     if v6 {
         add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK_V6.into(), "lo") })?;
-        // The source of programs that bind nothing.
+        // Source address of programs that do not bind.
         let first = AddressPlan::FIRST_CLIENT_V6.into();
         netlink.add_address("lo", first, 128).map_err(LabError::environment)?;
     }
-    // Without `src`, a program that binds nothing gets "Network is unreachable"; in IPv6 it is found on lo.
+    // Without `src`, a program that does not bind gets "Network is unreachable"; with IPv6 the source is found on lo.
     let source = |route: Route<'static>| Route { src: route.dst.is_ipv4().then_some(FIRST_CLIENT.into()), ..route };
     let in_lab = |reach: &Reach| matches!(reach.how, How::Lab | How::Rewritten | How::OnDevice);
     if reaches.is_empty() || reaches.iter().any(in_lab) {
@@ -58,21 +58,21 @@ pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bo
         add(&mut netlink, &source(Route::new(reach.connect, whole, CLIENT_DEVICE)))?;
     }
     for (key, value) in [
-        // A port may be used again at once for another connection to the server: TIME_WAIT is on the side that
-        // closed first, and thousands of clients share this one kernel. IPv6 reads the same settings.
+        // A port may be reused immediately for another connection to the server: TIME_WAIT is on the side that closed
+        // first, and thousands of clients share this kernel. IPv6 uses the same settings.
         ("net/ipv4/tcp_tw_reuse", "1"),
         ("net/ipv4/ip_local_port_range", "1024 65535"),
         ("net/ipv4/tcp_max_tw_buckets", "1000000"),
-        // What one connection learnt must not change the next.
+        // Metrics learnt by one connection must not affect the next.
         ("net/ipv4/tcp_no_metrics_save", "1"),
     ] {
-        // An older kernel without a key runs with its default; the checks on ports and drops still hold.
+        // An older kernel without a setting uses its default; the checks on ports and drops still hold.
         let _ = sysctl(key, value);
     }
     Ok((tun, v6))
 }
 
-/// The server's end in a namespace of the lab's own, with these addresses.
+/// Creates the server's end in a namespace of the testbed, with these addresses.
 pub(super) fn server_end(offload: Offload, tcp: &ServerTcp, addresses: &[IpAddr]) -> Result<Tun, LabError> {
     let tun = Tun::open(SERVER_DEVICE).map_err(LabError::environment)?;
     tun.set_offload(offload).map_err(LabError::environment)?;
@@ -94,7 +94,7 @@ pub(super) fn server_end(offload: Offload, tcp: &ServerTcp, addresses: &[IpAddr]
     Ok(tun)
 }
 
-/// A route to the clients, with what the server's TCP takes from it.
+/// A route to the clients, with the server's TCP settings.
 pub(super) fn add_tcp_route(netlink: &mut Netlink, route: &Route<'_>, tcp: &ServerTcp) -> Result<(), LabError> {
     let route = Route { initcwnd: tcp.initcwnd, congestion: tcp.cc.as_deref(), ..*route };
     netlink.add_route(&route).map_err(|error| match &tcp.cc {
@@ -106,28 +106,28 @@ pub(super) fn add_tcp_route(netlink: &mut Netlink, route: &Route<'_>, tcp: &Serv
     })
 }
 
-/// Gives a device the MTU and the queue length that all devices of a run have, and brings it up.
+/// Sets the MTU and the queue length that all devices of a run have, and brings the device up.
 ///
 /// # Errors
-/// The kernel refuses: there is no such device, or no right to change it.
+/// The kernel refuses: the device does not exist, or may not be changed.
 pub fn bring_up(netlink: &mut Netlink, name: &str) -> sys::Result<()> {
     netlink.set_mtu(name, MTU_BYTES)?;
     netlink.set_tx_queue_len(name, DEVICE_QUEUE_PACKETS)?;
     netlink.link_up(name)
 }
 
-/// IPv6 in a namespace of the lab's own. Where it cannot be had (a kernel without it, settings that cannot be written), the
-/// lab does without: only who asks for IPv6 is refused.
+/// Enables IPv6 in a namespace of the testbed. If it is not available (a kernel without it, read-only settings), the
+/// testbed works without: only plans with IPv6 are refused.
 fn try_ipv6(device: &str) -> bool {
     let tried = has_ipv6() && sysctl("net/ipv6/conf/lo/disable_ipv6", "0").is_ok() && quiet_ipv6(device).is_ok();
     if !tried {
-        // Router solicitations and the like are nobody's traffic.
+        // Router solicitations and the like must not be in the traffic.
         let _ = sys::netlink::disable_ipv6(device);
     }
     tried
 }
 
-/// IPv6 on a device that says nothing by itself: no address of its own, no router asked for, no address tested.
+/// IPv6 on a device that sends nothing by itself: no automatic address, no router solicitation, no duplicate detection.
 pub(super) fn quiet_ipv6(device: &str) -> Result<(), LabError> {
     for (key, value) in [
         ("disable_ipv6", "0"),
@@ -142,7 +142,7 @@ pub(super) fn quiet_ipv6(device: &str) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Whether this kernel knows IPv6 at all.
+/// Whether this kernel has IPv6.
 pub(super) fn has_ipv6() -> bool {
     fs::exists("/proc/sys/net/ipv6").unwrap_or(false)
 }

@@ -1,12 +1,12 @@
-//! The far end of a path in this host's own network: for services that are there already, and for other hosts.
+//! The server's end of a path in this host's own network: for services that already run, and for other hosts.
 //!
 //! ```text
 //!   path <==fd== yamabiko0 --- 127.0.0.1, or any address of this host
 //!                          --- forwarded, masqueraded --- uplink --- another host
 //! ```
 //!
-//! Invariant: all of it hangs on two descriptors, the device's and the firewall table's, and is gone when they are
-//! closed, however this process ends. Addresses, routes and settings are the device's own; the host's are not touched.
+//! Invariant: all of it depends on two descriptors, the device's and the firewall table's, and is removed when they are
+//! closed, however this process ends. Addresses, routes and settings are the device's own; the host's are not changed.
 
 use std::net::IpAddr;
 
@@ -24,22 +24,22 @@ use super::target::{How, Reach};
 use crate::error::LabError;
 use plan::ServerTcp;
 
-/// The kernel puts a number in the place of `%d`.
+/// The kernel replaces `%d` by a number.
 const DEVICE: &str = "yamabiko%d";
 const DEVICE_PREFIX: &str = "yamabiko";
 
-/// The path's device in this host's network, and what goes with it.
+/// The path's device in this host's network, with its routes and tables.
 pub(super) struct HostEnd {
     pub tun: Tun,
-    /// Held: closed, their tables are gone.
+    /// Closing them removes their tables.
     pub firewall: Vec<Masquerade>,
-    /// What the path writes in place of what.
+    /// Addresses that the path rewrites.
     pub pairs: Vec<Pair>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub notes: Vec<String>,
 }
 
-/// Makes it, in the calling thread's network namespace.
+/// Creates it, in the calling thread's network namespace.
 pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> Result<HostEnd, LabError> {
     let any = |v6: bool, how: fn(How) -> bool| reaches.iter().any(|it| it.connect.is_ipv6() == v6 && how(it.how));
     let (v4, v6) = (any(false, |_| true), any(true, |_| true));
@@ -54,13 +54,13 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
         return Err(no_ipv6());
     }
     let mut netlink = Netlink::open().map_err(LabError::environment)?;
-    // Both families are looked at, whichever is used: two paths at once would share client addresses.
+    // Both families are checked, whichever is used: two simultaneous paths would share client addresses.
     for (network, prefix) in [("198.18.0.0", 15), ("2001:2::", 48)] {
         refuse_taken(&mut netlink, network.parse().expect("an address"), prefix)?;
     }
     let tun = Tun::open(DEVICE).map_err(|error| {
         LabError::Environment(format!(
-            "{error} (a path to a service outside of the lab ends in this host's own network)"
+            "{error} (a path to a service outside of the testbed ends in this host's own network)"
         ))
     })?;
     let device = tun.name().to_owned();
@@ -80,8 +80,8 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     if any(true, forwarded) && !forwards_ipv6() {
         set("net/ipv6/conf/DEV/force_forwarding").map_err(|_| {
             LabError::Environment(
-                "another host by IPv6: this kernel can let a single device forward only from Linux 6.17 on, and this host \
-                 forwards no IPv6; use an IPv4 address, or allow it for all devices (sysctl net.ipv6.conf.all.forwarding=1)"
+                "another host by IPv6: forwarding for a single device needs Linux 6.17, and this host \
+                 does not forward IPv6; use an IPv4 address, or allow it for all devices (sysctl net.ipv6.conf.all.forwarding=1)"
                     .into(),
             )
         })?;
@@ -105,7 +105,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     Ok(HostEnd { tun, firewall, pairs, notes })
 }
 
-/// The tables that make other hosts answer, one a family, and what may be in their way.
+/// The tables that make other hosts respond, one per family, and obstacles.
 fn masquerade(
     netlink: &mut Netlink,
     reaches: &[Reach],
@@ -119,11 +119,11 @@ fn masquerade(
             continue;
         }
         firewall.push(Masquerade::new(device, network, prefix, index).map_err(LabError::environment)?);
-        // Not being able to look is not worth a run: the load will show it.
+        // Failing to check does not fail the run: the load will show it.
         if let Ok(Some(chain)) = nft::forwarding_refused_by(network) {
             notes.push(format!(
-                "this host's firewall drops what it forwards unless a rule lets it through (chain {chain}, policy drop): if \
-                 no connection succeeds, let the path's device through, as with iptables -I FORWARD -i {DEVICE_PREFIX}+ -j \
+                "this host's firewall drops forwarded packets unless a rule accepts them (chain {chain}, policy drop): if \
+                 no connection succeeds, accept the path's device, as with iptables -I FORWARD -i {DEVICE_PREFIX}+ -j \
                  ACCEPT"
             ));
         }
@@ -138,7 +138,7 @@ fn pair(reach: &Reach) -> Option<Pair> {
     }
 }
 
-/// The ranges for benchmarks must be nobody's here.
+/// The benchmark ranges must be unused on this host.
 fn refuse_taken(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<(), LabError> {
     let routes = netlink.routes(network).map_err(LabError::environment)?;
     let Some(route) = routes.iter().find(|route| route.overlaps(network, prefix)) else { return Ok(()) };
@@ -146,19 +146,19 @@ fn refuse_taken(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<()
     let destination = route.dst.map_or("everything".into(), |dst| format!("{dst}/{}", route.prefix));
     Err(LabError::Environment(if device.starts_with(DEVICE_PREFIX) {
         format!(
-            "another yamabiko has a path in this host's network (device {device}): wait for its end, or run this one in a \
-             network namespace of its own"
+            "another yamabiko has a path in this host's network (device {device}): wait for its end, or run this one in its own \
+             network namespace"
         )
     } else {
         format!(
-            "this host routes {destination} itself (by {device}), but a path needs {network}/{prefix}, set aside for \
-             benchmarks, for its clients: take that route away, or start the server with --server, which needs no route of \
+            "this host routes {destination} itself (by {device}), but a path needs {network}/{prefix}, reserved for \
+             benchmarks, for its clients: remove that route, or start the server with --server, which needs no route of \
              the host"
         )
     }))
 }
 
-/// Answers to clients must leave by the path's device, whatever rules of routing this host has.
+/// Packets to clients must leave by the path's device, whatever routing rules this host has.
 fn require_way_back(netlink: &mut Netlink, client: IpAddr, device: &str) -> Result<(), LabError> {
     let found = netlink.route_to(client).map_err(LabError::environment)?;
     let by = found.device.and_then(|index| netlink.link_name(index).ok()).unwrap_or_default();
@@ -166,8 +166,8 @@ fn require_way_back(netlink: &mut Netlink, client: IpAddr, device: &str) -> Resu
         return Ok(());
     }
     Err(LabError::Environment(format!(
-        "this host's routing rules send answers to the clients ({client}) by {by}, not by the path's {device}: see ip rule, \
-         and let its main table come first for 198.18.0.0/15 and 2001:2::/48"
+        "this host's routing rules send packets to the clients ({client}) by {by}, not by the path's {device}: see ip rule, \
+         and give its main table priority for 198.18.0.0/15 and 2001:2::/48"
     )))
 }
 

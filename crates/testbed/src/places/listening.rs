@@ -1,8 +1,8 @@
-//! Whether the server listens yet, read from the kernel's list of sockets: nothing is sent to the server, so its first connection is the
-//! load's.
+//! Waits until the server listens, by reading the kernel's list of sockets: nothing is sent to the server, so the load
+//! opens its first connection.
 //!
 //! ```text
-//!   Sockets (sock_diag, or /proc/net/tcp where the kernel has none) --> Patience::look(now, sockets) --> listens | goes on | ends
+//!   Sockets (sock_diag, or /proc/net/tcp without it) --> ListenWait::look(now, sockets) --> listens | waits | ended
 //! ```
 
 use std::collections::HashSet;
@@ -17,14 +17,14 @@ use sys::sched::Cores;
 
 use crate::error::LabError;
 
-/// What listens on a port.
+/// Listeners on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listening {
-    /// Something that `address` reaches.
+    /// A socket that `address` reaches.
     Yes,
-    /// Something, but on this address alone.
+    /// A socket on this address only.
     Elsewhere(IpAddr),
-    /// Nothing.
+    /// None.
     No,
 }
 
@@ -33,7 +33,7 @@ pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
     found(&Sockets::of(pid).listening(), address, Some(port))
 }
 
-/// The same of UDP: a socket that takes datagrams from anyone.
+/// The same for UDP: a socket that accepts datagrams from any sender.
 pub fn look_udp(pid: i32, address: IpAddr, port: u16) -> Listening {
     found(&Sockets::of(pid).unconnected_udp(), address, Some(port))
 }
@@ -47,60 +47,61 @@ fn found(sockets: &[ListeningSocket], address: IpAddr, port: Option<u16>) -> Lis
     }
 }
 
-/// What a server is waited for.
+/// Conditions of the wait for a server.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
     /// A process in its network namespace.
     pub pid: i32,
-    /// It is to listen where each of these reaches it; on any port: where one of them does.
+    /// Each of these addresses must reach it; without a port: one of them.
     pub addresses: &'a [IpAddr],
     /// On this TCP port; `None`: on any port, of TCP or UDP.
     pub port: Option<u16>,
-    /// For so long at most.
+    /// Longest wait.
     pub timeout: Duration,
-    /// Whether all sockets of the namespace are the server's, so that one on another port says that it has chosen that.
+    /// Whether all sockets of the namespace belong to the server, so that one on another port shows the server's
+    /// choice.
     pub alone: bool,
 }
 
-/// Why a server that was waited for cannot be used.
+/// Why a server cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotListening {
     /// It ended.
     Ended(String),
-    /// It listens on the port where `wanted` does not reach it.
+    /// It listens on the port, but `wanted` does not reach it.
     Unreachable {
         /// Where it listens.
         on: IpAddr,
-        /// An address that it should be reached at.
+        /// An address at which it should be reachable.
         wanted: IpAddr,
     },
     /// It does not listen on the port.
     OtherPorts {
-        /// Where it listens instead, rising.
+        /// Ports on which it listens instead, ascending.
         ports: Vec<u16>,
-        /// How long its sockets have been the same, where that is why it is not waited for any longer.
+        /// How long its sockets have been the same, if that ended the wait.
         unchanged_for: Option<Duration>,
     },
 }
 
-/// Waits until a server listens. Ends early when it has ended, by `ended`, or when it has listened somewhere else, and nowhere new, for
-/// [`grace`] of the time.
+/// Waits until a server listens. Ends early when it has ended, by `ended`, or when its listening sockets are on other
+/// ports and have not changed for [`grace`] of the time.
 ///
 /// # Errors
-/// `ended` could not tell. Within: why it does not listen.
+/// `ended` failed. Within: why it does not listen.
 pub fn wait(
     wanted: &Wanted<'_>,
     mut ended: impl FnMut() -> Result<Option<String>, LabError>,
 ) -> Result<Result<(), NotListening>, LabError> {
     let mut sockets = Sockets::of(wanted.pid);
-    let mut patience = Patience::new(wanted, monotonic_ns());
+    let mut listen_wait = ListenWait::new(wanted, monotonic_ns());
     loop {
         let mut listening = sockets.listening();
         if wanted.port.is_none() {
             let udp = sockets.unconnected_udp();
-            listening.extend(patience.settled(monotonic_ns(), udp));
+            listening.extend(listen_wait.settled(monotonic_ns(), udp));
         }
-        let looked = patience.look(monotonic_ns(), &listening);
+        let looked = listen_wait.look(monotonic_ns(), &listening);
         if looked == Some(Ok(())) {
             return Ok(Ok(()));
         }
@@ -114,34 +115,34 @@ pub fn wait(
     }
 }
 
-/// How long a server may listen somewhere else, and nowhere new, before it is certain that it never comes to the port: three tenths of the
-/// time that it is given, and at least three seconds, since some open the port of their administration before that of their service.
+/// Time without a new socket after which a server on other ports is certain not to open the expected port: three tenths
+/// of its time limit, and at least three seconds, because some servers open their administration port first.
 pub fn grace(timeout: Duration) -> Duration {
     (timeout / 10 * 3).max(GRACE_MIN)
 }
 
-/// How often it is asked whether a server listens.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const GRACE_MIN: Duration = Duration::from_secs(3);
-/// Where any port will do, a server is ready when it has opened no other for so long: some open several, one after another. A UDP socket is
-/// taken for a service's, and not for one that asks a resolver, when it has been there for so long.
+/// If any port is accepted, a server is ready when it has opened no further port for this time: some open several, one
+/// after another. A UDP socket of this age belongs to a service, and not to a name lookup.
 const SETTLES: Duration = Duration::from_millis(300);
 
-/// The wait itself, by whatever clock its caller reads.
-struct Patience<'a> {
+/// The wait itself, with the caller's clock.
+struct ListenWait<'a> {
     wanted: &'a Wanted<'a>,
     deadline_ns: u64,
-    /// The sockets that listen, and since when it has been these.
+    /// The listening sockets, and since when they have not changed.
     sockets: Vec<SocketAddr>,
     since_ns: u64,
-    /// UDP sockets, and since when each is there.
+    /// UDP sockets, and since when each exists.
     udp: Vec<(ListeningSocket, u64)>,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> ListenWait<'a> {
     fn new(wanted: &'a Wanted<'a>, now_ns: u64) -> Self {
         let timeout_ns = units::time::saturating_nanos(wanted.timeout);
-        Patience {
+        ListenWait {
             wanted,
             deadline_ns: now_ns.saturating_add(timeout_ns),
             sockets: Vec::new(),
@@ -150,7 +151,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Of the UDP sockets that are there now, those that have been there for a while.
+    /// The current UDP sockets that have existed for a while.
     fn settled(&mut self, now_ns: u64, udp: Vec<ListeningSocket>) -> Vec<ListeningSocket> {
         self.udp.retain(|(known, _)| udp.contains(known));
         for socket in udp {
@@ -162,7 +163,7 @@ impl<'a> Patience<'a> {
         self.udp.iter().filter(|(_, since)| settled(*since)).map(|(socket, _)| *socket).collect()
     }
 
-    /// What these sockets say; nothing while it is to be waited for.
+    /// The result for these sockets; none while the wait continues.
     fn look(&mut self, now_ns: u64, listening: &[ListeningSocket]) -> Option<Result<(), NotListening>> {
         let Wanted { addresses, port, timeout, alone, .. } = *self.wanted;
         let mut sockets: Vec<SocketAddr> = listening
@@ -203,9 +204,9 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// The cores on which those run who listen on `port` of `address`, in this process's network namespace: every thread of every
-/// process that has such a socket open. `None` if nobody listens, or if it cannot be told who: a process of another user,
-/// or of another PID namespace.
+/// Cores of the processes that listen on `port` of `address`, in this process's network namespace: of every thread of
+/// every process with such a socket. `None` if there is none, or if it is unknown: a process of another user, or of
+/// another PID namespace.
 pub fn cores_of(address: IpAddr, port: u16) -> Option<Cores> {
     let sockets: HashSet<String> = Sockets::of(std::process::id().cast_signed())
         .listening()
@@ -226,21 +227,21 @@ pub fn cores_of(address: IpAddr, port: u16) -> Option<Cores> {
         found.extend(theirs);
         for thread in threads.flatten() {
             let number = thread.file_name().to_str()?.parse().ok()?;
-            // One that has ended meanwhile runs nowhere.
+            // A thread that has ended runs nowhere.
             cores.extend(Cores::of(number).into_iter().flat_map(|cores| cores.list().to_vec()));
         }
     }
     (found.len() == sockets.len()).then(|| Cores::new(cores))
 }
 
-/// Which of `sockets` a process has open, by its folder of descriptors.
+/// Which of `sockets` a process has open, by its directory of descriptors.
 fn sockets_among(folder: &Path, sockets: &HashSet<String>) -> HashSet<String> {
     let open = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = open.filter_map(|entry| std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok());
     names.filter(|name| sockets.contains(name)).collect()
 }
 
-/// Whether a connection to `address` comes to this socket. One on `[::]` takes IPv4 as well, unless it was told not to.
+/// Whether a connection to `address` reaches this socket. One on `[::]` accepts IPv4 as well, unless it is IPv6-only.
 fn reaches(socket: &ListeningSocket, address: IpAddr) -> bool {
     let ListeningSocket { address: own, v6_only, .. } = *socket;
     let takes_kind = if own.is_ipv6() { address.is_ipv6() || !v6_only } else { address.is_ipv4() };
@@ -249,13 +250,14 @@ fn reaches(socket: &ListeningSocket, address: IpAddr) -> bool {
 
 /// The listening sockets of a network namespace.
 struct Sockets {
-    /// A process in it, whose tables in /proc are read where the kernel has no sock_diag for TCP, or does not let us into the namespace.
+    /// A process in it, whose tables in /proc are read if the kernel has no sock_diag for TCP, or refuses access to the
+    /// namespace.
     pid: i32,
     diag: Option<SockDiag>,
 }
 
 impl Sockets {
-    /// Of the namespace in which process `pid` is; of this process: of the calling thread.
+    /// In the namespace of process `pid`; of this process: of the calling thread.
     fn of(pid: i32) -> Self {
         let diag = match pid == std::process::id().cast_signed() {
             true => SockDiag::open(),
@@ -264,7 +266,7 @@ impl Sockets {
         Sockets { pid, diag: diag.ok() }
     }
 
-    /// Those that listen now.
+    /// The sockets that listen now.
     fn listening(&mut self) -> Vec<ListeningSocket> {
         if let Some(diag) = &mut self.diag {
             match diag.listening() {
@@ -275,14 +277,14 @@ impl Sockets {
         tables(self.pid, TCP_LISTENS)
     }
 
-    /// UDP sockets that take datagrams from anyone now. Where the kernel lists none that way, its tables are read.
+    /// UDP sockets that accept datagrams from any sender. If the kernel does not list any, its tables are read.
     fn unconnected_udp(&mut self) -> Vec<ListeningSocket> {
         let listed = self.diag.as_mut().and_then(|diag| diag.unconnected_udp().ok());
         listed.unwrap_or_else(|| tables(self.pid, UDP_UNCONNECTED))
     }
 }
 
-/// Tables of /proc, of IPv4 and IPv6, and the state of a socket that takes anyone's.
+/// Tables of /proc, of IPv4 and IPv6, and the state of such a socket.
 type Tables = ([&'static str; 2], &'static str);
 const TCP_LISTENS: Tables = (["tcp", "tcp6"], "0A");
 const UDP_UNCONNECTED: Tables = (["udp", "udp6"], "07");
@@ -297,7 +299,7 @@ fn tables(pid: i32, ([v4, v6], state): Tables) -> Vec<ListeningSocket> {
     found
 }
 
-/// That of a line in this state.
+/// The socket of a line in this state.
 fn listener(line: &str, wanted: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<ListeningSocket> {
     let mut fields = line.split_whitespace().skip(1);
     let (local, state) = (fields.next()?, fields.nth(1)?);
@@ -306,7 +308,7 @@ fn listener(line: &str, wanted: &str, parse: fn(&str) -> Option<IpAddr>) -> Opti
     }
     let (address, port) = local.split_once(':')?;
     let inode = fields.nth(5)?.parse().ok()?;
-    // Whether it takes IPv4 as well the table does not show.
+    // The table does not show whether it accepts IPv4 as well.
     Some(ListeningSocket { address: parse(address)?, port: u16::from_str_radix(port, 16).ok()?, v6_only: false, inode })
 }
 
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_socket_table_are_read() {
+    fn lines_of_proc_net_tcp_are_parsed() {
         let line =
             "   0: 010012C6:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1 0 100";
         assert_eq!(listener(line, "0A", parse_v4), Some(ListeningSocket { inode: 77, ..socket("198.18.0.1", 8080) }));
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn one_on_every_ipv4_address_is_on_no_ipv6_address() {
+    fn a_socket_on_all_ipv4_addresses_is_on_no_ipv6_address() {
         let is_reached = |on: &str, at: &str| reaches(&socket(on, 80), address(at));
         assert!(is_reached("0.0.0.0", "198.18.0.1"));
         assert!(is_reached("::", "198.18.0.1"));
@@ -363,24 +365,25 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Looks every so often, in virtual time, at what listens then; when it ended, in ms, and how.
+    /// Polls at this interval, in virtual time; returns when it ended, in ms, and the result.
     fn waited(
         wanted: &Wanted<'_>,
         every_ms: u64,
         listens: impl Fn(u64) -> Vec<ListeningSocket>,
     ) -> (u64, Result<(), NotListening>) {
-        let mut patience = Patience::new(wanted, 7 * MS);
+        let mut listen_wait = ListenWait::new(wanted, 7 * MS);
         let outcome = (0..).map(|look| look * every_ms);
-        let mut outcome = outcome.filter_map(|at| Some((at, patience.look((7 + at) * MS, &listens(at))?)));
+        let mut outcome = outcome.filter_map(|at| Some((at, listen_wait.look((7 + at) * MS, &listens(at))?)));
         outcome.next().unwrap()
     }
 
     #[test]
-    fn a_busy_machine_does_not_stretch_the_wait() {
+    fn a_busy_machine_does_not_lengthen_the_wait() {
         let addresses = [address("198.18.0.1")];
         let wanted =
             Wanted { pid: 0, addresses: &addresses, port: Some(8080), timeout: Duration::from_secs(10), alone: true };
-        // A look and the pause behind it take 5 ms, or 18 where another program has the core most of the time: counted pauses came to 35 s.
+        // A poll and its pause take 5 ms, or 18 if another program has the core most of the time: counting pauses gave
+        // 35 s.
         for every_ms in [5, 18, 700] {
             let (at, outcome) = waited(&wanted, every_ms, |_| Vec::new());
             assert!((10_000..10_000 + every_ms).contains(&at), "{at} of looks each {every_ms} ms");
@@ -392,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn another_port_is_certain_after_a_while() {
+    fn a_server_on_another_port_ends_the_wait_early() {
         let addresses = [address("198.18.0.1"), address("198.18.0.2")];
         let wanted =
             Wanted { pid: 0, addresses: &addresses, port: Some(8080), timeout: Duration::from_secs(10), alone: true };
@@ -400,23 +403,23 @@ mod tests {
         assert_eq!(at, 3_500);
         let unchanged_for = Some(Duration::from_secs(3));
         assert_eq!(outcome, Err(NotListening::OtherPorts { ports: vec![9090], unchanged_for }));
-        // Just before that it comes to the port: a server that opens its administration first.
+        // Just before that it opens the port: a server that opens its administration port first.
         let both = || vec![socket("127.0.0.1", 9090), socket("0.0.0.0", 8080)];
         let (at, outcome) = waited(&wanted, 5, |at| if at < 2_990 { vec![socket("127.0.0.1", 9090)] } else { both() });
         assert_eq!((at, outcome), (2_990, Ok(())));
-        // One that still opens sockets is still starting.
+        // A server that still opens sockets is still starting.
         let one_each_second = |at: u64| (0..=at / 1000).map(|nth| socket("::", 9000 + nth as u16)).collect();
         let (at, outcome) = waited(&wanted, 5, one_each_second);
         assert_eq!(at, 10_000);
         assert!(matches!(outcome, Err(NotListening::OtherPorts { unchanged_for: None, .. })), "{outcome:?}");
-        // Who is given longer is taken to need longer.
+        // A longer timeout means that the server may need longer.
         let patient = Wanted { timeout: Duration::from_secs(60), ..wanted.clone() };
         assert_eq!(waited(&patient, 5, |_| vec![socket("::", 9090)]).0, 18_000);
-        // Where other programs listen too, their ports say nothing.
+        // If other programs listen too, their ports show nothing.
         let beside = Wanted { alone: false, ..wanted.clone() };
         let (at, outcome) = waited(&beside, 5, |_| vec![socket("::", 9090)]);
         assert_eq!((at, outcome), (10_000, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None })));
-        // The port, but where no client comes, for all addresses or for one.
+        // The port, but where no client can connect, for all addresses or for one.
         let (at, outcome) = waited(&beside, 5, |_| vec![socket("127.0.0.1", 8080)]);
         let (on, to) = (address("127.0.0.1"), addresses[0]);
         assert_eq!((at, outcome), (3_000, Err(NotListening::Unreachable { on, wanted: to })));
@@ -425,14 +428,14 @@ mod tests {
     }
 
     #[test]
-    fn any_port_is_one_that_a_client_reaches() {
+    fn with_any_port_a_socket_that_clients_reach_counts() {
         let addresses = [address("198.18.0.1"), address("2001:2:0:1::1")];
         let wanted =
             Wanted { pid: 0, addresses: &addresses, port: None, timeout: Duration::from_secs(10), alone: true };
         let (at, outcome) =
             waited(&wanted, 5, |at| if at < 4_000 { Vec::new() } else { vec![socket("0.0.0.0", 5353)] });
         assert_eq!((at, outcome), (4_300, Ok(())));
-        // One that opens several, a tenth of a second apart, is waited for until the last is open.
+        // A server that opens several ports, a tenth of a second apart, is ready when the last is open.
         let several =
             |at| (0..=u16::try_from(at / 100).unwrap().min(20)).map(|i| socket("0.0.0.0", 5200 + i)).collect();
         assert_eq!(waited(&wanted, 5, several), (2_300, Ok(())));
@@ -441,17 +444,17 @@ mod tests {
         assert_eq!(outcome, Err(NotListening::Unreachable { on: address("127.0.0.1"), wanted: addresses[0] }));
         let (at, outcome) = waited(&wanted, 5, |_| Vec::new());
         assert_eq!((at, outcome), (10_000, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None })));
-        // A UDP socket that asks a resolver is gone before it counts.
-        let mut patience = Patience::new(&wanted, 0);
+        // A UDP socket of a name lookup is gone before it counts.
+        let mut listen_wait = ListenWait::new(&wanted, 0);
         let (asks, serves) = (socket("0.0.0.0", 40_000), socket("0.0.0.0", 53));
-        assert_eq!(patience.settled(0, vec![asks]), []);
-        assert_eq!(patience.settled(200 * MS, vec![asks, serves]), []);
-        assert_eq!(patience.settled(290 * MS, vec![serves]), []);
-        assert_eq!(patience.settled(500 * MS, vec![asks, serves]), [serves]);
+        assert_eq!(listen_wait.settled(0, vec![asks]), []);
+        assert_eq!(listen_wait.settled(200 * MS, vec![asks, serves]), []);
+        assert_eq!(listen_wait.settled(290 * MS, vec![serves]), []);
+        assert_eq!(listen_wait.settled(500 * MS, vec![asks, serves]), [serves]);
     }
 
     #[test]
-    fn udp_sockets_of_this_process_can_be_looked_at() {
+    fn udp_sockets_of_this_process_are_listed() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let pid = std::process::id() as i32;
@@ -462,12 +465,12 @@ mod tests {
     }
 
     #[test]
-    fn this_process_can_be_looked_at() {
+    fn listening_sockets_of_this_process_are_listed() {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let pid = std::process::id() as i32;
         assert_eq!(look(pid, "127.0.0.1".parse().unwrap(), port), Listening::Yes);
-        // The kernel's list and the tables in /proc say the same of it.
+        // The kernel's list and the tables in /proc agree.
         let of_port = |all: Vec<ListeningSocket>| -> Vec<ListeningSocket> {
             all.into_iter().filter(|socket| socket.port == port).collect()
         };

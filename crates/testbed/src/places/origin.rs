@@ -1,13 +1,13 @@
-//! An origin of the lab's own, as a client of the path that is called instead of calling.
+//! An origin of the testbed, as a client of the path that accepts connections.
 //!
 //! ```text
 //!   client namespace                                        server namespace
-//!   robots at 198.19.0.1 ..  == c0 == clients' links ==== s0 == proxy under test
+//!   clients at 198.19.0.1 .. == c0 == clients' links ==== s0 == proxy under test
 //!   origin at the next one   == c0 == [origin.path] ===== s0 ==   (asks it)
 //! ```
 //!
-//! The path goes by addresses and does not ask who called: what the proxy sends to the origin's address travels "down"
-//! that address's link, and the answer up.
+//! The path forwards by address, whoever opened a connection: the proxy's packets to the origin's address travel "down"
+//! that address's link, and its responses up.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -29,16 +29,16 @@ use plan::OriginPlan;
 /// A running origin.
 #[derive(Debug)]
 pub struct Origin {
-    /// Its processes: gone when this is.
+    /// Its processes; dropping this ends them.
     _place: Place,
     at: SocketAddr,
 }
 
-/// Starts the origin beside so many clients; it listens when this returns. It runs where the generator does, and takes
-/// nothing from the proxy's cores. `log`: that of the server, beside which it gets its own.
+/// Starts the origin with this many clients; it listens when this returns. It runs on the generator's cores, and takes
+/// nothing from the proxy's. `log`: the server's log, next to which it gets its own.
 ///
 /// # Errors
-/// It cannot be started, ends before it listens, or never listens: its last words are in the message.
+/// It cannot be started, ends before it listens, or never listens: the message has its last lines.
 pub(crate) fn start(
     places: &mut Places,
     plan: &OriginPlan,
@@ -52,7 +52,7 @@ pub(crate) fn start(
     let [out, errors] = [output.try_clone(), output.try_clone()].map(|file| file.map_err(LabError::system("dup")));
     let mut place = Place::start(PlaceSpec {
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(out?.into()), stderr: Stdio::File(errors?.into()) },
-        // Ctrl-C ends the measuring; the origin answers to the end.
+        // Ctrl-C ends the measurement; the origin responds until the end.
         new_session: true,
         cpus: cores.client.as_ref().map(|cores| cores.list().to_vec()),
         net: Net::Existing(places.client_net.try_clone().map_err(LabError::environment)?),
@@ -62,7 +62,7 @@ pub(crate) fn start(
     .map_err(LabError::environment)?;
     place.go().map_err(LabError::plan)?;
     let addresses = [at.ip()];
-    // Programs of the user's are in the clients' namespace too.
+    // The user's programs are in the clients' namespace, too.
     let wanted =
         Wanted { pid: place.init_pid(), addresses: &addresses, port: Some(at.port()), timeout: START, alone: false };
     if let Err(why) = listening::wait(&wanted, || Ok(ended(&mut place)))? {
@@ -85,7 +85,7 @@ pub(crate) fn start(
 }
 
 impl Places {
-    /// What the origin of the lab counted, asked beside the path; `None` where there is none, or it does not answer.
+    /// Counters of the testbed's origin, requested without the path; `None` without one, or if it does not respond.
     pub fn origin_figures(&self) -> Option<OriginFigures> {
         let at = self.origin.as_ref()?.at;
         let answer = self.client_net.run(|| ask(at)).ok()?.ok()?;
@@ -102,9 +102,9 @@ fn ask(at: SocketAddr) -> std::io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// How long it may take until it listens: what it serves is made in a second.
+/// Longest time until it listens: it generates its content in a second.
 const START: Duration = Duration::from_secs(10);
 /// It is idle by then.
 const ANSWER: Duration = Duration::from_secs(2);
-/// With 256 worlds some 30 KB.
+/// With 256 worlds about 30 KB.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;

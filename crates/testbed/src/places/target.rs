@@ -2,9 +2,9 @@
 //!
 //! | the address is | clients connect to | what happens on the way |
 //! |---|---|---|
-//! | of the lab's server end | itself | nothing: both ends are the lab's |
-//! | 127.0.0.1 and other IPv4 loopback | 198.18.0.1 and on | the path writes the loopback address in its place |
-//! | ::1 | 2001:2:0:1::1 | nothing: the address lies on the path's device |
+//! | of the testbed's server end | itself | nothing: both ends are the testbed's |
+//! | 127.0.0.1 and other IPv4 loopback | 198.18.0.1 and following | the path rewrites it to the loopback address |
+//! | ::1 | 2001:2:0:1::1 | nothing: the address is on the path's device |
 //! | another of this host | itself | nothing |
 //! | of another host | itself | this host forwards and masquerades |
 
@@ -17,12 +17,12 @@ use super::{SERVER, SERVER_NAME, SERVER_V6};
 use crate::error::LabError;
 use plan::{AddressFamily, ServerPlan, TargetPlan, To};
 
-/// How packets get from the path's far end to a service.
+/// How packets get from the server's end of the path to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It is in the lab's server namespace.
+    /// It is in the testbed's server namespace.
     Lab,
-    /// On a loopback address of this host: the path writes one address for the other.
+    /// On a loopback address of this host: the path rewrites the address.
     Rewritten,
     /// On ::1 of this host, by an address of the path's device.
     OnDevice,
@@ -35,7 +35,7 @@ pub enum How {
 /// One address of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// The address that was asked for.
+    /// The configured address.
     pub asked: IpAddr,
     /// The address that clients connect to.
     pub connect: IpAddr,
@@ -44,15 +44,15 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The server's address in packets at the path's far end.
+    /// The server's address in packets at the server's end of the path.
     pub fn at_server(&self) -> IpAddr {
         if self.how == How::Rewritten { self.asked } else { self.connect }
     }
 
-    /// In words, for the result.
+    /// As text, for the result.
     pub fn words(&self) -> String {
         match self.how {
-            How::Lab => format!("{} of the lab", self.connect),
+            How::Lab => format!("{} of the testbed", self.connect),
             How::Rewritten | How::OnDevice => format!("{} of this host, as {}", self.asked, self.connect),
             How::Own => format!("{} of this host", self.asked),
             How::Forwarded => format!("{} of another host, masqueraded", self.asked),
@@ -60,10 +60,10 @@ impl Reach {
     }
 }
 
-/// The addresses of the lab's own server end for a URL's host.
+/// The addresses of the testbed's own server end for a URL's host.
 ///
 /// # Errors
-/// A host that is not in the lab, or has no address of that family there.
+/// A host that is not in the testbed, or has no address of that family there.
 pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily) -> Result<Vec<Reach>, LabError> {
     let all = lab_addresses(server.addresses);
     let literal = host.parse::<IpAddr>().ok();
@@ -83,19 +83,19 @@ pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily)
     Ok(chosen.into_iter().map(|address| Reach { asked: address, connect: address, how: How::Lab }).collect())
 }
 
-/// Every address of the lab's server end: IPv4 first.
+/// All addresses of the testbed's server end: IPv4 first.
 pub fn lab_addresses(count: u32) -> Vec<IpAddr> {
     let v4 = (0..count).map(|number| Ipv4Addr::from_bits(SERVER.to_bits() + number).into());
     let v6 = (0..count).map(|number| Ipv6Addr::from_bits(SERVER_V6.to_bits() + u128::from(number)).into());
     v4.chain(v6).collect()
 }
 
-/// Every name of the lab's server.
+/// All names of the testbed's server.
 pub fn names(server: &ServerPlan) -> Vec<&str> {
     std::iter::once(SERVER_NAME).chain(server.names.iter().map(String::as_str)).collect()
 }
 
-/// The addresses behind a URL's host that are meant, in order: those of the plan, or what this host's resolver says.
+/// The addresses of a URL's host to use, in order: those of the plan, or those of this host's resolver.
 ///
 /// # Errors
 /// There is none, or none of that family.
@@ -111,17 +111,17 @@ pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>
             Ok(known) if !known.is_empty() => (known, "it has"),
             _ if host.eq_ignore_ascii_case(SERVER_NAME) => {
                 return Err(LabError::Plan(
-                    "`server` is the name of a server that the lab starts: give its command with --server".into(),
+                    "`server` is the name of a server that the testbed starts: give its command with --server".into(),
                 ));
             }
             _ => {
                 return Err(LabError::Plan(format!(
-                    "`{host}` has no address here: is the name right, and can this machine resolve names?"
+                    "`{host}` has no address: check the name, and that this machine can resolve names"
                 )));
             }
         }
     };
-    // `::ffff:192.0.2.7` is an IPv4 address in IPv6's dress: on the wire there is only the former.
+    // `::ffff:192.0.2.7` is an IPv4 address in IPv6 notation: on the wire it is IPv4.
     let known: Vec<IpAddr> = known.iter().map(IpAddr::to_canonical).collect();
     let chosen = target.family.choose(&known);
     if chosen.is_empty() {
@@ -131,10 +131,10 @@ pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>
     Ok(chosen)
 }
 
-/// How each address is reached through a path whose far end is in this host's own network.
+/// How each address is reached through a path whose server's end is in this host's own network.
 ///
 /// # Errors
-/// An address that no path leads to, by name and with the mend.
+/// An address that a path cannot reach, by name and with a fix.
 pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, LabError> {
     let mut netlink = Netlink::open().map_err(LabError::environment)?;
     let mut reaches = Vec::new();
@@ -142,21 +142,23 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, LabE
     for &asked in addresses {
         let refuse = |why: String| Err(LabError::Plan(format!("`{host}` is {asked}, {why}")));
         if asked.is_unspecified() || asked.is_multicast() || asked == IpAddr::V4(Ipv4Addr::BROADCAST) {
-            return refuse("which is no one's address: name the one that the service listens on, or 127.0.0.1".into());
+            return refuse(
+                "which is the unspecified address: use the one that the service listens on, or 127.0.0.1".into(),
+            );
         }
         if lab_addresses(ServerPlan::ADDRESSES_MAX).contains(&asked) {
-            return refuse("which is the lab's own server end: start a server there with --server".into());
+            return refuse("which is the testbed's own server end: start a server there with --server".into());
         }
         let how = match asked {
             IpAddr::V4(address) if address.is_loopback() => How::Rewritten,
             IpAddr::V6(address) if address.is_loopback() => How::OnDevice,
             IpAddr::V6(address) if address.is_unicast_link_local() => {
-                return refuse("which holds on its own link only, and a path is another: use a global address".into());
+                return refuse("which is valid on its own link only, not through a path: use a global address".into());
             }
             _ => match netlink.route_to(asked) {
                 Ok(route) if route.kind == FoundKind::Local => How::Own,
                 Ok(route) if route.kind == FoundKind::Unicast => How::Forwarded,
-                Ok(_) => return refuse("to which this host's routing table lets nothing through".into()),
+                Ok(_) => return refuse("which this host's routing table prohibits".into()),
                 Err(error) => return refuse(format!("to which this host has no route ({error})")),
             },
         };
@@ -173,11 +175,11 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, LabE
     Ok(reaches)
 }
 
-/// Looks into this host's socket table whether a service of this host can be reached; a remote one cannot be looked at.
-/// Nothing is sent.
+/// Checks in this host's socket table that a service of this host is reachable; a remote one cannot be checked. Nothing
+/// is sent.
 ///
 /// # Errors
-/// Nobody listens, or nobody that the path reaches: by name and with the mend.
+/// No socket listens, or none that the path reaches: by name and with a fix.
 pub fn check_listening(reach: &Reach, port: u16) -> Result<(), LabError> {
     check(reach, port, look)
 }
@@ -187,7 +189,7 @@ fn check(reach: &Reach, port: u16, look: fn(i32, IpAddr, u16) -> Listening) -> R
     match (reach.how, look(own, reach.at_server(), port)) {
         (How::Lab | How::Forwarded, _) | (_, Listening::Yes) => Ok(()),
         (_, Listening::Elsewhere(IpAddr::V6(Ipv6Addr::LOCALHOST))) => Err(LabError::Plan(format!(
-            "the service on port {port} listens on ::1 only, which Linux lets nobody reach from outside the host: let it \
+            "the service on port {port} listens on ::1 only, which Linux makes unreachable from outside the host: let it \
              listen on [::], or on 127.0.0.1 and use that address"
         ))),
         (_, Listening::Elsewhere(other)) => Err(LabError::Plan(format!(
@@ -198,13 +200,13 @@ fn check(reach: &Reach, port: u16, look: fn(i32, IpAddr, u16) -> Listening) -> R
             if reach.asked.is_ipv4() { "0.0.0.0" } else { "[::]" },
         ))),
         (_, Listening::No) => Err(LabError::Plan(format!(
-            "nobody listens on {} of this host: is the service running, and is the port right? (--server starts one)",
+            "nothing listens on {} of this host: check that the service runs, and the port (--server starts a service)",
             SocketAddr::new(reach.asked, port)
         ))),
     }
 }
 
-/// As [`look`], of TCP or, where that says no, of UDP.
+/// As [`look`], of TCP or, if nothing listens, of UDP.
 fn look_any(pid: i32, address: IpAddr, port: u16) -> Listening {
     match (look(pid, address, port), look_udp(pid, address, port)) {
         (Listening::Yes, _) | (_, Listening::Yes) => Listening::Yes,
@@ -213,7 +215,7 @@ fn look_any(pid: i32, address: IpAddr, port: u16) -> Listening {
     }
 }
 
-/// A service as programs at the clients' end know it.
+/// A service under the name that programs at the clients' end use.
 #[derive(Clone, Debug)]
 pub struct Named {
     /// Its name.
@@ -222,7 +224,7 @@ pub struct Named {
     pub reaches: Vec<Reach>,
 }
 
-/// What programs at the clients' end can reach, of what was named.
+/// The named services that programs at the clients' end can reach.
 ///
 /// # Errors
 /// Those of [`resolve`], [`through_path`] and [`check_listening`].
@@ -233,7 +235,7 @@ pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, LabError> {
         let addresses = resolve(&to.host, to.port.unwrap_or(0), &plan)?;
         all.extend(addresses.into_iter().map(|address| (to, address)));
     }
-    // One look at all of them: each loopback address gets its own address in the lab, however often it is named.
+    // All of them in one call: each loopback address gets its own address in the testbed, however often it is named.
     let mut addresses: Vec<IpAddr> = Vec::new();
     for (_, address) in &all {
         if !addresses.contains(address) {
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lab_has_its_own_names() {
+    fn the_testbed_has_its_own_names() {
         let one = server(&["shop.example"], 1);
         let find = |host: &str, family| in_lab(host, 80, &one, family).map(connects);
         assert_eq!(find("SERVER", AddressFamily::Any).unwrap(), ["198.18.0.1"]);
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_addresses_get_addresses_in_the_lab() {
+    fn loopback_addresses_get_addresses_in_the_testbed() {
         let addresses: Vec<IpAddr> = ["127.0.0.1", "127.0.0.53", "::1"].map(|text| text.parse().unwrap()).into();
         let reaches = through_path("h", &addresses).unwrap();
         assert_eq!(connects(reaches.clone()), ["198.18.0.1", "198.18.0.2", "2001:2:0:1::1"]);
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_path_leads_to_is_refused() {
+    fn addresses_that_a_path_cannot_reach_are_refused() {
         for address in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "198.18.0.1", "fe80::1"] {
             let error = through_path("h", &[address.parse().unwrap()]).unwrap_err().to_string();
             assert!(error.starts_with(&format!("`h` is {address}, ")), "{error}");
@@ -312,6 +314,6 @@ mod tests {
         let given = TargetPlan { addresses: vec!["192.0.2.7".parse().unwrap()], ..TargetPlan::default() };
         assert_eq!(resolve("shop.example", 80, &given).unwrap(), given.addresses);
         let mapped = resolve("::ffff:192.0.2.7", 80, &TargetPlan::default()).unwrap();
-        assert_eq!(mapped, given.addresses, "an IPv4 address, whatever it is written as");
+        assert_eq!(mapped, given.addresses, "an IPv4-mapped address is an IPv4 address");
     }
 }

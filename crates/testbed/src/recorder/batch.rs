@@ -1,4 +1,4 @@
-//! What a lane tells the recorder.
+//! Batches of records from a shard to the recorder.
 
 use load::{ConnectionEnd, LevelSample, Stall};
 use schema::{CacheExchange, RequestRecord};
@@ -6,59 +6,59 @@ use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use super::counting::Counting;
-use crate::called::Called;
+use crate::connect_call::Called;
 
-/// Everything that happened in a lane since its last batch. Travels as it is between processes.
+/// All records of a shard since its last batch. Sent unchanged between processes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Batch {
     /// Requests that have ended.
     pub requests: Vec<RequestRecord>,
-    /// What the replies of a mix say of themselves, one for each of its requests.
+    /// What the responses of a cache workload report about themselves, one for each of its requests.
     pub exchanges: Vec<CacheExchange>,
-    /// Exchanges for which the lane found no room, so that nobody will judge them.
+    /// Exchanges that did not fit in the shard and will not be verified.
     pub unverified: u64,
     /// Connections that have ended.
     pub connections: Vec<ConnectionEnd>,
-    /// Where new connections are on the wire.
+    /// Connections on which connect was called.
     pub called: Vec<Called>,
-    /// Levels, at the moments that all lanes have in common.
+    /// Gauges, at the sampling times common to all shards.
     pub samples: Vec<LevelSample>,
-    /// Stalls of the lane's loop.
+    /// Stalls of the shard's loop.
     pub stalls: Vec<Stall>,
-    /// All of them up to here are told.
+    /// All records up to this time are included.
     pub told_until: Timestamp,
-    /// The end of the lane's measured phase, as far as it is known.
+    /// The end of the shard's measured phase, as far as it is known.
     pub measured_end: Option<Timestamp>,
-    /// Nothing comes after this.
+    /// The last batch.
     pub last: bool,
-    /// Requests that were counted already, for the table alone.
+    /// Requests that are already counted, for the table only.
     #[serde(skip)]
     pub counted: Vec<RequestRecord>,
-    /// Some were counted already, and cannot be held against the wire any more.
+    /// Some are already counted, and cannot be compared with the capture any more.
     #[serde(skip)]
     pub unpaired: bool,
-    /// With the last batch: what the lane counted itself.
+    /// With the last batch: the shard's own counts.
     #[serde(skip)]
     pub counts: Option<Box<Counting>>,
 }
 
 impl Batch {
-    /// Whether there is nothing to tell.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.weight() == 0 && self.samples.is_empty() && self.stalls.is_empty() && self.unverified == 0 && !self.last
     }
 
-    /// Records in it: what the bound on waiting ones counts.
+    /// Number of records, as limited by the queue.
     pub fn weight(&self) -> usize {
         self.requests.len() + self.exchanges.len() + self.connections.len() + self.called.len() + self.counted.len()
     }
 
-    /// What it takes of the room.
+    /// Space that it takes in the queue.
     pub fn takes(&self) -> Takes {
         Takes { records: self.weight(), exchanges: self.exchanges.len() }
     }
 
-    /// Empties it and keeps its memory.
+    /// Empties it, but keeps its allocations.
     pub fn clear(&mut self) {
         let Batch { requests, exchanges, connections, called, samples, stalls, counted, .. } = self;
         requests.clear();
@@ -74,7 +74,7 @@ impl Batch {
     }
 }
 
-/// What a batch takes of the room for those that wait.
+/// Space that a batch takes in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Takes {
     /// Records in it.

@@ -1,5 +1,5 @@
-//! What the load had done at the ends of seconds, by its own counters: records, which come when requests end, cannot say it
-//! yet while the run goes.
+//! Counts of the load at the ends of seconds, from its own counters: records arrive when requests end, and cannot
+//! provide them during the run.
 
 use load::Live;
 use schema::SecondRecord;
@@ -7,12 +7,12 @@ use units::Timestamp;
 
 use crate::drive::progress::Progress;
 
-/// Looks at the loops' counters, which are stored ten times a second, and says what they were at moments in between.
+/// Reads the loops' counters, which are stored ten times a second, and interpolates between readings.
 #[derive(Debug, Default)]
 pub struct Boundaries {
     before: Option<Reading>,
     now: Option<Reading>,
-    /// At the end of the last second that was asked for.
+    /// At the end of the last requested second.
     passed: Counts,
 }
 
@@ -41,13 +41,13 @@ impl Boundaries {
         }
     }
 
-    /// Whether the counters are known at `end`. Where nobody stores any, nothing is waited for.
+    /// Whether the counters are known at `end`. If no loop stores any, there is nothing to wait for.
     pub fn reach(&self, end: Timestamp) -> bool {
         self.now.is_none_or(|now| now.at >= end)
     }
 
-    /// Puts what was offered, started and opened in the second that ends at `end` in the place of what records say so far,
-    /// where that is more.
+    /// Replaces the counts of offered, started and opened in the second that ends at `end` where the counters are
+    /// higher than the records.
     pub fn complete(&mut self, row: &mut SecondRecord, end: Timestamp) {
         let Some(now) = self.now else { return };
         let counts = self.before.map_or(now.counts, |before| between(before, now, end));
@@ -59,7 +59,7 @@ impl Boundaries {
     }
 }
 
-/// The counts at a moment between two readings, as if they had risen evenly.
+/// Interpolates the counts between two readings, as if they had risen evenly.
 fn between(before: Reading, now: Reading, at: Timestamp) -> Counts {
     let whole = now.at.since(before.at).as_secs_f64();
     let share = if whole > 0.0 { (at.since(before.at).as_secs_f64() / whole).min(1.0) } else { 1.0 };
@@ -85,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn counts_at_a_boundary_lie_between_its_neighbours() {
+    fn counts_at_the_end_of_a_second_are_interpolated() {
         let (mut boundaries, progress) = (Boundaries::default(), Progress::default());
         boundaries.look(&progress);
-        assert!(boundaries.reach(at(1_000)), "nobody tells anything");
+        assert!(boundaries.reach(at(1_000)), "without counters nothing is awaited");
         told(&progress, 960, 96);
         boundaries.look(&progress);
         assert!(!boundaries.reach(at(1_000)));
@@ -99,7 +99,7 @@ mod tests {
         let mut row = SecondRecord { offered: 90, ..SecondRecord::default() };
         boundaries.complete(&mut row, at(1_000));
         assert_eq!((row.offered, row.started), (100, 50));
-        // A long silence: several seconds lie between two readings.
+        // A long gap: several seconds lie between two readings.
         told(&progress, 3_060, 306);
         boundaries.look(&progress);
         let mut rows = [SecondRecord::default(), SecondRecord { offered: 500, ..SecondRecord::default() }];

@@ -1,4 +1,4 @@
-//! Counting records: cheap enough that a lane can do it itself.
+//! Counts of records, cheap enough for a shard to count itself.
 
 use load::{ConnectionEnd, Delays, SecondLevels, Tally};
 use schema::{RequestRecord, SecondRecord};
@@ -6,21 +6,21 @@ use units::Timestamp;
 
 use crate::handshakes::Handshakes;
 
-/// Everything that is counted of the load's records, whoever counts them.
+/// All counts of the load's records, by recorder or shard.
 #[derive(Debug)]
 pub struct Counting {
     /// The load's figures.
     pub tally: Tally,
-    /// Handshakes against the path's asked RTTs, where there is a path.
+    /// Handshakes compared with the configured RTTs, if there is a path.
     pub handshakes: Option<Handshakes>,
-    /// What the generator itself delayed: of the same requests, told batch by batch.
+    /// The generator's own delays of these requests, reported batch by batch.
     pub delays: Delays,
     /// Requests counted.
     pub requests: u64,
 }
 
 impl Counting {
-    /// Nothing yet.
+    /// Empty counts.
     pub fn new(tally: Tally, handshakes: Option<Handshakes>) -> Self {
         let delays = tally.delays();
         Counting { tally, handshakes, delays, requests: 0 }
@@ -46,7 +46,7 @@ impl Counting {
         }
     }
 
-    /// Adds what another counted of the same load.
+    /// Adds other counts of the same load.
     pub fn merge(&mut self, other: Counting) {
         self.requests += other.requests;
         self.tally.merge(other.tally);
@@ -56,7 +56,7 @@ impl Counting {
         }
     }
 
-    /// One second of the series as it stands.
+    /// One second of the series so far.
     pub fn second(&self, second: u32, levels: SecondLevels) -> SecondRecord {
         self.tally.second(second, levels)
     }

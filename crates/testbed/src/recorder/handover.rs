@@ -1,10 +1,10 @@
-//! A lane's end of the recorder.
+//! A shard's connection to the recorder.
 //!
-//! A lane never waits for the recorder: records go into a queue that is bounded by their number, and where they find no
-//! room the lane counts them itself, at the price of some 0.3 us each, and passes on those that the table keeps. So the
-//! counts are of all requests whatever happens. Exchanges of a mix no lane can judge by itself: they have as much room again
-//! of their own, and those that find none there are left out, which the run then says. Only a lane in another process, whose
-//! counts would have to travel, waits; what is late by that is late in its send lag.
+//! A shard never waits for the recorder: records go into a queue of limited length, and if they do not fit the shard
+//! counts them itself, which costs about 0.3 us each, and passes on those that the table stores. Counts therefore
+//! include all requests in any case. A shard cannot verify exchanges of a cache workload; they have the same space
+//! again, and those that do not fit are left out, which the run reports. Only a shard in another process, whose counts
+//! would have to be sent, waits; this shows in its send lag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,64 +17,64 @@ use units::Timestamp;
 use super::batch::{Batch, Takes};
 use super::counting::Counting;
 use super::share::Share;
-use crate::called::Called;
+use crate::connect_call::Called;
 use crate::drive::stalls::Stalls;
 
-/// How long a lane that must wait sleeps at a time.
+/// Interval at which a waiting shard checks the queue.
 const WAIT: Duration = Duration::from_millis(1);
 
-/// The room that all lanes of a recorder share.
+/// The space shared by all shards of a recorder.
 #[derive(Debug)]
 pub struct Room {
     waiting: AtomicUsize,
     /// Of these, exchanges.
     exchanges: AtomicUsize,
     max: usize,
-    /// The table's share.
+    /// The share of requests in the table.
     pub share: Arc<Share>,
 }
 
 impl Room {
-    /// Room for `max` records.
+    /// Space for `max` records.
     pub fn new(max: usize) -> Self {
         Room { waiting: AtomicUsize::new(0), exchanges: AtomicUsize::new(0), max, share: Arc::default() }
     }
 
-    /// A batch of such a load was taken out.
+    /// A batch of this size was removed.
     pub fn took(&self, Takes { records, exchanges }: Takes) {
         self.waiting.fetch_sub(records, Ordering::AcqRel);
         self.exchanges.fetch_sub(exchanges, Ordering::AcqRel);
     }
 
-    /// A batch of such a load goes in.
+    /// A batch of this size is added.
     fn put(&self, Takes { records, exchanges }: Takes) {
         self.waiting.fetch_add(records, Ordering::AcqRel);
         self.exchanges.fetch_add(exchanges, Ordering::AcqRel);
     }
 
-    /// Exchanges that still go in, beyond which lanes may go by a batch each.
+    /// Exchanges that still fit; several shards may exceed the limit by a batch each.
     fn for_exchanges(&self) -> usize {
         self.max.saturating_sub(self.exchanges.load(Ordering::Acquire))
     }
 
     fn lacks(&self, records: usize) -> bool {
         let waiting = self.waiting.load(Ordering::Acquire);
-        // A batch larger than the whole room goes in when nothing else is there.
+        // A batch larger than the whole space is added when nothing else is queued.
         waiting > 0 && waiting + records > self.max
     }
 }
 
-/// What a lane does when there is no room.
+/// What a shard does if its batch does not fit.
 pub enum WhenFull {
-    /// Counts by itself.
+    /// Counts the batch itself.
     Count(Box<dyn Fn() -> Counting + Send>),
-    /// Waits until there is.
+    /// Waits until it fits.
     Wait,
 }
 
-/// Where a lane's batches go.
+/// Destination of a shard's batches.
 pub struct Outlet {
-    lane: usize,
+    shard: usize,
     sender: Sender<(usize, Batch)>,
     spare: Receiver<Batch>,
     room: Arc<Room>,
@@ -83,18 +83,18 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// For lane `lane`; emptied batches come back by `spare`.
+    /// For shard `shard`; emptied batches return by `spare`.
     pub fn new(
-        lane: usize,
+        shard: usize,
         sender: Sender<(usize, Batch)>,
         spare: Receiver<Batch>,
         room: Arc<Room>,
         when_full: WhenFull,
     ) -> Self {
-        Outlet { lane, sender, spare, room, when_full, counts: None }
+        Outlet { shard, sender, spare, room, when_full, counts: None }
     }
 
-    /// Passes a batch on, and leaves an empty one in its place.
+    /// Passes a batch on, and replaces it by an empty one.
     pub fn pass(&mut self, batch: &mut Batch) {
         if batch.weight() > 0 && self.room.lacks(batch.weight()) {
             match self.when_full {
@@ -111,12 +111,12 @@ impl Outlet {
         }
         self.room.put(batch.takes());
         let next = self.spare.try_recv().unwrap_or_default();
-        // A recorder that is gone has panicked, which is told when it is joined.
-        let _ = self.sender.send((self.lane, std::mem::replace(batch, next)));
+        // If the recorder is gone it has panicked, which its join reports.
+        let _ = self.sender.send((self.shard, std::mem::replace(batch, next)));
     }
 
-    /// Counts what is in a batch, and leaves of it what need not be counted. Of the exchanges of a mix those stay for which there is
-    /// room: only who sees those of all lanes can judge them.
+    /// Counts the records of a batch, and removes the counted ones. Exchanges of a cache workload remain as far as they
+    /// fit: verifying needs those of all shards.
     fn count(&mut self, batch: &mut Batch) {
         let WhenFull::Count(new) = &self.when_full else { return };
         let counts = self.counts.get_or_insert_with(|| Box::new(new()));
@@ -125,8 +125,8 @@ impl Outlet {
         }
         batch.requests.iter().for_each(|request| counts.add_request(request));
         batch.connections.iter().for_each(|end| counts.add_connection(end));
-        // Of a path in another lane it knows nothing.
-        counts.delays.add(self.lane, &batch.stalls, batch.told_until, &batch.requests);
+        // The path may be in another shard, whose figures are unknown here.
+        counts.delays.add(self.shard, &batch.stalls, batch.told_until, &batch.requests);
         batch.stalls.clear();
         let share = &self.room.share;
         batch.counted.extend(batch.requests.drain(..).filter(|request| share.keeps(request.sequence)));
@@ -140,24 +140,24 @@ impl Outlet {
     }
 }
 
-/// The loop's end of the recorder.
+/// The loop's connection to the recorder.
 pub struct Handover {
     outlet: Outlet,
     kept: Batch,
 }
 
 impl Handover {
-    /// Passes on by `outlet`.
+    /// Sends by `outlet`.
     pub fn new(outlet: Outlet) -> Self {
         Handover { outlet, kept: Batch::default() }
     }
 
-    /// Notes where a connection is on the wire.
+    /// Records that connect was called on a connection.
     pub fn note_called(&mut self, called: Called) {
         self.kept.called.push(called);
     }
 
-    /// Takes what the load has finished by `now` and passes it on.
+    /// Takes the load's records up to `now` and sends them.
     pub fn pass(&mut self, load: &mut Load, sampler: &mut LaneSampler, stalls: &mut Stalls, now: Timestamp) {
         self.take(load, sampler, stalls, now);
         if !self.kept.is_empty() {
@@ -165,7 +165,7 @@ impl Handover {
         }
     }
 
-    /// Passes on the rest, levels up to `now` included; only after the run.
+    /// Sends the rest, gauges up to `now` included; only after the run.
     pub fn finish(mut self, load: &mut Load, sampler: &mut LaneSampler, stalls: &mut Stalls, now: Timestamp) {
         sampler.sample(now, load.live());
         self.take(load, sampler, stalls, now);

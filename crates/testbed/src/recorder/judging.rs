@@ -1,17 +1,17 @@
-//! Judging the exchanges of a mix.
+//! Verifies the exchanges of a cache workload.
 //!
-//! Whether a reply is right may depend on those before it, and these may be another lane's: so exchanges are judged in the
-//! order in which they ended, all lanes' together, once every lane has told of that time.
+//! Whether a response is correct may depend on earlier responses, also of other shards. Exchanges are therefore
+//! verified in the order in which they ended, those of all shards together, once every shard has reported that time.
 
 use polymix::Judge;
 use schema::{CacheExchange, CacheFigures};
 use units::Timestamp;
 
-/// Exchanges that may wait until every lane has told of their time: some 120 MB. A lane that is held up for so long leaves out
-/// more than it holds up.
+/// Most exchanges that wait until every shard has reported their time: about 120 MB. If a shard is stalled for longer,
+/// more exchanges are left out than this.
 const WAITING_MAX: usize = 512 << 10;
 
-/// The judge of a run, and what waits for it.
+/// The verifier of a run, and its queue.
 #[derive(Debug)]
 pub struct Judging {
     judge: Judge,
@@ -21,12 +21,12 @@ pub struct Judging {
 }
 
 impl Judging {
-    /// Nothing judged yet.
+    /// Nothing verified yet.
     pub fn new(judge: Judge) -> Self {
         Judging { judge, waiting: Vec::new(), waiting_max: WAITING_MAX, unverified: 0 }
     }
 
-    /// With room for so many to wait.
+    /// With space for this many waiting exchanges.
     #[cfg(test)]
     pub fn with_room(judge: Judge, waiting_max: usize) -> Self {
         Judging { waiting_max, ..Judging::new(judge) }
@@ -37,7 +37,7 @@ impl Judging {
         self.judge.set_measured_end(end);
     }
 
-    /// Takes what a lane tells of, as far as there is room, and leaves an empty list in its place.
+    /// Takes a shard's exchanges as far as they fit, and leaves an empty list.
     pub fn take(&mut self, exchanges: &mut Vec<CacheExchange>) {
         let room = self.waiting_max.saturating_sub(self.waiting.len()).min(exchanges.len());
         self.leave_out((exchanges.len() - room) as u64);
@@ -45,14 +45,14 @@ impl Judging {
         self.waiting.append(exchanges);
     }
 
-    /// So many exchanges will not be judged.
+    /// This many exchanges will not be verified.
     pub fn leave_out(&mut self, exchanges: u64) {
         self.unverified += exchanges;
     }
 
-    /// Judges what ended before `moment`, of which every lane has told, and passes it on to `keep`.
+    /// Verifies exchanges that ended before `moment`, which every shard has reported, and passes them to `keep`.
     pub fn judge_before(&mut self, moment: Timestamp, keep: impl FnOnce(&[CacheExchange])) {
-        // Nearly in order already: what a lane tells is, and lanes take turns.
+        // Nearly sorted already: each shard's exchanges are, and shards alternate.
         self.waiting.sort_by_key(|exchange| (exchange.done_at, exchange.sequence));
         let known = self.waiting.partition_point(|exchange| exchange.done_at < moment);
         let judged = &mut self.waiting[..known];
@@ -63,7 +63,7 @@ impl Judging {
         self.waiting.drain(..known);
     }
 
-    /// Judges the rest.
+    /// Verifies the rest.
     pub fn finish(mut self, keep: impl FnOnce(&[CacheExchange])) -> CacheFigures {
         self.judge_before(Timestamp::MAX, keep);
         CacheFigures { unverified: self.unverified, ..self.judge.finish() }

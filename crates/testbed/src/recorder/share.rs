@@ -1,17 +1,17 @@
-//! How many of the requests the table keeps, where it cannot keep all.
+//! The share of requests in the table, if it cannot have all.
 //!
-//! One in 2^e, chosen by a hash of the request's number: which ones does not depend on what became of them, on when they
-//! ended or on which lane made them. When e grows, those kept before are thinned to the same share, so that at the end
-//! the table is an even sample of the whole run.
+//! One in 2^e, chosen by a hash of the request's number: the choice does not depend on the outcome of requests, on
+//! their end or on their shard. When e grows, the stored ones are thinned to the same share, so that at the end the
+//! table is an even sample of the whole run.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Records already counted that may be passed on at one share, before the share is halved.
+/// Most counted records that may be passed on at one share, before the share is halved.
 const QUOTA: usize = 128 << 10;
-/// One in a billion: what is beyond is nothing.
+/// One in a billion: the smallest share.
 const EXPONENT_MAX: u32 = 30;
 
-/// The share kept, known to all who choose.
+/// The current share, common to all threads that choose.
 #[derive(Debug, Default)]
 pub struct Share {
     exponent: AtomicU32,
@@ -19,12 +19,12 @@ pub struct Share {
 }
 
 impl Share {
-    /// One request in so many is kept.
+    /// One request in this many is stored.
     pub fn one_in(&self) -> u64 {
         1 << self.exponent.load(Ordering::Acquire)
     }
 
-    /// Whether the request of this number is kept.
+    /// Whether the request of this number is stored.
     pub fn keeps(&self, sequence: u64) -> bool {
         let exponent = self.exponent.load(Ordering::Acquire);
         exponent == 0 || mixed(sequence).trailing_zeros() >= exponent
@@ -33,11 +33,11 @@ impl Share {
     /// Halves the share.
     pub fn halve(&self) {
         let halved = |exponent: u32| (exponent < EXPONENT_MAX).then_some(exponent + 1);
-        // At its limit it stays.
+        // At its limit the share stays.
         let _ = self.exponent.fetch_update(Ordering::AcqRel, Ordering::Acquire, halved);
     }
 
-    /// Takes note of records that a lane counted itself and passed on; too many halve the share.
+    /// Counts records that a shard counted itself and passed on; too many halve the share.
     pub fn spend(&self, records: usize) {
         if self.spent.fetch_add(records, Ordering::AcqRel) + records > QUOTA {
             self.spent.store(0, Ordering::Release);
@@ -46,7 +46,7 @@ impl Share {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): neighbours become independent.
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): neighbouring numbers become independent.
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_even_over_the_run_and_shrinks_to_a_part_of_itself() {
+    fn the_stored_share_is_even_over_the_run_and_a_subset_when_halved() {
         let share = Share::default();
         assert!((0..1000).all(|sequence| share.keeps(sequence)));
         let mut before: Vec<u64> = (0..100_000).collect();
@@ -79,9 +79,9 @@ mod tests {
     }
 
     #[test]
-    fn what_lanes_pass_on_is_bounded() {
+    fn records_passed_on_by_shards_are_bounded() {
         let share = Share::default();
-        // Ten million requests, of which the kept ones are passed on a hundred at a time.
+        // Ten million requests, of which the stored ones are passed on a hundred at a time.
         let mut passed = 0;
         for first in (0..10_000_000u64).step_by(100) {
             let kept = (first..first + 100).filter(|&sequence| share.keeps(sequence)).count();

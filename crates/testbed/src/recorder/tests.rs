@@ -37,7 +37,7 @@ fn request(sequence: u64) -> RequestRecord {
     }
 }
 
-fn recording(lanes: usize) -> Recording {
+fn recording(shards: usize) -> Recording {
     let counting = || {
         Counting::new(
             Tally::new(TallySpec {
@@ -51,9 +51,9 @@ fn recording(lanes: usize) -> Recording {
         )
     };
     Recording {
-        lanes,
+        shards,
         counting: Arc::new(counting),
-        levels: LevelMerger::new(1, Timestamp::ZERO, Timestamp::ZERO, lanes),
+        levels: LevelMerger::new(1, Timestamp::ZERO, Timestamp::ZERO, shards),
         measured_end: Some(END),
         judging: None,
         progress: Arc::default(),
@@ -64,13 +64,13 @@ fn recording(lanes: usize) -> Recording {
     }
 }
 
-/// A disk that takes its first part, and then nothing until it is let go.
+/// A disk that stores its first part, and then blocks until it is released.
 struct SlowDisk {
     go: Mutex<Receiver<()>>,
     kept: Sequences,
 }
 
-/// A disk that keeps exchanges.
+/// A disk that stores exchanges.
 #[derive(Default)]
 struct Exchanges(Arc<Mutex<Vec<CacheExchange>>>);
 
@@ -85,7 +85,7 @@ impl Sink for Exchanges {
     }
 }
 
-/// A plain GET of object `number` of kind 0, whose answer was made for ask `made_for`.
+/// A plain GET of object `number` of kind 0, whose response was generated for request id `made_for`.
 fn exchange(sequence: u64, number: u64, made_for: u64, done_us: u64) -> CacheExchange {
     let at = |us: u64| Timestamp::from_nanos(us * 1_000);
     CacheExchange {
@@ -134,7 +134,7 @@ fn exchange(sequence: u64, number: u64, made_for: u64, done_us: u64) -> CacheExc
 /// Numbers of the requests on a disk.
 type Sequences = Arc<Mutex<Vec<u64>>>;
 
-/// The disk, what lets it go when dropped, and what it keeps.
+/// The disk, a guard that releases it when dropped, and its stored data.
 fn slow_disk() -> (Box<dyn Sink>, Sender<()>, Sequences) {
     let (let_go, go) = channel();
     let disk = SlowDisk { go: Mutex::new(go), kept: Arc::default() };
@@ -146,7 +146,7 @@ impl Sink for SlowDisk {
     fn write(&mut self, part: &Part) -> Result<(), String> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(part.requests.iter().map(|row| row.sequence));
-        // Until the sender is dropped.
+        // Blocks until the sender is dropped.
         let _ = self.go.get_mut().unwrap().recv();
         Ok(())
     }
@@ -158,12 +158,12 @@ impl Sink for SlowDisk {
     }
 }
 
-/// Passes requests of two lanes on, each in its own batches.
+/// Sends requests of two shards, each in its own batches.
 fn offer(outlets: &mut [Outlet], requests: std::ops::Range<u64>, batch_of: usize) {
     let all: Vec<u64> = requests.collect();
     for chunk in all.chunks(batch_of) {
-        for (lane, outlet) in outlets.iter_mut().enumerate() {
-            let own = chunk.iter().filter(|&&sequence| sequence % 2 == lane as u64);
+        for (shard, outlet) in outlets.iter_mut().enumerate() {
+            let own = chunk.iter().filter(|&&sequence| sequence % 2 == shard as u64);
             let requests = own.map(|&sequence| request(sequence)).collect();
             outlet.pass(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
         }
@@ -179,7 +179,7 @@ fn figures(recorded: Recorded) -> (u64, u64, u64, schema::Quantiles) {
 }
 
 #[test]
-fn with_a_disk_that_stands_still_every_request_is_counted_and_the_share_in_the_table_told() {
+fn with_a_blocked_disk_every_request_is_counted_and_the_stored_share_reported() {
     const REQUESTS: u64 = 300_000;
     let (disk, let_go, kept) = slow_disk();
     let (mut outlets, recorder) = Recorder::start_with(recording(2), Some(disk), 2_000, 5_000).unwrap();
@@ -188,7 +188,7 @@ fn with_a_disk_that_stands_still_every_request_is_counted_and_the_share_in_the_t
         outlet.pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
     }
     drop(outlets);
-    // The shelf was thinned while the disk stood still, so that its rows wait there still.
+    // The queue was thinned while the disk was blocked, so its rows are still there.
     drop(let_go);
     let recorded = recorder.join();
     let table = recorded.table.unwrap();
@@ -202,7 +202,7 @@ fn with_a_disk_that_stands_still_every_request_is_counted_and_the_share_in_the_t
     sorted.dedup();
     assert_eq!(sorted.len(), kept.len(), "each at most once");
 
-    // The same records, by a recorder that keeps nothing and has all the room.
+    // The same records, by a recorder without tables and with unlimited space.
     let (mut outlets, recorder) = Recorder::start(recording(2)).unwrap();
     offer(&mut outlets, 0..REQUESTS, 700);
     drop(outlets);
@@ -212,7 +212,7 @@ fn with_a_disk_that_stands_still_every_request_is_counted_and_the_share_in_the_t
 }
 
 #[test]
-fn a_disk_that_keeps_up_has_every_request() {
+fn a_fast_disk_stores_every_request() {
     let (disk, let_go, kept) = slow_disk();
     drop(let_go);
     let (mut outlets, recorder) = Recorder::start_with(recording(2), Some(disk), 100_000, 100_000).unwrap();
@@ -226,11 +226,11 @@ fn a_disk_that_keeps_up_has_every_request() {
 }
 
 #[test]
-fn lanes_that_find_no_room_count_by_themselves() {
+fn shards_count_batches_that_do_not_fit_themselves() {
     let (room, (sender, receiver)) = (Arc::new(Room::new(100)), channel());
     let counting: Arc<dyn Fn() -> Counting + Send + Sync> = recording(1).counting;
     let (_spare, mut outlet) = outlet(0, sender, &room, &counting);
-    // Nobody takes anything out.
+    // Nothing empties the queue.
     for first in (0..100_000).step_by(50) {
         let requests = (first..first + 50).map(request).collect();
         outlet.pass(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
@@ -249,10 +249,10 @@ fn lanes_that_find_no_room_count_by_themselves() {
 }
 
 #[test]
-fn what_ends_after_one_lanes_phase_waits_until_that_of_the_run_is_known() {
+fn records_after_one_shards_phase_wait_for_the_end_of_the_runs_phase() {
     let at = |ms: u64| Timestamp::from_nanos(ms * 1_000_000);
     let done = |at_ms: u64| RequestRecord { done_at: at(at_ms), ..request(0) };
-    // Without a duration nobody knows the end beforehand; with one it may come earlier.
+    // Without a duration the end is unknown in advance; with one it may come earlier.
     for latest in [None, Some(END)] {
         let spec = TallySpec {
             open_loop: true,
@@ -264,10 +264,10 @@ fn what_ends_after_one_lanes_phase_waits_until_that_of_the_run_is_known() {
         let counting = move || Counting::new(Tally::new(spec.clone()), None);
         let recording = Recording { counting: Arc::new(counting), measured_end: latest, ..recording(2) };
         let (mut outlets, recorder) = Recorder::start(recording).unwrap();
-        let mut tell = |lane: usize, requests: Vec<RequestRecord>, measured_end: Option<Timestamp>, last: bool| {
-            outlets[lane].pass(&mut Batch { requests, measured_end, last, ..Batch::default() });
+        let mut tell = |shard: usize, requests: Vec<RequestRecord>, measured_end: Option<Timestamp>, last: bool| {
+            outlets[shard].pass(&mut Batch { requests, measured_end, last, ..Batch::default() });
         };
-        // The first knows the end, as by a number of requests, and has seen answers come after it; the second is behind.
+        // The first shard knows its end, as with a number of requests, and has later responses; the second is behind.
         tell(0, vec![done(4_000), done(5_001)], Some(at(5_000)), false);
         tell(1, vec![done(4_500)], latest, false);
         tell(1, vec![done(5_002)], Some(at(5_000)), true);
@@ -284,7 +284,7 @@ fn what_ends_after_one_lanes_phase_waits_until_that_of_the_run_is_known() {
 }
 
 #[test]
-fn the_phase_ends_with_the_last_lane_or_when_a_stop_says() {
+fn the_phase_ends_with_the_last_shard_or_at_a_requested_stop() {
     let at = |ms: u64| Some(Timestamp::from_nanos(ms * 1_000_000));
     assert_eq!(measured_end(&[at(10), None], None), None, "one may still have requests to make");
     assert_eq!(measured_end(&[at(10), at(12)], None), at(12));
@@ -292,9 +292,9 @@ fn the_phase_ends_with_the_last_lane_or_when_a_stop_says() {
     assert_eq!(measured_end(&[at(10), at(12)], at(11)), at(11));
 }
 
-/// Nobody takes anything out: what a lane cannot count by itself must not pile up either.
+/// Nothing empties the queue: records that a shard cannot count must not accumulate either.
 #[test]
-fn exchanges_that_find_no_room_between_lane_and_recorder_are_left_out() {
+fn exchanges_that_do_not_fit_between_shard_and_recorder_are_left_out() {
     let (room, (sender, receiver)) = (Arc::new(Room::new(100)), channel());
     let counting: Arc<dyn Fn() -> Counting + Send + Sync> = recording(1).counting;
     let (_spare, mut outlet) = outlet(0, sender, &room, &counting);
@@ -317,9 +317,9 @@ fn exchanges_that_find_no_room_between_lane_and_recorder_are_left_out() {
     assert_eq!(requests, 10_000, "requests are all counted");
 }
 
-/// A lane that is held up holds up the judge, who must not wait for it without end.
+/// A stalled shard delays verification, whose queue must stay bounded.
 #[test]
-fn what_waits_for_the_slowest_lane_is_bounded() {
+fn exchanges_that_wait_for_the_slowest_shard_are_bounded() {
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let mut judging = Judging::with_room(judge, 100);
@@ -327,14 +327,14 @@ fn what_waits_for_the_slowest_lane_is_bounded() {
         let mut exchanges: Vec<_> = (first..first + 30).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
         judging.take(&mut exchanges);
         assert!(exchanges.is_empty());
-        judging.judge_before(Timestamp::ZERO, |_| panic!("nobody has told of that time"));
+        judging.judge_before(Timestamp::ZERO, |_| panic!("no shard has reported that time"));
     }
     let mut kept = 0;
     let figures = judging.finish(|judged| kept += judged.len() as u64);
     assert_eq!((figures.requests, kept, figures.unverified), (100, 100, 1_020 - 100));
 }
 
-/// A disk that takes one part and fails.
+/// A disk that stores one part and then fails.
 struct FullDisk(bool);
 
 impl Sink for FullDisk {
@@ -348,7 +348,7 @@ impl Sink for FullDisk {
 }
 
 #[test]
-fn exchanges_that_a_full_disk_did_not_take_are_left_out() {
+fn exchanges_that_a_full_disk_did_not_store_are_left_out() {
     let disk = Box::new(FullDisk(false));
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
@@ -362,14 +362,14 @@ fn exchanges_that_a_full_disk_did_not_take_are_left_out() {
     drop(outlets);
     let recorded = recorder.join();
     let figures = recorded.cache.unwrap();
-    assert_eq!((figures.requests, figures.unverified), (1_000, 0), "every one is judged");
+    assert_eq!((figures.requests, figures.unverified), (1_000, 0), "every one is verified");
     assert_eq!(recorded.exchanges_left_out, 1_000, "a table that was not completed has none");
     assert!(recorded.store_error.is_some());
 }
 
-/// Lane 1 tells of the fetches, and late; lane 0 of the hits that they made possible.
+/// Shard 1 reports the fetches, late; shard 0 the hits that depend on them.
 #[test]
-fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
+fn exchanges_of_all_shards_are_verified_in_the_order_of_their_ends() {
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let current = |exchange: CacheExchange| {
         let object = polymix::Object { kind: 0, number: exchange.object };
@@ -405,7 +405,7 @@ fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
 }
 
 #[test]
-fn exchanges_that_find_no_room_are_counted() {
+fn exchanges_that_do_not_fit_are_counted() {
     let (disk, let_go, _) = slow_disk();
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
@@ -416,11 +416,11 @@ fn exchanges_that_find_no_room_are_counted() {
     drop(outlets);
     drop(let_go);
     let recorded = recorder.join();
-    assert_eq!(recorded.cache.unwrap().requests, 1_000, "every one is judged");
+    assert_eq!(recorded.cache.unwrap().requests, 1_000, "every one is verified");
     assert!(recorded.exchanges_left_out >= 800, "{}", recorded.exchanges_left_out);
 }
 
-/// A disk that keeps what is told of seconds.
+/// A disk that stores the data of seconds.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<(Vec<SecondRecord>, Vec<DistributionRecord>)>>);
 
@@ -437,24 +437,24 @@ impl Sink for Told {
     }
 }
 
-/// In virtual time: two lanes, each with ten answers in every tenth of a second.
+/// In virtual time: two shards, each with ten responses in every tenth of a second.
 #[test]
-fn seconds_and_their_distributions_are_told_meanwhile_and_are_those_of_all_lanes() {
+fn provisional_seconds_equal_the_exact_ones_of_all_shards() {
     let at = |ms: u64| Timestamp::from_nanos(ms * 1_000_000);
     let told = Told::default();
     let (mut outlets, recorder) =
         Recorder::start_with(recording(2), Some(Box::new(told.clone())), 100_000, 100_000).unwrap();
     let mut samplers = [LaneSampler::new(1, Timestamp::ZERO), LaneSampler::new(1, Timestamp::ZERO)];
     for ms in (100..=3_500).step_by(100) {
-        for (lane, outlet) in outlets.iter_mut().enumerate() {
+        for (shard, outlet) in outlets.iter_mut().enumerate() {
             let one = |number: u64| {
-                let response_us = 1_000 * (lane as u64 + 1) + 137 * number;
+                let response_us = 1_000 * (shard as u64 + 1) + 137 * number;
                 let scheduled_at = Timestamp::from_nanos((ms * 1_000 - 50_000 - response_us) * 1_000);
                 RequestRecord { scheduled_at, started_at: Some(scheduled_at), done_at: at(ms - 50), ..request(number) }
             };
             let mut batch = Batch { requests: (0..10).map(one).collect(), measured_end: Some(END), ..Batch::default() };
-            samplers[lane].sample(at(ms), Live::default());
-            samplers[lane].take_samples(&mut batch.samples);
+            samplers[shard].sample(at(ms), Live::default());
+            samplers[shard].take_samples(&mut batch.samples);
             outlet.pass(&mut batch);
         }
     }

@@ -1,63 +1,68 @@
-//! Whose the time of the server's cores was: the server's, this program's, other processes', or interrupts that nobody was charged for.
+//! Attribution of the time of the server's cores: to the server, this program, other processes, or interrupts outside
+//! any process.
 //!
 //! ```text
 //! cores x time = idle + server + this program + receivers (ksoftirqd) + other processes + interrupts outside any process
 //! ```
 //!
-//! The time of all processes is counted exactly where the kernel has a file for that ([`sys::accounting::TaskClock`]), idle time as finely as
-//! [`sys::accounting::idle_times`] knows it. Interrupts are what is left. The kernel's own figure for them is sampled by its tick, and of arrivals in step
-//! with the tick it is wrong; only a kernel that measures interrupts (CONFIG_IRQ_TIME_ACCOUNTING) is believed.
+//! The time of all processes is exact if the kernel has a file for it ([`sys::accounting::TaskClock`]); idle time is as
+//! precise as [`sys::accounting::idle_times`]. Interrupts are the remainder. The kernel's own figure for them is
+//! sampled by its tick, and wrong for arrivals in step with the tick; it is used only if the kernel measures interrupts
+//! (CONFIG_IRQ_TIME_ACCOUNTING).
 //!
-//! Each figure is an interval. Biases: an interrupt that comes while a process runs is in that process's time, so that beside other processes part of the
-//! server's receive processing is in theirs (`hidden`); a process that wakes causes interrupts of its own (`CAUSED`).
+//! Each figure is an interval. Biases: an interrupt while a process runs is part of that process's time, so with other
+//! processes a part of the server's receive processing is in theirs (`hidden`); a process that wakes up causes its own
+//! interrupts (`CAUSED`).
 
 use std::time::Duration;
 
-/// Interrupts that a process causes by waking (a timer, leaving idle) are at most such a share of its own time: some 3 us beside 10 us of the shortest
-/// useful work.
+/// Interrupts that a process causes by waking up (a timer, leaving idle), as a share of its own time, at most: about 3
+/// us per 10 us of the shortest useful work.
 const CAUSED: f64 = 0.3;
-/// The same of this program's probe of the cores' speed, which wakes 100 times a second for 10 to 20 us: at most, and taken off.
+/// The same for this program's CPU speed probe, which wakes up 100 times a second for 10 to 20 us: at most, and
+/// subtracted.
 const CAUSED_BY_PROBE: [f64; 2] = [0.5, 0.25];
-/// Where packets that arrive while another process runs are charged to that, they arrive at most so many times as densely then as on the average.
+/// If packets that arrive while another process runs are charged to it, they arrive at most this many times as densely
+/// then as on average.
 const DENSITY: f64 = 2.0;
-/// A sample of the kernel's tick stands for so much time, at most (HZ = 100); and a process that runs is counted up to its last tick.
+/// Time of one sample of the kernel's tick, at most (HZ = 100); a running process is counted up to its last tick.
 const TICK_S: f64 = 0.01;
 
-/// What was read of the server's cores at one moment: all of it counts from some time before the run, and of all the cores together.
+/// A reading of the server's cores: counters since some time before the run, summed over the cores.
 #[derive(Clone, Debug, Default)]
 pub struct CoreTimes {
-    /// When, by CLOCK_MONOTONIC.
+    /// Time of the reading, by CLOCK_MONOTONIC.
     pub at: Duration,
-    /// How long the reading took: its figures are of moments up to so far apart.
+    /// Length of the reading: its figures are up to this far apart.
     pub took: Duration,
-    /// How many cores.
+    /// Number of cores.
     pub cores: u32,
-    /// Idle time: at least, at most.
+    /// Idle time: lower and upper bound.
     pub idle: [Duration; 2],
-    /// Taken by the hypervisor.
+    /// Time stolen by the hypervisor.
     pub stolen: Duration,
     /// Processes, by the kernel's tick.
     pub ticked: Duration,
-    /// Interrupts, where the kernel measures them.
+    /// Interrupts, if the kernel measures them.
     pub interrupts: Option<Duration>,
     /// All processes, exactly.
     pub tasks: Option<Duration>,
-    /// Whether interrupts that came while a process ran are in `tasks`, though the kernel measures them apart.
+    /// Whether interrupts during a process are in `tasks`, although the kernel also measures them separately.
     pub tasks_have_interrupts: bool,
-    /// The kernel's threads that receive packets.
+    /// Kernel threads that receive packets.
     pub receivers: Duration,
-    /// The kernel's threads that keep house.
+    /// Kernel threads for maintenance.
     pub kernel: Duration,
-    /// This program: at least, at most.
+    /// This program: lower and upper bound.
     pub own: [Duration; 2],
-    /// Other processes that were looked at one by one.
+    /// Other processes that were read individually.
     pub named: Duration,
 }
 
-/// `[at least, at most]`, in seconds.
+/// `[lower bound, upper bound]`, in seconds.
 type Interval = [f64; 2];
 
-/// Where the time went, in seconds.
+/// Attribution of the time, in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spent {
     pub elapsed_s: f64,
@@ -70,14 +75,14 @@ pub struct Spent {
     /// Receive processing, and its interval.
     pub receive: f64,
     pub receive_interval: Interval,
-    /// The server's processes. The less is what remains if all that was stolen from the cores in proportion was stolen from them.
+    /// The server's processes. The lower bound applies if the stolen time was taken from them in proportion.
     pub server: Interval,
-    /// What in `receive_interval` and `server` may be others' work, however fine the clocks are.
+    /// The part of `receive_interval` and `server` that may belong to other processes, however precise the clocks are.
     pub not_attributable: f64,
 }
 
-/// What happened from `earlier` to `now`, in which the server's processes used `server_s`; `baseline`: interrupts a second on all the cores before the
-/// load, as far as they are certain.
+/// Attribution of the time from `earlier` to `now`, in which the server's processes used `server_s`; `baseline`:
+/// interrupts per second on all the cores before the load, as far as they are certain.
 pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: f64) -> Spent {
     let since = |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f64();
     let elapsed_s = since(now.at, earlier.at);
@@ -96,7 +101,7 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     let tasks = now.tasks.zip(earlier.tasks).map(|(now, earlier)| since(now, earlier));
     let unseen = match tasks {
         Some(_) => 0.0,
-        // What the tick saw of processes beyond those that are known; three standard errors of it may be chance.
+        // Processes seen by the tick beyond the known ones; three standard errors of it may be chance.
         None => {
             let ticked = since(now.ticked, earlier.ticked);
             (ticked - known - own[1] - named - 3.0 * (ticked * TICK_S).sqrt() - TICK_S).max(0.0)
@@ -105,7 +110,7 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     let steps = 2.0 * TICK_S * f64::from(now.cores);
     let (others, interrupts) = match (tasks, measured) {
         (Some(tasks), Some(measured)) if now.tasks_have_interrupts => {
-            // Of the time that was not idle, what is neither.
+            // The part of the non-idle time that is neither.
             let left = busy.map(|busy| busy.min(tasks + measured) - measured - known);
             ([left[0] - own[1] - steps, left[1] - own[0]], [measured - steps, measured + steps])
         }
@@ -126,13 +131,13 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     };
     let others = others.map(|bound| bound.max(0.0));
     let others = [others[0].min(others[1]), others[1]];
-    // At either end another process may have run since its last tick, as likely as it had the cores.
+    // At either end another process may have run since its last tick, with the probability of its share of the cores.
     let untold = 2.0 * TICK_S * f64::from(now.cores) * (others[1] / all.max(1e-9)).min(1.0)
         + (now.took + earlier.took).as_secs_f64() * f64::from(now.cores);
     let middle = (interrupts[0].max(0.0) + interrupts[1].max(0.0)) / 2.0;
     let interrupts = [(interrupts[0] - untold).max(0.0), interrupts[1].max(0.0) + untold];
 
-    // A kernel that measures interrupts charges no process for them.
+    // A kernel that measures interrupts does not charge processes for them.
     let hidden = match measured {
         Some(_) => 0.0,
         None => {

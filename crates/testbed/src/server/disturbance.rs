@@ -1,11 +1,13 @@
-//! What other processes on the server's cores did to it: how long it waited for them, and by how much they could have moved response times.
+//! Disturbance of the server by other processes on its cores: how long it waited for them, and by how much they may
+//! have raised response times.
 //!
-//! Every 10 ms it is read how long other processes have had the server's cores, and how long the server's threads have been ready to run without one.
-//! The server waited for others for at most the smaller of both: while others had a core and the server wanted none they did no harm, and a server that
-//! waits for its own threads (more workers than cores), or for its next share (`--server-cpu`), does so without them.
+//! Every 10 ms two values are read: how long other processes have had the server's cores, and how long the server's
+//! threads have been ready to run without one. The server waited for others for at most the smaller of both: while
+//! others had a core that the server did not need they did no harm, and a server that waits for its own threads (more
+//! workers than cores), or for its CPU limit (`--server-cpu`), does so without them.
 //!
-//! Bias: upward. A wait is told only when it ends, and is taken as if it had gone on without a pause until then; time of others in one window is taken as
-//! one stretch, and joined to that of the window before.
+//! Bias: upward. A wait is reported only when it ends, and counts as if it had been continuous; time of others in one
+//! window counts as one continuous span, joined to that of the window before.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,74 +16,74 @@ use schema::MovedFigure;
 use stats::Histogram;
 use stats::materiality::{is_known, material_ns};
 
-/// A wait is looked for so far back from its end.
+/// A wait is searched this far back from its end.
 const LOOK_BACK: Duration = Duration::from_secs(10);
-/// Another process had the whole of a window if it had so much of it.
+/// Another process had a whole window if it had this share of it.
 const WHOLE: f64 = 0.9;
-/// A server this busy needs so many times as long as it was kept from working to be up to date again, at most.
+/// A server this busy needs at most this multiple of its waiting time to catch up.
 const CATCHING_UP_MAX: f64 = 20.0;
 
-/// One look; all figures count from some time before the run.
+/// One reading; all values count from some time before the run.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     pub at: Duration,
-    /// How long other processes have had each core; as one core where that is not known apart.
+    /// How long other processes have had each core; as one core if it is not known separately.
     pub others: Vec<Duration>,
-    /// How long threads of the server have waited, together.
+    /// How long threads of the server have waited, in total.
     pub waited: Duration,
 }
 
-/// Between two looks.
+/// Time between two readings.
 #[derive(Clone, Debug)]
 struct Window {
     began: Duration,
     lasted: Duration,
     others: Vec<Duration>,
-    /// For how much of it the server may have waited; all of it where that is not known.
+    /// Time of the window for which the server may have waited; all of it if unknown.
     waited: Duration,
     counts: bool,
 }
 
-/// What came of it.
+/// Results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Disturbed {
-    /// Time for which the windows were looked at.
+    /// Length of all windows.
     pub lasted: Duration,
-    /// For how long the server waited for others, at most.
+    /// Upper bound of the time for which the server waited for other processes.
     pub waited: Duration,
-    /// The longest time of it without a pause.
+    /// The longest continuous part of it.
     pub longest: Duration,
-    /// Each moment of `waited` times the length of the stretch that it belongs to, in seconds squared.
+    /// Integral over `waited` of the length of the continuous span, in seconds squared.
     pub weighted_s2: f64,
 }
 
-/// Adds looks up.
+/// Sums over readings.
 #[derive(Debug, Default)]
 pub struct Disturbance {
     last: Option<Sample>,
-    /// The most that was seen of each core's figure: one that was read between two counters may be less for a while, and is made up for.
+    /// Maximum of each core's value so far: a value from two counters may decrease for a while, and catches up.
     peaks: Vec<Duration>,
     windows: VecDeque<Window>,
-    /// Of each core: the stretch that may go on in the next window.
+    /// For each core: the continuous span that may go on in the next window.
     carried: Vec<Duration>,
     counting: bool,
-    /// The most that was waited up to one look: a wait without a pause is told of as a whole.
+    /// Maximum of the waiting time so far: a continuous wait is reported as a whole.
     most_at_once: Duration,
     found: Disturbed,
 }
 
 impl Disturbance {
-    /// What follows counts; what was before shows only how far the counters are.
+    /// Later readings count; earlier ones only show the state of the counters.
     pub fn begin(&mut self) {
         self.counting = true;
     }
 
-    /// What follows does not count, but may tell of a wait that began before.
+    /// Later readings do not count, but may report a wait that began before.
     pub fn end(&mut self) {
         self.counting = false;
     }
 
-    /// Another look.
+    /// Adds a reading.
     pub fn add(&mut self, sample: Sample) {
         let others = sample.others.iter().enumerate().map(|(core, &now)| {
             let peak = self.peaks.get(core).copied().unwrap_or(now);
@@ -91,12 +93,12 @@ impl Disturbance {
         self.peaks.resize(sample.others.len(), Duration::ZERO);
         self.peaks.iter_mut().zip(&sample.others).for_each(|(peak, &now)| *peak = now.max(*peak));
         let Some(last) = self.last.replace(sample) else { return };
-        let sample = self.last.as_ref().expect("it was put there");
+        let sample = self.last.as_ref().expect("set above");
         let lasted = sample.at.saturating_sub(last.at);
         if lasted.is_zero() {
             return;
         }
-        // A figure that was made up for is of an earlier time.
+        // An increase that only catches up belongs to an earlier time.
         let others = others.into_iter().map(|others| others.min(lasted * 2)).collect();
         let waited = sample.waited.saturating_sub(last.waited);
         self.windows.push_back(Window {
@@ -113,7 +115,7 @@ impl Disturbance {
         }
     }
 
-    /// The server waited so long since `from`, whenever that was.
+    /// The server waited for this long since `from`, at any time in between.
     pub fn waited_since(&mut self, from: Duration, waited: Duration) {
         self.most_at_once = self.most_at_once.max(waited);
         for window in self.windows.iter_mut().rev().take_while(|window| window.began + window.lasted > from) {
@@ -121,12 +123,12 @@ impl Disturbance {
         }
     }
 
-    /// How long the server waited since `from` is not known: all of it may have been.
+    /// The server's wait since `from` is unknown: it may have been all of the time.
     pub fn not_known_since(&mut self, from: Duration) {
         self.waited_since(from, Duration::MAX);
     }
 
-    /// A wait of this length that ended in the last window: it began that long before.
+    /// A wait of this length ended in the last window: it began that long before.
     fn wait_until_now(&mut self, waited: Duration) {
         if waited.is_zero() {
             return;
@@ -157,7 +159,7 @@ impl Disturbance {
         }
     }
 
-    /// All of it, when nothing more comes.
+    /// The final sums, when nothing more follows.
     pub fn finish(mut self) -> Disturbed {
         while !self.windows.is_empty() {
             self.settle();
@@ -166,17 +168,19 @@ impl Disturbance {
     }
 }
 
-/// The figure of the response times that others could have moved most, measured by what may be. `busy`: share of the cores' time that the server used.
+/// The figure of the response times that other processes may have changed most, in multiples of the material change.
+/// `busy`: share of the cores' time that the server used.
 ///
-/// Others only ever delay. If a share `a` of the requests was delayed, the quantile `p` of the undisturbed ones lies between the measured quantiles
-/// `p - a` and `p`; and no request was delayed for longer than the longest stretch, and the share of its own time that the server waited.
+/// Other processes only delay. If a share `a` of the requests was delayed, the quantile `p` of the undisturbed ones
+/// lies between the measured quantiles `p - a` and `p`; and no request was delayed for longer than the longest
+/// continuous wait plus the time to catch up.
 pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> Option<MovedFigure> {
     if times.is_empty() || disturbed.lasted.is_zero() {
         return None;
     }
     let actual_s = disturbed.lasted.as_secs_f64();
     let share = disturbed.waited.as_secs_f64() / actual_s;
-    // Requests that come while the server catches up are late as well.
+    // Requests that arrive while the server catches up are late as well.
     let catching_up = (1.0 / (1.0 - busy).max(1e-9)).min(CATCHING_UP_MAX);
     let affected = (share * catching_up).min(1.0);
     let longest_ns = disturbed.longest.as_nanos() as f64;
@@ -186,7 +190,7 @@ pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> 
         by_ns: by_ns.max(0.0),
         limit_ns: material_ns(value_ns),
     };
-    // None was faster undisturbed than the fastest of all.
+    // No undisturbed request was faster than the fastest of all.
     let mean_ns = (disturbed.weighted_s2 * 1e9 / actual_s * catching_up).min(times.mean() - times.value_at(0.0) as f64);
     let mut figures = vec![moved("mean", times.mean(), mean_ns)];
     for (name, quantile) in [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999)]
@@ -195,7 +199,8 @@ pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> 
             continue;
         }
         let value_ns = times.value_at(quantile) as f64;
-        // The rank of a quantile is known to two standard errors (its 95 % interval): of fewer requests nobody can say that they moved it.
+        // The rank of a quantile is known to two standard errors (its 95 % interval): a change of fewer requests is not
+        // certain to change it.
         let rank_error = 2.0 * (quantile * (1.0 - quantile) / times.len() as f64).sqrt();
         let affected = if affected > rank_error { affected } else { 0.0 };
         let undisturbed = times.value_at((quantile - affected).max(0.0)) as f64;

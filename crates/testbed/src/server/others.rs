@@ -1,4 +1,4 @@
-//! Which other processes use the server's cores, by name: a look at all of /proc now and then.
+//! Other processes on the server's cores, by name, from occasional readings of all of /proc.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use schema::OtherProcess;
 use sys::accounting::{ProcessTime, is_receiver};
 
-/// So many are named.
+/// Most processes that are named.
 const NAMED_MAX: usize = 5;
-/// With less than this share of a core nobody is named: /proc knows a process to 10 ms.
+/// Processes with a smaller share of a core are not named: /proc is accurate to 10 ms.
 const SHARE_MIN: f64 = 0.001;
 
-/// A process, by its number and when it began.
+/// A process, by its number and start time.
 type Key = (i32, u64);
 
-/// One that was seen.
+/// A process that was seen.
 #[derive(Debug, Default)]
 struct Other {
     name: String,
     parent: i32,
     ran: Duration,
     reaped: Duration,
-    /// In the phase, while it was on the server's cores.
+    /// CPU time in the phase, while it was on the server's cores.
     used: Duration,
-    /// Of children that ended unseen.
+    /// CPU time of children that ended between readings.
     ended: Duration,
     /// It has ended.
     gone: bool,
 }
 
-/// Adds up what they used from look to look.
+/// Sums of their CPU time from reading to reading.
 #[derive(Debug, Default)]
 pub struct Others {
     known: HashMap<Key, Other>,
@@ -38,8 +38,8 @@ pub struct Others {
 }
 
 impl Others {
-    /// Looks at `all` processes. `server`: the number of the first process of the server's tree; `own`: this program's; `cores`: the server's. Without
-    /// `counts` it is only noted how far each process is.
+    /// Reads `all` processes. `server`: the first process of the server's tree; `own`: this program's; `cores`: the
+    /// server's. Without `counts` only their current CPU time is recorded.
     pub fn look(&mut self, all: &[ProcessTime], server: Option<i32>, own: i32, cores: &[usize], counts: bool) {
         let ours = family(all, own, server);
         let mut reaped_seen: HashMap<i32, Duration> = HashMap::new();
@@ -57,7 +57,7 @@ impl Others {
             }
             let key = (process.pid, process.start_ticks);
             let mut other = self.known.remove(&key).unwrap_or_else(|| match self.looked {
-                // It began since the last look.
+                // It began since the last reading.
                 true => Other::default(),
                 false => Other { ran: process.ran, reaped: process.reaped, ..Other::default() },
             });
@@ -75,19 +75,19 @@ impl Others {
             (other.name, other.parent) = (process.name.clone(), process.parent);
             next.insert(key, other);
         }
-        // Who has ended is still to be named.
+        // A process that has ended is still named.
         next.extend(
             self.known.drain().filter(|(_, other)| other.used > Duration::ZERO || other.ended > Duration::ZERO),
         );
         (self.known, self.looked) = (next, true);
     }
 
-    /// What they used on the server's cores, all together, as far as it was seen.
+    /// Their CPU time on the server's cores in total, as far as it was seen.
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// Those that used most, over `elapsed_s` seconds.
+    /// Those with most CPU time, over `elapsed_s` seconds.
     pub fn named(&self, elapsed_s: f64) -> Vec<OtherProcess> {
         let one = |pid: i32, other: &Other, time: Duration, ended_children: bool| OtherProcess {
             pid,
@@ -101,7 +101,7 @@ impl Others {
             .iter()
             .flat_map(|(&(pid, _), other)| [one(pid, other, other.used, false), one(pid, other, other.ended, true)]);
         let mut named: Vec<OtherProcess> = both.filter(|process| process.share >= SHARE_MIN).collect();
-        // What ended unseen may have been elsewhere: after those that were seen.
+        // Children that ended between readings may have run elsewhere: they come last.
         named.sort_by(|a, b| {
             (a.ended_children, b.cpu_s, a.pid)
                 .partial_cmp(&(b.ended_children, a.cpu_s, b.pid))
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ran_on_the_servers_cores_is_named() {
+    fn processes_on_the_servers_cores_are_named() {
         let look = |hog_ms, server_ms, late: &[ProcessTime]| {
             let mut all = vec![
                 process(1, 0, "init", 5_000, 0),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn children_that_ended_unseen_are_told_of_by_their_parent() {
+    fn cpu_time_of_ended_children_is_taken_from_their_parent() {
         let look = |reaped_ms, child: Option<u64>| {
             let reaped = Duration::from_millis(reaped_ms);
             let mut all = vec![ProcessTime { reaped, ..process(40, 1, "make", 10, 1) }];
@@ -184,7 +184,7 @@ mod tests {
         let mut others = Others::default();
         others.look(&look(0, Some(0)), None, 10, &[0], true);
         others.look(&look(0, Some(300)), None, 10, &[0], true);
-        // One of 300 ms that was seen has ended, and others of 200 ms together that were not.
+        // One of 300 ms that was seen has ended, and others of 200 ms in total that were not.
         others.look(&look(500, None), None, 10, &[0], true);
         let named = others.named(1.0);
         let told: Vec<_> =
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn next_to_nothing_is_nobody() {
+    fn processes_with_little_cpu_time_are_not_named() {
         let mut others = Others::default();
         others.look(&[process(20, 1, "cron", 0, 0)], None, 10, &[0], true);
         others.look(&[process(20, 1, "cron", 10, 0)], None, 10, &[0], true);

@@ -1,4 +1,4 @@
-//! The server's account, second by second.
+//! The server's resource usage, second by second.
 
 use std::time::Duration;
 
@@ -9,34 +9,34 @@ use super::Account;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Collects a row a second from readings that may come late.
+/// Collects a row per second from readings that may be late.
 #[derive(Debug, Default)]
 pub struct Series {
-    /// The last reading that is a row's end, and the beginning.
+    /// The last reading that ended a row, and the first one.
     last: Option<(Timestamp, Account)>,
     began: Timestamp,
     rows: Vec<ServerSecond>,
-    /// The account at the beginning, and what the rows say of receiving so far.
+    /// Resource usage at the start, and receive processing in the rows so far.
     first: Option<Account>,
     received_s: f64,
 }
 
 impl Series {
-    /// The measured phase begins at `now`, with this account.
+    /// The measured phase begins at `now`, with this resource usage.
     pub fn begin(&mut self, now: Timestamp, account: Account) {
         self.began = now;
         self.first = Some(account.clone());
         self.last = Some((now, account));
     }
 
-    /// When the next reading is wanted; none before the beginning.
+    /// When the next reading is due; none before the start.
     pub fn due(&self) -> Option<Timestamp> {
-        // Of the phase, not of the last reading, so that late ones do not add up.
+        // Relative to the phase, not to the last reading, so that delays do not add up.
         self.last.as_ref().map(|(at, _)| self.began + SECOND * (at.since(self.began).as_secs() as u32 + 1))
     }
 
-    /// A reading: the row of the time since the last one. `steered`: whether the server's packets are received on its own cores; `bounded`: whether it
-    /// is held to a share of the processor.
+    /// Adds a row for the time since the last reading. `steered`: whether the server's packets are received on its own
+    /// cores; `bounded`: whether it has a CPU limit.
     pub fn add(&mut self, now: Timestamp, account: Account, steered: bool, bounded: bool) {
         let Some((at, earlier)) = &self.last else { return };
         let elapsed_s = now.since(*at).as_secs_f64();
@@ -44,7 +44,7 @@ impl Series {
             return;
         }
         let since = |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f64();
-        // Of the whole time so far, less what the rows before have: idle time is told in steps, which must not add up.
+        // The total so far less that of earlier rows: idle time advances in steps, whose errors must not add up.
         let spent = self.first.as_ref().filter(|_| steered).and_then(|first| account.spent_since(first, 0.0));
         let received = spent.map(|spent| (spent.receive - self.received_s).max(0.0));
         self.received_s += received.unwrap_or(0.0);
@@ -71,7 +71,7 @@ impl Series {
         &self.rows
     }
 
-    /// The rows. The last may be of less than a second.
+    /// All rows. The last may be shorter than a second.
     pub fn into_rows(self) -> Vec<ServerSecond> {
         self.rows
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reading_is_of_a_longer_time_and_moves_none_after_it() {
+    fn a_late_reading_covers_a_longer_time_and_does_not_delay_later_ones() {
         let mut series = Series::default();
         assert_eq!(series.due(), None);
         series.add(at(500), account(1, (1, 1)), false, true);
@@ -124,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn receiving_adds_up_to_that_of_the_whole_time() {
+    fn receive_processing_of_the_rows_adds_up_to_the_total() {
         let ms = Duration::from_millis;
-        // One core: 20 ms a second of the server, 10 of interrupts; idle time is told in steps of 20 ms.
+        // One core: per second 20 ms of the server and 10 of interrupts; idle time advances in steps of 20 ms.
         let of = |second: u64| {
             let idle = ms(second * 970 / 20 * 20);
             let times = CoreTimes {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_nothing_is_said_of_one() {
+    fn without_a_cpu_limit_rows_have_no_throttled_time() {
         let mut series = Series::default();
         series.begin(at(0), account(0, (0, 0)));
         series.add(at(1_000), account(10, (5, 5)), false, false);

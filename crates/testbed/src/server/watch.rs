@@ -1,7 +1,8 @@
-//! Looks at the server's cores while it is measured: all processes' time, the server's, its threads' waiting.
+//! Observes the server's cores during a run: time of all processes, of the server, and waiting time of its threads.
 //!
-//! Every 10 ms a handful of small files is read, which stay open; once a second the server's threads are listed anew and all of /proc is looked at. The
-//! looks come less often where one takes long (many cores, many threads), so that they take at most 0.4 % of the core that this program reads on.
+//! Every 10 ms a few small files are read, which stay open; once a second the server's threads are listed again and all
+//! of /proc is read. Readings are less frequent if they take long (many cores, many threads), so that they take at most
+//! 0.4 % of the core that reads.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,30 +20,30 @@ use super::disturbance::{Disturbance, Disturbed, Sample};
 use super::others::Others;
 use crate::places::Places;
 
-/// Between two looks, at least.
+/// Shortest interval between two readings.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// And so many times as long as one takes.
+/// Shortest interval as a multiple of the duration of a reading.
 const LOOKS_ARE_RARE: u32 = 250;
-/// Between two looks at all of /proc, and so many times as long as one takes.
+/// Shortest interval between two readings of all of /proc, and as a multiple of its duration.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 const LISTS_ARE_RARE: u32 = 300;
-/// So many of the kernel's own threads are looked at one by one: those that have run most.
+/// Number of kernel threads that are read individually: those that have run most.
 const HOUSEKEEPERS_MAX: usize = 6;
-/// The threads that were looked at must have had so much of the server's time, or its waiting is not known.
+/// The threads that were read must have had this share of the server's time, otherwise its waiting time is unknown.
 const THREADS_SEEN_MIN: f64 = 0.9;
-/// Less than this of the server's time says nothing about which threads had it.
+/// With less CPU time of the server, the share of its threads is not judged.
 const LITTLE: Duration = Duration::from_millis(5);
 
-/// The program's own time on the server's cores.
+/// This program's own time on the server's cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Own {
-    /// Of threads that run nowhere else.
+    /// Of threads that run only there.
     pub certain: Duration,
     /// Of those that may have run there.
     pub possible: Duration,
 }
 
-/// Whatever is read again and again.
+/// Files that are read repeatedly.
 #[derive(Debug)]
 pub struct CoreWatch {
     cores: Cores,
@@ -51,11 +52,11 @@ pub struct CoreWatch {
     measures_interrupts: bool,
     /// By core.
     receivers: Vec<(usize, ServedThread)>,
-    /// Threads of the kernel that keep house on this machine, whoever uses it; and what they did on each core.
+    /// Kernel threads for maintenance, which run for any load; and their time on each core.
     housekeepers: HashMap<i32, (ServedThread, Duration)>,
     housekeeping: Vec<(usize, Duration)>,
     threads: HashMap<i32, (ServedThread, Served)>,
-    /// Of all threads that were ever looked at.
+    /// Of all threads that were ever read.
     ran: Duration,
     waited: Duration,
     pressure: Option<Duration>,
@@ -64,16 +65,16 @@ pub struct CoreWatch {
     counting: bool,
     next_look: Duration,
     next_list: Duration,
-    /// At the last list: when it was, and how far the server and the threads that were looked at were.
+    /// The last list: its time, and the CPU time of the server and of the threads that were read.
     listed: Option<(Duration, Duration, Duration)>,
-    /// Waiting over the phase, and whether it is known.
+    /// Waiting time over the phase, and whether it is known.
     waited_at_begin: Duration,
     waited_at_end: Option<Duration>,
     is_waiting_known: bool,
     buffer: Vec<u8>,
 }
 
-/// What was seen in the phase.
+/// Results of the phase.
 #[derive(Debug)]
 pub struct Watched {
     pub disturbed: Disturbed,
@@ -83,7 +84,7 @@ pub struct Watched {
 }
 
 impl CoreWatch {
-    /// On `cores`: the server's own, or all that are allowed where nothing is pinned.
+    /// Observes `cores`: the server's own, or all allowed ones if nothing is pinned.
     pub fn start(cores: Cores, places: &Places) -> Self {
         let all = processes();
         let of_core = |&core: &usize| {
@@ -126,7 +127,7 @@ impl CoreWatch {
         self.disturbance.begin();
     }
 
-    /// It ends.
+    /// The measured phase ends.
     pub fn end(&mut self, places: &Places, own: &dyn Fn() -> Own) {
         self.look_now(own);
         self.list(places, own);
@@ -135,7 +136,7 @@ impl CoreWatch {
         self.disturbance.end();
     }
 
-    /// Looks, if it is time to. `own` reads the program's own time.
+    /// Takes a reading, if it is due. `own` reads the program's own time.
     pub fn look(&mut self, places: &Places, own: &dyn Fn() -> Own) {
         let now = now();
         if now >= self.next_list {
@@ -150,7 +151,7 @@ impl CoreWatch {
         }
     }
 
-    /// What the cores have done so far.
+    /// Counters of the cores so far.
     pub fn times(&mut self, own: Own) -> Option<CoreTimes> {
         let began = now();
         let tasks = self.tasks.as_mut().map(|clock| on(&clock.read(), &self.cores));
@@ -183,7 +184,7 @@ impl CoreWatch {
         })
     }
 
-    /// Time of this program's threads that may run on these cores and on others too.
+    /// Time of this program's threads that may run on these cores and on others, too.
     pub fn wandering(&self) -> Duration {
         let may_run_on = |thread: i32| {
             let allowed = Cores::of(thread).ok()?;
@@ -196,7 +197,7 @@ impl CoreWatch {
         threads.filter_map(|thread| sys::accounting::served(own, thread)).map(|served| served.ran).sum()
     }
 
-    /// What was seen.
+    /// The results.
     pub fn finish(self) -> Watched {
         let source = match self.tasks.as_ref().map(TaskClock::source) {
             Some(TaskSource::Cpuacct) => "cpuacct",
@@ -206,7 +207,7 @@ impl CoreWatch {
         let waited = self.waited_at_end.unwrap_or(self.waited).saturating_sub(self.waited_at_begin);
         let mut disturbed = self.disturbance.finish();
         if self.is_waiting_known {
-            // No thread waited for longer; a wait that ended after the phase is told of by then.
+            // No thread waited for longer; a wait that ended after the phase has been reported by then.
             disturbed.waited = disturbed.waited.min(self.waited.saturating_sub(self.waited_at_begin));
         }
         Watched { disturbed, run_queue_wait: self.is_waiting_known.then_some(waited), others: self.others, source }
@@ -218,7 +219,8 @@ impl CoreWatch {
         self.receivers.iter().filter_map(|(core, thread)| Some((*core, thread.read(buffer)?.ran))).collect()
     }
 
-    /// Of the kernel's threads that keep house, on each core. One that has run since the last look did so where it ran last.
+    /// Of the kernel's maintenance threads, on each core. A thread that has run since the last reading ran where it ran
+    /// last.
     fn keep_house(&mut self) -> Vec<(usize, Duration)> {
         for (&pid, (thread, last)) in &mut self.housekeepers {
             let Some(served) = thread.read(&mut self.buffer) else { continue };
@@ -236,14 +238,15 @@ impl CoreWatch {
         self.housekeeping.clone()
     }
 
-    /// Reads how far everybody is. What is taken off is read last, so that others never seem to have had more than they did.
+    /// Reads all counters. Subtracted values are read last, so that other processes never seem to have had more than
+    /// they did.
     fn look_now(&mut self, own: &dyn Fn() -> Own) {
         let all = self.tasks.as_mut().map(TaskClock::read);
         let at = now();
         self.read_threads();
         let usage = self.usage.as_mut().map(UsageClock::read);
         let others = match (all, usage) {
-            // Without a file of all processes' time those that were seen by name.
+            // Without a file of all processes' time, those that were read by name.
             (None, _) => vec![self.others.total()],
             (Some(all), Some(GroupTime::PerCore(server))) if self.cores.list().len() > 1 => {
                 let mut known = self.received();
@@ -278,7 +281,7 @@ impl CoreWatch {
         }
     }
 
-    /// Lists the server's threads anew, and looks at all processes.
+    /// Lists the server's threads again, and reads all processes.
     fn list(&mut self, places: &Places, own: &dyn Fn() -> Own) {
         self.read_threads();
         self.judge_threads(places);
@@ -314,7 +317,7 @@ impl CoreWatch {
         }
     }
 
-    /// Whether the threads that were looked at since the last list are those that had the server's time.
+    /// Whether the threads that were read since the last list had most of the server's time.
     fn judge_threads(&mut self, places: &Places) {
         let server = match self.usage.as_mut().map(UsageClock::read) {
             Some(GroupTime::PerCore(times)) => times.iter().map(|(_, time)| *time).sum(),
@@ -330,7 +333,7 @@ impl CoreWatch {
             return;
         }
         match under_pressure {
-            // Of the group as a whole, threads that have ended included.
+            // Of the whole group, including threads that have ended.
             Some(waited) => self.disturbance.waited_since(at, waited),
             None => {
                 self.is_waiting_known = false;
@@ -344,7 +347,7 @@ fn now() -> Duration {
     Duration::from_nanos(monotonic_ns())
 }
 
-/// The time on these cores together.
+/// The time on these cores in total.
 fn on(times: &[(usize, Duration)], cores: &Cores) -> Duration {
     times.iter().filter(|(core, _)| cores.list().contains(core)).map(|(_, time)| *time).sum()
 }

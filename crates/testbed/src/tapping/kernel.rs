@@ -1,33 +1,34 @@
-//! The kernel's own count of TCP connections in a network namespace, beside what the hooks saw.
+//! The kernel's own count of TCP connections in a network namespace, for comparison with the hooks.
 //!
-//! A socket that a program makes by system calls of its own, or through io_uring, passes no hook, and if the program lives for less than
-//! a second nobody looks at it. The kernel counts its connection all the same (/proc/PID/net/snmp, `ActiveOpens` and
-//! `PassiveOpens` of `Tcp`), for all processes of the namespace together.
+//! A socket that a program creates by direct system calls, or through io_uring, bypasses the hooks, and a program that
+//! lives for less than a second may not be listed. The kernel counts its connections all the same (/proc/PID/net/snmp,
+//! `ActiveOpens` and `PassiveOpens` of `Tcp`), for all processes of the namespace together.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use validity::evidence::{KernelOpens, Opens};
 
-/// A namespace's counters, and what they showed at the begin.
+/// A namespace's counters, and their values at the start.
 #[derive(Debug)]
 pub(super) struct Counters {
-    /// Open, it keeps the namespace: the processes in it may end.
+    /// The open file keeps the namespace: its processes may end.
     file: File,
     begin: Opens,
     is_own: bool,
 }
 
 impl Counters {
-    /// Those of the namespace of process `pid`; without one, of this process. `is_own`: the namespace was made for the run.
+    /// Counters of the namespace of process `pid`; without one, of this process. `is_own`: the namespace was created
+    /// for the run.
     pub fn begin(pid: Option<i32>, is_own: bool) -> Option<Counters> {
         let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
         let file = File::open(format!("/proc/{process}/net/snmp")).ok()?;
-        // In a namespace of its own all is the run's, also what came before this.
+        // In the run's own namespace all connections belong to the run, also earlier ones.
         let begin = if is_own { Opens::default() } else { read(&file)? };
         Some(Counters { file, begin, is_own })
     }
 
-    /// What was counted since.
+    /// Connections counted since the start.
     pub fn end(&self) -> Option<KernelOpens> {
         let now = read(&self.file)?;
         let opens = Opens {
@@ -44,7 +45,7 @@ fn read(file: &File) -> Option<Opens> {
     parse(std::str::from_utf8(&bytes[..length]).ok()?)
 }
 
-/// Two lines for each protocol: names, and values in the same order.
+/// Two lines per protocol: names, and values in the same order.
 fn parse(text: &str) -> Option<Opens> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_of_this_machine_is_counted_at_both_ends() {
+    fn a_connection_within_this_machine_is_counted_at_both_ends() {
         let counters = Counters::begin(None, false).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

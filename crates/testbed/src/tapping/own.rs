@@ -1,14 +1,14 @@
 //! The load of this program under its own tap.
 //!
-//! Of this program only the load is followed: it is the client that the tap stands beside. What it starts (the server of the
-//! lab, the init of a place) is told apart by its image: a copy that was made by a fork that the library saw is a lane;
-//! one made by a raw clone is a place, and so is whatever comes from it.
+//! Only the load of this program is recorded. Processes that it starts (the server of the testbed, the init of a
+//! sandbox) are recognised by their origin: a copy created by a fork that the library saw is a shard; one created by a
+//! raw clone is a sandbox, and so are all its descendants.
 
 use std::collections::HashSet;
 
 use tap::event::{Event, Origin, What};
 
-/// Which images are the load's.
+/// Processes that belong to the load.
 #[derive(Debug)]
 pub(super) struct OwnImages {
     pid: u32,
@@ -21,7 +21,7 @@ impl OwnImages {
         OwnImages { pid, images: HashSet::new() }
     }
 
-    /// Whether an event is the load's.
+    /// Whether an event belongs to the load.
     pub(super) fn has(&mut self, event: &Event) -> bool {
         let Origin { image, pid, .. } = event.origin;
         match &event.what {
@@ -30,9 +30,9 @@ impl OwnImages {
                 self.images.insert(image);
                 true
             }
-            // What a copy becomes is no load any more, and its own affair.
+            // A copy that executes another program does not belong to the load.
             What::Executing { .. } => false,
-            // Records of threads that found no ring may have been anybody's.
+            // Records of threads without a ring may belong to any process.
             What::Lost { .. } if image == 0 => true,
             _ => self.images.contains(&image),
         }
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_the_load_and_places_are_not() {
+    fn shards_belong_to_the_load_and_sandboxes_do_not() {
         let loaded = |image, pid| {
             event(image, pid, What::Loaded { at: Timestamp::ZERO, parent_pid: 1, program: "yamabiko".into() })
         };
@@ -64,11 +64,11 @@ mod tests {
             |image, pid| What::Executing { at: Timestamp::ZERO, pid, path: "/bin/sh".into(), preloaded: image == 0 };
         let aside = || What::Aside { at: Timestamp::ZERO, datagram_sockets: 0, uring_setups: 0, unfollowed: 0 };
         let mut own = OwnImages::new(77);
-        assert!(!own.has(&event(1, 77, aside())), "before it said that it is there");
+        assert!(!own.has(&event(1, 77, aside())), "before it reported its start");
         assert!(own.has(&loaded(1, 77)) && own.has(&event(1, 77, aside())));
         assert!(!own.has(&forked(2, 1, 0)), "the init of a place, by a raw clone");
         assert!(!own.has(&forked(3, 2, 2)) && !own.has(&event(3, 2, executing(3, 2))));
-        assert!(own.has(&forked(4, 78, 1)) && own.has(&event(4, 78, aside())), "a lane");
+        assert!(own.has(&forked(4, 78, 1)) && own.has(&event(4, 78, aside())), "a shard");
         assert!(!own.has(&event(4, 78, executing(4, 78))));
         assert!(!own.has(&loaded(5, 77)), "its number in another namespace");
         assert!(own.has(&event(0, 0, What::Lost { records: 3 })) && !own.has(&event(3, 2, What::Lost { records: 3 })));

@@ -1,14 +1,14 @@
-//! Sums over the rows of a run, as they become complete.
+//! Sums over the rows of a run.
 
 use schema::{TapExchange, TapOutcome, TapSide};
 use stats::Histogram;
 use store::RunFolder;
 use units::Timestamp;
 
-use super::levels::TapSampler;
+use super::gauges::TapSampler;
 use validity::evidence::{ClientTotals, Outside};
 
-/// All of them.
+/// All sums.
 #[derive(Debug)]
 pub(super) struct Sums {
     pub(super) outside: Outside,
@@ -33,12 +33,12 @@ impl Sums {
     }
 }
 
-/// Response times of the exchanges that succeeded, in ns.
+/// Response times of successful exchanges, in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Responses {
-    /// Of programs that asked.
+    /// Of clients.
     pub client: Histogram,
-    /// Of programs that answered.
+    /// Of servers.
     pub server: Histogram,
 }
 
@@ -52,11 +52,11 @@ impl Responses {
         }
     }
 
-    /// Keeps them as `tap_client.hlog` and `tap_server.hlog`, those that have any: a page would have to go through every row
-    /// for them. `until`: the end of the run, since its zero.
+    /// Stores the histograms as `tap_client.hlog` and `tap_server.hlog`, unless they are empty: without them a page
+    /// would have to read every row. `until`: the end of the run, since its zero.
     ///
     /// # Errors
-    /// Those of the book.
+    /// Those of the run store.
     pub fn keep(&self, folder: &RunFolder, until: Timestamp) -> store::Result<()> {
         let both = [("tap_client", &self.client), ("tap_server", &self.server)];
         both.into_iter()
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_summed_whether_or_not_they_were_connected() {
+    fn attempts_of_clients_are_summed_also_without_a_connection() {
         let row = TapExchange {
             connection: Some(1),
             peer: Some("127.0.0.1:80".parse().unwrap()),

@@ -1,9 +1,9 @@
-//! The same packet at both ends of the path: how long it took, seen from outside.
+//! Packets at both ends of the path: the path's delay, independently measured.
 //!
-//! A packet is known again by its first bytes: on a link that does not cut, nothing in them changes between the two
-//! devices, and the IP identification, sequence numbers and TCP time stamps tell one from the next. Two that are equal
-//! in all of them (pure acknowledgements sent twice at once) are matched in order. What a link cuts into wire packets
-//! is found at one end as one and at the other as several; it is counted as unmatched and not judged.
+//! A packet is identified by its first bytes: on a link that does not split, nothing in them changes between the two
+//! devices, and the IP identification, sequence numbers and TCP timestamps distinguish packets. Equal packets (pure
+//! acknowledgements sent twice at the same time) are matched in order. A packet that a link splits is one at one end
+//! and several at the other; it counts as unmatched and is not judged.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -16,12 +16,12 @@ use stats::Histogram;
 use units::Timestamp;
 use units::time::saturating_nanos;
 
-/// A packet that did not come out for so long was lost, or cut.
+/// A packet that did not come out after this time was lost, or split.
 const FORGET_AFTER: Duration = Duration::from_secs(10);
-/// IP and TCP headers with every option fit in so much.
+/// Longest IP and TCP headers with all options.
 const KNOWN_BY: usize = 100;
 
-/// Where a packet was seen.
+/// The end at which a packet was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// At the clients' device.
@@ -32,10 +32,10 @@ pub enum End {
 
 /// Matches packets of both ends.
 pub struct Between {
-    /// One-way delay asked of each client: up, down.
+    /// Configured one-way delay of each client: up, down.
     asked_ns: Vec<[u64; 2]>,
     phase: (Timestamp, Option<Timestamp>),
-    /// Seen at one end, by what they are known by; two generations, so that forgetting costs nothing a packet.
+    /// Packets captured at one end, by key; two generations, so that forgetting costs nothing per packet.
     young: HashMap<u64, VecDeque<Seen>>,
     old: HashMap<u64, VecDeque<Seen>>,
     turned_at: Timestamp,
@@ -75,7 +75,7 @@ impl Between {
         self.phase.1 = Some(end);
     }
 
-    /// Takes in a packet seen at one end: an IP packet, cut at the snap length.
+    /// Adds a packet captured at one end: an IP packet, cut at the snap length.
     pub fn packet(&mut self, end: End, at: Timestamp, bytes: &[u8], length: u32) {
         let Some((direction, client)) = whose(bytes) else { return };
         if at.since(self.turned_at) > FORGET_AFTER {
@@ -110,7 +110,7 @@ impl Between {
         }
     }
 
-    /// The oldest sight of the same packet at the other end.
+    /// The earliest capture of the same packet at the other end.
     fn take(&mut self, known_by: u64, end: End) -> Option<Timestamp> {
         for generation in [&mut self.old, &mut self.young] {
             if let Some(waiting) = generation.get_mut(&known_by)
@@ -139,7 +139,7 @@ impl Between {
     }
 }
 
-/// Which way a packet goes, and which client's it is.
+/// Direction and client of a packet.
 fn whose(bytes: &[u8]) -> Option<(Direction, u32)> {
     let v4 = |at: usize| {
         let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -161,9 +161,8 @@ fn whose(bytes: &[u8]) -> Option<(Direction, u32)> {
     }
 }
 
-/// FNV-1a over the headers and the length, without what differs between the two ends where the path writes another
-/// address for the server's: that address, and the checksums that cover it. Traffic here is the lab's own: nobody makes
-/// two packets collide on purpose.
+/// FNV-1a over the headers and the length, without the parts that differ if the path rewrites the server's address:
+/// that address, and the checksums that include it. All traffic is the testbed's own: no collisions are provoked.
 fn fingerprint(bytes: &[u8], length: u32, direction: Direction) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(length);
     let mut add = |range: std::ops::Range<usize>| {
@@ -191,7 +190,7 @@ fn fingerprint(bytes: &[u8], length: u32, direction: Direction) -> u64 {
     hash
 }
 
-/// Client addresses there can be.
+/// Number of client addresses.
 const CLIENTS: AddressPlan = AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };
 
 #[cfg(test)]
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_timed_each_way_whichever_end_is_read_first() {
+    fn a_packet_is_timed_in_each_direction_whichever_end_is_read_first() {
         let mut between = between();
         let (up, down) = (packet(SECOND, SERVER, 1), packet(SERVER, SECOND, 1));
         between.packet(End::Client, at(200), &up, 40);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_known_again_with_another_address_of_the_server() {
+    fn a_packet_matches_after_rewriting_the_servers_address() {
         let mut between = between();
         let rewrite = path::Rewrite::new(vec![path::rewrite::Pair { seen: SERVER.into(), own: [127, 0, 0, 1].into() }]);
         for (direction, original) in
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_of_ipv6_is_a_clients_too() {
+    fn ipv6_packets_are_matched() {
         let mut bytes = vec![0x60, 0, 0, 0, 0, 20, 6, 64];
         let (client, server): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
             ("2001:2:0:2::2".parse().unwrap(), "2001:2:0:1::1".parse().unwrap());
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_packets_are_matched_in_order_and_lost_ones_said() {
+    fn equal_packets_are_matched_in_order_and_lost_ones_counted() {
         let mut between = between();
         let same = packet(SECOND, SERVER, 9);
         for ms in [200, 210] {
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_measured_phase_counts_and_memory_is_given_back() {
+    fn only_packets_of_the_measured_phase_count_and_memory_is_released() {
         let mut between = between();
         let early = packet(SECOND, SERVER, 1);
         between.packet(End::Client, at(50), &early, 40);

@@ -1,8 +1,7 @@
-//! Records on their way from the watching thread to the recorder.
+//! Queue of records from the capture thread to the recorder.
 //!
-//! Passing on never waits, since a ring that is not read is a ring that overflows. A recorder that gets no time, beside a
-//! loop that is busy without end, would let the queue grow with every request: so it is bounded, and what finds no room is
-//! counted.
+//! Adding never waits, because a ring that is not read overflows. A recorder without CPU time, next to a busy loop,
+//! would let the queue grow with every request: it is bounded, and records that do not fit are counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::WireBatch;
 
-/// Records of connections and requests that may wait: some 1 GB, as much as the loop keeps of its own.
+/// Most queued records of connections and requests: about 1 GB, as much as the loop's own records.
 const WAITING_MAX: usize = 4 << 20;
 
-/// The watching thread's end.
+/// The capture thread's end.
 #[derive(Debug)]
 pub struct Outlet {
     sender: Sender<WireBatch>,
@@ -28,7 +27,7 @@ pub struct Inlet {
     waiting: Arc<AtomicUsize>,
 }
 
-/// Both ends.
+/// Creates both ends.
 pub fn queue() -> (Outlet, Inlet) {
     with_room_for(WAITING_MAX)
 }
@@ -40,7 +39,7 @@ fn with_room_for(max: usize) -> (Outlet, Inlet) {
 }
 
 impl Outlet {
-    /// Passes a batch on; gives how many of its records found no room and are lost. Seconds always do.
+    /// Adds a batch; returns how many of its records did not fit and are lost. Seconds always fit.
     pub(super) fn pass(&self, mut batch: WireBatch) -> u64 {
         let mut lost = 0;
         if self.waiting.load(Ordering::Relaxed) + batch.records() > self.max {
@@ -49,7 +48,7 @@ impl Outlet {
         }
         if batch.records() > 0 || !batch.seconds.is_empty() {
             self.waiting.fetch_add(batch.records(), Ordering::Relaxed);
-            // Hung up only when the recorder has gone, and then nobody asks for records.
+            // Closed only when the recorder has ended, and then records are useless.
             let _ = self.sender.send(batch);
         }
         lost
@@ -57,12 +56,12 @@ impl Outlet {
 }
 
 impl Inlet {
-    /// The next batch, if one is waiting.
+    /// The next batch, if there is one.
     pub fn try_take(&self) -> Option<WireBatch> {
         self.receiver.try_recv().ok().inspect(|batch| self.taken(batch))
     }
 
-    /// The next batch; `None` when the watching thread has ended.
+    /// The next batch; `None` when the capture thread has ended.
     pub fn take(&self) -> Option<WireBatch> {
         self.receiver.recv().ok().inspect(|batch| self.taken(batch))
     }
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_that_takes_nothing_costs_bounded_memory_and_is_told() {
+    fn records_that_a_blocked_recorder_does_not_take_are_bounded_and_counted() {
         let (outlet, inlet) = with_room_for(10);
         assert_eq!([outlet.pass(batch(6)), outlet.pass(batch(4)), outlet.pass(batch(1))], [0, 0, 1]);
         let took = |batch: Option<WireBatch>| batch.map(|batch| (batch.requests.len(), batch.seconds.len()));
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_not_passed_on() {
+    fn empty_batches_are_not_queued() {
         let (outlet, inlet) = with_room_for(10);
         assert_eq!(outlet.pass(WireBatch::default()), 0);
         assert!(inlet.try_take().is_none());

@@ -1,15 +1,15 @@
-//! One ring of the witness, with a count of what went in and what came out.
+//! One ring of the capture, with counts of its packets.
 
 use sys::capture::{Capture, Framing};
 use units::Bytes;
 use wire::link::LinkType;
 
-/// A ring, and what has come out of it.
+/// A ring, and the number of packets read from it.
 pub(super) struct Tap {
     pub(super) ring: Capture,
-    /// Packets that the kernel put into it, as last counted.
+    /// Packets that the kernel added, by its last count.
     kept: u64,
-    /// Packets that were taken out.
+    /// Packets that were read.
     pub(super) taken: u64,
 }
 
@@ -18,7 +18,7 @@ impl Tap {
         Tap { ring, kept: 0, taken: 0 }
     }
 
-    /// Asks what the kernel has counted; gives the packets lost since the last time.
+    /// Reads the kernel's counts; returns the packets lost since the last time.
     pub(super) fn count(&mut self) -> sys::Result<u64> {
         let counted = self.ring.statistics()?;
         self.kept += counted.packets.saturating_sub(counted.drops);
@@ -30,7 +30,7 @@ impl Tap {
         self.kept.saturating_sub(self.taken)
     }
 
-    /// How its packets start.
+    /// Link type of its packets.
     pub(super) fn link(&self) -> LinkType {
         match self.ring.framing() {
             Framing::Ethernet => LinkType::Ethernet,
@@ -39,7 +39,7 @@ impl Tap {
     }
 }
 
-/// Size and number of the blocks of a ring: large ones, so that it is emptied in few turns, unless there is no room.
+/// Size and number of the blocks of a ring: large ones, so that few reads empty it, unless memory is scarce.
 pub(super) fn blocks(ring: Bytes) -> (u32, u32) {
     let block_bytes = if ring >= Bytes(8 << 20) { 256 << 10 } else { 64 << 10 };
     (block_bytes, (ring.0 / u64::from(block_bytes)).max(1) as u32)
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_is_as_large_as_asked_whatever_its_blocks() {
+    fn a_ring_has_the_configured_size_for_any_block_size() {
         assert_eq!(blocks(Bytes(32 << 20)), (256 << 10, 128));
         assert_eq!(blocks(Bytes(8 << 20)), (256 << 10, 32));
         assert_eq!(blocks(Bytes(1 << 20)), (64 << 10, 16));

@@ -1,17 +1,17 @@
-//! From the clock that stamps packets to the run's clock.
+//! Conversion of packet timestamps to the run's clock.
 //!
-//! The kernel stamps captured packets with CLOCK_REALTIME; a run counts on CLOCK_MONOTONIC. NTP slews both alike, so
-//! their difference is constant unless someone *sets* the time of day (settimeofday, a leap second, a step by NTP). The
-//! difference is read when the capture begins, every second, and at its end: every packet is converted by the first
-//! reading, and the largest deviation of a later one is evidence for the gate.
+//! The kernel stamps captured packets with CLOCK_REALTIME; a run uses CLOCK_MONOTONIC. NTP slews both alike, so their
+//! difference is constant unless the time of day is *set* (settimeofday, a leap second, a step by NTP). The difference
+//! is read at the start of the capture, every second, and at its end: all packets are converted by the first reading,
+//! and the largest deviation of a later one is evidence for the validity checks.
 
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
 use units::Timestamp;
 
-/// Readings of which the closest pair counts: one of them may be interrupted between its two clocks.
+/// Number of readings, of which the closest pair is used: one of them may be interrupted between its two clocks.
 const READINGS: usize = 16;
 
-/// CLOCK_REALTIME less CLOCK_MONOTONIC, as it was at the start, and how it has behaved since.
+/// CLOCK_REALTIME less CLOCK_MONOTONIC at the start, and its later deviation.
 #[derive(Clone, Copy, Debug)]
 pub struct Wall {
     clock: Clock,
@@ -25,7 +25,7 @@ impl Wall {
         Wall { clock, offset_ns: read_offset(monotonic_ns, realtime_ns), deviation_ns: 0 }
     }
 
-    /// The run's time of a packet's stamp. Before the run's zero it is zero.
+    /// The run's time of a packet's timestamp. Zero before the run's zero.
     pub fn run_time(&self, stamp: Timestamp) -> Timestamp {
         let monotonic = i128::from(stamp.as_nanos()) - self.offset_ns;
         self.clock.from_monotonic_ns(u64::try_from(monotonic).unwrap_or(0))
@@ -38,15 +38,15 @@ impl Wall {
         self.deviation_ns = self.deviation_ns.max(deviation);
     }
 
-    /// Largest difference of a later reading from the first, in ns. Two readings on a quiet machine differ by some
-    /// hundred; a step of the time of day shows in full.
+    /// Largest difference of a later reading from the first, in ns. Two readings on a quiet machine differ by a few
+    /// hundred; a step of the time of day is fully visible.
     pub fn deviation_ns(&self) -> u64 {
         self.deviation_ns
     }
 }
 
-/// The wall clock is read between two readings of the monotonic one; its moment lies between theirs, so the error is at
-/// most half of what lies between.
+/// The wall clock is read between two readings of the monotonic clock, so the error is at most half of their
+/// difference.
 fn read_offset(mut monotonic: impl FnMut() -> u64, mut wall: impl FnMut() -> u64) -> i128 {
     (0..READINGS)
         .map(|_| {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closest_pair_of_readings_counts() {
+    fn the_closest_pair_of_clock_readings_is_used() {
         // The third attempt is the only one that was not interrupted.
         let mut reading = 0u64;
         let monotonic = || {
@@ -81,15 +81,15 @@ mod tests {
     }
 
     #[test]
-    fn stamps_fall_on_the_runs_clock() {
+    fn packet_timestamps_are_converted_to_the_runs_clock() {
         let clock = Clock::start();
         let mut wall = Wall::new(clock);
         let (before, stamp, after) = (clock.now(), realtime_ns(), clock.now());
         let at = wall.run_time(Timestamp::from_nanos(stamp));
-        // The offset is known to well under a millisecond on any machine that schedules this test at all.
+        // The offset is accurate to well below a millisecond on any machine that schedules this test.
         assert!(at.as_nanos() + 1_000_000 >= before.as_nanos() && at.as_nanos() <= after.as_nanos() + 1_000_000);
         assert_eq!(wall.run_time(Timestamp::ZERO), Timestamp::ZERO);
         wall.check();
-        assert!(wall.deviation_ns() < 1_000_000_000, "nobody set the clock");
+        assert!(wall.deviation_ns() < 1_000_000_000, "the clock was not set");
     }
 }

@@ -1,4 +1,4 @@
-//! From the records that packets gave to the figures of the measured phase.
+//! Figures of the measured phase, from the records of the packet capture.
 
 use schema::{ConnectionRecord, Direction, Framing, WatchSecond, WireRequest};
 use units::Timestamp;
@@ -8,15 +8,15 @@ use super::WireFigures;
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl WireFigures {
-    /// Counts a request that packets showed; `phase`: the measured phase, its end as far as it is known.
+    /// Counts a captured request; `phase`: the measured phase, its end as far as it is known.
     pub fn add_request(&mut self, request: &WireRequest, phase: (Timestamp, Option<Timestamp>)) {
         let ended_at = request.response_last_at.filter(|_| request.complete);
         self.responses += u64::from(ended_at.is_some_and(|at| is_in(at, phase)));
         match (request.request_first_at, ended_at) {
             (Some(first_at), Some(last_at)) => {
                 self.in_flight_ns += overlap(first_at, last_at, phase);
-                // The live level has it in flight until the other side spoke again: that it ended earlier was only
-                // seen later.
+                // The gauge counts the request as in flight until the other side sent again: its earlier end was
+                // recognised only then.
                 let by_direction = request.framing == Framing::ByDirection;
                 self.ended_by_direction += u64::from(by_direction && phase.1.is_none_or(|end| first_at < end));
             }
@@ -37,7 +37,7 @@ impl WireFigures {
         }
     }
 
-    /// Counts a connection that packets showed. `configured_ns`: the RTT configured for each client.
+    /// Counts a captured connection. `configured_ns`: the RTT configured for each client.
     pub fn add_connection(
         &mut self,
         connection: &ConnectionRecord,
@@ -71,7 +71,7 @@ impl WireFigures {
         }
     }
 
-    /// Adds seconds of the series, in order.
+    /// Adds seconds of the time series, in order.
     pub fn add_seconds(&mut self, seconds: &[WatchSecond], (from, to): (Timestamp, Option<Timestamp>)) {
         for second in seconds {
             let begins = Timestamp::from_nanos(second.second.saturating_mul(SECOND_NS));
@@ -89,7 +89,7 @@ fn is_in(at: Timestamp, (from, to): (Timestamp, Option<Timestamp>)) -> bool {
     at >= from && to.is_none_or(|to| at < to)
 }
 
-/// How much of a span lies in the phase, in ns. No edge error: what began before or ended after counts by its part.
+/// Length of the part of a span inside the phase, in ns. Spans across an end of the phase count partially.
 fn overlap(from: Timestamp, to: Timestamp, phase: (Timestamp, Option<Timestamp>)) -> u128 {
     let (from, to) = (from.max(phase.0), phase.1.map_or(to, |end| to.min(end)));
     if from < to { to.since(from).as_nanos() } else { 0 }
@@ -131,13 +131,13 @@ mod tests {
     fn requests_count_by_the_part_of_their_time_in_the_measured_phase() {
         let figures = counted(&[request(900, 1100), request(1500, 1600), request(1900, 2300), request(2100, 2200)]);
         assert_eq!((figures.requests, figures.responses, figures.service_time.len()), (2, 2, 2));
-        // 100 ms of each of the first three.
+        // 100 ms of each of the first three requests.
         assert_eq!(figures.in_flight_ns, 300_000_000);
         assert_eq!(figures.status, [(200, 2)].into());
     }
 
     #[test]
-    fn requests_of_the_warm_up_whose_end_is_not_known_are_counted_apart() {
+    fn requests_of_the_warm_up_with_unknown_end_are_counted_separately() {
         let unended = WireRequest { complete: false, ..request(500, 500) };
         let by_direction = WireRequest { framing: Framing::ByDirection, ..request(800, 1500) };
         let after_the_phase = WireRequest { complete: false, ..request(2100, 2100) };
@@ -153,13 +153,13 @@ mod tests {
         let mut figures = WireFigures::default();
         figures.add_connection(&open(500, RecordEnd::CaptureEnd), PHASE, &[]);
         assert_eq!(figures.connections_ns, 1_000_000_000);
-        // Given up after its last packet: no longer than that.
+        // A connection that timed out ends with its last packet.
         figures.add_connection(&ConnectionRecord { last_at: at(1100), ..open(1000, RecordEnd::Closed) }, PHASE, &[]);
         assert_eq!(figures.connections_ns, 1_100_000_000);
     }
 
     #[test]
-    fn seconds_that_the_phase_touches_count_whole() {
+    fn seconds_that_overlap_the_phase_count_whole() {
         let second =
             |second| WatchSecond { second, data_packets: 10, retransmitted_packets: 1, ..WatchSecond::default() };
         let mut figures = WireFigures::default();

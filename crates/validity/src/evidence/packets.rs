@@ -1,4 +1,4 @@
-//! What packets at the server's end showed.
+//! Results of the packet capture at the server's end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,66 +11,66 @@ use watch::Counts;
 
 use super::Differences;
 
-/// What the packet capture left behind.
+/// Results of the packet capture.
 #[derive(Clone, Copy)]
 pub struct WireEvidence<'a> {
-    /// The watching thread's.
+    /// Results of the capture thread.
     pub watched: &'a Watched,
-    /// The recorder's.
+    /// Results of the recorder.
     pub figures: &'a WireFigures,
     /// Length of the measured phase in nanoseconds.
     pub phase_ns: f64,
 }
 
-/// What the thread knows when it has ended, besides the records.
+/// Results of the capture thread, other than the records.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     /// The device at the server's end.
     pub device: String,
-    /// Levels over the measured phase.
+    /// Gauges over the measured phase.
     pub levels: WireLevels,
     /// Counts of the whole capture.
     pub whole: Counts,
     /// Counts of the measured phase.
     pub measured: Counts,
-    /// Packets that found no room in a ring, over the whole capture.
+    /// Packets lost in a capture buffer, over the whole capture.
     pub drops: u64,
     /// The same at the clients' end.
     pub client_drops: u64,
-    /// Records that the recorder was too far behind to take.
+    /// Records dropped because the recorder was too far behind.
     pub records_lost: u64,
-    /// How far the wall clock moved against the run's clock, in ns.
+    /// Movement of the wall clock against the run's clock, in ns.
     pub clock_deviation_ns: u64,
     /// The longest time from a packet to its analysis.
     pub lag: Duration,
     /// CPU time the thread used.
     pub cpu: Duration,
-    /// How long it ran.
+    /// Lifetime of the thread.
     pub wall: Duration,
-    /// The path from outside, with both ends watched.
+    /// Timing of the path, if both ends are captured.
     pub between: Option<PathFromOutside>,
-    /// Why it could not go on, if it could not.
+    /// Why the capture ended early, if it did.
     pub failure: Option<String>,
 }
 
 impl Watched {
-    /// What the capture itself cost, in words.
+    /// Cost of the capture, as text.
     pub fn cost(&self) -> String {
         let share = if self.wall.is_zero() { 0.0 } else { self.cpu.as_secs_f64() / self.wall.as_secs_f64() };
         format!("{:.1}% of a core, at most {:.0} ms behind", 100.0 * share, self.lag.as_secs_f64() * 1e3)
     }
 }
 
-/// What was sampled over the measured phase.
+/// Gauges sampled over the measured phase.
 #[derive(Clone, Debug, Default)]
 pub struct WireLevels {
-    /// Connections in process: SYN seen, not both FINs nor a RST.
+    /// Open connections: SYN seen, and neither both FINs nor a RST.
     pub connections: LevelStatistics,
-    /// Transactions in progress: first byte of the request seen, last byte of its response not.
+    /// Transactions in flight: first byte of the request seen, last byte of its response not.
     pub in_flight: LevelStatistics,
-    /// HTTP sessions: connections in process on which a request was seen.
+    /// HTTP sessions: open connections with at least one request.
     pub sessions: Level,
-    /// Samples taken.
+    /// Number of samples.
     pub samples: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct WireLevels {
 pub struct WireFigures {
     /// ACK - SYN-ACK of the handshakes completed in the phase.
     pub handshake_rtt: Histogram,
-    /// The same less the client's asked RTT, absolute.
+    /// The same less the client's configured RTT, absolute.
     pub handshake_error: Histogram,
     /// Last byte of the request to last byte of its response, of requests begun in the phase.
     pub service_time: Histogram,
@@ -89,95 +89,94 @@ pub struct WireFigures {
     pub requests: u64,
     /// Responses whose last byte came in the phase.
     pub responses: u64,
-    /// Of the requests, those whose response was not seen to its end.
+    /// Of the requests, those without a complete response.
     pub incomplete: u64,
-    /// Of the requests, those whose ends were found by changes of direction.
+    /// Of the requests, those whose ends were recognised by changes of direction.
     pub by_direction: u64,
     /// Responses to these requests by status code.
     pub status: BTreeMap<u16, u64>,
-    /// Connections opened in the phase, by how they stood at their end.
+    /// Connections opened in the phase, by state at their end.
     pub states: BTreeMap<&'static str, u64>,
-    /// Bytes acknowledged and never seen, whole capture.
+    /// Bytes acknowledged but not captured, whole capture.
     pub missing_bytes: u64,
-    /// Packets that filled a hole, of connections opened in the phase.
+    /// Packets that filled a gap, of connections opened in the phase.
     pub out_of_order: u64,
-    /// Packets with payload, of the seconds that the phase touches.
+    /// Packets with payload, of the seconds that overlap the phase.
     pub data_packets: u64,
-    /// Those that repeated bytes, of the same seconds.
+    /// Retransmitted packets, of the same seconds.
     pub retransmitted: u64,
     /// Connections whose SYN was answered, whole capture.
     pub made: u64,
     /// Payload from the clients, each byte once, whole capture.
     pub up_bytes: u64,
-    /// Payload to the clients, likewise.
+    /// Payload to the clients, each byte once, whole capture.
     pub down_bytes: u64,
-    /// Connections on which something else than HTTP was spoken: payload both ways and not one request.
+    /// Connections with payload in both directions and no HTTP request.
     pub not_http: u64,
-    /// Time that connections spent in process within the phase, in ns.
+    /// Time during which connections were open within the phase, in ns.
     pub connections_ns: u128,
     /// Time that requests spent in flight within the phase, in ns.
     pub in_flight_ns: u128,
-    /// Requests begun before the phase ended whose answer was not seen whole: when they left flight is not known.
+    /// Requests begun before the phase ended without a complete response: their end is unknown.
     pub unended: u64,
-    /// Requests in flight within the phase whose ends were found by changes of direction.
+    /// Requests in flight within the phase whose ends were recognised by changes of direction.
     pub ended_by_direction: u64,
-    /// Every second of the run.
+    /// All seconds of the run.
     pub seconds: Vec<WatchSecond>,
-    /// Load and wire held against each other, where there was a load.
+    /// Comparison of load and capture, if there was a load.
     pub agreed: Option<Agreed>,
 }
 
-/// What was counted.
+/// Counts of the comparison of load and capture.
 #[derive(Clone, Debug, Default)]
 pub struct Agreed {
-    /// Requests that both saw whole.
+    /// Requests complete at both vantage points.
     pub both: u64,
-    /// Whole for the load, and not seen, or not whole, on the wire.
+    /// Complete for the load, missing or incomplete in the capture.
     pub load_only: u64,
-    /// Whole on the wire, and unknown to the load.
+    /// Complete in the capture, unknown to the load.
     pub wire_only: u64,
-    /// Whole on the wire, failed for the load: it gave up, or the run ended, while the answer was on its way.
+    /// Complete in the capture, failed for the load: it timed out, or the run ended, while the response was on its way.
     pub failed_at_load: u64,
     /// Requests of the load that failed.
     pub load_failed: u64,
-    /// Whole for both, with different status codes.
+    /// Complete at both vantage points, with different status codes.
     pub status_differs: u64,
-    /// Times that the load sent a request, retries included.
+    /// Requests sent by the load, retries included.
     pub load_sent: u64,
-    /// Of these, the ones that may never have passed the server's end: sends of requests that failed, and all but the last of
-    /// those that were retried.
+    /// Of these, the ones that may not have reached the server's end: failed requests, and all but the last attempt of
+    /// retried ones.
     pub load_sent_in_vain: u64,
     /// Requests whose first byte passed the server's end.
     pub wire_requests: u64,
     /// Connections on which the load called connect.
     pub load_called: u64,
-    /// Of these, those that were established.
+    /// Of these, the established ones.
     pub load_established: u64,
-    /// Connections whose SYN the wire saw.
+    /// Connections whose SYN was captured.
     pub wire_opened: u64,
-    /// Load's service time less the wire's less the client's RTT, of requests of the measured phase.
+    /// Load's service time less the captured one less the client's RTT, of requests of the measured phase.
     pub differences: Differences,
-    /// Records had to be thrown away unpaired.
+    /// Records had to be dropped before they were paired.
     pub overflowed: bool,
 }
 
 impl Agreed {
-    /// Requests that one vantage point saw whole and the other cannot account for. What the load gave up on may have been
-    /// answered all the same.
+    /// Requests complete at one vantage point that the other cannot account for. Requests that timed out at the load
+    /// may have a response.
     pub fn unaccounted(&self) -> u64 {
         let given_up = self.load_failed.saturating_sub(self.failed_at_load);
         self.load_only + self.wire_only.saturating_sub(given_up)
     }
 
-    /// Requests that passed the server's end and the load did not send, and requests that the load sent and that did not pass
-    /// there although they were answered.
+    /// Requests captured but not sent by the load, and requests sent and answered but not captured.
     pub fn sends_unaccounted(&self) -> u64 {
         let unsent = self.wire_requests.saturating_sub(self.load_sent);
         unsent + self.load_sent.saturating_sub(self.wire_requests + self.load_sent_in_vain)
     }
 
-    /// Connections that one witness counts and the other cannot account for: every one that the load established had a
-    /// SYN on the wire, and every SYN was a connect of the load's.
+    /// Connections at one vantage point that the other cannot account for: each connection established by the load has
+    /// a captured SYN, and each SYN belongs to a connect of the load.
     pub fn connections_unaccounted(&self) -> u64 {
         self.load_established.saturating_sub(self.wire_opened) + self.wire_opened.saturating_sub(self.load_called)
     }

@@ -3,26 +3,26 @@
 use schema::Quantiles;
 use stats::Histogram;
 
-/// Differences in nanoseconds, each sign in a histogram of its own.
+/// Signed differences in nanoseconds, with a histogram for each sign.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
-    /// Magnitudes of those below zero.
+    /// Magnitudes of negative differences.
     below: Histogram,
-    /// The others.
+    /// Differences of 0 or more.
     above: Histogram,
-    /// Magnitudes of all.
+    /// Magnitudes of all differences.
     magnitudes: Histogram,
 }
 
 impl Differences {
-    /// Takes one in.
+    /// Adds a difference.
     pub fn add(&mut self, difference_ns: i128) {
         let magnitude = u64::try_from(difference_ns.unsigned_abs()).unwrap_or(u64::MAX);
         self.magnitudes.record(magnitude);
         if difference_ns < 0 { self.below.record(magnitude) } else { self.above.record(magnitude) }
     }
 
-    /// How many there are.
+    /// Number of differences.
     pub fn count(&self) -> u64 {
         self.magnitudes.len()
     }
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_has_its_sign() {
+    fn the_median_of_signed_differences_has_its_sign() {
         let near = |value: f64, expected: f64| assert!((value - expected).abs() <= 20.0, "{value} is not {expected}");
         near(of(-1000..=1000).median_ns(), 0.0);
         near(of((0..1001).map(|value| value - 2000)).median_ns(), -1500.0);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_has_none() {
+    fn the_tail_of_signed_differences_is_of_magnitudes() {
         let mostly_zero = (0..1000).map(|value| if value % 20 == 0 { -5_000_000 } else { 0 });
         assert!(of(mostly_zero).magnitudes().p99 > 4_900_000);
     }

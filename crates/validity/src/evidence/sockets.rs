@@ -1,18 +1,18 @@
-//! What the sockets of programs showed, and what their kernel counted.
+//! Results of the tap of programs' sockets, and counts of their kernel.
 
 use load::LevelStatistics;
 use schema::{TapExchange, TapOutcome, TapSide};
 
-/// What programs did as clients, over the whole run and wherever to.
+/// Traffic of programs as clients, over the whole run and to any address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientTotals {
     /// Connections on which connect was called.
     pub called: u64,
-    /// Exchanges with an answer and no error.
+    /// Exchanges with a response and without an error.
     pub succeeded: u64,
-    /// Bytes that programs handed to the kernel.
+    /// Bytes that programs wrote.
     pub sent_bytes: u64,
-    /// Bytes that they took from it.
+    /// Bytes that programs read.
     pub received_bytes: u64,
 }
 
@@ -29,14 +29,14 @@ impl ClientTotals {
     }
 }
 
-/// Connections that programs opened to elsewhere than the loopback, over the whole run.
+/// Connections of programs to other addresses than loopback, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outside {
-    /// Connections that were made.
+    /// Connections made.
     pub connections: u64,
-    /// Bytes that programs handed to the kernel.
+    /// Bytes that programs wrote.
     pub sent_bytes: u64,
-    /// Bytes that they took from it.
+    /// Bytes that programs read.
     pub received_bytes: u64,
 }
 
@@ -53,32 +53,32 @@ impl Outside {
     }
 }
 
-/// Connections that a namespace's processes made.
+/// Connections made by the processes of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opens {
-    /// SYNs sent for a new connection, retransmissions not counted.
+    /// SYNs of new connections, without retransmissions.
     pub active: u64,
-    /// Handshakes that came from outside.
+    /// Handshakes from outside.
     pub passive: u64,
 }
 
-/// What the kernel counted during a run.
+/// Counts of the kernel during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelOpens {
-    /// How many.
+    /// Number of connections.
     pub opens: Opens,
-    /// Whether all processes of the namespace are the run's own.
+    /// Whether all processes of the namespace belong to the run.
     pub is_own: bool,
 }
 
-/// Both sides of the law, over the measured phase.
+/// Both sides of Little's law, over the measured phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TapLevels {
-    /// Connections in process, sampled.
+    /// Open connections, sampled.
     pub connections: LevelStatistics,
-    /// Samples taken.
+    /// Number of samples.
     pub samples: u64,
-    /// Time that connections were in process within the phase, summed from rows, in ns.
+    /// Time during which connections were open within the phase, from rows, in ns.
     pub connections_ns: u128,
     /// Length of the phase in ns.
     pub phase_ns: u64,

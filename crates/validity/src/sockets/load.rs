@@ -1,4 +1,4 @@
-//! Checks of the load's own sockets against what the load generator says it did.
+//! Checks of the load generator's sockets against its own counts.
 
 use schema::document::{Check, Weight};
 use schema::tap_part::TapPart;
@@ -9,24 +9,24 @@ use crate::evidence::{ClientTotals, TapLevels};
 use crate::little::{self, Sampled};
 use plan::Plan;
 
-/// What the load counted over the whole run, warm-up and drain included.
+/// Counts of the load generator over the whole run, including warm-up and drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadTotals {
-    /// Connections on which connect was called.
+    /// Calls of connect.
     pub called: u64,
-    /// Requests that got a whole response.
+    /// Requests with a complete response.
     pub completed: u64,
-    /// Requests that failed: some of them had an answer all the same.
+    /// Failed requests; some of them have a response.
     pub failed: u64,
-    /// Requests that were sent a second time.
+    /// Retried requests.
     pub retried: u64,
-    /// Request bytes handed to the kernel.
+    /// Request bytes passed to the kernel.
     pub sent_bytes: u64,
     /// Response bytes read.
     pub received_bytes: u64,
 }
 
-/// Whether the load and the tap in its process saw the same connections, requests and bytes.
+/// Whether the load generator and the tap in its process counted the same connections, requests and bytes.
 pub fn tap_agrees_with_load(part: &TapPart, plan: &Plan, tap: ClientTotals, load: LoadTotals) -> [Check; 3] {
     let called = Draft::new("tap_agrees_with_load_connections", Weight::Invalid, "connections");
     let requests = Draft::new("tap_agrees_with_load_requests", Weight::Invalid, "requests");
@@ -37,24 +37,22 @@ pub fn tap_agrees_with_load(part: &TapPart, plan: &Plan, tap: ClientTotals, load
     let called = called.at_most(
         tap.called.abs_diff(load.called) as f64,
         0.0,
-        "connects that load and tap counted: the same number",
-        &format!(
-            "the load says that it called connect {} times, its sockets say {} times: one of the two counts wrongly",
-            load.called, tap.called
-        ),
+        "difference of the connects counted by load and tap",
+        &format!("the load counted {} connects, the tap {}: one of the two counts is wrong", load.called, tap.called),
     );
     if let Some(why) = unlike(plan) {
         return [called, requests.not_applicable(why), bytes.not_applicable(why)];
     }
-    // Whole for the load, so answered at the tap. Answered at the tap, so whole for the load, or failed for what was in it.
+    // A complete response of the load is one at the tap. A response at the tap is complete for the load, or of a failed
+    // request.
     let only_load = load.completed.saturating_sub(tap.succeeded);
     let only_tap = tap.succeeded.saturating_sub(load.completed + load.failed + load.retried);
     let requests = requests.at_most(
         (only_load + only_tap) as f64,
         0.0,
-        "requests that one of load and tap saw answered and the other cannot account for",
+        "requests with a response at one of load and tap that the other cannot account for",
         &format!(
-            "{} requests got whole responses and {} failed for the load, while {} were answered at its sockets",
+            "the load counted {} complete responses and {} failed requests, the tap {} responses",
             load.completed, load.failed, tap.succeeded
         ),
     );
@@ -63,16 +61,16 @@ pub fn tap_agrees_with_load(part: &TapPart, plan: &Plan, tap: ClientTotals, load
     let bytes = bytes.at_most(
         differ as f64,
         (all as f64 * BYTES_SHARE).floor(),
-        "bytes sent and received, of load and tap: the same but for what came when a connection was being closed",
+        "difference of the bytes of load and tap, other than bytes that arrived during a close",
         &format!(
-            "the load says that it sent {} and received {} bytes, its sockets moved {} and {}",
+            "the load counted {} bytes sent and {} received, the tap {} and {}",
             load.sent_bytes, load.received_bytes, tap.sent_bytes, tap.received_bytes
         ),
     );
     [called, requests, bytes]
 }
 
-/// Little's law for connections, at the programs' sockets; nothing where it was not sampled.
+/// Little's law for connections at the programs' sockets; none without samples.
 pub fn tap_little(part: &TapPart, levels: Option<&TapLevels>) -> Option<Check> {
     let levels = levels?;
     let check = Draft::new("littles_law_tap_connections", Weight::Invalid, "ratio");
@@ -84,28 +82,28 @@ pub fn tap_little(part: &TapPart, levels: Option<&TapLevels>) -> Option<Check> {
     }
     let sampled = Sampled { statistics: &levels.connections, samples: levels.samples };
     let from_rows = levels.connections_ns as f64 / levels.phase_ns as f64;
-    Some(little::check(check, "in process at the programs' sockets", sampled, from_rows))
+    Some(little::check(check, "open at the programs' sockets", sampled, from_rows))
 }
 
-/// Why the tap's counts are not whole.
+/// Why the counts of the tap are incomplete.
 fn missing(part: &TapPart) -> Option<&'static str> {
     if part.records_dropped > 0 {
         Some("the tap lost records, as tap_drops says")
     } else if part.connections_left_out > 0 {
-        Some("connections found no room in the tap's collector, as tap_capacity says")
+        Some("connections did not fit into the tap's collector, as tap_capacity says")
     } else if part.connections_unfollowed > 0 {
-        Some("connections found no room in the tables of the tap's library, as tap_capacity says")
+        Some("connections did not fit into the tables of the tap's library, as tap_capacity says")
     } else {
         None
     }
 }
 
-/// Why the load's requests and bytes are not those of its sockets.
+/// Why the load's requests and bytes differ from those of its sockets.
 fn unlike(plan: &Plan) -> Option<&'static str> {
     match &plan.load {
-        load if load.secure() => Some("the load counts what is inside TLS, its sockets what is outside"),
+        load if load.secure() => Some("the load counts bytes inside TLS, the tap bytes outside"),
         load if load.http == plan::HttpVersion::Http2 => {
-            Some("streams of HTTP/2 are interleaved, and no exchanges of its sockets")
+            Some("streams of HTTP/2 are interleaved, so the tap does not see exchanges")
         }
         _ => None,
     }
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn load_and_sockets_are_held_against_each_other() {
+    fn load_and_tap_must_count_the_same() {
         assert_eq!(failed(TAP), [false; 3]);
         assert_eq!(failed(ClientTotals { called: 63, ..TAP }), [true, false, false]);
         assert_eq!(failed(ClientTotals { succeeded: 899, ..TAP }), [false, true, false]);
@@ -145,14 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_or_not_alike_is_not_compared() {
+    fn incomplete_taps_tls_and_http2_are_not_compared_with_the_load() {
         let states = |part: &TapPart, url: &str| {
             tap_agrees_with_load(part, &minimal(url), ClientTotals::default(), LOAD).map(|check| check.state)
         };
         let lost = TapPart { records_dropped: 1, ..TapPart::default() };
         assert_eq!(states(&lost, "http://127.0.0.1:1/"), [CheckState::CouldNotRun; 3]);
         let unfollowed = TapPart { connections_unfollowed: 400, ..TapPart::default() };
-        assert_eq!(states(&unfollowed, "http://127.0.0.1:1/"), [CheckState::CouldNotRun; 3], "nobody is accused");
+        assert_eq!(
+            states(&unfollowed, "http://127.0.0.1:1/"),
+            [CheckState::CouldNotRun; 3],
+            "an incomplete tap is no contradiction"
+        );
         assert_eq!(
             states(&TapPart::default(), "https://127.0.0.1:1/"),
             [CheckState::Failed, CheckState::NotApplicable, CheckState::NotApplicable]
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn littles_law_holds_within_two_percent() {
+    fn littles_law_at_sockets_holds_within_two_percent() {
         let levels = |mean: f64| TapLevels {
             connections: LevelStatistics { level: schema::Level { mean, p50: 64, max: 64 }, standard_error: 0.01 },
             samples: 1_000_000,

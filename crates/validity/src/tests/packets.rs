@@ -1,14 +1,14 @@
-//! The second witness's checks.
+//! Checks of the packet capture.
 
 use super::*;
 
 #[test]
-fn just_past_a_limit_of_the_wire_is_invalid() {
+fn a_capture_just_past_a_limit_is_invalid() {
     let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
     invalid("vantage_points_agree_requests", |case| case.agreed().load_only = 1);
     invalid("vantage_points_agree_requests", |case| case.agreed().wire_only = 1);
     invalid("vantage_points_agree_requests", |case| case.agreed().status_differs = 1);
-    // Of two failures one is known to have been answered: it excuses no other answer.
+    // One of two failures has a response: it explains no other response.
     invalid("vantage_points_agree_requests", |case| {
         let agreed = case.agreed();
         (agreed.load_failed, agreed.failed_at_load, agreed.wire_only) = (2, 1, 2);
@@ -22,11 +22,11 @@ fn just_past_a_limit_of_the_wire_is_invalid() {
 }
 
 #[test]
-fn times_that_do_not_fit_the_distances_are_invalid() {
+fn times_that_contradict_the_configured_rtt_are_invalid() {
     let differ =
         |case: &mut Case, count, difference| (0..count).for_each(|_| case.agreed().differences.add(difference));
     let handshakes = |case: &mut Case, count, error| case.figures().handshake_error.record_n(error, count);
-    // Half of the requests and one more, off in either direction: by 1.2 and by 12 ms of 100.
+    // Half of the requests and one more, by 1.2 and by 12 ms of 100, in either direction.
     for (difference, verdict) in
         [(1_200_000, Verdict::Suspect), (-1_200_000, Verdict::Suspect), (12_000_000, Verdict::Invalid)]
     {
@@ -40,18 +40,18 @@ fn times_that_do_not_fit_the_distances_are_invalid() {
         handshakes(&mut case, 1001, difference.unsigned_abs() as u64);
         assert_eq!((case.state("rtt_at_server_as_configured"), case.judge().verdict), (CheckState::Failed, verdict));
     }
-    // One in fifteen: of a thousand the 95th percentile is the last that is known.
+    // One in fifteen: the 95th percentile is the highest that is judged of a thousand.
     for (difference, verdict) in [(6_000_000, Verdict::Suspect), (120_000_000, Verdict::Invalid)] {
         assert_eq!(spoilt("vantage_points_agree_service_time_tail", |case| differ(case, 70, difference)), verdict);
         assert_eq!(spoilt("rtt_tail_at_server_as_configured", |case| handshakes(case, 70, difference as u64)), verdict);
     }
     let mut case = Case::good();
     differ(&mut case, 20, 120_000_000);
-    assert_eq!(case.judge().verdict, Verdict::Valid, "one in fifty is beyond what is known of a thousand");
+    assert_eq!(case.judge().verdict, Verdict::Valid, "one in fifty is above the highest judged percentile");
 }
 
 #[test]
-fn doubts_about_the_capture_are_doubts() {
+fn a_late_or_lossy_capture_makes_the_run_suspect() {
     assert_eq!(spoilt("wire_kept_up", |case| case.watched().lag = Duration::from_millis(1001)), Verdict::Suspect);
     let mut case = Case::good();
     case.watched().clock_deviation_ns = 100_001;
@@ -59,7 +59,7 @@ fn doubts_about_the_capture_are_doubts() {
 }
 
 #[test]
-fn a_capture_with_holes_makes_the_run_suspect_and_judges_nothing() {
+fn an_incomplete_capture_makes_the_run_suspect_and_is_not_compared() {
     let holes: [fn(&mut Case); 3] = [
         |case| case.watched().drops = 1,
         |case| case.figures().missing_bytes = 1,
@@ -68,7 +68,7 @@ fn a_capture_with_holes_makes_the_run_suspect_and_judges_nothing() {
     for make in holes {
         let mut case = Case::good();
         make(&mut case);
-        // What is missing from the capture must not be read as a lie of the load.
+        // A gap in the capture must not count against the load.
         case.agreed().load_only = 5;
         let validity = case.judge();
         assert_eq!(validity.verdict, Verdict::Suspect, "{validity:?}");
@@ -77,7 +77,7 @@ fn a_capture_with_holes_makes_the_run_suspect_and_judges_nothing() {
     assert_eq!(
         spoilt("wire_capture_drops", |case| case.watched().client_drops = 1),
         Verdict::Suspect,
-        "the other end's"
+        "the clients' end"
     );
     let mut case = Case::good();
     case.watched().drops = 1;
@@ -86,7 +86,7 @@ fn a_capture_with_holes_makes_the_run_suspect_and_judges_nothing() {
     }
 }
 
-/// Inside TLS the wire reads nothing: silence on requests is no contradiction, and what it does know is judged.
+/// Inside TLS the capture has no requests, which is no contradiction; its other figures are judged.
 #[test]
 fn inside_tls_connections_are_compared_and_requests_are_not() {
     let mut case = Case::good();
@@ -109,21 +109,21 @@ fn inside_tls_connections_are_compared_and_requests_are_not() {
     assert_eq!(case.judge().verdict, Verdict::Invalid);
 }
 
-/// A run in which TLS let nothing through says why in one line.
+/// A run in which every TLS handshake failed names the reason in one line.
 #[test]
-fn a_certificate_that_lets_nothing_through_is_told() {
+fn a_refused_certificate_is_named_by_server_answers() {
     let mut case = Case::good();
     (case.load().completed, case.load().failed) = (0, [("tls_certificate".to_owned(), 1000)].into());
     case.load().tls =
-        Some(schema::document::Tls { first_failure: Some("nobody knows it".into()), ..Default::default() });
+        Some(schema::document::Tls { first_failure: Some("unknown issuer".into()), ..Default::default() });
     let validity = case.judge();
     let check = validity.checks.iter().find(|check| check.name == "server_answers").unwrap();
     assert_eq!(check.state, CheckState::Failed);
-    assert!(check.why.contains("tls certificate 1000 times") && check.why.ends_with("TLS failed: nobody knows it"));
+    assert!(check.why.contains("tls certificate 1000 times") && check.why.ends_with("TLS failed: unknown issuer"));
 }
 
 #[test]
-fn moments_on_another_clock_and_lost_records_contradict_nobody() {
+fn a_set_clock_and_dropped_records_are_no_contradiction() {
     let spoils: [fn(&mut Case); 4] = [
         |case| case.watched().records_lost = 1,
         |case| case.watched().clock_deviation_ns = 3_600_000_000_000,
@@ -133,7 +133,7 @@ fn moments_on_another_clock_and_lost_records_contradict_nobody() {
     for spoil in spoils {
         let mut case = Case::good();
         spoil(&mut case);
-        // An hour off, no request of the one witness is in the span of the other's.
+        // With a clock an hour off, the requests of the two vantage points do not overlap.
         (case.agreed().load_only, case.agreed().wire_only) = (500, 500);
         assert_eq!(case.state("vantage_points_agree_requests"), CheckState::CouldNotRun);
         assert_eq!(case.judge().verdict, Verdict::Suspect, "{:?}", case.judge());
@@ -141,7 +141,7 @@ fn moments_on_another_clock_and_lost_records_contradict_nobody() {
 }
 
 #[test]
-fn a_run_too_short_for_samples_is_doubtful_only_where_there_was_something_to_see() {
+fn a_run_too_short_for_samples_is_suspect_only_if_it_had_requests() {
     let mut case = Case::good();
     case.watched().levels = WireLevels::default();
     assert_eq!(case.state("littles_law_wire_connections"), CheckState::CouldNotRun);
@@ -151,19 +151,19 @@ fn a_run_too_short_for_samples_is_doubtful_only_where_there_was_something_to_see
 }
 
 #[test]
-fn what_the_load_gave_up_on_may_have_been_answered() {
+fn requests_that_timed_out_at_the_load_may_have_a_response() {
     let mut case = Case::good();
     let agreed = case.agreed();
     (agreed.load_failed, agreed.failed_at_load, agreed.wire_only) = (3, 1, 2);
     assert_eq!(case.state("vantage_points_agree_requests"), CheckState::Ok);
-    // A connect that never succeeded need not have reached the wire.
+    // A failed connect need not have reached the capture.
     let agreed = case.agreed();
     (agreed.load_called, agreed.load_established, agreed.wire_opened) = (1010, 1000, 1004);
     assert_eq!(case.state("vantage_points_agree_connections"), CheckState::Ok);
 }
 
 #[test]
-fn checks_know_when_they_do_not_apply() {
+fn capture_checks_that_do_not_apply_say_so() {
     let state = |spoil: fn(&mut Case), name: &str| {
         let mut case = Case::good();
         spoil(&mut case);
@@ -190,7 +190,7 @@ fn checks_know_when_they_do_not_apply() {
     assert_eq!(
         state(few, "rtt_at_server_as_configured"),
         CheckState::NotApplicable,
-        "four at one moment are no median"
+        "four simultaneous handshakes have no reliable median"
     );
     for spoil in [(|case| case.figures().ended_by_direction = 1) as fn(&mut Case), |case| case.figures().unended = 1] {
         assert_eq!(state(spoil, "littles_law_wire_requests"), CheckState::NotApplicable);
@@ -199,7 +199,7 @@ fn checks_know_when_they_do_not_apply() {
     assert_eq!(
         state(|case| case.agreed().overflowed = true, "vantage_points_agree_requests"),
         CheckState::CouldNotRun,
-        "records thrown away"
+        "records dropped"
     );
     let unmeasured = |case: &mut Case| case.agreed().differences = crate::evidence::Differences::default();
     assert_eq!(state(unmeasured, "vantage_points_agree_service_time"), CheckState::CouldNotRun);

@@ -1,4 +1,4 @@
-//! Whose the server's cores were.
+//! Checks of other processes on the server's cores.
 
 use schema::document::{CheckState, Server, Weight};
 use schema::{MovedFigure, OtherProcess, ServerCores};
@@ -37,7 +37,7 @@ fn found(case: &Case, name: &str) -> (CheckState, String) {
 }
 
 #[test]
-fn a_tenth_of_the_processor_time_may_be_anybodys() {
+fn a_tenth_of_the_servers_cpu_time_may_belong_to_other_processes() {
     let of = |not_attributable_s| {
         let mut case = case(|cores| cores.not_attributable_s = not_attributable_s);
         case.document.server.as_mut().unwrap().cpu_us_per_request = Some(2_500.0);
@@ -53,7 +53,7 @@ fn a_tenth_of_the_processor_time_may_be_anybodys() {
 }
 
 #[test]
-fn where_requests_are_rare_a_quiet_machine_is_quiet_enough() {
+fn an_idle_machine_passes_with_rare_requests() {
     let of = |of_cores, not_attributable_s| {
         let mut case = case(|cores| {
             cores.cores = of_cores;
@@ -63,12 +63,12 @@ fn where_requests_are_rare_a_quiet_machine_is_quiet_enough() {
         found(&case, "server_cpu_attributable").0
     };
     assert_eq!((of(1, 0.1), of(1, 0.101)), (CheckState::Ok, CheckState::Failed));
-    // On many cores each has its timers.
+    // With many cores each has its own timers.
     assert_eq!((of(16, 0.32), of(16, 0.321)), (CheckState::Ok, CheckState::Failed));
 }
 
 #[test]
-fn others_may_move_a_figure_by_its_limit() {
+fn other_processes_may_change_a_response_time_by_the_material_error() {
     let of = |by_ns| {
         let case = case(|cores| {
             cores.could_have_moved.as_mut().unwrap().by_ns = by_ns;
@@ -80,11 +80,11 @@ fn others_may_move_a_figure_by_its_limit() {
     assert_eq!(of(300_000.0).0, CheckState::Ok);
     let (state, why) = of(300_001.0);
     assert_eq!(state, CheckState::Failed);
-    assert!(why.contains("p99.9") && why.contains("49.6 ms at a stretch") && why.contains("hog (pid 4711)"), "{why}");
+    assert!(why.contains("p99.9") && why.contains("49.6 ms at a time") && why.contains("hog (pid 4711)"), "{why}");
 }
 
 #[test]
-fn without_a_server_of_the_lab_there_is_nothing_to_say() {
+fn without_a_server_of_the_testbed_its_cpu_checks_do_not_apply() {
     let mut none = Case::good();
     none.document.server = None;
     let mut unread = case(|_| ());

@@ -1,9 +1,9 @@
-//! Errors of time against what is reported: 100 ms at every percentile, so that 1 ms is what is material.
+//! Errors of time against reported figures: 100 ms at every percentile, so that 1 ms is material.
 
 use super::*;
 use schema::document::{PathFromOutside, Weight};
 
-/// A run whose requests were delayed by the generator, at each figure by so much.
+/// A run whose requests the generator delayed by these times.
 fn delayed(by: Quantiles) -> Case {
     let mut case = Case::good();
     case.delays = DelayBounds { all: by, ..DelayBounds::default() };
@@ -16,9 +16,9 @@ fn found(case: &Case, name: &str) -> (CheckState, Weight, String) {
     (check.state, check.weight, check.why)
 }
 
-/// From the first error that matters on the run is suspect, and from ten times that at the median, a hundred times in the tail, invalid.
+/// The first material error makes the run suspect, ten times that at the median or a hundred times in the tail invalid.
 #[test]
-fn an_error_of_time_casts_doubt_and_takes_the_meaning_where_it_is_large() {
+fn a_material_error_of_time_is_suspect_and_a_large_one_invalid() {
     let verdict = |name: &str, spoil: &dyn Fn(&mut Case)| spoilt(name, spoil);
     let p50 = |ns| move |case: &mut Case| case.path().rtt_error_ns.as_mut().unwrap().p50 = ns;
     assert_eq!(verdict("rtt_as_configured", &p50(1_000_001)), Verdict::Suspect);
@@ -41,17 +41,17 @@ fn an_error_of_time_casts_doubt_and_takes_the_meaning_where_it_is_large() {
     }
 }
 
-/// README's nginx over a far away world: 1.54 ms of timing error in 1.93 s.
+/// The nginx of the README over a distant path: 1.54 ms of timing error in 1.93 s.
 #[test]
-fn what_cannot_have_moved_a_figure_refuses_no_run() {
+fn an_error_below_one_percent_or_50_us_is_not_material() {
     let mut case = Case::good();
     case.load().response_time_ns = alike(20_000, 1_930_000_000);
     case.path().timing_error_ns = alike(200_000, 1_540_000);
     case.delays =
         DelayBounds { all: alike(300, 19_000_000), longest: Duration::from_millis(300), ..DelayBounds::default() };
-    case.health.standstill = Duration::from_millis(300);
+    case.health.longest_stall = Duration::from_millis(300);
     assert_eq!(case.judge().verdict, Verdict::Valid, "{:?}", case.judge());
-    // And of a page that takes half a millisecond 50 us are nothing.
+    // 50 us are not material for a page that takes half a millisecond.
     case.document.path = None;
     case.load().response_time_ns = alike(20_000, 500_000);
     case.delays.all = alike(300, 50_000);
@@ -61,7 +61,7 @@ fn what_cannot_have_moved_a_figure_refuses_no_run() {
 }
 
 #[test]
-fn the_bound_is_stated_at_each_figure_that_it_may_have_moved() {
+fn generator_on_time_states_its_bound_at_each_affected_figure() {
     let case = delayed(Quantiles { mean: 1e6, p99: 8_000_000, p99_9: 50_000_000, ..alike(40, 300_000) });
     let (state, weight, why) = found(&case, "generator_on_time");
     assert_eq!((state, weight), (CheckState::Failed, Weight::Suspect));
@@ -73,9 +73,9 @@ fn the_bound_is_stated_at_each_figure_that_it_may_have_moved() {
     assert_eq!(found(&tail, "generator_on_time").1, Weight::Invalid);
 }
 
-/// Of ten requests no percentile is known; that their mean was moved is.
+/// No percentile of ten requests is judged; their mean is.
 #[test]
-fn few_requests_are_judged_by_what_is_known_of_them() {
+fn few_requests_are_judged_by_their_mean_and_lower_percentiles() {
     let mut case = delayed(Quantiles { mean: 0.9e6, ..alike(3, 90_000_000) });
     case.load().response_time_ns.count = 10;
     assert_eq!(found(&case, "generator_on_time").0, CheckState::Ok);
@@ -90,9 +90,9 @@ fn few_requests_are_judged_by_what_is_known_of_them() {
     assert_eq!(case.state("rtt_tail_as_configured"), CheckState::NotApplicable);
 }
 
-/// Without the generator's delay the objective would have been met: nobody knows whether it was missed.
+/// Without the generator's delay the objective would have been met, so its outcome is unknown.
 #[test]
-fn an_objective_that_the_generator_may_have_missed_makes_the_run_invalid() {
+fn an_objective_missed_by_the_generators_delay_makes_the_run_invalid() {
     let mut case = delayed(Quantiles { p99: 3_000_000, ..alike(40, 0) });
     for (objective, weight) in
         [("p99 < 99ms", Weight::Invalid), ("p99 < 96ms", Weight::Suspect), ("p99 < 101ms", Weight::Suspect)]
@@ -100,7 +100,7 @@ fn an_objective_that_the_generator_may_have_missed_makes_the_run_invalid() {
         case.plan.slo = Some(objective.parse().unwrap());
         assert_eq!(found(&case, "generator_on_time").1, weight, "{objective}");
     }
-    // An error that does not matter leaves the outcome as it is.
+    // An error below the material one leaves the outcome unchanged.
     case.delays.all.p99 = 900_000;
     case.plan.slo = Some("p99 < 99.5ms".parse().unwrap());
     assert_eq!(found(&case, "generator_on_time").0, CheckState::Ok);
@@ -122,14 +122,14 @@ fn stalls_are_judged_in_open_and_in_closed_loops() {
     assert_eq!(found(&case, "loop_not_stalled").0, CheckState::Ok);
     case.delays.by_stalls = Quantiles { p99: 8_000_000, ..alike(300, 0) };
     assert!(found(&case, "loop_not_stalled").2.contains("p99 by up to 8.00 ms"));
-    // A closed loop's start is late for nothing, its answers are.
+    // In a closed loop starts are never late, but responses are.
     case.delays.all = case.delays.by_stalls;
     assert_eq!(found(&case, "generator_on_time").0, CheckState::Failed);
 }
 
-/// 52 ms beyond the distance, of which stolen time may lengthen all.
+/// 52 ms beyond the RTT, all of which stolen time may lengthen.
 #[test]
-fn stolen_time_is_held_against_what_takes_processor_time() {
+fn stolen_time_is_compared_with_the_part_that_uses_cpu() {
     let state = |share, spoil: fn(&mut Case)| {
         let mut case = Case::good();
         case.document.run.host.steal_share = Some(share);

@@ -1,4 +1,4 @@
-//! `yamabiko doctor`: what this machine can and cannot do, and how to mend it.
+//! `yamabiko doctor`: what works on this machine, and how to fix the rest.
 
 use anyhow::Result;
 use experiment::ExperimentError;
@@ -13,7 +13,7 @@ use crate::args;
 use crate::exit::Exit;
 use crate::terminal;
 
-/// Looks, tries, measures, and says so.
+/// Examines the machine and prints the result.
 pub fn run(arguments: &args::Doctor) -> Result<Exit> {
     let book = RunStore::open()?;
     let mut document = doctor::examine(book.root(), arguments.quick)?;
@@ -23,35 +23,35 @@ pub fn run(arguments: &args::Doctor) -> Result<Exit> {
     } else {
         print(&report::terminal::doctor(&document, terminal::style()))?;
     }
-    // Where the main job can be done this ends well, whatever else is lacking.
+    // The exit status depends on the main verb only.
     Ok(if document.ready() { Exit::Success } else { Exit::Lacking })
 }
 
-/// What the lab can do, and two programs of others.
+/// The state of `reproduce koshien`: that of the testbed, and two foreign programs.
 fn koshien(
     document: &DoctorDocument,
     apache: Result<(), ExperimentError>,
     httperf: Result<(), ExperimentError>,
 ) -> Ability {
-    let lab = document.verb(MAIN_VERB).map_or(AbilityState::No, |ability| ability.state);
+    let testbed = document.verb(MAIN_VERB).map_or(AbilityState::Missing, |ability| ability.state);
     let missing = |found: Result<(), ExperimentError>| match found {
         Err(ExperimentError::Missing { program, fix }) => Some((format!("{program} is not installed"), fix.to_owned())),
         _ => None,
     };
     let (state, missing) = match (missing(apache), missing(httperf)) {
-        (Some(missing), _) => (AbilityState::No, Some(missing)),
-        (None, Some((what, mend))) => {
-            (lab.max(AbilityState::InPart), Some((format!("{what}: experiments 3 and 4 need it"), mend)))
+        (Some(missing), _) => (AbilityState::Missing, Some(missing)),
+        (None, Some((what, fix))) => {
+            (testbed.max(AbilityState::Partial), Some((format!("{what}: experiments 3 and 4 need it"), fix)))
         }
-        (None, None) => (lab, None),
+        (None, None) => (testbed, None),
     };
-    // What the machine lacks comes first: there is no use in installing programs that cannot be run.
-    let (why, mend) = match missing {
-        Some((why, mend)) if lab != AbilityState::No => (why, Some(mend)),
-        _ if lab == AbilityState::Works => (String::new(), None),
+    // A missing feature of the machine comes first: programs that cannot run need no installation.
+    let (why, fix) = match missing {
+        Some((why, fix)) if testbed != AbilityState::Missing => (why, Some(fix)),
+        _ if testbed == AbilityState::Ok => (String::new(), None),
         _ => (format!("as {MAIN_VERB}"), None),
     };
-    Ability { verb: "reproduce koshien".into(), about: "a paper's experiments made again".into(), state, why, mend }
+    Ability { verb: "reproduce koshien".into(), about: "the experiments of a paper, reproduced".into(), state, why, fix }
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
             about: String::new(),
             state: lab,
             why: "reasons".into(),
-            mend: Some("root".into()),
+            fix: Some("root".into()),
         };
         DoctorDocument {
             schema: SCHEMA.into(),
@@ -78,19 +78,19 @@ mod tests {
     }
 
     #[test]
-    fn doctor_requires_testbed_and_programs_for_koshien() {
+    fn reproduce_koshien_needs_the_testbed_apache_and_httperf() {
         let missing = |program, fix| Err(ExperimentError::Missing { program, fix });
         let of = |lab, apache, httperf| {
             let ability = koshien(&document(lab), apache, httperf);
-            (ability.state, ability.why, ability.mend)
+            (ability.state, ability.why, ability.fix)
         };
-        use AbilityState::{InPart, No, Works};
+        use AbilityState::{Missing, Ok as Works, Partial};
         assert_eq!(of(Works, Ok(()), Ok(())), (Works, String::new(), None));
-        let (state, why, mend) = of(Works, missing("Apache", "install it"), Ok(()));
-        assert_eq!((state, why.as_str(), mend.as_deref()), (No, "Apache is not installed", Some("install it")));
+        let (state, why, fix) = of(Works, missing("Apache", "install it"), Ok(()));
+        assert_eq!((state, why.as_str(), fix.as_deref()), (Missing, "Apache is not installed", Some("install it")));
         let (state, why, _) = of(Works, Ok(()), missing("httperf", "install it"));
-        assert_eq!((state, why.as_str()), (InPart, "httperf is not installed: experiments 3 and 4 need it"));
-        let (state, why, mend) = of(No, missing("Apache", "install it"), Ok(()));
-        assert_eq!((state, why.as_str(), mend), (No, "as bench --server", None));
+        assert_eq!((state, why.as_str()), (Partial, "httperf is not installed: experiments 3 and 4 need it"));
+        let (state, why, fix) = of(Missing, missing("Apache", "install it"), Ok(()));
+        assert_eq!((state, why.as_str(), fix), (Missing, "as bench --server", None));
     }
 }

@@ -75,11 +75,11 @@ fn contradictory_options_are_refused() {
     refuse(
         &room,
         &[
-            (&[URL, "-n", "0"], &["-n and -d must be above zero"]),
-            (&[URL, "-d", "0s"], &["-n and -d must be above zero"]),
+            (&[URL, "-n", "0"], &["expected -n and -d above 0"]),
+            (&[URL, "-d", "0s"], &["expected -n and -d above 0"]),
             (&[URL, "-c", "0"], &["connections = 0", "at least one"]),
-            (&[URL, "--clients", "0"], &["clients = 0", "from 1 to 65534"]),
-            (&[URL, "--clients", "65535"], &["clients = 65535", "from 1 to 65534"]),
+            (&[URL, "--clients", "0"], &["clients = 0", "expected 1 to 65534"]),
+            (&[URL, "--clients", "65535"], &["clients = 65535", "expected 1 to 65534"]),
             (&[URL, "--timeout", "0s"], &["timeout of zero"]),
             (&[URL, "--arrivals", "poisson"], &["poisson", "needs a rate"]),
             (&[URL, "--name", "a b"], &["`a b`", "letters, digits"]),
@@ -124,7 +124,7 @@ fn invalid_urls_are_refused() {
             (&["http://127.0.0.1:99999/"], &["1 to 65535"]),
             (&["http://127.0.0.1/a b"], &["%20"]),
             (&["ftp://127.0.0.1/"], &["`ftp`", "http://"]),
-            (&["http://no.such.host.invalid/"], &["`no.such.host.invalid`", "is the name right"]),
+            (&["http://no.such.host.invalid/"], &["`no.such.host.invalid`", "check the name"]),
             (&["http://server/"], &["`server`", "--server"]),
             (&["http://localhost:80/", "--server", "true"], &["must be `server`", "not `localhost`"]),
         ],
@@ -144,10 +144,10 @@ fn invalid_plan_files_are_refused_with_line_and_key() {
         (format!("{load}timeout = \"-1s\"\n"), &["plan.toml:4", "out of range"]),
         (format!("{load}[path]\nloss = 2.0\n"), &["plan.toml:5", "from 0 to 1"]),
         (format!("slo = \"p99\"\n{load}"), &["plan.toml:1", "no `<`"]),
-        (load.replace("duration = \"1s\"", ""), &["neither requests nor duration"]),
+        (load.replace("duration = \"1s\"", ""), &["give requests (-n) or duration (-d)"]),
         (load.replace("\"http", "http"), &["plan.toml:2"]),
         (format!("{load}[path]\nrtt = \"48ms\"\n"), &["`server`", "--server"]),
-        (format!("{load}[server]\ncommand = \"true\"\n"), &["a server of the lab is behind a path"]),
+        (format!("{load}[server]\ncommand = \"true\"\n"), &["a server of the testbed needs a path"]),
         (format!("{load}[path]\n[server]\ncommand = \"\"\n"), &["command", "empty"]),
         (String::new(), &["`load`"]),
     ];
@@ -326,7 +326,7 @@ fn net_refuses_what_bench_refuses() {
     let room = Room::shared();
     for (options, words) in [
         (&["--server", "true", "--server-addresses", "0"][..], &["--server-addresses", "1 to 250"][..]),
-        (&["--server", "true", "--server-name", "a b"], &["--server-name", "no host name"]),
+        (&["--server", "true", "--server-name", "a b"], &["--server-name", "not a valid host name"]),
         (&["--rtt", "10ms", "--queue", "64KB"], &["queue limit", "rate"]),
         (&["--watch-snaplen", "1B"], &["--watch-snaplen"]),
     ] {

@@ -1,4 +1,4 @@
-//! `doctor` as any user, anywhere: one document or one page, the matching status, nothing stored.
+//! `doctor` on any machine, as any user: one document or one page, the exit status, and no stored run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,52 +19,52 @@ fn names(list: &Value, key: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn doctor_prints_one_json_document_with_a_matching_exit_status() {
+fn doctor_json_is_one_document_with_matching_exit_status() {
     let room = Room::shared();
     let output = quick(&room, &["--json"]);
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.doctor/2");
     assert!(document["host"]["cores"].as_u64().unwrap() >= 1);
-    assert!(document.get("measured").is_none(), "nothing was measured, so nothing is said");
+    assert!(document.get("measured").is_none(), "--quick measures nothing");
     let main = document["verbs"].as_array().unwrap().iter().find(|verb| verb["verb"] == "bench --server").unwrap();
-    assert_eq!(output.code == Some(0), main["state"] != "no", "{output}");
-    // Whatever machine this is, these are looked at; docs/concepts/doctor.md has a line on each.
+    assert_eq!(output.code == Some(0), main["state"] != "missing", "{output}");
+    // These findings exist on every machine; docs/concepts/doctor.md has a line on each.
     let looked_at = names(&document["findings"], "name");
     for name in ["privilege", "real-time class", "capture", "host network", "tun", "control groups"]
         .into_iter()
         .chain(["congestion control", "kernel", "cores", "memory", "virtualisation", "descriptors", "ports"])
-        .chain(["book", "io_uring", "clock"])
+        .chain(["run store", "io_uring", "clock"])
     {
         assert!(looked_at.contains(name), "{name} is not in {looked_at:?}");
     }
     for finding in document["findings"].as_array().unwrap() {
         let state = finding["state"].as_str().unwrap();
-        assert!(["fine", "worth_knowing", "lacking"].contains(&state), "{finding}");
-        assert_eq!(finding.get("touches").is_none(), state == "fine", "{finding}");
+        assert!(["ok", "worth_knowing", "missing"].contains(&state), "{finding}");
+        assert_eq!(finding.get("touches").is_none(), state == "ok", "{finding}");
     }
     for verb in document["verbs"].as_array().unwrap() {
         let state = verb["state"].as_str().unwrap();
-        assert!(["works", "in_part", "no"].contains(&state), "{verb}");
-        assert_eq!(verb.get("why").is_none(), state == "works", "{verb}");
+        assert!(["ok", "partial", "missing"].contains(&state), "{verb}");
+        assert_eq!(verb.get("why").is_none(), state == "ok", "{verb}");
     }
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "a look is no run");
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "doctor must not store a run");
 }
 
 #[test]
-fn doctor_prints_the_result_first() {
+fn doctor_text_begins_with_ready_or_missing() {
     let room = Room::shared();
     let output = quick(&room, &[]);
     let first = output.stdout.split_whitespace().next().unwrap();
-    assert_eq!(first, if output.code == Some(0) { "READY" } else { "LACKING" }, "{output}");
+    assert_eq!(first, if output.code == Some(0) { "READY" } else { "MISSING" }, "{output}");
     for word in ["rights", "network", "machine", "time", "privilege", "bench --server"] {
         assert!(output.stdout.contains(word), "{word}\n{output}");
     }
     assert!(!output.stdout.contains('\u{1b}') && !output.stdout.contains("late:"), "{output}");
 }
 
-/// Every finding and every verb that a document may have is explained.
+/// docs/concepts/doctor.md explains every finding and every verb.
 #[test]
-fn every_doctor_check_is_documented() {
+fn the_page_of_doctor_has_a_line_on_each_finding_and_verb() {
     let page = include_str!("../../../../docs/concepts/doctor.md");
     let document = quick(&Room::shared(), &["--json"]).json();
     for name in names(&document["findings"], "name").iter().chain(&names(&document["verbs"], "verb")) {
@@ -73,21 +73,21 @@ fn every_doctor_check_is_documented() {
 }
 
 #[test]
-fn doctor_reports_an_unwritable_run_store() {
+fn a_run_store_that_is_not_writable_is_a_finding() {
     let room = Room::shared();
     let mut command = room.command(&["doctor", "--quick", "--json"]);
-    // /proc takes no folders, not even root's.
+    // Not even root can create a directory in /proc.
     command.env("YAMABIKO_RUNS", "/proc/runs").stdin(std::process::Stdio::null());
     let child = command.output().unwrap();
     let document: Value = serde_json::from_slice(&child.stdout).unwrap();
-    let book = document["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == "book").unwrap();
-    assert!(book["found"].as_str().unwrap().contains("/proc/runs"), "{book}");
+    let store = document["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == "run store").unwrap();
+    assert!(store["found"].as_str().unwrap().contains("/proc/runs"), "{store}");
 }
 
 #[test]
-fn doctor_refuses_unknown_options() {
+fn doctor_refuses_unknown_arguments() {
     let room = Room::shared();
-    room.run(&["doctor", "--mend"]).refused(1, &["'--mend'", "yamabiko doctor --help"]);
+    room.run(&["doctor", "--fix"]).refused(1, &["'--fix'", "yamabiko doctor --help"]);
     room.run(&["doctor", "eth0"]).refused(1, &["'eth0'"]);
     let help = room.run(&["doctor", "--help"]).success();
     assert!(help.stdout.contains("--quick") && help.stdout.contains("Exit status"), "{help}");

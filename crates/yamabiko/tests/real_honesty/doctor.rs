@@ -38,10 +38,10 @@ fn doctor_reports_a_working_testbed_and_its_timing_error_to_root() {
     let output = room.run(&["doctor", "--json"]).success();
     let document = output.json();
     for name in ["bench --server", "net", "watch -i", "bench --rtt, this host"] {
-        assert_ne!(verb(&document, name)["state"], "no", "{name}\n{output}");
+        assert_ne!(verb(&document, name)["state"], "missing", "{name}\n{output}");
     }
-    for name in ["namespaces", "tun", "offloads", "client addresses", "places", "capture", "host network"] {
-        assert_eq!(finding(&document, name)["state"], "fine", "{name}\n{output}");
+    for name in ["namespaces", "tun", "offloads", "client addresses", "sandboxes", "capture", "host network"] {
+        assert_eq!(finding(&document, name)["state"], "ok", "{name}\n{output}");
     }
     let measured = &document["measured"];
     let wake_ups = measured["wake_up"].as_array().unwrap();
@@ -81,7 +81,7 @@ fn doctor_changes_nothing_and_leaves_nothing() {
     assert_eq!(read("status").trim(), "0");
     assert_eq!(crate::support::processes::descendants(pid), Vec::<i32>::new());
     let document: Value = serde_json::from_str(&read("document")).unwrap();
-    assert_eq!(finding(&document, "tun")["state"], "fine");
+    assert_eq!(finding(&document, "tun")["state"], "ok");
 }
 
 /// For each state of the device: the doctor's prediction for a verb, and the verb's result.
@@ -92,10 +92,10 @@ fn doctor_predicts_what_an_unprivileged_user_can_measure() {
     for (tun, mend) in [(Tun::ForAll, ""), (Tun::ForRoot, "chmod 666 /dev/net/tun"), (Tun::Missing, "modprobe tun")] {
         let output = user.run(tun, &["doctor", "--quick", "--json"]);
         let document = output.json();
-        let said = |name: &str| verb(&document, name)["state"] != "no";
+        let said = |name: &str| verb(&document, name)["state"] != "missing";
         assert_eq!(said("bench --server"), mend.is_empty(), "{output}");
         assert_eq!(output.code, Some(if mend.is_empty() { 0 } else { 2 }), "{output}");
-        let advice = verb(&document, "bench --server")["mend"].as_str().unwrap();
+        let advice = verb(&document, "bench --server")["fix"].as_str().unwrap();
         assert!(advice.contains(if mend.is_empty() { "root" } else { mend }), "{advice}");
 
         let short = bench(&server, "-n 5 --no-save");
@@ -123,11 +123,11 @@ fn doctor_reports_root_without_capabilities() {
     };
     let output = as_container(&["doctor", "--quick", "--json"]);
     let document = output.json();
-    assert_eq!(verb(&document, "watch -i")["state"], "no", "{output}");
-    assert_eq!(verb(&document, "bench --rtt, this host")["state"], "no", "{output}");
-    assert_eq!(finding(&document, "host network")["state"], "lacking");
-    // The user may still be root of a user namespace, and doctor says so.
+    assert_eq!(verb(&document, "watch -i")["state"], "missing", "{output}");
+    assert_eq!(verb(&document, "bench --rtt, this host")["state"], "missing", "{output}");
+    assert_eq!(finding(&document, "host network")["state"], "missing");
+    // It may still be root of a user namespace, and says so.
     let runs = worked(&as_container(&net("--rtt 1ms", "true")));
-    assert_eq!(runs, verb(&document, "net")["state"] != "no", "{output}");
-    assert_ne!(finding(&document, "privilege")["state"], "fine", "{output}");
+    assert_eq!(runs, verb(&document, "net")["state"] != "missing", "{output}");
+    assert_ne!(finding(&document, "privilege")["state"], "ok", "{output}");
 }

@@ -21,7 +21,7 @@ fn an_early_exit_of_the_server_is_reported_with_its_output() {
     let room = Room::beside();
     for options in ["-d 1s", "-d 1s --no-save", "-d 1s --json"] {
         let output = bench(&room, "echo to stdout; echo and to stderr >&2; exit 7", options);
-        output.refused(1, &["exit status 7", "port 8080", "it said: to stdout | and to stderr"]);
+        output.refused(1, &["exit status 7", "port 8080", "its output: to stdout | and to stderr"]);
         assert!(output.lasted < Duration::from_secs(20), "{output}");
     }
     bench(&room, "no-such-server --port 8080", "-d 1s").refused(1, &["exit status 127", "no-such-server", "not found"]);
@@ -56,7 +56,7 @@ fn a_server_on_another_port_is_reported_before_the_timeout() {
     let room = Room::beside();
     let server = format!("exec {} serve www --listen 0.0.0.0:8081", yamabiko().display());
     let output = bench(&room, &server, "-d 1s --server-start-timeout 40s");
-    output.refused(1, &["does not listen on port 8080, but on 8081", "nothing else for 12s", "--server-start-timeout"]);
+    output.refused(1, &["does not listen on port 8080, but on 8081", "unchanged for 12s", "--server-start-timeout"]);
     assert!(output.lasted < Duration::from_secs(35), "{output}");
     assert_empty(&room);
 }
@@ -67,7 +67,7 @@ fn net_reports_programs_that_cannot_start() {
     room.run(&["net", "--server", "echo why; exit 3", "--", "true"])
         .refused(1, &["before it listened", "exit status 3", "why"]);
     room.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program", "PATH"]);
-    room.run(&["net", "--clients", "0", "--", "true"]).refused(1, &["from 1 to 65534"]);
+    room.run(&["net", "--clients", "0", "--", "true"]).refused(1, &["expected 1 to 65534"]);
     room.run(&["net", "--path", "none", "--rtt", "1ms", "--", "true"]).refused(1, &["--path none", "--rtt"]);
     room.run(&["net", "--path", "none", "--", "true"]).refused(1, &["--path none", "--rtt 0ms"]);
 }

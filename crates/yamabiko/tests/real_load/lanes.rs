@@ -45,7 +45,7 @@ fn start(room: &Room, seconds: u32) -> Running {
 /// The processes of the run's shards, once there are two.
 fn lanes(running: &Running) -> Vec<i32> {
     let is_lane =
-        |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "yamabiko-lane");
+        |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "yamabiko-shard");
     let find = || children(running.pid()).into_iter().filter(is_lane).collect::<Vec<_>>();
     wait_until("two lanes in processes of their own", || find().len() == 2);
     find()
@@ -113,5 +113,5 @@ fn a_killed_shard_ends_the_run_with_a_report() {
     kill(Pid::from_raw(lanes[0]), Signal::SIGKILL).unwrap();
     let output = running.finish();
     assert_eq!(output.code, Some(2), "{output}");
-    assert!(output.stderr.contains("in a process of its own") && output.stdout.is_empty(), "{output}");
+    assert!(output.stderr.contains("in its own process") && output.stdout.is_empty(), "{output}");
 }

@@ -153,7 +153,7 @@ fn invalid_certificates_and_versions_fail_with_their_cause() {
     let trusting = format!("--cacert {}", str_of(&authority.file()));
 
     let unknown = run(8443, &format!("--cacert {}", str_of(&stranger.file())));
-    assert_all_failed(&unknown, "tls_certificate", &["no authority", "--cacert", "-k"]);
+    assert_all_failed(&unknown, "tls_certificate", &["authority of the server", "--cacert", "-k"]);
     assert_all_failed(&run(8444, &trusting), "tls_certificate", &["expired"]);
     assert_all_failed(&run(8445, &trusting), "tls_certificate", &["another name", "shop.example"]);
     assert_all_failed(&run(8446, &format!("{trusting} --tls-version 1.3")), "tls_handshake", &["--tls-version"]);

@@ -85,12 +85,12 @@ fn a_path_leads_to_services_of_this_host() {
     refused("http://127.0.0.1:8083/", &[], &["listens on ::1 only", "[::]", "127.0.0.1"]);
     refused(&format!("http://{LAN}:8081/"), &[], &["listens on 127.0.0.1:8081 only", "0.0.0.0"]);
     refused("http://[::1]:8082/", &[], &["listens on 0.0.0.0:8082 only", "[::]"]);
-    refused("http://127.0.0.1:9/", &[], &["nobody listens on 127.0.0.1:9", "--server"]);
+    refused("http://127.0.0.1:9/", &[], &["nothing listens on 127.0.0.1:9", "--server"]);
     refused("http://127.0.0.1:8081/", &["-6"], &["no IPv6 address (-6)"]);
     refused("http://198.51.100.1/", &[], &["198.51.100.1", "no route"]);
-    refused("http://198.18.0.1/", &[], &["lab's own", "--server"]);
+    refused("http://198.18.0.1/", &[], &["testbed's own", "--server"]);
     refused("http://[fe80::1]/", &[], &["fe80::1", "own link"]);
-    refused("http://0.0.0.0:8082/", &[], &["0.0.0.0", "no one's address"]);
+    refused("http://0.0.0.0:8082/", &[], &["0.0.0.0", "unspecified address"]);
     hosts.host.assert_unchanged(&before);
     let log = fs::read_to_string(room.file("nginx.log")).unwrap();
     assert!(
@@ -224,7 +224,7 @@ fn programs_reach_the_target_under_its_name() {
     hosts
         .host
         .yamabiko(&room, &["net", "--to", "127.0.0.1:9", "--", "true"])
-        .refused(1, &["nobody listens on 127.0.0.1:9"]);
+        .refused(1, &["nothing listens on 127.0.0.1:9"]);
     hosts
         .host
         .yamabiko(&room, &["net", "--to", "no-such.invalid", "--", "true"])

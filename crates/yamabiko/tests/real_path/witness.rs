@@ -159,7 +159,7 @@ fn an_unrequested_response_is_reported_by_the_packet_capture() {
     assert_eq!(document["validity"]["verdict"], "invalid");
     let requests = check(&document, "vantage_points_agree_requests");
     assert_eq!(requests["state"], "failed", "{requests}");
-    assert!(requests["why"].as_str().unwrap().contains("nobody asked for"), "{requests}");
+    assert!(requests["why"].as_str().unwrap().contains("unsolicited responses"), "{requests}");
     // One response after the other: the second has no request. Both in one read: the request fails with unsolicited data.
     let unsolicited = document["load"]["failed"]["unsolicited_data"].as_u64().unwrap_or(0);
     assert_eq!(count(&document, "load.completed") + unsolicited, 100, "{}", document["load"]);

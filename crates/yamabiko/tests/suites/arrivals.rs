@@ -167,7 +167,7 @@ fn contradictory_options_are_refused_with_the_fix() {
         (&["--phase", "at 5/s"], "no duration"),
         (&["--sweep", "5"], "100..1000/s:100/s"),
         (&["--arrivals", "bursts"], "needs a rate"),
-        (&["--rate", "5/s", "--arrivals", "poisson", "--bursts", "factor=2"], "leave one out"),
+        (&["--rate", "5/s", "--arrivals", "poisson", "--bursts", "factor=2"], "leave one of the two out"),
         (&["--rate", "5/s", "--bursts", "factor=50"], "from 1 to 10"),
         (&["--replay", "/nonexistent.log"], "/nonexistent.log"),
         (&["--har", "/nonexistent.har"], "/nonexistent.har"),

@@ -1,4 +1,4 @@
-//! nginx's proxy_cache as a reverse proxy: one worker, a folder of its own.
+//! nginx's proxy_cache as a reverse proxy: one worker, its own directory.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use super::{ProxyCounters, Sizes, mebibytes};
 use crate::error::ExperimentError;
 use crate::programs::nginx::Nginx;
 
-/// What `$upstream_cache_status` says of an answer with a copy, fresh or not.
+/// Values of `$upstream_cache_status` for responses from the cache, fresh or validated.
 const HITS: [&str; 4] = ["HIT", "REVALIDATED", "STALE", "UPDATING"];
 
 /// An installed nginx, as a cache.
@@ -20,7 +20,7 @@ pub struct NginxCache {
 }
 
 impl NginxCache {
-    /// Looks for it where distributions put it.
+    /// Finds the program in the paths of distributions.
     ///
     /// # Errors
     /// [`ExperimentError::Missing`].
@@ -28,17 +28,18 @@ impl NginxCache {
         Ok(NginxCache { nginx: Nginx::find()? })
     }
 
-    /// The program's own words for its version, such as `nginx/1.22.1`; empty if it says none.
+    /// The program's version as printed, such as `nginx/1.22.1`; empty if it prints none.
     pub fn version(&self) -> String {
         self.nginx.version()
     }
 
-    /// Writes a configuration into a folder `nginx` of `folder`, and gives the shell command that starts it in the foreground at
-    /// `listen`, in front of `origin`, whose connections it keeps. What answers say of their lifetime is minded; besides
+    /// Writes a configuration into a directory `nginx` of `folder`, and returns the shell command that starts it in the
+    /// foreground at `listen`, in front of `origin`, with persistent connections to it. Lifetimes in responses are
+    /// obeyed; in addition
     ///
-    /// - a reload (`no-cache` of a request) goes to the origin, which nginx by itself does not mind;
-    /// - a copy past its lifetime is asked about (`proxy_cache_revalidate`);
-    /// - requests are not joined (`proxy_cache_lock` off, as by default).
+    /// - a reload (`no-cache` of a request) goes to the origin, which is not nginx's default;
+    /// - a stale response is validated (`proxy_cache_revalidate`);
+    /// - requests are not collapsed (`proxy_cache_lock` off, the default).
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -52,7 +53,7 @@ impl NginxCache {
         let own = folder.join("nginx");
         fs::create_dir_all(&own).map_err(ExperimentError::file(&own))?;
         let root = own.display();
-        // As root it would give its rights away to an account that may not enter the folder.
+        // As root it would change to an account that may not enter the directory.
         let user = if Uid::effective().is_root() { "user root;\n" } else { "" };
         let bound = sizes.disk.map_or(String::new(), |disk| format!(" max_size={}m", mebibytes(disk)));
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -76,8 +77,8 @@ impl NginxCache {
         Ok(format!("exec {} -p '{root}' -c '{}' -e '{root}/error.log'", self.nginx.program().display(), file.display()))
     }
 
-    /// What one that was configured in `folder` has counted: a line of its access log each, by `$upstream_cache_status`. The
-    /// line is written after the answer was sent.
+    /// Counters of the nginx configured in `folder`: lines of its access log, by `$upstream_cache_status`. A line is
+    /// written after the response was sent.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -88,7 +89,7 @@ impl NginxCache {
 }
 
 fn count(log: &str) -> ProxyCounters {
-    // A line that is not whole yet is not counted.
+    // An incomplete last line is not counted.
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let hits = whole.lines().filter(|line| line.rsplit(' ').next().is_some_and(|status| HITS.contains(&status)));
     ProxyCounters { requests: whole.lines().count() as u64, hits: hits.count() as u64 }
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_lines_are_counted_by_their_status() {
+    fn complete_lines_of_the_access_log_are_counted_by_cache_status() {
         let log = "GET HIT\nGET MISS\nGET REVALIDATED\nGET EXPIRED\nPOST -\nGET BYPASS\nGET HI";
         assert_eq!(count(log), ProxyCounters { requests: 6, hits: 2 });
         assert_eq!(count(""), ProxyCounters::default());

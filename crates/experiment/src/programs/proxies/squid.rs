@@ -1,4 +1,4 @@
-//! squid as a forward proxy: one process, its own defaults, a folder of its own.
+//! squid as a forward proxy: one process, its defaults, its own directory.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,13 +9,13 @@ use crate::error::ExperimentError;
 use crate::get;
 use crate::programs::quoted;
 
-/// Where distributions put the program.
+/// Paths of the program in distributions.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/squid", "/usr/local/sbin/squid", "/usr/local/squid/sbin/squid"];
-/// Accounts that distributions made for it.
+/// Accounts that distributions create for it.
 const ACCOUNTS: [&str; 3] = ["proxy", "squid", "nobody"];
-/// Where its cache manager has the counters.
+/// Path of the counters in its cache manager.
 const COUNTERS: &str = "/squid-internal-mgr/counters";
-/// What is written to the access log of one that is asked to keep one.
+/// Format of the access log, if there is one.
 const FORMAT: &str = "%rm %rp";
 
 /// An installed squid.
@@ -24,20 +24,20 @@ pub struct Squid {
     program: PathBuf,
 }
 
-/// How one is set up.
+/// Settings of squid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// Where it listens.
+    /// Address it listens on.
     pub listen: SocketAddr,
-    /// Its cache.
+    /// Sizes of its cache.
     pub sizes: Sizes,
-    /// Whether it writes a line for each request, which [`Squid::counters`] needs: its own counter has tunnels among the
-    /// requests, and only the log says how many these are.
+    /// Whether it writes a line for each request, which [`Squid::counters`] needs: its own counter includes tunnels,
+    /// whose number is only in the log.
     pub log: bool,
 }
 
 impl Squid {
-    /// Looks for it where distributions put it.
+    /// Finds the program in the paths of distributions.
     ///
     /// # Errors
     /// [`ExperimentError::Missing`].
@@ -50,12 +50,12 @@ impl Squid {
             .ok_or(ExperimentError::Missing { program: "squid", fix: "apt-get install squid" })
     }
 
-    /// The Squid whose program is `program`, which nothing looks for before a server is started.
+    /// Squid at this path, which is not checked before a server is started.
     pub fn at(program: impl Into<PathBuf>) -> Squid {
         Squid { program: program.into() }
     }
 
-    /// The program's own words for its version, such as `squid 5.7`; empty if it says none.
+    /// The program's version as printed, such as `squid 5.7`; empty if it prints none.
     pub fn version(&self) -> String {
         let said = std::process::Command::new(&self.program).arg("-v").output();
         let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -63,13 +63,14 @@ impl Squid {
         version.map_or(String::new(), |version| format!("squid {}", version.trim()))
     }
 
-    /// Writes a configuration into a folder `squid` of `folder`, and gives the shell command that starts it in the foreground.
-    /// Anyone may use it, for any origin; everything else is as compiled in, but for what would reach out of the folder, and
+    /// Writes a configuration into a directory `squid` of `folder`, and returns the shell command that starts it in the
+    /// foreground. Any client may use it, for any origin; all other settings are compiled in, except files outside of
+    /// the directory, and
     ///
-    /// - `collapsed_forwarding` is off, as by default: on, squid 5.7 answers a plain GET that it joined to a conditional one
-    ///   with the 304 of that;
-    /// - no name is looked up: origins are addresses;
-    /// - memory keeps objects of up to 64 MB, and not of up to 512 KB only.
+    /// - `collapsed_forwarding` is off, the default: with it, squid 5.7 answers a plain GET that it collapsed with a
+    /// conditional one with the 304 of the latter;
+    /// - no name is resolved: origins are addresses;
+    /// - memory stores objects of up to 64 MB, instead of up to 512 KB.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -99,23 +100,23 @@ impl Squid {
         let file = own.join("squid.conf");
         fs::write(&file, text).map_err(ExperimentError::file(&file))?;
         let (program, file) = (quoted(&self.program), quoted(&file));
-        // The folders of a store are made before.
+        // The directories of a disk store are created before the start.
         let first = if setup.sizes.disk.is_some() { format!("{program} -N -z -f {file} && ") } else { String::new() };
         Ok(format!("{first}exec {program} -N -f {file}"))
     }
 
-    /// What one that listens at `listen`, was configured in `folder` and keeps a log has counted, by its cache manager:
-    /// `client_http.requests` and `client_http.hits`, which has among it what it asked the origin about and was told to keep.
+    /// Counters of the squid at `listen`, configured in `folder` with a log, from its cache manager:
+    /// `client_http.requests` and `client_http.hits`, which includes validated responses.
     ///
-    /// Taken off the requests are tunnels and questions for counters, which it counts too: its log, written in the moment in
-    /// which it counts, says how many there were. A request is counted when it is over, a tunnel when it is closed.
+    /// Tunnels and requests for counters, which squid counts too, are subtracted: the log, written at the time of
+    /// counting, has their number. A request is counted when it has ended, a tunnel when it is closed.
     ///
     /// # Errors
-    /// It does not answer, or not as squid does; it keeps no log.
+    /// It does not respond, or not as squid does; it has no log.
     pub fn counters(&self, folder: &Path, listen: SocketAddr) -> Result<ProxyCounters, ExperimentError> {
         let log = folder.join("squid/access.log");
         let wrong = |why: String| ExperimentError::Program { program: "squid", why };
-        // Before the question, which is in the log soon and not in its own answer.
+        // Before the request for counters, which is in the log soon but not in its own response.
         let lines = fs::read_to_string(&log).map_err(ExperimentError::file(&log))?;
         let said = get::body(listen, COUNTERS).map_err(|error| wrong(format!("its counters: {error}")))?;
         let counted =
@@ -125,8 +126,8 @@ impl Squid {
     }
 }
 
-/// Whether a line of the log is of a tunnel or a question for counters. Connections without a request are in the log too, but
-/// are not counted.
+/// Whether a line of the log is of a tunnel or a request for counters. Connections without a request are in the log
+/// too, but are not counted.
 fn is_other(line: &str) -> bool {
     let (method, path) = line.split_once(' ').unwrap_or((line, ""));
     method == "CONNECT" || path == COUNTERS
@@ -147,7 +148,7 @@ mod tests {
     use units::Bytes;
 
     #[test]
-    fn counters_are_read_from_its_page() {
+    fn counters_are_parsed_from_the_cache_managers_page() {
         let page =
             "sample_time = 1.2 (x)\nclient_http.requests = 1234\nclient_http.hits = 567\nclient_http.errors = 8\n";
         assert_eq!(read_counters(page), Some(ProxyCounters { requests: 1234, hits: 567 }));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_and_questions_are_told_apart() {
+    fn tunnels_and_requests_for_counters_are_recognised() {
         for other in ["CONNECT 127.0.0.1:443", "CONNECT -", "CONNECT", "GET /squid-internal-mgr/counters"] {
             assert!(is_other(other), "{other}");
         }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_on_disk_is_made_before_it_starts() {
+    fn a_disk_store_is_created_before_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let squid = Squid::at(PROGRAMS[0]);
         let setup = |disk| Setup {

@@ -1,4 +1,4 @@
-//! Varnish as a reverse proxy: its own defaults, a folder of its own.
+//! Varnish as a reverse proxy, with its defaults and its own directory.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use super::{ProxyCounters, Sizes, mebibytes};
 use crate::error::ExperimentError;
 use crate::programs::quoted;
 
-/// Where distributions put the program.
+/// Paths of the program in distributions.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/varnishd", "/usr/local/sbin/varnishd", "/usr/bin/varnishd"];
-/// And the one that reads its counters.
+/// Paths of the program that reads its counters.
 const STATS: [&str; 2] = ["/usr/bin/varnishstat", "/usr/local/bin/varnishstat"];
 
 /// Requests of clients.
 const REQUESTS: &str = "MAIN.client_req";
-/// Of these, the ones counted a second time.
+/// Of these, the ones that are counted twice.
 const AGAIN: &str = "MAIN.busy_wakeup";
-/// Answered out of the cache.
+/// Responses from the cache.
 const HITS: &str = "MAIN.cache_hit";
 
 /// An installed Varnish.
@@ -29,7 +29,7 @@ pub struct Varnish {
 }
 
 impl Varnish {
-    /// Looks for it where distributions put it.
+    /// Finds the program in the paths of distributions.
     ///
     /// # Errors
     /// [`ExperimentError::Missing`].
@@ -41,7 +41,7 @@ impl Varnish {
         }
     }
 
-    /// The program's own words for its version, such as `varnish-7.1.1`; empty if it says none.
+    /// The program's version as printed, such as `varnish-7.1.1`; empty if it prints none.
     pub fn version(&self) -> String {
         let said = Command::new(&self.program).arg("-V").output();
         let said = said.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
@@ -49,13 +49,13 @@ impl Varnish {
         version.map_or(String::new(), |(version, _)| version.to_owned())
     }
 
-    /// Writes a configuration into a folder `varnish` of `folder`, and gives the shell command that starts it in the foreground at
-    /// `listen`, in front of `origin`. Its rules are the ones built in, but that
+    /// Writes a configuration into a directory `varnish` of `folder`, and returns the shell command that starts it in
+    /// the foreground at `listen`, in front of `origin`. Its rules are the built-in ones, except that
     ///
-    /// - a reload (`no-cache` of a request) goes to the origin, which Varnish by itself does not mind;
-    /// - nothing is handed out after its lifetime (`default_grace` 0), which it would do for 10 s while it fetches anew.
+    /// - a reload (`no-cache` of a request) goes to the origin, which is not Varnish's default;
+    /// - stale responses are not sent (`default_grace` 0), which it would do for 10 s while it fetches again.
     ///
-    /// Its pages on disk are as large as `sizes.disk` says; without, it keeps all in memory.
+    /// Its disk storage has the size `sizes.disk`; without it, everything is in memory.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -81,7 +81,7 @@ impl Varnish {
             Some(disk) => format!("file,{},{}M", own.join("store").display(), mebibytes(disk)),
             None => format!("malloc,{}M", mebibytes(sizes.memory)),
         };
-        // Without a jail it is who we are: its folder needs no account of its own.
+        // Without a jail it runs as this user: its directory needs no other account.
         Ok(format!(
             "exec {} -F -j none -n {} -a {listen} -f {} -s {} -T none -l 8m -p default_grace=0 \
              -p thread_pools=1 -p thread_pool_min=50 -p thread_stats_rate=1",
@@ -92,12 +92,12 @@ impl Varnish {
         ))
     }
 
-    /// What one that was configured in `folder` has counted, by varnishstat: `MAIN.cache_hit`, and `MAIN.client_req` less
-    /// `MAIN.busy_wakeup`, since a request that waited for another's fetch is counted again when it goes on. Its threads add
-    /// theirs up after each request (`thread_stats_rate` 1), so that it may take a moment until all is in it.
+    /// Counters of the Varnish configured in `folder`, by varnishstat: `MAIN.cache_hit`, and `MAIN.client_req` less
+    /// `MAIN.busy_wakeup`, because a request that waited for another's fetch is counted again when it continues. Its
+    /// threads add their counters after each request (`thread_stats_rate` 1), so the sum may be slightly late.
     ///
     /// # Errors
-    /// It does not run, or varnishstat says something else.
+    /// varnishstat does not run, or its output cannot be parsed.
     pub fn counters(&self, folder: &Path) -> Result<ProxyCounters, ExperimentError> {
         let wrong = |why: String| ExperimentError::Program { program: "varnishstat", why };
         let output = Command::new(&self.stat)
@@ -113,7 +113,7 @@ impl Varnish {
     }
 }
 
-/// From varnishstat's JSON, which has the counters in an object of their own since version 7, and before that at the top.
+/// Parses varnishstat's JSON, which has the counters in their own object since version 7, and before that at the top.
 fn read_counters(json: &[u8]) -> Option<ProxyCounters> {
     let said: serde_json::Value = serde_json::from_slice(json).ok()?;
     let counters = said.get("counters").unwrap_or(&said);
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read_from_both_of_its_forms() {
+    fn counters_are_parsed_from_both_forms_of_varnishstat() {
         let counters =
             r#""MAIN.client_req": {"value": 15}, "MAIN.busy_wakeup": {"value": 3}, "MAIN.cache_hit": {"value": 5}"#;
         let wanted = Some(ProxyCounters { requests: 12, hits: 5 });

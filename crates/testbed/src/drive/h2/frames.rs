@@ -1,14 +1,13 @@
-//! Frames in a stream of bytes, seen from outside: whose bytes they are, and the few things said about the whole
-//! connection.
+//! Parses frame headers in a byte stream: the stream of each byte, and events of the whole connection.
 //!
-//! The `h2` crate reads and writes the frames; this only counts along, because h2 does not tell how many bytes a header
-//! block had, when the last byte of a request was written, or which streams a GOAWAY spares.
+//! The `h2` crate reads and writes the frames. This parser only counts, because h2 does not report the length of a
+//! header block, the time at which the last byte of a request was written, or which streams a GOAWAY leaves alone.
 
 /// A frame's header (RFC 9113, section 4.1).
 const HEADER: usize = 9;
-/// What a client says first (RFC 9113, section 3.4).
+/// A client's connection preface (RFC 9113, section 3.4).
 const PREFACE: usize = 24;
-/// Of a payload so much is kept: the last stream and the error code of GOAWAY.
+/// Stored bytes of a payload: the last stream and the error code of GOAWAY.
 const KEPT: usize = 8;
 
 /// DATA.
@@ -32,7 +31,7 @@ const ACK: u8 = 0x1;
 /// END_HEADERS of HEADERS and CONTINUATION.
 const END_HEADERS: u8 = 0x4;
 
-/// A piece of a frame: as much of it as lay in the bytes at hand.
+/// A piece of a frame: the part that is in the available bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Type of the frame.
@@ -41,44 +40,44 @@ pub(super) struct Piece {
     pub stream: u32,
     /// Length of this piece, the frame's header included.
     pub bytes: u32,
-    /// How many bytes of those at hand go before its end.
+    /// Bytes of the available ones up to its end.
     pub end: usize,
     /// The frame's last piece.
     pub whole: bool,
-    /// Nothing of the sender's comes on this stream after this frame; with the last of a header block that said so.
+    /// The sender sends nothing more on this stream after this frame; set on the last frame of the header block.
     pub ends_stream: bool,
-    /// SETTINGS that answer ours.
+    /// SETTINGS with ACK.
     pub ack: bool,
-    /// GOAWAY, once whole: the last stream that was taken up, and the error code.
+    /// GOAWAY, when complete: the last processed stream, and the error code.
     pub leaves: Option<(u32, u32)>,
 }
 
-/// Follows one direction of a connection.
+/// Parses one direction of a connection.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Still to come of the preface.
+    /// Remaining bytes of the preface.
     preface: usize,
     header: [u8; HEADER],
     have: usize,
     left: usize,
     kept: [u8; KEPT],
     kept_length: usize,
-    /// The HEADERS under way ends the stream, its block goes on.
+    /// The current HEADERS ends the stream, but its block continues.
     ends_later: bool,
 }
 
 impl Frames {
-    /// What a server sends.
+    /// The direction from a server.
     pub(super) fn of_server() -> Self {
         Frames { preface: 0, header: [0; HEADER], have: 0, left: 0, kept: [0; KEPT], kept_length: 0, ends_later: false }
     }
 
-    /// What a client sends, from its preface on.
+    /// The direction from a client, from its preface on.
     pub(super) fn of_client() -> Self {
         Frames { preface: PREFACE, ..Frames::of_server() }
     }
 
-    /// Follows `bytes`, the next of the direction, and tells of each piece of a frame in them.
+    /// Parses `bytes`, the next of the direction, and reports each piece of a frame in them.
     pub(super) fn follow(&mut self, bytes: &[u8], mut tell: impl FnMut(Piece)) {
         let mut at = self.preface.min(bytes.len());
         self.preface -= at;
@@ -90,7 +89,7 @@ impl Frames {
                 self.have += taken;
                 at += taken;
                 if self.have < HEADER {
-                    // Whose these are is known with the rest of the header.
+                    // The stream is known with the rest of the header.
                     return;
                 }
                 counted = HEADER;
@@ -157,7 +156,7 @@ mod tests {
         bytes
     }
 
-    /// Type, stream and length of each frame; what each GOAWAY said; the streams that ended.
+    /// Type, stream and length of each frame; content of each GOAWAY; ended streams.
     type Seen = (Vec<(u8, u32, u64)>, Vec<(u32, u32)>, Vec<u32>);
 
     fn seen(cuts: &[usize], bytes: &[u8]) -> Seen {
@@ -181,9 +180,9 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut: each frame has its own length, header included, and says the same.
+        /// Frames do not depend on how the bytes are split: each has its own length, header included.
         #[test]
-        fn frames_do_not_depend_on_cuts(cuts in prop::collection::vec(1usize..40, 1..20), length in 0usize..100) {
+        fn frames_do_not_depend_on_how_bytes_are_split(cuts in prop::collection::vec(1usize..40, 1..20), length in 0usize..100) {
             let mut bytes = frame(SETTINGS, 0, 0, &[]);
             bytes.extend(frame(HEADERS, END_STREAM, 3, &vec![7; length]));
             bytes.extend(frame(CONTINUATION, END_HEADERS, 3, b"abc"));
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_begins_with_its_preface() {
+    fn frames_of_a_client_begin_after_its_preface() {
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         bytes.extend(frame(HEADERS, END_STREAM | END_HEADERS, 1, b"x"));
         let (mut frames, mut ended) = (Frames::of_client(), Vec::new());

@@ -1,7 +1,7 @@
-//! Memory in place of a socket: what `h2` reads from and writes to.
+//! In-memory replacement of a socket for `h2`.
 //!
-//! It never waits for anything: a read takes what the loop has put there, a write stays until the loop has written it
-//! to the socket. Nobody needs waking, because the loop polls h2 after everything it does here.
+//! It never blocks: a read takes data that the loop has put there, and written data stays until the loop has written it
+//! to the socket. No waker is needed, because the loop polls h2 after every change.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,17 +10,17 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// So much may wait to be written before h2 is told to wait: a server that asks and never reads costs no more than
-/// this.
+/// Most bytes that may wait to be written before h2 has to wait: a server that requests and never reads costs no more
+/// memory than this.
 const OUTGOING_MAX: usize = 256 << 10;
-/// Memory that an end keeps when it is empty.
+/// Capacity that an empty buffer keeps.
 const KEPT_MAX: usize = 64 << 10;
 
 /// One end for the loop, one for h2.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pipe(Arc<Mutex<Ends>>);
 
-/// What lies in a pipe.
+/// Content of a pipe.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     incoming: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) struct Ends {
 }
 
 impl Pipe {
-    /// The loop's end. One thread holds all of a connection, so the lock is always free.
+    /// The loop's end. One thread uses a whole connection, so the lock is always free.
     pub(super) fn ends(&self) -> MutexGuard<'_, Ends> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,12 +54,12 @@ impl Ends {
         self.incoming.len() - self.read
     }
 
-    /// What is to be written to the socket.
+    /// Bytes to write to the socket.
     pub(super) fn unwritten(&self) -> &[u8] {
         &self.outgoing[self.written..]
     }
 
-    /// So much of it was.
+    /// This many of them were written.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.written += bytes;
         if self.written == self.outgoing.len() {
@@ -69,7 +69,7 @@ impl Ends {
         }
     }
 
-    /// Whether h2 was told to wait since the last call.
+    /// Whether h2 had to wait since the last call.
     pub(super) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }

@@ -42,7 +42,7 @@ fn keys() -> Vec<StreamKey> {
 }
 
 #[test]
-fn a_request_that_is_refused_moves_no_other() {
+fn a_refused_request_does_not_shift_other_streams() {
     let mut http2 = Http2::new();
     let asking = |te: &str| Request::get("http://h/").header("te", te).body(()).unwrap();
     let keys = keys();

@@ -1,4 +1,4 @@
-//! Connections that fail or are given up, and the causes as the load engine names them.
+//! Failed connections and timeouts, and their causes as the load engine names them.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use sys::socket::TcpSocket;
 use units::Timestamp;
 
 use super::LoadIo;
-use crate::called::Called;
+use crate::connect_call::Called;
 
 impl LoadIo {
-    /// What long requests whose time is up by `now` have brought to the server.
+    /// Bytes of long requests, with a timeout at or before `now`, that reached the server.
     pub(super) fn note_timing_out(&mut self, now: Timestamp) {
         let due: Vec<ConnectionKey> = self.load.timing_out(now).collect();
         for key in due {
@@ -29,7 +29,7 @@ impl LoadIo {
         self.load.handle_failure(now, key, cause);
     }
 
-    /// Closes the socket, if it is still there.
+    /// Closes the socket, if it still exists.
     pub(super) fn forget(&mut self, key: ConnectionKey) {
         if let Some(slot) = self.sockets.get_mut(key.index())
             && slot.as_ref().is_some_and(|socket| socket.key == key)
@@ -45,7 +45,7 @@ impl LoadIo {
         if !self.notes_ports {
             return;
         }
-        // A connection without a port would have failed to connect: the wire's count then says that one is missing.
+        // A connection without a port would have failed to connect: the captured connection then counts as missing.
         if let (Some(connection), Ok(port), Some(handover)) =
             (self.load.connection_number(key), tcp.local_port(), &mut self.handover)
         {
@@ -76,8 +76,8 @@ pub(super) fn stream_cause(error: &io::Error) -> FailureCause {
     }
 }
 
-/// Tells the core what of a connection's bytes the peer has acknowledged.
+/// Reports to the core how many of a connection's bytes the peer has acknowledged.
 pub(super) fn note_unacknowledged(load: &mut Load, key: ConnectionKey, socket: &TcpSocket) {
-    // A socket that cannot say has no queue any more.
+    // A socket that cannot report its queue has none.
     load.handle_unacknowledged(key, socket.unacknowledged().unwrap_or(0));
 }

@@ -6,12 +6,12 @@ use units::Timestamp;
 use super::LoadIo;
 
 impl LoadIo {
-    /// When the core next wants to be asked.
+    /// When the core wants to be called next.
     pub fn next_wake(&self) -> Option<Timestamp> {
         self.load.next_wake()
     }
 
-    /// Whether the last turn left something to do at once.
+    /// Whether the last iteration left immediate work.
     pub fn unfinished(&self) -> bool {
         self.more || !self.again.is_empty()
     }
@@ -21,7 +21,7 @@ impl LoadIo {
         self.load.live()
     }
 
-    /// The core's counters of a mix.
+    /// The core's counters of a cache workload.
     pub fn mix(&self) -> MixLive {
         self.load.mix_live()
     }
@@ -31,7 +31,7 @@ impl LoadIo {
         self.load.measured()
     }
 
-    /// The measured phase ends at `at`, a moment to come.
+    /// The measured phase ends at `at`, a future time.
     pub fn end_at(&mut self, at: Timestamp) {
         self.load.end_at(at);
     }

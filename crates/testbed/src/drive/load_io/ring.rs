@@ -1,7 +1,8 @@
-//! The load's hands on a ring: what completes is told to the core, and what is to be sent goes out in small batches.
+//! Socket I/O of the load with io_uring: completions are reported to the core, and requests are submitted in small
+//! batches.
 //!
-//! A batch is small because its requests count as started when they are queued: the last of
-//! them is sent later than its record says by what the kernel takes for those before it.
+//! Batches are small because their requests count as started when they are queued: the last of them is sent later than
+//! its record states, by the time that the kernel takes for those before it.
 
 use schema::FailureCause;
 use sys::clock::Clock;
@@ -10,9 +11,9 @@ use sys::uring::Completion;
 use super::{LoadIo, Poller, connect_cause, note_unacknowledged, stream_cause};
 use crate::drive::poller::{Operation, RingPoller, addressee};
 
-/// Requests handed to the kernel with one call.
+/// Requests submitted with one system call.
 pub(super) const SENDS_PER_CALL: usize = 8;
-/// A longer request is sent by a system call of its own, which says how much was taken: `sent_at` must not be that of a
+/// A longer request is sent by its own system call, which returns how much was taken: `sent_at` must not be that of a
 /// request that is still in our memory.
 pub(super) const SENT_AT_ONCE_MAX: usize = 16 << 10;
 
@@ -58,12 +59,12 @@ impl LoadIo {
                         ring.send_rest(&socket.tcp, key, socket.request, 0, self.load.request(socket.request).len());
                     }
                     (Operation::Send, Err(error)) if error.raw_os_error() != Some(libc::ECANCELED) => {
-                        // The kernel took nothing, whatever was counted when the request was queued.
+                        // The kernel took nothing, although the request counted as started when it was queued.
                         self.load.handle_unacknowledged(key, u64::MAX);
                         self.drop_failed(key, stream_cause(&error), clock);
                     }
-                    // What broke a connection in the middle of a request is told by receiving on it.
-                    (Operation::SendPatiently, _) => socket.sending = false,
+                    // The cause of a connection broken in the middle of a request is reported by receiving on it.
+                    (Operation::SendWithRetries, _) => socket.sending = false,
                     _ => {}
                 }
             }
@@ -75,7 +76,7 @@ impl LoadIo {
         }
     }
 
-    /// Does what the core asks after completions were taken in.
+    /// Carries out the core's actions after completions were handled.
     pub fn settle(&mut self, poller: &mut Poller, clock: &Clock) {
         if std::mem::take(&mut self.taken_in) > 0 {
             self.follow_up(poller, clock);
@@ -92,7 +93,7 @@ impl LoadIo {
     ) {
         let socket = self.sockets.get_mut(index).and_then(Option::as_mut).filter(|socket| is(socket.key));
         let Some(socket) = socket else {
-            // For a connection that is closed already.
+            // For a connection that is already closed.
             if let Some(buffer) = completion.buffer {
                 ring.give_back(buffer);
             }
@@ -120,7 +121,7 @@ impl LoadIo {
                     ring.give_back(buffer);
                 }
             }
-            // No buffer was free at that moment: what came waits in the socket.
+            // No buffer was free: received data waits in the socket.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                 ring.receive(&socket.tcp, key);
                 socket.receiving = true;
@@ -130,7 +131,7 @@ impl LoadIo {
         }
     }
 
-    /// The rest of a long request, by system calls of its own.
+    /// Sends the rest of a long request, by its own system calls.
     fn send_rest_on(&mut self, key: load::ConnectionKey, ring: &mut RingPoller, clock: &Clock) {
         self.send_rest(key, clock);
         if let Some(Some(socket)) = self.sockets.get_mut(key.index())
@@ -141,7 +142,7 @@ impl LoadIo {
         }
     }
 
-    /// Hands queued requests to the kernel, and sockets to the ring for closing.
+    /// Submits queued requests, and passes sockets to the ring for closing.
     pub(super) fn hand_over(&mut self, poller: &mut Poller, clock: &Clock) {
         let Some(ring) = poller.ring() else { return };
         for (socket, key, busy) in self.closing.drain(..) {
@@ -150,7 +151,7 @@ impl LoadIo {
         if self.queued.is_empty() {
             return;
         }
-        // What a ring cannot submit now goes with the next call: the queue has room for many batches.
+        // Operations that the ring cannot submit now go with the next call: the queue has space for many batches.
         let failed = ring.submit().is_err();
         let now = self.now(clock);
         for (key, length) in std::mem::take(&mut self.queued) {

@@ -1,4 +1,4 @@
-//! The load's hands where there is TLS: the same news to the core, opened; the same requests, sealed.
+//! Socket I/O of the load with TLS: the same events for the core, decrypted; the same requests, encrypted.
 
 use load::ConnectionKey;
 use schema::FailureCause;
@@ -19,12 +19,12 @@ impl LoadIo {
         self
     }
 
-    /// TLS and what it counted.
+    /// TLS settings and counters.
     pub fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
-    /// The connection is established and wants its handshake.
+    /// The connection is established and starts its handshake.
     pub(super) fn begin_handshake(&mut self, key: ConnectionKey, clock: &Clock) {
         let (Some(Some(socket)), Some(tls)) = (self.sockets.get_mut(key.index()), &mut self.tls) else { return };
         let begun = tls.session(socket.client, socket.target).and_then(|mut session| session.begin().map(|()| session));
@@ -37,7 +37,7 @@ impl LoadIo {
         }
     }
 
-    /// Writes what TLS has to say, then what is left of the request.
+    /// Writes TLS messages, then the rest of the request.
     pub(super) fn send_sealed(&mut self, key: ConnectionKey, clock: &Clock) {
         loop {
             let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return };
@@ -47,7 +47,7 @@ impl LoadIo {
             let Some(session) = &mut socket.session else { return };
             match session.flush(&socket.tcp) {
                 Ok(true) => {}
-                // The socket says when it takes more.
+                // The socket reports when it accepts more.
                 Ok(false) => return,
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
@@ -80,7 +80,7 @@ impl LoadIo {
             };
             let Socket { session: Some(session), http2, .. } = socket else { return };
             if http2.as_ref().is_some_and(|http2| http2.is_full()) {
-                // The server does not read what it asks for.
+                // The server does not read its requests.
                 return self.advance(key, clock);
             }
             let before = session.lay_out(buffer);
@@ -93,7 +93,7 @@ impl LoadIo {
                         note_unacknowledged(load, key, &socket.tcp);
                     }
                     let outcome = session.receive(&mut buffer[..before + length], |said| match said {
-                        // What HTTP/2 is to be spoken on is known by ALPN only when the session has been asked.
+                        // Whether ALPN has chosen HTTP/2 is known only from the session.
                         News::Secured if *streams => {}
                         News::Secured => load.handle_secured(told(load, sampler, stalls, clock), key),
                         News::Plain(bytes) => match http2 {
@@ -135,7 +135,7 @@ impl LoadIo {
                         }
                     }
                     match outcome {
-                        // The handshake goes on, or a key is renewed: the server waits for it.
+                        // The handshake continues, or a key is updated: the server waits for it.
                         Ok(()) => self.send_sealed(key, clock),
                         Err(error) => return self.drop_session(key, &error, clock),
                     }
@@ -163,13 +163,13 @@ impl LoadIo {
         self.again.push(key);
     }
 
-    /// TLS has failed: the server is told why, if it listens, and the core the cause.
+    /// TLS has failed: the server gets an alert, if it still reads, and the core the cause.
     pub(super) fn drop_session(&mut self, key: ConnectionKey, error: &rustls::Error, clock: &Clock) {
         let (Some(Some(socket)), Some(tls)) = (self.sockets.get_mut(key.index()), &mut self.tls) else { return };
         let mut secured = false;
         if let Some(session) = &mut socket.session {
             secured = session.secured();
-            // The alert only helps whoever reads the server's log.
+            // The alert only helps in the server's log.
             let _ = session.flush(&socket.tcp);
         }
         let cause = tls.failed(error, secured);
@@ -177,5 +177,5 @@ impl LoadIo {
     }
 }
 
-/// Of a request so much is sealed at a time: what a socket's buffer takes as a rule.
+/// Largest part of a request that is encrypted at a time: what a socket's buffer usually accepts.
 pub(super) const SEAL_MAX: usize = 64 << 10;

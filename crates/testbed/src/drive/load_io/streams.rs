@@ -1,4 +1,4 @@
-//! The load's hands where connections carry streams: what the core asks for goes to HTTP/2, its news to the core.
+//! Socket I/O of the load with streams: the core's actions go to HTTP/2, its events to the core.
 
 use load::{ConnectionKey, Load, StreamFailure, StreamKey};
 use schema::FailureCause;
@@ -11,7 +11,7 @@ use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, stream_cause, 
 use crate::drive::h2::{Http2, News, Why};
 
 impl LoadIo {
-    /// The same with HTTP/2, as the load's spec has it.
+    /// Adds HTTP/2 with the settings of the load's specification.
     pub fn with_http2(mut self, http2: bool) -> Self {
         self.http2 = http2;
         self
@@ -34,18 +34,18 @@ impl LoadIo {
         }
     }
 
-    /// Lets HTTP/2 work on the connections to which something was done, and writes what comes of it.
+    /// Advances HTTP/2 on the connections that were changed, and writes the output.
     pub(super) fn advance_stirred(&mut self, clock: &Clock) {
         let mut stirred = std::mem::take(&mut self.stirred);
         for key in stirred.drain(..) {
             self.advance(key, clock);
         }
-        // Room for the next time; what was stirred meanwhile stays.
+        // Keeps the allocation; connections that changed meanwhile remain.
         stirred.append(&mut self.stirred);
         self.stirred = stirred;
     }
 
-    /// Lets HTTP/2 work on a connection, tells the core, and writes.
+    /// Advances HTTP/2 on a connection, reports to the core, and writes.
     pub(super) fn advance(&mut self, key: ConnectionKey, clock: &Clock) {
         let Some(Some(socket)) = self.sockets.get_mut(key.index()).filter(|s| s.as_ref().is_some_and(|s| s.key == key))
         else {
@@ -57,7 +57,7 @@ impl LoadIo {
         self.write_streams(key, clock);
     }
 
-    /// Writes what HTTP/2 has to say.
+    /// Writes the output of HTTP/2.
     pub(super) fn write_streams(&mut self, key: ConnectionKey, clock: &Clock) {
         let Some(Some(Socket { tcp, session, http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else {
             return;
@@ -87,21 +87,22 @@ impl LoadIo {
             self.load.handle_stream_sent(now, stream, u64::from(bytes), last);
         }
         match written {
-            // The socket has room for more than h2 was allowed to write at once.
+            // The socket has space for more than h2 was allowed to write.
             Ok(true) if goes_on => self.stir(key),
-            // Of what is left the socket says when it takes more.
+            // The socket reports when it accepts the rest.
             Ok(_) => {}
             Err(Trouble::Socket(error)) => self.drop_failed(key, stream_cause(&error), clock),
             Err(Trouble::Tls(error)) => self.drop_session(key, &error, clock),
         }
     }
 
-    /// Reads what the server says without TLS.
+    /// Reads the server's data without TLS.
     pub(super) fn read_streams(&mut self, key: ConnectionKey, clock: &Clock) {
         for _ in 0..READS_PER_VISIT {
             let Some(Some(Socket { tcp, http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else { return };
             if http2.is_full() {
-                // The server does not read what it asks for. Its own reading makes the socket writable, and us go on.
+                // The server does not read its requests. When it reads again, the socket becomes writable and the loop
+                // continues.
                 return self.advance(key, clock);
             }
             match tcp.read(&mut self.buffer) {
@@ -123,7 +124,7 @@ impl LoadIo {
         self.again.push(key);
     }
 
-    /// Tells the core what HTTP/2 has told.
+    /// Reports HTTP/2 events to the core.
     fn tell(&mut self, key: ConnectionKey, clock: &Clock) {
         let now = self.now(clock);
         let mut news = std::mem::take(&mut self.news);
@@ -139,7 +140,7 @@ enum Trouble {
     Tls(rustls::Error),
 }
 
-/// News as calls of the core.
+/// HTTP/2 events as calls of the core.
 trait Tell {
     fn tell(&mut self, now: Timestamp, key: ConnectionKey, news: News, room: &mut Vec<u8>);
 }
@@ -175,7 +176,7 @@ fn failure(why: Why) -> StreamFailure {
     }
 }
 
-/// A head as HTTP/1 would have it.
+/// A head in the form of HTTP/1.
 fn write_head(status: u16, fields: &http::HeaderMap, into: &mut Vec<u8>) {
     into.extend_from_slice(format!("HTTP/2 {status}\r\n").as_bytes());
     for (name, value) in fields {
@@ -188,11 +189,11 @@ fn write_head(status: u16, fields: &http::HeaderMap, into: &mut Vec<u8>) {
 }
 
 impl LoadIo {
-    /// A stream that the core has handed out: its identifier, or the news that it cannot be.
+    /// A stream for a request of the core: its identifier, or a report that it cannot be opened.
     pub(super) fn note_opened(&mut self, key: ConnectionKey, stream: StreamKey, number: Option<u32>, clock: &Clock) {
         match number {
             Some(number) => self.load.handle_stream_opened(stream, number),
-            // h2 knows more than the core: that the connection is going, or that a header is not allowed.
+            // h2 knows more than the core: that the connection is closing, or that a header is not allowed.
             None => {
                 let failure = StreamFailure::Failed(FailureCause::LocalError);
                 let now = self.now(clock);

@@ -1,4 +1,4 @@
-//! The load's hands where a proxy makes a tunnel: CONNECT, between the connection to the proxy and TLS.
+//! Socket I/O of the load with a proxy's tunnel: CONNECT, between the connection to the proxy and TLS.
 
 use load::ConnectionKey;
 use schema::FailureCause;
@@ -9,13 +9,13 @@ use super::{LoadIo, stream_cause};
 use crate::drive::tunnel::{Answer, Tunnelling};
 
 impl LoadIo {
-    /// The same with a tunnel for each connection to a secure target.
+    /// Adds a tunnel for each connection to a secure target.
     pub fn with_tunnel(mut self, tunnelling: Option<Tunnelling>) -> Self {
         self.tunnelling = tunnelling;
         self
     }
 
-    /// The connection to the proxy is established: the tunnel is asked for. Without a proxy TLS begins.
+    /// The connection to the proxy is established: sends CONNECT. Without a proxy TLS begins.
     pub(super) fn begin_tunnel(&mut self, key: ConnectionKey, clock: &Clock) {
         let (Some(Some(socket)), Some(tunnelling)) = (self.sockets.get_mut(key.index()), &self.tunnelling) else {
             return self.begin_handshake(key, clock);
@@ -25,21 +25,21 @@ impl LoadIo {
         self.write_tunnel(key, clock);
     }
 
-    /// Writes what is left of CONNECT.
+    /// Writes the rest of CONNECT.
     pub(super) fn write_tunnel(&mut self, key: ConnectionKey, clock: &Clock) {
         let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return };
         let Some(tunnel) = &mut socket.tunnel else { return };
         while !tunnel.unwritten().is_empty() {
             match socket.tcp.send(tunnel.unwritten()) {
                 Ok(Some(taken)) => tunnel.wrote(taken),
-                // The socket says when it takes more.
+                // The socket reports when it accepts more.
                 Ok(None) => return,
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
         }
     }
 
-    /// Reads the proxy's answer. True if the tunnel stands, and TLS has begun.
+    /// Reads the proxy's response. True if the tunnel is open, and TLS has begun.
     pub(super) fn read_tunnel(&mut self, key: ConnectionKey, clock: &Clock) -> bool {
         loop {
             let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return false };

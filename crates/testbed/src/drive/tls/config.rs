@@ -14,7 +14,7 @@ use super::trust::{TrustsAnyone, TrustsThese};
 use crate::error::LabError;
 use plan::{Alpn, TlsPlan, TlsVersion};
 
-/// What certificates are held against, for the document.
+/// How certificates are verified, for the document.
 pub(super) fn trust(plan: &TlsPlan) -> String {
     match (&plan.cacert, plan.insecure) {
         (_, true) => "nothing".into(),
@@ -23,7 +23,7 @@ pub(super) fn trust(plan: &TlsPlan) -> String {
     }
 }
 
-/// The configuration, without memory of sessions.
+/// The configuration, without session storage.
 pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, LabError> {
     let provider = Arc::new(ring::default_provider());
     let versions: &[&SupportedProtocolVersion] = match plan.version {
@@ -84,8 +84,8 @@ fn roots_of_the_system() -> Result<RootCertStore, LabError> {
     if usable == 0 {
         let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
         return Err(LabError::Environment(format!(
-            "this system has no root certificates that can be read{why}, so no server's certificate can be verified: \
-             install them (ca-certificates), give the server's own authority with --cacert FILE, or trust anyone with -k"
+            "this system has no readable root certificates{why}, so no server certificate can be verified: \
+             install them (ca-certificates), give the server's authority with --cacert FILE, or disable verification with -k"
         )));
     }
     Ok(roots)
@@ -103,7 +103,7 @@ fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>
     Ok(found)
 }
 
-/// Whether a file has a private key that a password opens, in either of OpenSSL's forms.
+/// Whether a file has an encrypted private key, in either of OpenSSL's forms.
 fn is_encrypted(file: &Path) -> bool {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
@@ -112,7 +112,7 @@ fn is_encrypted(file: &Path) -> bool {
 fn pem_words(error: &rustls_pki_types::pem::Error, wanted: &str) -> String {
     match error {
         rustls_pki_types::pem::Error::Io(error) => error.to_string(),
-        rustls_pki_types::pem::Error::NoItemsFound => format!("no {wanted} in PEM form is in it"),
-        error => format!("not PEM that can be read: {error}"),
+        rustls_pki_types::pem::Error::NoItemsFound => format!("the file has no {wanted} in PEM form"),
+        error => format!("the file is not valid PEM: {error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! What handshakes settled, counted.
+//! Counts of parameters negotiated by handshakes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rustls::{
 };
 use schema::document;
 
-/// What one handshake settled.
+/// Parameters negotiated by one handshake.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Settled {
     pub(super) version: Option<ProtocolVersion>,
@@ -16,7 +16,7 @@ pub(super) struct Settled {
     pub(super) alpn: Option<Vec<u8>>,
 }
 
-/// Counts over a run. Handshakes that settle the same are one entry: there are one or two.
+/// Counts over a run. Handshakes with equal parameters are one entry: there are one or two.
 pub(super) struct Facts {
     server_name: String,
     trust: String,
@@ -90,39 +90,39 @@ fn suite_name(suite: SupportedCipherSuite) -> String {
     format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
 }
 
-/// An error for a person, with what to do about it where that is known.
+/// An error as text, with a fix if one is known.
 pub(super) fn words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the server's certificate is from no authority that is trusted here: give its authority with --cacert FILE, \
-             or trust anyone with -k"
+            "the authority of the server's certificate is not trusted: give it with --cacert FILE, \
+             or disable verification with -k"
                 .into()
         }
         Error::InvalidCertificate(why @ (CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. })) => {
             format!("the server's certificate is for another name ({why}): give the right one with --sni NAME")
         }
         Error::InvalidCertificate(CertificateError::BadSignature) => {
-            "the server's certificate is not signed by the authority that it names (BadSignature): is --cacert another \
-             authority of the same name?"
+            "the server's certificate is not signed by the authority that it names (BadSignature): check that --cacert is not another \
+             authority of the same name"
                 .into()
         }
         error if is_authority(error) => {
-            "the server shows an authority's certificate as its own, as `openssl req -x509` makes them: give that very \
-             certificate with --cacert FILE, or trust anyone with -k"
+            "the server uses an authority's certificate as its own, as `openssl req -x509` creates: give that \
+             certificate with --cacert FILE, or disable verification with -k"
                 .into()
         }
         Error::InvalidCertificate(why @ (CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
-            format!("the server's certificate has expired ({why}): renew it, or trust anyone with -k")
+            format!("the server's certificate has expired ({why}): renew it, or disable verification with -k")
         }
         Error::InvalidCertificate(why @ (CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. })) => {
-            format!("the server's certificate is not valid yet ({why}): is this machine's clock right? -k trusts anyone")
+            format!("the server's certificate is not valid yet ({why}): check this machine's clock, or disable verification with -k")
         }
         Error::InvalidCertificate(why) => format!("the server's certificate was refused: {why}"),
         Error::InvalidMessage(_) => {
-            format!("what the server sent is not TLS ({error}): is this its port for https?")
+            format!("the server's data is not TLS ({error}): check that this is its https port")
         }
         Error::AlertReceived(AlertDescription::ProtocolVersion) => {
-            "the server has no version of TLS that was offered (1.2 and 1.3, unless --tls-version says one alone)".into()
+            "the server supports none of the offered TLS versions (1.2 and 1.3, or that of --tls-version)".into()
         }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
             "the server requires a client certificate: give one with --cert FILE and --key FILE".into()
@@ -138,27 +138,27 @@ pub(super) fn words(error: &Error) -> String {
             format!("the server refused the client's certificate (alert {alert:?}): see --cert and --key")
         }
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-            "the server speaks none of the protocols that ALPN offered: --http 1.1 where it has no HTTP/2; see --alpn".into()
+            "the server supports none of the protocols offered by ALPN: use --http 1.1 if it has no HTTP/2; see --alpn".into()
         }
         Error::AlertReceived(AlertDescription::UnrecognisedName) => {
-            "the server has no site of this name (alert UnrecognisedName): give the right one with --sni NAME".into()
+            "the server has no site with this name (alert UnrecognisedName): give the right one with --sni NAME".into()
         }
         Error::AlertReceived(AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity) => {
-            "the server has no cipher suite, key exchange or signature in common with what was offered (those of TLS 1.3, and of 1.2 with forward \
-             secrecy), or wants a client certificate (--cert, --key); `openssl s_client -connect HOST:PORT` shows what it takes"
+            "the server has no cipher suite, key exchange or signature in common with the offered ones (those of TLS 1.3, and of 1.2 with forward \
+             secrecy), or requires a client certificate (--cert, --key); `openssl s_client -connect HOST:PORT` shows what it accepts"
                 .into()
         }
         Error::AlertReceived(alert) => format!("the server ended TLS with an alert: {alert:?}"),
         Error::PeerIncompatible(
             PeerIncompatible::ServerDoesNotSupportTls12Or13 | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
         ) => {
-            "the server has no version of TLS that was offered (1.2 and 1.3, unless --tls-version says one alone)".into()
+            "the server supports none of the offered TLS versions (1.2 and 1.3, or that of --tls-version)".into()
         }
         Error::PeerIncompatible(why) => format!(
-            "the server and what was offered have nothing in common ({why:?}); `openssl s_client -connect HOST:PORT` shows what it takes"
+            "the server supports none of the offered parameters ({why:?}); `openssl s_client -connect HOST:PORT` shows what it accepts"
         ),
         Error::NoApplicationProtocol => {
-            "the server chose none of the protocols that ALPN offered: --http 1.1 where it has no HTTP/2; see --alpn".into()
+            "the server chose none of the protocols offered by ALPN: use --http 1.1 if it has no HTTP/2; see --alpn".into()
         }
         Error::General(why) => why.clone(),
         other => other.to_string(),
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_handshake_names_the_option_that_helps() {
+    fn a_failed_handshake_names_the_option_that_helps() {
         for (error, option) in [
             (Error::AlertReceived(AlertDescription::ProtocolVersion), "--tls-version"),
             (Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13), "--tls-version"),

@@ -1,4 +1,4 @@
-//! One connection's TLS.
+//! TLS of one connection.
 
 use std::io;
 use std::sync::Arc;
@@ -11,36 +11,36 @@ use sys::socket::TcpSocket;
 
 use super::facts::Settled;
 
-/// What a session has to tell.
+/// Events of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News<'a> {
-    /// The handshake is finished as far as sending goes. Once.
+    /// The client's part of the handshake is finished. Once.
     Secured,
-    /// What the server says, opened.
+    /// Decrypted data of the server.
     Plain(&'a [u8]),
     /// The server sends no more. Once.
     CloseNotify,
 }
 
-/// What a read buffer for sessions must hold: the largest message of a handshake (64 KiB, RFC 8446, section 4) in
-/// records, and something to go on with.
+/// Size of a read buffer for sessions: the largest handshake message (64 KiB, RFC 8446, section 4) in records, and some
+/// space.
 pub(crate) const READ_BUFFER: usize = 96 << 10;
 
-/// Memory for sending that a connection keeps when all is sent: a few requests.
+/// Capacity of the send buffer of an idle connection: a few requests.
 const KEPT_MAX: usize = 8 << 10;
 
-/// What a record adds to what is in it, at most (RFC 8446, section 5.2), with its header.
+/// Largest overhead of a record (RFC 8446, section 5.2), header included.
 const RECORD_OVERHEAD: usize = 5 + 256;
 
-/// One connection's TLS.
+/// TLS of one connection.
 pub(crate) struct Session {
     connection: UnbufferedClientConnection,
-    /// Records read and not whole.
+    /// Incomplete records.
     incoming: Vec<u8>,
     /// Records to write, from `written` on.
     outgoing: Vec<u8>,
     written: usize,
-    /// Bytes of the request that are sealed in `outgoing`, not yet reported as sent.
+    /// Bytes of the request that are encrypted in `outgoing`, not yet reported as sent.
     sealed: usize,
     secured: bool,
     closed_by_peer: bool,
@@ -59,23 +59,23 @@ impl Session {
         })
     }
 
-    /// Writes the first message. To be followed by [`Self::flush`].
+    /// Writes the first message. Call [`Self::flush`] afterwards.
     pub(crate) fn begin(&mut self) -> Result<(), Error> {
         self.advance(&mut [], |_| {}).map(drop)
     }
 
-    /// Lays what was kept of the records at the front of `buffer`; how long that is. The next bytes of the socket
-    /// belong behind it.
+    /// Copies stored incomplete records to the front of `buffer`, and returns their length. The next bytes of the
+    /// socket belong after them.
     pub(crate) fn lay_out(&self, buffer: &mut [u8]) -> usize {
         buffer[..self.incoming.len()].copy_from_slice(&self.incoming);
         self.incoming.len()
     }
 
-    /// Takes in `bytes`, which begin with what [`Self::lay_out`] laid there, and says what they mean. To be followed
-    /// by [`Self::flush`].
+    /// Processes `bytes`, which begin with those that [`Self::lay_out`] copied, and reports events. Call
+    /// [`Self::flush`] afterwards.
     ///
     /// # Errors
-    /// The session is over; an alert for the server may be in the way to it.
+    /// The session is over; an alert for the server may be ready to be written.
     pub(crate) fn receive(&mut self, bytes: &mut [u8], tell: impl FnMut(News<'_>)) -> Result<(), Error> {
         let used = self.advance(bytes, tell)?;
         self.incoming.clear();
@@ -83,13 +83,13 @@ impl Session {
         Ok(())
     }
 
-    /// Seals the next bytes of a request, of which nothing must be under way.
+    /// Encrypts the next bytes of a request; no earlier bytes may be pending.
     ///
     /// # Errors
     /// The session is over, or its keys are used up.
     pub(crate) fn seal(&mut self, plain: &[u8]) -> Result<(), Error> {
         debug_assert_eq!(self.sealed, 0, "the last part was reported as sent");
-        // rustls knows places in what was kept, so it must see it again.
+        // rustls has offsets into stored data, so it must see it again.
         let mut incoming = std::mem::take(&mut self.incoming);
         let mut used = 0;
         let sealed = loop {
@@ -127,7 +127,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes what is to be written. True when all of it is.
+    /// Writes pending output. True when all of it is written.
     ///
     /// # Errors
     /// Those of send(2).
@@ -149,9 +149,9 @@ impl Session {
         if self.outgoing.is_empty() { std::mem::take(&mut self.sealed) } else { 0 }
     }
 
-    /// Tells the server that no more comes, if it still listens and a word fits in: never waits.
+    /// Sends close_notify, if the server still reads and it fits: never waits.
     pub(crate) fn say_goodbye(&mut self, tcp: &TcpSocket) {
-        // To a server that has closed it would be answered with RST.
+        // A server that has closed would answer with RST.
         if !self.secured || self.closed_by_peer || !self.outgoing.is_empty() {
             return;
         }
@@ -160,22 +160,22 @@ impl Session {
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state
             && let Ok(length) = traffic.queue_close_notify(&mut word)
         {
-            // The connection is closed next, whatever becomes of this.
+            // The connection is closed next in any case.
             let _ = tcp.send(&word[..length]);
         }
     }
 
-    /// Whether the handshake was finished.
+    /// Whether the handshake is finished.
     pub(crate) fn secured(&self) -> bool {
         self.secured
     }
 
-    /// Whether the server said that it sends no more.
+    /// Whether the server has sent close_notify.
     pub(crate) fn closed_by_peer(&self) -> bool {
         self.closed_by_peer
     }
 
-    /// What the handshake settled.
+    /// Parameters negotiated by the handshake.
     pub(super) fn settled(&self) -> (Option<HandshakeKind>, Settled) {
         let settled = Settled {
             version: self.connection.protocol_version(),
@@ -185,7 +185,7 @@ impl Session {
         (self.connection.handshake_kind(), settled)
     }
 
-    /// Works through `bytes`; how many of them are done with.
+    /// Processes `bytes`; returns how many of them are consumed.
     fn advance(&mut self, bytes: &mut [u8], mut tell: impl FnMut(News<'_>)) -> Result<usize, Error> {
         let mut used = 0;
         loop {
@@ -234,7 +234,7 @@ impl Session {
         }
     }
 
-    /// What rustls wants to tell the server about an error.
+    /// The alert of rustls for the server.
     fn take_alert(&mut self) {
         while self.connection.wants_write() {
             let status = self.connection.process_tls_records(&mut []);
@@ -244,7 +244,7 @@ impl Session {
     }
 }
 
-/// Appends what `encode` writes, for which it says how much room it needs.
+/// Appends the output of `encode`, which reports how much space it needs.
 fn encode(outgoing: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
     let at = outgoing.len();
     if let Err(EncodeError::InsufficientSize(needed)) = encode(&mut []) {

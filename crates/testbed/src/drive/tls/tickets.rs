@@ -1,4 +1,4 @@
-//! What one client remembers of its sessions with the server.
+//! Stored TLS sessions of one client.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls_pki_types::ServerName;
 
-/// Tickets of TLS 1.3 kept. Each is used once (RFC 8446, appendix C.4), and each connection that a client has open at
-/// once needs its own: rustls' own store keeps 8 and would make a client with 64 connections shake hands in full.
+/// Stored TLS 1.3 tickets. Each is used once (RFC 8446, appendix C.4), and each concurrent connection of a client needs
+/// its own: rustls' own store keeps 8 and would force full handshakes on a client with 64 connections.
 const TICKETS_MAX: usize = 256;
 
-/// A client's sessions with one target, so names need not be told apart.
+/// A client's sessions with one target, so server names need not be compared.
 #[derive(Debug, Default)]
 pub(super) struct Tickets(Mutex<Remembered>);
 
@@ -23,7 +23,7 @@ struct Remembered {
 }
 
 impl Tickets {
-    /// One thread uses it; the lock is rustls' wish.
+    /// One thread uses it; rustls requires the lock.
     fn open(&self) -> MutexGuard<'_, Remembered> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

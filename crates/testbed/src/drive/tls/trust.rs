@@ -1,4 +1,4 @@
-//! Verifiers of our own: `--insecure`, and a `--cacert` that is the server's certificate itself.
+//! Certificate verifiers of `--insecure`, and of a `--cacert` that is the server's own certificate.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// Asks of a server only that it has the key of the certificate it shows: a client that left that out, too, would do
-/// less work than any real one.
+/// Verifies only that the server has the key of its certificate: a client without this check would do less work than
+/// any real one.
 #[derive(Debug)]
 pub(super) struct TrustsAnyone(pub(super) Arc<CryptoProvider>);
 
@@ -49,8 +49,8 @@ impl ServerCertVerifier for TrustsAnyone {
     }
 }
 
-/// Trusts authorities, and a server that shows the very certificate it was given as one's. `openssl req -x509` makes
-/// such: a certificate of an authority, used as a server's own, which webpki takes for no server's.
+/// Trusts authorities, and a server that uses exactly one of the given certificates. `openssl req -x509` creates such:
+/// an authority's certificate, used as a server's own, which webpki does not accept.
 #[derive(Debug)]
 pub(super) struct TrustsThese {
     pub(super) authorities: Arc<WebPkiServerVerifier>,
@@ -67,7 +67,7 @@ impl ServerCertVerifier for TrustsThese {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // webpki has held the dates against the clock before it says this (rustls-webpki 0.103, verify_cert.rs).
+            // webpki has checked the dates before it returns this error (rustls-webpki 0.103, verify_cert.rs).
             Err(error) if is_authority(&error) && self.given.iter().any(|given| given == end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())

@@ -53,22 +53,23 @@ fn assert_near(found: Interval, wanted: Interval) {
 }
 
 #[test]
-fn a_quiet_core_is_known_narrowly() {
-    // 1 s of the server, 0.4 s of interrupts, 10 ms of others, 20 ms of the probe.
+fn a_quiet_core_is_attributed_precisely() {
+    // 1 s of the server, 0.4 s of interrupts, 10 ms of other processes, 20 ms of the probe.
     let quiet = Case { idle: [8_570, 8_570], tasks: Some(1_030), server: 1_000, own: 20, ..Case::default() };
     let spent = spent_of(quiet);
     assert_near(spent.others, [0.010, 0.010]);
     assert_near(spent.interrupts, [0.4, 0.4]);
     assert!((spent.receive - 0.395).abs() < 1e-6, "{spent:?}");
-    // Others' 10 ms caused at most 3 ms of interrupts; packets that came meanwhile are at most 1 ms of their time.
+    // The 10 ms of other processes caused at most 3 ms of interrupts; packets that arrived meanwhile are at most 1 ms
+    // of their time.
     assert_near(spent.receive_interval, [0.4 - 0.003 - 0.010, 0.4009]);
     assert!(spent.not_attributable < 0.005, "{spent:?}");
     assert_near(spent.server, [1.0, 1.0]);
 }
 
 #[test]
-fn a_loop_that_fills_the_core_is_left_out_and_may_hide_what_is_received() {
-    // nginx at 100 a second: 80 ms. No idle time, so that every packet interrupts the loop.
+fn a_busy_loop_on_the_core_is_not_the_servers_and_may_hide_receive_processing() {
+    // nginx at 100 requests per second: 80 ms. There is no idle time, so every packet interrupts the loop.
     let spent = spent_of(Case { idle: [0, 0], tasks: Some(9_990), server: 80, ..Case::default() });
     assert_near(spent.others, [9.91, 9.91]);
     assert!(spent.receive < 0.011, "the loop's ten seconds are not the server's: {spent:?}");
@@ -76,19 +77,19 @@ fn a_loop_that_fills_the_core_is_left_out_and_may_hide_what_is_received() {
     assert!(spent.not_attributable > 9.0, "{spent:?}");
 }
 
-/// Where the kernel's figures leave nothing at all for interrupts, it is not known that there were none.
+/// If the kernel's figures leave no time for interrupts, their absence is not certain.
 #[test]
-fn nothing_left_is_not_nothing_hidden() {
+fn no_remaining_time_does_not_mean_no_interrupts() {
     let spent = spent_of(Case { idle: [0, 0], tasks: Some(10_003), server: 80, ..Case::default() });
     assert!(spent.receive_interval[1] > 9.9 && spent.not_attributable > 9.9, "{spent:?}");
     assert!(spent.receive < 0.02, "{spent:?}");
-    // Nor where the figures are so far apart in time that they do not add up.
+    // The same if the figures are so far apart in time that they do not add up.
     let late = spent_of(Case { idle: [0, 0], tasks: Some(10_100), server: 80, ..Case::default() });
     assert!(late.receive_interval[1] > 9.9 && late.not_attributable > 9.9, "{late:?}");
 }
 
 #[test]
-fn a_reading_that_took_long_is_known_to_that() {
+fn a_slow_reading_widens_the_interval() {
     let ms = Duration::from_millis;
     let of = |took_ms| {
         let times = |at, idle, tasks| CoreTimes {
@@ -106,7 +107,7 @@ fn a_reading_that_took_long_is_known_to_that() {
 }
 
 #[test]
-fn a_loop_for_a_tenth_of_the_time_hides_a_tenth_at_most_twice() {
+fn a_loop_with_a_tenth_of_the_time_hides_at_most_two_tenths() {
     // 0.3 s of interrupts in 8.7 s without processes.
     let spent = spent_of(Case { idle: [8_400, 8_400], tasks: Some(1_300), server: 300, ..Case::default() });
     assert_near(spent.others, [1.0, 1.0]);
@@ -119,7 +120,7 @@ fn a_loop_for_a_tenth_of_the_time_hides_a_tenth_at_most_twice() {
 }
 
 #[test]
-fn coarse_clocks_widen_the_interval_and_cast_no_doubt() {
+fn coarse_clocks_widen_the_interval_without_unattributable_time() {
     let spent = spent_of(Case { idle: [9_650, 9_690], tasks: Some(200), server: 200, ..Case::default() });
     assert_near(spent.interrupts, [0.110, 0.150]);
     assert_near(spent.receive_interval, [0.110, 0.150]);
@@ -127,8 +128,8 @@ fn coarse_clocks_widen_the_interval_and_cast_no_doubt() {
 }
 
 #[test]
-fn time_that_was_stolen_may_be_anybodys() {
-    // 0.5 s were stolen, a tenth of what the core did in the server's time.
+fn stolen_time_may_belong_to_any_process() {
+    // 0.5 s were stolen, a tenth of the core's work in the server's time.
     let spent =
         spent_of(Case { idle: [5_000, 5_000], tasks: Some(4_000), server: 4_000, stolen: 500, ..Case::default() });
     assert_near(spent.interrupts, [0.5, 1.0]);
@@ -146,24 +147,25 @@ fn interrupts_before_the_load_are_not_the_servers() {
 }
 
 #[test]
-fn threads_that_receive_are_neither_others_nor_lost() {
+fn receiving_kernel_threads_are_receive_processing() {
     let spent =
         spent_of(Case { idle: [8_000, 8_000], tasks: Some(1_700), server: 1_500, receivers: 200, ..Case::default() });
     assert_near(spent.others, [0.0, 0.0]);
     assert!((spent.receive - 0.5).abs() < 1e-6, "0.3 in interrupts, 0.2 in ksoftirqd: {spent:?}");
 }
 
-/// They run a few times a second, for milliseconds, on every machine of its kind.
+/// These threads run a few times a second, for milliseconds, on every such machine.
 #[test]
-fn threads_that_keep_house_are_not_others() {
+fn maintenance_kernel_threads_are_not_other_processes() {
     let spent = spent_of(Case { idle: [9_600, 9_600], tasks: Some(230), server: 100, kernel: 130, ..Case::default() });
     assert_near(spent.others, [0.0, 0.0]);
     assert!((spent.receive - 0.17).abs() < 1e-6 && spent.not_attributable < 0.006, "{spent:?}");
 }
 
 #[test]
-fn a_kernel_that_measures_interrupts_is_believed_and_hides_nothing() {
-    // Of version 1 the time of processes is without interrupts; in /proc/schedstat it has those that came meanwhile, here 0.3 of 0.4 s.
+fn interrupts_measured_by_the_kernel_are_exact() {
+    // With cgroup version 1 the time of processes excludes interrupts; in /proc/schedstat it includes those that came
+    // meanwhile, here 0.3 of 0.4 s.
     let exact = Case { idle: [4_600, 4_600], measured: Some(400), server: 1_000, ..Case::default() };
     for (tasks, tasks_have_interrupts) in [(5_000, false), (5_300, true)] {
         let spent = spent_of(Case { tasks: Some(tasks), tasks_have_interrupts, ..exact });
@@ -174,8 +176,8 @@ fn a_kernel_that_measures_interrupts_is_believed_and_hides_nothing() {
 }
 
 #[test]
-fn where_processes_are_known_by_name_only_the_tick_says_what_was_missed() {
-    // 0.5 s of a process that was seen.
+fn without_exact_task_time_the_tick_bounds_unseen_processes() {
+    // 0.5 s of a process that was read.
     let seen = Case { idle: [8_200, 8_200], server: 1_000, named: 500, ticked: 1_500, ..Case::default() };
     let found = spent_of(seen);
     assert_near(found.others, [0.5, 0.5]);
@@ -189,7 +191,7 @@ fn where_processes_are_known_by_name_only_the_tick_says_what_was_missed() {
 }
 
 #[test]
-fn nothing_is_less_than_nothing() {
+fn attributed_time_is_never_negative() {
     let spent = spent_of(Case { idle: [10_000, 10_020], tasks: Some(0), ..Case::default() });
     assert_near(spent.others, [0.0, 0.0]);
     assert!(spent.receive >= 0.0 && spent.receive_interval[0] == 0.0, "{spent:?}");

@@ -6,12 +6,12 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Looks every 10 ms: what others had and the server waited in each window, in microseconds.
+/// Readings every 10 ms: time of other processes and waiting time of the server in each window, in microseconds.
 fn disturbed(windows: impl IntoIterator<Item = (u64, u64)>) -> Disturbed {
     disturbed_until(u64::MAX, windows)
 }
 
-/// The same where only so many windows are of the phase.
+/// The same with only this many windows in the phase.
 fn disturbed_until(end: u64, windows: impl IntoIterator<Item = (u64, u64)>) -> Disturbed {
     let mut disturbance = Disturbance::default();
     let (mut others, mut waited) = (Duration::from_secs(7), Duration::from_secs(3));
@@ -29,14 +29,14 @@ fn disturbed_until(end: u64, windows: impl IntoIterator<Item = (u64, u64)>) -> D
 }
 
 #[test]
-fn a_server_that_wants_no_core_is_not_kept_from_any() {
+fn a_server_that_needs_no_core_is_not_disturbed() {
     let found = disturbed((0..500).map(|_| (9_000, 0)));
     assert_eq!((found.waited, found.longest), (Duration::ZERO, Duration::ZERO));
     assert_eq!(found.lasted, ms(5_000));
 }
 
 #[test]
-fn a_server_that_waits_for_itself_waits_for_nobody_else() {
+fn a_server_that_waits_for_its_own_threads_is_not_disturbed() {
     // Eight workers on one core.
     let found = disturbed((0..500).map(|_| (20, 70_000)));
     assert_eq!(found.waited, ms(10));
@@ -44,8 +44,8 @@ fn a_server_that_waits_for_itself_waits_for_nobody_else() {
 }
 
 #[test]
-fn a_wait_is_told_at_its_end_and_was_before() {
-    // Others have the core for 50 ms of every 500; the server hears of it when it runs again.
+fn a_wait_reported_at_its_end_counts_before_it() {
+    // Other processes have the core for 50 ms of every 500; the server's wait is reported when it runs again.
     let cycle = (0..50).map(|step| match step {
         0..5 => (10_000, 0),
         5 => (0, 48_000),
@@ -57,8 +57,8 @@ fn a_wait_is_told_at_its_end_and_was_before() {
 }
 
 #[test]
-fn a_wait_that_is_told_after_the_phase_counts_in_it() {
-    // Others have the core from 600 ms on; the phase ends at 1 s, and the server runs again at 1.1 s.
+fn a_wait_reported_after_the_phase_counts_in_it() {
+    // Other processes have the core from 600 ms on; the phase ends at 1 s, and the server runs again at 1.1 s.
     let windows = (0..120).map(|step| match step {
         0..60 => (0, 0),
         60..110 => (10_000, 0),
@@ -69,17 +69,18 @@ fn a_wait_that_is_told_after_the_phase_counts_in_it() {
     assert_eq!((found.waited, found.longest, found.lasted), (ms(400), ms(400), ms(1_000)));
 }
 
-/// A loop at the lowest weight has the core whenever the server does not want it.
+/// A loop with the lowest weight has the core whenever the server does not need it.
 #[test]
-fn a_loop_that_gives_way_keeps_nobody_waiting() {
+fn a_loop_with_the_lowest_weight_does_not_disturb() {
     let found = disturbed((0..500).map(|_| (9_900, 20)));
-    // Twice 20 us a window, for a wait may have begun in the one before.
+    // Twice 20 us per window, because a wait may have begun in the one before.
     assert!((ms(19)..=ms(20)).contains(&found.waited) && found.longest < Duration::from_micros(100), "{found:?}");
 }
 
 #[test]
-fn a_counter_that_was_read_late_is_not_others() {
-    // The server's figure was read a millisecond after all processes': others seem to have had less, and make up for it.
+fn a_late_counter_does_not_count_as_other_processes() {
+    // The server's counter was read a millisecond after that of all processes: others seem to have had less, and catch
+    // up.
     let mut disturbance = Disturbance::default();
     for (step, others_us) in [5_000_u64, 5_000, 4_000, 5_000, 4_500, 5_000, 5_010].into_iter().enumerate() {
         let at = ms(step as u64 * STEP_MS);
@@ -90,7 +91,7 @@ fn a_counter_that_was_read_late_is_not_others() {
 }
 
 #[test]
-fn waiting_that_is_not_known_is_all_that_others_had() {
+fn an_unknown_wait_counts_as_all_time_of_other_processes() {
     let mut disturbance = Disturbance::default();
     disturbance.begin();
     for step in 0..200_u64 {
@@ -104,16 +105,16 @@ fn waiting_that_is_not_known_is_all_that_others_had() {
     assert_eq!(disturbance.finish().waited, ms(50));
 }
 
-/// A server that gets the core again and again for a moment never waited for long at a time.
+/// A server that gets the core repeatedly for a short time has no long continuous wait.
 #[test]
-fn no_stretch_is_longer_than_the_longest_wait() {
+fn no_continuous_disturbance_is_longer_than_the_longest_wait() {
     let found = disturbed((0..500).map(|_| (9_000, 3_000)));
     assert_eq!(found.longest, ms(3), "{found:?}");
     assert!(found.waited >= ms(1_500), "{found:?}");
 }
 
 #[test]
-fn cores_are_apart() {
+fn disturbances_of_different_cores_are_separate() {
     let mut disturbance = Disturbance::default();
     disturbance.begin();
     for step in 0..10_u64 {
@@ -134,14 +135,14 @@ fn times() -> Histogram {
 }
 
 #[test]
-fn nothing_moves_nothing() {
+fn without_disturbance_no_figure_changes() {
     let quiet = Disturbed { lasted: Duration::from_secs(10), ..Disturbed::default() };
     assert_eq!(could_have_moved(&times(), &quiet, 0.5).unwrap().by_ns, 0.0);
     assert_eq!(could_have_moved(&Histogram::new(), &quiet, 0.5), None);
 }
 
 #[test]
-fn short_stretches_move_nothing_that_matters() {
+fn short_disturbances_change_no_figure_materially() {
     // A percent of the time, 40 us at a time.
     let often = Disturbed {
         lasted: Duration::from_secs(10),
@@ -155,7 +156,7 @@ fn short_stretches_move_nothing_that_matters() {
 }
 
 #[test]
-fn long_stretches_move_the_tail() {
+fn long_disturbances_change_the_tail() {
     let mut times = times();
     (0..3_000).for_each(|nth| times.record(25_000_000 + nth % 100 * 400_000));
     let hog = Disturbed { lasted: Duration::from_secs(10), waited: ms(900), longest: ms(50), weighted_s2: 0.9 * 0.05 };
@@ -164,15 +165,16 @@ fn long_stretches_move_the_tail() {
 }
 
 #[test]
-fn the_mean_is_moved_no_further_than_the_fastest() {
+fn the_mean_changes_at_most_to_the_fastest_request() {
     let all = Disturbed { lasted: Duration::from_secs(10), waited: ms(9_000), longest: ms(400), weighted_s2: 2.0 };
     let moved = could_have_moved(&times(), &all, 0.5).unwrap();
     assert!(moved.by_ns <= 1.1e6, "{moved:?}: the times are from 20 to 21 ms");
 }
 
-/// One stretch of a millisecond in ten seconds: one request in ten thousand, which moves no percentile that is known, however far apart the slowest are.
+/// One wait of a millisecond in ten seconds: one request in ten thousand, which changes no judged percentile, however
+/// far apart the slowest are.
 #[test]
-fn one_moment_moves_no_percentile() {
+fn one_short_disturbance_changes_no_judged_percentile() {
     let mut times = times();
     (0..150).for_each(|nth| times.record(24_000_000 + nth % 5 * 2_000_000));
     let once = |ms_each| Disturbed {
@@ -188,7 +190,7 @@ fn one_moment_moves_no_percentile() {
     assert!(moved.by_ns > moved.limit_ns && moved.figure == "p99_9", "{moved:?}");
 }
 
-/// The slowest of a thousand requests say little about the 99.9th percentile, and nobody can say that others moved it.
+/// The slowest of a thousand requests do not determine the 99.9th percentile, so a change of it is not certain.
 #[test]
 fn a_percentile_with_few_values_beyond_it_is_not_judged() {
     let once = Disturbed { lasted: Duration::from_secs(10), waited: ms(20), longest: ms(20), weighted_s2: 1e-6 };
@@ -202,7 +204,7 @@ fn a_percentile_with_few_values_beyond_it_is_not_judged() {
 }
 
 #[test]
-fn the_limit_of_short_times_is_not_their_percent() {
+fn the_limit_for_short_times_is_50_us() {
     let mut times = Histogram::new();
     (0..1000).for_each(|nth| times.record(100_000 + nth));
     let others = |longest_us| Disturbed {

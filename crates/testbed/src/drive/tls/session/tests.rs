@@ -1,4 +1,4 @@
-//! Sessions against rustls' own server, in memory, the bytes cut wherever a network may cut them.
+//! Sessions against rustls' own server, in memory, with bytes split at arbitrary places.
 
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const NAME: &str = "shop.example";
 
 static AUTHORITIES: AtomicU32 = AtomicU32::new(0);
 
-/// A server of one version, and the file with the authority of its certificate.
+/// A server of one version, and the file with its authority's certificate.
 struct World {
     config: Arc<ServerConfig>,
     authority: PathBuf,
@@ -34,7 +34,7 @@ impl World {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params.distinguished_name = DistinguishedName::new();
-        // Two authorities of one name would be told apart by their signatures only.
+        // Two authorities of one name would differ by their signatures only.
         let number = AUTHORITIES.fetch_add(1, Ordering::Relaxed);
         params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
         let authority = params.self_signed(&key).unwrap();
@@ -73,7 +73,7 @@ impl World {
     }
 }
 
-/// What a session told.
+/// Events of a session.
 #[derive(Debug, Default)]
 struct Heard {
     plain: Vec<u8>,
@@ -81,7 +81,7 @@ struct Heard {
     close_notify: u32,
 }
 
-/// Gives a session these bytes, so many at a time.
+/// Passes these bytes to a session, in pieces of this length.
 fn hear(session: &mut Session, bytes: &[u8], at_a_time: usize, heard: &mut Heard) -> Result<(), Error> {
     let mut buffer = vec![0; READ_BUFFER];
     for part in bytes.chunks(at_a_time.max(1)) {
@@ -96,7 +96,7 @@ fn hear(session: &mut Session, bytes: &[u8], at_a_time: usize, heard: &mut Heard
     Ok(())
 }
 
-/// What a session has to write, as if the kernel had taken it.
+/// The output of a session, as if the kernel had taken it.
 fn written(session: &mut Session) -> Vec<u8> {
     session.written = 0;
     std::mem::take(&mut session.outgoing)
@@ -123,7 +123,7 @@ fn tell(server: &mut ServerConnection, mut bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Until neither has anything more to say.
+/// Exchanges data until neither side has output.
 fn shake_hands(session: &mut Session, server: &mut ServerConnection, at_a_time: usize) -> Result<Heard, Error> {
     let mut heard = Heard::default();
     session.begin()?;
@@ -143,9 +143,9 @@ fn shake_hands(session: &mut Session, server: &mut ServerConnection, at_a_time: 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever the kernel hands over at a time, both sides get what the other said, in both versions.
+    /// Both sides get the other's data however it is split, in both versions.
     #[test]
-    fn bytes_cut_anywhere_mean_the_same(
+    fn tls_data_does_not_depend_on_how_bytes_are_split(
         old: bool,
         at_a_time in prop_oneof![1usize..40, 1usize..20_000],
         request in 1usize..100_000,
@@ -179,9 +179,9 @@ proptest! {
     }
 }
 
-/// A ticket that is half here when a request goes out is neither lost nor taken for something else.
+/// A ticket that is half received when a request is sent is neither lost nor misread.
 #[test]
-fn a_request_may_be_sealed_in_the_middle_of_a_record() {
+fn a_request_may_be_sent_while_a_record_is_incomplete() {
     let world = World::new(&TLS13);
     let (mut client, mut server) = (world.client(), world.server());
     let mut session = client.session(0, 0).unwrap();
@@ -205,7 +205,7 @@ fn a_request_may_be_sealed_in_the_middle_of_a_record() {
 }
 
 #[test]
-fn a_client_takes_up_its_own_sessions_and_nobody_elses() {
+fn a_client_resumes_only_its_own_sessions() {
     for version in [&TLS12, &TLS13] {
         let world = World::new(version);
         let mut client = world.client();
@@ -231,7 +231,7 @@ fn a_client_takes_up_its_own_sessions_and_nobody_elses() {
     }
 }
 
-/// The error that a handshake ends with, what the core is told, and what a person is.
+/// Error of a handshake, cause for the core, and text.
 fn refusal(world: &World, plan: TlsPlan, host: &str) -> (FailureCause, String) {
     let mut client = Tls::new(&plan, host).unwrap();
     let mut session = client.session(0, 0).unwrap();
@@ -246,32 +246,32 @@ fn refusal(world: &World, plan: TlsPlan, host: &str) -> (FailureCause, String) {
 }
 
 #[test]
-fn certificates_are_refused_for_what_is_wrong_with_them() {
+fn certificates_are_refused_with_the_reason() {
     let world = World::new(&TLS13);
     let (cause, words) = refusal(&world, world.plan(), "other.example");
     assert_eq!(cause, FailureCause::TlsCertificate);
     assert!(words.contains("another name") && words.contains("shop.example") && words.contains("--sni"), "{words}");
 
-    let stranger = World::new(&TLS13);
-    let (cause, words) = refusal(&world, stranger.plan(), NAME);
+    let other_authority = World::new(&TLS13);
+    let (cause, words) = refusal(&world, other_authority.plan(), NAME);
     assert_eq!(cause, FailureCause::TlsCertificate);
     assert!(words.contains("--cacert") && words.contains("-k"), "{words}");
 
-    // Who trusts anyone gets through to both.
+    // Without verification both are accepted.
     for host in [NAME, "other.example", "198.18.0.1"] {
         let plan = TlsPlan { insecure: true, ..TlsPlan::default() };
         let mut session = Tls::new(&plan, host).unwrap().session(0, 0).unwrap();
         assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
     }
-    // And the certificate's own name does under any host.
+    // The certificate's own name is accepted for any host.
     let named = TlsPlan { sni: Some(NAME.into()), ..world.plan() };
     let mut session = Tls::new(&named, "198.18.0.1").unwrap().session(0, 0).unwrap();
     assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
 }
 
-/// What `openssl req -x509` makes: an authority's certificate, shown as the server's own.
+/// The output of `openssl req -x509`: an authority's certificate, used as the server's own.
 #[test]
-fn the_very_certificate_may_be_given_as_its_authority() {
+fn a_self_signed_authority_certificate_is_accepted_as_cacert() {
     let mut world = World::new(&TLS13);
     let self_signed = |world: &mut World, from: i32, to: i32| {
         let key = KeyPair::generate().unwrap();
@@ -292,7 +292,7 @@ fn the_very_certificate_may_be_given_as_its_authority() {
     self_signed(&mut world, 2020, 4000);
     let mut session = world.client().session(0, 0).unwrap();
     assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
-    // Its name and its dates count all the same, and no other certificate of the kind will do.
+    // Name and dates still count, and no other certificate of the kind is accepted.
     let (cause, words) = refusal(&world, world.plan(), "other.example");
     assert!(cause == FailureCause::TlsCertificate && words.contains("another name"), "{words}");
     let (cause, words) = refusal(&world, World::new(&TLS13).plan(), NAME);
@@ -303,7 +303,7 @@ fn the_very_certificate_may_be_given_as_its_authority() {
 }
 
 #[test]
-fn nothing_in_common_is_a_failed_handshake() {
+fn no_common_tls_parameters_is_a_failed_handshake() {
     let world = World::new(&TLS12);
     let (cause, words) = refusal(&world, TlsPlan { version: TlsVersion::V13, ..world.plan() }, NAME);
     assert_eq!(cause, FailureCause::TlsHandshake);
@@ -314,7 +314,7 @@ fn nothing_in_common_is_a_failed_handshake() {
 }
 
 #[test]
-fn what_is_not_tls_is_a_failed_handshake_and_the_server_is_told() {
+fn data_other_than_tls_is_a_failed_handshake_with_an_alert() {
     let world = World::new(&TLS13);
     let mut client = world.client();
     let mut session = client.session(0, 0).unwrap();
@@ -342,7 +342,7 @@ fn a_broken_record_after_the_handshake_has_its_own_cause() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named_with_the_option() {
+fn unusable_certificate_files_are_named_with_their_option() {
     let folder = tempfile::tempdir().unwrap();
     let (none, empty) = (folder.path().join("none.pem"), folder.path().join("empty.pem"));
     std::fs::write(&empty, "nothing\n").unwrap();

@@ -1,10 +1,10 @@
-//! Where a connection of the load is on the wire: by it the load's records and the packets' are joined.
+//! A connection of the load in the capture: joins records of the load and of packets.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A connection on which connect was called, and where it is on the wire.
+/// A connection on which connect was called, as it appears in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Called {
     /// Sequence number of the connection in the run.

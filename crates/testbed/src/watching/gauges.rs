@@ -1,21 +1,21 @@
-//! The wire's levels, sampled: connections in process, transactions in flight, sessions.
+//! Gauges of the capture, sampled: open connections, transactions in flight, sessions.
 //!
-//! Samples are taken in packet time, from the live counters as they stood before each packet. A packet is analysed some
-//! milliseconds after it passed, many at once; a timer of the thread's own would see the counters stand still and then
-//! jump. Never computed from the records: Little's law compares the two.
+//! Samples are taken in packet time, from the live counters as they were before each packet. Packets are analysed some
+//! milliseconds after they passed, many at a time; samples at the thread's own time would see the counters jump. Gauges
+//! are never computed from the records, because Little's law compares the two.
 
 use load::{LevelSampler, Levels, Live};
 use units::Timestamp;
 use validity::evidence::WireLevels;
 use watch::Watch;
 
-/// Samples a [`Watch`] at seeded exponential moments, a thousand a second on average.
+/// Samples a [`Watch`] at seeded exponential times, a thousand per second on average.
 pub struct WireSampler(LevelSampler);
 
 impl WireSampler {
-    /// Samples from `start` on; what counts is from `measured_from` on.
+    /// Samples from `start` on; the measured phase begins at `measured_from`.
     pub fn new(seed: u64, start: Timestamp, measured_from: Timestamp) -> Self {
-        // Other moments than the load's own sampler has.
+        // Other times than those of the load's sampler.
         WireSampler(LevelSampler::new(seed ^ WIRE, start, measured_from))
     }
 
@@ -24,14 +24,14 @@ impl WireSampler {
         self.0.set_measured_end(end);
     }
 
-    /// Takes the samples that are due by `at`: the counters have stood like this since the packet before.
+    /// Takes the samples that are due by `at`: the counters have not changed since the packet before.
     #[inline]
     pub fn sample(&mut self, at: Timestamp, watch: &Watch) {
         if self.0.next_sample() > at {
             return;
         }
         let live = watch.live();
-        // The sampler knows three levels by the load's names; the third is not a backlog here.
+        // The sampler has three gauges with the load's names; the third is not a backlog here.
         let levels = Live {
             connections: live.connections,
             in_flight: live.in_flight,

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use schema::RequestRecord;
 
 use super::*;
-use crate::called::Called;
+use crate::connect_call::Called;
 
 fn moment() -> impl Strategy<Value = Timestamp> {
     any::<u64>().prop_map(Timestamp::from_nanos)
@@ -86,7 +86,7 @@ fn batch() -> impl Strategy<Value = Batch> {
 
 proptest! {
     #[test]
-    fn a_batch_arrives_as_it_was_sent(batch in batch()) {
+    fn a_batch_survives_writing_and_reading(batch in batch()) {
         let mut bytes = Vec::new();
         say(&mut bytes, &Said::Progress(Box::new(Standing::of(&Progress::default())))).unwrap();
         let said = Said::Batch(Box::new(batch));
@@ -99,23 +99,23 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_or_is_no_frame_is_an_error_and_takes_no_memory(batch in batch(), cut in any::<proptest::sample::Index>(), noise in proptest::collection::vec(any::<u8>(), 0..64)) {
+    fn truncated_and_invalid_frames_are_errors_and_take_no_memory(batch in batch(), cut in any::<proptest::sample::Index>(), noise in proptest::collection::vec(any::<u8>(), 0..64)) {
         let mut bytes = Vec::new();
         say(&mut bytes, &Said::Batch(Box::new(batch))).unwrap();
         let cut = 1 + cut.index(bytes.len() - 1);
         prop_assert!(hear(&mut &bytes[..cut]).is_err());
-        // Whatever comes of it, it is no panic.
+        // Any result is accepted, except a panic.
         let _ = hear(&mut &noise[..]);
         let _ = asked(&mut &noise[..]);
     }
 }
 
 #[test]
-fn lengths_beyond_the_bound_and_bytes_too_many_are_refused() {
+fn oversized_frames_and_unexpected_bytes_are_refused() {
     let mut bytes = Vec::new();
     ask(&mut bytes, Ask { times: 1, at: Timestamp::from_nanos(7) }).unwrap();
     assert_eq!(asked(&mut &bytes[..]).unwrap(), Some(Ask { times: 1, at: Timestamp::from_nanos(7) }));
-    assert!(hear(&mut &bytes[..]).is_err(), "a lane asks nothing");
+    assert!(hear(&mut &bytes[..]).is_err(), "a frame of a shard is not a stop request");
     let mut longer = bytes.clone();
     longer[0] += 1;
     longer.push(0);

@@ -1,4 +1,5 @@
-//! How fast the server's processors are while it is measured: a piece of work every 10 ms, in what the server leaves of them.
+//! CPU speed probe: measures the speed of the server's cores during a run with a piece of work every 10 ms, in their
+//! idle time.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,34 +12,34 @@ use sys::clock::thread_cpu_time;
 use sys::pace::Piece;
 use sys::sched::{Cores, make_idle};
 
-/// A piece of some 10 us each time: a thousandth of one processor.
+/// Work of about 10 us each time: a thousandth of one core.
 const EVERY: Duration = Duration::from_millis(10);
-/// A median of fewer says nothing.
+/// Fewer pieces have no reliable median.
 const LEAST: u64 = 20;
 
-/// The thread that does the pieces. It runs only where nobody else wants the processor (SCHED_IDLE), and counts its own processor time, so that being
-/// taken away from it changes nothing; beside a server that leaves next to nothing there are few pieces.
+/// The thread of the CPU speed probe. It runs only when no other thread wants the core (SCHED_IDLE), and measures its
+/// own CPU time, so preemption changes nothing; with a server that uses nearly all time there are few pieces.
 #[derive(Debug)]
-pub struct Pace {
+pub struct CpuProbe {
     over: Arc<AtomicBool>,
     taken: Arc<Mutex<Histogram>>,
     spent_ns: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Pace {
-    /// On `cores`, from now on until it is dropped.
+impl CpuProbe {
+    /// Starts the probe on `cores`; it ends when it is dropped.
     ///
     /// # Errors
-    /// No thread, no pipe.
+    /// No thread or pipe is available.
     pub fn start(cores: &Cores) -> io::Result<Self> {
         let (over, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Histogram::new())));
         let mut piece = Piece::new()?;
         let spent_ns = Arc::new(AtomicU64::new(0));
         let (cores, ends, keeps, spends) =
             (cores.clone(), Arc::clone(&over), Arc::clone(&taken), Arc::clone(&spent_ns));
-        let thread = std::thread::Builder::new().name("pace".into()).spawn(move || {
-            // Elsewhere, or before the server, it would say or do something else.
+        let thread = std::thread::Builder::new().name("cpu_probe".into()).spawn(move || {
+            // Unpinned, or without SCHED_IDLE, it would measure or do something else.
             if cores.pin_this_thread().is_err() || !make_idle() {
                 return;
             }
@@ -49,27 +50,27 @@ impl Pace {
                 std::thread::park_timeout(EVERY);
             }
         })?;
-        Ok(Pace { over, taken, spent_ns, thread: Some(thread) })
+        Ok(CpuProbe { over, taken, spent_ns, thread: Some(thread) })
     }
 
-    /// Processor time of the thread so far, on the server's cores; of its last piece at the latest.
+    /// CPU time of the thread so far, on the server's cores; up to its last piece.
     pub fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed))
     }
 
-    /// What was done so far does not count.
+    /// Discards the pieces so far.
     pub fn clear(&self) {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Processor time of a piece since it was cleared, the median in nanoseconds; `None` of fewer than twenty.
+    /// Median CPU time of a piece since the last clear, in nanoseconds; `None` of fewer than twenty.
     pub fn median_ns(&self) -> Option<u64> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         (taken.len() >= LEAST).then(|| taken.value_at(0.5))
     }
 }
 
-impl Drop for Pace {
+impl Drop for CpuProbe {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -84,16 +85,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_counted_until_they_are_cleared() {
-        let pace = Pace::start(&Cores::allowed().unwrap()).unwrap();
-        // However busy this machine is, an idle thread gets some of it.
+    fn cpu_probe_counts_pieces_until_they_are_cleared() {
+        let cpu_probe = CpuProbe::start(&Cores::allowed().unwrap()).unwrap();
+        // Even on a busy machine an idle thread gets some time.
         let median = (0..3000).find_map(|_| {
             std::thread::sleep(EVERY);
-            pace.median_ns()
+            cpu_probe.median_ns()
         });
         assert!(median.is_some_and(|ns| ns > 1000), "{median:?}");
-        assert!(pace.spent() >= Duration::from_nanos(LEAST / 2 * median.unwrap_or(0)), "{:?}", pace.spent());
-        pace.clear();
-        assert_eq!(pace.median_ns(), None);
+        assert!(cpu_probe.spent() >= Duration::from_nanos(LEAST / 2 * median.unwrap_or(0)), "{:?}", cpu_probe.spent());
+        cpu_probe.clear();
+        assert_eq!(cpu_probe.median_ns(), None);
     }
 }

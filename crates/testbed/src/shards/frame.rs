@@ -1,11 +1,11 @@
-//! What a lane in another process and the run say to each other.
+//! Frames between a shard in another process and its parent.
 //!
 //! ```text
 //!   length (4 bytes, little endian) | kind (1 byte) | payload
 //! ```
 //!
-//! Both ends are this program, forked from one process, so there is no version; but a length is held against a bound and
-//! a payload must be what its kind says, to the last byte: what is not ends the lane, not the run's memory.
+//! Both ends are this program, forked from one process, so there is no version; but lengths are limited and payloads
+//! must match their kind exactly. An invalid frame ends the shard and does not exhaust the parent's memory.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -13,37 +13,37 @@ use load::{Live, MixLive};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
-use super::LaneEnd;
+use super::ShardEnd;
 use crate::drive::progress::{Phase, Progress};
 use crate::recorder::Batch;
 use validity::evidence::LoopHealth;
 
-/// The longest payload: far more than the records of a whole waiting queue.
+/// Longest payload: far more than the records of a full queue.
 const PAYLOAD_MAX: usize = 256 << 20;
 
-/// From a lane.
+/// From a shard.
 #[derive(Debug)]
 pub enum Said {
     /// Records.
     Batch(Box<Batch>),
-    /// How far it is.
+    /// Progress.
     Progress(Box<Standing>),
-    /// Its end; nothing follows.
-    Ended(Box<LaneEnd>),
-    /// It failed, in words; nothing follows.
+    /// End of the shard; the last frame.
+    Ended(Box<ShardEnd>),
+    /// The shard failed, as text; the last frame.
     Failed(String),
 }
 
-/// To a lane: what [`Progress::ask`] takes.
+/// To a shard: the arguments of [`Progress::ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// How often it was asked.
+    /// How often a stop was requested.
     pub times: u32,
-    /// When the measured phase is to end.
+    /// Requested end of the measured phase.
     pub at: Timestamp,
 }
 
-/// What the run's main thread wants to know of a lane while it goes.
+/// Progress of a shard, for the parent's main thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     phase: u32,
@@ -57,7 +57,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// How a lane stands.
+    /// Progress of a shard.
     pub fn of(progress: &Progress) -> Self {
         Standing {
             phase: progress.phase() as u32,
@@ -71,7 +71,7 @@ impl Standing {
         }
     }
 
-    /// Tells it in this process. The last phase is not entered: its records are still on their way.
+    /// Stores it in this process. The last phase is not entered: its records are still in transit.
     pub fn tell(&self, progress: &Progress) {
         progress.store(self.live);
         progress.store_mix(self.mix);
@@ -98,24 +98,24 @@ const ENDED: u8 = 3;
 const FAILED: u8 = 4;
 const ASK: u8 = 5;
 
-/// Writes one thing said by a lane.
+/// Writes a frame of a shard.
 ///
 /// # Errors
-/// Those of the socket: the run is gone.
+/// Those of the socket: the parent has ended.
 pub fn say(into: &mut impl Write, said: &Said) -> io::Result<()> {
     match said {
         Said::Batch(batch) => write(into, BATCH, &packed(batch)?),
         Said::Progress(standing) => write(into, PROGRESS, &packed(standing)?),
-        // As text: parts of the document leave out what is absent, which only a format that names its fields can bear.
+        // As JSON: parts of the document omit absent values, which needs a format with field names.
         Said::Ended(end) => write(into, ENDED, &serde_json::to_vec(end)?),
         Said::Failed(why) => write(into, FAILED, why.as_bytes()),
     }
 }
 
-/// Reads one thing said by a lane; `None` at its end.
+/// Reads a frame of a shard; `None` at its end.
 ///
 /// # Errors
-/// Those of the socket, and what no lane says.
+/// Those of the socket, and invalid frames.
 pub fn hear(from: &mut impl Read) -> io::Result<Option<Said>> {
     let Some((kind, payload)) = read(from)? else { return Ok(None) };
     Ok(Some(match kind {
@@ -127,18 +127,18 @@ pub fn hear(from: &mut impl Read) -> io::Result<Option<Said>> {
     }))
 }
 
-/// Asks a lane to end.
+/// Requests a shard to end.
 ///
 /// # Errors
-/// Those of the socket: the lane is gone.
+/// Those of the socket: the shard has ended.
 pub fn ask(into: &mut impl Write, ask: Ask) -> io::Result<()> {
     write(into, ASK, &packed(&ask)?)
 }
 
-/// Reads what a lane is asked; `None` when the run is gone.
+/// Reads a stop request; `None` when the parent has ended.
 ///
 /// # Errors
-/// Those of the socket, and what no run asks.
+/// Those of the socket, and invalid frames.
 pub fn asked(from: &mut impl Read) -> io::Result<Option<Ask>> {
     match read(from)? {
         None => Ok(None),
@@ -154,14 +154,14 @@ fn packed<T: Serialize>(what: &T) -> io::Result<Vec<u8>> {
 fn unpacked<T: for<'a> Deserialize<'a>>(payload: &[u8]) -> io::Result<T> {
     match postcard::take_from_bytes(payload) {
         Ok((what, [])) => Ok(what),
-        Ok((_, rest)) => Err(broken(&format!("{} bytes too many", rest.len()))),
+        Ok((_, rest)) => Err(broken(&format!("{} unexpected bytes", rest.len()))),
         Err(error) => Err(broken(&error.to_string())),
     }
 }
 
 fn write(into: &mut impl Write, kind: u8, payload: &[u8]) -> io::Result<()> {
     let length = u32::try_from(payload.len()).ok().filter(|&length| length as usize <= PAYLOAD_MAX);
-    let length = length.ok_or_else(|| broken(&format!("{} bytes at once", payload.len())))?;
+    let length = length.ok_or_else(|| broken(&format!("a payload of {} bytes", payload.len())))?;
     let [a, b, c, d] = length.to_le_bytes();
     into.write_all(&[a, b, c, d, kind])?;
     into.write_all(payload)
@@ -182,10 +182,10 @@ fn read(from: &mut impl Read) -> io::Result<Option<(u8, Vec<u8>)>> {
     let [a, b, c, d, kind] = head;
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
     if length > PAYLOAD_MAX {
-        return Err(broken(&format!("{length} bytes at once")));
+        return Err(broken(&format!("a payload of {length} bytes")));
     }
     let mut payload = Vec::new();
-    // Grows with what comes, not with what is announced.
+    // Memory grows with received bytes, not with the announced length.
     from.take(length as u64).read_to_end(&mut payload)?;
     if payload.len() < length {
         return Err(ErrorKind::UnexpectedEof.into());
@@ -194,7 +194,7 @@ fn read(from: &mut impl Read) -> io::Result<Option<(u8, Vec<u8>)>> {
 }
 
 fn broken(what: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, format!("a lane and its run do not understand each other: {what}"))
+    io::Error::new(ErrorKind::InvalidData, format!("invalid frame between a shard and its parent: {what}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Rows between the recorder, which counts, and the writer, which waits for the disk.
+//! Write queue between the recorder, which counts, and the writer, which waits for the disk.
 //!
-//! Bounded: where the disk takes fewer rows than the run makes, the share that is kept is halved, and what waits is
-//! thinned to it. Nothing that is counted depends on it.
+//! Bounded: if the disk is slower than the run, the share of stored requests is halved, and the queue is thinned to it.
+//! Counts do not depend on it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,47 +15,48 @@ use store::{
 
 use super::share::Share;
 
-/// Rows that may wait for the writer: some 100 MB.
+/// Most rows that wait for the writer: about 100 MB.
 pub const ROWS_MAX: usize = 512 << 10;
-/// Rows the writer takes at a time: those of a part.
+/// Rows that the writer takes at a time: those of a part.
 const ROWS_AT_ONCE: usize = 128 << 10;
-/// A part is closed at least this often, and whenever the run says how it stands, so that a killed run keeps all but its last moments.
+/// Longest time before a part is closed; also closed with every progress snapshot, so that a killed run loses only its
+/// last seconds.
 const PART_EVERY: Duration = Duration::from_millis(1500);
 
-/// What is written at a time.
+/// Data written at a time.
 #[derive(Debug, Default)]
 pub struct Part {
     /// Rows of requests.
     pub requests: Vec<RequestRecord>,
-    /// Rows of the series, as they stand.
+    /// Provisional rows of the series.
     pub seconds: Vec<SecondRecord>,
-    /// How the times of these seconds are distributed.
+    /// Distributions of the times of these seconds.
     pub distributions: Vec<DistributionRecord>,
-    /// What the server used, as read so far.
+    /// Resource usage of the server so far.
     pub server_seconds: Vec<ServerSecond>,
-    /// Exchanges of a mix.
+    /// Exchanges of a cache workload.
     pub exchanges: Vec<CacheExchange>,
-    /// How the run stands, if that was told anew.
+    /// Progress snapshot, if there is a new one.
     pub standing: Option<RunProgress>,
 }
 
-/// Where rows end up.
+/// Destination of rows.
 pub trait Sink: Send {
-    /// Writes rows as a part that can be read if nothing follows.
+    /// Writes rows as a part that is readable even if nothing follows.
     ///
     /// # Errors
-    /// In words; nothing is written any more then.
+    /// As text; nothing is written afterwards.
     fn write(&mut self, part: &Part) -> Result<(), String>;
 
-    /// Completes the tables, that of requests with only those rows that `keeps` keeps if it is given; the number of its
-    /// rows.
+    /// Completes the tables, that of requests only with rows that `keeps` selects, if it is given; returns the number
+    /// of its rows.
     ///
     /// # Errors
-    /// In words.
+    /// As text.
     fn finish(self: Box<Self>, keeps: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String>;
 }
 
-/// The tables of a run's folder.
+/// The tables of a run's directory.
 pub struct Tables {
     requests: RequestsWriter,
     series: SeriesWriter,
@@ -63,12 +64,12 @@ pub struct Tables {
     server_series: ServerSeriesWriter,
     exchanges: CacheExchangesWriter,
     standing: ProgressFile,
-    /// Only a mix has any, and only then there is a table of them.
+    /// Only a cache workload has exchanges, and a table of them.
     has_exchanges: bool,
 }
 
 impl Tables {
-    /// Those of `folder`.
+    /// The tables in `folder`.
     pub fn of(folder: &RunFolder) -> Self {
         Tables {
             requests: folder.requests(),
@@ -97,7 +98,7 @@ impl Sink for Tables {
             .and_then(|()| self.server_series.close_part())
             .and_then(|()| self.exchanges.push(&part.exchanges))
             .and_then(|()| self.exchanges.close_part());
-        // Last: whoever reads it finds the seconds that it is of. Without it no row is missing.
+        // Written last, so that readers find the seconds that it describes. Without it no row is missing.
         if let Some(standing) = &part.standing {
             let _ = self.standing.write(standing);
         }
@@ -116,9 +117,9 @@ impl Sink for Tables {
     }
 }
 
-/// Rows that wait.
+/// Queued rows.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct WriteQueue {
     rows: Mutex<Rows>,
     changed: Condvar,
     share: Arc<Share>,
@@ -132,32 +133,32 @@ struct Rows {
     distributions: Vec<DistributionRecord>,
     server_seconds: Vec<ServerSecond>,
     exchanges: Vec<CacheExchange>,
-    /// How the run stands, if that was not written yet.
+    /// Progress snapshot that is not written yet.
     standing: Option<RunProgress>,
-    /// Exchanges that are on the disk or on their way to it.
+    /// Exchanges that are stored or queued.
     passed_on: u64,
     /// Exchanges that will not be in the table.
     left_out: u64,
-    /// Nothing more comes.
+    /// Nothing more is added.
     closed: bool,
-    /// The writer has failed: nothing more is wanted.
+    /// The writer has failed: nothing more is accepted.
     failed: bool,
 }
 
-/// Rows taken off.
+/// Rows taken from the queue.
 struct Taken {
     part: Part,
-    /// No more will come.
+    /// No more will follow.
     last: bool,
 }
 
-impl Shelf {
-    /// Room for `max` rows of requests, and as many of exchanges.
+impl WriteQueue {
+    /// Space for `max` rows of requests, and as many exchanges.
     pub fn new(max: usize, share: Arc<Share>) -> Self {
-        Shelf { rows: Mutex::default(), changed: Condvar::new(), share, max: max.max(1) }
+        WriteQueue { rows: Mutex::default(), changed: Condvar::new(), share, max: max.max(1) }
     }
 
-    /// Puts down those of `requests` that the table keeps, without waiting for the writer.
+    /// Adds those of `requests` that the table stores, without waiting for the writer.
     pub fn put(&self, requests: &[RequestRecord]) {
         let mut rows = self.lock();
         if rows.failed {
@@ -172,7 +173,7 @@ impl Shelf {
                 self.share.halve();
                 rows.requests.retain(|row| self.share.keeps(row.sequence));
                 if self.share.one_in() == before {
-                    // No share is small enough, so the oldest goes: one in a billion is no sample any more.
+                    // At the smallest share the oldest row is dropped: one in a billion is not a sample any more.
                     rows.requests.pop_front();
                 }
             }
@@ -185,7 +186,7 @@ impl Shelf {
         }
     }
 
-    /// Puts down a row of the series, and how its times are distributed.
+    /// Adds a row of the series, and the distributions of its times.
     pub fn put_second(&self, second: SecondRecord, distribution: impl Iterator<Item = DistributionRecord>) {
         let mut rows = self.lock();
         if !rows.failed {
@@ -194,7 +195,7 @@ impl Shelf {
         }
     }
 
-    /// Puts down a row of the server's series.
+    /// Adds a row of the server's series.
     pub fn put_server_second(&self, second: ServerSecond) {
         let mut rows = self.lock();
         if !rows.failed {
@@ -202,13 +203,13 @@ impl Shelf {
         }
     }
 
-    /// Puts down how the run stands. Of several only the newest is written.
+    /// Adds a progress snapshot. Only the newest one is written.
     pub fn put_standing(&self, standing: RunProgress) {
         self.lock().standing = Some(standing);
         self.changed.notify_all();
     }
 
-    /// Puts down exchanges of a mix. A sample of them says nothing of a cache, so that those for which there is no room are
+    /// Adds exchanges of a cache workload. A sample of them does not describe a cache, so those that do not fit are
     /// left out, and counted ([`Self::left_out`]).
     pub fn put_exchanges(&self, exchanges: &[CacheExchange]) {
         let mut rows = self.lock();
@@ -224,19 +225,19 @@ impl Shelf {
         }
     }
 
-    /// Exchanges that are not in the table: for which there was no room, or that a disk which failed did not take. Where the
-    /// table could not be completed that is all of them.
+    /// Exchanges missing in the table: those that did not fit, or that a failed disk did not store. All of them if the
+    /// table could not be completed.
     pub fn left_out(&self) -> u64 {
         self.lock().left_out
     }
 
-    /// Nothing more comes.
+    /// Nothing more is added.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// The writer's life: until the shelf is closed and empty. Rows in the table, and the first error.
+    /// Runs the writer until the queue is closed and empty. Rows in the table, and the first error.
     pub fn write_all(&self, mut sink: Box<dyn Sink>) -> (u64, Option<String>) {
         loop {
             let Taken { part, last } = self.take();
@@ -258,7 +259,7 @@ impl Shelf {
         }
     }
 
-    /// Nothing more is written, and what was is not complete.
+    /// Nothing more is written, and the written data is incomplete.
     fn fail(&self) {
         let mut rows = self.lock();
         rows.failed = true;
@@ -267,7 +268,7 @@ impl Shelf {
         (rows.seconds, rows.distributions, rows.server_seconds) = (Vec::new(), Vec::new(), Vec::new());
     }
 
-    /// Waits for a part's worth of rows, for a part's time, or for the end.
+    /// Waits for the rows of a part, for the time of a part, or for the end.
     fn take(&self) -> Taken {
         let deadline = Instant::now() + PART_EVERY;
         let mut rows = self.lock();
@@ -295,7 +296,7 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows> {
-        // Rows are whole at every moment, whoever panicked.
+        // Rows are consistent at any time, even after a panic of another thread.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

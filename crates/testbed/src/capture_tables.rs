@@ -1,6 +1,7 @@
-//! What the wire showed, on the recorder's side: tables, distributions, Little's other side, and the agreement.
+//! Records of the packet capture on the recorder's side: tables, distributions, Little's law from records, and the
+//! agreement with the load.
 //!
-//! The watching thread only reads and analyses; everything that may wait for a disk is done here.
+//! The capture thread only reads and analyses; everything that may wait for a disk is here.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use crate::drive::progress::Progress;
 use crate::watching::WireBatch;
 use validity::evidence::WireFigures;
 
-/// Takes the wire's records.
-pub struct WireBook {
+/// Receives the capture's records.
+pub struct CaptureTables {
     tables: Option<Tables>,
     progress: Arc<Progress>,
     measured_from: Timestamp,
-    /// Asked RTT of each client.
+    /// Configured RTT of each client.
     asked_ns: Vec<u64>,
     agreement: Option<Agreement>,
     figures: WireFigures,
@@ -33,8 +34,8 @@ struct Tables {
     series: WatchSeriesWriter,
 }
 
-impl WireBook {
-    /// Writes to `folder` if there is one. `asked_ns`: each client's asked RTT.
+impl CaptureTables {
+    /// Writes to `folder` if there is one. `asked_ns`: each client's configured RTT.
     pub fn new(
         folder: Option<&RunFolder>,
         progress: Arc<Progress>,
@@ -42,7 +43,7 @@ impl WireBook {
         asked_ns: Vec<u64>,
         agreement: Option<Agreement>,
     ) -> Self {
-        WireBook {
+        CaptureTables {
             tables: folder.map(|folder| Tables {
                 connections: folder.connections(),
                 requests: folder.wire_requests(),
@@ -67,12 +68,12 @@ impl WireBook {
         &self.figures
     }
 
-    /// When the measured phase begins.
+    /// Start of the measured phase.
     pub fn measured_from(&self) -> Timestamp {
         self.measured_from
     }
 
-    /// What was seen so far on `device`.
+    /// Live figures of the capture on `device`.
     pub fn standing(&self, device: &str) -> WatchProgress {
         let seconds = &self.figures.seconds;
         let sum = |of: fn(&WatchSecond) -> u64| seconds.iter().map(of).sum::<u64>();
@@ -89,7 +90,7 @@ impl WireBook {
         }
     }
 
-    /// Takes a batch in.
+    /// Adds a batch.
     pub fn take(&mut self, mut batch: WireBatch) {
         // A phase that a count or Ctrl-C ends is announced before a record can end after it.
         let phase = (self.measured_from, self.progress.measured_end());
@@ -116,7 +117,7 @@ impl WireBook {
         self.note(written);
     }
 
-    /// Closes the tables' parts: what a crash can cost is what came since.
+    /// Closes the tables' parts: a crash can lose only later records.
     pub fn close_parts(&mut self) {
         let Some(tables) = &mut self.tables else { return };
         let closed = tables
@@ -127,7 +128,7 @@ impl WireBook {
         self.note(closed);
     }
 
-    /// Completes the tables. The figures, and the first error of writing.
+    /// Completes the tables. The figures, and the first write error.
     pub fn finish(mut self) -> (WireFigures, Option<String>) {
         if let Some(tables) = self.tables.take() {
             let finished = tables
@@ -153,12 +154,12 @@ impl WireBook {
     }
 }
 
-/// Index of the virtual client with this address.
+/// Index of the client with this address.
 pub fn client_index(address: IpAddr) -> Option<u32> {
     EVERY_CLIENT.index(address)
 }
 
-/// Any number of clients: the first address is what matters.
+/// Any number of clients: only the first address matters.
 const EVERY_CLIENT: AddressPlan =
     AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };
 
@@ -200,21 +201,21 @@ mod tests {
         }
     }
 
-    /// A phase from 1 s to 2 s, clients that are 48 ms away.
-    fn book() -> WireBook {
+    /// A phase from 1 s to 2 s, with clients that are 48 ms away.
+    fn book() -> CaptureTables {
         let progress = Arc::new(Progress::default());
         progress.set_measured_end(at(2000));
-        WireBook::new(None, progress, at(1000), vec![48_000_000; 10], None)
+        CaptureTables::new(None, progress, at(1000), vec![48_000_000; 10], None)
     }
 
     #[test]
-    fn connections_of_a_batch_get_their_client_and_are_counted() {
+    fn captured_connections_get_their_client_and_are_counted() {
         let mut book = book();
         let connections = vec![
             connection("198.19.0.8:5000", 1200, Some(1300)),
-            // Open to the end of the capture: in process to the end of the phase.
+            // Open at the end of the capture: counted to the end of the phase.
             connection("198.19.0.9:5000", 500, None),
-            // No client of this run.
+            // Not a client of this run.
             connection("198.19.0.200:5000", 1200, Some(1300)),
         ];
         book.take(WireBatch { connections, ..WireBatch::default() });

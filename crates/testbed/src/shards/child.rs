@@ -1,7 +1,7 @@
-//! A lane in a process of its own, from the inside.
+//! A shard in its own process: the child's side.
 //!
-//! Three threads: the first is the loop, one relays its records, one hears what is asked. The relay may wait for the run;
-//! the loop waits for the relay only when as much is waiting as may be kept.
+//! Three threads: the first is the loop, one relays its records, one receives requests. The relay may wait for the
+//! parent; the loop waits for the relay only when the queue is full.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -12,38 +12,38 @@ use std::time::Duration;
 use sys::sched::Urgency;
 use sys::signal::Wake;
 
-use super::LaneEnd;
+use super::ShardEnd;
 use super::frame::{self, Said, Standing};
 use crate::drive::progress::Progress;
 use crate::recorder::{Batch, Handover, Outlet, Room, WhenFull};
 
-/// Records that may wait in a process for the run to take them: some 40 MB.
+/// Most records that wait in a process for the parent: about 40 MB.
 const WAITING_MAX: usize = 256 << 10;
-/// The run hears at least this often how the lane stands.
+/// Longest interval between two progress reports to the parent.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// What a lane's loop is given.
+/// Input of a shard's loop.
 pub struct Setting {
     /// Where its records go.
     pub handover: Handover,
-    /// What is asked of it, and where it says how it stands.
+    /// Stop requests for it, and its progress.
     pub progress: Arc<Progress>,
-    /// Readable when something was asked.
+    /// Readable when a stop was requested.
     pub stop: Arc<Wake>,
 }
 
-/// Lives as lane `lane`: runs `loop_` and tells the run everything by `link`. Returns when all is told.
-pub fn live(lane: usize, link: UnixStream, loop_: impl FnOnce(Setting) -> Result<LaneEnd, String>) {
-    if let Err(error) = try_live(lane, &link, loop_) {
-        // If the run is gone, so is this process in a moment.
+/// Runs the loop `loop_` of shard `shard` and reports everything by `link`. Returns when all is reported.
+pub fn live(shard: usize, link: UnixStream, loop_: impl FnOnce(Setting) -> Result<ShardEnd, String>) {
+    if let Err(error) = try_live(shard, &link, loop_) {
+        // If the parent has ended, so will this process.
         let _ = frame::say(&mut &link, &Said::Failed(error));
     }
 }
 
 fn try_live(
-    lane: usize,
+    shard: usize,
     link: &UnixStream,
-    loop_: impl FnOnce(Setting) -> Result<LaneEnd, String>,
+    loop_: impl FnOnce(Setting) -> Result<ShardEnd, String>,
 ) -> Result<(), String> {
     let in_words = |doing: &'static str| move |error: std::io::Error| format!("{doing}: {error}");
     let progress = Arc::new(Progress::default());
@@ -51,7 +51,7 @@ fn try_live(
     let (sender, receiver) = channel();
     let (give_back, spare) = sync_channel(8);
     let room = Arc::new(Room::new(WAITING_MAX));
-    let outlet = Outlet::new(lane, sender, spare, Arc::clone(&room), WhenFull::Wait);
+    let outlet = Outlet::new(shard, sender, spare, Arc::clone(&room), WhenFull::Wait);
 
     let ears = link.try_clone().map_err(in_words("dup"))?;
     let heard = (Arc::clone(&progress), Arc::clone(&stop));
@@ -72,17 +72,17 @@ fn try_live(
     (&*link).flush().map_err(in_words("tell the run"))
 }
 
-/// Passes on what is asked, until the run is gone.
+/// Forwards stop requests, until the parent has ended.
 fn hear(mut link: UnixStream, progress: &Progress, stop: &Wake) {
     while let Ok(Some(ask)) = frame::asked(&mut link) {
         progress.ask(ask.times, ask.at);
         stop.wake();
     }
-    // The run is gone, and with it every use of this lane; or it spoke what nobody speaks.
+    // The parent has ended, and the shard is useless; or a frame is invalid.
     sys::worker::end_at_once();
 }
 
-/// Tells the run everything that comes, until nothing does.
+/// Forwards all records to the parent, until the loop has ended.
 fn relay(
     mut link: UnixStream,
     progress: &Progress,

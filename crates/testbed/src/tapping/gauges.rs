@@ -1,8 +1,8 @@
-//! Little's law at the third witness: connections in process, sampled, and the time that connections took, summed.
+//! Little's law at the tap: open connections, sampled, and the time that connections were open, summed.
 //!
-//! Samples are taken in the programs' time, from a counter that events move up and down, as it stood before each of them. An
-//! event is worked off some milliseconds after it happened; a timer of the thread's own would see the counter stand still
-//! and then jump. The sum is of the rows, so that the two know nothing of each other but the events.
+//! Samples are taken in the programs' time, from a counter that events change, as it was before each of them. An event
+//! is processed some milliseconds after it happened; samples at the thread's own time would see the counter jump. The
+//! sum is computed from rows, so that the two share nothing but the events.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use units::Timestamp;
 use crate::drive::progress::Progress;
 use validity::evidence::TapLevels;
 
-/// When to sample, and what counts.
+/// Sampling times, and the measured phase.
 #[derive(Clone, Debug)]
 pub struct Sampling {
-    /// Of the moments of sampling.
+    /// Random numbers of the sampling times.
     pub seed: u64,
-    /// They begin here.
+    /// Start of sampling.
     pub start: Timestamp,
-    /// What counts begins here.
+    /// Start of the measured phase.
     pub measured_from: Timestamp,
-    /// Says when it ends.
+    /// Provides its end.
     pub progress: Arc<Progress>,
 }
 
-/// Takes both.
+/// Sampler and sum.
 #[derive(Debug)]
 pub(super) struct TapSampler {
     sampler: LevelSampler,
@@ -36,32 +36,32 @@ pub(super) struct TapSampler {
 
 impl TapSampler {
     pub(super) fn new(setting: Sampling) -> Self {
-        // Other moments than those of the load's sampler and the wire's.
+        // Other times than those of the load's and the capture's samplers.
         let sampler = LevelSampler::new(setting.seed ^ TAP, setting.start, setting.measured_from);
         TapSampler { sampler, setting, connections_ns: 0 }
     }
 
-    /// Takes note of the end of the phase, if it is known by now. Call it before what happened since is worked off.
+    /// Reads the end of the phase, if it is known by now. Call it before later events are processed.
     pub(super) fn look(&mut self) {
         if let Some(end) = self.setting.progress.measured_end() {
             self.sampler.set_measured_end(end);
         }
     }
 
-    /// So many connections were in process until `at`, since the last call.
+    /// This many connections were open until `at`, since the last call.
     pub(super) fn sample(&mut self, at: Timestamp, connections: u64) {
         if self.sampler.next_sample() <= at {
             self.sampler.sample(at, Live { connections, ..Live::default() });
         }
     }
 
-    /// Adds a connection's time, when its last row is there.
+    /// Adds a connection's time, when its last row is complete.
     pub(super) fn add(&mut self, row: &TapExchange) {
         if !row.last || row.connection.is_none() {
             return;
         }
         let end = self.setting.progress.measured_end();
-        // One that is open as the run ends was open to the end of the phase.
+        // A connection open at the end of the run was open to the end of the phase.
         let to = row.closed_at.or(end).unwrap_or(row.opened_at);
         let (from, to) = (row.opened_at.max(self.setting.measured_from), end.map_or(to, |end| to.min(end)));
         if from < to {
@@ -69,7 +69,7 @@ impl TapSampler {
         }
     }
 
-    /// The figures; `now` is the phase's end where nobody said one.
+    /// The figures; `now` is the phase's end if none is known.
     pub(super) fn finish(&self, now: Timestamp) -> TapLevels {
         let end = self.setting.progress.measured_end().unwrap_or(now);
         let levels = self.sampler.finish();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_count_what_lies_in_the_phase() {
+    fn gauge_and_sum_count_the_time_in_the_measured_phase() {
         let progress = Arc::new(Progress::default());
         let mut sampler = TapSampler::new(Sampling {
             seed: 1,

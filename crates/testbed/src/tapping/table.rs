@@ -1,4 +1,4 @@
-//! The tap's table, on a thread of its own: what drains the rings waits for no disk.
+//! The tap's table, on its own thread, so that draining the rings does not wait for the disk.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -10,11 +10,11 @@ use sys::sched::Urgency;
 
 use crate::error::LabError;
 
-/// Takes rows; they go to taps.parquet, if the run is kept.
+/// Takes rows; they go to taps.parquet, if the run is stored.
 #[derive(Debug)]
-pub struct TapBook {
+pub struct TableWriter {
     writer: Option<Writer>,
-    /// Rows that wait for room on the way.
+    /// Rows in the queue.
     waiting: Vec<TapExchange>,
     lost: u64,
 }
@@ -25,22 +25,23 @@ struct Writer {
     thread: JoinHandle<Option<String>>,
 }
 
-impl TapBook {
-    /// Starts the thread; without a table there is none, and rows are let go.
+impl TableWriter {
+    /// Starts the thread; without a table there is none, and rows are discarded.
     ///
     /// # Errors
-    /// No thread can be made.
-    pub fn start(table: Option<TapsWriter>) -> Result<TapBook, LabError> {
+    /// No thread is available.
+    pub fn start(table: Option<TapsWriter>) -> Result<TableWriter, LabError> {
         let start = |table| {
             let (way, rows) = sync_channel(BATCHES);
-            let thread = std::thread::Builder::new().name("tap book".into()).spawn(move || write(table, &rows))?;
+            let thread = std::thread::Builder::new().name("tap table".into()).spawn(move || write(table, &rows))?;
             Ok(Writer { way, thread })
         };
-        let writer = table.map(start).transpose().map_err(LabError::system("start the tap's book"))?;
-        Ok(TapBook { writer, waiting: Vec::new(), lost: 0 })
+        let writer = table.map(start).transpose().map_err(LabError::system("start the writer of the tap"))?;
+        Ok(TableWriter { writer, waiting: Vec::new(), lost: 0 })
     }
 
-    /// Takes rows; never waits. `rows` is empty afterwards. What the disk cannot take for long is let go, and counted.
+    /// Takes rows; never waits. `rows` is empty afterwards. Rows that the disk cannot store for long are dropped, and
+    /// counted.
     pub fn keep(&mut self, rows: &mut Vec<TapExchange>) {
         let Some(writer) = &self.writer else { return rows.clear() };
         if self.waiting.len() < WAITING_MAX {
@@ -55,24 +56,24 @@ impl TapBook {
         match writer.way.try_send(std::mem::take(&mut self.waiting)) {
             Ok(()) => {}
             Err(TrySendError::Full(rows)) => self.waiting = rows,
-            // It failed, and says so at the end.
+            // It failed, and reports it at the end.
             Err(TrySendError::Disconnected(_)) => {}
         }
     }
 
-    /// Waits until everything is written. Why rows are missing from the table, if they are.
+    /// Waits until everything is written. Returns why rows are missing in the table, if they are.
     pub fn finish(mut self) -> Option<String> {
         let writer = self.writer.take()?;
         if !self.waiting.is_empty() {
             let _ = writer.way.send(self.waiting);
         }
         drop(writer.way);
-        let failed = writer.thread.join().expect("the tap's book does not panic");
+        let failed = writer.thread.join().expect("the tap's writer does not panic");
         failed.or_else(|| (self.lost > 0).then(|| format!("the disk was too slow for {} rows", self.lost)))
     }
 }
 
-/// Writes what comes, a part a second, until nobody is left to send; then joins the parts. Why it could not.
+/// Writes the rows, a part per second, until the sender is dropped; then joins the parts. Returns the error.
 fn write(mut table: TapsWriter, rows: &Receiver<Vec<TapExchange>>) -> Option<String> {
     Urgency::Low.apply_to_this_thread();
     let mut closed = Instant::now();
@@ -95,9 +96,9 @@ fn write(mut table: TapsWriter, rows: &Receiver<Vec<TapExchange>>) -> Option<Str
     table.finish().err().map(|error| error.to_string())
 }
 
-/// Hand-overs on the way.
+/// Capacity of the queue in batches.
 const BATCHES: usize = 64;
-/// Some 400 MB of rows.
+/// About 400 MB of rows.
 const WAITING_MAX: usize = 1_000_000;
-/// How often a part of the table is closed: what a crash can cost.
+/// Interval of closing a part of the table: the most that a crash can lose.
 const PART: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A lane in a process of its own, from the run's side.
+//! A shard in its own process: the parent's side.
 
 use std::io::{BufReader, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,20 +9,20 @@ use sys::namespace::NetNamespace;
 use sys::worker::Worker;
 
 use super::frame::{self, Said};
-use super::{LaneEnd, child};
+use super::{ShardEnd, child};
 use crate::drive::progress::{Phase, Progress};
 use crate::error::LabError;
 use crate::recorder::Outlet;
 
-/// Makes the process of lane `index`, which enters `net` if there is one and then lives by `loop_`. Only while this process
-/// has one thread.
+/// Forks the process of shard `index`, which enters `net` if there is one and then runs `loop_`. Only while this
+/// process has one thread.
 ///
 /// # Errors
-/// No process more is to be had.
+/// No process is available.
 pub fn start(
     index: u32,
     net: Option<&NetNamespace>,
-    loop_: impl FnOnce(child::Setting) -> Result<LaneEnd, String>,
+    loop_: impl FnOnce(child::Setting) -> Result<ShardEnd, String>,
 ) -> Result<Worker, LabError> {
     let keep: Vec<BorrowedFd<'_>> = net.iter().map(|net| net.as_fd()).collect();
     let work = |link: UnixStream| {
@@ -33,28 +33,28 @@ pub fn start(
             loop_(setting)
         });
     };
-    Worker::start(c"yamabiko-lane", &keep, work).map_err(LabError::environment)
+    Worker::start(c"yamabiko-shard", &keep, work).map_err(LabError::environment)
 }
 
-/// Takes in what a lane tells, until its end. A thread's work.
+/// Receives a shard's frames until its end. The work of one thread.
 ///
 /// # Errors
-/// The process ended before its lane did, or failed: its records are not whole, so there is no result.
+/// The process ended before its shard did, or failed: its records are incomplete, so there is no result.
 pub fn read(
     link: &UnixStream,
-    lane: u32,
+    shard: u32,
     progress: &Progress,
     outlet: Outlet,
     lost: &AtomicBool,
-) -> Result<LaneEnd, LabError> {
+) -> Result<ShardEnd, LabError> {
     let _done = Done(progress);
-    read_all(link, lane, progress, outlet).inspect_err(|_| lost.store(true, Ordering::Release))
+    read_all(link, shard, progress, outlet).inspect_err(|_| lost.store(true, Ordering::Release))
 }
 
-fn read_all(link: &UnixStream, lane: u32, progress: &Progress, mut outlet: Outlet) -> Result<LaneEnd, LabError> {
+fn read_all(link: &UnixStream, shard: u32, progress: &Progress, mut outlet: Outlet) -> Result<ShardEnd, LabError> {
     let mut from = BufReader::with_capacity(READ_BYTES, link);
     let failed = |why: String| LabError::System {
-        doing: format!("lane {lane} of the load, in a process of its own"),
+        doing: format!("shard {shard} of the load, in its own process"),
         source: std::io::Error::other(why),
     };
     loop {
@@ -70,10 +70,10 @@ fn read_all(link: &UnixStream, lane: u32, progress: &Progress, mut outlet: Outle
     }
 }
 
-/// Read from a lane's socket at once.
+/// Size of a read from a shard's socket.
 const READ_BYTES: usize = 256 << 10;
 
-/// Says that the lane has ended, however it did: the main thread waits for this.
+/// Reports that the shard has ended, for whatever reason: the main thread waits for this.
 struct Done<'a>(&'a Progress);
 
 impl Drop for Done<'_> {
