@@ -25,10 +25,10 @@ pub fn run(typed: &Forwarding) -> Result<Exit> {
 /// What the gateway had to do, and what went wrong: on stderr, since the program's own output is the result.
 fn tell(through: &Through, outcome: &ThroughOutcome) {
     let used = &outcome.used;
-    let held = through.lab.share.map_or("no bound".into(), |share| format!("{share} at most"));
-    let pauses = outcome.facts.stands_still.map_or(String::new(), |pauses| {
-        let [usually, seldom] = pauses.map(format_duration);
-        format!(", for which it stands still, usually for up to {usually} at a time, seldom for {seldom}")
+    let limit = through.lab.share.map_or("unlimited".into(), |share| format!("{share} at most"));
+    let pauses = outcome.facts.stall_lengths.map_or(String::new(), |pauses| {
+        let [typical, rare] = pauses.map(format_duration);
+        format!(", throttled for typically up to {typical} at a time, rarely for {rare}")
     });
     let [clients, server] = &outcome.links;
     let (up, down) = (clients.up.delivered, server.down.delivered);
@@ -37,29 +37,29 @@ fn tell(through: &Through, outcome: &ThroughOutcome) {
         0 => String::new(),
         packets => {
             let own = outcome.facts.card_ns_a_packet.zip(outcome.facts.card_ns_alone).map(|(many, alone)| {
-                format!(" (its card alone takes {:.1} us, {:.1} us where one comes alone)", many / 1e3, alone / 1e3)
+                format!(" (the emulated network card alone takes {:.1} us in a batch, {:.1} us for a single packet)", many / 1e3, alone / 1e3)
             });
-            format!(", {:.1} us a packet{}", used.card.as_secs_f64() * 1e6 / packets as f64, own.unwrap_or_default())
+            format!(", {:.1} us per packet{}", used.card.as_secs_f64() * 1e6 / packets as f64, own.unwrap_or_default())
         }
     };
     say(format_args!(
-        "gateway: {:.2}% of a core used ({held}{pauses}); {up} packets from the clients, {down} from the server{each}",
+        "gateway: {:.2}% of a core used ({limit}{pauses}); {up} packets from the clients, {down} from the server{each}",
         used.cores() * 100.0,
     ));
     let [from_clients, from_server] = used.overflowed;
     if lost > 0 {
         say(format_args!(
-            "gateway: the rings of its card overflowed: {from_clients} packets from the clients, {from_server} from the server"
+            "gateway: the rings of the emulated network card overflowed: {from_clients} packets from the clients, {from_server} from the server"
         ));
     }
     link("the clients' link", clients);
     link("the server's link", server);
     if let Some(trouble) = &outcome.trouble {
-        say(format_args!("yamabiko: not to be trusted: {trouble}"));
+        say(format_args!("yamabiko: do not trust this result: {trouble}"));
     }
 }
 
-/// What a link did that it was asked to do, and what it should not have done.
+/// Configured losses of a link, and faults of the emulation.
 fn link(name: &str, link: &LinkFigures) {
     let (up, down) = (&link.up, &link.down);
     if up.queue_full + down.queue_full + up.lost + down.lost > 0 {
@@ -68,12 +68,12 @@ fn link(name: &str, link: &LinkFigures) {
             up.packets, up.lost, up.queue_full, down.packets, down.lost, down.queue_full
         ));
     }
-    if link.mistaken > 0 {
-        say(format_args!("yamabiko: not to be trusted: {name} lost {} packets by itself", link.mistaken));
+    if link.unintended_drops > 0 {
+        say(format_args!("yamabiko: do not trust this result: {name} dropped {} packets unintentionally", link.unintended_drops));
     }
     if link.busy_share() > BUSY_MAX {
         say(format_args!(
-            "yamabiko: not to be trusted: {name} was busy for {:.0}% of the time, so it may have been the limit",
+            "yamabiko: do not trust this result: {name} was busy for {:.0}% of the time, so it may have been the limit",
             link.busy_share() * 100.0
         ));
     }

@@ -26,7 +26,7 @@ pub fn run(arguments: &args::Serve, named: &str, interrupts: &Interrupts) -> Res
     let spec = super::spec(arguments, ServeSpec::of_origin(origin.clone(), arguments.listen))?;
     super::until_told(&spec, &what, interrupts)?;
     print_counts(&origin.figures());
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// A workload by its name, or from a file.
