@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use polymix::{AskId, CacheWorkload, Checker, Stamp, Stream, World};
+use polymix::{CacheWorkload, Checker, RequestId, Stamp, Stream, World};
 
 /// What is read is written the same way again, to the byte; a checker bears any head and body, and calls none right that
 /// has no identity.
@@ -14,7 +14,7 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(written, bytes, "{stamp:?}");
     }
     written.clear();
-    if let Some(ask) = AskId::read(bytes) {
+    if let Some(ask) = RequestId::read(bytes) {
         ask.write(&mut written);
         assert_eq!(written, bytes, "{ask:?}");
     }
@@ -36,7 +36,7 @@ pub fn run(bytes: &[u8]) {
     let Some((&cut, reply)) = bytes.split_first() else { return };
     let (head, body) = reply.split_at(reply.len().min(usize::from(cut)));
     let ask = Stream::new(&world).next(std::time::Duration::ZERO);
-    let mut checker = Checker::new(Arc::new(world), ask, AskId::default(), 0);
+    let mut checker = Checker::new(Arc::new(world), ask, RequestId::default(), 0);
     checker.head(head);
     checker.body(body);
     let seen = checker.end();

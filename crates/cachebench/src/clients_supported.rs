@@ -12,7 +12,7 @@
 //! run whose load generator is in doubt. Excluded points are listed. If all are excluded, no number is stated.
 
 use schema::document::{CheckState, Validity, Verdict, Weight};
-use schema::{CachePoint, ClientsSupported, NotCounted};
+use schema::{CachePoint, ClientsSupported, UncountedRun};
 use units::RequestRate;
 
 /// Highest tolerable share of failures.
@@ -108,7 +108,7 @@ pub struct SupportResult {
     /// Clients supported; `None` if no point counts.
     pub supported: Option<ClientsSupported>,
     /// If no point counts: the excluded points and the reasons.
-    pub not_counted: Vec<NotCounted>,
+    pub not_counted: Vec<UncountedRun>,
 }
 
 /// Applies the rule to points, each with its configured rate (the offered one differs by chance) and the validity of its run.
@@ -127,7 +127,7 @@ pub fn of<'a>(
         match evidence(point, run) {
             Evidence::Sustained => sustained.push(rate),
             Evidence::Unsustained => failed_rates.push(rate),
-            Evidence::Excluded(why) => not_counted.push(NotCounted { rate_per_s: rate, why }),
+            Evidence::Excluded(why) => not_counted.push(UncountedRun { rate_per_s: rate, why }),
         }
     }
     if sustained.is_empty() && failed_rates.is_empty() {
@@ -269,7 +269,7 @@ mod tests {
         ] {
             let alone = found(&[(point.clone(), standing.clone())]);
             assert_eq!(alone.supported, None, "{why}");
-            assert_eq!(alone.not_counted, [NotCounted { rate_per_s: 40.0, why: why.into() }]);
+            assert_eq!(alone.not_counted, [UncountedRun { rate_per_s: 40.0, why: why.into() }]);
             let with_valid_point =
                 found(&[(super::tests::point(20.0), super::tests::standing(&[])), (point, standing)]);
             let supported = with_valid_point.supported.unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plan::TlsPlan;
-use polymix::{CacheWorkload, Matter, OriginFigures};
+use polymix::{BodyContent, CacheWorkload, OriginFigures};
 
 use super::sweep_plan::CachePlan;
 use experiment::ExperimentError;
@@ -99,7 +99,7 @@ impl Origin {
             );
             return Err(ExperimentError::Program { program: "the origin", why });
         }
-        let body_content = Matter::shared().digest();
+        let body_content = BodyContent::shared().digest();
         if u32::from_str_radix(&found.body_content, 16) != Ok(body_content) {
             return Err(mismatch(
                 "the body content of another version of this program,",
@@ -213,7 +213,7 @@ mod tests {
         let mut figures = OriginFigures {
             workload: workload.name.clone(),
             seed: plan.seed,
-            body_content: format!("{:08x}", Matter::shared().digest()),
+            body_content: format!("{:08x}", BodyContent::shared().digest()),
             ..OriginFigures::default()
         };
         change(&mut workload, &mut figures);

@@ -38,7 +38,7 @@ pub enum PolygraphSchedule {
 /// A phase of a point. Loads are shares of the point's rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PhaseOfPoint {
+pub struct PointPhase {
     /// Name in the results.
     pub name: String,
     /// Length; absent with `fill`.
@@ -123,7 +123,7 @@ impl PolygraphSchedule {
 
     /// The phases, their fixed lengths multiplied by `scale`, for this `recurrence` and cache size. Without a size the cache is
     /// not filled. Empty for [`PolygraphSchedule::Constant`].
-    pub fn phases(self, scale: f64, recurrence: f64, cache: Option<Bytes>) -> Vec<PhaseOfPoint> {
+    pub fn phases(self, scale: f64, recurrence: f64, cache: Option<Bytes>) -> Vec<PointPhase> {
         let shape = match self {
             PolygraphSchedule::Constant => return Vec::new(),
             PolygraphSchedule::Polymix2 => {
@@ -138,10 +138,10 @@ impl PolygraphSchedule {
         };
         let mut phases = Vec::new();
         let mut add = |name: &str, lasts: Duration, load: f64, to: f64| {
-            phases.push(PhaseOfPoint {
+            phases.push(PointPhase {
                 load_to: (to != load).then_some(to),
                 load,
-                ..PhaseOfPoint::new(name, lasts.mul_f64(scale))
+                ..PointPhase::new(name, lasts.mul_f64(scale))
             });
             phases.len() - 1
         };
@@ -168,11 +168,11 @@ impl PolygraphSchedule {
             phases[at].special = [FILL_SPECIAL; 2];
         }
         let mut add = |name: &str, lasts: Duration, load: f64, to: f64| {
-            phases.push(PhaseOfPoint {
+            phases.push(PointPhase {
                 load_to: (to != load).then_some(to),
                 load,
                 measured: name.starts_with("top"),
-                ..PhaseOfPoint::new(name, lasts.mul_f64(scale))
+                ..PointPhase::new(name, lasts.mul_f64(scale))
             });
         };
         let plateau = 4 * HOUR;
@@ -223,10 +223,10 @@ impl fmt::Display for PolygraphSchedule {
     }
 }
 
-impl PhaseOfPoint {
+impl PointPhase {
     /// A phase at the full rate with the workload's recurrence.
     pub fn new(name: &str, duration: Duration) -> Self {
-        PhaseOfPoint {
+        PointPhase {
             name: name.to_owned(),
             duration: Some(duration),
             fill: None,
@@ -288,7 +288,7 @@ mod tests {
     fn table(schedule: PolygraphSchedule, scale: f64, cache: Option<Bytes>) -> Vec<(String, f64, f64, f64)> {
         let phases = schedule.phases(scale, 0.6875, cache);
         phases.iter().for_each(|phase| phase.check().unwrap());
-        let of = |phase: &PhaseOfPoint| {
+        let of = |phase: &PointPhase| {
             let seconds = phase.duration.map_or(-1.0, |lasts| lasts.as_secs_f64());
             (phase.name.clone(), seconds, phase.load, phase.load_to.unwrap_or(phase.load))
         };
@@ -347,17 +347,15 @@ mod tests {
 
     #[test]
     fn contradictory_phases_are_rejected() {
-        let good = PhaseOfPoint::new("class", MINUTE);
+        let good = PointPhase::new("class", MINUTE);
         good.check().unwrap();
-        let refused = |phase: PhaseOfPoint| phase.check().unwrap_err();
-        assert!(refused(PhaseOfPoint { fill: Some(Bytes(1)), ..good.clone() }).contains("both"));
-        assert!(refused(PhaseOfPoint { duration: None, ..good.clone() }).contains("has no length"));
-        assert!(refused(PhaseOfPoint { load: -0.1, ..good.clone() }).contains("shares of the point"));
-        assert!(refused(PhaseOfPoint { recurrence: Some([0.0, 1.1]), ..good.clone() }).contains("from 0 to 1"));
-        assert!(
-            refused(PhaseOfPoint { load: 0.0, measured: true, ..good.clone() }).contains("measured without a load")
-        );
-        assert!(refused(PhaseOfPoint { name: " ".into(), ..good }).contains("name"));
+        let refused = |phase: PointPhase| phase.check().unwrap_err();
+        assert!(refused(PointPhase { fill: Some(Bytes(1)), ..good.clone() }).contains("both"));
+        assert!(refused(PointPhase { duration: None, ..good.clone() }).contains("has no length"));
+        assert!(refused(PointPhase { load: -0.1, ..good.clone() }).contains("shares of the point"));
+        assert!(refused(PointPhase { recurrence: Some([0.0, 1.1]), ..good.clone() }).contains("from 0 to 1"));
+        assert!(refused(PointPhase { load: 0.0, measured: true, ..good.clone() }).contains("measured without a load"));
+        assert!(refused(PointPhase { name: " ".into(), ..good }).contains("name"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use units::{Bytes, Timestamp};
 
 use super::exchanges::Exchanges;
 use super::ideal;
-use super::phases::PhaseOfPoint;
+use super::phases::PointPhase;
 
 /// A finished run of a point.
 pub struct PointRun<'a> {
@@ -57,7 +57,7 @@ impl<'a> PointRun<'a> {
 
     /// The points of the run: one, or with phases one for each measured phase that was reached. Phases need the complete table,
     /// since they are verified again.
-    pub fn points(&mut self, phases: &[PhaseOfPoint]) -> Vec<CachePoint> {
+    pub fn points(&mut self, phases: &[PointPhase]) -> Vec<CachePoint> {
         if phases.is_empty() {
             return self.whole().into_iter().collect();
         }

@@ -8,7 +8,7 @@ use polymix::{CacheWorkload, WorkloadPhase};
 use stats::Rng;
 use units::{Bytes, RequestRate};
 
-use super::phases::{PhaseOfPoint, PolygraphSchedule};
+use super::phases::{PointPhase, PolygraphSchedule};
 use super::sweep_plan::{CachePlan, Front, reverse_parts};
 
 /// Host name of a cache in the testbed.
@@ -41,7 +41,7 @@ pub struct CacheTarget {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     /// The phase.
-    pub phase: PhaseOfPoint,
+    pub phase: PointPhase,
     /// Length at this rate.
     pub lasts: Duration,
 }
@@ -53,7 +53,7 @@ pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> 
         PolygraphSchedule::Constant => cache.phases.clone(),
         schedule => schedule.phases(cache.time_scale, workload.recurrence, cache.cache_size),
     };
-    let lasts = |phase: &PhaseOfPoint| match (phase.duration, phase.fill) {
+    let lasts = |phase: &PointPhase| match (phase.duration, phase.fill) {
         (Some(duration), _) => duration,
         (None, fill) => fill_time(fill.unwrap_or_default(), phase, workload, rate),
     };
@@ -86,7 +86,7 @@ pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
 }
 
 /// Time until this number of new cacheable bytes has been requested.
-fn fill_time(bytes: Bytes, phase: &PhaseOfPoint, workload: &CacheWorkload, rate: RequestRate) -> Duration {
+fn fill_time(bytes: Bytes, phase: &PointPhase, workload: &CacheWorkload, rate: RequestRate) -> Duration {
     let recurrence = phase.recurrence.map_or(workload.recurrence, |[from, to]| f64::midpoint(from, to));
     let a_second = rate.per_second() * phase.mean_load() * (1.0 - recurrence) * cacheable_bytes(workload);
     if a_second > 0.0 { Duration::from_secs_f64((bytes.0 as f64 / a_second).min(1e6)) } else { Duration::ZERO }

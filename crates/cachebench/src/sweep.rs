@@ -14,14 +14,14 @@ use schema::{CachePart, CachePoint, Document, Validity};
 use stats::Rng;
 use store::{RunFolder, RunStore};
 use sys::signal::Interrupts;
-use testbed::LabError;
+use testbed::TestbedError;
 use units::{RequestRate, format_duration};
 
 use self::notes::{no_clients_stated, notes, proxy_description, uncounted, unsimulated, warm_up_and_think_time};
 use super::clients_supported::{self, RunEvidence};
 use super::doubts;
 use super::origin::{self, Origin};
-use super::phases::PhaseOfPoint;
+use super::phases::PointPhase;
 use super::point::PointRun;
 use super::runs::{self, Timed};
 use super::sweep_plan::{CachePlan, Front};
@@ -62,9 +62,9 @@ pub fn time(plan: &CachePlan) -> Result<Duration, ExperimentError> {
 /// # Errors
 /// A contradictory plan or an invalid workload.
 pub fn check(plan: &CachePlan) -> Result<(), ExperimentError> {
-    plan.check().map_err(LabError::from)?;
-    let front = plan.front().map_err(LabError::Plan)?;
-    runs::check(plan, &workload_of(plan)?, &front).map_err(|why| LabError::Plan(why).into())
+    plan.check().map_err(TestbedError::from)?;
+    let front = plan.front().map_err(TestbedError::Plan)?;
+    runs::check(plan, &workload_of(plan)?, &front).map_err(|why| TestbedError::Plan(why).into())
 }
 
 /// Measures the points. Must be called while this process has one thread, since the origin is started in a sandbox. An
@@ -80,7 +80,7 @@ pub fn run(
     stage: &mut dyn Stage,
 ) -> Result<CacheDone, ExperimentError> {
     check(plan)?;
-    let front = plan.front().map_err(LabError::Plan)?;
+    let front = plan.front().map_err(TestbedError::Plan)?;
     let workload = workload_of(plan)?;
     let record = book.create(&plan.name, order.started, plan.seed)?;
     let showing = ExperimentProgress::begin(&record, "cache", &order.command, plan.seed, stage);
@@ -97,7 +97,7 @@ pub fn run(
 }
 
 fn workload_of(plan: &CachePlan) -> Result<CacheWorkload, ExperimentError> {
-    Ok(plan.workload.spec().map_err(LabError::Plan)?)
+    Ok(plan.workload.spec().map_err(TestbedError::Plan)?)
 }
 
 /// A running sweep.
@@ -257,7 +257,7 @@ impl<'a> Sweep<'a> {
             cache_size: self.plan.cache.cache_size,
             ..PointRun::new(&outcome, world, reached)
         };
-        let of_point: Vec<PhaseOfPoint> = phases.into_iter().map(|timed| timed.phase).collect();
+        let of_point: Vec<PointPhase> = phases.into_iter().map(|timed| timed.phase).collect();
         let points = made.points(&of_point);
         let document = &outcome.document;
         self.checks.extend(of_run(&rate.to_string(), &document.validity));
@@ -308,7 +308,7 @@ impl<'a> Sweep<'a> {
         }
         for point in &points {
             let phase = of_point.iter().find(|phase| phase.name == point.phase);
-            let configured = rate.per_second() * phase.map_or(1.0, PhaseOfPoint::mean_load);
+            let configured = rate.per_second() * phase.map_or(1.0, PointPhase::mean_load);
             self.configured_rates.push((configured, evidence.clone()));
         }
         self.points.extend(points);

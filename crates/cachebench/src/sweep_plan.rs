@@ -15,7 +15,7 @@ use plan::{
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Probability, RequestRate, parse_duration};
 
-use super::phases::{PhaseOfPoint, PolygraphSchedule};
+use super::phases::{PointPhase, PolygraphSchedule};
 
 /// A sweep of rates against a cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub struct SweepPlan {
     pub time_scale: f64,
     /// Custom phases instead of a schedule.
     #[serde(default, rename = "phase", skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<PhaseOfPoint>,
+    pub phases: Vec<PointPhase>,
     /// How arrivals are spaced.
     #[serde(default = "default_arrivals")]
     pub arrivals: ArrivalKind,

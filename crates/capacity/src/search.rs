@@ -40,7 +40,7 @@ use schema::document::{Check, CheckState, Host, Run, SCHEMA, Validity};
 use schema::{CapacityDocument, CapacityPart, EachDistance, TrialPart};
 use store::{RunFolder, RunStore};
 use sys::signal::Interrupts;
-use testbed::LabError;
+use testbed::TestbedError;
 use testbed::host;
 
 use self::journal::{Journal, TrialMachine};
@@ -142,7 +142,7 @@ pub fn check(plan: &Plan) -> Result<(), ExperimentError> {
 /// The folder has no search, or cannot be read.
 pub fn resumed(folder: &Path) -> Result<Plan, ExperimentError> {
     let text = store::read_plan(folder)?;
-    let plan = Plan::from_toml(&text, &folder.join("plan.toml").display().to_string()).map_err(LabError::from)?;
+    let plan = Plan::from_toml(&text, &folder.join("plan.toml").display().to_string()).map_err(TestbedError::from)?;
     if plan.capacity.is_none() || !folder.join(journal::NAME).exists() {
         return Err(ExperimentError::Plan(format!("--resume {}: this run is not a capacity search", folder.display())));
     }
@@ -224,9 +224,9 @@ fn distances(plan: &Plan, each: &[String]) -> Result<Vec<(String, Plan)>, Experi
     }
     let at = |words: &String| {
         let at = each::at(plan, words).map_err(ExperimentError::Plan)?;
-        at.check().map_err(LabError::from)?;
+        at.check().map_err(TestbedError::from)?;
         if let Some(path) = &at.path {
-            testbed::distances::spec(path, at.load.clients).map_err(LabError::from)?;
+            testbed::distances::spec(path, at.load.clients).map_err(TestbedError::from)?;
         }
         Ok((words.clone(), at))
     };

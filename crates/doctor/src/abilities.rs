@@ -1,6 +1,6 @@
 //! What each verb can do on this machine.
 
-use schema::doctor::{Ability, AbilityState, MAIN_VERB};
+use schema::doctor::{Ability, MAIN_VERB, VerbState};
 use sys::namespace::Privilege;
 use sys::sched::Urgency;
 
@@ -52,9 +52,9 @@ impl Outcome {
 
 fn ability(verb: &str, about: &str, outcome: Outcome) -> Ability {
     let (state, why, fix) = match outcome {
-        Outcome::Ok => (AbilityState::Ok, String::new(), None),
-        Outcome::Partial(why, fix) => (AbilityState::Partial, why, fix),
-        Outcome::Missing(refusal) => (AbilityState::Missing, refusal.what, refusal.fix),
+        Outcome::Ok => (VerbState::Ok, String::new(), None),
+        Outcome::Partial(why, fix) => (VerbState::Partial, why, fix),
+        Outcome::Missing(refusal) => (VerbState::Missing, refusal.what, refusal.fix),
     };
     Ability { verb: verb.into(), about: about.into(), state, why, fix }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sys::namespace::{NetNamespace, Privilege};
 use sys::netlink::{Netlink, Route, sysctl};
 use sys::nft::Masquerade;
-use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::place::{Exit, Net, Place, SandboxSpec, Stdio, Stdio3};
 use sys::tun::{Offload, Tun};
 use units::CpuShare;
 
@@ -119,13 +119,13 @@ fn in_namespace(net: &NetNamespace, work: impl FnOnce() -> sys::Result<()> + Sen
 
 /// Runs a command in a sandbox until it ends.
 fn place(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
-    let mut place = Place::start(PlaceSpec {
+    let mut place = Place::start(SandboxSpec {
         hosts: vec![(SERVER.into(), SERVER_NAME.to_owned())],
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::Null, stderr: Stdio::Null },
         new_session: true,
         net: Net::New,
         rootless,
-        ..PlaceSpec::new(vec!["/bin/sh".into(), "-c".into(), ":".into()])
+        ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), ":".into()])
     })?;
     let net = place.net().try_clone()?;
     place.go()?;

@@ -26,7 +26,7 @@ use std::path::Path;
 use schema::doctor::{DoctorDocument, SCHEMA};
 use schema::document::Host;
 
-use testbed::LabError;
+use testbed::TestbedError;
 
 pub use facts::Facts;
 
@@ -37,8 +37,8 @@ pub use facts::Facts;
 ///
 /// # Errors
 /// /proc is not mounted, or cannot be parsed. A feature that is refused or missing is a finding, not an error.
-pub fn examine(root: &Path, quick: bool) -> Result<DoctorDocument, LabError> {
-    let machine = machine::read().map_err(LabError::environment)?;
+pub fn examine(root: &Path, quick: bool) -> Result<DoctorDocument, TestbedError> {
+    let machine = machine::read().map_err(TestbedError::environment)?;
     let run_store = machine::run_store(root);
     let rights = rights::read();
     let (ends, tun) = ends::try_out(&rights, &machine);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use schema::Quantiles;
-use schema::doctor::{Ability, AbilityState, DoctorDocument, Finding, MAIN_VERB, Measured, State, WakeUp};
+use schema::doctor::{Ability, DoctorDocument, Finding, MAIN_VERB, Measured, State, VerbState, WakeUp};
 use sys::accounting::HostFacts;
 use sys::cgroup::BoundTrial;
 use sys::namespace::Privilege;
@@ -145,7 +145,7 @@ fn a_good_machine_has_only_ok_findings_and_verbs() {
         assert!(finding.touches.is_empty() && finding.fix.is_none(), "{finding:?}");
     }
     for ability in &document.verbs {
-        assert_eq!((ability.state, ability.why.as_str()), (AbilityState::Ok, ""), "{ability:?}");
+        assert_eq!((ability.state, ability.why.as_str()), (VerbState::Ok, ""), "{ability:?}");
     }
     assert!(document.ready());
     assert!(finding(&document, "timers").found.contains("3.0 us late at the median, 90 us at p99"));
@@ -179,7 +179,7 @@ fn every_document_has_unique_names_reasons_and_ascii_text() {
             assert!(finding.found.is_ascii() && !finding.found.is_empty(), "{finding:?}");
         }
         for ability in &document.verbs {
-            assert_eq!(ability.why.is_empty(), ability.state == AbilityState::Ok, "{ability:?}");
+            assert_eq!(ability.why.is_empty(), ability.state == VerbState::Ok, "{ability:?}");
         }
     }
 }
@@ -188,13 +188,13 @@ fn every_document_has_unique_names_reasons_and_ascii_text() {
 fn an_ordinary_user_has_the_testbed_and_not_the_host() {
     let document = document(ordinary());
     assert!(document.ready());
-    assert_eq!(verb(&document, MAIN_VERB).state, AbilityState::Partial);
+    assert_eq!(verb(&document, MAIN_VERB).state, VerbState::Partial);
     assert!(verb(&document, MAIN_VERB).why.contains("not real-time"));
     for works in ["bench", "serve", "watch -r", "run store"] {
-        assert_eq!(verb(&document, works).state, AbilityState::Ok, "{works}");
+        assert_eq!(verb(&document, works).state, VerbState::Ok, "{works}");
     }
     for refused in ["watch -i", "bench --rtt, this host", "bench --rtt, remote", "bench --server-cpu"] {
-        assert_eq!(verb(&document, refused).state, AbilityState::Missing, "{refused}");
+        assert_eq!(verb(&document, refused).state, VerbState::Missing, "{refused}");
     }
     assert_eq!(verb(&document, "bench --rtt, this host").fix.as_deref(), Some("run as root"));
     assert_eq!(verb(&document, "net").why, "as bench --server", "a reason is given once");
@@ -216,8 +216,8 @@ fn the_setting_that_refuses_namespaces_is_named() {
         assert_eq!(finding(&document, "privilege").found, "unshare CLONE_NEWUSER: Operation not permitted");
         assert!(fix(&document, "privilege").contains(wanted), "{}", fix(&document, "privilege"));
         assert_eq!(verb(&document, MAIN_VERB).fix, finding(&document, "privilege").fix);
-        assert_eq!(verb(&document, "net").state, AbilityState::Missing);
-        assert_eq!(verb(&document, "bench").state, AbilityState::Ok);
+        assert_eq!(verb(&document, "net").state, VerbState::Missing);
+        assert_eq!(verb(&document, "bench").state, VerbState::Ok);
     }
 }
 
@@ -229,7 +229,7 @@ fn root_sees_what_ordinary_users_cannot_do() {
     let seen = document(facts);
     assert_eq!(finding(&seen, "ordinary users").state, State::WorthKnowing);
     assert!(fix(&seen, "ordinary users").contains("apparmor"));
-    assert_eq!(verb(&seen, "without root").state, AbilityState::Missing);
+    assert_eq!(verb(&seen, "without root").state, VerbState::Missing);
     assert!(seen.ready(), "root needs none of it");
     let mut facts = good();
     facts.rights.ordinary_user = Some(refused("open /dev/net/tun: Permission denied", Some("chmod 666 /dev/net/tun")));
@@ -258,7 +258,7 @@ fn routes_firewall_and_masquerading_limit_targets_outside_the_testbed() {
         let document = document(facts);
         ["bench --server", "bench --rtt, this host", "bench --rtt, remote"].map(|name| verb(&document, name).state)
     };
-    use AbilityState::{Missing, Ok, Partial};
+    use VerbState::{Missing, Ok, Partial};
     let mut facts = good();
     facts.rights.range_taken = Some("198.18.0.0/15 by eth0".into());
     assert_eq!(states(facts), [Ok, Missing, Missing]);

@@ -13,7 +13,7 @@ use stats::quantiles_of;
 use sys::accounting::{CpuTimes, cpu_times};
 use sys::clock::monotonic_ns;
 use sys::epoll::{Epoll, Event, Interest};
-use sys::sched::{Cores, RealTimeRight, Urgency};
+use sys::sched::{Cores, RealTimeLock, Urgency};
 use sys::timer::Timer;
 use sys::tun::VNET_HEADER_BYTES;
 
@@ -21,21 +21,21 @@ use super::ends::Device;
 use super::facts::Machine;
 use super::machine::{busy_share, steal_share};
 use plan::{Idle, Placement, Wait};
-use testbed::LabError;
+use testbed::TestbedError;
 use testbed::drive::waiting::Margin;
 use testbed::host::{CorePlan, Wakefulness};
 use testbed::places::{FIRST_CLIENT, SERVER};
 
 /// Measures timers, clock and TUN.
-pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, LabError> {
+pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, TestbedError> {
     let core = CorePlan::new(Placement::Split, &machine.allowed, 1).loop_core();
     let (begun, before) = (monotonic_ns(), cpu_times().unwrap_or_default());
     let thread = std::thread::Builder::new()
         .name("timing".into())
         .spawn(move || on_thread(core, device))
-        .map_err(LabError::system("start a thread"))?;
+        .map_err(TestbedError::system("start a thread"))?;
     let mut measured =
-        thread.join().expect("measuring does not panic").map_err(LabError::system("measure the timers"))?;
+        thread.join().expect("measuring does not panic").map_err(TestbedError::system("measure the timers"))?;
     let after = cpu_times().unwrap_or_default();
     let spent: Vec<CpuTimes> = after.iter().zip(&before).map(|((_, after), (_, before))| after.since(before)).collect();
     measured.duration_s = (monotonic_ns() - begun) as f64 / 1e9;
@@ -47,7 +47,7 @@ pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measu
 fn on_thread(core: Option<Cores>, device: Option<Device>) -> io::Result<Measured> {
     let core = core.filter(|core| core.pin_this_thread().is_ok());
     // A running measurement holds the right to the real-time class, and must not be disturbed by this one.
-    let right = RealTimeRight::take();
+    let right = RealTimeLock::take();
     let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
     let urgency = wanted.apply_to_this_thread();
     Ok(Measured {

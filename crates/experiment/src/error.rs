@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use store::StoreError;
-use testbed::LabError;
+use testbed::TestbedError;
 
 /// What ends an experiment. A run with a verdict other than valid does not: its checks have the reasons.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// The testbed could not make a run.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Lab(#[from] TestbedError),
     /// The peer of a measurement could not be reached, or refused; the error is that of the measuring crate.
     #[error(transparent)]
     Peer(Box<dyn std::error::Error + Send + Sync>),

@@ -10,7 +10,7 @@ use schema::document::Host;
 use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
 use sys::clock::Deadline;
 use sys::namespace::NetNamespace;
-use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::place::{Net, Place, SandboxSpec, Stdio, Stdio3};
 use sys::sched::Cores;
 
 use crate::error::ExperimentError;
@@ -114,14 +114,14 @@ impl LocalServer {
         let rootless = testbed::places::gain_privilege()?;
         let output = File::create(log).map_err(ExperimentError::file(log))?;
         let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(ExperimentError::file(log));
-        let mut place = Place::start(PlaceSpec {
+        let mut place = Place::start(SandboxSpec {
             cpus: cores.map(|cores| cores.list().to_vec()),
             net: Net::Existing(NetNamespace::current()?),
             stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
             new_session: true,
             rootless,
             env: testbed::places::own_variables(),
-            ..PlaceSpec::new(["/bin/sh", "-c", command].map(Into::into).to_vec())
+            ..SandboxSpec::new(["/bin/sh", "-c", command].map(Into::into).to_vec())
         })?;
         if TcpStream::connect(listen).is_ok() {
             return Err(ExperimentError::Program {

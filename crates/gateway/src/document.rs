@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::emulation::LabFacts;
+use crate::emulation::EmulationFacts;
 use schema::{ForwardingPart, GatewayCondition, Measured};
 use units::{Bytes, format_duration};
 
@@ -84,7 +84,7 @@ pub(super) fn part_of(plan: &GatewayPlan, peer: Option<String>) -> ForwardingPar
 }
 
 /// Notes on the figures, from the plan and the emulation.
-pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&LabFacts>) -> Vec<String> {
+pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&EmulationFacts>) -> Vec<String> {
     let mut notes = Vec::new();
     let conditions = || part.conditions.iter();
     if let Some(facts) = facts {

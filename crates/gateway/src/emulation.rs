@@ -12,8 +12,8 @@
 //! writes them to the kernel: forwarding and translation use the CPU time of that process, so that a control group limits and
 //! counts them (docs/decisions/0021). The loops read what the gateway sends.
 //!
-//! [`GatewayLab::new`] prepares everything while this process has one thread; [`GatewayLab::start`] starts loops and
-//! programs; dropping the [`RunningLab`] ends them. Read `networks` for addresses, `links` for the loops.
+//! [`EmulatedGateway::new`] prepares everything while this process has one thread; [`EmulatedGateway::start`] starts loops and
+//! programs; dropping the [`RunningEmulation`] ends them. Read `networks` for addresses, `links` for the loops.
 
 mod cores;
 mod figures;
@@ -42,13 +42,13 @@ use self::links::Link;
 use self::networks::Networks;
 use self::programs::{Program, Surroundings};
 use plan::Idle;
-use testbed::LabError;
+use testbed::TestbedError;
 use testbed::drive::packet_queue::{self, PacketQueue};
 use testbed::drive::path_io::{End, PathIo};
 use testbed::host::Wakefulness;
 
-pub use self::spec::{At, LabSpec, LinkWords, ProxySpec, ServerEnd, Starts, Waiting};
-pub use figures::{DirectionFigures, GatewayCounts, GatewayUsed, LabFacts, LinkFigures};
+pub use self::spec::{At, EmulationSpec, LinkWords, ProxySpec, ServerEnd, Starts, Waiting};
+pub use figures::{DirectionFigures, EmulationFacts, GatewayCounts, GatewayUsed, LinkFigures};
 pub use through::{Through, ThroughOutcome, through};
 
 /// Address of the client.
@@ -61,7 +61,7 @@ pub const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 2);
 pub const SERVER: Ipv4Addr = testbed::places::SERVER;
 
 /// A prepared emulation. Dropping it removes everything.
-pub struct GatewayLab {
+pub struct EmulatedGateway {
     // In drop order: programs, links, emulated host, networks.
     programs: Vec<Program>,
     paths: [PathIo; 2],
@@ -78,21 +78,21 @@ struct Base {
     group: Option<Cgroup>,
     memory: Option<Bytes>,
     division: EmulationCores,
-    facts: LabFacts,
+    facts: EmulationFacts,
     _wakefulness: Wakefulness,
 }
 
-impl GatewayLab {
-    /// Creates control group, networks, devices, emulated host and NAT, runs [`LabSpec::setup`], and prepares a sandbox for every
+impl EmulatedGateway {
+    /// Creates control group, networks, devices, emulated host and NAT, runs [`EmulationSpec::setup`], and prepares a sandbox for every
     /// program. Must be called while this process has one thread, by the thread that lives longest.
     ///
     /// # Errors
     /// Missing privileges or kernel features; a failing setup command; missing programs.
-    pub fn new(spec: &LabSpec, server: Option<&ServerEnd>, extra: Vec<Waiting>) -> Result<Self, LabError> {
+    pub fn new(spec: &EmulationSpec, server: Option<&ServerEnd>, extra: Vec<Waiting>) -> Result<Self, TestbedError> {
         let mut waiting: Vec<Waiting> = spec.proxy.iter().map(Waiting::from).collect();
         waiting.extend(extra);
         waiting.extend(server.map(Waiting::from));
-        let mut lab = GatewayLab::empty(spec)?;
+        let mut lab = EmulatedGateway::empty(spec)?;
         for program in waiting {
             let made = lab.program(|around| Program::prepare(program, around))?;
             lab.programs.push(made);
@@ -101,19 +101,19 @@ impl GatewayLab {
     }
 
     /// The emulation without programs.
-    fn empty(spec: &LabSpec) -> Result<Self, LabError> {
+    fn empty(spec: &EmulationSpec) -> Result<Self, TestbedError> {
         // Must precede the user namespace.
         let wakefulness = Wakefulness::of(Idle::default());
         let rootless = testbed::places::gain_privilege()?;
         // Remove control groups of killed runs.
         let _ = sys::cgroup::sweep();
         let group = group(spec)?;
-        let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
+        let allowed = Cores::allowed().map_err(TestbedError::system("sched_getaffinity"))?;
         let division = EmulationCores::new(spec.placement, &allowed);
         let networks = Networks::new()?;
         let devices = networks.connect(spec.nat)?;
         let ((mut from_clients, first), (from_server, second)) = (PacketQueue::new()?, PacketQueue::new()?);
-        let mut facts = LabFacts {
+        let mut facts = EmulationFacts {
             stall_lengths: group
                 .as_ref()
                 .zip(spec.share)
@@ -153,10 +153,13 @@ impl GatewayLab {
             facts,
             _wakefulness: wakefulness,
         };
-        Ok(GatewayLab { programs: Vec::new(), paths, base })
+        Ok(EmulatedGateway { programs: Vec::new(), paths, base })
     }
 
-    fn program(&self, make: impl FnOnce(&Surroundings<'_>) -> Result<Program, LabError>) -> Result<Program, LabError> {
+    fn program(
+        &self,
+        make: impl FnOnce(&Surroundings<'_>) -> Result<Program, TestbedError>,
+    ) -> Result<Program, TestbedError> {
         let Base { networks, group, division, facts, .. } = &self.base;
         make(&Surroundings { networks, group: group.as_ref(), rootless: facts.rootless, cores: division })
     }
@@ -165,15 +168,15 @@ impl GatewayLab {
     ///
     /// # Errors
     /// A program that cannot be started, ends, or does not listen, with its last output.
-    pub fn start(self) -> Result<RunningLab, LabError> {
-        let GatewayLab { programs, paths: [a, b], base } = self;
+    pub fn start(self) -> Result<RunningEmulation, TestbedError> {
+        let EmulatedGateway { programs, paths: [a, b], base } = self;
         let [first, second] = base.division.loops();
         let links = [Link::start("link a", a, first)?, Link::start("link b", b, second)?];
-        let mut lab = RunningLab { programs, links, base };
+        let mut lab = RunningEmulation { programs, links, base };
         for program in &mut lab.programs {
             program.start_at_once().map_err(|error| match (error, lab.base.memory) {
-                (LabError::Plan(said), Some(memory)) => {
-                    LabError::Plan(format!("{said}; the gateway has {memory} of memory (--gateway-memory)"))
+                (TestbedError::Plan(said), Some(memory)) => {
+                    TestbedError::Plan(format!("{said}; the gateway has {memory} of memory (--gateway-memory)"))
                 }
                 (error, _) => error,
             })?;
@@ -183,13 +186,13 @@ impl GatewayLab {
 }
 
 /// A running emulation, ended when dropped.
-pub struct RunningLab {
+pub struct RunningEmulation {
     programs: Vec<Program>,
     links: [Link; 2],
     base: Base,
 }
 
-impl RunningLab {
+impl RunningEmulation {
     /// The clients' network.
     pub fn client_net(&self) -> &NetNamespace {
         &self.base.networks.client
@@ -258,7 +261,7 @@ impl RunningLab {
     }
 
     /// Facts about the emulation.
-    pub fn facts(&self) -> &LabFacts {
+    pub fn facts(&self) -> &EmulationFacts {
         &self.base.facts
     }
 
@@ -266,7 +269,7 @@ impl RunningLab {
     ///
     /// # Errors
     /// No program has this name, or it cannot be started.
-    pub fn go(&mut self, name: &str) -> Result<(), LabError> {
+    pub fn go(&mut self, name: &str) -> Result<(), TestbedError> {
         self.named(name)?.go()
     }
 
@@ -280,13 +283,13 @@ impl RunningLab {
     ///
     /// # Errors
     /// No program has this name, or its sandbox was killed.
-    pub fn interrupt(&mut self, name: &str, timeout: Duration) -> Result<Option<String>, LabError> {
+    pub fn interrupt(&mut self, name: &str, timeout: Duration) -> Result<Option<String>, TestbedError> {
         self.named(name)?.interrupt(timeout)
     }
 
-    fn named(&mut self, name: &str) -> Result<&mut Program, LabError> {
+    fn named(&mut self, name: &str) -> Result<&mut Program, TestbedError> {
         let named = self.programs.iter_mut().find(|program| program.name == name);
-        named.ok_or_else(|| LabError::Plan(format!("no program of the testbed has the name {name}")))
+        named.ok_or_else(|| TestbedError::Plan(format!("no program of the testbed has the name {name}")))
     }
 
     /// The part of the emulation that has failed, if any: emulated host, a link, a program. Later figures are invalid.
@@ -311,7 +314,7 @@ impl RunningLab {
     }
 }
 
-impl Drop for RunningLab {
+impl Drop for RunningEmulation {
     fn drop(&mut self) {
         // With a small CPU share programs would end slowly: lift the limit.
         if let Some(group) = &self.base.group {
@@ -324,7 +327,7 @@ impl Drop for RunningLab {
 }
 
 /// The control group of the gateway; `None` if none can be created and no limit is configured.
-fn group(spec: &LabSpec) -> Result<Option<Cgroup>, LabError> {
+fn group(spec: &EmulationSpec) -> Result<Option<Cgroup>, TestbedError> {
     let limits = Limits { cpu: spec.share, memory: spec.memory.map(|bytes| bytes.0), ..Limits::default() };
     let option = match (spec.share, spec.memory) {
         (Some(share), _) => format!("--gateway-cpu {share}"),
@@ -333,7 +336,9 @@ fn group(spec: &LabSpec) -> Result<Option<Cgroup>, LabError> {
     };
     match Cgroup::create("gateway", limits) {
         Ok(group) => Ok(Some(group).inspect(set_largest_weight)),
-        Err(error) => Err(LabError::Environment(format!("{option}: no control group can be created here: {error}"))),
+        Err(error) => {
+            Err(TestbedError::Environment(format!("{option}: no control group can be created here: {error}")))
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::emulation::{
-    At, CLIENT, GatewayLab, INSIDE, LabFacts, LabSpec, ProxySpec, RunningLab, SERVER, ServerEnd, Starts, Waiting,
+    At, CLIENT, EmulatedGateway, EmulationFacts, EmulationSpec, INSIDE, ProxySpec, RunningEmulation, SERVER, ServerEnd,
+    Starts, Waiting,
 };
 use crate::tester::{PORT, Secret, Session};
 use plan::{OriginPlan, Placement};
@@ -55,7 +56,7 @@ pub(super) struct EmulatedConditions<'a> {
 pub(super) struct MeasuredCondition {
     pub condition: GatewayCondition,
     pub checks: Vec<Check>,
-    pub facts: Option<LabFacts>,
+    pub facts: Option<EmulationFacts>,
     pub taken: Taken,
 }
 
@@ -69,7 +70,7 @@ impl EmulatedConditions<'_> {
     ) -> Result<MeasuredCondition, ExperimentError> {
         let (secret, token) = Secret::fresh();
         let load = self.load(condition)?;
-        let lab = GatewayLab::new(
+        let lab = EmulatedGateway::new(
             &self.spec(condition, link)?,
             Some(&self.server(token)),
             waiting(load.as_ref(), self.folder)?,
@@ -136,7 +137,7 @@ impl EmulatedConditions<'_> {
         Ok(MeasuredCondition { condition: made, checks, facts: Some(lab.facts().clone()), taken })
     }
 
-    fn spec(&self, condition: Condition, link: Link) -> Result<LabSpec, ExperimentError> {
+    fn spec(&self, condition: Condition, link: Link) -> Result<EmulationSpec, ExperimentError> {
         let proxy = match (&self.squid, condition.proxy()) {
             (Some(squid), true) => {
                 let memory = self.plan.memory.map_or(PROXY_MEMORY, |all| Bytes(PROXY_MEMORY.0.min(all.0 / 4)));
@@ -146,7 +147,7 @@ impl EmulatedConditions<'_> {
             }
             _ => None,
         };
-        Ok(LabSpec {
+        Ok(EmulationSpec {
             link: link.words(),
             nat: condition.nat(),
             proxy,
@@ -182,7 +183,7 @@ impl EmulatedConditions<'_> {
     }
 
     /// Ends the load, which must still be running, and reads its result.
-    fn fared(&self, load: &Load, lab: &mut RunningLab, began: Duration) -> Result<ProxyLoad, String> {
+    fn fared(&self, load: &Load, lab: &mut RunningEmulation, began: Duration) -> Result<ProxyLoad, String> {
         if let Some(how) = lab.ended(LOAD) {
             return Err(format!("the load of the proxy ended before the gateway was measured: {how}"));
         }
@@ -225,18 +226,18 @@ struct Counters {
 }
 
 impl Counters {
-    fn of(lab: &RunningLab) -> Counters {
+    fn of(lab: &RunningEmulation) -> Counters {
         Counters { used: lab.used(), links: lab.links(), counts: lab.counts() }
     }
 
-    fn until_now(&self, lab: &RunningLab, share: Option<f64>) -> EmulationUsage {
+    fn until_now(&self, lab: &RunningEmulation, share: Option<f64>) -> EmulationUsage {
         let used = lab.used().since(&self.used);
         let [near, far] = lab.links();
         EmulationUsage { used, share, links: [near.since(&self.links[0]), far.since(&self.links[1])] }
     }
 
     /// Counters for the diagnosis of an unreachable server.
-    fn diagnosis(&self, lab: &RunningLab, nat: bool) -> ForwardingDiagnosis {
+    fn diagnosis(&self, lab: &RunningEmulation, nat: bool) -> ForwardingDiagnosis {
         let far = lab.links()[1].since(&self.links[1]);
         ForwardingDiagnosis {
             answers: gateway_answers(lab),
@@ -249,7 +250,7 @@ impl Counters {
 }
 
 /// Whether the gateway's address responds on the client side; a closed port refuses the connection.
-fn gateway_answers(lab: &RunningLab) -> bool {
+fn gateway_answers(lab: &RunningEmulation) -> bool {
     const CLOSED_PORT: u16 = 9;
     let to = SocketAddr::from((INSIDE, CLOSED_PORT));
     let asked = lab.client_net().run(|| TcpStream::connect_timeout(&to, GATEWAY_RESPONSE_TIMEOUT));

@@ -51,7 +51,7 @@ impl Load {
                 let plan = cache_plan(rate, proxy, origin, lasts, order.seed)?;
                 let file = folder.join("load.toml");
                 fs::write(&file, plan.to_toml()).map_err(ExperimentError::file(&file))?;
-                let workload = plan.workload.spec().map_err(testbed::LabError::Plan)?;
+                let workload = plan.workload.spec().map_err(testbed::TestbedError::Plan)?;
                 let words = ["run", "--json", "--no-save"].map(OsString::from);
                 let program = OsString::from(&order.program);
                 Ok(Load {
@@ -117,7 +117,7 @@ fn cache_plan(
     lasts: Duration,
     seed: u64,
 ) -> Result<CachePlan, ExperimentError> {
-    let proxy: Proxy = proxy.parse().map_err(|why| testbed::LabError::Plan(format!("proxy (--proxy): {why}")))?;
+    let proxy: Proxy = proxy.parse().map_err(|why| testbed::TestbedError::Plan(format!("proxy (--proxy): {why}")))?;
     let sweep = SweepPlan {
         proxy: Some(proxy),
         rates: vec![rate],

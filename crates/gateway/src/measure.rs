@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::emulation::LabFacts;
+use crate::emulation::EmulationFacts;
 use crate::tester::Secret;
 use schema::document::{Check, CheckState, Run, SCHEMA, Weight};
 use schema::{ForwardingPart, GatewayDocument, Validity};
@@ -150,7 +150,7 @@ fn measure(
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<GatewayDone, ExperimentError> {
-    plan.check().map_err(testbed::LabError::from)?;
+    plan.check().map_err(testbed::TestbedError::from)?;
     // Removed even after SIGKILL. Readable for squid, which gives up root.
     let folder = Scratch::new("gateway")?;
     let proxy = plan.to == Where::Lab && plan.conditions.iter().any(|condition| condition.proxy());
@@ -233,7 +233,7 @@ struct DocumentBuilder<'a> {
     showing: &'a ExperimentProgress,
     part: ForwardingPart,
     checks: Vec<Check>,
-    facts: Option<LabFacts>,
+    facts: Option<EmulationFacts>,
     squid: Option<String>,
     lasted: Duration,
     before: document::Times,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::tester::{PORT, Secret, Session};
-use sys::place::Leashed;
+use sys::place::TiedProcess;
 use sys::signal::Interrupts;
 
 use super::GatewayPlan;
@@ -96,11 +96,11 @@ pub(super) fn measure(
 }
 
 /// Starts the load of the proxy; it ends with this process.
-fn start(load: &Load) -> Result<Leashed, ExperimentError> {
+fn start(load: &Load) -> Result<TiedProcess, ExperimentError> {
     drop(load.stdout()?);
     let words: Vec<String> = load.argv.iter().map(|word| quoted(Path::new(word))).collect();
     let script = format!("exec {} >{}", words.join(" "), quoted(load.output()));
-    Ok(Leashed::start(&["/bin/sh", "-c", &script].map(Into::into), &[], None)?)
+    Ok(TiedProcess::start(&["/bin/sh", "-c", &script].map(Into::into), &[], None)?)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use experiment::ExperimentError;
-use testbed::LabError;
+use testbed::TestbedError;
 
 pub use client::{ServerFacts, Session};
 pub use message::Test;
@@ -97,7 +97,7 @@ pub enum ServerEvent {
 ///
 /// # Errors
 /// The server cannot listen on the address, or the address is not loopback and there is no secret.
-pub fn serve(spec: &ServerSpec, stop: BorrowedFd<'_>, tell: &mut dyn FnMut(ServerEvent)) -> Result<(), LabError> {
+pub fn serve(spec: &ServerSpec, stop: BorrowedFd<'_>, tell: &mut dyn FnMut(ServerEvent)) -> Result<(), TestbedError> {
     server::serve(spec, stop, tell)
 }
 

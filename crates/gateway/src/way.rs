@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::emulation::{GatewayUsed, LinkFigures, RunningLab};
+use crate::emulation::{GatewayUsed, LinkFigures, RunningEmulation};
 use crate::tester::{Session, Test, TesterError};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -23,7 +23,7 @@ pub(super) trait Way {
 /// The emulated gateway.
 pub(super) struct EmulatedWay<'a> {
     pub session: Session,
-    pub lab: &'a RunningLab,
+    pub lab: &'a RunningEmulation,
 }
 
 impl Way for EmulatedWay<'_> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use load::http1::Response;
 use load::workload::{Choice, Names, SessionSpec, Step, Template, Think, When};
 use load::{
-    Action, Arrivals, ConnectionKey, HttpVersion, Lane, LevelSampler, Load, LoadSpec, Retry, Reuse, Tally, TallySpec,
+    Action, Arrivals, ConnectionKey, GaugeSampler, HttpVersion, Lane, Load, LoadSpec, Retry, Reuse, Tally, TallySpec,
     Target, Workload,
 };
 use schema::Method;
@@ -107,7 +107,7 @@ fn run(spec: LoadSpec, tallied: bool, response: &[u8]) -> Duration {
     let measured = load.measured();
     let urls = load::Urls::named(["http://server/1k"]);
     let mut tally = Tally::new(TallySpec { open_loop: true, measured, clients_rtt_ns: None, urls, phases: Vec::new() });
-    let mut sampler = LevelSampler::new(1, Timestamp::ZERO, Timestamp::ZERO);
+    let mut sampler = GaugeSampler::new(1, Timestamp::ZERO, Timestamp::ZERO);
     let (mut sent, mut connecting) = (Vec::<ConnectionKey>::new(), Vec::<ConnectionKey>::new());
     let (mut answering, mut records) = (Vec::<ConnectionKey>::new(), Vec::new());
     let mut at = Timestamp::ZERO;

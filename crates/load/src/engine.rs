@@ -5,7 +5,7 @@
 //! ```text
 //!   loop:  wait until next_wake() or something is ready
 //!          sampler.sample(now, load.live())           (before each call below that takes a `now`, with the same one, so that a gauge
-//!                                                     counts a request as long as its record does: see LevelSampler)
+//!                                                     counts a request as long as its record does: see GaugeSampler)
 //!          handle_time(now)                           arrivals that are due, timeouts
 //!          handle_connected / handle_secured / handle_sent / handle_bytes / handle_eof / handle_failure, for what is ready
 //!          while let Some(action) = poll_action(now)  Connect, Send, Close: do it; poll_follow_up while there are

@@ -15,7 +15,7 @@ use crate::Live;
 use crate::tally::Span;
 use batch::BatchMeans;
 
-pub use shards::{LaneSampler, LevelMerger, LevelSample};
+pub use shards::{GaugeMerger, GaugeSample, ShardSampler};
 
 /// Samples [`Live`] at seeded exponential moments.
 ///
@@ -25,7 +25,7 @@ pub use shards::{LaneSampler, LevelMerger, LevelSample};
 /// time to see the answer as done, which its record says it was not.
 /// Then no sample needs a wake-up of its own, and a moment that passed while the loop slept is sampled exactly.
 #[derive(Debug)]
-pub struct LevelSampler {
+pub struct GaugeSampler {
     moments: Moments,
     sums: Sums,
 }
@@ -34,22 +34,22 @@ pub struct LevelSampler {
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
     /// Requests started and not done, over the measured phase.
-    pub in_flight: LevelStatistics,
+    pub in_flight: GaugeStatistics,
     /// Concurrent connections, over the measured phase.
-    pub connections: LevelStatistics,
+    pub connections: GaugeStatistics,
     /// Requests scheduled and not started, over the measured phase.
-    pub backlog: LevelStatistics,
+    pub backlog: GaugeStatistics,
     /// Samples in the measured phase.
     pub samples: u64,
     /// Every second from the run's zero, warm-up and drain included.
-    pub seconds: Vec<SecondLevels>,
+    pub seconds: Vec<SecondGauges>,
     /// Means of the measured phase's spans ([`crate::Span`]): in flight, backlog.
     pub spans: Vec<[f64; 2]>,
 }
 
 /// A level over the measured phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LevelStatistics {
+pub struct GaugeStatistics {
     /// Mean, median and largest sample.
     pub level: schema::Level,
     /// Standard error of the mean by batch means: it knows that neighbouring samples are alike. It holds the level's
@@ -59,7 +59,7 @@ pub struct LevelStatistics {
 
 /// The levels of one second. Zero where no sample fell into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SecondLevels {
+pub struct SecondGauges {
     /// Mean number of requests in flight.
     pub in_flight_mean: f64,
     /// Largest.
@@ -76,10 +76,10 @@ pub struct SecondLevels {
 /// as large as its mean, 0.4 % over a minute: small beside the 2 % at which Little's law is judged.
 const INTERVAL_MEAN: Duration = Duration::from_millis(1);
 
-impl LevelSampler {
+impl GaugeSampler {
     /// Samples from `start` on; overall figures from `measured_start` on.
     pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp) -> Self {
-        LevelSampler { moments: Moments::new(seed, start), sums: Sums::new(measured_start) }
+        GaugeSampler { moments: Moments::new(seed, start), sums: Sums::new(measured_start) }
     }
 
     /// Overall figures take nothing from `end` on. To be called as soon as [`Load::measured`](crate::Load::measured)
@@ -96,12 +96,12 @@ impl LevelSampler {
     /// Takes every sample due by `now`. `live` is what the counters were at all these moments.
     pub fn sample(&mut self, now: Timestamp, live: Live) {
         while self.moments.next <= now {
-            self.sums.add(self.moments.take(), LevelSample::of(live));
+            self.sums.add(self.moments.take(), GaugeSample::of(live));
         }
     }
 
     /// The figures so far of one second, counted from the run's zero.
-    pub fn second(&self, second: usize) -> SecondLevels {
+    pub fn second(&self, second: usize) -> SecondGauges {
         self.sums.second(second)
     }
 
@@ -160,7 +160,7 @@ impl Sums {
         }
     }
 
-    fn add(&mut self, at: Timestamp, sample: LevelSample) {
+    fn add(&mut self, at: Timestamp, sample: GaugeSample) {
         let second = (at.as_nanos() / 1_000_000_000) as usize;
         if self.seconds.len() <= second {
             self.seconds.resize(second + 1, Second::default());
@@ -179,8 +179,8 @@ impl Sums {
         }
     }
 
-    fn second(&self, second: usize) -> SecondLevels {
-        self.seconds.get(second).map_or_else(SecondLevels::default, Second::levels)
+    fn second(&self, second: usize) -> SecondGauges {
+        self.seconds.get(second).map_or_else(SecondGauges::default, Second::levels)
     }
 
     fn finish(&self) -> Levels {
@@ -203,7 +203,7 @@ struct SpanSums {
 }
 
 impl SpanSums {
-    fn add(&mut self, sample: LevelSample) {
+    fn add(&mut self, sample: GaugeSample) {
         self.samples += 1;
         self.in_flight += sample.in_flight;
         self.backlog += sample.backlog;
@@ -230,9 +230,9 @@ impl Statistics {
         self.batches.add(level as f64);
     }
 
-    fn finish(&self) -> LevelStatistics {
+    fn finish(&self) -> GaugeStatistics {
         let level = schema::Level { mean: self.levels.mean(), p50: self.levels.value_at(0.5), max: self.levels.max() };
-        LevelStatistics { level, standard_error: self.batches.standard_error() }
+        GaugeStatistics { level, standard_error: self.batches.standard_error() }
     }
 }
 
@@ -247,7 +247,7 @@ struct Second {
 }
 
 impl Second {
-    fn add(&mut self, sample: LevelSample) {
+    fn add(&mut self, sample: GaugeSample) {
         self.samples += 1;
         self.in_flight_sum += sample.in_flight;
         self.in_flight_max = self.in_flight_max.max(sample.in_flight);
@@ -256,9 +256,9 @@ impl Second {
         self.backlog = sample.backlog;
     }
 
-    fn levels(&self) -> SecondLevels {
+    fn levels(&self) -> SecondGauges {
         let samples = self.samples.max(1) as f64;
-        SecondLevels {
+        SecondGauges {
             in_flight_mean: self.in_flight_sum as f64 / samples,
             in_flight_max: self.in_flight_max,
             connections_mean: self.connections_sum as f64 / samples,
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn gauge_mean_of_a_square_wave_is_its_mean_over_time() {
-        let mut sampler = LevelSampler::new(5, Timestamp::ZERO, Timestamp::from_nanos(1_000_000_000));
+        let mut sampler = GaugeSampler::new(5, Timestamp::ZERO, Timestamp::from_nanos(1_000_000_000));
         sampler.set_measured_end(Timestamp::from_nanos(21_000_000_000));
         // 10 in flight for 3 ms, none for 1 ms: 7.5 on average. Told only at the changes.
         for cycle in 0..8_000u64 {
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn overall_gauges_contain_only_the_measured_phase() {
         let at = Timestamp::from_nanos;
-        let mut sampler = LevelSampler::new(5, Timestamp::ZERO, at(1_000_000_000));
+        let mut sampler = GaugeSampler::new(5, Timestamp::ZERO, at(1_000_000_000));
         sampler.sample(at(999_999_999), level(1000));
         sampler.set_measured_end(at(2_000_000_000));
         sampler.sample(at(1_999_999_999), level(1));

@@ -16,7 +16,7 @@
 //! is in the response times in full.
 //!
 //! Read [`engine`] first (the contract with the driver), then [`spec`], then [`http1`]. [`Tally`] turns records into
-//! figures and runs wherever the driver likes, usually on another thread. [`LevelSampler`] samples the live counters.
+//! figures and runs wherever the driver likes, usually on another thread. [`GaugeSampler`] samples the live counters.
 
 pub mod arrivals;
 mod choice;
@@ -52,7 +52,7 @@ pub use connection::{ConnectionEnd, ConnectionKey};
 pub use engine::{Action, Load, RACE_MARGIN, RequestHead, StreamFailure, StreamKey};
 pub use error::LoadError;
 pub use faults::merged_faults;
-pub use gauges::{LaneSampler, LevelMerger, LevelSample, LevelSampler, LevelStatistics, Levels, SecondLevels};
+pub use gauges::{GaugeMerger, GaugeSample, GaugeSampler, GaugeStatistics, Levels, SecondGauges, ShardSampler};
 pub use live::Live;
 pub use spec::{HttpVersion, Lane, LoadSpec, Retry, Reuse, parse_header};
 pub use tally::{
@@ -60,5 +60,5 @@ pub use tally::{
     Urls,
 };
 pub use target::Target;
-pub use virtual_users::{MixLive, PARALLEL};
+pub use virtual_users::{CacheCounters, PARALLEL};
 pub use workload::{RequestSpec, Workload};

@@ -26,7 +26,7 @@ use stats::Histogram;
 use units::Timestamp;
 
 use crate::connection::ConnectionEnd;
-use crate::gauges::{Levels, SecondLevels};
+use crate::gauges::{Levels, SecondGauges};
 use distance::Distances;
 use phases::ByPhase;
 use seconds::Seconds;
@@ -286,7 +286,7 @@ impl Tally {
 
     /// One second of the series as it stands: later records may still belong to it, as a request belongs to the second
     /// of its intention and is known when it has ended.
-    pub fn second(&self, second: u32, levels: SecondLevels) -> SecondRecord {
+    pub fn second(&self, second: u32, levels: SecondGauges) -> SecondRecord {
         self.seconds.record(second, levels, self.spec.measured)
     }
 

@@ -16,17 +16,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use polymix::{Ask, AskId, Checker, Content, Form, Law, Seen, Stamp, Stream, Variant, World};
+use polymix::{Ask, Checker, Content, Form, Law, RequestId, Seen, Stamp, Stream, Variant, World};
 use schema::{CacheExchange, FailureCause, Method, RequestRecord};
 use slab::Slab;
 use stats::Rng;
 use units::Timestamp;
 
-use crate::workload::{MixLoad, Verify};
+use crate::workload::{CacheWorkloadLoad, Verify};
 
 /// Counters of a workload that a run keeps while it goes; nothing of it is in the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct MixLive {
+pub struct CacheCounters {
     /// Plain GETs that ended well: what hit ratios are a share of.
     pub basic_gets: u64,
     /// Of these, the ones whose reply was made for another ask.
@@ -35,12 +35,16 @@ pub struct MixLive {
     pub crowded: u64,
 }
 
-impl MixLive {
+impl CacheCounters {
     /// The counters of two shards of one load as one.
     #[must_use]
-    pub fn plus(self, other: MixLive) -> MixLive {
-        let MixLive { basic_gets, hits, crowded } = other;
-        MixLive { basic_gets: self.basic_gets + basic_gets, hits: self.hits + hits, crowded: self.crowded + crowded }
+    pub fn plus(self, other: CacheCounters) -> CacheCounters {
+        let CacheCounters { basic_gets, hits, crowded } = other;
+        CacheCounters {
+            basic_gets: self.basic_gets + basic_gets,
+            hits: self.hits + hits,
+            crowded: self.crowded + crowded,
+        }
     }
 }
 
@@ -55,7 +59,7 @@ const NTH_SHIFT: u32 = 40;
 #[derive(Debug)]
 pub(crate) struct WorkloadRequest {
     pub(crate) ask: Ask,
-    pub(crate) id: AskId,
+    pub(crate) id: RequestId,
     /// What the page embeds.
     embedded: Vec<Ask>,
     /// The page that embeds it.
@@ -91,7 +95,7 @@ impl Reply {
 #[derive(Debug)]
 struct Page {
     client: u32,
-    left: VecDeque<(AskId, Ask)>,
+    left: VecDeque<(RequestId, Ask)>,
     /// RequestContent for and not over.
     out: u32,
 }
@@ -99,32 +103,32 @@ struct Page {
 /// The virtual users of one shard.
 #[derive(Debug)]
 pub(crate) struct VirtualUsers {
-    mix: MixLoad,
+    mix: CacheWorkloadLoad,
     stream: Stream,
     pages: Slab<Page>,
     /// Requests on a connection, and the seed of their numbers.
     uses: Option<(Law, u64)>,
     /// Connections open by client.
     open: Vec<u32>,
-    live: MixLive,
+    live: CacheCounters,
     first_request: Option<Box<[u8]>>,
 }
 
 impl VirtualUsers {
-    pub(crate) fn new(mix: MixLoad, clients: u32, seed: u64) -> Self {
+    pub(crate) fn new(mix: CacheWorkloadLoad, clients: u32, seed: u64) -> Self {
         let uses = mix.world.spec.client_uses.clone();
         VirtualUsers {
             stream: Stream::new(&mix.world),
             pages: Slab::new(),
             uses: uses.map(|law| (law, Rng::named(seed, "uses of connections").next())),
             open: vec![0; clients as usize],
-            live: MixLive::default(),
+            live: CacheCounters::default(),
             first_request: None,
             mix,
         }
     }
 
-    pub(crate) fn live(&self) -> MixLive {
+    pub(crate) fn live(&self) -> CacheCounters {
         self.live
     }
 
@@ -136,7 +140,7 @@ impl VirtualUsers {
     pub(crate) fn draw(&mut self, sequence: u64, since: Duration, at: Timestamp) -> WorkloadRequest {
         let ask = self.stream.next(since);
         let embedded = self.stream.embedded(&ask);
-        let id = AskId { run: self.mix.run, sequence };
+        let id = RequestId { run: self.mix.run, sequence };
         WorkloadRequest { ask, id, embedded, page: None, requested_unix_ms: self.unix_ms(at) }
     }
 
@@ -286,7 +290,7 @@ impl VirtualUsers {
         if asking.embedded.is_empty() {
             return None;
         }
-        let id = |nth: u64| AskId { sequence: asking.id.sequence + (nth << NTH_SHIFT), ..asking.id };
+        let id = |nth: u64| RequestId { sequence: asking.id.sequence + (nth << NTH_SHIFT), ..asking.id };
         let left = (1..).map(id).zip(asking.embedded.iter().copied()).collect();
         let page = self.pages.insert(Page { client, left, out: 0 });
         Some(u32::try_from(page).expect("fewer pages than requests in hand"))

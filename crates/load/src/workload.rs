@@ -55,14 +55,14 @@ pub enum Choice {
     Sessions(Vec<SessionSpec>),
     /// One ask of a workload an arrival, and after it what its page embeds: an open loop over HTTP/1. [`Workload::requests`] are
     /// then one for each kind of object, and the same again for what is asked for inside TLS where some is
-    /// ([`MixLoad::requests`]). They say the hosts, what the kinds are called, and header fields that every ask has besides
+    /// ([`CacheWorkloadLoad::requests`]). They say the hosts, what the kinds are called, and header fields that every ask has besides
     /// its own; paths, methods and bodies are the workload's.
-    Mix(MixLoad),
+    Mix(CacheWorkloadLoad),
 }
 
 /// The asks of a workload.
 #[derive(Clone, Debug)]
-pub struct MixLoad {
+pub struct CacheWorkloadLoad {
     /// What is asked for, and what is right.
     pub world: Arc<World>,
     /// Marks the requests of this run.
@@ -73,7 +73,7 @@ pub struct MixLoad {
     pub verify: Verify,
 }
 
-impl MixLoad {
+impl CacheWorkloadLoad {
     /// How many requests the workload must have.
     pub fn requests(&self) -> usize {
         let spec = &self.world.spec;

@@ -76,7 +76,7 @@ impl State {
     ///
     /// # Errors
     /// The kernel has no random bytes for the name of the event stream.
-    pub fn new(data: Arc<Data>, notes: Notes, facts: Facts) -> Result<State, web::DoorError> {
+    pub fn new(data: Arc<Data>, notes: Notes, facts: Facts) -> Result<State, web::WebServerError> {
         exchanges::tidy(data.folder());
         let hub = Hub::new(&Viewers::new(VIEWERS_MAX))?;
         Ok(State {

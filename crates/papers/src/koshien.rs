@@ -23,7 +23,7 @@ use schema::{Document, Reproduction, ReproductionDocument, Validity};
 use store::RunStore;
 use sys::signal::Interrupts;
 use testbed::net::NetPlan;
-use testbed::{LabError, Observer};
+use testbed::{Observer, TestbedError};
 use units::RequestRate;
 
 pub use self::capture::CaptureFigures;
@@ -429,7 +429,7 @@ impl MeasurementContext<'_> {
 
     /// Configured RTTs of an experiment's clients, in ns, ascending.
     fn configured_rtts(&self, experiment: &KoshienExperiment) -> Result<Vec<u64>, ExperimentError> {
-        let clients = testbed::distances::spec(&experiment.path(), CLIENTS).map_err(LabError::plan)?.clients;
+        let clients = testbed::distances::spec(&experiment.path(), CLIENTS).map_err(TestbedError::plan)?.clients;
         let mut rtts: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();
         rtts.sort_unstable();
         Ok(rtts)

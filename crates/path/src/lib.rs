@@ -55,5 +55,5 @@ pub use overrides::Override;
 pub use profile::{Draft, Files, Profile, ProfileError};
 pub use rewrite::Rewrite;
 pub use spec::*;
-pub use timing_error::Lateness;
+pub use timing_error::TimingErrors;
 pub use typed::{Loss, PlannedChange, Rate};

@@ -18,7 +18,7 @@ use crate::queue::{Outcome, Queue};
 use crate::spec::PathSpec;
 use crate::split::SuperPacket;
 use crate::timeline::Start;
-use crate::timing_error::Lateness;
+use crate::timing_error::TimingErrors;
 use crate::wheel::Wheel;
 
 pub(crate) use travel::Event;
@@ -58,7 +58,7 @@ pub struct Network {
     /// The departure returned last by `poll_due`, until it is written or the next call shows that it was not.
     writing: Option<Writing>,
     counters: [Counters; 2],
-    lateness: Lateness,
+    lateness: TimingErrors,
     is_shut_down: bool,
 }
 
@@ -143,7 +143,7 @@ impl Network {
             staging: Pool::staging(),
             writing: None,
             counters: [Counters::default(), Counters::default()],
-            lateness: Lateness::new(),
+            lateness: TimingErrors::new(),
             is_shut_down: false,
         }
     }
@@ -257,7 +257,7 @@ impl Network {
     }
 
     /// Timing errors of the departures.
-    pub fn lateness(&self) -> &Lateness {
+    pub fn lateness(&self) -> &TimingErrors {
         &self.lateness
     }
 

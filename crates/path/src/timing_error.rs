@@ -11,7 +11,7 @@ use units::Timestamp;
 /// to a TUN device runs the receiver's whole network stack, 3 to 10 us, so the last of eight packets due at the same
 /// time is late by seven writes, however well the path keeps time. Isolated packets show how well it does.
 #[derive(Clone, Debug)]
-pub struct Lateness {
+pub struct TimingErrors {
     /// All writes.
     pub all: Histogram,
     /// Writes outside of bursts.
@@ -34,9 +34,9 @@ struct Recent {
 const BURST_PRECEDING_PACKETS: usize = 7;
 const BURST_WINDOW: Duration = Duration::from_micros(50);
 
-impl Lateness {
+impl TimingErrors {
     pub(crate) fn new() -> Self {
-        Lateness {
+        TimingErrors {
             all: Histogram::new(),
             spread: Histogram::new(),
             volley: Histogram::new(),
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn burst_begins_with_the_eighth_packet_within_the_window() {
-        let mut errors = Lateness::new();
+        let mut errors = TimingErrors::new();
         for packet in 0..8 {
             errors.record(at(1_000_000), at(1_000_000 + packet * 5_000));
         }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn burst_window_ends_at_fifty_microseconds() {
         let volleys = |span: u64| {
-            let mut errors = Lateness::new();
+            let mut errors = TimingErrors::new();
             (0..7).for_each(|_| errors.record(at(1_000), at(1_000)));
             errors.record(at(1_000 + span), at(1_000 + span));
             errors.volley.len()
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn timing_error_reset_clears_figures_and_an_early_write_counts_as_zero() {
-        let mut errors = Lateness::new();
+        let mut errors = TimingErrors::new();
         errors.record(at(5_000), at(4_000));
         assert_eq!((errors.all.max(), errors.all.len()), (0, 1));
         errors.record(at(5_000), at(9_000));

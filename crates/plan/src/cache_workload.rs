@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use load::workload::{Choice, MixLoad, Template, Verify};
+use load::workload::{CacheWorkloadLoad, Choice, Template, Verify};
 use load::{RequestSpec, Target, Workload};
 use polymix::{CacheWorkload, World};
 use schema::Method;
@@ -106,7 +106,7 @@ impl CacheWorkloadPlan {
         let requests = requests.collect();
         let world = Arc::new(World::new(spec, seed, self.world.unwrap_or(run)));
         // The wall clock is read when the start of the run is known.
-        let cache_load = MixLoad { world, run, wall_zero_ns: 0, verify: self.verify };
+        let cache_load = CacheWorkloadLoad { world, run, wall_zero_ns: 0, verify: self.verify };
         Ok(Workload { requests, choice: Choice::Mix(cache_load), cookies: false, variables: 0 })
     }
 

@@ -71,41 +71,41 @@ impl FromStr for Find {
 /// A load as typed: `100/s`, or a number of users or connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a load is a rate such as \"100/s\", or a whole number of users or connections")]
-pub enum SoughtLoad {
+pub enum LoadLimit {
     /// A rate per second.
     Rate(RequestRate),
     /// A whole number.
     Number(u32),
 }
 
-impl SoughtLoad {
+impl LoadLimit {
     /// The value in the unit of the search.
     pub fn value(self) -> f64 {
         match self {
-            SoughtLoad::Rate(rate) => rate.per_second(),
-            SoughtLoad::Number(number) => f64::from(number),
+            LoadLimit::Rate(rate) => rate.per_second(),
+            LoadLimit::Number(number) => f64::from(number),
         }
     }
 }
 
-impl FromStr for SoughtLoad {
+impl FromStr for LoadLimit {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
         match units::parse_count_u32(typed) {
-            Ok(number) => Ok(SoughtLoad::Number(number)),
-            Err(_) => typed.parse().map(SoughtLoad::Rate).map_err(|error: units::ParseError| {
+            Ok(number) => Ok(LoadLimit::Number(number)),
+            Err(_) => typed.parse().map(LoadLimit::Rate).map_err(|error: units::ParseError| {
                 format!("{error}; for users and connections give a whole number, such as 1000")
             }),
         }
     }
 }
 
-impl fmt::Display for SoughtLoad {
+impl fmt::Display for LoadLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SoughtLoad::Rate(rate) => rate.fmt(f),
-            SoughtLoad::Number(number) => number.fmt(f),
+            LoadLimit::Rate(rate) => rate.fmt(f),
+            LoadLimit::Number(number) => number.fmt(f),
         }
     }
 }
@@ -181,12 +181,12 @@ pub struct CapacityPlan {
     /// connections]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "LOAD", allow_hyphen_values = true))]
-    pub start: Option<SoughtLoad>,
+    pub start: Option<LoadLimit>,
     /// Try no load above this one
     // Plan: Absent: as much as the generator can make.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "LOAD", allow_hyphen_values = true))]
-    pub max: Option<SoughtLoad>,
+    pub max: Option<LoadLimit>,
     /// Search at each of these distances, such as lan,rtt:48ms,rtt:48ms+loss:1%,koshien-2001
     // Plan: None: that of `[path]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
 pub use self::cache_workload::CacheWorkloadPlan;
-pub use self::capacity::{CapacityPlan, Find, SoughtLoad, TrialLoad};
+pub use self::capacity::{CapacityPlan, Find, LoadLimit, TrialLoad};
 pub use self::components::{BodyFrom, ComponentsPlan, LogLines, ObjectPlan, Waits};
 pub use self::host::{Engine, HostPlan, Idle, Placement, Wait};
 pub use self::load::{Body, HttpVersion, LoadPlan, Offered, Retry};

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polymix::{Ask, AskId, CacheWorkload, Checker, Object, Stamp, Stream, Variant, World};
+use polymix::{Ask, CacheWorkload, Checker, Object, RequestId, Stamp, Stream, Variant, World};
 
 const ROUNDS: usize = 5;
 
@@ -53,7 +53,7 @@ fn asks(world: &World, count: u64) -> u64 {
 }
 
 fn stamp(number: u64) -> u64 {
-    let ask = Some(AskId { run: 7, sequence: number });
+    let ask = Some(RequestId { run: 7, sequence: number });
     let object = Object { kind: 1, number };
     let made_ms = 1_700_000_000_000;
     let stamp = Stamp { world: 1, object, version: 3, variant: Variant::Plain, ask, renewed: false, made_ms };
@@ -88,7 +88,7 @@ fn compare(world: &Arc<World>, what: &str, kind: u8, variant: Variant) {
         .map(|_| {
             let began = Instant::now();
             for (head, body) in &replies {
-                let mut checker = Checker::new(Arc::clone(world), ask, AskId::default(), 0);
+                let mut checker = Checker::new(Arc::clone(world), ask, RequestId::default(), 0);
                 checker.head(head);
                 body.chunks(16 << 10).for_each(|piece| _ = checker.body(piece));
                 assert_eq!(black_box(checker.end()).content, polymix::Content::Right);

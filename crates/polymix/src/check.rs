@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schema::Method;
 use serde::{Deserialize, Serialize};
 
-use crate::{Ask, AskId, Body, STAMP, Stamp, Variant, Version, World};
+use crate::{Ask, Body, RequestId, STAMP, Stamp, Variant, Version, World};
 
 /// Checks one response: head, body pieces in place, end. Does not copy.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ pub enum Content {
 
 impl Checker {
     /// A checker for the response to `ask`. Request id and time are not used yet.
-    pub fn new(world: Arc<World>, ask: Ask, _id: AskId, _asked_unix_ms: u64) -> Checker {
+    pub fn new(world: Arc<World>, ask: Ask, _id: RequestId, _asked_unix_ms: u64) -> Checker {
         Checker {
             world,
             method: ask.method,

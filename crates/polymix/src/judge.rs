@@ -35,7 +35,7 @@ use units::Timestamp;
 
 use self::memory::{Copies, Makers, StoredCopy};
 use self::tally::Tally;
-use crate::{AskId, Content, Object, World};
+use crate::{Content, Object, RequestId, World};
 
 /// Tolerance of lifetimes: `Date` and `Expires` have whole seconds.
 pub const DATE_SLACK_MS: u64 = 1000;
@@ -233,7 +233,7 @@ impl Judge {
 pub fn is_hit(exchange: &CacheExchange) -> bool {
     let is_of_world = exchange.response_object.is_some() && exchange.response_world == exchange.world;
     let is_of_cache = || match maker(exchange) {
-        Some(maker) => maker != AskId { run: exchange.run, sequence: exchange.sequence },
+        Some(maker) => maker != RequestId { run: exchange.run, sequence: exchange.sequence },
         // A renewed copy existed before; a response without request id is judged by its time.
         None => exchange.renewed || is_older(exchange),
     };
@@ -308,8 +308,8 @@ fn is_framed(exchange: &CacheExchange) -> bool {
 }
 
 /// The request for which the response was generated.
-fn maker(exchange: &CacheExchange) -> Option<AskId> {
-    Some(AskId { run: exchange.from_run?, sequence: exchange.from_sequence? })
+fn maker(exchange: &CacheExchange) -> Option<RequestId> {
+    Some(RequestId { run: exchange.from_run?, sequence: exchange.from_sequence? })
 }
 
 fn object(exchange: &CacheExchange) -> Object {

@@ -28,7 +28,7 @@ pub mod world;
 pub use check::{Checker, Content, Go, Seen};
 pub use judge::Judge;
 pub use law::Law;
-pub use matter::{Body, Matter};
+pub use matter::{Body, BodyContent};
 pub use origin_figures::*;
 pub use reply::{ASK, STAMP, Stamp};
 pub use spec::{
@@ -36,4 +36,4 @@ pub use spec::{
     WorkloadPhase,
 };
 pub use stream::{Ask, Form, Stream};
-pub use world::{AskId, Object, Variant, Version, World};
+pub use world::{Object, RequestId, Variant, Version, World};

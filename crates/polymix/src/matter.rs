@@ -19,9 +19,9 @@ use stats::Rng;
 use crate::Variant;
 use crate::world::TEXT_STEP;
 
-/// Precomputed content of all bodies, the same in every process of a build. [`Matter::digest`] identifies builds, whose
+/// Precomputed content of all bodies, the same in every process of a build. [`BodyContent::digest`] identifies builds, whose
 /// compressors may differ.
-pub struct Matter {
+pub struct BodyContent {
     noise: Box<[u8]>,
     chunks: Box<[Piece]>,
     /// By text, then by length in steps less one.
@@ -55,15 +55,15 @@ const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 const GZIP_END: [u8; 2] = [3, 0];
 const GZIP_TRAILER_BYTES: usize = GZIP_END.len() + 8;
 
-static SHARED: LazyLock<Arc<Matter>> = LazyLock::new(|| Arc::new(Matter::new()));
+static SHARED: LazyLock<Arc<BodyContent>> = LazyLock::new(|| Arc::new(BodyContent::new()));
 
-impl Matter {
+impl BodyContent {
     /// The instance of this process, created at the first call: about 5 MB, 0.1 s.
-    pub fn shared() -> Arc<Matter> {
+    pub fn shared() -> Arc<BodyContent> {
         Arc::clone(&SHARED)
     }
 
-    fn new() -> Matter {
+    fn new() -> BodyContent {
         let mut rng = Rng::named(0, "matter");
         let noise: Box<[u8]> = (0..NOISE_BYTES / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let words = words(&mut rng);
@@ -80,7 +80,7 @@ impl Matter {
             digest.update(&piece.deflated);
         }
         let shifts = (1..=TAIL_STEPS + 1).map(|steps| Shift::by(steps as u64 * TEXT_STEP)).collect();
-        Matter { noise, chunks, tails, round_deflated, shifts, digest: digest.finalize() }
+        BodyContent { noise, chunks, tails, round_deflated, shifts, digest: digest.finalize() }
     }
 
     /// CRC-32 of all content. Ends with different digests generate different bodies.
@@ -94,9 +94,9 @@ impl Matter {
     }
 }
 
-impl fmt::Debug for Matter {
+impl fmt::Debug for BodyContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Matter({:08x})", self.digest)
+        write!(f, "BodyContent({:08x})", self.digest)
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) enum Selection {
 /// A body: a sequence of precomputed pieces. Cheap to create and to clone.
 #[derive(Clone, Debug)]
 pub struct Body {
-    matter: Arc<Matter>,
+    matter: Arc<BodyContent>,
     make: Make,
     length: u64,
 }
@@ -194,7 +194,13 @@ impl Order {
 
 impl Body {
     /// A body of `length` bytes before coding; `mark` selects the pieces.
-    pub(crate) fn new(matter: Arc<Matter>, selection: Selection, mark: u64, length: u64, variant: Variant) -> Body {
+    pub(crate) fn new(
+        matter: Arc<BodyContent>,
+        selection: Selection,
+        mark: u64,
+        length: u64,
+        variant: Variant,
+    ) -> Body {
         if selection == Selection::Noise {
             let make = Make::Noise { from: (mark % NOISE_BYTES as u64) as u32 };
             return Body { matter, make, length };
@@ -213,7 +219,7 @@ impl Body {
         }
     }
 
-    fn gzip(matter: Arc<Matter>, order: Order, length: u64) -> Body {
+    fn gzip(matter: Arc<BodyContent>, order: Order, length: u64) -> Body {
         let (mut crc, mut deflated) = (0, 0);
         let mut add = |piece: &Piece| {
             let steps = piece.plain.len() / TEXT_STEP as usize;
@@ -232,7 +238,7 @@ impl Body {
     }
 
     /// An empty body.
-    pub fn empty(matter: Arc<Matter>) -> Body {
+    pub fn empty(matter: Arc<BodyContent>) -> Body {
         Body { matter, make: Make::Noise { from: 0 }, length: 0 }
     }
 
@@ -285,7 +291,7 @@ mod tests {
     use super::*;
 
     fn body(selection: Selection, mark: u64, length: u64, variant: Variant) -> Body {
-        Body::new(Matter::shared(), selection, mark, length, variant)
+        Body::new(BodyContent::shared(), selection, mark, length, variant)
     }
 
     /// All bytes of a body, by its pieces.
@@ -340,7 +346,7 @@ mod tests {
 
     #[test]
     fn body_content_is_deterministic_within_a_build() {
-        assert_eq!(Matter::new().digest(), Matter::shared().digest());
+        assert_eq!(BodyContent::new().digest(), BodyContent::shared().digest());
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use crate::WorkloadDigest;
 /// Counts since the start of the origin, over all workers. Requests for `/-/origin` and `/-/status` are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OriginFigures {
-    /// [`Matter::digest`](crate::Matter::digest) of the origin, in hexadecimal. Another digest means another build with other
+    /// [`BodyContent::digest`](crate::BodyContent::digest) of the origin, in hexadecimal. Another digest means another build with other
     /// bodies.
     pub body_content: String,
     /// Name of the workload.

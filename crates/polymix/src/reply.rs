@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AskId, Object, Variant};
+use crate::{Object, RequestId, Variant};
 
-/// Header field of the request id: `<run>.<sequence>` in hexadecimal ([`AskId::write`]). Never in Vary.
+/// Header field of the request id: `<run>.<sequence>` in hexadecimal ([`RequestId::write`]). Never in Vary.
 pub const ASK: &str = "X-Yamabiko-Request-Id";
 
 /// Header field of the identity of a response: see [`Stamp`].
@@ -28,7 +28,7 @@ pub struct Stamp {
     /// Content coding that the origin chose.
     pub variant: Variant,
     /// The request for which it was generated; `None` on a 304 and for a request without id.
-    pub ask: Option<AskId>,
+    pub ask: Option<RequestId>,
     /// Whether it is the identity of a 304, which a renewed copy adopts. Never with a request id.
     pub renewed: bool,
     /// Time of generation, Unix time in milliseconds.
@@ -86,7 +86,7 @@ impl Stamp {
     }
 }
 
-impl AskId {
+impl RequestId {
     /// Appends the value of [`ASK`].
     pub fn write(&self, into: &mut Vec<u8>) {
         write_hex(u64::from(self.run), into);
@@ -94,17 +94,17 @@ impl AskId {
         write_hex(self.sequence, into);
     }
 
-    /// Parses exactly the form of [`AskId::write`].
-    pub fn read(value: &[u8]) -> Option<AskId> {
+    /// Parses exactly the form of [`RequestId::write`].
+    pub fn read(value: &[u8]) -> Option<RequestId> {
         let (ask, rest) = read_ask(value)?;
         rest.is_empty().then_some(ask)
     }
 }
 
-fn read_ask(value: &[u8]) -> Option<(AskId, &[u8])> {
+fn read_ask(value: &[u8]) -> Option<(RequestId, &[u8])> {
     let (run, rest) = read_number(value)?;
     let (sequence, rest) = read_hex(rest.strip_prefix(b".")?)?;
-    Some((AskId { run, sequence }, rest))
+    Some((RequestId { run, sequence }, rest))
 }
 
 /// Letter of a kind; kinds are below 26.
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use crate::{CacheWorkload, World};
 
-    fn ask() -> impl Strategy<Value = AskId> {
-        (any::<u32>(), any::<u64>()).prop_map(|(run, sequence)| AskId { run, sequence })
+    fn ask() -> impl Strategy<Value = RequestId> {
+        (any::<u32>(), any::<u64>()).prop_map(|(run, sequence)| RequestId { run, sequence })
     }
 
     fn object() -> impl Strategy<Value = Object> {
@@ -185,7 +185,7 @@ mod tests {
             prop_assert_eq!(Stamp::read(&bytes), None);
             bytes.clear();
             ask.write(&mut bytes);
-            prop_assert_eq!(AskId::read(&bytes), Some(ask));
+            prop_assert_eq!(RequestId::read(&bytes), Some(ask));
         }
 
         #[test]
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn response_identity_has_the_documented_form() {
         let object = Object { kind: 0, number: 0x2b7 };
-        let ask = Some(AskId { run: 1, sequence: 0x9c4 });
+        let ask = Some(RequestId { run: 1, sequence: 0x9c4 });
         let stamp = Stamp {
             world: 0x1f3a,
             object,

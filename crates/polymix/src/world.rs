@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::matter::Selection;
-use crate::{Body, CacheWorkload, Expires, Law, Matter};
+use crate::{Body, BodyContent, CacheWorkload, Expires, Law};
 
 /// The set of all objects of a workload under a seed. Worlds with different ids have no path in common, so that copies from
 /// an earlier run cause no hits.
@@ -28,7 +28,7 @@ pub struct World {
     /// The run's seed.
     pub seed: u64,
     /// Source of all bodies.
-    pub matter: Arc<Matter>,
+    pub matter: Arc<BodyContent>,
     /// For each kind the kind that it embeds.
     embeds: Arc<[Option<u8>]>,
 }
@@ -61,7 +61,7 @@ pub enum Variant {
 
 /// Identity of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct AskId {
+pub struct RequestId {
     /// The run.
     pub run: u32,
     /// Number of the request in the run.
@@ -115,7 +115,7 @@ impl World {
         let embedded = |name: &str| spec.kinds.iter().position(|kind| kind.name == name).map(|index| index as u8);
         let embeds =
             spec.kinds.iter().map(|kind| kind.embeds.as_ref().and_then(|embeds| embedded(&embeds.kind))).collect();
-        World { spec, id, seed, matter: Matter::shared(), embeds }
+        World { spec, id, seed, matter: BodyContent::shared(), embeds }
     }
 
     /// Another world of the same workload and seed; clones references only.
@@ -227,14 +227,14 @@ impl World {
 
     /// Body bytes after which the origin aborts the response to this request, below 16 KiB and below the body's size; `None` for
     /// most requests.
-    pub fn origin_aborts(&self, ask: AskId) -> Option<u64> {
+    pub fn origin_aborts(&self, ask: RequestId) -> Option<u64> {
         let planned =
             self.spec.origin_abort > 0.0 && share(self.of_ask(About::OriginAbort, ask)) < self.spec.origin_abort;
         planned.then(|| self.of_ask(About::AbortAt, ask) % (16 << 10))
     }
 
     /// Think time of the origin for this request.
-    pub fn think(&self, ask: AskId) -> Duration {
+    pub fn think(&self, ask: RequestId) -> Duration {
         match &self.spec.think {
             Some(law) if !law.is_none() => seconds(law.at(share(self.of_ask(About::Think, ask)))),
             _ => Duration::ZERO,
@@ -286,7 +286,7 @@ impl World {
         share(self.hash(about, object))
     }
 
-    fn of_ask(&self, about: About, ask: AskId) -> u64 {
+    fn of_ask(&self, about: About, ask: RequestId) -> u64 {
         mixed(self.base(about) ^ mixed(ask.sequence ^ mixed(u64::from(ask.run))))
     }
 }

@@ -1,6 +1,6 @@
 //! Texts and tables about a comparison that terminal, page and Markdown have in common.
 
-use schema::compare_part::{ComparedMetric, FailSure, FailTerm};
+use schema::compare_part::{ComparedMetric, FailCertainty, FailTerm};
 use schema::{ComparePart, CompareVerdict};
 
 use crate::figures;
@@ -106,9 +106,9 @@ pub(crate) fn terms(part: &ComparePart) -> Vec<[String; 3]> {
 /// The result of a term in a word or two.
 pub(crate) fn outcome(term: &FailTerm) -> &'static str {
     match (term.failed, term.sure) {
-        (Some(true), FailSure::Shown) => "FAILED",
+        (Some(true), FailCertainty::Shown) => "FAILED",
         (Some(true), _) => "FAILED, likely",
-        (Some(false), FailSure::Excluded) => "passed",
+        (Some(false), FailCertainty::Excluded) => "passed",
         (Some(false), _) => "passed, not certain",
         (None, _) => "unknown",
     }

@@ -86,7 +86,7 @@ fn plain_lines(lines: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use schema::compare_part::{CompareSide, FailSure};
+    use schema::compare_part::{CompareSide, FailCertainty};
     use schema::document::{Check, CheckState, Run, Weight};
     use schema::{ComparePart, Validity};
 
@@ -96,7 +96,7 @@ mod tests {
         let term = |failed: &Option<bool>| FailTerm {
             term: "p99 > 5% <&\"'\u{1b}\u{0}".into(),
             failed: *failed,
-            sure: FailSure::Likely,
+            sure: FailCertainty::Likely,
             why: "]]> <![CDATA[ +6 %".into(),
             ..FailTerm::default()
         };

@@ -1,6 +1,6 @@
 //! Tables about components measured alone, and the server composed of them.
 
-use schema::{PartCost, PredictPart, SumPart, SumTerm};
+use schema::{ComponentCost, ComponentSum, ComponentTerm, PredictPart};
 
 use crate::figures::{level, rate, share};
 use crate::predict::{cost, error_text, name};
@@ -9,7 +9,7 @@ use crate::predict::{cost, error_text, name};
 pub const COMPONENT_HEAD: [&str; 5] = ["component", "fixed", "95 %", "per KiB", "fixed, with receive processing"];
 
 /// A component: name, fixed CPU time, its interval, CPU time per KiB, fixed CPU time with receive processing.
-pub fn component_row(part: &PartCost) -> Vec<String> {
+pub fn component_row(part: &ComponentCost) -> Vec<String> {
     let [low, high] = part.processes.fixed_interval;
     vec![
         part.component.clone(),
@@ -24,11 +24,11 @@ pub fn component_row(part: &PartCost) -> Vec<String> {
 pub const TERM_HEAD: [&str; 6] = ["response", "component", "times", "bytes", "CPU time", "95 %"];
 
 /// The components of each class of requests, and their sum.
-pub fn term_rows(sum: &SumPart) -> Vec<Vec<String>> {
+pub fn term_rows(sum: &ComponentSum) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for class in &sum.classes {
         let response = format!("{} bytes ({})", class.bytes, share(class.share));
-        let row = |term: &SumTerm, response: String| {
+        let row = |term: &ComponentTerm, response: String| {
             let [low, high] = term.interval;
             let interval = format!("{} to {}", cost(low), cost(high));
             // A negative number of times is subtracted.
@@ -94,7 +94,7 @@ pub fn comparison_rows(predict: &PredictPart) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use schema::{PartLaw, SumClass};
+    use schema::{ClassSum, PartLaw};
 
     use super::*;
 
@@ -106,7 +106,7 @@ pub(crate) mod tests {
             per_byte_s: Some(1e-10),
             per_byte_interval: Some([0.9e-10, 1.1e-10]),
         };
-        let term = |part: &str, processes_s: f64| SumTerm {
+        let term = |part: &str, processes_s: f64| ComponentTerm {
             component: part.into(),
             times: 1.0,
             bytes: 1000.0,
@@ -114,16 +114,16 @@ pub(crate) mod tests {
             interval: [processes_s * 0.9, processes_s * 1.1],
             cores_s: processes_s * 1.2,
         };
-        predict.components = vec![PartCost {
+        predict.components = vec![ComponentCost {
             component: "send<i>".into(),
             words: "an answer <i>".into(),
             processes: law(2e-6),
             cores: law(3e-6),
             points: Vec::new(),
         }];
-        predict.component_sum = Some(SumPart {
+        predict.component_sum = Some(ComponentSum {
             described: "one loop <i>".into(),
-            classes: vec![SumClass {
+            classes: vec![ClassSum {
                 bytes: 1000,
                 share: 1.0,
                 terms: vec![term("receive", 1e-6), term("send<i>", 2e-6)],
@@ -135,7 +135,7 @@ pub(crate) mod tests {
             rate_per_s: Some(150.0),
             bound_by: "cpu_quota".into(),
             error: Some(0.5),
-            ..SumPart::default()
+            ..ComponentSum::default()
         });
         predict
     }

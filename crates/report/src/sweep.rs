@@ -291,7 +291,7 @@ mod tests {
         );
         assert!(clients_supported(&supported(80, None)).contains("At least 80"));
         assert!(clients_supported(&supported(0, Some(5.0))).contains("No measured rate was sustained: 5.00/s"));
-        let left_out = schema::NotCounted { rate_per_s: 50.0, why: "it was interrupted".into() };
+        let left_out = schema::UncountedRun { rate_per_s: 50.0, why: "it was interrupted".into() };
         let some = ClientsSupported { not_counted: vec![left_out], ..supported(40, None) };
         assert!(
             clients_supported(&some).ends_with("Not counted: 50.0/s (it was interrupted)."),

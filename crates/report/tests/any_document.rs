@@ -14,8 +14,8 @@ use schema::document::*;
 use schema::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use schema::watch_part::WatchConnections;
 use schema::{
-    CacheFigures, CachePart, CachePoint, ClientsSupported, DistributionRecord, Measure, MovedFigure, NotCounted,
-    OriginTraffic, OtherProcess, Ratio, SecondRecord, ServerCores, ServerSecond, TapPart, WatchPart, WatchSecond,
+    CacheFigures, CachePart, CachePoint, ClientsSupported, DistributionRecord, Measure, MovedFigure, OriginTraffic,
+    OtherProcess, Ratio, SecondRecord, ServerCores, ServerSecond, TapPart, UncountedRun, WatchPart, WatchSecond,
     WrongExample,
 };
 use stats::{Histogram, Rng};
@@ -469,7 +469,7 @@ impl Wild {
                 clients: w.number(),
                 rate_per_client_per_s: w.float(),
                 unsustained_rate_per_s: w.maybe(Wild::float),
-                not_counted: w.many(|w| NotCounted { rate_per_s: w.float(), why: w.text() }),
+                not_counted: w.many(|w| UncountedRun { rate_per_s: w.float(), why: w.text() }),
                 rule: w.text(),
             }),
             notes: self.many(Wild::text),

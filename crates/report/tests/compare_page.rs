@@ -7,7 +7,7 @@ mod markup;
 use markup::{Element, elements};
 use report::{CompareSources, SideRun, compare_page, junit};
 use schema::compare_part::{
-    CompareSide, ComparedBlock, ComparedMetric, ComparedRun, FailSure, FailTerm, HostDifference, PlanDifference,
+    CompareSide, ComparedBlock, ComparedMetric, ComparedRun, FailCertainty, FailTerm, HostDifference, PlanDifference,
 };
 use schema::document::Run;
 use schema::{CompareDocument, ComparePart, CompareVerdict, SecondRecord, Validity};
@@ -68,7 +68,7 @@ fn sources(metrics: Vec<ComparedMetric>) -> CompareSources {
     let term = |failed| FailTerm {
         term: WILD.into(),
         failed,
-        sure: FailSure::Likely,
+        sure: FailCertainty::Likely,
         why: WILD.into(),
         ..FailTerm::default()
     };

@@ -2,12 +2,10 @@
 
 use report::{Style, terminal};
 use schema::Quantiles;
-use schema::doctor::{
-    Ability, AbilityState, Area, DoctorDocument, Finding, MAIN_VERB, Measured, SCHEMA, State, WakeUp,
-};
+use schema::doctor::{Ability, Area, DoctorDocument, Finding, MAIN_VERB, Measured, SCHEMA, State, VerbState, WakeUp};
 use schema::document::Host;
 
-fn ability(verb: &str, state: AbilityState, why: &str, fix: Option<&str>) -> Ability {
+fn ability(verb: &str, state: VerbState, why: &str, fix: Option<&str>) -> Ability {
     let about = format!("what {verb} is for");
     Ability { verb: verb.into(), about, state, why: why.into(), fix: fix.map(str::to_owned) }
 }
@@ -33,11 +31,11 @@ fn document() -> DoctorDocument {
             ..Host::default()
         },
         verbs: vec![
-            ability("bench", AbilityState::Ok, "", None),
-            ability(MAIN_VERB, AbilityState::Partial, "the path is not real-time", Some("run as root of the machine")),
+            ability("bench", VerbState::Ok, "", None),
+            ability(MAIN_VERB, VerbState::Partial, "the path is not real-time", Some("run as root of the machine")),
             ability(
                 "bench --rtt, this host",
-                AbilityState::Missing,
+                VerbState::Missing,
                 "RTM_SETLINK: Operation not permitted",
                 Some("run as root"),
             ),
@@ -111,9 +109,9 @@ fn doctor_begins_with_its_result() {
         document.verbs.truncate(2);
         terminal::doctor(&document, Style::PLAIN).split_whitespace().next().unwrap().to_owned()
     };
-    assert_eq!(with(AbilityState::Ok), "READY");
-    assert_eq!(with(AbilityState::Partial), "READY");
-    assert_eq!(with(AbilityState::Missing), "MISSING");
+    assert_eq!(with(VerbState::Ok), "READY");
+    assert_eq!(with(VerbState::Partial), "READY");
+    assert_eq!(with(VerbState::Missing), "MISSING");
 }
 
 #[test]

@@ -197,14 +197,14 @@ pub struct ClientsSupported {
     pub unsustained_rate_per_s: Option<f64>,
     /// Points that do not count, by rate: interrupted ones, and those with invalid runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_counted: Vec<NotCounted>,
+    pub not_counted: Vec<UncountedRun>,
     /// The rule, in words.
     pub rule: String,
 }
 
 /// A point that does not count for the clients supported.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NotCounted {
+pub struct UncountedRun {
     /// Configured rate per second.
     pub rate_per_s: f64,
     /// The reason in a few words.

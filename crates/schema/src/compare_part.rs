@@ -200,7 +200,7 @@ pub struct FailTerm {
     pub failed: Option<bool>,
     /// Certainty of the verdict.
     #[serde(default)]
-    pub sure: FailSure,
+    pub sure: FailCertainty,
     /// The verdict as a sentence.
     #[serde(default)]
     pub why: String,
@@ -209,7 +209,7 @@ pub struct FailTerm {
 /// Certainty that a difference exceeds a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FailSure {
+pub enum FailCertainty {
     /// The whole interval exceeds the limit.
     Shown,
     /// A difference is shown and the estimate exceeds the limit; the interval does so in part.

@@ -34,7 +34,7 @@ impl DoctorDocument {
 
     /// Whether [`MAIN_VERB`] works, at least partially.
     pub fn ready(&self) -> bool {
-        self.verb(MAIN_VERB).is_some_and(|ability| ability.state != AbilityState::Missing)
+        self.verb(MAIN_VERB).is_some_and(|ability| ability.state != VerbState::Missing)
     }
 }
 
@@ -117,7 +117,7 @@ pub struct Ability {
     /// Purpose of the verb.
     pub about: String,
     /// Its state.
-    pub state: AbilityState,
+    pub state: VerbState,
     /// The reason of a state other than ok; empty if it is ok.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
@@ -129,7 +129,7 @@ pub struct Ability {
 /// State of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AbilityState {
+pub enum VerbState {
     /// It works.
     Ok,
     /// It works, but not as well as on another machine or for another user.
@@ -138,13 +138,13 @@ pub enum AbilityState {
     Missing,
 }
 
-impl AbilityState {
+impl VerbState {
     /// The state as text.
     pub const fn name(self) -> &'static str {
         match self {
-            AbilityState::Ok => "ok",
-            AbilityState::Partial => "partial",
-            AbilityState::Missing => "missing",
+            VerbState::Ok => "ok",
+            VerbState::Partial => "partial",
+            VerbState::Missing => "missing",
         }
     }
 }

@@ -16,7 +16,7 @@ pub use self::load::{
     DistanceBand, GeneratorDelay, Har, Load, MalformedResponses, OpenConnections, PhasePart, Replay, Sessions, Tls,
     Unsolicited, UrlPart, UrlsLeftOut,
 };
-pub use self::path::{Path, PathDirection, PathFromOutside};
+pub use self::path::{Path, PathDirection, PathInCapture};
 pub use self::run::{Host, Recorded, Run};
 pub use self::server::Server;
 pub use self::validity::{Check, CheckState, Slo, SloTerm, Validity, Verdict, Weight};

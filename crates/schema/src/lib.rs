@@ -54,7 +54,7 @@ pub mod withheld;
 
 pub use cache_exchange::{CacheContent, CacheExchange, CacheForm, Wrong};
 pub use cache_part::{
-    CacheFigures, CachePart, CachePoint, ClientsSupported, NotCounted, OriginTraffic, Ratio, WrongExample,
+    CacheFigures, CachePart, CachePoint, ClientsSupported, OriginTraffic, Ratio, UncountedRun, WrongExample,
 };
 pub use capacity_part::{
     BoundBy, Bracket, CapacityDocument, CapacityPart, EachDistance, GeneratorLimit, TrialPart, TrialSecond, TrialServer,
@@ -75,7 +75,9 @@ pub use predict_part::{
     CurvePoint, Demand, Machines, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictLimit, PredictPart,
     UsersPoint, UslPart,
 };
-pub use predict_sum::{PartCost, PartLaw, PartPoint, PartRound, PartRounds, SumClass, SumPart, SumTerm};
+pub use predict_sum::{
+    ClassSum, ComponentCost, ComponentPoint, ComponentRound, ComponentRounds, ComponentSum, ComponentTerm, PartLaw,
+};
 pub use progress::{LoadProgress, PathProgress, RunPhase, RunProgress, TapProgress, WatchProgress};
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Run, Validity};
-use crate::predict_sum::{PartCost, SumPart};
+use crate::predict_sum::{ComponentCost, ComponentSum};
 
 /// The document of `predict`: that of a run, with this part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,10 +38,10 @@ pub struct PredictPart {
     pub demands: Vec<Demand>,
     /// Components measured alone; none without `--components`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub components: Vec<PartCost>,
+    pub components: Vec<ComponentCost>,
     /// Sum of the components; without a real server the rest of the document is of this sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub component_sum: Option<SumPart>,
+    pub component_sum: Option<ComponentSum>,
     /// Every load measured, in order.
     pub loads: Vec<MeasuredLoad>,
     /// Memory and descriptors per connection; absent if not measured.

@@ -6,7 +6,7 @@ use crate::predict_part::PredictLimit;
 
 /// One component measured alone: cost of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PartCost {
+pub struct ComponentCost {
     /// `connection`, `receive`, `send`, `parse`, `open-read`, `open-read-cold`, `log-line`, `log-buffered`, `handshake-full`, `handshake-resumed`
     /// or `records`.
     pub component: String,
@@ -18,7 +18,7 @@ pub struct PartCost {
     /// without packets.
     pub cores: PartLaw,
     /// The measured rounds.
-    pub points: Vec<PartPoint>,
+    pub points: Vec<ComponentPoint>,
 }
 
 /// A cost by bytes: a + b n.
@@ -38,7 +38,7 @@ pub struct PartLaw {
 
 /// One round of repeated operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PartPoint {
+pub struct ComponentPoint {
     /// Bytes of one operation.
     pub bytes: u64,
     /// Number of operations.
@@ -54,11 +54,11 @@ pub struct PartPoint {
 
 /// Sum of the components for the server model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SumPart {
+pub struct ComponentSum {
     /// Description of the model.
     pub described: String,
     /// Each class of requests, with its components and their sum.
-    pub classes: Vec<SumClass>,
+    pub classes: Vec<ClassSum>,
     /// CPU time of the server's processes per request of the workload, in seconds.
     pub processes_s: f64,
     /// Its interval at 95 %.
@@ -90,13 +90,13 @@ pub struct SumPart {
 
 /// One class of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SumClass {
+pub struct ClassSum {
     /// Bytes of the response body.
     pub bytes: u64,
     /// Share of the requests.
     pub share: f64,
     /// Components of a request.
-    pub terms: Vec<SumTerm>,
+    pub terms: Vec<ComponentTerm>,
     /// CPU time of the server's processes per request.
     pub processes_s: f64,
     /// The same including receive processing.
@@ -105,7 +105,7 @@ pub struct SumClass {
 
 /// A component of a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SumTerm {
+pub struct ComponentTerm {
     /// Name of the component.
     pub component: String,
     /// Number per request.
@@ -122,14 +122,14 @@ pub struct SumTerm {
 
 /// Output of a child that measures a component.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PartRounds {
+pub struct ComponentRounds {
     /// The rounds, in order.
-    pub rounds: Vec<PartRound>,
+    pub rounds: Vec<ComponentRound>,
 }
 
 /// One round of a component without network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PartRound {
+pub struct ComponentRound {
     /// Number of operations.
     pub count: u64,
     /// CPU time.

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use crate::cache::Finding;
 use crate::request::Body;
 
-pub use account::{Account, ProgramAccount, RouteAccount};
+pub use account::{Account, ProgramUsage, RouteCounters};
 pub use spec::{DynamicLimits, DynamicSpec, FastCgiScript, ProgramSpec, Route, RouteError, Transport, Upstream};
 
 pub(crate) use handles::RelayHandle;

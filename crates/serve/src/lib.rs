@@ -53,7 +53,7 @@ mod over_uring;
 
 pub use cache::{CacheSpec, Outcome, Reason};
 pub use dynamic::{
-    Account, DynamicLimits, DynamicSpec, FastCgiScript, ProgramAccount, ProgramSpec, Route, RouteAccount, RouteError,
+    Account, DynamicLimits, DynamicSpec, FastCgiScript, ProgramSpec, ProgramUsage, Route, RouteCounters, RouteError,
     Transport, Upstream,
 };
 pub use engine::Engine;
@@ -62,7 +62,7 @@ pub use journal::{Log, LogError, LogFormat, LogSpec, LogSummary, LogTarget};
 pub use max::{BODY_BYTES_MAX, Blind, Feature, MaxSpec, StepsSpec, serve_max, serve_steps};
 pub use origin::{OriginCounts, OriginSpec};
 pub use parts::{
-    ExchangeBody, ExchangeSpec, ExchangeWaits, HEAD_BYTES_MAX, HEAD_BYTES_MIN, LocalPart, LocalRound, LocalSpec,
+    ExchangeBody, ExchangeSpec, HEAD_BYTES_MAX, HEAD_BYTES_MIN, LocalComponent, LocalRound, LocalSpec, WaitMode,
     measure_part, serve_exchange,
 };
 pub use spec::{FileRules, Limits, ServeError, ServeSpec};

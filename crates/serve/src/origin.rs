@@ -18,7 +18,7 @@ mod responding;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymix::{AskId, OriginFigures, WorkloadDigest, World};
+use polymix::{OriginFigures, RequestId, WorkloadDigest, World};
 use sys::clock::Clock;
 use units::Timestamp;
 
@@ -134,7 +134,7 @@ impl Origin {
         let foreign = !self.spec.accept_any_world && asked.world != self.spec.world.id;
         let id = asked.ask.unwrap_or_else(|| {
             self.nameless = self.nameless.wrapping_add(self.connection_step);
-            AskId { run: UNNAMED_RUN, sequence: self.nameless }
+            RequestId { run: UNNAMED_RUN, sequence: self.nameless }
         });
         let think = self.world(asked.world).think(id);
         let thinks = think > Duration::ZERO;

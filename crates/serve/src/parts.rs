@@ -4,7 +4,7 @@
 //! that need no network; [`serve_exchange`] serves those that do, under load.
 //!
 //! ```text
-//!   LocalPart::{parse, files, logging, tls} ── one operation ──▶ rounds.rs: repeated, CPU time of this thread ──▶ LocalRound
+//!   LocalComponent::{parse, files, logging, tls} ── one operation ──▶ rounds.rs: repeated, CPU time of this thread ──▶ LocalRound
 //! ```
 //!
 //! Each is a loop that does nothing else, so caches and branch predictors are warmer than in a server: a component's
@@ -19,7 +19,7 @@ mod tls;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use self::exchange::{ExchangeBody, ExchangeSpec, ExchangeWaits, serve_exchange};
+pub use self::exchange::{ExchangeBody, ExchangeSpec, WaitMode, serve_exchange};
 pub use self::rounds::LocalRound;
 use self::rounds::{Repetitions, rounds};
 use crate::request::{Parsed, parse};
@@ -28,14 +28,14 @@ use crate::tls::Tls;
 
 /// A component that needs no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalPart {
+pub enum LocalComponent {
     /// Parses a request head of `bytes` bytes.
     Parse,
     /// Opens a file of `bytes` bytes in a folder, reads size and content, and closes it; the file is in the page cache.
     OpenRead,
     /// The same without reading: the remaining work when the kernel sends the file.
     Open,
-    /// As [`LocalPart::OpenRead`], for files that are evicted from the page cache before.
+    /// As [`LocalComponent::OpenRead`], for files that are evicted from the page cache before.
     OpenReadCold,
     /// Formats a line and writes it to a file, one call per line.
     LogLine,
@@ -49,32 +49,32 @@ pub enum LocalPart {
     Records,
 }
 
-impl LocalPart {
+impl LocalComponent {
     /// All components.
-    pub const ALL: [LocalPart; 9] = [
-        LocalPart::Parse,
-        LocalPart::OpenRead,
-        LocalPart::Open,
-        LocalPart::OpenReadCold,
-        LocalPart::LogLine,
-        LocalPart::LogBuffered,
-        LocalPart::HandshakeFull,
-        LocalPart::HandshakeResumed,
-        LocalPart::Records,
+    pub const ALL: [LocalComponent; 9] = [
+        LocalComponent::Parse,
+        LocalComponent::OpenRead,
+        LocalComponent::Open,
+        LocalComponent::OpenReadCold,
+        LocalComponent::LogLine,
+        LocalComponent::LogBuffered,
+        LocalComponent::HandshakeFull,
+        LocalComponent::HandshakeResumed,
+        LocalComponent::Records,
     ];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            LocalPart::Parse => "parse",
-            LocalPart::OpenRead => "open-read",
-            LocalPart::Open => "open",
-            LocalPart::OpenReadCold => "open-read-cold",
-            LocalPart::LogLine => "log-line",
-            LocalPart::LogBuffered => "log-buffered",
-            LocalPart::HandshakeFull => "handshake-full",
-            LocalPart::HandshakeResumed => "handshake-resumed",
-            LocalPart::Records => "records",
+            LocalComponent::Parse => "parse",
+            LocalComponent::OpenRead => "open-read",
+            LocalComponent::Open => "open",
+            LocalComponent::OpenReadCold => "open-read-cold",
+            LocalComponent::LogLine => "log-line",
+            LocalComponent::LogBuffered => "log-buffered",
+            LocalComponent::HandshakeFull => "handshake-full",
+            LocalComponent::HandshakeResumed => "handshake-resumed",
+            LocalComponent::Records => "records",
         }
     }
 }
@@ -83,7 +83,7 @@ impl LocalPart {
 #[derive(Clone, Debug)]
 pub struct LocalSpec {
     /// The component.
-    pub part: LocalPart,
+    pub part: LocalComponent,
     /// Bytes of one operation, where it has a size: of a head [`HEAD_BYTES_MIN`] to [`HEAD_BYTES_MAX`], of a file or
     /// response at most [`crate::BODY_BYTES_MAX`].
     pub bytes: usize,
@@ -112,15 +112,15 @@ pub fn measure_part(spec: &LocalSpec) -> Result<Vec<LocalRound>, ServeError> {
     }
     let repetitions = Repetitions { rounds: spec.rounds.max(1), each: spec.each };
     match spec.part {
-        LocalPart::Parse => parsing(spec.bytes, repetitions),
-        LocalPart::OpenRead => files::hot(&spec.folder, spec.bytes, true, repetitions),
-        LocalPart::Open => files::hot(&spec.folder, spec.bytes, false, repetitions),
-        LocalPart::OpenReadCold => files::cold(&spec.folder, spec.bytes, repetitions),
-        LocalPart::LogLine => logging::lines(&spec.folder, 1, repetitions),
-        LocalPart::LogBuffered => logging::lines(&spec.folder, LOG_BYTES, repetitions),
-        LocalPart::HandshakeFull => tls::handshakes(certificate(spec)?, false, repetitions),
-        LocalPart::HandshakeResumed => tls::handshakes(certificate(spec)?, true, repetitions),
-        LocalPart::Records => tls::records(certificate(spec)?, spec.bytes, repetitions),
+        LocalComponent::Parse => parsing(spec.bytes, repetitions),
+        LocalComponent::OpenRead => files::hot(&spec.folder, spec.bytes, true, repetitions),
+        LocalComponent::Open => files::hot(&spec.folder, spec.bytes, false, repetitions),
+        LocalComponent::OpenReadCold => files::cold(&spec.folder, spec.bytes, repetitions),
+        LocalComponent::LogLine => logging::lines(&spec.folder, 1, repetitions),
+        LocalComponent::LogBuffered => logging::lines(&spec.folder, LOG_BYTES, repetitions),
+        LocalComponent::HandshakeFull => tls::handshakes(certificate(spec)?, false, repetitions),
+        LocalComponent::HandshakeResumed => tls::handshakes(certificate(spec)?, true, repetitions),
+        LocalComponent::Records => tls::records(certificate(spec)?, spec.bytes, repetitions),
     }
 }
 

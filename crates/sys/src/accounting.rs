@@ -19,7 +19,7 @@ pub use host::HostFacts;
 pub use idle::{IdleTime, idle_times};
 pub use process::{ProcessStat, ProcessUsage, descendants, own_usage, thread_times, tree_descriptors, tree_usage};
 pub use processes::{ProcessTime, is_receiver, last_core, processes, threads_below};
-pub use schedule::{Served, ServedThread, served, this_thread};
+pub use schedule::{Served, ThreadScheduleFile, served, this_thread};
 pub use steering::set_rps;
 pub use tasks::{TaskClock, TaskSource};
 pub(crate) use tasks::{per_core, read_again};

@@ -1,7 +1,7 @@
 //! A control group for the server: a limit of its CPU time, and a count of its resource usage.
 //!
 //! ```text
-//! Cgroup::create("server", limits)  ->  Place::start(PlaceSpec { cgroup: Some(&group), .. })  ->  usage()  ->  drop
+//! Cgroup::create("server", limits)  ->  Place::start(SandboxSpec { cgroup: Some(&group), .. })  ->  usage()  ->  drop
 //! ```
 //!
 //! Version 2 is used if it offers the controller, version 1 (`cpu`, `cpuacct`, `memory`) otherwise, and a subtree

@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use crate::error::{Error, Result};
 
 pub use diag::{ListeningSocket, SockDiag};
-pub use existing::{Found, FoundKind};
+pub use existing::{ExistingRouteKind, Found};
 pub use route::{Route, RouteKind};
 
 mod diag;

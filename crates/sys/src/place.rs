@@ -10,7 +10,7 @@
 //! fork). Init dies when main dies, by two mechanisms, since one alone is not sufficient: PR_SET_PDEATHSIG, and the
 //! hang-up of the socket, checked right after the prctl in case main died before it, and polled afterwards.
 //!
-//! Read [`PlaceSpec`] first, then [`Place`]; `init.rs` is the other side of the socket, `command.rs` the last steps
+//! Read [`SandboxSpec`] first, then [`Place`]; `init.rs` is the other side of the socket, `command.rs` the last steps
 //! before exec.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,8 +29,8 @@ use crate::namespace::{NetNamespace, require_single_thread};
 use crate::netlink::{Netlink, sysctl};
 use crate::relay::Relay;
 
-pub use process_group::Leashed;
-pub use spec::{Net, PlaceSpec, Stdio, Stdio3};
+pub use process_group::TiedProcess;
+pub use spec::{Net, SandboxSpec, Stdio, Stdio3};
 
 use message::{Order, Report};
 
@@ -42,7 +42,7 @@ mod process_group;
 mod program;
 mod spec;
 
-/// A running sandbox. Dropping it ends all its processes: immediately, or after [`PlaceSpec::grace`].
+/// A running sandbox. Dropping it ends all its processes: immediately, or after [`SandboxSpec::grace`].
 #[derive(Debug)]
 pub struct Place {
     program: String,
@@ -75,7 +75,7 @@ impl Place {
     ///
     /// # Errors
     /// The program is not on the PATH; the process has other threads; a namespace, mount or control group was refused.
-    pub fn start(spec: PlaceSpec<'_>) -> Result<Place> {
+    pub fn start(spec: SandboxSpec<'_>) -> Result<Place> {
         let program = spec.argv.first().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
         let command = command::Command::prepare(&spec)?;
         let net = match spec.net {

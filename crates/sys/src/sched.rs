@@ -110,14 +110,14 @@ impl fmt::Display for Cores {
 /// The right to run real-time on this machine. Two real-time loops on one core do not take turns: one would stall as
 /// long as the other has work. Released when dropped, and by the kernel when the process is killed.
 #[derive(Debug)]
-pub struct RealTimeRight(#[expect(dead_code, reason = "held, not used")] UnixDatagram);
+pub struct RealTimeLock(#[expect(dead_code, reason = "held, not used")] UnixDatagram);
 
-impl RealTimeRight {
+impl RealTimeLock {
     /// Takes the right, unless another process in this network namespace has it.
     pub fn take() -> Option<Self> {
         // An abstract address exists as long as a socket is bound to it, and needs no cleanup.
         let address = SocketAddr::from_abstract_name("yamabiko-real-time").ok()?;
-        UnixDatagram::bind_addr(&address).ok().map(RealTimeRight)
+        UnixDatagram::bind_addr(&address).ok().map(RealTimeLock)
     }
 }
 
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn real_time_right_has_one_holder() {
         // Another run on this machine may have it: then the second try must fail as well.
-        let first = RealTimeRight::take();
-        assert!(RealTimeRight::take().is_none());
+        let first = RealTimeLock::take();
+        assert!(RealTimeLock::take().is_none());
         drop(first);
     }
 

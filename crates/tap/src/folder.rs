@@ -8,7 +8,7 @@
 //! still run: the loader looks for the library for each program that they start, and prints an error if it is
 //! missing. The next [`Folder::create`] removes it if no process has it mapped.
 //!
-//! [`StandingFolder`] is the folder of a tap daemon: at a fixed path, for programs that start without the tap, while
+//! [`DaemonFolder`] is the folder of a tap daemon: at a fixed path, for programs that start without the tap, while
 //! agents come and go.
 
 mod daemon;
@@ -28,7 +28,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::error::{Error, Result};
 
-pub use daemon::StandingFolder;
+pub use daemon::DaemonFolder;
 use trust::Leaf;
 
 /// The compiled library.

@@ -22,7 +22,7 @@ use units::Timestamp;
 use crate::coverage::{self, Departed, RingProcesses, Unseen};
 use crate::error::Result;
 use crate::event::{Event, Origin, Owner, What};
-use crate::folder::StandingFolder;
+use crate::folder::DaemonFolder;
 use crate::rings::{Adoption, Capacity, INDEX_SHIFT, Rings};
 use crate::standing::{Entry, NeverSeen, Standing, Starting};
 
@@ -51,7 +51,7 @@ pub struct Station {
     notes: Vec<String>,
     headers_restored: u64,
     /// Last, so that the rings are dropped before the lock.
-    folder: StandingFolder,
+    folder: DaemonFolder,
 }
 
 impl Station {
@@ -59,10 +59,10 @@ impl Station {
     /// shape is recreated: the next entry then cuts the open connections ([`Entry::positions`]).
     ///
     /// # Errors
-    /// Another agent uses the folder; it is not safe; there is no space. See [`StandingFolder::open`] and
+    /// Another agent uses the folder; it is not safe; there is no space. See [`DaemonFolder::open`] and
     /// [`Rings::adopt`].
     pub fn open(folder: &Path, capacity: Capacity, standing: &Standing) -> Result<Station> {
-        let folder = StandingFolder::open(folder)?;
+        let folder = DaemonFolder::open(folder)?;
         let clock = Clock::of_boot();
         let (rings, found) = Rings::adopt(&folder, clock, capacity, Some(standing.reader()))?;
         let ring_processes = RingProcesses::new();
@@ -142,7 +142,7 @@ impl Station {
     }
 
     /// The folder for programs.
-    pub fn folder(&self) -> &StandingFolder {
+    pub fn folder(&self) -> &DaemonFolder {
         &self.folder
     }
 

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use load::arrivals::Schedule;
-use load::{Arrivals, Ending, LevelSampler, Live, Outcome, Tally, TallySpec, Urls};
+use load::{Arrivals, Ending, GaugeSampler, Live, Outcome, Tally, TallySpec, Urls};
 use schema::document::{Document, Path, Run, Server, Verdict};
 use schema::{
     Bucket, DistributionRecord, Framing, Measure, RequestRecord, ServerSecond, Validity, WatchPart, WatchSecond,
@@ -97,7 +97,7 @@ struct Lab<'a> {
     workers: BinaryHeap<Reverse<u64>>,
     /// When requests in flight end.
     flying: BinaryHeap<Reverse<u64>>,
-    sampler: LevelSampler,
+    sampler: GaugeSampler,
     /// By second and bucket.
     distributions: BTreeMap<(u32, u16), u64>,
     wire_rtt: Histogram,
@@ -112,7 +112,7 @@ impl<'a> Lab<'a> {
             rng: Rng::named(SEED, "an hour"),
             workers: (0..WORKERS).map(|_| Reverse(0)).collect(),
             flying: BinaryHeap::new(),
-            sampler: LevelSampler::new(SEED, begin, begin),
+            sampler: GaugeSampler::new(SEED, begin, begin),
             distributions: BTreeMap::new(),
             wire_rtt: Histogram::new(),
             wire_service: Histogram::new(),

@@ -51,7 +51,7 @@ pub use self::possible::{Possible, connections_possible};
 use self::resolve::Resolved;
 use self::resources::Resources;
 use self::schedule::Schedule;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::places::Places;
 use crate::recording_folder::RecordingFolder;
 use crate::shards::ShardEnd;
@@ -69,7 +69,7 @@ pub fn bench(
     book: Option<&RunStore>,
     interrupts: &Interrupts,
     observer: &mut dyn Observer,
-) -> Result<Outcome, LabError> {
+) -> Result<Outcome, TestbedError> {
     bench_tapped(plan, None, command, book, interrupts, observer)
 }
 
@@ -85,7 +85,7 @@ pub fn bench_tapped(
     book: Option<&RunStore>,
     interrupts: &Interrupts,
     observer: &mut dyn Observer,
-) -> Result<Outcome, LabError> {
+) -> Result<Outcome, TestbedError> {
     // An interrupt while files are read and the server starts counts.
     let interrupts_before = interrupts.count();
     let (resolved, mut load_spec) = Resolved::of(plan, own.is_some())?;
@@ -124,8 +124,10 @@ pub fn bench_tapped(
         let showing = instruments.showing(&before, &network);
         main_thread.until_done(running, interrupts, &schedule.clock, network.places.as_mut(), observer, showing);
     });
-    let joined =
-        main_thread.refused.take().map_or(joined, |error| Err(LabError::Environment(format!("--server-cpu: {error}"))));
+    let joined = main_thread
+        .refused
+        .take()
+        .map_or(joined, |error| Err(TestbedError::Environment(format!("--server-cpu: {error}"))));
     observer.ended();
     // Not while the server is observed: its core may be busy, and an idle thread takes its time to end.
     main_thread.cpu_probe = None;

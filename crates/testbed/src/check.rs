@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use path::PathSpec;
 use sys::clock::Clock;
-use sys::sched::{RealTimeRight, Urgency};
+use sys::sched::{RealTimeLock, Urgency};
 use sys::signal::Wake;
 
 use crate::distances;
 use crate::drive::Drive;
 use crate::drive::progress::Progress;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::host::CorePlan;
 use crate::places::{self, Places};
 use ends::Ends;
@@ -71,9 +71,9 @@ impl CheckOutcome {
 ///
 /// # Errors
 /// A path that cannot be created, a machine that lacks a feature, or failing sockets.
-pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
+pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, TestbedError> {
     if plan.clients == 0 || plan.clients > path::AddressPlan::CLIENTS_MAX {
-        return Err(LabError::Plan(format!(
+        return Err(TestbedError::Plan(format!(
             "--clients {}: expected 1 to {}",
             plan.clients,
             path::AddressPlan::CLIENTS_MAX
@@ -96,7 +96,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
         places.connect(&spec, plan.path.offload, &ServerTcp::default(), &CorePlan::default(), plan.seed)?;
     let ends = Ends::open(&places)?;
     let progress = Arc::new(Progress::default());
-    let stop = Wake::new().map_err(LabError::system("eventfd"))?;
+    let stop = Wake::new().map_err(TestbedError::system("eventfd"))?;
     let keeps_time = distances::keeps_time(&spec);
     let clock = Clock::start();
     path_io.set_start(clock.now());
@@ -116,7 +116,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
             urgency: Urgency::Ordinary,
             grace: Duration::ZERO,
         };
-        let right = keeps_time.then(RealTimeRight::take).flatten();
+        let right = keeps_time.then(RealTimeLock::take).flatten();
         let thread = std::thread::Builder::new()
             .name("path".into())
             .spawn_scoped(scope, move || {
@@ -125,11 +125,11 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
                 drive.urgency = wanted.apply_to_this_thread();
                 drive.run()
             })
-            .map_err(LabError::system("start the path"))?;
+            .map_err(TestbedError::system("start the path"))?;
         let seen = measure(plan, &asked, &ends);
         progress.ask(1, units::Timestamp::ZERO);
         stop.wake();
-        thread.join().expect("the path does not panic").map_err(LabError::system("the path"))?;
+        thread.join().expect("the path does not panic").map_err(TestbedError::system("the path"))?;
         seen
     })?;
     let (rows, more) = seen;
@@ -138,8 +138,8 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
 }
 
 /// Runs pings, probes and floods one after another, and compares their results.
-fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>, Vec<String>), LabError> {
-    let failed = LabError::system("measure the path");
+fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>, Vec<String>), TestbedError> {
+    let failed = TestbedError::system("measure the path");
     let groups = ask::groups(asked);
     let mut notes = Vec::new();
     let judged = &groups[..groups.len().min(ask::GROUPS_MAX)];

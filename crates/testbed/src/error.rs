@@ -2,7 +2,7 @@
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
-pub enum LabError {
+pub enum TestbedError {
     /// The plan is invalid, or its server fails. Exit status 1.
     #[error("{0}")]
     Plan(String),
@@ -19,32 +19,32 @@ pub enum LabError {
     },
 }
 
-impl LabError {
+impl TestbedError {
     /// An invalid plan.
     pub fn plan(error: impl std::fmt::Display) -> Self {
-        LabError::Plan(error.to_string())
+        TestbedError::Plan(error.to_string())
     }
 
     /// An unsuitable machine.
     pub fn environment(error: impl std::fmt::Display) -> Self {
-        LabError::Environment(error.to_string())
+        TestbedError::Environment(error.to_string())
     }
 
     /// Adapter for `map_err`: names the failed action.
-    pub fn system(doing: &str) -> impl FnOnce(std::io::Error) -> LabError {
+    pub fn system(doing: &str) -> impl FnOnce(std::io::Error) -> TestbedError {
         let doing = doing.to_owned();
-        move |source| LabError::System { doing, source }
+        move |source| TestbedError::System { doing, source }
     }
 }
 
-impl From<plan::PlanError> for LabError {
+impl From<plan::PlanError> for TestbedError {
     fn from(error: plan::PlanError) -> Self {
-        LabError::plan(error)
+        TestbedError::plan(error)
     }
 }
 
-impl From<path::ProfileError> for LabError {
+impl From<path::ProfileError> for TestbedError {
     fn from(error: path::ProfileError) -> Self {
-        LabError::plan(error)
+        TestbedError::plan(error)
     }
 }

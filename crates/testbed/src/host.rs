@@ -7,7 +7,7 @@ use sys::accounting::HostFacts;
 use sys::idle::Awake;
 use sys::sched::Cores;
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::{Idle, Placement};
 
 /// Cores of each part of a run. `None`: any core that the kernel chooses.
@@ -103,9 +103,9 @@ impl Wakefulness {
 ///
 /// # Errors
 /// /proc or sched_getaffinity(2) fails.
-pub fn facts(cores: &CorePlan, shards: u32) -> Result<Host, LabError> {
-    let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
-    let facts = HostFacts::read().map_err(LabError::environment)?;
+pub fn facts(cores: &CorePlan, shards: u32) -> Result<Host, TestbedError> {
+    let allowed = Cores::allowed().map_err(TestbedError::system("sched_getaffinity"))?;
+    let facts = HostFacts::read().map_err(TestbedError::environment)?;
     Ok(Host {
         kernel: facts.kernel,
         cpu: facts.cpu_model,

@@ -43,6 +43,6 @@ pub use bench::{
     FirstExchange, NoObserver, Observer, Outcome, Possible, RunFacts, bench, bench_tapped, connections_possible,
 };
 pub use check::check;
-pub use error::LabError;
+pub use error::TestbedError;
 pub use net::{net, net_shown};
 pub use offer::asked;

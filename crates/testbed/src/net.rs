@@ -15,7 +15,7 @@ use schema::document::Document;
 use store::RunStore;
 use sys::place::{Exit, Place};
 use sys::relay::Relay;
-use sys::sched::{RealTimeRight, Urgency};
+use sys::sched::{RealTimeLock, Urgency};
 use sys::signal::{Interrupts, Signal, Wake};
 use units::Timestamp;
 
@@ -26,7 +26,7 @@ use crate::distances;
 use crate::drive::path_io::PathIo;
 use crate::drive::progress::Progress;
 use crate::drive::{Drive, Driven};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::recording_folder::RecordingFolder;
 use crate::standing::Opening;
 use crate::tapping::TapPlan;
@@ -89,7 +89,7 @@ pub fn net(
     command: &[OsString],
     interrupts: Option<&Interrupts>,
     tell: impl FnMut(&str),
-) -> Result<NetOutcome, LabError> {
+) -> Result<NetOutcome, TestbedError> {
     net_shown(plan, command, interrupts, tell, |_| {})
 }
 
@@ -103,14 +103,14 @@ pub fn net_shown(
     interrupts: Option<&Interrupts>,
     mut tell: impl FnMut(&str),
     mut shown: impl FnMut(&Path),
-) -> Result<NetOutcome, LabError> {
+) -> Result<NetOutcome, TestbedError> {
     check(plan)?;
     let mut sandboxes = Sandboxes::make(plan, command)?;
     let clock = sandboxes.clock;
     // From here on, signals to this process are forwarded. Called before other threads exist, which would receive them.
-    let mut relay = interrupts.is_none().then(Relay::install).transpose().map_err(LabError::system("sigaction"))?;
+    let mut relay = interrupts.is_none().then(Relay::install).transpose().map_err(TestbedError::system("sigaction"))?;
     if let Some(relay) = &mut relay {
-        relay.hold().map_err(LabError::system("pthread_sigmask"))?;
+        relay.hold().map_err(TestbedError::system("pthread_sigmask"))?;
     }
     let taps = Taps::open(&sandboxes.places, plan.watch.at.unwrap_or_default(), None, &plan.watch)?;
     let words = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
@@ -133,7 +133,7 @@ pub fn net_shown(
     let started = clock.now();
     let progress = Arc::new(Progress::default());
     let mut instruments = Instruments::start(plan, &mut sandboxes, taps, &folder, &progress, started)?;
-    sandboxes.program.go().map_err(LabError::plan)?;
+    sandboxes.program.go().map_err(TestbedError::plan)?;
     if let Some(relay) = &mut relay {
         sandboxes.program.relay(relay);
     }
@@ -173,9 +173,9 @@ pub fn net_shown(
         Exit::Signal(signal) => (128 + signal) as u8,
     };
     if let (Some(folder), Some(tapped)) = (folder.folder(), &ended.capture.sockets) {
-        tapped.responses.keep(folder, clock.now()).map_err(LabError::environment)?;
+        tapped.responses.keep(folder, clock.now()).map_err(TestbedError::environment)?;
     }
-    folder.finish(clock.now(), &document).map_err(LabError::environment)?;
+    folder.finish(clock.now(), &document).map_err(TestbedError::environment)?;
     Ok(NetOutcome {
         status,
         document,
@@ -185,17 +185,17 @@ pub fn net_shown(
     })
 }
 
-fn check(plan: &NetPlan) -> Result<(), LabError> {
+fn check(plan: &NetPlan) -> Result<(), TestbedError> {
     if plan.clients == 0 || plan.clients > path::AddressPlan::CLIENTS_MAX {
-        return Err(LabError::Plan(format!(
+        return Err(TestbedError::Plan(format!(
             "--clients {}: expected 1 to {}",
             plan.clients,
             path::AddressPlan::CLIENTS_MAX
         )));
     }
-    plan.path.check().map_err(LabError::Plan)?;
-    plan.watch.check().map_err(LabError::Plan)?;
-    plan.server.as_ref().map_or(Ok(()), ServerPlan::check).map_err(LabError::Plan)
+    plan.path.check().map_err(TestbedError::Plan)?;
+    plan.watch.check().map_err(TestbedError::Plan)?;
+    plan.server.as_ref().map_or(Ok(()), ServerPlan::check).map_err(TestbedError::Plan)
 }
 
 /// The path's loop, in its own thread while the program runs.
@@ -210,7 +210,7 @@ struct PathLoop<'a> {
 }
 
 impl<'a> PathLoop<'a> {
-    fn new(plan: &'a NetPlan, sandboxes: &Sandboxes, progress: Arc<Progress>) -> Result<Self, LabError> {
+    fn new(plan: &'a NetPlan, sandboxes: &Sandboxes, progress: Arc<Progress>) -> Result<Self, TestbedError> {
         // Connections of a captured service remain; a server of the testbed ends otherwise.
         let ends = plan.watch.at.unwrap_or_default() == WatchAt::None && sandboxes.far.is_empty();
         Ok(PathLoop {
@@ -220,16 +220,20 @@ impl<'a> PathLoop<'a> {
             keeps_time: distances::keeps_time(&sandboxes.spec),
             grace: if ends { Duration::ZERO } else { distances::grace(&sandboxes.spec) },
             progress,
-            stop: Wake::new().map_err(LabError::system("eventfd"))?,
+            stop: Wake::new().map_err(TestbedError::system("eventfd"))?,
         })
     }
 
     /// Runs the loop until `program`, on this thread, has returned; reports its scheduling class.
-    fn run<T>(&self, path_io: Option<PathIo>, program: impl FnOnce() -> T) -> Result<(T, (Driven, Urgency)), LabError> {
+    fn run<T>(
+        &self,
+        path_io: Option<PathIo>,
+        program: impl FnOnce() -> T,
+    ) -> Result<(T, (Driven, Urgency)), TestbedError> {
         std::thread::scope(|scope| {
             let mut drive = self.drive(path_io);
             let core = self.core.clone();
-            let right = self.keeps_time.then(RealTimeRight::take).flatten();
+            let right = self.keeps_time.then(RealTimeLock::take).flatten();
             // The real-time class keeps the path on time next to a busy program; while packets arrive faster than it
             // can forward them it alternates with others.
             let wanted = match right {
@@ -248,12 +252,12 @@ impl<'a> PathLoop<'a> {
                     let urgency = drive.urgency;
                     (drive.run(), urgency)
                 })
-                .map_err(LabError::system("start the path"))?;
+                .map_err(TestbedError::system("start the path"))?;
             let exit = program();
             self.stop.wake();
             let (driven, urgency) = thread.join().expect("the path does not panic");
             drop(right);
-            Ok((exit, (driven.map_err(LabError::system("the path"))?, urgency)))
+            Ok((exit, (driven.map_err(TestbedError::system("the path"))?, urgency)))
         })
     }
 
@@ -287,7 +291,7 @@ fn wait_for(
     interrupts: Option<&Interrupts>,
     is_kept: bool,
     mut stand: impl FnMut(),
-) -> Result<Exit, LabError> {
+) -> Result<Exit, TestbedError> {
     let count = || interrupts.map_or(0, Interrupts::count);
     let mut seen = count();
     let mut stood = None;
@@ -297,7 +301,7 @@ fn wait_for(
             stood = Some(now);
             stand();
         }
-        if let Some(exit) = program.try_exit().map_err(LabError::environment)? {
+        if let Some(exit) = program.try_exit().map_err(TestbedError::environment)? {
             return Ok(exit);
         }
         if count() > seen {

@@ -21,7 +21,7 @@ use polymix::CacheWorkload;
 use schema::{Method, document};
 use stats::Rng;
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::{Plan, RateFile};
 
 /// A plan's load with the contents of its files.
@@ -47,14 +47,14 @@ pub(crate) struct Offer {
 ///
 /// # Errors
 /// An unreadable or invalid file.
-pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
+pub(crate) fn of(plan: &Plan) -> Result<Offer, TestbedError> {
     let mut plan = plan.clone();
     if plan.load.replay.is_some() {
         return replayed(plan);
     }
     let (mut notes, mut workload, mut part) = (Vec::new(), None, None);
     if let Some(file) = &plan.load.rate_file {
-        let table = RateFile::read(file).map_err(LabError::Plan)?;
+        let table = RateFile::read(file).map_err(TestbedError::Plan)?;
         let length = table.rate.length();
         notes.push(format!(
             "rates are read from column {} of {}, {} long",
@@ -73,17 +73,17 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
         notes.extend(read.notes);
         (workload, part) = (Some(read.workload), Some(read.part));
     }
-    let spacing = plan.load.arrivals.spacing().map_err(LabError::Plan)?;
+    let spacing = plan.load.arrivals.spacing().map_err(TestbedError::Plan)?;
     let mut thinned = 1.0;
     if let Some(mix) = &plan.load.cache_workload {
-        let asked = mix.workload(&plan.load, plan.seed, mark()).map_err(LabError::Plan)?;
+        let asked = mix.workload(&plan.load, plan.seed, mark()).map_err(TestbedError::Plan)?;
         if let Choice::Mix(mix) = &asked.choice {
             thinned = 1.0 / mix.world.spec.requests_per_arrival();
             notes.extend(mix_notes(&mix.world.spec, &plan, thinned));
         }
         workload = Some(asked);
     }
-    let arrivals = match plan.load.rate_over_time().map_err(LabError::Plan)? {
+    let arrivals = match plan.load.rate_over_time().map_err(TestbedError::Plan)? {
         Some(rate) => {
             let rate = if thinned < 1.0 { rate.scaled(thinned) } else { rate };
             let warmup = plan.load.warmup;
@@ -101,11 +101,11 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
 ///
 /// # Errors
 /// Those of the plan's run: a log, a recording or a list that no longer exists.
-pub fn asked(plan: &Plan) -> Result<Vec<(Method, String)>, LabError> {
+pub fn asked(plan: &Plan) -> Result<Vec<(Method, String)>, TestbedError> {
     let offer = of(plan)?;
     let workload = match offer.workload {
         Some(workload) => workload,
-        None => offer.plan.load.workload().map_err(LabError::Plan)?,
+        None => offer.plan.load.workload().map_err(TestbedError::Plan)?,
     };
     Ok(workload.requests.iter().map(|request| (request.method, request.target.url().to_owned())).collect())
 }
@@ -139,7 +139,7 @@ fn mix_notes(spec: &CacheWorkload, plan: &Plan, thinned: f64) -> Vec<String> {
     notes
 }
 
-fn replayed(mut plan: Plan) -> Result<Offer, LabError> {
+fn replayed(mut plan: Plan) -> Result<Offer, TestbedError> {
     let asked = plan.load.replay.clone().expect("a replay");
     let log = log::read(&asked, &plan.load)?;
     let load = &mut plan.load;
@@ -151,7 +151,7 @@ fn replayed(mut plan: Plan) -> Result<Offer, LabError> {
         let whole = Duration::from_nanos(u64::try_from(whole_ns).unwrap_or(u64::MAX));
         let left = whole.saturating_sub(load.warmup);
         if left.is_zero() {
-            return Err(LabError::Plan(format!(
+            return Err(TestbedError::Plan(format!(
                 "the log lasts {}, which the warm-up would use completely: give a shorter warm-up (--warmup)",
                 units::format_duration(whole)
             )));

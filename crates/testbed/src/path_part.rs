@@ -9,7 +9,7 @@ use sys::netlink::LinkStats;
 
 use crate::drive::path_io::PathIo;
 use crate::handshakes::Handshakes;
-use validity::evidence::Mistaken;
+use validity::evidence::UnintendedDrops;
 
 /// The path's part. `handshakes`: handshakes of the load, if there was one.
 pub fn document(
@@ -71,7 +71,7 @@ pub fn mistaken_drops(
     after: Option<[LinkStats; 2]>,
     refused: Refused,
     steered: bool,
-) -> Option<Mistaken> {
+) -> Option<UnintendedDrops> {
     let (before, after) = (before?, after?);
     // With receive steering, packets are queued for the server's cores, and dropped if these are too busy.
     let not_received = if steered { after[1].rx_dropped.saturating_sub(before[1].rx_dropped) } else { 0 };
@@ -91,7 +91,7 @@ pub fn mistaken_drops(
         counts.retain(|(_, place)| place != "dropped by the receiving kernel at the server's device");
     }
     counts.retain(|&(count, _)| count > 0);
-    Some(Mistaken {
+    Some(UnintendedDrops {
         packets: counts.iter().map(|(count, _)| count).sum(),
         places: counts.iter().map(|(count, place)| format!("{count} {place}")).collect::<Vec<_>>().join(", "),
         not_received,

@@ -31,11 +31,11 @@ use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::{NetNamespace, Privilege};
 use sys::netlink::{LinkStats, Netlink};
 use sys::nft::Masquerade;
-use sys::place::{Place, PlaceSpec, Stdio, Stdio3};
+use sys::place::{Place, SandboxSpec, Stdio, Stdio3};
 use sys::tun::Offload;
 
 use crate::drive::path_io::PathIo;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::host::CorePlan;
 pub use ends::bring_up;
 pub use host_end::forwards_ipv6;
@@ -105,17 +105,17 @@ pub enum Steering {
 ///
 /// # Errors
 /// Neither is possible; the message has the fix.
-pub fn gain_privilege() -> Result<bool, LabError> {
+pub fn gain_privilege() -> Result<bool, TestbedError> {
     if sys::namespace::in_user_namespace() && matches!(sys::namespace::privilege(), Privilege::Root) {
         return Ok(true);
     }
     match sys::namespace::privilege() {
         Privilege::Root => Ok(false),
         Privilege::UserNamespace => {
-            sys::namespace::enter_user_namespace().map_err(LabError::environment)?;
+            sys::namespace::enter_user_namespace().map_err(TestbedError::environment)?;
             Ok(true)
         }
-        Privilege::None { why } => Err(LabError::Environment(format!(
+        Privilege::None { why } => Err(TestbedError::Environment(format!(
             "a path needs CAP_NET_ADMIN and CAP_SYS_ADMIN, or a user namespace: {why}"
         ))),
     }
@@ -125,10 +125,10 @@ pub fn gain_privilege() -> Result<bool, LabError> {
 ///
 /// # Errors
 /// This user may not; the message names alternatives.
-pub fn require_host_privilege(host: &str) -> Result<(), LabError> {
+pub fn require_host_privilege(host: &str) -> Result<(), TestbedError> {
     match sys::namespace::privilege() {
         Privilege::Root => Ok(()),
-        Privilege::UserNamespace | Privilege::None { .. } => Err(LabError::Environment(format!(
+        Privilege::UserNamespace | Privilege::None { .. } => Err(TestbedError::Environment(format!(
             "a path to `{host}` ends in this host's own network, which needs CAP_NET_ADMIN and CAP_SYS_ADMIN there: run as \
              root; any user may use a server that the testbed starts (--server), and without a path (--path none) \
              any URL"
@@ -146,7 +146,7 @@ impl Places {
         cores: &CorePlan,
         log: Option<&Path>,
         rootless: bool,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, TestbedError> {
         // Removes control groups of a killed run; without control groups there are none.
         let _ = sys::cgroup::sweep();
         let cgroup = match server {
@@ -155,22 +155,22 @@ impl Places {
                 Ok(group) => Some(group),
                 Err(error) if plan.share().is_some() || plan.memory.is_some() => {
                     let options = if plan.memory.is_none() { "--server-cpu" } else { "--server-memory, --server-cpu" };
-                    return Err(LabError::Environment(format!("{options}: {error}")));
+                    return Err(TestbedError::Environment(format!("{options}: {error}")));
                 }
                 // Without a limit to set, /proc gives the figures as well.
                 Err(_) => None,
             },
         };
         let (place, server_output, server_net) = match server {
-            None => (None, None, NetNamespace::create().map_err(LabError::environment)?),
+            None => (None, None, NetNamespace::create().map_err(TestbedError::environment)?),
             Some(plan) => {
                 let output = server_output(log)?;
                 let place = start_server(plan, cores, cgroup.as_ref(), rootless, &output)?;
-                let net = place.net().try_clone().map_err(LabError::environment)?;
+                let net = place.net().try_clone().map_err(TestbedError::environment)?;
                 (Some(place), Some(output), net)
             }
         };
-        let client_net = NetNamespace::create().map_err(LabError::environment)?;
+        let client_net = NetNamespace::create().map_err(TestbedError::environment)?;
         let lab_addresses = target::lab_addresses(server.map_or(1, |server| server.addresses));
         Ok(Places {
             server: place,
@@ -186,9 +186,9 @@ impl Places {
     ///
     /// # Errors
     /// A refusal of the machine, by name.
-    pub fn toward(reaches: Vec<Reach>) -> Result<Self, LabError> {
-        let client_net = NetNamespace::create().map_err(LabError::environment)?;
-        let server_net = NetNamespace::current().map_err(LabError::environment)?;
+    pub fn toward(reaches: Vec<Reach>) -> Result<Self, TestbedError> {
+        let client_net = NetNamespace::create().map_err(TestbedError::environment)?;
+        let server_net = NetNamespace::current().map_err(TestbedError::environment)?;
         Ok(Places { reaches, ..Places::between(client_net, server_net, "") })
     }
 
@@ -223,14 +223,14 @@ impl Places {
         tcp: &ServerTcp,
         cores: &CorePlan,
         seed: u64,
-    ) -> Result<PathIo, LabError> {
+    ) -> Result<PathIo, TestbedError> {
         let offload = if offload { Offload::Full } else { Offload::None };
         let reaches = &self.reaches;
         // The host's end first: most refusals happen there.
         let (server, rewrite) = if reaches.is_empty() {
             let addresses = &self.lab_addresses;
             let end = self.server_net.run(|| ends::server_end(offload, tcp, addresses));
-            (end.map_err(LabError::environment)??, Rewrite::default())
+            (end.map_err(TestbedError::environment)??, Rewrite::default())
         } else {
             let end = host_end::host_end(reaches, offload, tcp)?;
             self.server_device = end.tun.name().to_owned();
@@ -239,7 +239,7 @@ impl Places {
         };
         let reaches = &self.reaches;
         let client = self.client_net.run(|| ends::client_end(offload, reaches));
-        let (client, ipv6) = client.map_err(LabError::environment)??;
+        let (client, ipv6) = client.map_err(TestbedError::environment)??;
         self.ipv6 = ipv6;
         self.tcp = match reaches.iter().all(|reach| reach.how == How::Forwarded) && !reaches.is_empty() {
             true => "the other host's own".into(),
@@ -265,7 +265,7 @@ impl Places {
     ///
     /// # Errors
     /// One of them is an IPv6 address, and there is no IPv6.
-    pub fn require_family(&self, mut addresses: impl Iterator<Item = IpAddr>) -> Result<(), LabError> {
+    pub fn require_family(&self, mut addresses: impl Iterator<Item = IpAddr>) -> Result<(), TestbedError> {
         if !self.ipv6 && addresses.any(|address| address.is_ipv6()) { Err(ends::no_ipv6()) } else { Ok(()) }
     }
 
@@ -294,11 +294,11 @@ impl Places {
     ///
     /// # Errors
     /// The counters could not be read.
-    pub fn device_statistics(&self) -> Result<[LinkStats; 2], LabError> {
+    pub fn device_statistics(&self) -> Result<[LinkStats; 2], TestbedError> {
         let read = |net: &NetNamespace, device: &str| {
             net.run(|| Netlink::open()?.link_statistics(device))
                 .and_then(|outcome| outcome)
-                .map_err(LabError::environment)
+                .map_err(TestbedError::environment)
         };
         Ok([read(&self.client_net, CLIENT_DEVICE)?, read(&self.server_net, &self.server_device)?])
     }
@@ -317,15 +317,15 @@ pub fn hosts(addresses: &[IpAddr], names: &[&str]) -> Vec<(IpAddr, String)> {
 }
 
 /// The server's output file; readable, for its last lines.
-fn server_output(log: Option<&Path>) -> Result<File, LabError> {
+fn server_output(log: Option<&Path>) -> Result<File, TestbedError> {
     match log {
         Some(path) => File::options()
             .read(true)
             .append(true)
             .create(true)
             .open(path)
-            .map_err(LabError::system(&format!("open {}", path.display()))),
-        None => sys::limits::unnamed_file(c"server-output").map_err(LabError::system("memfd_create")),
+            .map_err(TestbedError::system(&format!("open {}", path.display()))),
+        None => sys::limits::unnamed_file(c"server-output").map_err(TestbedError::system("memfd_create")),
     }
 }
 
@@ -356,10 +356,11 @@ fn start_server(
     cgroup: Option<&Cgroup>,
     rootless: bool,
     output: &File,
-) -> Result<Place, LabError> {
-    let [output, errors] = [output.try_clone(), output.try_clone()].map(|file| file.map_err(LabError::system("dup")));
+) -> Result<Place, TestbedError> {
+    let [output, errors] =
+        [output.try_clone(), output.try_clone()].map(|file| file.map_err(TestbedError::system("dup")));
     let (output, errors) = (output?, errors?);
-    Place::start(PlaceSpec {
+    Place::start(SandboxSpec {
         hosts: hosts(&target::lab_addresses(plan.addresses), &target::names(plan)),
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(output.into()), stderr: Stdio::File(errors.into()) },
         // Ctrl-C ends the measurement, not the server under test.
@@ -369,9 +370,9 @@ fn start_server(
         cpus: cores.server.as_ref().map(|cores| cores.list().to_vec()),
         cgroup,
         rootless,
-        ..PlaceSpec::new(vec!["/bin/sh".into(), "-c".into(), plan.command.clone().into()])
+        ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), plan.command.clone().into()])
     })
-    .map_err(LabError::environment)
+    .map_err(TestbedError::environment)
 }
 
 fn describe(tcp: &ServerTcp) -> String {

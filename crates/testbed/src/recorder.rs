@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use load::{ConnectionEnd, LevelMerger, Levels};
+use load::{ConnectionEnd, GaugeMerger, Levels};
 use schema::{CacheExchange, CacheFigures, RequestRecord, RunProgress, ServerSecond};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
@@ -68,7 +68,7 @@ pub struct Recording {
     /// Empty counts; created for each shard that has to count itself.
     pub counting: Arc<dyn Fn() -> Counting + Send + Sync>,
     /// Empty gauges, for as many shards.
-    pub levels: LevelMerger,
+    pub levels: GaugeMerger,
     /// Verifies the exchanges of a cache workload.
     pub judging: Option<Judging>,
     /// The measured phase as far as it is known.
@@ -82,11 +82,11 @@ pub struct Recording {
     /// Cores of the recorder.
     pub cores: Option<Cores>,
     /// Makes progress snapshots, if the run is stored: from the counts, the capture's figures, and the table so far.
-    pub standing: Option<StandingNow>,
+    pub standing: Option<ProgressNow>,
 }
 
 /// Makes progress snapshots.
-pub type StandingNow = Box<dyn Fn(&Counting, Option<&CaptureTables>, Kept) -> RunProgress + Send>;
+pub type ProgressNow = Box<dyn Fn(&Counting, Option<&CaptureTables>, Kept) -> RunProgress + Send>;
 
 /// Results of the recorder when the shards have ended.
 pub struct Recorded {
@@ -307,12 +307,12 @@ fn record(
 struct Counts<'a> {
     write_queue: Option<&'a WriteQueue>,
     counting: Counting,
-    levels: LevelMerger,
+    levels: GaugeMerger,
     judging: Option<Judging>,
     progress: Arc<Progress>,
     folder: Option<RunFolder>,
     wire: Option<WireSide>,
-    standing: Option<StandingNow>,
+    standing: Option<ProgressNow>,
     /// The measured phase's end as each loop knows it.
     ends: Vec<Option<Timestamp>>,
     late: Late,

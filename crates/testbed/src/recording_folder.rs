@@ -9,7 +9,7 @@ use store::{RunFolder, RunStore};
 use sys::clock::Clock;
 use units::Timestamp;
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::standing::Opening;
 
 /// Directory of a run; none if the run is not stored.
@@ -29,14 +29,14 @@ impl RecordingFolder {
         name: &str,
         fill: impl FnOnce(&RunFolder) -> store::Result<()>,
         progress: impl FnOnce(&RunFolder) -> Opening,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, TestbedError> {
         let Some(book) = book else { return Ok(RecordingFolder::default()) };
         // The letters only distinguish two runs of one second: the seed does not determine them.
         let letters = Rng::new(sys::clock::monotonic_ns(), u64::from(std::process::id())).next();
-        let folder = book.create(name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?;
+        let folder = book.create(name, std::time::SystemTime::now(), letters).map_err(TestbedError::environment)?;
         let mut made = RecordingFolder { folder: Some(folder), progress: None };
         if let Some(folder) = &made.folder {
-            fill(folder).map_err(LabError::environment).inspect_err(|_| made.discard())?;
+            fill(folder).map_err(TestbedError::environment).inspect_err(|_| made.discard())?;
             made.progress = Some(progress(folder));
         }
         Ok(made)

@@ -17,7 +17,7 @@ use sys::accounting::{tree_descriptors, tree_usage};
 use sys::cgroup::Periods;
 use sys::place::{Exit, Place};
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::places::Places;
 use crate::places::listening::{self, NotListening, Wanted};
 use plan::ServerPlan;
@@ -34,15 +34,15 @@ const LAST_WORDS_BYTES: u64 = 400;
 /// # Errors
 /// It cannot be started, ends before it listens, listens where clients cannot reach it, or never listens: the message
 /// has its last lines.
-pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), LabError> {
+pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), TestbedError> {
     let Some(place) = &mut places.server else { return Ok(()) };
-    place.go().map_err(LabError::plan)?;
+    place.go().map_err(TestbedError::plan)?;
     let wanted =
         Wanted { pid: place.init_pid(), addresses, port: Some(port), timeout: plan.start_timeout, alone: true };
     let Err(why) = listening::wait(&wanted, || still(place))? else { return Ok(()) };
     let words = places.server_output.as_ref().map(last_words).unwrap_or_default();
     let timeout = units::format_duration(plan.start_timeout);
-    Err(LabError::Plan(match why {
+    Err(TestbedError::Plan(match why {
         NotListening::Ended(how) => {
             format!("the server command ended ({how}) before it listened on port {port}: {}{words}", plan.command)
         }
@@ -70,13 +70,13 @@ pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port:
 ///
 /// # Errors
 /// Those of [`start`].
-pub fn start_on_any_port(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr]) -> Result<(), LabError> {
+pub fn start_on_any_port(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr]) -> Result<(), TestbedError> {
     let Some(place) = &mut places.server else { return Ok(()) };
-    place.go().map_err(LabError::plan)?;
+    place.go().map_err(TestbedError::plan)?;
     let wanted = Wanted { pid: place.init_pid(), addresses, port: None, timeout: plan.start_timeout, alone: true };
     let Err(why) = listening::wait(&wanted, || still(place))? else { return Ok(()) };
     let words = places.server_output.as_ref().map(last_words).unwrap_or_default();
-    Err(LabError::Plan(match why {
+    Err(TestbedError::Plan(match why {
         NotListening::Ended(how) => {
             format!("the server command ended ({how}) before it listened on any port: {}{words}", plan.command)
         }
@@ -246,9 +246,9 @@ pub fn ended(place: &mut Place) -> Option<String> {
 
 /// The same, for the wait for its start. A launcher may end and leave a daemon: the server has ended only when no
 /// process is left.
-fn still(place: &mut Place) -> Result<Option<String>, LabError> {
-    let Some(exit) = place.try_exit().map_err(LabError::environment)? else { return Ok(None) };
-    let is_alive = place.alive().map_err(LabError::environment)?;
+fn still(place: &mut Place) -> Result<Option<String>, TestbedError> {
+    let Some(exit) = place.try_exit().map_err(TestbedError::environment)? else { return Ok(None) };
+    let is_alive = place.alive().map_err(TestbedError::environment)?;
     Ok((!is_alive).then(|| how(exit)))
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use load::{Lane, Live, Load, MixLive};
+use load::{CacheCounters, Lane, Live, Load};
 use schema::document;
 use serde::{Deserialize, Serialize};
 use sys::signal::Wake;
@@ -78,7 +78,7 @@ pub struct ShardEnd {
     /// Requests of the measured phase in flight at the end.
     pub unfinished: u64,
     /// Its counters of a cache workload.
-    pub mix: MixLive,
+    pub mix: CacheCounters,
     /// The first request of the workload, as sent; of a cache workload the first that was sent.
     pub first_request: Vec<u8>,
     /// Head of its first complete response.
@@ -228,7 +228,7 @@ impl<'a> Running<'a> {
             self.run.set_measured_end(self.run.stop_at().map_or(end, |stop_at| end.min(stop_at)));
         }
         self.run.store(shards().fold(Live::default(), |sum, progress| sum.plus(progress.live())));
-        self.run.store_mix(shards().fold(MixLive::default(), |sum, progress| sum.plus(progress.mix())));
+        self.run.store_mix(shards().fold(CacheCounters::default(), |sum, progress| sum.plus(progress.mix())));
         self.run.store_moment(shards().map(|progress| progress.moment()).min().unwrap_or_default());
         self.run.store_health(worst_health(shards().map(|progress| progress.health())));
         // The measured phase begins with the first shard, as for its requests, and ends with the last.

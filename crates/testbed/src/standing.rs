@@ -26,10 +26,10 @@ use units::Timestamp;
 use crate::capture_tables::CaptureTables;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::{Phase, Progress};
-use crate::recorder::{Counting, StandingNow};
+use crate::recorder::{Counting, ProgressNow};
 use crate::tapping::Glance;
 use plan::Plan;
-use validity::evidence::{Evidence, Kept, Mistaken, Watched, WireEvidence};
+use validity::evidence::{Evidence, Kept, UnintendedDrops, Watched, WireEvidence};
 
 /// Constant part of a run's progress snapshots.
 #[derive(Clone, Debug)]
@@ -178,7 +178,7 @@ pub struct Sight {
     /// Share of the time that the hypervisor took since the run began.
     pub steal_share: Option<f64>,
     /// Packets that yamabiko itself lost.
-    pub mistaken: Option<Mistaken>,
+    pub mistaken: Option<UnintendedDrops>,
 }
 
 impl Seen {
@@ -226,7 +226,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// For the recorder's thread.
-    pub fn for_recorder(self) -> StandingNow {
+    pub fn for_recorder(self) -> ProgressNow {
         Box::new(move |counting, wire, table| self.standing(counting, wire, table))
     }
 

@@ -17,7 +17,7 @@ use store::RunStore;
 use sys::clock::Clock;
 use sys::relay::Relay;
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::host::{self, CorePlan};
 use crate::recording_folder::RecordingFolder;
 use crate::standing::{self, Opening};
@@ -62,11 +62,11 @@ pub fn tap(
     command: &[OsString],
     shown: impl FnOnce(&Path),
     mut live: impl FnMut(&Glance, f64),
-) -> Result<TapEnd, LabError> {
-    let (program, arguments) = command.split_first().ok_or_else(|| LabError::plan("no command was given"))?;
+) -> Result<TapEnd, TestbedError> {
+    let (program, arguments) = command.split_first().ok_or_else(|| TestbedError::plan("no command was given"))?;
     let clock = Clock::start();
     let prepared = Prepared::new(clock)?;
-    let mut relay = Relay::install().map_err(LabError::system("take over signals"))?;
+    let mut relay = Relay::install().map_err(TestbedError::system("take over signals"))?;
     // Created last: a failure to start leaves no directory.
     let begin = |folder: &_| Opening::begin(folder, "tap", &plan.command_line, 0);
     let mut folder = RecordingFolder::begin(plan.book.as_ref(), &plan.name, |_| Ok(()), begin)?;
@@ -110,7 +110,7 @@ pub fn tap(
     });
     let ended = clock.now();
     let tapped = tapping?.end();
-    let exit = exit.map_err(LabError::system("wait for the program"))?;
+    let exit = exit.map_err(TestbedError::system("wait for the program"))?;
 
     let mut checks = validity::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
     checks.extend(validity::tap_kernel(&tapped.part, tapped.client.called, tapped.kernel));
@@ -136,9 +136,9 @@ pub fn tap(
         cache: None,
     };
     if let Some(folder) = folder.folder() {
-        responses.keep(folder, ended).map_err(LabError::environment)?;
+        responses.keep(folder, ended).map_err(TestbedError::environment)?;
     }
-    folder.finish(clock.now(), &document).map_err(LabError::environment)?;
+    folder.finish(clock.now(), &document).map_err(TestbedError::environment)?;
     Ok(TapEnd { status: status(exit), document, folder: folder.path_buf() })
 }
 
@@ -178,8 +178,8 @@ fn status(exit: ExitStatus) -> u8 {
     }
 }
 
-fn cannot_start(program: &OsStr, error: &io::Error) -> LabError {
-    LabError::Plan(format!("{}: {error}", program.to_string_lossy()))
+fn cannot_start(program: &OsStr, error: &io::Error) -> TestbedError {
+    TestbedError::Plan(format!("{}: {error}", program.to_string_lossy()))
 }
 
 /// The program's file in PATH; `None` if there is none. A name with a slash is already a path.

@@ -40,8 +40,8 @@ use self::own::OwnImages;
 pub use self::sums::Responses;
 use self::sums::Sums;
 use self::table::TableWriter;
-use crate::error::LabError;
-use validity::evidence::{ClientTotals, KernelOpens, Outside, TapLevels};
+use crate::error::TestbedError;
+use validity::evidence::{ClientTotals, KernelOpens, Outside, TapGauges};
 
 /// What is recorded, and how it is judged.
 #[derive(Clone, Debug)]
@@ -73,8 +73,8 @@ impl Prepared {
     ///
     /// # Errors
     /// No directory for it, or a machine that the library does not support.
-    pub fn new(clock: Clock) -> Result<Prepared, LabError> {
-        let (folder, rings) = Rings::create_somewhere(clock, CAPACITY).map_err(LabError::environment)?;
+    pub fn new(clock: Clock) -> Result<Prepared, TestbedError> {
+        let (folder, rings) = Rings::create_somewhere(clock, CAPACITY).map_err(TestbedError::environment)?;
         Ok(Prepared { folder, rings, clock, kernel: Counters::begin(None, false) })
     }
 
@@ -82,8 +82,8 @@ impl Prepared {
     ///
     /// # Errors
     /// The rings cannot be mapped.
-    pub fn own(own: Own, clock: Clock) -> Result<Prepared, LabError> {
-        let (folder, rings) = own.into_rings(clock).map_err(LabError::environment)?;
+    pub fn own(own: Own, clock: Clock) -> Result<Prepared, TestbedError> {
+        let (folder, rings) = own.into_rings(clock).map_err(TestbedError::environment)?;
         // The load itself reports the connections that it made.
         Ok(Prepared { folder, rings, clock, kernel: None })
     }
@@ -98,7 +98,7 @@ impl Prepared {
     ///
     /// # Errors
     /// No thread is available.
-    pub fn start(self, plan: TapPlan, started: Started, folder: Option<&RunFolder>) -> Result<Tapping, LabError> {
+    pub fn start(self, plan: TapPlan, started: Started, folder: Option<&RunFolder>) -> Result<Tapping, TestbedError> {
         self.start_with(plan, started, folder, None)
     }
 
@@ -112,7 +112,7 @@ impl Prepared {
         started: Started,
         folder: Option<&RunFolder>,
         sampling: Option<Sampling>,
-    ) -> Result<Tapping, LabError> {
+    ) -> Result<Tapping, TestbedError> {
         let mut rings = self.rings;
         if !started.own_load {
             // Programs that change their user need rings, too. Without an address for the socket they are listed as
@@ -146,7 +146,7 @@ impl Prepared {
         let thread = std::thread::Builder::new()
             .name("tap".into())
             .spawn(move || keeper.run(&inbox, &live))
-            .map_err(LabError::system("start the tap"))?;
+            .map_err(TestbedError::system("start the tap"))?;
         Ok(Tapping { orders, figures, thread })
     }
 }
@@ -173,8 +173,8 @@ impl Started {
     ///
     /// # Errors
     /// /proc is not mounted.
-    pub fn own_load(cores: Option<Cores>) -> Result<Started, LabError> {
-        let program = std::env::current_exe().map_err(LabError::system("find this program's file"))?;
+    pub fn own_load(cores: Option<Cores>) -> Result<Started, TestbedError> {
+        let program = std::env::current_exe().map_err(TestbedError::system("find this program's file"))?;
         let pid = std::process::id();
         Ok(Started { root: pid.cast_signed(), pid, own_numbers: true, command: program.into(), own_load: true, cores })
     }
@@ -185,8 +185,8 @@ impl Started {
 ///
 /// # Errors
 /// See [`tap::own::enter`].
-pub fn own_start() -> Result<Own, LabError> {
-    tap::own::enter(CAPACITY).map_err(LabError::environment)
+pub fn own_start() -> Result<Own, TestbedError> {
+    tap::own::enter(CAPACITY).map_err(TestbedError::environment)
 }
 
 /// A running tap.
@@ -231,7 +231,7 @@ pub struct Tapped {
     /// All traffic of the programs as clients.
     pub client: ClientTotals,
     /// Both sides of Little's law, if requested.
-    pub levels: Option<TapLevels>,
+    pub levels: Option<TapGauges>,
     /// Response times of the whole run.
     pub responses: Responses,
 }

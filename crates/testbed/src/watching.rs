@@ -39,7 +39,7 @@ use self::queue::Outlet;
 use self::tap::{Tap, blocks};
 use self::wall::Wall;
 use crate::drive::progress::Progress;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::places::{CLIENT_DEVICE, Places};
 use plan::{WatchAt, WatchPlan};
 use validity::evidence::Watched;
@@ -104,7 +104,12 @@ impl Taps {
     ///
     /// # Errors
     /// The kernel refuses a packet socket or the memory of its ring.
-    pub fn open(places: &Places, at: WatchAt, port: Option<u16>, plan: &WatchPlan) -> Result<Option<Taps>, LabError> {
+    pub fn open(
+        places: &Places,
+        at: WatchAt,
+        port: Option<u16>,
+        plan: &WatchPlan,
+    ) -> Result<Option<Taps>, TestbedError> {
         let ports = port.as_slice();
         let (block_bytes, blocks) = blocks(plan.ring);
         let (servers, device) = (places.server_addresses(), places.server_device.clone());
@@ -120,7 +125,7 @@ impl Taps {
             })
             .and_then(|outcome| outcome)
             .map(Tap::new)
-            .map_err(|error| LabError::Environment(format!("--watch: {error}; --watch none disables the capture")))
+            .map_err(|error| TestbedError::Environment(format!("--watch: {error}; --watch none disables the capture")))
         };
         Ok(match at {
             WatchAt::None => None,

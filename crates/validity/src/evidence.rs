@@ -10,9 +10,9 @@ use std::time::Duration;
 use load::{DelayBounds, Levels, LittleTerms};
 use plan::Plan;
 
-pub use self::packets::{Agreed, Watched, WireEvidence, WireFigures, WireLevels};
+pub use self::packets::{Agreed, Watched, WireEvidence, WireFigures, WireGauges};
 pub use self::signed::Differences;
-pub use self::sockets::{ClientTotals, KernelOpens, Opens, Outside, TapLevels};
+pub use self::sockets::{ClientTotals, KernelOpens, Opens, Outside, TapGauges};
 
 /// Input of the checks, in addition to the document.
 pub struct Evidence<'a> {
@@ -29,7 +29,7 @@ pub struct Evidence<'a> {
     /// Mean numbers in flight, one per second of the measured phase.
     pub in_flight_by_second: &'a [f64],
     /// Packets lost at the TUN devices and refused by the kernel; `None` if the counters could not be read.
-    pub mistaken_drops: Option<Mistaken>,
+    pub mistaken_drops: Option<UnintendedDrops>,
     /// Arrivals that waited because the limit of connections was reached.
     pub cap_hits: u64,
     /// Movement of the wall clock, by which objects of a workload change, against the run's clock; `None` without a
@@ -81,7 +81,7 @@ impl LoopHealth {
 
 /// Packets that the testbed itself lost. `None` if the counters could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mistaken {
+pub struct UnintendedDrops {
     /// Number of packets.
     pub packets: u64,
     /// Where they were lost, as text; empty if none.

@@ -24,7 +24,7 @@ mod timing;
 
 use std::time::Duration;
 
-use load::LevelStatistics;
+use load::GaugeStatistics;
 use schema::document::{Check, CheckState, Document, Weight};
 
 use self::draft::Draft;
@@ -34,7 +34,7 @@ pub use self::packets::capture_checks;
 pub use self::sockets::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_kernel, tap_little};
 pub use self::timing::generator_delay;
 use self::timing::tail_of;
-use crate::evidence::{Evidence, Mistaken};
+use crate::evidence::{Evidence, UnintendedDrops};
 use plan::slo::TimeFigure;
 
 /// A load generator that is busy for a larger share of the time limits the run.
@@ -81,7 +81,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
 }
 
 /// Little's law with the load generator's gauges and records.
-fn law(evidence: &Evidence<'_>, name: &str, what: &str, statistics: &LevelStatistics, from_records: f64) -> Check {
+fn law(evidence: &Evidence<'_>, name: &str, what: &str, statistics: &GaugeStatistics, from_records: f64) -> Check {
     let sampled = Sampled { statistics, samples: evidence.levels.samples };
     little::check(Draft::new(name, Weight::Invalid, "ratio"), what, sampled, from_records)
 }
@@ -192,7 +192,7 @@ pub fn files_whole(error: &str) -> Check {
 }
 
 /// The check of unintended drops for any path, with or without a load.
-pub fn mistaken(drops: Option<&Mistaken>) -> Check {
+pub fn mistaken(drops: Option<&UnintendedDrops>) -> Check {
     let check = Draft::new("no_unintended_drops", Weight::Invalid, "packets");
     match drops {
         None => check.could_not_run("the TUN devices' drop counters could not be read"),

@@ -1,6 +1,6 @@
 //! Little's law: the mean number present is the arrival rate times the mean time present.
 
-use load::LevelStatistics;
+use load::GaugeStatistics;
 use schema::document::Check;
 
 use super::draft::Draft;
@@ -13,7 +13,7 @@ const ERRORS: f64 = 3.0;
 /// A sampled gauge.
 #[derive(Clone, Copy)]
 pub(super) struct Sampled<'a> {
-    pub(super) statistics: &'a LevelStatistics,
+    pub(super) statistics: &'a GaugeStatistics,
     pub(super) samples: u64,
 }
 

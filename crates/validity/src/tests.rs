@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use load::{DelayBounds, LevelStatistics, Levels, LittleTerms};
+use load::{DelayBounds, GaugeStatistics, Levels, LittleTerms};
 use schema::Verdict;
 use schema::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Unsolicited, Validity};
 
 use super::checks;
 use crate::evidence::Evidence;
 use crate::evidence::LoopHealth;
-use crate::evidence::Mistaken;
+use crate::evidence::UnintendedDrops;
 use crate::evidence::Watched;
 use crate::evidence::WireFigures;
-use crate::evidence::WireLevels;
+use crate::evidence::WireGauges;
 use crate::evidence::{Agreed, WireEvidence};
 use plan::Plan;
 
@@ -29,7 +29,7 @@ struct Case {
     little: LittleTerms,
     levels: Levels,
     seconds: Vec<f64>,
-    mistaken_drops: Option<Mistaken>,
+    mistaken_drops: Option<UnintendedDrops>,
     cap_hits: u64,
     table: Option<crate::evidence::Kept>,
     store_error: Option<&'static str>,
@@ -55,9 +55,9 @@ fn alike(count: u64, value: u64) -> Quantiles {
 /// The capture of the same run: a thousand requests, one a connection, ten open at a time.
 fn wire() -> (Watched, WireFigures) {
     let level =
-        |mean| LevelStatistics { level: schema::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
+        |mean| GaugeStatistics { level: schema::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
     let watched = Watched {
-        levels: WireLevels { connections: level(10.0), in_flight: level(1.0), samples: 9000, ..WireLevels::default() },
+        levels: WireGauges { connections: level(10.0), in_flight: level(1.0), samples: 9000, ..WireGauges::default() },
         lag: Duration::from_secs(1),
         clock_deviation_ns: 100_000,
         ..Watched::default()
@@ -92,7 +92,7 @@ impl Case {
         let plan = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration = \"10s\"\n[path]\nrtt = \"48ms\"\n[server]\n\
                     command = \"true\"\n";
         let level =
-            |mean| LevelStatistics { level: schema::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
+            |mean| GaugeStatistics { level: schema::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
         Case {
             document: Document {
                 schema: SCHEMA.into(),
@@ -149,7 +149,7 @@ impl Case {
                 spans: vec![],
             },
             seconds: vec![10.0; 10],
-            mistaken_drops: Some(Mistaken::default()),
+            mistaken_drops: Some(UnintendedDrops::default()),
             cap_hits: 0,
             table: Some(crate::evidence::Kept { rows: 1000, one_in: 1 }),
             store_error: None,
@@ -249,7 +249,7 @@ fn a_run_just_past_a_limit_is_invalid() {
     invalid("generator_on_time", |case| case.gave_up = true);
     invalid("generator_on_time", |case| case.load().send_lag_ns.count = 989);
     invalid("no_unintended_drops", |case| {
-        case.mistaken_drops = Some(Mistaken { packets: 1, places: "1 somewhere".into(), not_received: 0 });
+        case.mistaken_drops = Some(UnintendedDrops { packets: 1, places: "1 somewhere".into(), not_received: 0 });
     });
     invalid("client_cpu", |case| case.health.idle = Duration::from_millis(4_999));
     for cause in ["no_ports", "no_descriptors", "local_error"] {
@@ -377,7 +377,7 @@ fn littles_law_widens_its_limit_by_the_sampling_error() {
 #[test]
 fn littles_law_ignores_one_request_between_samples() {
     let mut case = Case::good();
-    case.levels.in_flight = LevelStatistics::default();
+    case.levels.in_flight = GaugeStatistics::default();
     case.levels.samples = 1000;
     case.little.in_flight = 0.000_35;
     assert_eq!(case.judge().verdict, Verdict::Valid);

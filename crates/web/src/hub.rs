@@ -23,7 +23,7 @@ use http::{HeaderValue, StatusCode};
 use hyper::body::{Body, Frame};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::{DoorError, Secret};
+use crate::{Secret, WebServerError};
 
 /// Serialises the complete state as text without line breaks.
 pub type Whole = Box<dyn Fn() -> String + Send>;
@@ -67,7 +67,7 @@ impl Hub {
     ///
     /// # Errors
     /// No random bytes are available for its name.
-    pub fn new(viewers: &Viewers) -> Result<Hub, DoorError> {
+    pub fn new(viewers: &Viewers) -> Result<Hub, WebServerError> {
         let name = Secret::random()?.text()[..8].into();
         Ok(Hub { name, viewers: viewers.clone(), state: Arc::default() })
     }

@@ -49,7 +49,7 @@ pub use unauthenticated::{Arrived, Strangers};
 /// Why a server cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DoorError {
+pub enum WebServerError {
     /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Bind {
@@ -127,7 +127,7 @@ impl Settings {
     ///
     /// # Errors
     /// No random bytes are available.
-    pub fn page(listen: SocketAddr) -> Result<Settings, DoorError> {
+    pub fn page(listen: SocketAddr) -> Result<Settings, WebServerError> {
         let is_loopback = listen.ip().to_canonical().is_loopback();
         let key = if is_loopback { Key::None } else { Key::InUrl(Secret::random()?) };
         Ok(Settings {
@@ -158,9 +158,9 @@ impl Door {
     ///
     /// # Errors
     /// The address is in use, is not of this host, or its port needs privilege.
-    pub fn bind(settings: Settings) -> Result<Door, DoorError> {
+    pub fn bind(settings: Settings) -> Result<Door, WebServerError> {
         let address = settings.listen;
-        let taken = |source| DoorError::Bind { address, source };
+        let taken = |source| WebServerError::Bind { address, source };
         let listener = TcpListener::bind(address).map_err(taken)?;
         // The standard library's queue of 128 overflows when many clients connect together; a dropped SYN costs a
         // second.
@@ -197,7 +197,7 @@ impl Door {
     ///
     /// # Errors
     /// No thread or descriptor is available.
-    pub fn open(self, router: Router, begin: impl FnOnce() + Send + 'static) -> Result<Open, DoorError> {
+    pub fn open(self, router: Router, begin: impl FnOnce() + Send + 'static) -> Result<Open, WebServerError> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let listener = {
             let _entered = runtime.enter();

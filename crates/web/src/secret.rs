@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::{ConstantTimeEq, ConstantTimeLess};
 
-use crate::DoorError;
+use crate::WebServerError;
 
 /// Where a request presents the secret.
 #[derive(Clone, Debug, Default)]
@@ -30,10 +30,10 @@ impl Secret {
     ///
     /// # Errors
     /// The kernel has no random bytes.
-    pub fn random() -> Result<Secret, DoorError> {
+    pub fn random() -> Result<Secret, WebServerError> {
         let mut bytes = [0; 16];
         let provider = rustls::crypto::ring::default_provider();
-        provider.secure_random.fill(&mut bytes).map_err(|_| DoorError::Secret("no random bytes available"))?;
+        provider.secure_random.fill(&mut bytes).map_err(|_| WebServerError::Secret("no random bytes available"))?;
         Ok(Secret(URL_SAFE_NO_PAD.encode(bytes)))
     }
 
@@ -41,10 +41,10 @@ impl Secret {
     ///
     /// # Errors
     /// It is too short, too long, or contains characters that a URL's path would need escaped.
-    pub fn given(text: &str) -> Result<Secret, DoorError> {
+    pub fn given(text: &str) -> Result<Secret, WebServerError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         if !(SECRET_MIN..=SECRET_MAX).contains(&text.len()) || !text.bytes().all(plain) {
-            return Err(DoorError::Secret(
+            return Err(WebServerError::Secret(
                 "not a valid secret; expected 16 to 256 letters, digits, `-`, `.`, `_` or `~`, for example from `openssl rand -hex 16`",
             ));
         }

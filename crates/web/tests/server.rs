@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::{get, post};
-use web::{Bounds, CONTENT_POLICY, Door, DoorError, Hub, Key, Open, Refusals, Secret, Settings, Viewers};
+use web::{Bounds, CONTENT_POLICY, Door, Hub, Key, Open, Refusals, Secret, Settings, Viewers, WebServerError};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Longer than any step of these tests takes.
@@ -288,7 +288,7 @@ fn an_address_in_use_is_named_in_the_error() {
     let (_open, address) = open(settings());
     let error = Door::bind(Settings { listen: address, ..settings() }).unwrap_err();
     assert!(
-        matches!(error, DoorError::Bind { .. })
+        matches!(error, WebServerError::Bind { .. })
             && error.to_string().starts_with(&format!("cannot listen on {address}: ")),
         "{error}"
     );

@@ -7,7 +7,7 @@ use experiment::ExperimentError;
 use schema::{Document, Validity, Verdict};
 use serve::ServeError;
 use store::StoreError;
-use testbed::LabError;
+use testbed::TestbedError;
 
 use crate::habits;
 use crate::left_out;
@@ -106,13 +106,13 @@ fn status(error: &anyhow::Error) -> u8 {
     // An experiment's error has the status of its cause.
     if let Some(error) = error.downcast_ref::<ExperimentError>() {
         return match error {
-            ExperimentError::Lab(LabError::Plan(_)) | ExperimentError::Plan(_) => USAGE,
+            ExperimentError::Lab(TestbedError::Plan(_)) | ExperimentError::Plan(_) => USAGE,
             _ => ENVIRONMENT,
         };
     }
     #[cfg(feature = "web")]
-    if let Some(error) = error.downcast_ref::<web::DoorError>() {
-        return if matches!(error, web::DoorError::Secret(_)) { USAGE } else { ENVIRONMENT };
+    if let Some(error) = error.downcast_ref::<web::WebServerError>() {
+        return if matches!(error, web::WebServerError::Secret(_)) { USAGE } else { ENVIRONMENT };
     }
     #[cfg(feature = "agent")]
     if let Some(error) = error.downcast_ref::<agent::AgentError>() {
@@ -123,11 +123,11 @@ fn status(error: &anyhow::Error) -> u8 {
         return if error.is_of_the_machine() { ENVIRONMENT } else { USAGE };
     }
     let lacking = match (
-        error.downcast_ref::<LabError>(),
+        error.downcast_ref::<TestbedError>(),
         error.downcast_ref::<StoreError>(),
         error.downcast_ref::<ServeError>(),
     ) {
-        (Some(error), ..) => matches!(error, LabError::Environment(_) | LabError::System { .. }),
+        (Some(error), ..) => matches!(error, TestbedError::Environment(_) | TestbedError::System { .. }),
         (_, Some(error), _) => matches!(error, StoreError::Io { .. } | StoreError::DiskFull { .. }),
         (.., Some(error)) => !matches!(error, ServeError::Root { .. }),
         _ => error.is::<std::io::Error>(),

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use attackers::churn::{self, churn};
 use attackers::{Tally, Target};
-use support::lab::{Room, wait_until};
 use support::serving::{Client, Faithful, Serving};
 use support::tls::Authority;
+use support::workspace::{Workspace, wait_until};
 
 /// Attacks under way.
 struct Attacks {
@@ -46,10 +46,10 @@ impl Attacks {
 }
 
 /// A workspace with an additional large page.
-fn room() -> Room {
-    let room = Room::shared();
-    std::fs::write(room.www().join("20m.bin"), vec![b'b'; 20 << 20]).unwrap();
-    room
+fn workspace() -> Workspace {
+    let workspace = Workspace::shared();
+    std::fs::write(workspace.www().join("20m.bin"), vec![b'b'; 20 << 20]).unwrap();
+    workspace
 }
 
 fn target(serving: &Serving, members_max: usize) -> Target {
@@ -83,12 +83,12 @@ fn endure(
 /// What slow ones hold is theirs for a time only.
 #[test]
 fn slow_clients_time_out_and_others_are_served() {
-    let room = room();
+    let workspace = workspace();
     // Longer than a busy machine delays a well-behaved client.
     let patience =
         ["--head-time", "1500ms", "--idle-time", "1500ms", "--stall-time", "1500ms", "--body-time", "1500ms"];
-    let serving = Serving::start(&room, &patience);
-    let good = Faithful::start(&room, 4, serving.connector());
+    let serving = Serving::start(&workspace, &patience);
+    let good = Faithful::start(&workspace, 4, serving.connector());
     let names = ["slow-heads", "slow-bodies", "slow-readers", "no-readers", "idle", "idle-kept"];
     let tallies = endure(&serving, &names, &target(&serving, 400), Duration::from_secs(5), good);
     for (name, tally) in &tallies {
@@ -102,9 +102,9 @@ fn slow_clients_time_out_and_others_are_served() {
 /// Whatever comes as fast as it can: the others still have their turns.
 #[test]
 fn floods_do_not_block_other_clients() {
-    let room = room();
-    let serving = Serving::start(&room, &[]);
-    let good = Faithful::start(&room, 4, serving.connector());
+    let workspace = workspace();
+    let serving = Serving::start(&workspace, &[]);
+    let good = Faithful::start(&workspace, 4, serving.connector());
     let names = ["long-heads", "many-fields", "connections", "resets", "pipelining", "deaf-pipelining", "garbage"];
     let tallies = endure(&serving, &names, &target(&serving, 64), Duration::from_millis(2500), good);
     let answered = |at: usize, status: &str| {
@@ -126,9 +126,9 @@ fn floods_do_not_block_other_clients() {
 /// Three times as many connections as there may be.
 #[test]
 fn the_longest_idle_connections_are_displaced_at_the_limit() {
-    let room = room();
-    let serving = Serving::start(&room, &["--connections", "500"]);
-    let good = Faithful::start(&room, 4, serving.connector());
+    let workspace = workspace();
+    let serving = Serving::start(&workspace, &["--connections", "500"]);
+    let good = Faithful::start(&workspace, 4, serving.connector());
     let tallies = endure(&serving, &["idle", "idle-kept"], &target(&serving, 750), Duration::from_millis(1500), good);
     assert!(tallies.iter().map(|(_, tally)| tally.sent_away).sum::<u64>() > 0);
 }
@@ -136,9 +136,9 @@ fn the_longest_idle_connections_are_displaced_at_the_limit() {
 /// One address may not have everything, and hears why.
 #[test]
 fn one_address_is_limited_to_its_share_of_connections() {
-    let room = room();
-    let serving = Serving::start(&room, &["--connections-per-address", "20"]);
-    let good = Faithful::start(&room, 4, serving.connector());
+    let workspace = workspace();
+    let serving = Serving::start(&workspace, &["--connections-per-address", "20"]);
+    let good = Faithful::start(&workspace, 4, serving.connector());
     let target = Target { sources: 2, ..target(&serving, 100) };
     let tallies = endure(&serving, &["idle-kept"], &target, Duration::from_millis(1000), good);
     let tally = &tallies[0].1;
@@ -148,29 +148,29 @@ fn one_address_is_limited_to_its_share_of_connections() {
 /// Where descriptors are few the server neither spins nor fails.
 #[test]
 fn the_server_survives_descriptor_exhaustion() {
-    let room = room();
+    let workspace = workspace();
     let limited = format!(
         "ulimit -n 400; exec {} serve {} --listen 127.0.0.1:0",
-        support::lab::yamabiko().display(),
-        room.www().display()
+        support::workspace::yamabiko().display(),
+        workspace.www().display()
     );
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &limited]);
-    let serving = Serving::start_command(&room, command);
-    let good = Faithful::start(&room, 4, serving.connector());
+    let serving = Serving::start_command(&workspace, command);
+    let good = Faithful::start(&workspace, 4, serving.connector());
     endure(&serving, &["idle", "resets"], &target(&serving, 700), Duration::from_millis(1500), good);
 }
 
 /// Files are created and deleted while they are served: every response is one complete version of a file, or is reset.
 #[test]
 fn changing_files_are_served_complete_or_reset() {
-    let room = room();
-    let secret = room.path().join("secret.txt");
-    churn::prepare(&room.www(), &secret).unwrap();
-    let serving = Serving::start(&room, &["--threads", "2"]);
+    let workspace = workspace();
+    let secret = workspace.path().join("secret.txt");
+    churn::prepare(&workspace.www(), &secret).unwrap();
+    let serving = Serving::start(&workspace, &["--threads", "2"]);
     let stop = Arc::new(AtomicBool::new(false));
     let changing = {
-        let (stop, www, secret) = (Arc::clone(&stop), room.www(), secret.clone());
+        let (stop, www, secret) = (Arc::clone(&stop), workspace.www(), secret.clone());
         thread::spawn(move || churn(&www, &secret, &stop).unwrap())
     };
     let readers: Vec<_> = (0..3)
@@ -179,7 +179,7 @@ fn changing_files_are_served_complete_or_reset() {
             thread::spawn(move || read_while_it_changes(&stop, address))
         })
         .collect();
-    let good = Faithful::start(&room, 2, serving.connector());
+    let good = Faithful::start(&workspace, 2, serving.connector());
     thread::sleep(Duration::from_millis(2500));
     stop.store(true, Ordering::Relaxed);
     let last = changing.join().unwrap();
@@ -188,7 +188,7 @@ fn changing_files_are_served_complete_or_reset() {
     assert!(last > 20 && seen > 20 && good.stop() > 0);
     // The current version is served within a second, whatever was cached.
     for (name, lines) in [(churn::REPLACED, churn::LINES), (churn::BIG, churn::LINES_BIG)] {
-        let now = std::fs::read(room.www().join(name)).unwrap();
+        let now = std::fs::read(workspace.www().join(name)).unwrap();
         assert_eq!(now.len(), churn::page(last, lines).len());
         wait_until(&format!("{name} is served as it is"), || {
             serving.connect().get(&format!("/{name}"), "").is_ok_and(|response| response.body == now)
@@ -251,13 +251,13 @@ fn big_version(body: &[u8]) -> Option<u64> {
 /// Handshakes that are not completed, and garbage.
 #[test]
 fn tls_attacks_do_not_block_other_clients() {
-    let room = room();
-    let authority = Authority::new(&room, "authority");
+    let workspace = workspace();
+    let authority = Authority::new(&workspace, "authority");
     let certificate = authority.sign(&["server"], 2090);
-    let files = [support::lab::str_of(&certificate.cert), support::lab::str_of(&certificate.key)];
-    let serving = Serving::start(&room, &["--tls", files[0], files[1], "--head-time", "600ms"]);
+    let files = [support::workspace::str_of(&certificate.cert), support::workspace::str_of(&certificate.key)];
+    let serving = Serving::start(&workspace, &["--tls", files[0], files[1], "--head-time", "600ms"]);
     let trusted = authority.file();
-    let good = Faithful::start(&room, 4, serving.tls_connector(&trusted, "server"));
+    let good = Faithful::start(&workspace, 4, serving.tls_connector(&trusted, "server"));
     let attacks = Attacks::start(&["tls-hellos", "tls-slow", "tls-garbage"], &target(&serving, 200));
     thread::sleep(Duration::from_millis(2500));
     let tallies = attacks.stop();

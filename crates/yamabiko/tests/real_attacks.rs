@@ -12,16 +12,16 @@ use std::thread;
 
 use attackers::Target;
 use support::document::count;
-use support::lab::{Room, wait_until};
 use support::serving::Serving;
+use support::workspace::{Workspace, wait_until};
 
 /// 20,000 idle connections from 40 addresses: the server keeps as many as it may, the longest idle ones are displaced,
 /// and other clients get every response.
 #[test]
 fn twenty_thousand_idle_connections_do_not_block_other_clients() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     for engine in ["io_uring", "epoll"] {
-        let serving = Serving::start(&room, &["--engine", engine, "--connections", "15000"]);
+        let serving = Serving::start(&workspace, &["--engine", engine, "--connections", "15000"]);
         let before = serving.peak_kib();
         let stop = Arc::new(AtomicBool::new(false));
         let target = Target {
@@ -40,7 +40,7 @@ fn twenty_thousand_idle_connections_do_not_block_other_clients() {
         let url = format!("http://{}/10k.bin", serving.address);
         for how in ["--keepalive", "--close"] {
             let options = ["bench", &url, "--rate", "300/s", "-n", "200", "-c", "20", "--warmup", "0s", how];
-            let document = room.run_json(&[&options[..], &["--json", "--no-save"]].concat());
+            let document = workspace.run_json(&[&options[..], &["--json", "--no-save"]].concat());
             assert_eq!(count(&document, "load.completed"), 200, "{engine} {how}: {}", document["load"]["failed"]);
         }
         stop.store(true, Ordering::Relaxed);

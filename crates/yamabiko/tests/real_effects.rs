@@ -3,9 +3,9 @@
 
 mod support {
     #![allow(dead_code, reason = "each test uses what it needs")]
-    pub mod lab;
-    pub mod sentinel;
+    pub mod load_monitor;
     pub mod two_ends;
+    pub mod workspace;
 }
 
 use std::io::{Read, Write};
@@ -17,9 +17,9 @@ use schema::DropCause;
 use sys::clock::monotonic_ns;
 use testbed::places::SERVER;
 
-use support::lab::{Room, str_of};
-use support::sentinel::Sentinel;
+use support::load_monitor::Sentinel;
 use support::two_ends::{TwoEnds, assert_conserved, client_address};
+use support::workspace::{Workspace, str_of};
 
 const PORT: u16 = 9000;
 
@@ -234,12 +234,12 @@ fn codel_keeps_the_queueing_delay_short() {
 /// The same through the command: times count from the start of the program, and the document names the cause.
 #[test]
 fn a_change_given_on_the_command_line_takes_effect() {
-    let room = Room::new();
-    let report = room.file("net.json");
+    let workspace = Workspace::new();
+    let report = workspace.file("net.json");
     let change = "500ms for 700ms: outage";
     let net = ["net", "--rtt", "10ms", "--change", change, "--json", str_of(&report), "--"];
     let ping = "ping -n -q -c 40 -i 0.05 -W 1 server";
-    let pinged = room.run(&[&net[..], &ping.split(' ').collect::<Vec<_>>()].concat());
+    let pinged = workspace.run(&[&net[..], &ping.split(' ').collect::<Vec<_>>()].concat());
     assert_eq!(pinged.code, Some(0), "some came back: {pinged}");
     let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     let lost = document["path"]["drops"]["outage"].as_u64().unwrap_or_else(|| panic!("no outage: {document}"));

@@ -16,5 +16,5 @@ mod real_fleet {
     mod readers;
     mod refusals;
     mod site;
-    mod strangers;
+    mod unauthenticated;
 }

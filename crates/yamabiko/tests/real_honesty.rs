@@ -6,9 +6,9 @@ mod support;
 mod real_honesty {
     mod cores;
     mod doctor;
-    mod doubts;
     mod kill;
     mod refusals;
     mod rootless;
     mod stalls;
+    mod suspect_runs;
 }

@@ -10,8 +10,8 @@ mod real_load {
     mod dynamic;
     mod handshakes;
     mod http2;
-    mod lanes;
     mod server;
+    mod shards;
     mod tls;
     mod workload;
 }

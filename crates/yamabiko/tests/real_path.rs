@@ -8,11 +8,11 @@ mod real_path {
     mod learn;
     mod net;
     mod net_signals;
+    mod packet_capture;
     mod page;
     mod profile_check;
     mod targets;
     mod targets_host;
     mod watch;
     mod watch_live;
-    mod witness;
 }

@@ -7,7 +7,7 @@ mod real_showing {
     mod exports;
     mod fleet;
     mod live;
+    mod progress;
     mod shells;
-    mod standing;
     mod tutorial;
 }

@@ -6,8 +6,8 @@ mod support;
 mod showing {
     mod export;
     mod live;
-    mod runs_book;
-    mod runs_carried;
+    mod progress;
+    mod run_store;
+    mod runs_import;
     mod runs_shell;
-    mod standing;
 }

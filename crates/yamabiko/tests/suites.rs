@@ -18,7 +18,7 @@ mod suites {
     mod gateway_auth;
     mod gateway_output;
     mod learn;
-    mod mix_run;
     mod predict_output;
     mod workload;
+    mod workload_seed;
 }

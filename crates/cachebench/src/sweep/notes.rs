@@ -6,7 +6,7 @@ use experiment::ExperimentError;
 use plan::Proxy;
 use polymix::CacheWorkload;
 use schema::document::{Check, CheckState, Weight};
-use schema::{CachePoint, NotCounted};
+use schema::{CachePoint, UncountedRun};
 use store::StoreError;
 use units::{RequestRate, format_duration};
 
@@ -25,7 +25,7 @@ pub(super) fn uncounted(rate: RequestRate, error: &ExperimentError) -> Check {
 }
 
 /// The note of a sweep without any point that counts for the clients supported.
-pub(super) fn no_clients_stated(not_counted: &[NotCounted]) -> Option<String> {
+pub(super) fn no_clients_stated(not_counted: &[UncountedRun]) -> Option<String> {
     let points: Vec<String> =
         not_counted.iter().map(|point| format!("{}/s ({})", point.rate_per_s, point.why)).collect();
     (!points.is_empty()).then(|| {

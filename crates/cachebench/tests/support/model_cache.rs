@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymix::{AskId, Object, Stream, Variant, World};
+use polymix::{Object, RequestId, Stream, Variant, World};
 use schema::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
 use units::Timestamp;
 
@@ -45,7 +45,7 @@ pub fn exchanges(world: &Arc<World>) -> impl Iterator<Item = CacheExchange> {
     });
     let world = Arc::clone(world);
     arrivals.zip(0u64..).map(move |((sequence, ask), at)| {
-        let (object, id) = (ask.object, AskId { run: RUN, sequence });
+        let (object, id) = (ask.object, RequestId { run: RUN, sequence });
         let at = Duration::from_nanos(at * 1_000_000_000 / RATE_PER_S);
         let requested_unix_ms = ZERO_UNIX_MS + at.as_millis() as u64;
         let due = world.version(object, (requested_unix_ms / 1000) as i64);

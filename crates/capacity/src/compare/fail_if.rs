@@ -3,10 +3,10 @@
 //! The rule: a term fails where a difference is *shown* (its interval excludes 0) and the estimate exceeds the limit,
 //! or where the whole interval exceeds the limit. So a server compared with itself almost never fails, as it would by
 //! the estimate alone; and a difference clearly above the limit fails although its interval reaches below it, as it
-//! would not if the whole interval had to exceed the limit. [`FailSure`] qualifies each verdict.
+//! would not if the whole interval had to exceed the limit. [`FailCertainty`] qualifies each verdict.
 
 use schema::CompareVerdict;
-use schema::compare_part::{ComparedMetric, FailSure, FailTerm};
+use schema::compare_part::{ComparedMetric, FailCertainty, FailTerm};
 use units::{Bytes, RequestRate, parse_duration};
 
 use super::metric::Metric;
@@ -102,33 +102,33 @@ impl FailIf {
         Some(ComparedFigures { difference: difference * scale, interval: interval.map(|end| end * scale) })
     }
 
-    fn rule(&self, verdict: CompareVerdict, found: &ComparedFigures, limit: f64) -> (Option<bool>, FailSure) {
+    fn rule(&self, verdict: CompareVerdict, found: &ComparedFigures, limit: f64) -> (Option<bool>, FailCertainty) {
         let beyond = |difference: f64| if self.above { difference > limit } else { difference < limit };
         // The end of the interval on the permitted side, and the other one.
         let [low, high] = found.interval;
         let (near, far) = if self.above { (low, high) } else { (high, low) };
         let is_shown = verdict != CompareVerdict::NoDifferenceShown;
         match (beyond(near), is_shown && beyond(found.difference), beyond(far)) {
-            (true, ..) => (Some(true), FailSure::Shown),
-            (_, true, _) => (Some(true), FailSure::Likely),
-            (.., true) => (Some(false), FailSure::Possible),
-            _ => (Some(false), FailSure::Excluded),
+            (true, ..) => (Some(true), FailCertainty::Shown),
+            (_, true, _) => (Some(true), FailCertainty::Likely),
+            (.., true) => (Some(false), FailCertainty::Possible),
+            _ => (Some(false), FailCertainty::Excluded),
         }
     }
 
-    fn explanation(&self, sure: FailSure, found: &ComparedFigures, limit: f64) -> String {
+    fn explanation(&self, sure: FailCertainty, found: &ComparedFigures, limit: f64) -> String {
         let text = |difference: f64| self.text(difference);
         let [low, high] = found.interval.map(text);
         let found = format!("{} ({low} to {high})", text(found.difference));
         let limit = text(limit);
         match sure {
-            FailSure::Shown => format!("{found}: the whole interval exceeds {limit}"),
-            FailSure::Likely => {
+            FailCertainty::Shown => format!("{found}: the whole interval exceeds {limit}"),
+            FailCertainty::Likely => {
                 format!("{found}: a difference is shown and the estimate exceeds {limit}; the interval does so in part")
             }
-            FailSure::Possible => format!("{found}: exceeding {limit} is neither shown nor excluded"),
-            FailSure::Excluded => format!("{found}: the whole interval is within {limit}"),
-            FailSure::NotKnown => String::new(),
+            FailCertainty::Possible => format!("{found}: exceeding {limit} is neither shown nor excluded"),
+            FailCertainty::Excluded => format!("{found}: the whole interval is within {limit}"),
+            FailCertainty::NotKnown => String::new(),
         }
     }
 
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    fn judged(typed: &str, metrics: &[ComparedMetric]) -> (Option<bool>, FailSure) {
+    fn judged(typed: &str, metrics: &[ComparedMetric]) -> (Option<bool>, FailCertainty) {
         let term = FailIf::several(typed).unwrap_or_else(|why| panic!("{why}"))[0].judge(metrics);
         (term.failed, term.sure)
     }
@@ -219,23 +219,23 @@ mod tests {
     #[test]
     fn fail_if_term_fails_by_shown_difference_or_whole_interval() {
         let p99 = |difference: f64, half_width: f64| [metric(Metric::P99, 100e6, difference, half_width)];
-        assert_eq!(judged("p99 +5%", &p99(0.08, 0.02)), (Some(true), FailSure::Shown));
-        assert_eq!(judged("p99 +5%", &p99(0.06, 0.02)), (Some(true), FailSure::Likely));
-        assert_eq!(judged("p99 +5%", &p99(0.04, 0.02)), (Some(false), FailSure::Possible));
-        assert_eq!(judged("p99 +5%", &p99(0.02, 0.01)), (Some(false), FailSure::Excluded));
+        assert_eq!(judged("p99 +5%", &p99(0.08, 0.02)), (Some(true), FailCertainty::Shown));
+        assert_eq!(judged("p99 +5%", &p99(0.06, 0.02)), (Some(true), FailCertainty::Likely));
+        assert_eq!(judged("p99 +5%", &p99(0.04, 0.02)), (Some(false), FailCertainty::Possible));
+        assert_eq!(judged("p99 +5%", &p99(0.02, 0.01)), (Some(false), FailCertainty::Excluded));
         // The estimate exceeds the limit but may be noise: not shown, so no failure.
-        assert_eq!(judged("p99 +5%", &p99(0.06, 0.07)), (Some(false), FailSure::Possible));
-        assert_eq!(judged("p99 +5%", &p99(0.0, 0.01)), (Some(false), FailSure::Excluded));
+        assert_eq!(judged("p99 +5%", &p99(0.06, 0.07)), (Some(false), FailCertainty::Possible));
+        assert_eq!(judged("p99 +5%", &p99(0.0, 0.01)), (Some(false), FailCertainty::Excluded));
         // An improvement never fails an upper limit.
-        assert_eq!(judged("p99 +5%", &p99(-0.3, 0.02)), (Some(false), FailSure::Excluded));
+        assert_eq!(judged("p99 +5%", &p99(-0.3, 0.02)), (Some(false), FailCertainty::Excluded));
         // A required improvement: its absence is shown only by the whole interval.
-        assert_eq!(judged("p99 > -5%", &p99(0.0, 0.02)), (Some(true), FailSure::Shown));
-        assert_eq!(judged("p99 > -5%", &p99(-0.04, 0.06)), (Some(false), FailSure::Possible));
-        assert_eq!(judged("p99 > -5%", &p99(-0.1, 0.02)), (Some(false), FailSure::Excluded));
+        assert_eq!(judged("p99 > -5%", &p99(0.0, 0.02)), (Some(true), FailCertainty::Shown));
+        assert_eq!(judged("p99 > -5%", &p99(-0.04, 0.06)), (Some(false), FailCertainty::Possible));
+        assert_eq!(judged("p99 > -5%", &p99(-0.1, 0.02)), (Some(false), FailCertainty::Excluded));
         let rate = [metric(Metric::Rate, 1_000.0, -0.1, 0.01)];
-        assert_eq!(judged("rate -2%", &rate), (Some(true), FailSure::Shown));
-        assert_eq!(judged("rate < -2%", &rate), (Some(true), FailSure::Shown));
-        assert_eq!(judged("rate -12%", &rate), (Some(false), FailSure::Excluded));
+        assert_eq!(judged("rate -2%", &rate), (Some(true), FailCertainty::Shown));
+        assert_eq!(judged("rate < -2%", &rate), (Some(true), FailCertainty::Shown));
+        assert_eq!(judged("rate -12%", &rate), (Some(false), FailCertainty::Excluded));
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
             [failed("p99 +4ms"), failed("p99 +4.9ms"), failed("p99 +5.1ms")],
             [Some(true), Some(true), Some(false)]
         );
-        assert_eq!(judged("p99 +3.9ms", &all).1, FailSure::Shown);
+        assert_eq!(judged("p99 +3.9ms", &all).1, FailCertainty::Shown);
         assert_eq!([failed("rate -90/s"), failed("rate -110/s")], [Some(true), Some(false)]);
         assert_eq!([failed("cpu +9us"), failed("cpu +11us")], [Some(true), Some(false)]);
         assert_eq!([failed("memory +19MB"), failed("memory +22MB")], [Some(true), Some(false)]);
@@ -275,11 +275,11 @@ mod tests {
             verdict: CompareVerdict::NotKnown,
             ..metric(Metric::Memory, 1e6, 1.0, 0.1)
         };
-        assert_eq!(judged("memory +5%", &[unknown]), (None, FailSure::NotKnown));
-        assert_eq!(judged("cpu +5 %", &[]), (None, FailSure::NotKnown));
+        assert_eq!(judged("memory +5%", &[unknown]), (None, FailCertainty::NotKnown));
+        assert_eq!(judged("cpu +5 %", &[]), (None, FailCertainty::NotKnown));
         // No errors on either side is an exact difference.
         let none = ComparedMetric { interval: None, ..metric(Metric::Errors, 0.0, 0.0, 0.0) };
-        assert_eq!(judged("errors +0.1%", &[none]), (Some(false), FailSure::Excluded));
+        assert_eq!(judged("errors +0.1%", &[none]), (Some(false), FailCertainty::Excluded));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub fn run(
 ) -> Result<CompareResult, ExperimentError> {
     question.check()?;
     plan.check()?;
-    plan.sides.iter().try_for_each(Plan::check).map_err(testbed::LabError::from)?;
+    plan.sides.iter().try_for_each(Plan::check).map_err(testbed::TestbedError::from)?;
     let differ =
         plans::differences(&plan.sides[0].to_toml(), &plan.sides[1].to_toml()).map_err(ExperimentError::Plan)?;
     let by = question.by.unwrap_or(Metric::deciding(plan.sides[0].load.is_open()));

@@ -1,7 +1,7 @@
 //! Validity checks of a prediction.
 
 use schema::document::{Check, CheckState, Weight};
-use schema::{MeasuredLoad, PredictPart, SumPart, Verdict};
+use schema::{ComponentSum, MeasuredLoad, PredictPart, Verdict};
 use stats::mean_interval;
 
 use super::model::{CONFIDENCE, WorkloadDemand};
@@ -160,7 +160,7 @@ const TIME_CHECKS: [&str; 11] = [
 ];
 
 /// Checks of a sum of components.
-pub fn of_sum(sum: &SumPart, loads: &[MeasuredLoad], cold: Option<bool>) -> Vec<Check> {
+pub fn of_sum(sum: &ComponentSum, loads: &[MeasuredLoad], cold: Option<bool>) -> Vec<Check> {
     let half = (sum.processes_interval[1] - sum.processes_interval[0]) / 2.0 / sum.processes_s;
     let narrow = half.is_finite() && half <= DEMAND_HALF_MAX;
     let mut checks = vec![

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   network.rs: exchanges in the testbed, saturated ----+
-//!   local.rs: a child process for each other component -+--> prices.rs: a + b n --> sum.rs: a request of the model --> SumPart
+//!   local.rs: a child process for each other component -+--> prices.rs: a + b n --> sum.rs: a request of the model --> ComponentSum
 //!   [components] of the plan, its TLS, path, connections ---+
 //! ```
 //!
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use plan::{BodyFrom, ComponentsPlan, HttpVersion, LogLines, TlsVersion};
 use schema::document::Check;
-use schema::{PartRound, PredictPart, SumPart};
+use schema::{ComponentRound, ComponentSum, PredictPart};
 use store::RunStore;
 use units::{Bytes, CpuShare};
 
@@ -136,7 +136,7 @@ pub fn measure(
         rounds.insert(name, made);
     }
     let bytes = |name: &str| -> (f64, f64) {
-        let made: &[PartRound] = rounds.get(name).map_or(&[], Vec::as_slice);
+        let made: &[ComponentRound] = rounds.get(name).map_or(&[], Vec::as_slice);
         (
             median(made.iter().map(|round| round.up_bytes as f64)),
             median(made.iter().map(|round| round.down_bytes as f64)),
@@ -277,7 +277,7 @@ impl MeasuredComponents {
         if let Some((path, connection_use, traffic)) = known.path {
             own.path = Some(path_times_by_model(input, path, connection_use, traffic));
         }
-        let mut sum = SumPart {
+        let mut sum = ComponentSum {
             described: assumptions::described(&self.described, &self.shape),
             classes,
             processes_s: processes.at_saturation.value,
@@ -289,7 +289,7 @@ impl MeasuredComponents {
             bound_by: own.bound_by.clone(),
             limits: own.limits.clone(),
             assumes: assumptions::assumes(&self.described, &self.shape, self.cold),
-            ..SumPart::default()
+            ..ComponentSum::default()
         };
         let mut checks = checks::of_sum(&sum, &measuring.loads, self.cold);
         checks.extend(self.disk.iter().flat_map(|storage| storage.checks.clone()));

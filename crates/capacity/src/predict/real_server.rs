@@ -273,7 +273,7 @@ pub fn document(
 /// Distances of the plan; `None` without a path.
 pub fn path_model(input: &PredictPlan) -> Result<Option<PathModel>, ExperimentError> {
     let Some(path) = &input.plan.path else { return Ok(None) };
-    let spec = testbed::distances::spec(path, input.plan.load.clients).map_err(testbed::LabError::from)?;
+    let spec = testbed::distances::spec(path, input.plan.load.clients).map_err(testbed::TestbedError::from)?;
     Ok(Some(PathModel::of(&spec)))
 }
 

@@ -13,7 +13,7 @@ mod next;
 
 use std::time::Duration;
 
-use plan::{CapacityPlan, Find, SoughtLoad};
+use plan::{CapacityPlan, Find, LoadLimit};
 use schema::TrialPart;
 use stats::search::Search;
 
@@ -305,7 +305,7 @@ impl<'a> TrialSequence<'a> {
             return StageResult::Next(refused);
         }
         let quantity = &self.rules.quantity;
-        let known = self.rules.first.or(plan.start.map(SoughtLoad::value));
+        let known = self.rules.first.or(plan.start.map(LoadLimit::value));
         if quantity.find == Find::Connections {
             // A closed loop's throughput says nothing about the number of open connections.
             return self.within(known.unwrap_or(FIRST_CONNECTIONS));
@@ -374,7 +374,7 @@ impl<'a> TrialSequence<'a> {
     }
 
     fn max(&self) -> f64 {
-        self.rules.plan.max.map_or(1e9, SoughtLoad::value)
+        self.rules.plan.max.map_or(1e9, LoadLimit::value)
     }
 
     /// Length of a trial at `load`, at least `least`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plan::{CapacityPlan, Find, SoughtLoad};
+use plan::{CapacityPlan, Find, LoadLimit};
 use proptest::prelude::*;
 use schema::document::{CheckState, Validity, Verdict, Weight};
 use schema::{CapacityPart, TrialPart, TrialServer};
@@ -24,8 +24,8 @@ fn plan(start: f64) -> CapacityPlan {
     CapacityPlan { start: load(start), overload: false, ..CapacityPlan::default() }
 }
 
-fn load(rate: f64) -> Option<SoughtLoad> {
-    RequestRate::from_per_second(rate).map(SoughtLoad::Rate)
+fn load(rate: f64) -> Option<LoadLimit> {
+    RequestRate::from_per_second(rate).map(LoadLimit::Rate)
 }
 
 /// The whole search against a server.

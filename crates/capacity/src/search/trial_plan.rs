@@ -6,7 +6,7 @@ use std::time::Duration;
 use plan::slo::Slo;
 use plan::{CapacityPlan, Find, HttpVersion, Plan, TrialLoad, WatchAt};
 use schema::Method;
-use testbed::LabError;
+use testbed::TestbedError;
 use units::RequestRate;
 
 use super::quantity::SearchQuantity;
@@ -21,7 +21,7 @@ use experiment::watchdog::ObjectiveLimits;
 /// # Errors
 /// The plan contradicts itself, or has no `[capacity]`.
 pub fn of(plan: &Plan) -> Result<(&CapacityPlan, &Slo), ExperimentError> {
-    plan.check().map_err(LabError::from)?;
+    plan.check().map_err(TestbedError::from)?;
     match (&plan.capacity, &plan.slo) {
         (Some(capacity), Some(slo)) => Ok((capacity, slo)),
         _ => Err(ExperimentError::Plan("the plan has no [capacity] table".into())),

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use nix::unistd::{Uid, User};
 use sys::clock::Deadline;
-use sys::place::Leashed;
+use sys::place::TiedProcess;
 use units::Bytes;
 
 pub use nginx_cache::NginxCache;
@@ -68,7 +68,7 @@ impl ProxyCounters {
 /// A cache that runs on this host. It ends when this is dropped, or with the thread that started it.
 #[derive(Debug)]
 pub struct RunningProxy {
-    leashed: Option<Leashed>,
+    leashed: Option<TiedProcess>,
 }
 
 /// Longest time until it listens.
@@ -97,10 +97,10 @@ impl RunningProxy {
         let namespace: &[&str] =
             if Uid::effective().is_root() { &["unshare", "--pid", "--fork", "--kill-child", "--"] } else { &[] };
         let argv: Vec<_> = namespace.iter().copied().chain(["/bin/sh", "-c", &script]).map(Into::into).collect();
-        let mut running = RunningProxy { leashed: Some(Leashed::start(&argv, &[], None)?) };
+        let mut running = RunningProxy { leashed: Some(TiedProcess::start(&argv, &[], None)?) };
         let deadline = Deadline::after(START_MAX);
         while TcpStream::connect(listen).is_err() {
-            let ended = running.leashed.as_mut().map_or(Ok(None), Leashed::try_exit)?;
+            let ended = running.leashed.as_mut().map_or(Ok(None), TiedProcess::try_exit)?;
             if ended.is_some() || deadline.has_passed() {
                 let how = if ended.is_some() { "ended before it listened on" } else { "does not listen on" };
                 let words = File::open(log).map(|log| testbed::server::last_words(&log)).unwrap_or_default();

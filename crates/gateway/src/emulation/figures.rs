@@ -163,7 +163,7 @@ impl GatewayCounts {
 
 /// Facts about an emulation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LabFacts {
+pub struct EmulationFacts {
     /// Longest stall caused by the CPU share, usually and rarely; absent without one.
     pub stall_lengths: Option<[Duration; 2]>,
     /// CPU time of the emulated host itself per packet of a burst in nanoseconds, from its queue to the kernel, which drops the

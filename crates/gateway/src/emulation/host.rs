@@ -25,7 +25,7 @@ use sys::sched::{Cores, Urgency};
 use sys::tun::{Tun, VNET_HEADER_BYTES};
 use sys::worker::Worker;
 
-use testbed::LabError;
+use testbed::TestbedError;
 use testbed::drive::packet_queue::PacketQueue;
 
 use super::{CLIENT, SERVER};
@@ -44,7 +44,7 @@ pub fn start(
     rings: [OwnedFd; 2],
     group: Option<&Cgroup>,
     cores: Option<&Cores>,
-) -> Result<Worker, LabError> {
+) -> Result<Worker, TestbedError> {
     let keep = [devices[0].as_fd(), devices[1].as_fd(), rings[0].as_fd(), rings[1].as_fd()];
     let worker = Worker::start(c"yamabiko-card", &keep, |mut link| {
         let joined = group.map_or(Ok(()), Cgroup::join);
@@ -63,11 +63,11 @@ pub fn start(
             let _ = carry(devices, &rings);
         }
     });
-    let worker = worker.map_err(LabError::environment)?;
-    let said = wait_ready(worker.link()).map_err(LabError::system("start the emulated gateway host"))?;
+    let worker = worker.map_err(TestbedError::environment)?;
+    let said = wait_ready(worker.link()).map_err(TestbedError::system("start the emulated gateway host"))?;
     match said.as_str() {
         READY => Ok(worker),
-        why => Err(LabError::Environment(format!("the emulated gateway host cannot start: {why}"))),
+        why => Err(TestbedError::Environment(format!("the emulated gateway host cannot start: {why}"))),
     }
 }
 

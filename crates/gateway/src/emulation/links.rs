@@ -20,7 +20,7 @@ use units::{Limit, Probability, Timestamp};
 
 use super::{CLIENT, DirectionFigures, LinkFigures, LinkWords};
 use plan::{Engine, Wait};
-use testbed::LabError;
+use testbed::TestbedError;
 use testbed::drive::Drive;
 use testbed::drive::path_io::{End, PathIo};
 use testbed::drive::path_live::{Carried, PathLive};
@@ -70,10 +70,10 @@ fn spec(words: &LinkWords, clients: u32) -> PathSpec {
 
 impl Link {
     /// Starts the loop.
-    pub(super) fn start(name: &str, mut path: PathIo, core: Option<Cores>) -> Result<Link, LabError> {
+    pub(super) fn start(name: &str, mut path: PathIo, core: Option<Cores>) -> Result<Link, TestbedError> {
         let live = Arc::new(PathLive::default());
         let progress = Arc::new(Progress::default());
-        let stop = Arc::new(Wake::new().map_err(LabError::system("eventfd"))?);
+        let stop = Arc::new(Wake::new().map_err(TestbedError::system("eventfd"))?);
         let number = Arc::new(AtomicI32::new(0));
         path.show(Arc::clone(&live));
         let clock = Clock::start();
@@ -105,7 +105,7 @@ impl Link {
             drive.run().map(drop).map_err(|error| error.to_string())
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-        let thread = Some(thread.map_err(LabError::system("start a link"))?);
+        let thread = Some(thread.map_err(TestbedError::system("start a link"))?);
         Ok(Link { live, progress, stop, number, thread })
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use sys::namespace::NetNamespace;
 use sys::netlink::sysctl;
 use sys::nft::Masquerade;
-use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::place::{Exit, Net, Place, SandboxSpec, Stdio, Stdio3};
 
 use super::{At, CLIENT, networks};
-use testbed::LabError;
+use testbed::TestbedError;
 use testbed::server::last_words;
 
 /// Name of the nftables table.
@@ -17,7 +17,7 @@ const TABLE: &str = "yamabiko-gateway";
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Translates packets of the client to the gateway's outer address, until the returned value is dropped.
-pub(super) fn masquerade(gateway: &NetNamespace) -> Result<Masquerade, LabError> {
+pub(super) fn masquerade(gateway: &NetNamespace) -> Result<Masquerade, TestbedError> {
     let make = || {
         let made = Masquerade::of(TABLE, CLIENT.into(), 32)?;
         // At thousands of connections a second, closed ones would fill the connection table, which all namespaces share. The
@@ -25,30 +25,30 @@ pub(super) fn masquerade(gateway: &NetNamespace) -> Result<Masquerade, LabError>
         let _ = sysctl("net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1");
         Ok::<_, sys::Error>(made)
     };
-    let made = gateway.run(make).map_err(LabError::environment)?;
-    made.map_err(|error| LabError::Environment(format!("NAT at the emulated gateway: {error}")))
+    let made = gateway.run(make).map_err(TestbedError::environment)?;
+    made.map_err(|error| TestbedError::Environment(format!("NAT at the emulated gateway: {error}")))
 }
 
 /// Runs a shell command with privileges in the gateway's network and waits for its end. Background processes end with the
 /// returned sandbox.
-pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Place, LabError> {
-    let output = sys::limits::unnamed_file(c"setup-output").map_err(LabError::system("memfd_create"))?;
-    let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(LabError::system("dup"));
-    let mut place = Place::start(PlaceSpec {
-        net: Net::Existing(gateway.try_clone().map_err(LabError::environment)?),
+pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Place, TestbedError> {
+    let output = sys::limits::unnamed_file(c"setup-output").map_err(TestbedError::system("memfd_create"))?;
+    let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(TestbedError::system("dup"));
+    let mut place = Place::start(SandboxSpec {
+        net: Net::Existing(gateway.try_clone().map_err(TestbedError::environment)?),
         hosts: networks::names(At::Gateway),
         stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
         new_session: true,
         // For an ordinary user it is root of the user namespace only.
         rootless: false,
-        ..PlaceSpec::new(vec!["/bin/sh".into(), "-c".into(), command.into()])
+        ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), command.into()])
     })
-    .map_err(LabError::environment)?;
-    place.go().map_err(LabError::plan)?;
+    .map_err(TestbedError::environment)?;
+    place.go().map_err(TestbedError::plan)?;
     let deadline = sys::clock::monotonic_ns() + SETUP_TIMEOUT.as_nanos() as u64;
-    let failed = |how: &str| Err(LabError::Plan(format!("--setup `{command}` {how}{}", last_words(&output))));
+    let failed = |how: &str| Err(TestbedError::Plan(format!("--setup `{command}` {how}{}", last_words(&output))));
     loop {
-        match place.try_exit().map_err(LabError::environment)? {
+        match place.try_exit().map_err(TestbedError::environment)? {
             Some(Exit::Code(0)) => return Ok(place),
             Some(Exit::Code(code)) => return failed(&format!("ended with status {code}")),
             Some(Exit::Signal(signal)) => return failed(&format!("was killed by signal {signal}")),

@@ -17,7 +17,7 @@ use sys::netlink::{LinkStats, Netlink, Route, disable_ipv6, sysctl};
 use sys::tun::Tun;
 
 use super::{At, CLIENT, GatewayCounts, INSIDE, OUTSIDE, SERVER};
-use testbed::LabError;
+use testbed::TestbedError;
 use testbed::places::{bring_up, hosts};
 
 const SERVERS_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
@@ -40,8 +40,8 @@ pub(super) struct Devices {
 
 impl Networks {
     /// Creates empty networks.
-    pub(super) fn new() -> Result<Self, LabError> {
-        let new = || NetNamespace::create().map_err(LabError::environment);
+    pub(super) fn new() -> Result<Self, TestbedError> {
+        let new = || NetNamespace::create().map_err(TestbedError::environment);
         Ok(Networks { client: new()?, gateway: new()?, server: new()? })
     }
 
@@ -54,9 +54,9 @@ impl Networks {
     }
 
     /// Creates devices with addresses and routes, and enables forwarding.
-    pub(super) fn connect(&self, nat: bool) -> Result<Devices, LabError> {
+    pub(super) fn connect(&self, nat: bool) -> Result<Devices, TestbedError> {
         let inside = |net: &NetNamespace, make: fn(bool) -> sys::Result<Vec<Tun>>| {
-            net.run(|| make(nat)).map_err(LabError::environment)?.map_err(LabError::environment)
+            net.run(|| make(nat)).map_err(TestbedError::environment)?.map_err(TestbedError::environment)
         };
         let mut client = inside(&self.client, client_end)?;
         let mut gateway = inside(&self.gateway, gateway)?;
@@ -67,10 +67,10 @@ impl Networks {
     }
 
     /// Counters of the devices c0, g0, g1, s0.
-    pub(super) fn statistics(&self) -> Result<[LinkStats; 4], LabError> {
+    pub(super) fn statistics(&self) -> Result<[LinkStats; 4], TestbedError> {
         let read = |net: &NetNamespace, name: &str| {
             let asked = net.run(|| Netlink::open()?.link_statistics(name));
-            asked.and_then(|outcome| outcome).map_err(LabError::environment)
+            asked.and_then(|outcome| outcome).map_err(TestbedError::environment)
         };
         Ok([
             read(&self.client, "c0")?,

@@ -8,14 +8,14 @@ use std::time::Duration;
 use sys::accounting::{ProcessUsage, tree_usage};
 use sys::cgroup::Cgroup;
 use sys::clock::Deadline;
-use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::place::{Exit, Net, Place, SandboxSpec, Stdio, Stdio3};
 use sys::relay::Relay;
 use sys::sched::Cores;
 use sys::signal::Signal;
 
 use super::networks::{self, Networks};
 use super::{At, INSIDE, ProxySpec, SERVER, ServerEnd, Starts, Waiting};
-use testbed::LabError;
+use testbed::TestbedError;
 use testbed::places::listening::{self, NotListening, Wanted};
 use testbed::server::{ended, last_words};
 
@@ -52,9 +52,9 @@ pub(super) struct Program {
 
 impl Program {
     /// Creates the sandbox. Must be called while this process has one thread.
-    pub(super) fn prepare(waiting: Waiting, around: &Surroundings<'_>) -> Result<Program, LabError> {
-        let output = sys::limits::unnamed_file(c"program-output").map_err(LabError::system("memfd_create"))?;
-        let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(LabError::system("dup"));
+    pub(super) fn prepare(waiting: Waiting, around: &Surroundings<'_>) -> Result<Program, TestbedError> {
+        let output = sys::limits::unnamed_file(c"program-output").map_err(TestbedError::system("memfd_create"))?;
+        let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(TestbedError::system("dup"));
         let stdout = match waiting.stdout {
             Some(file) => Stdio::File(file.into()),
             None => stream()?,
@@ -77,14 +77,14 @@ impl Program {
         argv: &[OsString],
         env: Vec<(OsString, OsString)>,
         around: &Surroundings<'_>,
-    ) -> Result<Program, LabError> {
+    ) -> Result<Program, TestbedError> {
         let place = place(At::Clients, argv.to_vec(), env, Stdio3::default(), false, around)?;
         let (name, starts) = (name.to_owned(), Starts::WhenTold);
         Ok(Program { name, at: At::Clients, starts, place: Some(place), output: None, went: false })
     }
 
     /// Starts the program, if it starts immediately, and waits until it listens.
-    pub(super) fn start_at_once(&mut self) -> Result<(), LabError> {
+    pub(super) fn start_at_once(&mut self) -> Result<(), TestbedError> {
         let Starts::AtOnce { listens } = self.starts else { return Ok(()) };
         self.go()?;
         let address = if self.at == At::Gateway { INSIDE } else { SERVER };
@@ -96,9 +96,9 @@ impl Program {
     }
 
     /// Starts it.
-    pub(super) fn go(&mut self) -> Result<(), LabError> {
+    pub(super) fn go(&mut self) -> Result<(), TestbedError> {
         let Some(place) = &mut self.place else { return Ok(()) };
-        place.go().map_err(LabError::plan)?;
+        place.go().map_err(TestbedError::plan)?;
         self.went = true;
         Ok(())
     }
@@ -130,10 +130,10 @@ impl Program {
     }
 
     /// Waits for the end of its first process.
-    pub(super) fn wait(&mut self) -> Result<Exit, LabError> {
+    pub(super) fn wait(&mut self) -> Result<Exit, TestbedError> {
         let place = self.place.as_mut().expect("it is waited for before it is stopped");
         loop {
-            if let Some(exit) = place.try_exit().map_err(LabError::environment)? {
+            if let Some(exit) = place.try_exit().map_err(TestbedError::environment)? {
                 return Ok(exit);
             }
             sys::signal::wait_readable(place.status_fd(), Duration::from_secs(3600));
@@ -141,9 +141,9 @@ impl Program {
     }
 
     /// Interrupts the program like Ctrl-C and waits at most `timeout` for all of its processes. Returns how it ended.
-    pub(super) fn interrupt(&mut self, timeout: Duration) -> Result<Option<String>, LabError> {
+    pub(super) fn interrupt(&mut self, timeout: Duration) -> Result<Option<String>, TestbedError> {
         if let Some(place) = self.place.as_mut().filter(|_| self.went) {
-            place.signal(Signal::SIGINT).map_err(LabError::environment)?;
+            place.signal(Signal::SIGINT).map_err(TestbedError::environment)?;
         }
         let deadline = sys::clock::monotonic_ns() + timeout.as_nanos() as u64;
         loop {
@@ -170,18 +170,18 @@ impl Program {
     }
 
     /// Waits briefly for a server without a known port, which must not end.
-    fn settle(&mut self) -> Result<(), LabError> {
+    fn settle(&mut self) -> Result<(), TestbedError> {
         let deadline = Deadline::after(SETTLE);
         while !deadline.has_passed() {
             if let Some(ended) = self.ended() {
-                return Err(LabError::Plan(ended));
+                return Err(TestbedError::Plan(ended));
             }
             std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), LabError> {
+    fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), TestbedError> {
         let pid = self.place.as_ref().map_or(0, Place::init_pid);
         let addresses = [address.into()];
         // Other programs listen in the same namespaces.
@@ -189,13 +189,13 @@ impl Program {
         let Err(why) = listening::wait(&wanted, || Ok(self.ended()))? else { return Ok(()) };
         let elsewhere = match why {
             NotListening::Ended(ended) => {
-                return Err(LabError::Plan(format!("{ended}; it was to listen on {address}:{port}")));
+                return Err(TestbedError::Plan(format!("{ended}; it was to listen on {address}:{port}")));
             }
             NotListening::Unreachable { on, .. } => format!(", but on {on}"),
             NotListening::OtherPorts { .. } => String::new(),
         };
         let words = self.output.as_ref().map(last_words).unwrap_or_default();
-        Err(LabError::Plan(format!("{} does not listen on {address}:{port}{elsewhere}{words}", self.name)))
+        Err(TestbedError::Plan(format!("{} does not listen on {address}:{port}{elsewhere}{words}", self.name)))
     }
 }
 
@@ -232,20 +232,20 @@ fn place(
     stdio: Stdio3,
     new_session: bool,
     around: &Surroundings<'_>,
-) -> Result<Place, LabError> {
-    Place::start(PlaceSpec {
+) -> Result<Place, TestbedError> {
+    Place::start(SandboxSpec {
         env: testbed::places::own_variables().into_iter().chain(env).collect(),
         hosts: networks::names(at),
         stdio,
         new_session,
         cpus: around.cores.of(at).map(|cores| Cores::list(cores).to_vec()),
         cgroup: around.group.filter(|_| at == At::Gateway),
-        net: Net::Existing(around.networks.at(at).try_clone().map_err(LabError::environment)?),
+        net: Net::Existing(around.networks.at(at).try_clone().map_err(TestbedError::environment)?),
         rootless: around.rootless,
-        ..PlaceSpec::new(argv)
+        ..SandboxSpec::new(argv)
     })
     .map_err(|error| match error {
-        sys::Error::Exec { .. } => LabError::plan(error),
-        other => LabError::environment(other),
+        sys::Error::Exec { .. } => TestbedError::plan(error),
+        other => TestbedError::environment(other),
     })
 }

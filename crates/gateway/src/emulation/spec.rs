@@ -9,7 +9,7 @@ use units::{BitRate, Bytes, CpuShare, Limit, Probability};
 
 /// Configuration of an emulation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LabSpec {
+pub struct EmulationSpec {
     /// Settings of both links, each way.
     pub link: LinkWords,
     /// Whether source addresses of the client are translated.
@@ -75,7 +75,7 @@ pub struct ServerEnd {
 /// A program prepared with the emulation.
 #[derive(Debug)]
 pub struct Waiting {
-    /// Unique name, for errors and [`super::RunningLab::go`].
+    /// Unique name, for errors and [`super::RunningEmulation::go`].
     pub name: String,
     /// Its network. Programs at the gateway are in its control group.
     pub at: At,
@@ -108,6 +108,6 @@ pub enum Starts {
         /// The TCP port.
         listens: Option<u16>,
     },
-    /// By [`super::RunningLab::go`].
+    /// By [`super::RunningEmulation::go`].
     WhenTold,
 }

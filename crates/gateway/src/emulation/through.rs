@@ -6,14 +6,16 @@ use sys::place::Exit;
 use sys::relay::Relay;
 
 use super::programs::Program;
-use super::{At, GatewayLab, GatewayUsed, INSIDE, LabFacts, LabSpec, LinkFigures, SERVER, Starts, Waiting};
-use testbed::LabError;
+use super::{
+    At, EmulatedGateway, EmulationFacts, EmulationSpec, GatewayUsed, INSIDE, LinkFigures, SERVER, Starts, Waiting,
+};
+use testbed::TestbedError;
 
 /// Configuration of such a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Through {
     /// The emulation.
-    pub lab: LabSpec,
+    pub lab: EmulationSpec,
     /// A shell command at the server end, started shortly before the program.
     pub server: Option<String>,
     /// The program at the client end.
@@ -30,7 +32,7 @@ pub struct ThroughOutcome {
     /// Counts of the client-side and the server-side link.
     pub links: [LinkFigures; 2],
     /// Facts about the emulation.
-    pub facts: LabFacts,
+    pub facts: EmulationFacts,
     /// Failure of the emulation or of the server command, if any.
     pub trouble: Option<String>,
 }
@@ -41,7 +43,7 @@ pub struct ThroughOutcome {
 ///
 /// # Errors
 /// The emulation or the program cannot be started.
-pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughOutcome, LabError> {
+pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughOutcome, TestbedError> {
     let server = through.server.iter().map(|command| Waiting {
         name: "the server command".into(),
         at: At::Server,
@@ -50,7 +52,7 @@ pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughO
         stdout: None,
         starts: Starts::AtOnce { listens: None },
     });
-    let lab = GatewayLab::new(&through.lab, None, server.collect())?;
+    let lab = EmulatedGateway::new(&through.lab, None, server.collect())?;
     let env =
         [("SERVER", SERVER), ("GATEWAY", INSIDE)].map(|(name, address)| (name.into(), address.to_string().into()));
     let name = through.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
@@ -60,7 +62,7 @@ pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughO
     }
     let mut lab = lab.start()?;
     let (used, links) = (lab.used(), lab.links());
-    let mut relay = Relay::install().map_err(LabError::system("sigaction"))?;
+    let mut relay = Relay::install().map_err(TestbedError::system("sigaction"))?;
     program.go()?;
     program.relay(&mut relay);
     let exit = program.wait()?;

@@ -35,28 +35,28 @@ use super::session::Service;
 use super::session_table::{Guest, SessionTable};
 use super::{ServerEvent, ServerSpec};
 use slots::{Failures, Knock, Slots};
-use testbed::LabError;
+use testbed::TestbedError;
 
 /// See [`super::serve`].
 pub(super) fn serve(
     spec: &ServerSpec,
     stop: BorrowedFd<'_>,
     tell: &mut dyn FnMut(ServerEvent),
-) -> Result<(), LabError> {
+) -> Result<(), TestbedError> {
     if !spec.secret.is_some() && !spec.listen.ip().is_loopback() {
-        return Err(LabError::plan(format_args!(
+        return Err(TestbedError::plan(format_args!(
             "{} can be reached from other hosts: that needs a token (--token-file, or YAMABIKO_TOKEN)",
             spec.listen
         )));
     }
     let (listener, datagrams) = listen(spec.listen)?;
-    let at = listener.local_addr().map_err(LabError::system("getsockname"))?;
+    let at = listener.local_addr().map_err(TestbedError::system("getsockname"))?;
     let mut door = Door {
         spec,
         at,
         listener,
         datagrams,
-        epoll: Epoll::new().map_err(LabError::system("epoll_create1"))?,
+        epoll: Epoll::new().map_err(TestbedError::system("epoll_create1"))?,
         session_table: SessionTable::default(),
         slots: Slots::default(),
         failures: Failures::default(),
@@ -68,25 +68,25 @@ pub(super) fn serve(
         tell,
     };
     (door.tell)(ServerEvent::Listening { at });
-    door.run(stop).map_err(LabError::system("serving"))
+    door.run(stop).map_err(TestbedError::system("serving"))
 }
 
 /// Both sockets, at the same port.
-fn listen(at: SocketAddr) -> Result<(TcpListener, UdpSocket), LabError> {
+fn listen(at: SocketAddr) -> Result<(TcpListener, UdpSocket), TestbedError> {
     let mut tries = 0;
     loop {
-        let listener = TcpListener::bind(at).map_err(LabError::system(&format!("listening on {at} with TCP")))?;
-        let chosen = listener.local_addr().map_err(LabError::system("getsockname"))?;
+        let listener = TcpListener::bind(at).map_err(TestbedError::system(&format!("listening on {at} with TCP")))?;
+        let chosen = listener.local_addr().map_err(TestbedError::system("getsockname"))?;
         match bind_shared(chosen) {
             Ok(datagrams) => {
                 for result in [listener.set_nonblocking(true), datagrams.set_nonblocking(true)] {
-                    result.map_err(LabError::system("fcntl O_NONBLOCK"))?;
+                    result.map_err(TestbedError::system("fcntl O_NONBLOCK"))?;
                 }
                 return Ok((listener, datagrams));
             }
             // Another program may have the UDP port of the number that was drawn for TCP.
             Err(_) if at.port() == 0 && tries < PORT_TRIES => tries += 1,
-            Err(error) => return Err(LabError::system(&format!("listening on {chosen} with UDP"))(error)),
+            Err(error) => return Err(TestbedError::system(&format!("listening on {chosen} with UDP"))(error)),
         }
     }
 }

@@ -9,12 +9,12 @@ use super::dispatch::Waiting;
 use super::evaluation::Ended;
 use crate::due::Wake;
 use crate::in_flight::{InFlightRequest, Onward, Purpose, PurposeKey};
-use crate::virtual_users::{MixLive, Reply, WorkloadRequest};
+use crate::virtual_users::{CacheCounters, Reply, WorkloadRequest};
 
 impl Load {
     /// Counters of the workload as they stand; all 0 without one.
-    pub fn mix_live(&self) -> MixLive {
-        self.virtual_users.as_ref().map_or_else(MixLive::default, |virtual_users| virtual_users.live())
+    pub fn mix_live(&self) -> CacheCounters {
+        self.virtual_users.as_ref().map_or_else(CacheCounters::default, |virtual_users| virtual_users.live())
     }
 
     /// The first request of the workload; of a workload the first that was sent. Empty where none was.

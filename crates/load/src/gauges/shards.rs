@@ -1,8 +1,8 @@
 //! One run's levels out of several shards'.
 //!
 //! ```text
-//!   shard 0: LaneSampler --3 1 4 ..--\
-//!   shard 1: LaneSampler --2 2 0 ..---> LevelMerger: 5 3 4 ..  mean, median, maximum, seconds
+//!   shard 0: ShardSampler --3 1 4 ..--\
+//!   shard 1: ShardSampler --2 2 0 ..---> GaugeMerger: 5 3 4 ..  mean, median, maximum, seconds
 //! ```
 //!
 //! The moments of sampling depend on seed and start alone, so every shard samples at the same ones, and the level of the
@@ -12,12 +12,12 @@ use std::collections::VecDeque;
 
 use units::Timestamp;
 
-use super::{Levels, Moments, SecondLevels, Sums};
+use super::{Levels, Moments, SecondGauges, Sums};
 use crate::Live;
 
 /// The levels at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct LevelSample {
+pub struct GaugeSample {
     /// Requests started and not done.
     pub in_flight: u64,
     /// Concurrent connections.
@@ -26,25 +26,25 @@ pub struct LevelSample {
     pub backlog: u64,
 }
 
-impl LevelSample {
+impl GaugeSample {
     /// The counters' levels.
     pub const fn of(live: Live) -> Self {
-        LevelSample { in_flight: live.in_flight, connections: live.connections, backlog: live.backlog }
+        GaugeSample { in_flight: live.in_flight, connections: live.connections, backlog: live.backlog }
     }
 }
 
-/// Samples one shard's counters, as [`LevelSampler`](super::LevelSampler) does, and keeps the samples for a
-/// [`LevelMerger`].
+/// Samples one shard's counters, as [`GaugeSampler`](super::GaugeSampler) does, and keeps the samples for a
+/// [`GaugeMerger`].
 #[derive(Debug)]
-pub struct LaneSampler {
+pub struct ShardSampler {
     moments: Moments,
-    samples: Vec<LevelSample>,
+    samples: Vec<GaugeSample>,
 }
 
-impl LaneSampler {
+impl ShardSampler {
     /// Samples from `start` on. Shards of one run have the same seed and start.
     pub fn new(seed: u64, start: Timestamp) -> Self {
-        LaneSampler { moments: Moments::new(seed, start), samples: Vec::new() }
+        ShardSampler { moments: Moments::new(seed, start), samples: Vec::new() }
     }
 
     /// Whether a sample is due by `now`: asked far more often than one is.
@@ -58,19 +58,19 @@ impl LaneSampler {
     pub fn sample(&mut self, now: Timestamp, live: Live) {
         while self.moments.next <= now {
             self.moments.take();
-            self.samples.push(LevelSample::of(live));
+            self.samples.push(GaugeSample::of(live));
         }
     }
 
     /// Moves the samples taken since the last call to the end of `into`, in their order.
-    pub fn take_samples(&mut self, into: &mut Vec<LevelSample>) {
+    pub fn take_samples(&mut self, into: &mut Vec<GaugeSample>) {
         into.append(&mut self.samples);
     }
 }
 
 /// Sums up the samples of all shards, moment by time.
 #[derive(Debug)]
-pub struct LevelMerger {
+pub struct GaugeMerger {
     moments: Moments,
     told_until: Timestamp,
     sums: Sums,
@@ -80,14 +80,14 @@ pub struct LevelMerger {
 /// What a shard has told and the others have not reached yet.
 #[derive(Debug, Default)]
 struct Samples {
-    waiting: VecDeque<LevelSample>,
+    waiting: VecDeque<GaugeSample>,
     ended: bool,
 }
 
-impl LevelMerger {
+impl GaugeMerger {
     /// For `shards` shards whose samplers began at `start`; overall figures from `measured_start` on.
     pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp, lanes: usize) -> Self {
-        LevelMerger {
+        GaugeMerger {
             moments: Moments::new(seed, start),
             told_until: Timestamp::ZERO,
             sums: Sums::new(measured_start),
@@ -104,7 +104,7 @@ impl LevelMerger {
     ///
     /// # Panics
     /// If there is no such shard.
-    pub fn add(&mut self, lane: usize, samples: &[LevelSample]) {
+    pub fn add(&mut self, lane: usize, samples: &[GaugeSample]) {
         self.lanes[lane].waiting.extend(samples);
         self.merge();
     }
@@ -129,7 +129,7 @@ impl LevelMerger {
     }
 
     /// The figures so far of one second, counted from the run's zero.
-    pub fn second(&self, second: usize) -> SecondLevels {
+    pub fn second(&self, second: usize) -> SecondGauges {
         self.sums.second(second)
     }
 
@@ -148,7 +148,7 @@ impl LevelMerger {
             if !told || self.lanes.iter().all(|lane| lane.waiting.is_empty()) {
                 return;
             }
-            let mut sum = LevelSample::default();
+            let mut sum = GaugeSample::default();
             for sample in self.lanes.iter_mut().filter_map(|lane| lane.waiting.pop_front()) {
                 sum.in_flight += sample.in_flight;
                 sum.connections += sample.connections;
@@ -164,7 +164,7 @@ impl LevelMerger {
 mod tests {
     use stats::Rng;
 
-    use super::super::LevelSampler;
+    use super::super::GaugeSampler;
     use super::*;
 
     fn at(ms: u64) -> Timestamp {
@@ -179,8 +179,8 @@ mod tests {
     fn merged_shard_samples_equal_one_sampler_of_their_sum() {
         let mut rng = Rng::named(7, "level changes");
         let (mut whole, mut merger) =
-            (LevelSampler::new(5, at(0), at(1_000)), LevelMerger::new(5, at(0), at(1_000), 3));
-        let mut lanes: Vec<_> = (0..3).map(|_| LaneSampler::new(5, at(0))).collect();
+            (GaugeSampler::new(5, at(0), at(1_000)), GaugeMerger::new(5, at(0), at(1_000), 3));
+        let mut lanes: Vec<_> = (0..3).map(|_| ShardSampler::new(5, at(0))).collect();
         whole.set_measured_end(at(4_000));
         merger.set_measured_end(at(4_000));
         let mut told = Vec::new();
@@ -215,10 +215,10 @@ mod tests {
 
     #[test]
     fn an_ended_shard_counts_zero_and_does_not_delay_the_others() {
-        let mut merger = LevelMerger::new(1, at(0), at(0), 2);
-        let sample = |in_flight| LevelSample { in_flight, ..LevelSample::default() };
+        let mut merger = GaugeMerger::new(1, at(0), at(0), 2);
+        let sample = |in_flight| GaugeSample { in_flight, ..GaugeSample::default() };
         merger.add(0, &[sample(1), sample(1), sample(1)]);
-        assert_eq!(merger.second(0), SecondLevels::default(), "the other may still tell of the same moments");
+        assert_eq!(merger.second(0), SecondGauges::default(), "the other may still tell of the same moments");
         merger.add(1, &[sample(4)]);
         merger.end(1);
         merger.end(0);

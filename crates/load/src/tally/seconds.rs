@@ -5,7 +5,7 @@ use units::Timestamp;
 
 use super::sketch::Sketch;
 use crate::connection::ConnectionEnd;
-use crate::gauges::SecondLevels;
+use crate::gauges::SecondGauges;
 
 /// One entry a second from the run's zero. Nothing is ever closed, as a request that ends late still belongs to the
 /// second in which it was scheduled: about 4 KB a second, 15 MB an hour.
@@ -63,7 +63,7 @@ impl Seconds {
     pub(super) fn record(
         &self,
         second: u32,
-        levels: SecondLevels,
+        levels: SecondGauges,
         (start, end): (Timestamp, Option<Timestamp>),
     ) -> SecondRecord {
         let from = u64::from(second) * SECOND_NS;

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use load::workload::{Choice, MixLoad, Template, Verify};
+use load::workload::{CacheWorkloadLoad, Choice, Template, Verify};
 use load::{Lane, LoadSpec, PARALLEL, RequestSpec, Reuse, Target, Workload};
-use polymix::{ASK, Ask, AskId, CacheWorkload, EmbedSpec, Form, KindSpec, Law, Object, STAMP, Stamp, Stream, Variant};
+use polymix::{
+    ASK, Ask, CacheWorkload, EmbedSpec, Form, KindSpec, Law, Object, RequestId, STAMP, Stamp, Stream, Variant,
+};
 use schema::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
 use units::Timestamp;
 
@@ -28,7 +30,12 @@ fn world_of(spec: &CacheWorkload) -> Arc<polymix::World> {
 
 /// An open loop of `per_second` arrivals of a workload for two seconds.
 fn load_of(spec: &CacheWorkload, per_second: f64) -> LoadSpec {
-    let mix = MixLoad { world: world_of(spec), run: RUN, wall_zero_ns: ZERO_S * 1_000_000_000, verify: Verify::All };
+    let mix = CacheWorkloadLoad {
+        world: world_of(spec),
+        run: RUN,
+        wall_zero_ns: ZERO_S * 1_000_000_000,
+        verify: Verify::All,
+    };
     let schemes = ["http://origin/", "https://origin/"];
     let requests = schemes.iter().take(mix.requests() / spec.kinds.len()).flat_map(|url| {
         spec.kinds.iter().map(|kind| {
@@ -40,7 +47,7 @@ fn load_of(spec: &CacheWorkload, per_second: f64) -> LoadSpec {
     LoadSpec { workload, duration: Some(Duration::from_secs(2)), ..crate::world::spec(constant(per_second)) }
 }
 
-fn mix_of(load: &mut LoadSpec) -> &mut MixLoad {
+fn mix_of(load: &mut LoadSpec) -> &mut CacheWorkloadLoad {
     match &mut load.workload.choice {
         Choice::Mix(mix) => mix,
         _ => unreachable!("a mix"),
@@ -85,7 +92,7 @@ impl Origin {
         if let Some(reply) = self.kept.as_ref().and_then(|kept| kept.get(&(object, gzip))) {
             return reply.clone();
         }
-        let id = AskId::read(asked.header(ASK).expect("an ask says who asks").as_bytes()).unwrap();
+        let id = RequestId::read(asked.header(ASK).expect("an ask says who asks").as_bytes()).unwrap();
         assert_eq!(id.run, RUN);
         let unix_s = ZERO_S as i64 + (now.as_nanos() / 1_000_000_000) as i64;
         let version = self.world.version(object, unix_s);
@@ -443,7 +450,7 @@ fn connections_carry_the_drawn_number_of_requests() {
     assert!(full * 3 + 8 >= world.records.len() && world.ends.iter().all(|end| end.requests <= 3), "{full}");
     let mut by_connection = BTreeMap::<u64, Vec<&str>>::new();
     for asked in &world.asked {
-        let id = AskId::read(asked.header(ASK).unwrap().as_bytes()).unwrap();
+        let id = RequestId::read(asked.header(ASK).unwrap().as_bytes()).unwrap();
         let connection = world.records[id.sequence as usize].connection.unwrap();
         by_connection.entry(connection).or_default().push(asked.header("Connection").unwrap_or(""));
     }
@@ -540,7 +547,7 @@ fn proxy_requests_have_absolute_targets_and_https_uses_a_tunnel() {
     let world = run(load);
     let mut secure = 0;
     for asked in &world.asked {
-        let id = AskId::read(asked.header(ASK).unwrap().as_bytes()).unwrap();
+        let id = RequestId::read(asked.header(ASK).unwrap().as_bytes()).unwrap();
         let ask = &asks[id.sequence as usize].1;
         let path = path_of(&world.server.world, ask.object);
         assert_eq!(asked.path(), if ask.secure { path } else { format!("http://origin{path}") });

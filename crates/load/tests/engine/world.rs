@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use load::{
-    Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, HttpVersion, Lane, LevelSampler, Live, Load, LoadSpec,
+    Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, GaugeSampler, HttpVersion, Lane, Live, Load, LoadSpec,
     Outcome, Retry, Reuse, Tally, TallySpec, Target, Workload,
 };
 use schema::{CacheExchange, FailureCause, RequestRecord};
@@ -153,7 +153,7 @@ pub struct World<S> {
     pub ends: Vec<ConnectionEnd>,
     pub open_max: usize,
     pub connects: Vec<(Timestamp, u32)>,
-    pub sampler: LevelSampler,
+    pub sampler: GaugeSampler,
     /// What the server was asked, in the order in which it arrived.
     pub asked: Vec<RequestContent>,
     /// Whether `asked` is kept.
@@ -201,7 +201,7 @@ enum Happening {
 
 impl<S: Server> World<S> {
     pub fn new(spec: LoadSpec, server: S) -> Self {
-        let sampler = LevelSampler::new(spec.seed, Timestamp::ZERO, Timestamp::ZERO + spec.warmup);
+        let sampler = GaugeSampler::new(spec.seed, Timestamp::ZERO, Timestamp::ZERO + spec.warmup);
         World {
             seed: spec.seed,
             lane: spec.lane,

@@ -8,7 +8,7 @@ use units::{Probability, RequestRate};
 
 use super::scale::Scale;
 use super::{CacheExperiment, MeasurementContext, NAME, SchoolGatewayPart, TIMEOUT, TIMEOUT_FULL};
-use cachebench::phases::PhaseOfPoint;
+use cachebench::phases::PointPhase;
 use cachebench::{CachePlan, SweepPlan};
 use experiment::ExperimentError;
 use experiment::programs::proxies::Sizes;
@@ -104,7 +104,7 @@ impl MeasurementContext<'_> {
 
     /// The teacher, a pause, and then all clients.
     fn set_class_phases(&self, plan: &mut CachePlan, factor: f64) {
-        let phase = |name: &str, lasts: Duration, load: f64| PhaseOfPoint {
+        let phase = |name: &str, lasts: Duration, load: f64| PointPhase {
             name: name.to_owned(),
             duration: Some(lasts),
             fill: None,
@@ -121,9 +121,9 @@ impl MeasurementContext<'_> {
         let none = SweepPlan::default();
         (plan.cache.point, plan.cache.warmup) = (none.point, none.warmup);
         plan.cache.phases = vec![
-            PhaseOfPoint { recurrence: Some([0.0; 2]), ..phase("teacher", TEACHER.div_f64(factor), 0.1) },
+            PointPhase { recurrence: Some([0.0; 2]), ..phase("teacher", TEACHER.div_f64(factor), 0.1) },
             phase("pause", PAUSE.div_f64(factor), 0.0),
-            PhaseOfPoint {
+            PointPhase {
                 recurrence: Some([1.0; 2]),
                 grows: false,
                 measured: true,

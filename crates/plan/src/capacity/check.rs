@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use units::RequestRate;
 
-use super::{CapacityPlan, Find, SoughtLoad, TrialLoad};
+use super::{CapacityPlan, Find, LoadLimit, TrialLoad};
 use crate::{HttpVersion, LoadPlan, Plan, PlanError};
 
 impl CapacityPlan {
@@ -89,8 +89,8 @@ impl CapacityPlan {
     /// A load with which to validate the rest of a plan.
     fn any_load(&self) -> TrialLoad {
         let (rate, number) = match self.start.or(self.max) {
-            Some(SoughtLoad::Rate(rate)) => (rate, 1),
-            Some(SoughtLoad::Number(number)) => (RequestRate::ONE, number),
+            Some(LoadLimit::Rate(rate)) => (rate, 1),
+            Some(LoadLimit::Number(number)) => (RequestRate::ONE, number),
             None => (RequestRate::ONE, 1),
         };
         match self.find {
@@ -105,14 +105,14 @@ impl CapacityPlan {
     fn check_loads(&self) -> Result<(), String> {
         for (name, load) in [("start", self.start), ("max", self.max)] {
             match (load, self.find.is_rate()) {
-                (Some(SoughtLoad::Number(number)), true) => {
+                (Some(LoadLimit::Number(number)), true) => {
                     return Err(format!("{name} = {number} (--{name}): expected a rate, {number}/s"));
                 }
-                (Some(SoughtLoad::Rate(rate)), false) => {
+                (Some(LoadLimit::Rate(rate)), false) => {
                     let unit = self.find.unit();
                     return Err(format!("{name} = {rate} (--{name}): expected a whole number of {unit}"));
                 }
-                (Some(SoughtLoad::Number(0)), false) => {
+                (Some(LoadLimit::Number(0)), false) => {
                     return Err(format!("{name} = 0 (--{name}): expected 1 or more"));
                 }
                 _ => {}

@@ -52,7 +52,7 @@ const TYPES: [(&str, &str); 26] = [
     ("StatusSet", "status, such as `2xx`"),
     ("LengthRange", "size, or sizes `1KB..2KB`"),
     ("Slo", "text"),
-    ("SoughtLoad", "rate or number"),
+    ("LoadLimit", "rate or number"),
 ];
 
 /// A struct or an enum of the sources.

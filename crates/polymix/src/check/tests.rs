@@ -24,7 +24,7 @@ fn ask(object: Object, gzip: bool) -> Ask {
     }
 }
 
-const ID: AskId = AskId { run: 1, sequence: 2 };
+const ID: RequestId = RequestId { run: 1, sequence: 2 };
 
 /// A reply of the origin's, as it should be.
 struct Reply {

@@ -208,7 +208,7 @@ fn short_body_is_truncated_unless_the_connection_failed() {
 fn planned_abort_may_be_forwarded_but_not_cached() {
     let world = world_with(|spec| spec.origin_abort = 1.0);
     let now = NOW_S as u64 * 1000;
-    assert!(world.origin_aborts(AskId { run: RUN, sequence: 3 }).is_some());
+    assert!(world.origin_aborts(RequestId { run: RUN, sequence: 3 }).is_some());
     let short = |made_ms| {
         let row = CacheExchange { content: CacheContent::Short, ..copy(&world, 5, made_ms, now) };
         judged(&world, row).1

@@ -176,14 +176,14 @@ fn each_page_embeds_its_own_images() {
 #[test]
 fn think_time_and_planned_aborts_depend_on_the_request_id() {
     let world = world(CacheWorkload::polymix(4));
-    let asks = || (0..200_000).map(|sequence| AskId { run: 3, sequence });
+    let asks = || (0..200_000).map(|sequence| RequestId { run: 3, sequence });
     assert_mean(asks().map(|ask| world.think(ask).as_secs_f64()), world.spec.think.as_ref().unwrap().mean(), "think");
     let cut = asks().map(|ask| f64::from(u8::from(world.origin_aborts(ask).is_some())));
     assert_mean(cut, 0.001, "planned ends");
     assert!(asks().filter_map(|ask| world.origin_aborts(ask)).all(|at| at < 16_384));
-    let ask = AskId { run: 3, sequence: 5 };
+    let ask = RequestId { run: 3, sequence: 5 };
     assert_eq!(world.think(ask), world.with_id(77).think(ask), "in every world");
-    assert_ne!(world.think(ask), world.think(AskId { run: 4, ..ask }));
+    assert_ne!(world.think(ask), world.think(RequestId { run: 4, ..ask }));
     assert_mean((0..100_000).map(|connection| f64::from(world.uses(connection))), Law::Zipf(16).mean(), "uses");
     let plain = World::new(Arc::new(CacheWorkload::modern()), 7, 1);
     assert_eq!((plain.uses(0), plain.origin_aborts(ask)), (u32::MAX, None));

@@ -90,7 +90,7 @@ fn failing(part: &ComparePart, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    use schema::compare_part::{ComparedMetric, FailSure, FailTerm, HostDifference, PlanDifference};
+    use schema::compare_part::{ComparedMetric, FailCertainty, FailTerm, HostDifference, PlanDifference};
     use schema::document::Run;
     use schema::{CompareVerdict, Validity};
 
@@ -196,7 +196,7 @@ mod tests {
             fail_if: vec![FailTerm {
                 term: "p99 +5%".into(),
                 failed: Some(true),
-                sure: FailSure::Likely,
+                sure: FailCertainty::Likely,
                 why: "+6.0 % (+4.0 % to +8.0 %)".into(),
                 ..FailTerm::default()
             }],

@@ -1,7 +1,7 @@
 //! The result of `doctor` on one or two screens.
 
 use schema::DoctorDocument;
-use schema::doctor::{Ability, AbilityState, Area, Finding, Measured, State};
+use schema::doctor::{Ability, Area, Finding, Measured, State, VerbState};
 
 use super::Style;
 use super::environment;
@@ -35,15 +35,15 @@ pub fn doctor(document: &DoctorDocument, style: Style) -> String {
 fn headline(page: &mut Page, document: &DoctorDocument) {
     let with = |state| document.verbs.iter().filter(move |ability| ability.state == state);
     let names = |state| with(state).map(|ability| ability.verb.as_str()).collect::<Vec<_>>().join("; ");
-    let mut sentence = match names(AbilityState::Missing) {
+    let mut sentence = match names(VerbState::Missing) {
         names if names.is_empty() => "Every verb works on this machine.".to_owned(),
         names => format!("Does not work: {names}."),
     };
-    let in_part = names(AbilityState::Partial);
+    let in_part = names(VerbState::Partial);
     if !in_part.is_empty() {
         sentence.push_str(&format!(" Works partially: {in_part}."));
     }
-    let all_works = document.verbs.iter().all(|ability| ability.state == AbilityState::Ok);
+    let all_works = document.verbs.iter().all(|ability| ability.state == VerbState::Ok);
     let (word, ink) = match (document.ready(), all_works) {
         (true, true) => ("READY", Ink::Good),
         (true, false) => ("READY", Ink::Doubtful),
@@ -60,14 +60,14 @@ fn headline(page: &mut Page, document: &DoctorDocument) {
 
 fn verb(page: &mut Page, ability: &Ability) {
     let ink = match ability.state {
-        AbilityState::Ok => Ink::Good,
-        AbilityState::Partial => Ink::Doubtful,
-        AbilityState::Missing => Ink::Bad,
+        VerbState::Ok => Ink::Good,
+        VerbState::Partial => Ink::Doubtful,
+        VerbState::Missing => Ink::Bad,
     };
     let word = match ability.state {
-        AbilityState::Ok => "ok",
-        AbilityState::Partial => "partial",
-        AbilityState::Missing => "missing",
+        VerbState::Ok => "ok",
+        VerbState::Partial => "partial",
+        VerbState::Missing => "missing",
     };
     named(page, word, ink, &ability.verb, &ability.about);
     if !ability.why.is_empty() {

@@ -31,7 +31,7 @@ pub struct Path {
     pub timing_error_burst_ns: Quantiles,
     /// The path as measured by packet capture at both ends (`--watch both`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub packet_capture: Option<PathFromOutside>,
+    pub packet_capture: Option<PathInCapture>,
     /// Time for which a packet waited in the TUN device before the path read it; absent without kernel timestamps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_delay_ns: Option<Quantiles>,
@@ -50,7 +50,7 @@ pub struct Path {
 /// The path by the time stamps of packets captured at both its ends, over the measured phase. Unlike the path's
 /// own figures it includes the time for which packets waited before they were read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PathFromOutside {
+pub struct PathInCapture {
     /// Packets found at both ends.
     pub matched: u64,
     /// Packets found at one end only: lost, segmented on the way, or not distinguishable.

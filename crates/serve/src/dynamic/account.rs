@@ -9,14 +9,14 @@ use sys::cgroup::{Cgroup, CgroupUsage, Weight};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// The routes, in the order given.
-    pub routes: Vec<RouteAccount>,
+    pub routes: Vec<RouteCounters>,
     /// The program that the server started, if there is one.
-    pub program: Option<ProgramAccount>,
+    pub program: Option<ProgramUsage>,
 }
 
 /// Counters of one route since the start of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouteAccount {
+pub struct RouteCounters {
     /// Prefix and upstream, as configured.
     pub route: String,
     /// Exchanges in flight at the upstream. Routes to one upstream share its limit.
@@ -47,7 +47,7 @@ pub struct RouteAccount {
 
 /// The program that the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProgramAccount {
+pub struct ProgramUsage {
     /// The program runs and accepts connections.
     pub up: bool,
     /// Number of starts.
@@ -76,9 +76,9 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn read(&self, route: String) -> RouteAccount {
+    pub(super) fn read(&self, route: String) -> RouteCounters {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        RouteAccount {
+        RouteCounters {
             route,
             in_flight: of(&self.in_flight),
             waiting: of(&self.waiting),
@@ -126,7 +126,7 @@ pub(super) struct ProgramState {
     settled: AtomicBool,
     /// The configured weight.
     weight: Weight,
-    inner: Mutex<ProgramAccount>,
+    inner: Mutex<ProgramUsage>,
     /// `None` once the program has ended permanently.
     group: Mutex<Option<Cgroup>>,
 }
@@ -166,13 +166,13 @@ impl ProgramState {
         }
     }
 
-    pub(super) fn change(&self, change: impl FnOnce(&mut ProgramAccount)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut ProgramUsage)) {
         change(&mut locked(&self.inner));
     }
 
-    pub(super) fn read(&self) -> ProgramAccount {
+    pub(super) fn read(&self) -> ProgramUsage {
         let usage = locked(&self.group).as_ref().and_then(|group| group.usage().ok());
-        ProgramAccount { up: self.is_up(), usage, ..locked(&self.inner).clone() }
+        ProgramUsage { up: self.is_up(), usage, ..locked(&self.inner).clone() }
     }
 
     /// Removes the CPU limit, so that the program can end quickly.

@@ -23,7 +23,7 @@ use nix::unistd::geteuid;
 use sys::cgroup::{Cgroup, Limits, Weight, sweep};
 use sys::clock::Clock;
 use sys::namespace::{NetNamespace, enter_user_namespace};
-use sys::place::{Exit, Leashed, Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::place::{Exit, Net, Place, SandboxSpec, Stdio, Stdio3, TiedProcess};
 use sys::worker::Worker;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::sleep;
@@ -148,7 +148,7 @@ struct Keeper<'a> {
 /// The program, in the strictest confinement available to this user.
 enum Running {
     Placed(Place),
-    Leashed(Leashed),
+    TiedProcess(TiedProcess),
 }
 
 impl Keeper<'_> {
@@ -199,20 +199,20 @@ impl Keeper<'_> {
                 }
             }
         }
-        Leashed::start(&argv, &env, self.group).map(Running::Leashed)
+        TiedProcess::start(&argv, &env, self.group).map(Running::TiedProcess)
     }
 
     fn place(&self, argv: Vec<OsString>, env: Vec<(OsString, OsString)>, rootless: bool) -> sys::Result<Place> {
         // stdout is for the server's own output.
         let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|_| sys::Error::PlaceLost)?;
-        let mut place = Place::start(PlaceSpec {
+        let mut place = Place::start(SandboxSpec {
             env,
             stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(stderr), stderr: Stdio::Inherit },
             new_session: true,
             cgroup: self.group,
             net: Net::Existing(NetNamespace::current()?),
             rootless,
-            ..PlaceSpec::new(argv)
+            ..SandboxSpec::new(argv)
         })?;
         place.go()?;
         Ok(place)
@@ -250,7 +250,7 @@ impl Running {
                     (Ok(exit), Ok(_)) => Some(exit),
                     _ => Some(None),
                 },
-                Running::Leashed(leashed) => leashed.try_exit().unwrap_or(None).map(Some),
+                Running::TiedProcess(leashed) => leashed.try_exit().unwrap_or(None).map(Some),
             };
             match ended {
                 Some(Some(Exit::Code(code))) => return Some(format!("exited with code {code}")),
@@ -260,7 +260,7 @@ impl Running {
             }
             let (status, wait) = match self {
                 Running::Placed(place) => (Some(place.status_fd()), Duration::from_secs(3600)),
-                Running::Leashed(_) => (None, PARENT_CHECK_INTERVAL),
+                Running::TiedProcess(_) => (None, PARENT_CHECK_INTERVAL),
             };
             if hung_up_after(link, status, wait) {
                 return None;
@@ -271,7 +271,7 @@ impl Running {
     fn stop(self) {
         match self {
             Running::Placed(place) => place.stop(KILL_DELAY),
-            Running::Leashed(leashed) => leashed.stop(KILL_DELAY),
+            Running::TiedProcess(leashed) => leashed.stop(KILL_DELAY),
         }
     }
 }

@@ -149,7 +149,7 @@ impl WorkerContext {
     }
 
     /// The counters of the first route, once they satisfy `wanted`.
-    fn account_when(&self, wanted: impl Fn(&super::RouteAccount) -> bool) -> super::RouteAccount {
+    fn account_when(&self, wanted: impl Fn(&super::RouteCounters) -> bool) -> super::RouteCounters {
         for _ in 0..20_000 {
             let account = self.relay.accounts().read().routes.remove(0);
             if wanted(&account) {

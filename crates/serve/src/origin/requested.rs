@@ -1,6 +1,6 @@
 //! Parses a request into the properties that its response depends on.
 
-use polymix::{AskId, Object, World};
+use polymix::{Object, RequestId, World};
 
 use crate::file_response::{modified_since, takes_gzip};
 use crate::request::{Method, Request};
@@ -12,7 +12,7 @@ pub(crate) struct ObjectRequest {
     pub world: u32,
     pub object: Object,
     /// The virtual user's request id; `None` for requests of a proxy itself.
-    pub ask: Option<AskId>,
+    pub ask: Option<RequestId>,
     /// GET, HEAD or POST.
     pub method: Method,
     pub gzip: bool,
@@ -68,7 +68,7 @@ impl ObjectRequest {
         Ok(ObjectRequest {
             world,
             object,
-            ask: ask.and_then(|(_, value)| AskId::read(value)),
+            ask: ask.and_then(|(_, value)| RequestId::read(value)),
             method: request.method,
             gzip: takes_gzip(fields),
             since_s,

@@ -27,7 +27,7 @@ pub struct ExchangeSpec {
     /// Where to listen; port 0 lets the kernel choose.
     pub listen: SocketAddr,
     /// How it waits for clients.
-    pub waits: ExchangeWaits,
+    pub waits: WaitMode,
     /// Source of response bodies.
     pub body: ExchangeBody,
     /// Bytes of every response body: at most [`crate::BODY_BYTES_MAX`].
@@ -38,7 +38,7 @@ pub struct ExchangeSpec {
 
 /// How the server waits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExchangeWaits {
+pub enum WaitMode {
     /// One event loop over epoll.
     Epoll,
     /// One event loop over io_uring: with [`ExchangeBody::Memory`] only.
@@ -69,7 +69,7 @@ pub fn serve_exchange(
     if spec.body_bytes > crate::BODY_BYTES_MAX {
         return Err(refused("a response of more than 1 GiB"));
     }
-    if spec.waits == ExchangeWaits::Uring {
+    if spec.waits == WaitMode::Uring {
         if spec.body != ExchangeBody::Memory {
             return Err(refused("io_uring sends from memory only"));
         }
@@ -88,7 +88,7 @@ pub fn serve_exchange(
     let answer = Arc::new(PreparedResponse::new(spec)?);
     on_listening(listener.local_addr().map_err(system("getsockname"))?);
     match spec.waits {
-        ExchangeWaits::Threads => threads(&listener, stop, &answer),
+        WaitMode::Threads => threads(&listener, stop, &answer),
         _ => readiness(&listener, stop, &answer),
     }
 }

@@ -11,7 +11,7 @@ use nix::sys::eventfd::EventFd;
 
 use super::*;
 
-fn spec(part: LocalPart, bytes: usize, folder: &std::path::Path) -> LocalSpec {
+fn spec(part: LocalComponent, bytes: usize, folder: &std::path::Path) -> LocalSpec {
     LocalSpec { part, bytes, folder: folder.to_owned(), rounds: 2, each: Duration::from_micros(500), tls: None }
 }
 
@@ -28,7 +28,8 @@ fn read_so_far() -> (u64, u64) {
 #[test]
 fn every_counted_file_read_takes_place() {
     let folder = tempfile::tempdir().unwrap();
-    for (bytes, part) in [(1, LocalPart::OpenRead), (100_000, LocalPart::OpenRead), (100_000, LocalPart::OpenReadCold)]
+    for (bytes, part) in
+        [(1, LocalComponent::OpenRead), (100_000, LocalComponent::OpenRead), (100_000, LocalComponent::OpenReadCold)]
     {
         let (calls, read) = read_so_far();
         let made = measure_part(&spec(part, bytes, folder.path())).unwrap();
@@ -46,7 +47,7 @@ fn every_counted_file_read_takes_place() {
     }
     // Without `read` nothing is read, whatever the size.
     let (_, read) = read_so_far();
-    let made = measure_part(&spec(LocalPart::Open, 1 << 20, folder.path())).unwrap();
+    let made = measure_part(&spec(LocalComponent::Open, 1 << 20, folder.path())).unwrap();
     let count: u64 = made.iter().map(|round| round.count).sum();
     assert!(read_so_far().1 - read < count * (1 << 20) / 100, "{made:?}");
     // No file is left.
@@ -56,7 +57,7 @@ fn every_counted_file_read_takes_place() {
 #[test]
 fn log_measurements_remove_their_files() {
     let folder = tempfile::tempdir().unwrap();
-    for part in [LocalPart::LogLine, LocalPart::LogBuffered] {
+    for part in [LocalComponent::LogLine, LocalComponent::LogBuffered] {
         assert_eq!(measure_part(&spec(part, 0, folder.path())).unwrap().len(), 2);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -68,7 +69,7 @@ fn request_heads_have_the_configured_length() {
     for (bytes, is_one) in
         [(HEAD_BYTES_MIN - 1, false), (HEAD_BYTES_MIN, true), (HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)]
     {
-        let made = measure_part(&spec(LocalPart::Parse, bytes, folder.path()));
+        let made = measure_part(&spec(LocalComponent::Parse, bytes, folder.path()));
         assert_eq!(made.is_ok(), is_one, "{bytes}: {made:?}");
         assert!(!is_one || head(bytes).unwrap().len() == bytes);
     }
@@ -84,18 +85,18 @@ fn handshakes_are_full_or_resumed_as_configured_and_need_a_certificate() {
     let tls = Some(Tls::load(&certificate, &key).unwrap());
     let with = |part, bytes| LocalSpec { tls: tls.clone(), ..spec(part, bytes, folder.path()) };
     // Each handshake is asserted to be full or resumed.
-    let full = measure_part(&with(LocalPart::HandshakeFull, 0)).unwrap();
-    let resumed = measure_part(&with(LocalPart::HandshakeResumed, 0)).unwrap();
+    let full = measure_part(&with(LocalComponent::HandshakeFull, 0)).unwrap();
+    let resumed = measure_part(&with(LocalComponent::HandshakeResumed, 0)).unwrap();
     // The server sends a certificate in a full handshake; the client sends a ticket in a resumed one.
     assert!(
         full[0].down_bytes > resumed[0].down_bytes && full[0].up_bytes < resumed[0].up_bytes,
         "{full:?} {resumed:?}"
     );
     for bytes in [0, 1, 16 << 10, (16 << 10) + 1, 200_000] {
-        let made = measure_part(&with(LocalPart::Records, bytes)).unwrap();
+        let made = measure_part(&with(LocalComponent::Records, bytes)).unwrap();
         assert!(made.iter().all(|round| round.count > 0), "{made:?}");
     }
-    assert!(measure_part(&spec(LocalPart::HandshakeFull, 0, folder.path())).is_err());
+    assert!(measure_part(&spec(LocalComponent::HandshakeFull, 0, folder.path())).is_err());
 }
 
 /// The response bytes of a client that sends `requests` requests on one connection.
@@ -139,10 +140,10 @@ fn epoll_io_uring_and_threads_respond_to_every_request() {
     let folder = tempfile::tempdir().unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
     let sendfile = ExchangeBody::Sendfile(folder.path().to_owned());
-    for waits in [ExchangeWaits::Epoll, ExchangeWaits::Uring, ExchangeWaits::Threads] {
+    for waits in [WaitMode::Epoll, WaitMode::Uring, WaitMode::Threads] {
         for body in [ExchangeBody::Memory, sendfile.clone()] {
             let spec = ExchangeSpec { listen, waits, body: body.clone(), body_bytes: 0, close: false };
-            if waits == ExchangeWaits::Uring && body != ExchangeBody::Memory {
+            if waits == WaitMode::Uring && body != ExchangeBody::Memory {
                 assert!(serve_exchange(&spec, EventFd::new().unwrap().as_fd(), |_| ()).is_err());
                 continue;
             }

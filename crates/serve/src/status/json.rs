@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{DAY_S, Report};
 use crate::cache::{Outcome, Reason};
-use crate::dynamic::{Account, ProgramAccount};
+use crate::dynamic::{Account, ProgramUsage};
 use crate::figures::{Kind, Refusal};
 
 /// The document and a line end.
@@ -118,7 +118,7 @@ fn dynamic(account: &Account) -> Value {
     dynamic
 }
 
-fn program(program: &ProgramAccount) -> Value {
+fn program(program: &ProgramUsage) -> Value {
     let mut value = json!({ "up": program.up, "starts": program.starts });
     if let Some(end) = &program.last_end {
         value["last_end"] = json!(end);

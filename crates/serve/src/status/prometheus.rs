@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::json::class_name;
 use super::{DAY_S, Report};
 use crate::cache::{Outcome, Reason};
-use crate::dynamic::{Account, ProgramAccount, RouteAccount};
+use crate::dynamic::{Account, ProgramUsage, RouteCounters};
 use crate::figures::{Kind, Refusal};
 
 /// All metric families.
@@ -111,7 +111,7 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 fn dynamic(out: &mut Text, account: &Account) {
-    type Figure = fn(&RouteAccount) -> u64;
+    type Figure = fn(&RouteCounters) -> u64;
     let gauges: [(&str, &str, Figure); 2] = [
         ("dynamic_in_flight", "Exchanges in flight at the upstream.", |route| route.in_flight),
         ("dynamic_waiting", "Requests that wait in the queue of the upstream.", |route| route.waiting),
@@ -148,7 +148,7 @@ fn dynamic(out: &mut Text, account: &Account) {
     }
 }
 
-fn program(out: &mut Text, program: &ProgramAccount) {
+fn program(out: &mut Text, program: &ProgramUsage) {
     out.single(
         "dynamic_program_up",
         "gauge",

@@ -2,7 +2,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::*;
 use crate::cache::{Finding, Outcome, Reason};
-use crate::dynamic::{ProgramAccount, RouteAccount};
+use crate::dynamic::{ProgramUsage, RouteCounters};
 use crate::figures::Kind;
 use crate::request::{Parsed, parse_within};
 
@@ -29,13 +29,8 @@ fn full() -> Report {
         cache: Some(Usage { responses: 3, ..Usage::default() }),
         log: Some(LogSummary { written: 9, dropped: 2, failed: 1 }),
         dynamic: Some(Account {
-            routes: vec![RouteAccount { route: hostile, answered: 5, ..RouteAccount::default() }],
-            program: Some(ProgramAccount {
-                up: true,
-                starts: 2,
-                usage: Some(Default::default()),
-                ..Default::default()
-            }),
+            routes: vec![RouteCounters { route: hostile, answered: 5, ..RouteCounters::default() }],
+            program: Some(ProgramUsage { up: true, starts: 2, usage: Some(Default::default()), ..Default::default() }),
         }),
         ..status_sources(StatusSpec::All).gather(Timestamp::from_nanos(120_500_000_000))
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use polymix::{
-    Ask, AskId, CacheWorkload, Checker, Content, Expires, Form, KindSpec, Law, LifeSpec, Object, OriginFigures, Seen,
-    Stamp, Vary, Version, World,
+    Ask, CacheWorkload, Checker, Content, Expires, Form, KindSpec, Law, LifeSpec, Object, OriginFigures, RequestId,
+    Seen, Stamp, Vary, Version, World,
 };
 use schema::Method;
 
@@ -157,8 +157,8 @@ impl Origin {
     }
 }
 
-fn id(sequence: u64) -> AskId {
-    AskId { run: 0xbeef, sequence }
+fn id(sequence: u64) -> RequestId {
+    RequestId { run: 0xbeef, sequence }
 }
 
 fn unix_ms() -> u64 {
@@ -205,7 +205,7 @@ fn requests_without_id_and_revalidations_are_stamped_differently() {
     let unnamed = stamp(&origin.asks_in(&mut client, 0x1f3a, ""));
     assert_eq!((unnamed.ask, unnamed.renewed), (None, false));
     let named = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.2\r\n"));
-    assert_eq!((named.ask, named.renewed), (Some(AskId { run: 1, sequence: 2 }), false));
+    assert_eq!((named.ask, named.renewed), (Some(RequestId { run: 1, sequence: 2 }), false));
     let renewed = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.3\r\nIf-None-Match: *\r\n"));
     assert_eq!((renewed.ask, renewed.renewed), (None, true));
 }

@@ -21,12 +21,12 @@ pub fn served(process: i32, thread: i32) -> Option<Served> {
 /// One thread that is read repeatedly, by its number alone; the figures remain those of this thread even if its number
 /// is reused.
 #[derive(Debug)]
-pub struct ServedThread(File);
+pub struct ThreadScheduleFile(File);
 
-impl ServedThread {
+impl ThreadScheduleFile {
     /// `None` after its end, or if the kernel does not measure it.
-    pub fn open(thread: i32) -> Option<ServedThread> {
-        File::open(format!("/proc/{thread}/schedstat")).ok().map(ServedThread)
+    pub fn open(thread: i32) -> Option<ThreadScheduleFile> {
+        File::open(format!("/proc/{thread}/schedstat")).ok().map(ThreadScheduleFile)
     }
 
     /// The figures up to now; `None` after its end.
@@ -57,8 +57,10 @@ mod tests {
         // A busy thread is counted at every tick of the kernel.
         while served(own, this_thread()).unwrap().ran == Duration::ZERO {}
         assert_eq!(served(own, i32::MAX), None);
-        let thread = ServedThread::open(this_thread()).unwrap();
-        assert!(thread.read(&mut Vec::new()).unwrap().ran > Duration::ZERO && ServedThread::open(i32::MAX).is_none());
+        let thread = ThreadScheduleFile::open(this_thread()).unwrap();
+        assert!(
+            thread.read(&mut Vec::new()).unwrap().ran > Duration::ZERO && ThreadScheduleFile::open(i32::MAX).is_none()
+        );
     }
 
     #[test]

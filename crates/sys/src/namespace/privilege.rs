@@ -44,7 +44,7 @@ pub fn privilege() -> Privilege {
 }
 
 /// Whether this process runs in a user namespace other than the host's: "root" here may then be an ordinary user
-/// outside, and a server that changes its user needs [`crate::place::PlaceSpec::rootless`].
+/// outside, and a server that changes its user needs [`crate::place::SandboxSpec::rootless`].
 pub fn in_user_namespace() -> bool {
     fs::read_to_string("/proc/self/uid_map")
         .is_ok_and(|map| map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"])

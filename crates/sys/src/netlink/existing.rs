@@ -18,7 +18,7 @@ pub struct Found {
     /// Length of the destination's prefix in bits.
     pub prefix: u8,
     /// The kind of destination.
-    pub kind: FoundKind,
+    pub kind: ExistingRouteKind,
     /// The number of its outgoing device, if any.
     pub device: Option<u32>,
     /// Its routing table: main is 254, local 255.
@@ -27,7 +27,7 @@ pub struct Found {
 
 /// The kind of destination of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundKind {
+pub enum ExistingRouteKind {
     /// Out of a device.
     Unicast,
     /// To this host.
@@ -58,9 +58,9 @@ impl Found {
             dst: None,
             prefix: message.header.destination_prefix_length,
             kind: match message.header.kind {
-                RouteType::Unicast => FoundKind::Unicast,
-                RouteType::Local => FoundKind::Local,
-                _ => FoundKind::Other,
+                RouteType::Unicast => ExistingRouteKind::Unicast,
+                RouteType::Local => ExistingRouteKind::Local,
+                _ => ExistingRouteKind::Other,
             },
             device: None,
             table: u32::from(message.header.table),
@@ -165,7 +165,7 @@ mod tests {
         let route = |dst: &str, prefix| Found {
             dst: Some(dst.parse().unwrap()),
             prefix,
-            kind: FoundKind::Unicast,
+            kind: ExistingRouteKind::Unicast,
             device: None,
             table: 254,
         };

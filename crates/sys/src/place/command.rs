@@ -20,7 +20,7 @@ use nix::unistd::{
 use super::init::{close, exit};
 use super::message::{self, Report};
 use super::program;
-use super::spec::{PlaceSpec, Stdio};
+use super::spec::{SandboxSpec, Stdio};
 use crate::error::{Error, Result};
 use crate::namespace::map_identity;
 
@@ -41,7 +41,7 @@ pub(super) struct Command {
 
 impl Command {
     /// In main, before the fork.
-    pub(super) fn prepare(spec: &PlaceSpec<'_>) -> Result<Command> {
+    pub(super) fn prepare(spec: &SandboxSpec<'_>) -> Result<Command> {
         let name = spec.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
         let lookup = || Error::Exec {
             program: name.to_string_lossy().into_owned(),

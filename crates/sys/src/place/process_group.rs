@@ -20,18 +20,18 @@ use crate::error::{Error, Result};
 
 /// A running command. Dropping it kills its process group.
 #[derive(Debug)]
-pub struct Leashed {
+pub struct TiedProcess {
     child: Child,
     group: Pid,
 }
 
-impl Leashed {
+impl TiedProcess {
     /// Starts the command with stdin from /dev/null and stdout redirected to stderr, in the control group if there is
     /// one. Call it from a thread that lives as long as the command.
     ///
     /// # Errors
     /// Unknown program; no permission to join the control group.
-    pub fn start(argv: &[OsString], env: &[(OsString, OsString)], cgroup: Option<&Cgroup>) -> Result<Leashed> {
+    pub fn start(argv: &[OsString], env: &[(OsString, OsString)], cgroup: Option<&Cgroup>) -> Result<TiedProcess> {
         let (program, arguments) = argv
             .split_first()
             .ok_or_else(|| Error::Unexpected { call: "start a command".to_owned(), answer: "no command".to_owned() })?;
@@ -58,7 +58,7 @@ impl Leashed {
         unsafe { command.pre_exec(bind) };
         let child = command.spawn().map_err(failed)?;
         let group = Pid::from_raw(child.id().cast_signed());
-        Ok(Leashed { child, group })
+        Ok(TiedProcess { child, group })
     }
 
     /// How it ended, if it did. Never waits.
@@ -83,7 +83,7 @@ impl Leashed {
     }
 }
 
-impl Drop for Leashed {
+impl Drop for TiedProcess {
     fn drop(&mut self) {
         // The number of a group stays in use while it has a member. An empty group's number may be reused only after
         // its leader was waited for; remaining members keep the number in use.
@@ -120,11 +120,11 @@ mod tests {
     #[test]
     fn process_group_reports_the_exit_of_its_command() {
         for (command, expected) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9))] {
-            let mut leashed = Leashed::start(&shell(command), &[], None).unwrap();
+            let mut leashed = TiedProcess::start(&shell(command), &[], None).unwrap();
             wait_until(|| leashed.try_exit().unwrap().is_some());
             assert_eq!(leashed.try_exit().unwrap(), Some(expected));
         }
-        assert!(Leashed::start(&["/no/such/program".into()], &[], None).is_err());
+        assert!(TiedProcess::start(&["/no/such/program".into()], &[], None).is_err());
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         let file = directory.path().join("child");
         let env = [("FILE".into(), file.clone().into())];
         for gently in [false, true] {
-            let leashed = Leashed::start(&shell("sleep 1000 & echo $! > $FILE; wait"), &env, None).unwrap();
+            let leashed = TiedProcess::start(&shell("sleep 1000 & echo $! > $FILE; wait"), &env, None).unwrap();
             let mut child = String::new();
             wait_until(|| {
                 child = fs::read_to_string(&file).unwrap_or_default().trim().to_owned();

@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::cgroup::Cgroup;
 use crate::namespace::NetNamespace;
 
-/// A command and its environment. [`PlaceSpec::new`] fills in the defaults.
+/// A command and its environment. [`SandboxSpec::new`] fills in the defaults.
 #[derive(Debug)]
-pub struct PlaceSpec<'a> {
+pub struct SandboxSpec<'a> {
     /// The program and its arguments. Searched on the command's PATH, then in the sbin directories, where Debian
     /// installs servers and which are not in an ordinary user's PATH.
     pub argv: Vec<OsString>,
@@ -71,10 +71,10 @@ pub enum Stdio {
     File(OwnedFd),
 }
 
-impl PlaceSpec<'_> {
+impl SandboxSpec<'_> {
     /// The command in a new network namespace, as root, with inherited streams and all cores.
     pub fn new(argv: Vec<OsString>) -> Self {
-        PlaceSpec {
+        SandboxSpec {
             argv,
             env: Vec::new(),
             cwd: None,

@@ -6,28 +6,28 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use sys::place::{Exit, Place, PlaceSpec, Stdio, Stdio3};
+use sys::place::{Exit, Place, SandboxSpec, Stdio, Stdio3};
 
 /// A shell script as a spec, silent, in a new network.
-pub fn shell(script: &str) -> PlaceSpec<'static> {
+pub fn shell(script: &str) -> SandboxSpec<'static> {
     let mut spec = command(&["sh", "-c", script]);
     spec.stdio = Stdio3 { stdin: Stdio::Null, stdout: Stdio::Inherit, stderr: Stdio::Inherit };
     spec
 }
 
-pub fn command(argv: &[&str]) -> PlaceSpec<'static> {
-    PlaceSpec::new(argv.iter().map(OsString::from).collect())
+pub fn command(argv: &[&str]) -> SandboxSpec<'static> {
+    SandboxSpec::new(argv.iter().map(OsString::from).collect())
 }
 
 /// Starts a sandbox and its command.
-pub fn start(spec: PlaceSpec<'_>) -> Place {
+pub fn start(spec: SandboxSpec<'_>) -> Place {
     let mut place = Place::start(spec).expect("place");
     place.go().expect("command");
     place
 }
 
 /// Runs a command to its end; returns its exit status and standard output.
-pub fn output(mut spec: PlaceSpec<'_>) -> (Exit, String) {
+pub fn output(mut spec: SandboxSpec<'_>) -> (Exit, String) {
     let (mut reading, writing) = std::io::pipe().expect("pipe");
     spec.stdio.stdout = Stdio::File(OwnedFd::from(writing));
     let mut place = start(spec);

@@ -3,7 +3,7 @@
 use nix::unistd::{getgid, getuid};
 use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::{NetNamespace, Privilege, enter_user_namespace, in_user_namespace, privilege};
-use sys::place::{Exit, Net, PlaceSpec};
+use sys::place::{Exit, Net, SandboxSpec};
 
 use crate::check::{output, shell};
 use crate::network::{carry_packets, net_with_tun};
@@ -95,7 +95,7 @@ pub fn missing_control_group_is_an_error() {
     sys::cgroup::sweep().expect("nothing to sweep is no error");
 }
 
-fn rootless(mut spec: PlaceSpec<'_>) -> PlaceSpec<'_> {
+fn rootless(mut spec: SandboxSpec<'_>) -> SandboxSpec<'_> {
     spec.rootless = true;
     spec
 }

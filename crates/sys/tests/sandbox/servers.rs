@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use sys::place::{Exit, Place, PlaceSpec};
+use sys::place::{Exit, Place, SandboxSpec};
 use tempfile::TempDir;
 
 use crate::check::{command, ended, http_status, lives, start, wait_until};
@@ -29,7 +29,7 @@ pub fn apache_as_a_daemon() {
 }
 
 /// Starts the server, requests a page, stops it, and checks that no process is left.
-pub fn serve(spec: PlaceSpec<'_>, port: u16, daemon: bool) {
+pub fn serve(spec: SandboxSpec<'_>, port: u16, daemon: bool) {
     let mut place = start(spec);
     assert_eq!(http_status(&place, port), "HTTP/1.1 200 OK");
     if daemon {
@@ -58,7 +58,7 @@ pub fn folder() -> TempDir {
     folder
 }
 
-pub fn nginx(folder: &TempDir, port: u16, main: &str) -> PlaceSpec<'static> {
+pub fn nginx(folder: &TempDir, port: u16, main: &str) -> SandboxSpec<'static> {
     let here = folder.path().display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {here}/{kind};"))
@@ -75,7 +75,7 @@ pub fn nginx(folder: &TempDir, port: u16, main: &str) -> PlaceSpec<'static> {
     command(&["nginx", "-c", &configuration])
 }
 
-pub fn apache(folder: &TempDir, port: u16, main: &str) -> PlaceSpec<'static> {
+pub fn apache(folder: &TempDir, port: u16, main: &str) -> SandboxSpec<'static> {
     let here = folder.path().display();
     let modules = ["mpm_event", "authz_core", "dir"]
         .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))

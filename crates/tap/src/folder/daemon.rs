@@ -41,21 +41,21 @@ const FALLBACK_ROOT: &str = "/var/lib/yamabiko";
 
 /// A locked daemon folder. It stays when this is dropped, for running programs.
 #[derive(Debug)]
-pub struct StandingFolder {
+pub struct DaemonFolder {
     path: PathBuf,
     dir: File,
     /// Locked while this lives.
     _lock: File,
 }
 
-impl StandingFolder {
+impl DaemonFolder {
     /// Creates or takes over the folder, and writes the library into it if another one or none is there. Programs
     /// with the old library keep it.
     ///
     /// # Errors
     /// Another agent uses it ([`Error::Taken`]); it is not safe ([`Error::Unsafe`]); programs could not load a
     /// library from there; the disk is full.
-    pub fn open(path: &Path) -> Result<StandingFolder> {
+    pub fn open(path: &Path) -> Result<DaemonFolder> {
         if LIBRARY.is_empty() {
             return Err(Error::Unsupported);
         }
@@ -95,7 +95,7 @@ impl StandingFolder {
         if (held.dev(), held.ino()) != (there.dev(), there.ino()) {
             return Err(refused(&path, "another directory has just been put in its place: try again".to_owned()));
         }
-        let folder = StandingFolder { path, dir, _lock: lock };
+        let folder = DaemonFolder { path, dir, _lock: lock };
         folder.install_library()?;
         Ok(folder)
     }
@@ -121,7 +121,7 @@ impl StandingFolder {
     /// # Errors
     /// There is none: no agent has run since boot.
     pub fn find() -> Result<PathBuf> {
-        let mut all = vec![StandingFolder::default_path()];
+        let mut all = vec![DaemonFolder::default_path()];
         all.extend(ROOTS.iter().map(|parent| Path::new(parent).join(NAME)));
         let has_a_ring = |path: &&PathBuf| path.join(RING_NAME).exists() && path.join(LIBRARY_NAME).exists();
         all.iter().find(has_a_ring).cloned().ok_or_else(|| Error::NoAgent { path: all[0].clone() })

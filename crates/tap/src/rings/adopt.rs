@@ -14,7 +14,7 @@ use super::ring_file::{FIRST, RingFile, Set};
 use super::ring_server::{Policy, RingServer, Users, path_of};
 use super::{Capacity, ReaderState, Rings, Ticks, layout};
 use crate::error::{Error, Result};
-use crate::folder::StandingFolder;
+use crate::folder::DaemonFolder;
 
 /// How the rings were obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Rings {
     /// # Panics
     /// As [`Rings::create`].
     pub fn adopt(
-        folder: &StandingFolder,
+        folder: &DaemonFolder,
         clock: Clock,
         capacity: Capacity,
         before: Option<&ReaderState>,
@@ -80,7 +80,7 @@ impl Rings {
 
     /// Adopts the files of other users, sets the readers to the previous positions, and gives writers the memory
     /// reserved so far.
-    fn go_on(&mut self, folder: &StandingFolder, mut users: Users, before: Option<&ReaderState>) -> Result<()> {
+    fn go_on(&mut self, folder: &DaemonFolder, mut users: Users, before: Option<&ReaderState>) -> Result<()> {
         let set = self.set();
         let own = geteuid().as_raw();
         let others: Vec<(u32, u32)> =

@@ -14,7 +14,7 @@ use schema::{TapExchange, TapOutcome};
 use support::{compiled, server};
 use tap::rings::Capacity;
 use tap::standing::{Change, Entry, Standing};
-use tap::{Station, folder::StandingFolder};
+use tap::{Station, folder::DaemonFolder};
 use tempfile::TempDir;
 
 const RING_CAPACITY: Capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
@@ -101,7 +101,7 @@ impl Agent {
     }
 
     fn environment(&self) -> [(&'static str, std::ffi::OsString); 2] {
-        StandingFolder::environment_of(&self.path(), None).unwrap()
+        DaemonFolder::environment_of(&self.path(), None).unwrap()
     }
 
     /// Rows of a client program, in the order of exchanges.

@@ -10,7 +10,7 @@ use units::Timestamp;
 use crate::agreement::Agreement;
 use crate::capture_tables::CaptureTables;
 use crate::drive::progress::Progress;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::host::CorePlan;
 use crate::places::target::Reach;
 use crate::recorder::WireSide;
@@ -36,7 +36,7 @@ pub struct Setting<'a> {
 ///
 /// # Errors
 /// No thread or descriptor is available.
-pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), LabError> {
+pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), TestbedError> {
     let (measured_from, measured_to) = setting.measured;
     let (sender, records) = queue();
     let clients = setting.spec.map_or(&[][..], |spec| &spec.clients[..]);
@@ -51,7 +51,7 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
         seed: setting.plan.seed,
         cores: setting.cores.watch_cores(),
     };
-    let watching = taps.watch(setup, sender).map_err(LabError::system("start the packet capture"))?;
+    let watching = taps.watch(setup, sender).map_err(TestbedError::system("start the packet capture"))?;
     let rtts_ns: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();
     let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
     let mut agreement = Agreement::new(measured_from, comparable).with_servers(setting.reaches);

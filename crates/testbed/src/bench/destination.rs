@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use load::Target;
 
 use crate::drive::endpoints::Endpoints;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::places;
 use crate::places::target::{Reach, check_listening, in_lab, resolve, through_path};
 use plan::Plan;
@@ -26,7 +26,7 @@ pub(super) struct Destination {
 ///
 /// # Errors
 /// A name that cannot be resolved; with a path a host other than the server under test, or another port of it.
-pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, LabError> {
+pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, TestbedError> {
     let first = targets.first().expect("a workload asks for something");
     if let Some(socket) = &plan.load.unix {
         let endpoints = targets.iter().map(|_| Endpoints::unix(socket.clone())).collect();
@@ -42,7 +42,7 @@ pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, LabErro
     let mut endpoints = vec![Endpoints::new(addresses.clone())];
     for target in &targets[1..] {
         if plan.path.is_some() && target.port != first.port {
-            return Err(LabError::Plan(format!(
+            return Err(TestbedError::Plan(format!(
                 "{} and {} are at different ports: a path reaches one port of the server under test",
                 first.authority, target.authority
             )));
@@ -54,7 +54,7 @@ pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, LabErro
         }
         let (others, _) = reached(plan, &target.host, target.port)?;
         if plan.path.is_some() && (others.len() != addresses.len() || others.iter().any(|at| !addresses.contains(at))) {
-            return Err(LabError::Plan(format!(
+            return Err(TestbedError::Plan(format!(
                 "`{}` is another server than `{}`: a path reaches one server; request the others in separate \
                  runs",
                 target.host, first.host
@@ -81,7 +81,7 @@ pub(super) fn words(plan: &Plan, targets: &[Target], addresses: &[SocketAddr]) -
 }
 
 /// The addresses of a host, and, for a path to a service that already runs, how it is reached.
-fn reached(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<Reach>), LabError> {
+fn reached(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<Reach>), TestbedError> {
     let with_port = |address: IpAddr| SocketAddr::new(address, port);
     if let Some(server) = &plan.server {
         let reaches = in_lab(host, port, server, plan.target.family)?;

@@ -13,7 +13,7 @@ use units::{Limit, Timestamp};
 use super::collect::{Ended, Mix};
 use super::schedule::OPEN_PER_SECOND;
 use super::{FirstExchange, Outcome, evidence, files};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::handshakes::Handshakes;
 use crate::places::target::Reach;
 use crate::places::{Places, Steering};
@@ -50,7 +50,7 @@ impl Counted {
 ///
 /// # Errors
 /// The properties of the host cannot be read.
-pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
+pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome, TestbedError> {
     let mut counted = count(counting, &mut ended);
     let host = host_part(&ended)?;
     let path = path_part(&ended, &counted);
@@ -133,7 +133,7 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
 }
 
 /// The machine, and its use by the run.
-fn host_part(ended: &Ended<'_>) -> Result<Host, LabError> {
+fn host_part(ended: &Ended<'_>) -> Result<Host, TestbedError> {
     let (resources, shard) = (ended.resources, &ended.shard);
     let shards = resources.shard_plan;
     let mut host = host::facts(&resources.cores, shards.of)?;

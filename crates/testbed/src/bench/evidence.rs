@@ -10,7 +10,7 @@ use super::document::{Counted, rtt_varies};
 use crate::path_part::{Refused, mistaken_drops};
 use crate::places::{Places, Steering};
 use crate::tapping::Tapped;
-use validity::evidence::{Evidence, Mistaken, WireEvidence};
+use validity::evidence::{Evidence, UnintendedDrops, WireEvidence};
 
 /// All checks but those of the tap. `series_error`: why the exact series could not be written.
 pub(super) fn checks(
@@ -63,7 +63,7 @@ fn store_error(ended: &Ended<'_>, series_error: Option<store::StoreError>) -> Op
 }
 
 /// Packets lost by the path or its devices that no link was configured to lose.
-fn lost_by_the_instrument(ended: &Ended<'_>) -> Option<Mistaken> {
+fn lost_by_the_instrument(ended: &Ended<'_>) -> Option<UnintendedDrops> {
     let path = ended.path.as_ref()?;
     let steered = ended.network.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
     mistaken_drops(ended.before.devices, ended.after.devices, Refused::by(path), steered)

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use load::{LevelMerger, Tally, TallySpec};
+use load::{GaugeMerger, Tally, TallySpec};
 use polymix::Judge;
 use tap::own::Own;
 
@@ -13,7 +13,7 @@ use super::network::{MachineCounters, Network};
 use super::{capture, document, spec};
 use crate::distances;
 use crate::drive::path_live::PathLive;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::handshakes::Handshakes;
 use crate::places::{Places, Steering};
 use crate::recorder::{Counting, Judging, Outlet, Recorder, Recording, WireSide};
@@ -53,7 +53,7 @@ impl Instruments {
         network: &mut Network,
         folder: &mut RecordingFolder,
         own: Option<Own>,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, TestbedError> {
         let path_live = network.path_io.as_mut().map(|path_io| {
             path_io.set_start(loops.schedule.measured_from());
             let live = Arc::new(PathLive::default());
@@ -72,7 +72,7 @@ impl Instruments {
         let (outlets, recorder) = Recorder::start(Recording {
             shards,
             counting: counting(loops),
-            levels: LevelMerger::new(plan.seed, schedule.start, schedule.measured_from(), shards),
+            levels: GaugeMerger::new(plan.seed, schedule.start, schedule.measured_from(), shards),
             judging: judging.map(|world| Judging::new(Judge::new(Arc::clone(world), schedule.measured))),
             measured_end: schedule.measured.1,
             progress: Arc::clone(&loops.progress),
@@ -81,7 +81,7 @@ impl Instruments {
             cores: loops.resources.cores.client.clone(),
             standing: keeper.map(Keeper::for_recorder),
         })
-        .map_err(LabError::system("start the recorder"))?;
+        .map_err(TestbedError::system("start the recorder"))?;
         Ok(Instruments { path_live, capture, tap, recorder, outlets, seen, is_kept: folder.is_kept() })
     }
 
@@ -113,7 +113,7 @@ fn start_capture(
     loops: &Loops<'_>,
     network: &mut Network,
     folder: &RecordingFolder,
-) -> Result<Option<(Watching, WireSide)>, LabError> {
+) -> Result<Option<(Watching, WireSide)>, TestbedError> {
     let Some(taps) = network.taps.take() else { return Ok(None) };
     let setting = capture::Setting {
         plan: &loops.resolved.plan,
@@ -130,7 +130,7 @@ fn start_capture(
     capture::start(taps, &setting).map(Some)
 }
 
-fn start_tap(loops: &Loops<'_>, own: Own, folder: &RecordingFolder) -> Result<Option<Tapping>, LabError> {
+fn start_tap(loops: &Loops<'_>, own: Own, folder: &RecordingFolder) -> Result<Option<Tapping>, TestbedError> {
     let plan = &loops.resolved.plan;
     if !plan.watch.tap {
         return Ok(None);

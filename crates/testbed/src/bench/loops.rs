@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use load::{Lane, LaneSampler, Load, LoadSpec};
+use load::{Lane, Load, LoadSpec, ShardSampler};
 use sys::namespace::NetNamespace;
 use sys::sched::{Cores, Urgency};
 use sys::signal::Wake;
@@ -25,7 +25,7 @@ use crate::drive::progress::{Phase, Progress};
 use crate::drive::tls::Tls;
 use crate::drive::tunnel::Tunnelling;
 use crate::drive::{Drive, Driven};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::places;
 use crate::recorder::{Handover, Outlet};
 use crate::shards::{Line, Running, ShardEnd, process};
@@ -53,9 +53,9 @@ pub(super) struct Loops<'a> {
 /// Results of all loops: the path, and the end of each.
 type Ends = (Option<PathIo>, Vec<ShardEnd>);
 /// A thread with its loop.
-type LoopThread<'scope> = ScopedJoinHandle<'scope, Result<(Option<PathIo>, ShardEnd), LabError>>;
+type LoopThread<'scope> = ScopedJoinHandle<'scope, Result<(Option<PathIo>, ShardEnd), TestbedError>>;
 /// A thread that reads the reports of a process.
-type ReaderThread<'scope> = ScopedJoinHandle<'scope, Result<ShardEnd, LabError>>;
+type ReaderThread<'scope> = ScopedJoinHandle<'scope, Result<ShardEnd, TestbedError>>;
 
 impl<'a> Loops<'a> {
     /// Forks the processes, if there are any. Only while this process has one thread.
@@ -68,7 +68,7 @@ impl<'a> Loops<'a> {
         network: &Network,
         schedule: &'a Schedule,
         load_spec: &'a LoadSpec,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, TestbedError> {
         let plan = resources.shard_plan;
         let progress = Arc::new(Progress::default());
         let each =
@@ -84,7 +84,7 @@ impl<'a> Loops<'a> {
             client_net: network.client_net()?,
             is_captured: network.is_captured,
             carries_end: network.carries_end(),
-            wakes: wakes.map_err(LabError::system("eventfd"))?,
+            wakes: wakes.map_err(TestbedError::system("eventfd"))?,
             workers: Vec::new(),
         };
         for index in plan.threads()..plan.of {
@@ -110,7 +110,7 @@ impl<'a> Loops<'a> {
         path_io: Option<PathIo>,
         outlets: Vec<Outlet>,
         meanwhile: impl FnOnce(&Running<'_>),
-    ) -> Result<Ends, LabError> {
+    ) -> Result<Ends, TestbedError> {
         let links = self.workers.iter().map(|worker| Line::Process(worker.link()));
         let lines = self.wakes.iter().map(Line::Thread).chain(links);
         let running = Running::new(Arc::clone(&self.progress), self.each.iter().cloned().zip(lines).collect());
@@ -147,7 +147,7 @@ impl<'a> Loops<'a> {
     }
 
     /// Forks the process of loop `index`.
-    fn fork_one(&self, index: u32) -> Result<Worker, LabError> {
+    fn fork_one(&self, index: u32) -> Result<Worker, TestbedError> {
         let tls = self.resolved.tls()?;
         process::start(index, self.client_net.as_ref(), |setting| {
             let loading = self.load_io(self.resources.shard_plan.shard(index), tls, setting.handover);
@@ -167,7 +167,7 @@ impl<'a> Loops<'a> {
         tls: Option<Tls>,
         path_io: Option<PathIo>,
         first_urgency: Urgency,
-    ) -> Result<LoopThread<'scope>, LabError> {
+    ) -> Result<LoopThread<'scope>, TestbedError> {
         let (cores, shards) = (&self.resources.cores, self.resources.shard_plan);
         let loading = self.load_io(shards.shard(index), tls, Handover::new(outlet));
         let mut drive = self.drive(Arc::clone(&self.each[index as usize]), self.wakes[index as usize].as_fd(), loading);
@@ -178,14 +178,15 @@ impl<'a> Loops<'a> {
             drive.grace = spec.map_or(Duration::ZERO, distances::grace);
             drive.others = self.each[1..].to_vec();
         }
-        let net = self.client_net.as_ref().map(NetNamespace::try_clone).transpose().map_err(LabError::environment)?;
+        let net =
+            self.client_net.as_ref().map(NetNamespace::try_clone).transpose().map_err(TestbedError::environment)?;
         let core = cores.shard_core(index);
         // Two real-time loops on one core would not alternate.
         let urgency = if cores.is_own(index, shards.threads()) || index == 0 { first_urgency } else { Urgency::High };
         std::thread::Builder::new()
             .name("loop".into())
             .spawn_scoped(scope, move || loop_thread(drive, net, core, urgency))
-            .map_err(LabError::system("start the loop"))
+            .map_err(TestbedError::system("start the loop"))
     }
 
     /// Starts a thread for each process, which reads what it reports.
@@ -194,7 +195,7 @@ impl<'a> Loops<'a> {
         scope: &'scope Scope<'scope, '_>,
         running: &'scope Running<'_>,
         outlets: impl Iterator<Item = Outlet>,
-    ) -> Result<Vec<ReaderThread<'scope>>, LabError> {
+    ) -> Result<Vec<ReaderThread<'scope>>, TestbedError> {
         let first = self.resources.shard_plan.threads();
         let each = (first..).zip(self.workers.iter().zip(outlets));
         each.map(|(index, (worker, outlet))| {
@@ -202,7 +203,7 @@ impl<'a> Loops<'a> {
             std::thread::Builder::new()
                 .name("shard".into())
                 .spawn_scoped(scope, move || process::read(worker.link(), index, progress, outlet, lost))
-                .map_err(LabError::system("start a shard's reader"))
+                .map_err(TestbedError::system("start a shard's reader"))
         })
         .collect()
     }
@@ -222,7 +223,7 @@ impl<'a> Loops<'a> {
         } else {
             Box::new(|_, _| None)
         };
-        let sampler = LaneSampler::new(plan.seed, schedule.start);
+        let sampler = ShardSampler::new(plan.seed, schedule.start);
         let endpoints = self.resolved.destination.endpoints.clone();
         LoadIo::new(load, sampler, endpoints, source, handover, self.is_captured)
             .with_tls(tls)
@@ -257,14 +258,14 @@ fn loop_thread(
     net: Option<NetNamespace>,
     core: Option<Cores>,
     urgency: Urgency,
-) -> Result<(Option<PathIo>, ShardEnd), LabError> {
+) -> Result<(Option<PathIo>, ShardEnd), TestbedError> {
     // Dropped also when the loop panics: the main thread waits for this.
     let _done = Done(Arc::clone(&drive.progress));
     if let Some(net) = net {
-        net.enter().map_err(LabError::environment)?;
+        net.enter().map_err(TestbedError::environment)?;
     }
     if let Some(core) = &core {
-        core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
+        core.pin_this_thread().map_err(TestbedError::system("sched_setaffinity"))?;
     }
     drive.urgency = urgency.apply_to_this_thread();
     // A shard in another process records in the first process.
@@ -273,7 +274,7 @@ fn loop_thread(
     drive.shares_core &= pinned;
     let clock = drive.clock;
     let scheduling = drive.urgency;
-    let Driven { path, load, loop_health, engine } = drive.run().map_err(LabError::system("the loop"))?;
+    let Driven { path, load, loop_health, engine } = drive.run().map_err(TestbedError::system("the loop"))?;
     let io = load.expect("the loop gives the load back");
     let tls = io.tls().map(Tls::document);
     let load = io.into_load(clock.now());

@@ -16,7 +16,7 @@ use super::network::{MachineCounters, Network, device_statistics};
 use crate::cpu_probe::CpuProbe;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::Phase;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::path_part::{Refused, mistaken_drops};
 use crate::places::Places;
 use crate::recorder::Recorder;
@@ -147,7 +147,7 @@ impl MainThread {
     ///
     /// # Errors
     /// The CPU speed probe cannot be started.
-    pub fn new(loops: &Loops<'_>, network: &Network, interrupts_before: u32) -> Result<Self, LabError> {
+    pub fn new(loops: &Loops<'_>, network: &Network, interrupts_before: u32) -> Result<Self, TestbedError> {
         let (plan, cores) = (&loops.resolved.plan, &loops.resources.cores);
         let places = network.places.as_ref();
         let measured_from = loops.schedule.measured_from();
@@ -157,7 +157,7 @@ impl MainThread {
             .as_ref()
             .map(CpuProbe::start)
             .transpose()
-            .map_err(LabError::system("start the CPU speed probe"))?;
+            .map_err(TestbedError::system("start the CPU speed probe"))?;
         let pinned = cores.client.as_ref().and_then(Pinned::to);
         let pids = loops.pids();
         let served = places.filter(|places| places.server.is_some());

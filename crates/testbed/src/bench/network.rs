@@ -11,7 +11,7 @@ use sys::netlink::LinkStats;
 use super::resolve::Resolved;
 use super::resources::Resources;
 use crate::drive::path_io::PathIo;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::places::{self, Places};
 use crate::watching::Taps;
 use crate::{distances, server};
@@ -36,7 +36,7 @@ impl Network {
     ///
     /// # Errors
     /// The machine lacks a feature, or the server does not start or does not listen.
-    pub fn lay(resolved: &Resolved, resources: &Resources, folder: Option<&Path>) -> Result<Self, LabError> {
+    pub fn lay(resolved: &Resolved, resources: &Resources, folder: Option<&Path>) -> Result<Self, TestbedError> {
         let (Some(path), Some(spec)) = (&resolved.plan.path, &resolved.spec) else { return Ok(Network::default()) };
         let spec = distances::with_origin(spec, resolved.plan.origin.as_ref())?;
         let log = folder.map(|folder| folder.join("server.log"));
@@ -51,9 +51,9 @@ impl Network {
     ///
     /// # Errors
     /// No descriptor is available for it.
-    pub fn client_net(&self) -> Result<Option<NetNamespace>, LabError> {
+    pub fn client_net(&self) -> Result<Option<NetNamespace>, TestbedError> {
         let net = self.places.as_ref().map(|places| places.client_net.try_clone());
-        net.transpose().map_err(LabError::environment)
+        net.transpose().map_err(TestbedError::environment)
     }
 
     /// Whether connections to a service outside the testbed are closed at the end; a server of the testbed ends as
@@ -89,7 +89,7 @@ fn lay(
     path: &PathPlan,
     spec: &PathSpec,
     log: Option<&Path>,
-) -> Result<(Places, PathIo), LabError> {
+) -> Result<(Places, PathIo), TestbedError> {
     let (plan, cores) = (&resolved.plan, &resources.cores);
     let Some(server) = &plan.server else {
         let mut made = Places::toward(resolved.destination.reaches.clone())?;
@@ -114,11 +114,11 @@ fn start_origin(
     resources: &Resources,
     port: u16,
     log: Option<&Path>,
-) -> Result<(), LabError> {
+) -> Result<(), TestbedError> {
     let Some(origin) = &plan.origin else { return Ok(()) };
     // The packet capture recognises the proxy's own flows by their port.
     if origin.at(plan.load.clients).port() == port {
-        return Err(LabError::Plan(format!("[origin] listen: port {port} is the proxy's: expected another one")));
+        return Err(TestbedError::Plan(format!("[origin] listen: port {port} is the proxy's: expected another one")));
     }
     places::origin::start(places, origin, plan.load.clients, &resources.cores, log)
 }

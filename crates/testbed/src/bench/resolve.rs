@@ -7,7 +7,7 @@ use schema::document;
 use super::destination::{self, Destination};
 use super::spec;
 use crate::drive::tls::Tls;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::{distances, offer};
 use plan::{Engine, Plan};
 
@@ -40,15 +40,15 @@ impl Resolved {
     ///
     /// # Errors
     /// A plan that cannot be carried out, an unreadable file, or a name that cannot be resolved.
-    pub fn of(plan: &Plan, tapped: bool) -> Result<(Self, LoadSpec), LabError> {
+    pub fn of(plan: &Plan, tapped: bool) -> Result<(Self, LoadSpec), TestbedError> {
         plan.check()?;
         if plan.capacity.is_some() {
-            return Err(LabError::plan(
+            return Err(TestbedError::plan(
                 "this plan is a search for a capacity ([capacity]) of many runs: use yamabiko capacity, or run",
             ));
         }
         if plan.watch.tap && !tapped {
-            return Err(LabError::plan(
+            return Err(TestbedError::plan(
                 "tap (--tap, [watch] tap): only `bench` and `run` support a tap of their own load",
             ));
         }
@@ -61,7 +61,7 @@ impl Resolved {
         let (targets, _) = workload.endpoints();
         offer.plan.load.settle_targets(&targets);
         let plan = offer.plan;
-        plan.check_targets(&targets).map_err(LabError::Plan)?;
+        plan.check_targets(&targets).map_err(TestbedError::Plan)?;
         let spec = plan.path.as_ref().map(|path| distances::spec(path, plan.load.clients)).transpose()?;
         let destination = destination::of(&plan, &targets)?;
         let target = destination::words(&plan, &targets, &destination.addresses);
@@ -90,7 +90,7 @@ impl Resolved {
     ///
     /// # Errors
     /// A certificate or key that cannot be used.
-    pub fn tls(&self) -> Result<Option<Tls>, LabError> {
+    pub fn tls(&self) -> Result<Option<Tls>, TestbedError> {
         match (self.targets.iter().find(|target| target.secure), &self.plan.load.tls) {
             (Some(target), Some(tls)) => Tls::new(tls, &target.host).map(Some),
             _ => Ok(None),

@@ -6,7 +6,7 @@ use sys::sched::Cores;
 
 use super::resolve::Resolved;
 use super::{possible, urgency};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::host::{CorePlan, Wakefulness};
 use crate::places;
 use crate::shards::ShardPlan;
@@ -42,7 +42,7 @@ impl Resources {
     ///
     /// # Errors
     /// The machine's limits are too low for the plan; namespaces cannot be created.
-    pub fn claim(resolved: &Resolved, load_spec: &mut LoadSpec) -> Result<Self, LabError> {
+    pub fn claim(resolved: &Resolved, load_spec: &mut LoadSpec) -> Result<Self, TestbedError> {
         let plan = &resolved.plan;
         let descriptors = sys::limits::raise_open_files();
         // Otherwise the loop would stall while opening connections.
@@ -54,7 +54,7 @@ impl Resources {
 
         // Before this process is root of a namespace only, and so that the server starts on processors that are awake.
         let wakefulness = Wakefulness::of(plan.host.idle);
-        let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
+        let allowed = Cores::allowed().map_err(TestbedError::system("sched_getaffinity"))?;
         // Without a server of the testbed its cores are unknown: nothing is pinned.
         let cores = if plan.server.is_some() {
             CorePlan::new(plan.host.placement, &allowed, shard_plan.of)
@@ -80,10 +80,10 @@ impl Resources {
 
 /// Connections that the run may have open, and its number of shards: if one process may not have all, several share
 /// them.
-fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, ShardPlan), LabError> {
+fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, ShardPlan), TestbedError> {
     let possible = u32::try_from(descriptors.saturating_sub(DESCRIPTORS_KEPT)).unwrap_or(u32::MAX);
     if possible == 0 {
-        return Err(LabError::Environment(format!(
+        return Err(TestbedError::Environment(format!(
             "this process may have {descriptors} open files, but needs {DESCRIPTORS_KEPT} before the first connection: \
              raise the limit (ulimit -n, or LimitNOFILE= of a service)"
         )));
@@ -93,7 +93,7 @@ fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, 
         Some(asked) => {
             let shards = ShardPlan::new(threads, asked, possible / at_once);
             if shards.in_processes && shards.of > PROCESSES_MAX {
-                return Err(LabError::Environment(format!(
+                return Err(TestbedError::Environment(format!(
                     "-c {asked}: a process may have {descriptors} open files, {possible} of them connections, so this needs \
                      {} processes, but there are at most {PROCESSES_MAX}: raise the limit (ulimit -n, or LimitNOFILE= of a \
                      service) or lower -c",

@@ -7,15 +7,15 @@ use load::workload::{Choice, Template};
 use load::{Arrivals, HttpVersion, Lane, LoadSpec, Retry, Reuse, Workload};
 use polymix::World;
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::Plan;
 
 /// The requests of the plan.
 ///
 /// # Errors
 /// An invalid URL or header, or an unreadable body file.
-pub(super) fn workload(plan: &Plan) -> Result<Workload, LabError> {
-    plan.load.workload().map_err(LabError::Plan)
+pub(super) fn workload(plan: &Plan) -> Result<Workload, TestbedError> {
+    plan.load.workload().map_err(TestbedError::Plan)
 }
 
 /// The load as configured; its number of connections depends on the machine's limits.

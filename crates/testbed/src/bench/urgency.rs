@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::net::UdpSocket;
 
-use sys::sched::{Cores, RealTimeRight, Urgency};
+use sys::sched::{Cores, RealTimeLock, Urgency};
 
 use crate::host::CorePlan;
 use crate::places::listening;
@@ -24,9 +24,9 @@ pub(super) fn is_pinned(cores: &Cores) -> bool {
 /// An open loop on its own core sleeps between arrivals: the real-time class keeps it on time while other programs run.
 /// A closed loop may be busy all the time, as is a loop that spins: other programs would alternate with it. A loop
 /// without its own core must not starve the server, and two on one core would not alternate.
-pub(super) fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeRight>) {
+pub(super) fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeLock>) {
     let sleeps = plan.load.is_open() && own_core && plan.host.wait != Wait::Spin;
-    match sleeps.then(RealTimeRight::take).flatten() {
+    match sleeps.then(RealTimeLock::take).flatten() {
         Some(right) => (Urgency::RealTime, Some(right)),
         None => (Urgency::High, None),
     }

@@ -15,7 +15,7 @@ use super::ask::{self, Flood, HEADERS};
 use super::message::{Kind, Message};
 use super::stream;
 use crate::distances;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::places::{self, Places, SERVER};
 
 const SERVER_PORT: u16 = 7007;
@@ -105,22 +105,22 @@ pub(super) struct Flooded {
 }
 
 impl Ends {
-    pub(super) fn open(places: &Places) -> Result<Self, LabError> {
+    pub(super) fn open(places: &Places) -> Result<Self, TestbedError> {
         let open = |net: &NetNamespace, address: IpAddr, port: u16| {
             let socket = net
                 .run(|| UdpSocket::bind(SocketAddr::new(address, port)))
-                .map_err(LabError::environment)?
-                .map_err(LabError::system("bind a UDP socket"))?;
+                .map_err(TestbedError::environment)?
+                .map_err(TestbedError::system("bind a UDP socket"))?;
             sys::socket::set_receive_buffer(&socket, RECEIVE_BUFFER)
-                .map_err(LabError::system("setsockopt SO_RCVBUF"))?;
-            socket.set_read_timeout(Some(LOOK_EVERY)).map_err(LabError::system("setsockopt SO_RCVTIMEO"))?;
-            Ok::<_, LabError>(socket)
+                .map_err(TestbedError::system("setsockopt SO_RCVBUF"))?;
+            socket.set_read_timeout(Some(LOOK_EVERY)).map_err(TestbedError::system("setsockopt SO_RCVTIMEO"))?;
+            Ok::<_, TestbedError>(socket)
         };
         Ok(Ends {
             server: open(&places.server_net, SERVER.into(), SERVER_PORT)?,
             client: open(&places.client_net, Ipv4Addr::UNSPECIFIED.into(), CLIENT_PORT)?,
-            client_net: places.client_net.try_clone().map_err(LabError::environment)?,
-            server_net: places.server_net.try_clone().map_err(LabError::environment)?,
+            client_net: places.client_net.try_clone().map_err(TestbedError::environment)?,
+            server_net: places.server_net.try_clone().map_err(TestbedError::environment)?,
         })
     }
 

@@ -9,7 +9,7 @@ mod tunnel;
 
 use std::net::IpAddr;
 
-use load::{Action, ConnectionKey, LaneSampler, Load};
+use load::{Action, ConnectionKey, Load, ShardSampler};
 use sys::clock::Clock;
 use sys::epoll::Event;
 use sys::socket::{Read, TcpSocket};
@@ -47,7 +47,7 @@ pub type SourceAddress = Box<dyn Fn(u32, IpAddr) -> Option<IpAddr> + Send>;
 pub struct LoadIo {
     load: Load,
     /// Samples the core's gauges.
-    sampler: LaneSampler,
+    sampler: ShardSampler,
     stalls: Stalls,
     servers: Vec<Endpoints>,
     source: SourceAddress,
@@ -109,7 +109,7 @@ impl LoadIo {
     /// in the capture.
     pub fn new(
         load: Load,
-        sampler: LaneSampler,
+        sampler: ShardSampler,
         servers: Vec<Endpoints>,
         source: SourceAddress,
         handover: Handover,
@@ -448,7 +448,7 @@ impl LoadIo {
 /// The current time, after sampling the gauges and noting that the loop is busy: for code that borrows the core
 /// separately.
 #[inline]
-fn told(load: &Load, sampler: &mut LaneSampler, stalls: &mut Stalls, clock: &Clock) -> Timestamp {
+fn told(load: &Load, sampler: &mut ShardSampler, stalls: &mut Stalls, clock: &Clock) -> Timestamp {
     let now = clock.now();
     if sampler.is_due(now) {
         sampler.sample(now, load.live());

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use sys::packets;
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 
 /// Capacity of a queue, in bytes as the kernel counts them: about 1,366 packets of 64 bytes, 456 of 1500, 16 segments
 /// of 64 KB. A current network card has 256 to 4,096 entries.
@@ -22,8 +22,8 @@ impl PacketQueue {
     ///
     /// # Errors
     /// No descriptor is available.
-    pub fn new() -> Result<(PacketQueue, OwnedFd), LabError> {
-        let (sending, receiving) = packets::packet_pair(QUEUE_BYTES).map_err(LabError::environment)?;
+    pub fn new() -> Result<(PacketQueue, OwnedFd), TestbedError> {
+        let (sending, receiving) = packets::packet_pair(QUEUE_BYTES).map_err(TestbedError::environment)?;
         Ok((PacketQueue { sending, overflowed: 0 }, receiving))
     }
 

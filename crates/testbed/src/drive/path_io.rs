@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use path::{Lateness, Network, Rewrite};
+use path::{Network, Rewrite, TimingErrors};
 use schema::Direction;
 use sys::clock::Clock;
 use sys::tun::Tun;
@@ -69,7 +69,7 @@ pub struct PathIo {
     late: Option<LatenessCounts>,
     /// Where the last read may have left packets, by direction.
     unread: [bool; 2],
-    measured_lateness: Option<Lateness>,
+    measured_lateness: Option<TimingErrors>,
 }
 
 impl PathIo {
@@ -222,7 +222,7 @@ impl PathIo {
     }
 
     /// Timing error over the measured phase (over the whole run if no phase was stored).
-    pub fn lateness(&self) -> &Lateness {
+    pub fn lateness(&self) -> &TimingErrors {
         self.measured_lateness.as_ref().unwrap_or_else(|| self.network.lateness())
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use validity::evidence::LoopHealth;
 
-use load::{Live, MixLive};
+use load::{CacheCounters, Live};
 use units::Timestamp;
 
 /// Phase of a run.
@@ -68,7 +68,7 @@ pub struct Snapshot {
     /// Requests scheduled and not started.
     pub backlog: u64,
     /// Of a cache workload: plain GETs that succeeded, and hits among them.
-    pub mix: MixLive,
+    pub mix: CacheCounters,
 }
 
 impl Default for Progress {
@@ -203,16 +203,16 @@ impl Progress {
     }
 
     /// The loop's counters of a cache workload.
-    pub fn store_mix(&self, mix: MixLive) {
-        let MixLive { basic_gets, hits, crowded } = mix;
+    pub fn store_mix(&self, mix: CacheCounters) {
+        let CacheCounters { basic_gets, hits, crowded } = mix;
         self.basic_gets.store(basic_gets, Ordering::Relaxed);
         self.hits.store(hits, Ordering::Relaxed);
         self.crowded.store(crowded, Ordering::Relaxed);
     }
 
     /// The stored counters of a cache workload.
-    pub fn mix(&self) -> MixLive {
-        MixLive {
+    pub fn mix(&self) -> CacheCounters {
+        CacheCounters {
             basic_gets: self.basic_gets.load(Ordering::Relaxed),
             hits: self.hits.load(Ordering::Relaxed),
             crowded: self.crowded.load(Ordering::Relaxed),

@@ -27,7 +27,7 @@ use schema::{FailureCause, document};
 use self::facts::Facts;
 pub(crate) use self::session::{News, READ_BUFFER, Session};
 use self::tickets::Tickets;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::TlsPlan;
 
 /// TLS of a run.
@@ -51,8 +51,8 @@ impl Tls {
     ///
     /// # Errors
     /// An unreadable or invalid file, or a system without root certificates where they are needed.
-    pub fn new(plan: &TlsPlan, host: &str) -> Result<Self, LabError> {
-        let name = plan.server_name(host).map_err(LabError::plan)?;
+    pub fn new(plan: &TlsPlan, host: &str) -> Result<Self, TestbedError> {
+        let name = plan.server_name(host).map_err(TestbedError::plan)?;
         let trust = config::trust(plan);
         let facts = Facts::new(name.to_str().into_owned(), trust);
         let common = Arc::new(config::client(plan)?);

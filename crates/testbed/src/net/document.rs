@@ -10,7 +10,7 @@ use super::NetPlan;
 use super::instruments::Capture;
 use super::sandboxes::Sandboxes;
 use crate::drive::path_io::PathIo;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::path_part::Refused;
 use crate::recording_folder::RecordingFolder;
 use crate::{distances, host, path_part, watch_part};
@@ -39,7 +39,7 @@ impl Ended<'_> {
     ///
     /// # Errors
     /// The properties of the host cannot be read.
-    pub fn document(&self) -> Result<Document, LabError> {
+    pub fn document(&self) -> Result<Document, TestbedError> {
         let packets = self.capture.packets.as_ref();
         let clients = &self.sandboxes.spec.clients[..];
         let mut path_part = path_part::document(distances::name(&self.plan.path), clients, &self.path, None);
@@ -68,7 +68,7 @@ impl Ended<'_> {
     }
 
     /// The machine, and its use by the run.
-    fn host(&self) -> Result<Host, LabError> {
+    fn host(&self) -> Result<Host, TestbedError> {
         let Sandboxes { cores, wakefulness, places, far, .. } = self.sandboxes;
         let mut host = host::facts(cores, 1)?;
         let mut set = |name: &str, value: String| host.settings.insert(name.into(), value);

@@ -15,7 +15,7 @@ use crate::capture_tables::CaptureTables;
 use crate::distances;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::Progress;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::recorder::WireSide;
 use crate::recording_folder::RecordingFolder;
 use crate::standing::{self, PathFacts};
@@ -56,7 +56,7 @@ impl Instruments {
         folder: &RecordingFolder,
         progress: &Arc<Progress>,
         started: Timestamp,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, TestbedError> {
         let live = Arc::new(PathLive::default());
         if let Some(path_io) = &mut sandboxes.path_io {
             if folder.is_kept() {
@@ -79,7 +79,7 @@ impl Instruments {
         let setting =
             Setting { plan, rtts_ns, clients, clock: sandboxes.clock, progress, started, folder, seen: &seen };
         let capture = taps.map(|taps| capture(taps, setting)).transpose();
-        let capture = capture.map_err(LabError::system("start the packet capture"))?;
+        let capture = capture.map_err(TestbedError::system("start the packet capture"))?;
         Ok(Instruments { clock: sandboxes.clock, path, capture, seen, tap: None })
     }
 
@@ -95,7 +95,7 @@ impl Instruments {
         folder: &RecordingFolder,
         progress: &Arc<Progress>,
         started: Timestamp,
-    ) -> Result<(), LabError> {
+    ) -> Result<(), TestbedError> {
         let (Some(prepared), Some(tap)) = (sandboxes.prepared.take(), &plan.tap) else { return Ok(()) };
         let command = command.first().cloned().unwrap_or_default();
         let root = sandboxes.program.init_pid();

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use path::PathSpec;
 use sys::clock::Clock;
-use sys::place::{Net, Place, PlaceSpec};
+use sys::place::{Net, Place, SandboxSpec};
 use sys::sched::Cores;
 
 use super::NetPlan;
 use crate::drive::path_io::PathIo;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::host::{CorePlan, Wakefulness};
 use crate::places::target::{self, Named, Reach};
 use crate::places::{self, Places};
@@ -46,10 +46,10 @@ impl Sandboxes {
     /// # Errors
     /// A plan that cannot be carried out, a machine that lacks a feature, or a program or server that cannot be
     /// started.
-    pub fn make(plan: &NetPlan, command: &[OsString]) -> Result<Self, LabError> {
+    pub fn make(plan: &NetPlan, command: &[OsString]) -> Result<Self, TestbedError> {
         let spec = distances::spec(&plan.path, plan.clients)?;
         let wakefulness = Wakefulness::of(plan.host.idle);
-        let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
+        let allowed = Cores::allowed().map_err(TestbedError::system("sched_getaffinity"))?;
         // The program is the client: it runs on the server's cores, not on the path's.
         let cores = if plan.host.placement == Placement::Split {
             CorePlan::new(Placement::Split, &allowed, 1)
@@ -72,7 +72,7 @@ impl Sandboxes {
         } else {
             Places::toward(reaches(&far))?
         };
-        places.client_net = program.net().try_clone().map_err(LabError::environment)?;
+        places.client_net = program.net().try_clone().map_err(TestbedError::environment)?;
         let path_io = connect(plan, &mut places, &spec, far.is_empty())?;
         Ok(Sandboxes { spec, wakefulness, cores, far, clock, prepared, program, places, path_io: Some(path_io) })
     }
@@ -100,23 +100,23 @@ fn start_program(
     far: &[Named],
     prepared: Option<&Prepared>,
     rootless: bool,
-) -> Result<Place, LabError> {
+) -> Result<Place, TestbedError> {
     let preload = std::env::var_os("LD_PRELOAD");
-    let started = Place::start(PlaceSpec {
+    let started = Place::start(SandboxSpec {
         env: prepared.map(|tap| tap.environment(preload.as_deref())).unwrap_or_default(),
         hosts: hosts(plan, far),
         net: Net::New,
         rootless,
-        ..PlaceSpec::new(command.to_vec())
+        ..SandboxSpec::new(command.to_vec())
     });
     started.map_err(|error| match error {
-        sys::Error::Exec { .. } => LabError::plan(error),
-        other => LabError::environment(other),
+        sys::Error::Exec { .. } => TestbedError::plan(error),
+        other => TestbedError::environment(other),
     })
 }
 
 /// Creates the path, and starts the server of the testbed if there is one.
-fn connect(plan: &NetPlan, places: &mut Places, spec: &PathSpec, in_lab: bool) -> Result<PathIo, LabError> {
+fn connect(plan: &NetPlan, places: &mut Places, spec: &PathSpec, in_lab: bool) -> Result<PathIo, TestbedError> {
     let tcp = plan.server.as_ref().map_or(&plan.target.tcp, |server| &server.tcp);
     let path_io = places.connect(spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
     if in_lab {

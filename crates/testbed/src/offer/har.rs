@@ -7,7 +7,7 @@ use load::{Target, Workload, har};
 use schema::document;
 
 use super::log;
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::LoadPlan;
 
 /// A parsed recording.
@@ -18,12 +18,12 @@ pub(super) struct Har {
 }
 
 /// Reads the archive; its requests go to the host of the load's URL, with the load's headers added.
-pub(super) fn read(file: &Path, load: &LoadPlan) -> Result<Har, LabError> {
-    let wrong = |why: String| LabError::Plan(format!("--har {}: {why}", file.display()));
-    let base = Target::parse(&load.url).map_err(LabError::plan)?;
+pub(super) fn read(file: &Path, load: &LoadPlan) -> Result<Har, TestbedError> {
+    let wrong = |why: String| TestbedError::Plan(format!("--har {}: {why}", file.display()));
+    let base = Target::parse(&load.url).map_err(TestbedError::plan)?;
     let bytes = log::read_bounded(file, har::BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
     let mut recorded = har::read(&bytes, &base).map_err(wrong)?;
-    let like = load.every_request().map_err(LabError::Plan)?;
+    let like = load.every_request().map_err(TestbedError::Plan)?;
     for request in &mut recorded.requests {
         request.headers.retain(|(name, _)| !like.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
         request.headers.extend(like.headers.iter().cloned());

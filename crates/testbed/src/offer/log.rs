@@ -11,7 +11,7 @@ use load::workload::{Choice, Template};
 use load::{RequestSpec, Target, Workload};
 use schema::{Method, document};
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::{LoadPlan, LogFormat, ReplayPlan};
 
 /// A longer line is not a request: servers limit the request line to a fraction of it.
@@ -31,10 +31,10 @@ pub(super) struct Log {
 }
 
 /// Reads the log of `replay`; its requests go to the host of the load's URL, with the load's headers.
-pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError> {
-    let wrong = |why: String| LabError::Plan(format!("--replay {}: {why}", replay.file.display()));
-    let base = Target::parse(&load.url).map_err(LabError::plan)?;
-    let like = load.every_request().map_err(LabError::Plan)?;
+pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, TestbedError> {
+    let wrong = |why: String| TestbedError::Plan(format!("--replay {}: {why}", replay.file.display()));
+    let base = Target::parse(&load.url).map_err(TestbedError::plan)?;
+    let like = load.every_request().map_err(TestbedError::Plan)?;
     let file = File::open(&replay.file).map_err(|error| wrong(error.to_string()))?;
     let mut lines = Lines { from: BufReader::with_capacity(1 << 16, file), line: Vec::new() };
     let mut reader = Reader::default();

@@ -35,7 +35,7 @@ fn plan(change: impl FnOnce(&mut LoadPlan)) -> Plan {
     plan
 }
 
-fn replaying(file: &Path, change: impl FnOnce(&mut LoadPlan)) -> Result<Offer, LabError> {
+fn replaying(file: &Path, change: impl FnOnce(&mut LoadPlan)) -> Result<Offer, TestbedError> {
     of(&plan(|load| {
         load.replay = Some(ReplayPlan::of(file.to_owned()));
         change(load);

@@ -9,7 +9,7 @@ use sys::tun::{Offload, Tun};
 
 use super::target::{How, Reach};
 use super::{CLIENT_DEVICE, FIRST_CLIENT, SERVER_DEVICE};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::ServerTcp;
 
 pub(super) const CLIENT_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
@@ -23,23 +23,23 @@ const MTU_BYTES: u32 = 1500;
 const DEVICE_QUEUE_PACKETS: u32 = 20_000;
 
 /// Creates the clients' end; returns whether it has IPv6. `reaches`: services beyond the testbed's own networks.
-pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bool), LabError> {
-    let tun = Tun::open(CLIENT_DEVICE).map_err(LabError::environment)?;
-    tun.set_offload(offload).map_err(LabError::environment)?;
-    let mut netlink = Netlink::open().map_err(LabError::environment)?;
+pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bool), TestbedError> {
+    let tun = Tun::open(CLIENT_DEVICE).map_err(TestbedError::environment)?;
+    tun.set_offload(offload).map_err(TestbedError::environment)?;
+    let mut netlink = Netlink::open().map_err(TestbedError::environment)?;
     // IPv6 needs this to bind to an address of a local prefix.
     let v6 = try_ipv6(CLIENT_DEVICE) && sysctl("net/ipv6/ip_nonlocal_bind", "1").is_ok();
-    netlink.link_up("lo").map_err(LabError::environment)?;
-    bring_up(&mut netlink, CLIENT_DEVICE).map_err(LabError::environment)?;
+    netlink.link_up("lo").map_err(TestbedError::environment)?;
+    bring_up(&mut netlink, CLIENT_DEVICE).map_err(TestbedError::environment)?;
     // AnyIP: every address of the clients' network is bindable without being configured.
     add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK.into(), "lo") })?;
     // One configured address: programs that resolve names of available families only (AI_ADDRCONFIG) look for it.
-    netlink.add_address("lo", FIRST_CLIENT.into(), 32).map_err(LabError::environment)?;
+    netlink.add_address("lo", FIRST_CLIENT.into(), 32).map_err(TestbedError::environment)?;
     if v6 {
         add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK_V6.into(), "lo") })?;
         // Source address of programs that do not bind.
         let first = AddressPlan::FIRST_CLIENT_V6.into();
-        netlink.add_address("lo", first, 128).map_err(LabError::environment)?;
+        netlink.add_address("lo", first, 128).map_err(TestbedError::environment)?;
     }
     // Without `src`, a program that does not bind gets "Network is unreachable"; with IPv6 the source is found on lo.
     let source = |route: Route<'static>| Route { src: route.dst.is_ipv4().then_some(FIRST_CLIENT.into()), ..route };
@@ -73,16 +73,16 @@ pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bo
 }
 
 /// Creates the server's end in a namespace of the testbed, with these addresses.
-pub(super) fn server_end(offload: Offload, tcp: &ServerTcp, addresses: &[IpAddr]) -> Result<Tun, LabError> {
-    let tun = Tun::open(SERVER_DEVICE).map_err(LabError::environment)?;
-    tun.set_offload(offload).map_err(LabError::environment)?;
-    let mut netlink = Netlink::open().map_err(LabError::environment)?;
+pub(super) fn server_end(offload: Offload, tcp: &ServerTcp, addresses: &[IpAddr]) -> Result<Tun, TestbedError> {
+    let tun = Tun::open(SERVER_DEVICE).map_err(TestbedError::environment)?;
+    tun.set_offload(offload).map_err(TestbedError::environment)?;
+    let mut netlink = Netlink::open().map_err(TestbedError::environment)?;
     let v6 = try_ipv6(SERVER_DEVICE);
-    netlink.link_up("lo").map_err(LabError::environment)?;
-    bring_up(&mut netlink, SERVER_DEVICE).map_err(LabError::environment)?;
+    netlink.link_up("lo").map_err(TestbedError::environment)?;
+    bring_up(&mut netlink, SERVER_DEVICE).map_err(TestbedError::environment)?;
     for &address in addresses.iter().filter(|address| v6 || address.is_ipv4()) {
         let whole = if address.is_ipv4() { 32 } else { 128 };
-        netlink.add_address(SERVER_DEVICE, address, whole).map_err(LabError::environment)?;
+        netlink.add_address(SERVER_DEVICE, address, whole).map_err(TestbedError::environment)?;
     }
     add_tcp_route(&mut netlink, &network(CLIENT_NETWORK.into(), SERVER_DEVICE), tcp)?;
     if v6 {
@@ -95,14 +95,14 @@ pub(super) fn server_end(offload: Offload, tcp: &ServerTcp, addresses: &[IpAddr]
 }
 
 /// A route to the clients, with the server's TCP settings.
-pub(super) fn add_tcp_route(netlink: &mut Netlink, route: &Route<'_>, tcp: &ServerTcp) -> Result<(), LabError> {
+pub(super) fn add_tcp_route(netlink: &mut Netlink, route: &Route<'_>, tcp: &ServerTcp) -> Result<(), TestbedError> {
     let route = Route { initcwnd: tcp.initcwnd, congestion: tcp.cc.as_deref(), ..*route };
     netlink.add_route(&route).map_err(|error| match &tcp.cc {
-        Some(cc) => LabError::Environment(format!(
+        Some(cc) => TestbedError::Environment(format!(
             "--server-tcp cc={cc}: {error}; this kernel has: {}",
             available_congestion_controls()
         )),
-        None => LabError::environment(error),
+        None => TestbedError::environment(error),
     })
 }
 
@@ -128,7 +128,7 @@ fn try_ipv6(device: &str) -> bool {
 }
 
 /// IPv6 on a device that sends nothing by itself: no automatic address, no router solicitation, no duplicate detection.
-pub(super) fn quiet_ipv6(device: &str) -> Result<(), LabError> {
+pub(super) fn quiet_ipv6(device: &str) -> Result<(), TestbedError> {
     for (key, value) in [
         ("disable_ipv6", "0"),
         ("addr_gen_mode", "1"),
@@ -137,7 +137,7 @@ pub(super) fn quiet_ipv6(device: &str) -> Result<(), LabError> {
         ("router_solicitations", "0"),
         ("dad_transmits", "0"),
     ] {
-        sysctl(&format!("net/ipv6/conf/{device}/{key}"), value).map_err(LabError::environment)?;
+        sysctl(&format!("net/ipv6/conf/{device}/{key}"), value).map_err(TestbedError::environment)?;
     }
     Ok(())
 }
@@ -147,8 +147,8 @@ pub(super) fn has_ipv6() -> bool {
     fs::exists("/proc/sys/net/ipv6").unwrap_or(false)
 }
 
-pub(super) fn no_ipv6() -> LabError {
-    LabError::Environment(
+pub(super) fn no_ipv6() -> TestbedError {
+    TestbedError::Environment(
         "there is no IPv6 here (a kernel booted with ipv6.disable=1, or /proc/sys/net read-only): use an IPv4 address"
             .into(),
     )
@@ -158,8 +158,8 @@ pub(super) fn network(network: IpAddr, dev: &str) -> Route<'_> {
     Route::new(network, if network.is_ipv4() { PREFIX } else { PREFIX_V6 }, dev)
 }
 
-fn add(netlink: &mut Netlink, route: &Route<'_>) -> Result<(), LabError> {
-    netlink.add_route(route).map_err(LabError::environment)
+fn add(netlink: &mut Netlink, route: &Route<'_>) -> Result<(), TestbedError> {
+    netlink.add_route(route).map_err(TestbedError::environment)
 }
 
 fn available_congestion_controls() -> String {

@@ -21,7 +21,7 @@ use super::ends::{
     quiet_ipv6,
 };
 use super::target::{How, Reach};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::ServerTcp;
 
 /// The kernel replaces `%d` by a number.
@@ -40,12 +40,12 @@ pub(super) struct HostEnd {
 }
 
 /// Creates it, in the calling thread's network namespace.
-pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> Result<HostEnd, LabError> {
+pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> Result<HostEnd, TestbedError> {
     let any = |v6: bool, how: fn(How) -> bool| reaches.iter().any(|it| it.connect.is_ipv6() == v6 && how(it.how));
     let (v4, v6) = (any(false, |_| true), any(true, |_| true));
     let forwarded = |how| how == How::Forwarded;
     if !tcp.is_unset() && reaches.iter().all(|reach| reach.how == How::Forwarded) {
-        return Err(LabError::Plan(
+        return Err(TestbedError::Plan(
             "--server-tcp is the TCP of this host, but the service is on another host, which has its own: leave it out"
                 .into(),
         ));
@@ -53,24 +53,25 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     if v6 && !has_ipv6() {
         return Err(no_ipv6());
     }
-    let mut netlink = Netlink::open().map_err(LabError::environment)?;
+    let mut netlink = Netlink::open().map_err(TestbedError::environment)?;
     // Both families are checked, whichever is used: two simultaneous paths would share client addresses.
     for (network, prefix) in [("198.18.0.0", 15), ("2001:2::", 48)] {
         refuse_taken(&mut netlink, network.parse().expect("an address"), prefix)?;
     }
     let tun = Tun::open(DEVICE).map_err(|error| {
-        LabError::Environment(format!(
+        TestbedError::Environment(format!(
             "{error} (a path to a service outside of the testbed ends in this host's own network)"
         ))
     })?;
     let device = tun.name().to_owned();
-    tun.set_offload(offload).map_err(LabError::environment)?;
+    tun.set_offload(offload).map_err(TestbedError::environment)?;
     if v6 {
         quiet_ipv6(&device).map_err(read_only)?;
     } else {
-        sys::netlink::disable_ipv6(&device).map_err(LabError::environment).map_err(read_only)?;
+        sys::netlink::disable_ipv6(&device).map_err(TestbedError::environment).map_err(read_only)?;
     }
-    let set = |key: &str| sysctl(&key.replace("DEV", &device), "1").map_err(LabError::environment).map_err(read_only);
+    let set =
+        |key: &str| sysctl(&key.replace("DEV", &device), "1").map_err(TestbedError::environment).map_err(read_only);
     if any(false, |how| how == How::Rewritten) {
         set("net/ipv4/conf/DEV/route_localnet")?;
     }
@@ -79,16 +80,16 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     }
     if any(true, forwarded) && !forwards_ipv6() {
         set("net/ipv6/conf/DEV/force_forwarding").map_err(|_| {
-            LabError::Environment(
+            TestbedError::Environment(
                 "another host by IPv6: forwarding for a single device needs Linux 6.17, and this host \
                  does not forward IPv6; use an IPv4 address, or allow it for all devices (sysctl net.ipv6.conf.all.forwarding=1)"
                     .into(),
             )
         })?;
     }
-    bring_up(&mut netlink, &device).map_err(LabError::environment)?;
+    bring_up(&mut netlink, &device).map_err(TestbedError::environment)?;
     for reach in reaches.iter().filter(|reach| reach.how == How::OnDevice) {
-        netlink.add_address(&device, reach.connect, 128).map_err(LabError::environment)?;
+        netlink.add_address(&device, reach.connect, 128).map_err(TestbedError::environment)?;
     }
     for (wanted, network_of, first) in [
         (v4, IpAddr::from(CLIENT_NETWORK), IpAddr::from(AddressPlan::FIRST_CLIENT)),
@@ -110,15 +111,15 @@ fn masquerade(
     netlink: &mut Netlink,
     reaches: &[Reach],
     device: &str,
-) -> Result<(Vec<Masquerade>, Vec<String>), LabError> {
+) -> Result<(Vec<Masquerade>, Vec<String>), TestbedError> {
     let (mut firewall, mut notes) = (Vec::new(), Vec::new());
-    let index = netlink.link_index(device).map_err(LabError::environment)?;
+    let index = netlink.link_index(device).map_err(TestbedError::environment)?;
     for (network, prefix) in [(IpAddr::from(CLIENT_NETWORK), PREFIX), (CLIENT_NETWORK_V6.into(), PREFIX_V6)] {
         let same_family = |reach: &Reach| reach.connect.is_ipv4() == network.is_ipv4();
         if !reaches.iter().any(|reach| reach.how == How::Forwarded && same_family(reach)) {
             continue;
         }
-        firewall.push(Masquerade::new(device, network, prefix, index).map_err(LabError::environment)?);
+        firewall.push(Masquerade::new(device, network, prefix, index).map_err(TestbedError::environment)?);
         // Failing to check does not fail the run: the load will show it.
         if let Ok(Some(chain)) = nft::forwarding_refused_by(network) {
             notes.push(format!(
@@ -139,12 +140,12 @@ fn pair(reach: &Reach) -> Option<Pair> {
 }
 
 /// The benchmark ranges must be unused on this host.
-fn refuse_taken(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<(), LabError> {
-    let routes = netlink.routes(network).map_err(LabError::environment)?;
+fn refuse_taken(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<(), TestbedError> {
+    let routes = netlink.routes(network).map_err(TestbedError::environment)?;
     let Some(route) = routes.iter().find(|route| route.overlaps(network, prefix)) else { return Ok(()) };
     let device = route.device.and_then(|index| netlink.link_name(index).ok()).unwrap_or_else(|| "no device".into());
     let destination = route.dst.map_or("everything".into(), |dst| format!("{dst}/{}", route.prefix));
-    Err(LabError::Environment(if device.starts_with(DEVICE_PREFIX) {
+    Err(TestbedError::Environment(if device.starts_with(DEVICE_PREFIX) {
         format!(
             "another yamabiko has a path in this host's network (device {device}): wait for its end, or run this one in its own \
              network namespace"
@@ -159,13 +160,13 @@ fn refuse_taken(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<()
 }
 
 /// Packets to clients must leave by the path's device, whatever routing rules this host has.
-fn require_way_back(netlink: &mut Netlink, client: IpAddr, device: &str) -> Result<(), LabError> {
-    let found = netlink.route_to(client).map_err(LabError::environment)?;
+fn require_way_back(netlink: &mut Netlink, client: IpAddr, device: &str) -> Result<(), TestbedError> {
+    let found = netlink.route_to(client).map_err(TestbedError::environment)?;
     let by = found.device.and_then(|index| netlink.link_name(index).ok()).unwrap_or_default();
     if by == device {
         return Ok(());
     }
-    Err(LabError::Environment(format!(
+    Err(TestbedError::Environment(format!(
         "this host's routing rules send packets to the clients ({client}) by {by}, not by the path's {device}: see ip rule, \
          and give its main table priority for 198.18.0.0/15 and 2001:2::/48"
     )))
@@ -176,6 +177,6 @@ pub fn forwards_ipv6() -> bool {
     std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").is_ok_and(|text| text.trim() == "1")
 }
 
-fn read_only(error: LabError) -> LabError {
-    LabError::Environment(format!("{error}; is /proc/sys read-only here, as in a container?"))
+fn read_only(error: TestbedError) -> TestbedError {
+    TestbedError::Environment(format!("{error}; is /proc/sys read-only here, as in a container?"))
 }

@@ -15,7 +15,7 @@ use sys::namespace::NetNamespace;
 use sys::netlink::{ListeningSocket, SockDiag};
 use sys::sched::Cores;
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 
 /// Listeners on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +91,8 @@ pub enum NotListening {
 /// `ended` failed. Within: why it does not listen.
 pub fn wait(
     wanted: &Wanted<'_>,
-    mut ended: impl FnMut() -> Result<Option<String>, LabError>,
-) -> Result<Result<(), NotListening>, LabError> {
+    mut ended: impl FnMut() -> Result<Option<String>, TestbedError>,
+) -> Result<Result<(), NotListening>, TestbedError> {
     let mut sockets = Sockets::of(wanted.pid);
     let mut listen_wait = ListenWait::new(wanted, monotonic_ns());
     loop {

@@ -17,11 +17,11 @@ use std::time::Duration;
 use http1::Asked;
 use http1::whole::whole;
 use polymix::OriginFigures;
-use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::place::{Net, Place, SandboxSpec, Stdio, Stdio3};
 
 use super::listening::{self, NotListening, Wanted};
 use super::{Places, server_output};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::host::CorePlan;
 use crate::server::{ended, last_words};
 use plan::OriginPlan;
@@ -45,22 +45,22 @@ pub(crate) fn start(
     clients: u32,
     cores: &CorePlan,
     log: Option<&Path>,
-) -> Result<(), LabError> {
+) -> Result<(), TestbedError> {
     let at = plan.at(clients);
     let command = plan.command.clone().unwrap_or_default();
     let output = server_output(log.map(|log| log.with_file_name("origin.log")).as_deref())?;
-    let [out, errors] = [output.try_clone(), output.try_clone()].map(|file| file.map_err(LabError::system("dup")));
-    let mut place = Place::start(PlaceSpec {
+    let [out, errors] = [output.try_clone(), output.try_clone()].map(|file| file.map_err(TestbedError::system("dup")));
+    let mut place = Place::start(SandboxSpec {
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(out?.into()), stderr: Stdio::File(errors?.into()) },
         // Ctrl-C ends the measurement; the origin responds until the end.
         new_session: true,
         cpus: cores.client.as_ref().map(|cores| cores.list().to_vec()),
-        net: Net::Existing(places.client_net.try_clone().map_err(LabError::environment)?),
+        net: Net::Existing(places.client_net.try_clone().map_err(TestbedError::environment)?),
         rootless: places.rootless,
-        ..PlaceSpec::new(vec!["/bin/sh".into(), "-c".into(), command.clone().into()])
+        ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), command.clone().into()])
     })
-    .map_err(LabError::environment)?;
-    place.go().map_err(LabError::plan)?;
+    .map_err(TestbedError::environment)?;
+    place.go().map_err(TestbedError::plan)?;
     let addresses = [at.ip()];
     // The user's programs are in the clients' namespace, too.
     let wanted =
@@ -68,7 +68,7 @@ pub(crate) fn start(
     if let Err(why) = listening::wait(&wanted, || Ok(ended(&mut place)))? {
         let words = last_words(&output);
         let within = units::format_duration(START);
-        return Err(LabError::Plan(match why {
+        return Err(TestbedError::Plan(match why {
             NotListening::Ended(how) => {
                 format!("the origin ended ({how}) before it listened on {at}: {command}{words}")
             }

@@ -10,11 +10,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-use sys::netlink::{FoundKind, Netlink};
+use sys::netlink::{ExistingRouteKind, Netlink};
 
 use super::listening::{Listening, look, look_udp};
 use super::{SERVER, SERVER_NAME, SERVER_V6};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::{AddressFamily, ServerPlan, TargetPlan, To};
 
 /// How packets get from the server's end of the path to a service.
@@ -64,21 +64,21 @@ impl Reach {
 ///
 /// # Errors
 /// A host that is not in the testbed, or has no address of that family there.
-pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily) -> Result<Vec<Reach>, LabError> {
+pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily) -> Result<Vec<Reach>, TestbedError> {
     let all = lab_addresses(server.addresses);
     let literal = host.parse::<IpAddr>().ok();
     let chosen = match literal {
         Some(address) if all.contains(&address) => family.choose(&[address]),
         None if names(server).iter().any(|name| name.eq_ignore_ascii_case(host)) => family.choose(&all),
         _ => {
-            return Err(LabError::Plan(format!(
+            return Err(TestbedError::Plan(format!(
                 "with --server the URL's host must be `{SERVER_NAME}`, not `{host}`: write http://{SERVER_NAME}:{port}/.., \
                  or give the server that name, too (--server-name {host})"
             )));
         }
     };
     if chosen.is_empty() {
-        return Err(LabError::Plan(format!("`{host}` has no {}: it is {host}", family.words())));
+        return Err(TestbedError::Plan(format!("`{host}` has no {}: it is {host}", family.words())));
     }
     Ok(chosen.into_iter().map(|address| Reach { asked: address, connect: address, how: How::Lab }).collect())
 }
@@ -99,7 +99,7 @@ pub fn names(server: &ServerPlan) -> Vec<&str> {
 ///
 /// # Errors
 /// There is none, or none of that family.
-pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>, LabError> {
+pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>, TestbedError> {
     let literal = host.parse::<IpAddr>().ok();
     let (known, from) = if !target.addresses.is_empty() {
         (target.addresses.clone(), "the plan names")
@@ -110,12 +110,12 @@ pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>
         match asked {
             Ok(known) if !known.is_empty() => (known, "it has"),
             _ if host.eq_ignore_ascii_case(SERVER_NAME) => {
-                return Err(LabError::Plan(
+                return Err(TestbedError::Plan(
                     "`server` is the name of a server that the testbed starts: give its command with --server".into(),
                 ));
             }
             _ => {
-                return Err(LabError::Plan(format!(
+                return Err(TestbedError::Plan(format!(
                     "`{host}` has no address: check the name, and that this machine can resolve names"
                 )));
             }
@@ -126,7 +126,11 @@ pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>
     let chosen = target.family.choose(&known);
     if chosen.is_empty() {
         let known: Vec<String> = known.iter().map(IpAddr::to_string).collect();
-        return Err(LabError::Plan(format!("`{host}` has no {}: {from} {}", target.family.words(), known.join(", "))));
+        return Err(TestbedError::Plan(format!(
+            "`{host}` has no {}: {from} {}",
+            target.family.words(),
+            known.join(", ")
+        )));
     }
     Ok(chosen)
 }
@@ -135,12 +139,12 @@ pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>
 ///
 /// # Errors
 /// An address that a path cannot reach, by name and with a fix.
-pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, LabError> {
-    let mut netlink = Netlink::open().map_err(LabError::environment)?;
+pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, TestbedError> {
+    let mut netlink = Netlink::open().map_err(TestbedError::environment)?;
     let mut reaches = Vec::new();
     let mut loopbacks = 0;
     for &asked in addresses {
-        let refuse = |why: String| Err(LabError::Plan(format!("`{host}` is {asked}, {why}")));
+        let refuse = |why: String| Err(TestbedError::Plan(format!("`{host}` is {asked}, {why}")));
         if asked.is_unspecified() || asked.is_multicast() || asked == IpAddr::V4(Ipv4Addr::BROADCAST) {
             return refuse(
                 "which is the unspecified address: use the one that the service listens on, or 127.0.0.1".into(),
@@ -156,8 +160,8 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, LabE
                 return refuse("which is valid on its own link only, not through a path: use a global address".into());
             }
             _ => match netlink.route_to(asked) {
-                Ok(route) if route.kind == FoundKind::Local => How::Own,
-                Ok(route) if route.kind == FoundKind::Unicast => How::Forwarded,
+                Ok(route) if route.kind == ExistingRouteKind::Local => How::Own,
+                Ok(route) if route.kind == ExistingRouteKind::Unicast => How::Forwarded,
                 Ok(_) => return refuse("which this host's routing table prohibits".into()),
                 Err(error) => return refuse(format!("to which this host has no route ({error})")),
             },
@@ -180,26 +184,26 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, LabE
 ///
 /// # Errors
 /// No socket listens, or none that the path reaches: by name and with a fix.
-pub fn check_listening(reach: &Reach, port: u16) -> Result<(), LabError> {
+pub fn check_listening(reach: &Reach, port: u16) -> Result<(), TestbedError> {
     check(reach, port, look)
 }
 
-fn check(reach: &Reach, port: u16, look: fn(i32, IpAddr, u16) -> Listening) -> Result<(), LabError> {
+fn check(reach: &Reach, port: u16, look: fn(i32, IpAddr, u16) -> Listening) -> Result<(), TestbedError> {
     let own = std::process::id() as i32;
     match (reach.how, look(own, reach.at_server(), port)) {
         (How::Lab | How::Forwarded, _) | (_, Listening::Yes) => Ok(()),
-        (_, Listening::Elsewhere(IpAddr::V6(Ipv6Addr::LOCALHOST))) => Err(LabError::Plan(format!(
+        (_, Listening::Elsewhere(IpAddr::V6(Ipv6Addr::LOCALHOST))) => Err(TestbedError::Plan(format!(
             "the service on port {port} listens on ::1 only, which Linux makes unreachable from outside the host: let it \
              listen on [::], or on 127.0.0.1 and use that address"
         ))),
-        (_, Listening::Elsewhere(other)) => Err(LabError::Plan(format!(
+        (_, Listening::Elsewhere(other)) => Err(TestbedError::Plan(format!(
             "the service on port {port} listens on {} only, not on {}: use that address in the URL, or let the service \
              listen on {}",
             SocketAddr::new(other, port),
             reach.asked,
             if reach.asked.is_ipv4() { "0.0.0.0" } else { "[::]" },
         ))),
-        (_, Listening::No) => Err(LabError::Plan(format!(
+        (_, Listening::No) => Err(TestbedError::Plan(format!(
             "nothing listens on {} of this host: check that the service runs, and the port (--server starts a service)",
             SocketAddr::new(reach.asked, port)
         ))),
@@ -228,7 +232,7 @@ pub struct Named {
 ///
 /// # Errors
 /// Those of [`resolve`], [`through_path`] and [`check_listening`].
-pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, LabError> {
+pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, TestbedError> {
     let mut all = Vec::new();
     for to in to {
         let plan = TargetPlan { family, addresses: to.addresses.clone(), ..TargetPlan::default() };

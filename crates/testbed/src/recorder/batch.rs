@@ -1,6 +1,6 @@
 //! Batches of records from a shard to the recorder.
 
-use load::{ConnectionEnd, LevelSample, Stall};
+use load::{ConnectionEnd, GaugeSample, Stall};
 use schema::{CacheExchange, RequestRecord};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
@@ -22,7 +22,7 @@ pub struct Batch {
     /// Connections on which connect was called.
     pub called: Vec<Called>,
     /// Gauges, at the sampling times common to all shards.
-    pub samples: Vec<LevelSample>,
+    pub samples: Vec<GaugeSample>,
     /// Stalls of the shard's loop.
     pub stalls: Vec<Stall>,
     /// All records up to this time are included.

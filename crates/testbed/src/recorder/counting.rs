@@ -1,6 +1,6 @@
 //! Counts of records, cheap enough for a shard to count itself.
 
-use load::{ConnectionEnd, Delays, SecondLevels, Tally};
+use load::{ConnectionEnd, Delays, SecondGauges, Tally};
 use schema::{RequestRecord, SecondRecord};
 use units::Timestamp;
 
@@ -57,7 +57,7 @@ impl Counting {
     }
 
     /// One second of the series so far.
-    pub fn second(&self, second: u32, levels: SecondLevels) -> SecondRecord {
+    pub fn second(&self, second: u32, levels: SecondGauges) -> SecondRecord {
         self.tally.second(second, levels)
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use load::{LaneSampler, Load};
+use load::{Load, ShardSampler};
 use units::Timestamp;
 
 use super::batch::{Batch, Takes};
@@ -158,7 +158,7 @@ impl Handover {
     }
 
     /// Takes the load's records up to `now` and sends them.
-    pub fn pass(&mut self, load: &mut Load, sampler: &mut LaneSampler, stalls: &mut Stalls, now: Timestamp) {
+    pub fn pass(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
         self.take(load, sampler, stalls, now);
         if !self.kept.is_empty() {
             self.outlet.pass(&mut self.kept);
@@ -166,14 +166,14 @@ impl Handover {
     }
 
     /// Sends the rest, gauges up to `now` included; only after the run.
-    pub fn finish(mut self, load: &mut Load, sampler: &mut LaneSampler, stalls: &mut Stalls, now: Timestamp) {
+    pub fn finish(mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
         sampler.sample(now, load.live());
         self.take(load, sampler, stalls, now);
         self.kept.last = true;
         self.outlet.pass(&mut self.kept);
     }
 
-    fn take(&mut self, load: &mut Load, sampler: &mut LaneSampler, stalls: &mut Stalls, now: Timestamp) {
+    fn take(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
         load.take_records(&mut self.kept.requests);
         self.kept.exchanges.extend(load.take_exchanges());
         load.take_connections(&mut self.kept.connections);

@@ -1,7 +1,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-use load::{Ending, LaneSampler, Live, Tally, TallySpec};
+use load::{Ending, Live, ShardSampler, Tally, TallySpec};
 use schema::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord};
 
 use super::*;
@@ -53,7 +53,7 @@ fn recording(shards: usize) -> Recording {
     Recording {
         shards,
         counting: Arc::new(counting),
-        levels: LevelMerger::new(1, Timestamp::ZERO, Timestamp::ZERO, shards),
+        levels: GaugeMerger::new(1, Timestamp::ZERO, Timestamp::ZERO, shards),
         measured_end: Some(END),
         judging: None,
         progress: Arc::default(),
@@ -444,7 +444,7 @@ fn provisional_seconds_equal_the_exact_ones_of_all_shards() {
     let told = Told::default();
     let (mut outlets, recorder) =
         Recorder::start_with(recording(2), Some(Box::new(told.clone())), 100_000, 100_000).unwrap();
-    let mut samplers = [LaneSampler::new(1, Timestamp::ZERO), LaneSampler::new(1, Timestamp::ZERO)];
+    let mut samplers = [ShardSampler::new(1, Timestamp::ZERO), ShardSampler::new(1, Timestamp::ZERO)];
     for ms in (100..=3_500).step_by(100) {
         for (shard, outlet) in outlets.iter_mut().enumerate() {
             let one = |number: u64| {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use sys::accounting::{
-    CpuTimes, IdleTime, Served, ServedThread, TaskClock, TaskSource, cpu_times, idle_times, is_receiver,
+    CpuTimes, IdleTime, Served, TaskClock, TaskSource, ThreadScheduleFile, cpu_times, idle_times, is_receiver,
     measures_interrupts, processes,
 };
 use sys::cgroup::{GroupTime, UsageClock};
@@ -51,11 +51,11 @@ pub struct CoreWatch {
     usage: Option<UsageClock>,
     measures_interrupts: bool,
     /// By core.
-    receivers: Vec<(usize, ServedThread)>,
+    receivers: Vec<(usize, ThreadScheduleFile)>,
     /// Kernel threads for maintenance, which run for any load; and their time on each core.
-    housekeepers: HashMap<i32, (ServedThread, Duration)>,
+    housekeepers: HashMap<i32, (ThreadScheduleFile, Duration)>,
     housekeeping: Vec<(usize, Duration)>,
-    threads: HashMap<i32, (ServedThread, Served)>,
+    threads: HashMap<i32, (ThreadScheduleFile, Served)>,
     /// Of all threads that were ever read.
     ran: Duration,
     waited: Duration,
@@ -89,7 +89,7 @@ impl CoreWatch {
         let all = processes();
         let of_core = |&core: &usize| {
             let found = all.iter().filter(move |process| is_receiver(process, core));
-            found.filter_map(move |process| Some((core, ServedThread::open(process.pid)?)))
+            found.filter_map(move |process| Some((core, ThreadScheduleFile::open(process.pid)?)))
         };
         let receivers = cores.list().iter().flat_map(of_core).collect();
         CoreWatch {
@@ -297,7 +297,7 @@ impl CoreWatch {
             if self.threads.contains_key(&thread) {
                 continue;
             }
-            let Some(opened) = ServedThread::open(thread) else { continue };
+            let Some(opened) = ThreadScheduleFile::open(thread) else { continue };
             let Some(served) = opened.read(&mut self.buffer) else { continue };
             self.threads.insert(thread, (opened, served));
         }
@@ -307,7 +307,7 @@ impl CoreWatch {
             if self.housekeepers.contains_key(&process.pid) {
                 continue;
             }
-            let Some(thread) = ServedThread::open(process.pid) else { continue };
+            let Some(thread) = ThreadScheduleFile::open(process.pid) else { continue };
             let Some(served) = thread.read(&mut self.buffer) else { continue };
             self.housekeepers.insert(process.pid, (thread, served.ran));
         }

@@ -9,7 +9,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use load::{Live, MixLive};
+use load::{CacheCounters, Live};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
@@ -52,7 +52,7 @@ pub struct Standing {
     gave_up: bool,
     at: Timestamp,
     live: Live,
-    mix: MixLive,
+    mix: CacheCounters,
     health: LoopHealth,
 }
 

@@ -11,7 +11,7 @@ use sys::worker::Worker;
 use super::frame::{self, Said};
 use super::{ShardEnd, child};
 use crate::drive::progress::{Phase, Progress};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::recorder::Outlet;
 
 /// Forks the process of shard `index`, which enters `net` if there is one and then runs `loop_`. Only while this
@@ -23,7 +23,7 @@ pub fn start(
     index: u32,
     net: Option<&NetNamespace>,
     loop_: impl FnOnce(child::Setting) -> Result<ShardEnd, String>,
-) -> Result<Worker, LabError> {
+) -> Result<Worker, TestbedError> {
     let keep: Vec<BorrowedFd<'_>> = net.iter().map(|net| net.as_fd()).collect();
     let work = |link: UnixStream| {
         child::live(index as usize, link, |setting| {
@@ -33,7 +33,7 @@ pub fn start(
             loop_(setting)
         });
     };
-    Worker::start(c"yamabiko-shard", &keep, work).map_err(LabError::environment)
+    Worker::start(c"yamabiko-shard", &keep, work).map_err(TestbedError::environment)
 }
 
 /// Receives a shard's frames until its end. The work of one thread.
@@ -46,14 +46,14 @@ pub fn read(
     progress: &Progress,
     outlet: Outlet,
     lost: &AtomicBool,
-) -> Result<ShardEnd, LabError> {
+) -> Result<ShardEnd, TestbedError> {
     let _done = Done(progress);
     read_all(link, shard, progress, outlet).inspect_err(|_| lost.store(true, Ordering::Release))
 }
 
-fn read_all(link: &UnixStream, shard: u32, progress: &Progress, mut outlet: Outlet) -> Result<ShardEnd, LabError> {
+fn read_all(link: &UnixStream, shard: u32, progress: &Progress, mut outlet: Outlet) -> Result<ShardEnd, TestbedError> {
     let mut from = BufReader::with_capacity(READ_BYTES, link);
-    let failed = |why: String| LabError::System {
+    let failed = |why: String| TestbedError::System {
         doing: format!("shard {shard} of the load, in its own process"),
         source: std::io::Error::other(why),
     };

@@ -1,4 +1,4 @@
-use load::MixLive;
+use load::CacheCounters;
 
 use super::*;
 use validity::evidence::LoopHealth;
@@ -14,7 +14,7 @@ fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> ShardEnd {
     ShardEnd {
         measured: (Timestamp::ZERO, Some(Timestamp::from_nanos(end_ms * 1_000_000))),
         live: Live { offered: 10, in_flight: 1, ..Live::default() },
-        mix: MixLive::default(),
+        mix: CacheCounters::default(),
         unfinished: 1,
         first_request: b"GET".to_vec(),
         first_head: None,

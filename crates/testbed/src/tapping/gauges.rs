@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use load::{LevelSampler, Live};
+use load::{GaugeSampler, Live};
 use schema::TapExchange;
 use units::Timestamp;
 
 use crate::drive::progress::Progress;
-use validity::evidence::TapLevels;
+use validity::evidence::TapGauges;
 
 /// Sampling times, and the measured phase.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct Sampling {
 /// Sampler and sum.
 #[derive(Debug)]
 pub(super) struct TapSampler {
-    sampler: LevelSampler,
+    sampler: GaugeSampler,
     setting: Sampling,
     connections_ns: u128,
 }
@@ -37,7 +37,7 @@ pub(super) struct TapSampler {
 impl TapSampler {
     pub(super) fn new(setting: Sampling) -> Self {
         // Other times than those of the load's and the capture's samplers.
-        let sampler = LevelSampler::new(setting.seed ^ TAP, setting.start, setting.measured_from);
+        let sampler = GaugeSampler::new(setting.seed ^ TAP, setting.start, setting.measured_from);
         TapSampler { sampler, setting, connections_ns: 0 }
     }
 
@@ -70,10 +70,10 @@ impl TapSampler {
     }
 
     /// The figures; `now` is the phase's end if none is known.
-    pub(super) fn finish(&self, now: Timestamp) -> TapLevels {
+    pub(super) fn finish(&self, now: Timestamp) -> TapGauges {
         let end = self.setting.progress.measured_end().unwrap_or(now);
         let levels = self.sampler.finish();
-        TapLevels {
+        TapGauges {
             connections: levels.connections,
             samples: levels.samples,
             connections_ns: self.connections_ns,

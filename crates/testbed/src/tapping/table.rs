@@ -8,7 +8,7 @@ use schema::TapExchange;
 use store::TapsWriter;
 use sys::sched::Urgency;
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 
 /// Takes rows; they go to taps.parquet, if the run is stored.
 #[derive(Debug)]
@@ -30,13 +30,13 @@ impl TableWriter {
     ///
     /// # Errors
     /// No thread is available.
-    pub fn start(table: Option<TapsWriter>) -> Result<TableWriter, LabError> {
+    pub fn start(table: Option<TapsWriter>) -> Result<TableWriter, TestbedError> {
         let start = |table| {
             let (way, rows) = sync_channel(BATCHES);
             let thread = std::thread::Builder::new().name("tap table".into()).spawn(move || write(table, &rows))?;
             Ok(Writer { way, thread })
         };
-        let writer = table.map(start).transpose().map_err(LabError::system("start the writer of the tap"))?;
+        let writer = table.map(start).transpose().map_err(TestbedError::system("start the writer of the tap"))?;
         Ok(TableWriter { writer, waiting: Vec::new(), lost: 0 })
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use path::{AddressPlan, ClientPath};
 use schema::Direction;
-use schema::document::PathFromOutside;
+use schema::document::PathInCapture;
 use stats::Histogram;
 use units::Timestamp;
 use units::time::saturating_nanos;
@@ -99,9 +99,9 @@ impl Between {
     }
 
     /// The figures.
-    pub fn finish(self) -> PathFromOutside {
+    pub fn finish(self) -> PathInCapture {
         let left: usize = self.young.values().chain(self.old.values()).map(VecDeque::len).sum();
-        PathFromOutside {
+        PathInCapture {
             matched: self.matched,
             unmatched: self.unmatched + left as u64,
             up_ns: self.up.quantiles(),

@@ -4,19 +4,19 @@
 //! milliseconds after they passed, many at a time; samples at the thread's own time would see the counters jump. Gauges
 //! are never computed from the records, because Little's law compares the two.
 
-use load::{LevelSampler, Levels, Live};
+use load::{GaugeSampler, Levels, Live};
 use units::Timestamp;
-use validity::evidence::WireLevels;
+use validity::evidence::WireGauges;
 use watch::Watch;
 
 /// Samples a [`Watch`] at seeded exponential times, a thousand per second on average.
-pub struct WireSampler(LevelSampler);
+pub struct WireSampler(GaugeSampler);
 
 impl WireSampler {
     /// Samples from `start` on; the measured phase begins at `measured_from`.
     pub fn new(seed: u64, start: Timestamp, measured_from: Timestamp) -> Self {
         // Other times than those of the load's sampler.
-        WireSampler(LevelSampler::new(seed ^ WIRE, start, measured_from))
+        WireSampler(GaugeSampler::new(seed ^ WIRE, start, measured_from))
     }
 
     /// The measured phase ends at `end`.
@@ -42,9 +42,9 @@ impl WireSampler {
     }
 
     /// The figures.
-    pub fn finish(&self) -> WireLevels {
+    pub fn finish(&self) -> WireGauges {
         let Levels { in_flight, connections, backlog, samples, .. } = self.0.finish();
-        WireLevels { connections, in_flight, sessions: backlog.level, samples }
+        WireGauges { connections, in_flight, sessions: backlog.level, samples }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::LevelStatistics;
-use schema::document::PathFromOutside;
+use load::GaugeStatistics;
+use schema::document::PathInCapture;
 use schema::{Level, WatchSecond};
 use stats::Histogram;
 use watch::Counts;
@@ -28,7 +28,7 @@ pub struct Watched {
     /// The device at the server's end.
     pub device: String,
     /// Gauges over the measured phase.
-    pub levels: WireLevels,
+    pub levels: WireGauges,
     /// Counts of the whole capture.
     pub whole: Counts,
     /// Counts of the measured phase.
@@ -48,7 +48,7 @@ pub struct Watched {
     /// Lifetime of the thread.
     pub wall: Duration,
     /// Timing of the path, if both ends are captured.
-    pub between: Option<PathFromOutside>,
+    pub between: Option<PathInCapture>,
     /// Why the capture ended early, if it did.
     pub failure: Option<String>,
 }
@@ -63,11 +63,11 @@ impl Watched {
 
 /// Gauges sampled over the measured phase.
 #[derive(Clone, Debug, Default)]
-pub struct WireLevels {
+pub struct WireGauges {
     /// Open connections: SYN seen, and neither both FINs nor a RST.
-    pub connections: LevelStatistics,
+    pub connections: GaugeStatistics,
     /// Transactions in flight: first byte of the request seen, last byte of its response not.
-    pub in_flight: LevelStatistics,
+    pub in_flight: GaugeStatistics,
     /// HTTP sessions: open connections with at least one request.
     pub sessions: Level,
     /// Number of samples.

@@ -1,6 +1,6 @@
 //! Results of the tap of programs' sockets, and counts of their kernel.
 
-use load::LevelStatistics;
+use load::GaugeStatistics;
 use schema::{TapExchange, TapOutcome, TapSide};
 
 /// Traffic of programs as clients, over the whole run and to any address.
@@ -73,9 +73,9 @@ pub struct KernelOpens {
 
 /// Both sides of Little's law, over the measured phase.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TapLevels {
+pub struct TapGauges {
     /// Open connections, sampled.
-    pub connections: LevelStatistics,
+    pub connections: GaugeStatistics,
     /// Number of samples.
     pub samples: u64,
     /// Time during which connections were open within the phase, from rows, in ns.

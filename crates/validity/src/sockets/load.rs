@@ -5,7 +5,7 @@ use schema::tap_part::TapPart;
 
 use super::BYTES_SHARE;
 use crate::draft::Draft;
-use crate::evidence::{ClientTotals, TapLevels};
+use crate::evidence::{ClientTotals, TapGauges};
 use crate::little::{self, Sampled};
 use plan::Plan;
 
@@ -71,7 +71,7 @@ pub fn tap_agrees_with_load(part: &TapPart, plan: &Plan, tap: ClientTotals, load
 }
 
 /// Little's law for connections at the programs' sockets; none without samples.
-pub fn tap_little(part: &TapPart, levels: Option<&TapLevels>) -> Option<Check> {
+pub fn tap_little(part: &TapPart, levels: Option<&TapGauges>) -> Option<Check> {
     let levels = levels?;
     let check = Draft::new("littles_law_tap_connections", Weight::Invalid, "ratio");
     if let Some(why) = missing(part) {
@@ -111,7 +111,7 @@ fn unlike(plan: &Plan) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use load::LevelStatistics;
+    use load::GaugeStatistics;
     use schema::CheckState;
 
     use super::*;
@@ -163,17 +163,17 @@ mod tests {
 
     #[test]
     fn littles_law_at_sockets_holds_within_two_percent() {
-        let levels = |mean: f64| TapLevels {
-            connections: LevelStatistics { level: schema::Level { mean, p50: 64, max: 64 }, standard_error: 0.01 },
+        let levels = |mean: f64| TapGauges {
+            connections: GaugeStatistics { level: schema::Level { mean, p50: 64, max: 64 }, standard_error: 0.01 },
             samples: 1_000_000,
             connections_ns: 640_000_000_000,
             phase_ns: 10_000_000_000,
         };
-        let state = |levels: &TapLevels| tap_little(&TapPart::default(), Some(levels)).unwrap().state;
+        let state = |levels: &TapGauges| tap_little(&TapPart::default(), Some(levels)).unwrap().state;
         assert_eq!(state(&levels(64.0)), CheckState::Ok);
         assert_eq!(state(&levels(65.2)), CheckState::Ok);
         assert_eq!(state(&levels(65.5)), CheckState::Failed);
-        assert_eq!(state(&TapLevels::default()), CheckState::NotApplicable);
+        assert_eq!(state(&TapGauges::default()), CheckState::NotApplicable);
         assert_eq!(tap_little(&TapPart::default(), None), None);
         let lost = TapPart { connections_left_out: 1, ..TapPart::default() };
         assert_eq!(tap_little(&lost, Some(&levels(64.0))).unwrap().state, CheckState::CouldNotRun);

@@ -143,7 +143,7 @@ fn a_set_clock_and_dropped_records_are_no_contradiction() {
 #[test]
 fn a_run_too_short_for_samples_is_suspect_only_if_it_had_requests() {
     let mut case = Case::good();
-    case.watched().levels = WireLevels::default();
+    case.watched().levels = WireGauges::default();
     assert_eq!(case.state("littles_law_wire_connections"), CheckState::CouldNotRun);
     (case.figures().connections_ns, case.figures().in_flight_ns) = (0, 0);
     assert_eq!(case.state("littles_law_wire_connections"), CheckState::NotApplicable);

@@ -1,7 +1,7 @@
 //! Errors of time against reported figures: 100 ms at every percentile, so that 1 ms is material.
 
 use super::*;
-use schema::document::{PathFromOutside, Weight};
+use schema::document::{PathInCapture, Weight};
 
 /// A run whose requests the generator delayed by these times.
 fn delayed(by: Quantiles) -> Case {
@@ -31,7 +31,7 @@ fn a_material_error_of_time_is_suspect_and_a_large_one_invalid() {
         ("path_on_time_in_capture", |case, ns| {
             let timing_error_ns = alike(2_000, ns);
             case.path().packet_capture =
-                Some(PathFromOutside { matched: 2_000, timing_error_ns, ..PathFromOutside::default() });
+                Some(PathInCapture { matched: 2_000, timing_error_ns, ..PathInCapture::default() });
         }),
     ];
     for (name, spoil) in tails {

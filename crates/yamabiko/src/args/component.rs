@@ -36,18 +36,18 @@ pub struct ComponentOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComponentAlone {
     /// A component without network.
-    Local(serve::LocalPart),
+    Local(serve::LocalComponent),
     /// The component that serves.
     Exchange,
 }
 
 impl ValueEnum for ComponentAlone {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [ComponentAlone; serve::LocalPart::ALL.len() + 1] = {
-            let mut all = [ComponentAlone::Exchange; serve::LocalPart::ALL.len() + 1];
+        const ALL: [ComponentAlone; serve::LocalComponent::ALL.len() + 1] = {
+            let mut all = [ComponentAlone::Exchange; serve::LocalComponent::ALL.len() + 1];
             let mut at = 0;
-            while at < serve::LocalPart::ALL.len() {
-                all[at] = ComponentAlone::Local(serve::LocalPart::ALL[at]);
+            while at < serve::LocalComponent::ALL.len() {
+                all[at] = ComponentAlone::Local(serve::LocalComponent::ALL[at]);
                 at += 1;
             }
             all
@@ -71,12 +71,12 @@ pub enum ComponentWaits {
     Threads,
 }
 
-impl From<ComponentWaits> for serve::ExchangeWaits {
+impl From<ComponentWaits> for serve::WaitMode {
     fn from(typed: ComponentWaits) -> Self {
         match typed {
-            ComponentWaits::Epoll => serve::ExchangeWaits::Epoll,
-            ComponentWaits::Uring => serve::ExchangeWaits::Uring,
-            ComponentWaits::Threads => serve::ExchangeWaits::Threads,
+            ComponentWaits::Epoll => serve::WaitMode::Epoll,
+            ComponentWaits::Uring => serve::WaitMode::Uring,
+            ComponentWaits::Threads => serve::WaitMode::Threads,
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     /// The experiment uses the names of the crate that implements the components.
     #[test]
     fn components_are_typed_by_name() {
-        for part in serve::LocalPart::ALL {
+        for part in serve::LocalComponent::ALL {
             assert_eq!(ComponentAlone::from_str(part.name(), false), Ok(ComponentAlone::Local(part)));
         }
         assert_eq!(ComponentAlone::from_str("exchange", false), Ok(ComponentAlone::Exchange));

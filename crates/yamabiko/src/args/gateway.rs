@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use gateway::emulation::LabSpec;
+use gateway::emulation::EmulationSpec;
 use gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName, Where};
 use plan::Placement;
 use units::{Bytes, CpuShare, Probability, parse_duration};
@@ -227,7 +227,7 @@ impl Forwarding {
     ///
     /// # Errors
     /// Several conditions or links; a condition with a proxy.
-    pub fn lab_of_command(&self) -> Result<LabSpec> {
+    pub fn lab_of_command(&self) -> Result<EmulationSpec> {
         let condition = match self.lab.condition.as_slice() {
             [] => Condition::Nat,
             [one] => *one,
@@ -242,7 +242,7 @@ impl Forwarding {
             Some([one]) => *one,
             Some(_) => anyhow::bail!("--link: give one link with -- CMD"),
         };
-        Ok(LabSpec {
+        Ok(EmulationSpec {
             link: link.words(),
             nat: condition.nat(),
             proxy: None,

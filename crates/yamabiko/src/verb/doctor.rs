@@ -5,7 +5,7 @@ use experiment::ExperimentError;
 use experiment::programs::apache::Apache;
 use experiment::programs::httperf::Httperf;
 use schema::DoctorDocument;
-use schema::doctor::{Ability, AbilityState, MAIN_VERB};
+use schema::doctor::{Ability, MAIN_VERB, VerbState};
 use store::RunStore;
 
 use super::bench::print;
@@ -33,25 +33,31 @@ fn koshien(
     apache: Result<(), ExperimentError>,
     httperf: Result<(), ExperimentError>,
 ) -> Ability {
-    let testbed = document.verb(MAIN_VERB).map_or(AbilityState::Missing, |ability| ability.state);
+    let testbed = document.verb(MAIN_VERB).map_or(VerbState::Missing, |ability| ability.state);
     let missing = |found: Result<(), ExperimentError>| match found {
         Err(ExperimentError::Missing { program, fix }) => Some((format!("{program} is not installed"), fix.to_owned())),
         _ => None,
     };
     let (state, missing) = match (missing(apache), missing(httperf)) {
-        (Some(missing), _) => (AbilityState::Missing, Some(missing)),
+        (Some(missing), _) => (VerbState::Missing, Some(missing)),
         (None, Some((what, fix))) => {
-            (testbed.max(AbilityState::Partial), Some((format!("{what}: experiments 3 and 4 need it"), fix)))
+            (testbed.max(VerbState::Partial), Some((format!("{what}: experiments 3 and 4 need it"), fix)))
         }
         (None, None) => (testbed, None),
     };
     // A missing feature of the machine comes first: programs that cannot run need no installation.
     let (why, fix) = match missing {
-        Some((why, fix)) if testbed != AbilityState::Missing => (why, Some(fix)),
-        _ if testbed == AbilityState::Ok => (String::new(), None),
+        Some((why, fix)) if testbed != VerbState::Missing => (why, Some(fix)),
+        _ if testbed == VerbState::Ok => (String::new(), None),
         _ => (format!("as {MAIN_VERB}"), None),
     };
-    Ability { verb: "reproduce koshien".into(), about: "the experiments of a paper, reproduced".into(), state, why, fix }
+    Ability {
+        verb: "reproduce koshien".into(),
+        about: "the experiments of a paper, reproduced".into(),
+        state,
+        why,
+        fix,
+    }
 }
 
 #[cfg(test)]
@@ -60,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    fn document(lab: AbilityState) -> DoctorDocument {
+    fn document(lab: VerbState) -> DoctorDocument {
         let main = Ability {
             verb: MAIN_VERB.into(),
             about: String::new(),
@@ -84,7 +90,7 @@ mod tests {
             let ability = koshien(&document(lab), apache, httperf);
             (ability.state, ability.why, ability.fix)
         };
-        use AbilityState::{Missing, Ok as Works, Partial};
+        use VerbState::{Missing, Ok as Works, Partial};
         assert_eq!(of(Works, Ok(()), Ok(())), (Works, String::new(), None));
         let (state, why, fix) = of(Works, missing("Apache", "install it"), Ok(()));
         assert_eq!((state, why.as_str(), fix.as_deref()), (Missing, "Apache is not installed", Some("install it")));

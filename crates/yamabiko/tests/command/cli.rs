@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use crate::support::document::{check, number};
-use crate::support::lab::{Output, Room, str_of, yamabiko};
+use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
 /// Nothing listens on the discard port; nothing here gets as far as asking.
 const URL: &str = "http://127.0.0.1:9/";
@@ -14,19 +14,19 @@ const URL: &str = "http://127.0.0.1:9/";
 /// Arguments after `bench`, and words of the refusal.
 type Refusal<'a> = (&'a [&'a str], &'a [&'a str]);
 
-fn refuse(room: &Room, refusals: &[Refusal<'_>]) {
+fn refuse(workspace: &Workspace, refusals: &[Refusal<'_>]) {
     for (arguments, words) in refusals {
         let arguments: Vec<&str> = ["bench"].iter().chain(*arguments).copied().collect();
-        room.run(&arguments).refused(1, words);
+        workspace.run(&arguments).refused(1, words);
     }
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "nothing is left in the book");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the book");
 }
 
 #[test]
 fn unknown_flags_are_refused_with_a_suggestion() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     refuse(
-        &room,
+        &workspace,
         &[
             (&["--frob", URL], &["unexpected argument '--frob'", "yamabiko bench --help"]),
             (&["--rat", "110/s", URL], &["'--rat'", "'--rate'"]),
@@ -37,14 +37,14 @@ fn unknown_flags_are_refused_with_a_suggestion() {
             (&[URL, "--arrivals", "often"], &["'often'", "constant, poisson"]),
         ],
     );
-    room.run(&["frobnicate"]).refused(1, &["'frobnicate'", "yamabiko --help"]);
+    workspace.run(&["frobnicate"]).refused(1, &["'frobnicate'", "yamabiko --help"]);
 }
 
 #[test]
 fn quantities_without_unit_or_out_of_range_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     refuse(
-        &room,
+        &workspace,
         &[
             (&[URL, "--rate", "110"], &["--rate", "`110` has no unit", "110/s"]),
             (&[URL, "--rate", "110/parsec"], &["`/parsec`", "not a unit known here"]),
@@ -71,9 +71,9 @@ fn quantities_without_unit_or_out_of_range_are_refused() {
 
 #[test]
 fn contradictory_options_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     refuse(
-        &room,
+        &workspace,
         &[
             (&[URL, "-n", "0"], &["expected -n and -d above 0"]),
             (&[URL, "-d", "0s"], &["expected -n and -d above 0"]),
@@ -113,9 +113,9 @@ fn contradictory_options_are_refused() {
 
 #[test]
 fn invalid_urls_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     refuse(
-        &room,
+        &workspace,
         &[
             (&["http://127.0.0.1/", "-k"], &["TLS", "https://"]),
             (&["https://127.0.0.1/", "-k", "--cacert", "ca.pem"], &["leave one of the two out"]),
@@ -133,7 +133,7 @@ fn invalid_urls_are_refused() {
 
 #[test]
 fn invalid_plan_files_are_refused_with_line_and_key() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let load = "[load]\nurl = \"http://server/\"\nduration = \"1s\"\n";
     let cases = [
         (format!("frob = 1\n{load}"), &["plan.toml:1", "`frob`", "`seed`"][..]),
@@ -152,18 +152,20 @@ fn invalid_plan_files_are_refused_with_line_and_key() {
         (String::new(), &["`load`"]),
     ];
     for (text, words) in &cases {
-        fs::write(room.path().join("plan.toml"), text).unwrap();
-        room.run(&["run", "plan.toml"]).refused(1, words);
+        fs::write(workspace.path().join("plan.toml"), text).unwrap();
+        workspace.run(&["run", "plan.toml"]).refused(1, words);
     }
-    room.run(&["run", "/no/such/plan.toml"]).refused(1, &["cannot read the plan /no/such/plan.toml", "No such file"]);
-    fs::write(room.path().join("plan.toml"), b"\xff\xfe").unwrap();
-    room.run(&["run", "plan.toml"]).refused(1, &["plan.toml", "UTF-8"]);
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    workspace
+        .run(&["run", "/no/such/plan.toml"])
+        .refused(1, &["cannot read the plan /no/such/plan.toml", "No such file"]);
+    fs::write(workspace.path().join("plan.toml"), b"\xff\xfe").unwrap();
+    workspace.run(&["run", "plan.toml"]).refused(1, &["plan.toml", "UTF-8"]);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
 }
 
 #[test]
 fn invalid_profiles_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let class = "[[clients]]\nshare = 1.0\nrtt = \"48ms\"\n";
     let cases = [
         (
@@ -191,39 +193,39 @@ fn invalid_profiles_are_refused() {
         ("name = \"x\"\n".to_owned(), &["`clients`"]),
     ];
     for (text, words) in &cases {
-        fs::write(room.path().join("p.toml"), text).unwrap();
-        room.run(&["profile", "show", "p.toml"]).refused(1, words);
-        refuse(&room, &[(&["http://server/", "--server", "true", "--path", "p.toml"], words)]);
+        fs::write(workspace.path().join("p.toml"), text).unwrap();
+        workspace.run(&["profile", "show", "p.toml"]).refused(1, words);
+        refuse(&workspace, &[(&["http://server/", "--server", "true", "--path", "p.toml"], words)]);
     }
     let missing = &["`no-such-profile`", "No such file", "yamabiko profile list"];
-    room.run(&["profile", "show", "no-such-profile"]).refused(1, missing);
-    refuse(&room, &[(&["http://server/", "--server", "true", "--path", "no-such-profile"], missing)]);
-    room.run(&["profile", "show", "lan", "--clients", "0"]).refused(1, &["from 1 to 65534"]);
-    room.run(&["profile", "show", "p.toml", "--source"]).refused(1, &["`p.toml`", "profile list"]);
-    room.run(&["profile", "check"]).refused(1, &["nothing to check"]);
+    workspace.run(&["profile", "show", "no-such-profile"]).refused(1, missing);
+    refuse(&workspace, &[(&["http://server/", "--server", "true", "--path", "no-such-profile"], missing)]);
+    workspace.run(&["profile", "show", "lan", "--clients", "0"]).refused(1, &["from 1 to 65534"]);
+    workspace.run(&["profile", "show", "p.toml", "--source"]).refused(1, &["`p.toml`", "profile list"]);
+    workspace.run(&["profile", "check"]).refused(1, &["nothing to check"]);
 
-    let list = room.run(&["profile", "list", "--json"]).success().json();
-    let shown = room.run(&["profile", "list"]).success();
+    let list = workspace.run(&["profile", "list", "--json"]).success().json();
+    let shown = workspace.run(&["profile", "list"]).success();
     for profile in list["profiles"].as_array().unwrap() {
         let name = profile["name"].as_str().unwrap();
         assert!(shown.stdout.contains(&format!("  {name} ")), "{shown}");
-        let document = room.run(&["profile", "show", name, "--json"]).success().json();
+        let document = workspace.run(&["profile", "show", name, "--json"]).success().json();
         assert_eq!((&document["name"], &document["clients"]), (&profile["name"], &serde_json::json!(100)));
-        assert!(room.run(&["profile", "show", name]).success().stdout.contains(name));
-        assert!(room.run(&["profile", "show", name, "--source"]).success().stdout.contains("[[clients]]"));
+        assert!(workspace.run(&["profile", "show", name]).success().stdout.contains(name));
+        assert!(workspace.run(&["profile", "show", name, "--source"]).success().stdout.contains("[[clients]]"));
     }
 }
 
 /// Every effect that the command line knows comes out in the plan, and the plan is read as the same.
 #[test]
 fn effects_are_printed_in_the_plan() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let effects = "--rtt 48ms --jitter 2ms --loss ge:1%,30% --corrupt 0.1% --duplicate 1% --reorder 1%,5ms \
                    --up 1Mbit --down trace:cell.trace --queue 64KB --aqm codel:6ms";
     let bench = ["bench", "http://server/", "--server", "true", "--print-plan", "--change", "10s for 3s: outage"];
     let words: Vec<&str> = bench.into_iter().chain(effects.split_whitespace()).collect();
-    fs::write(room.path().join("cell.trace"), "1\n").unwrap();
-    let plan = room.run(&words).success();
+    fs::write(workspace.path().join("cell.trace"), "1\n").unwrap();
+    let plan = workspace.run(&words).success();
     for line in [
         "loss = \"ge:0.01,0.3,100%,0\"",
         "corrupt = 0.001",
@@ -239,12 +241,12 @@ fn effects_are_printed_in_the_plan() {
     ] {
         assert!(plan.stdout.lines().any(|printed| printed == line), "{line}: {plan}");
     }
-    fs::write(room.path().join("effects.toml"), &plan.stdout).unwrap();
-    let again = room.run(&["run", "effects.toml", "--print-plan"]).success();
+    fs::write(workspace.path().join("effects.toml"), &plan.stdout).unwrap();
+    let again = workspace.run(&["run", "effects.toml", "--print-plan"]).success();
     assert_eq!(again.stdout, plan.stdout);
     let url = "http://server/";
     refuse(
-        &room,
+        &workspace,
         &[
             (&[url, "--server", "true", "--loss", "ge:1%"], &["from 2 to 4"]),
             (&[url, "--server", "true", "--aqm", "codel"], &["needs a rate"]),
@@ -258,17 +260,17 @@ fn effects_are_printed_in_the_plan() {
 
 #[test]
 fn an_unusable_run_store_is_refused() {
-    let room = Room::shared();
-    room.run(&["report"]).refused(1, &["no run in", "yamabiko demo"]);
-    room.run(&["report", "no-such-run"]).refused(1, &["no run `no-such-run`", "yamabiko runs"]);
-    let empty = room.run(&["runs"]).success();
+    let workspace = Workspace::shared();
+    workspace.run(&["report"]).refused(1, &["no run in", "yamabiko demo"]);
+    workspace.run(&["report", "no-such-run"]).refused(1, &["no run `no-such-run`", "yamabiko runs"]);
+    let empty = workspace.run(&["runs"]).success();
     assert!(empty.stdout.contains("none yet") && empty.stderr.is_empty(), "{empty}");
-    assert_eq!(room.run(&["runs", "--json"]).success().json()["runs"], serde_json::json!([]));
+    assert_eq!(workspace.run(&["runs", "--json"]).success().json()["runs"], serde_json::json!([]));
 
     let with_book = |book: &str, arguments: &[&str]| -> Output {
         let mut command = Command::new("/usr/bin/env");
         command.arg(format!("YAMABIKO_RUNS={book}")).arg(yamabiko()).args(arguments);
-        room.start_command(command).finish()
+        workspace.start_command(command).finish()
     };
     for book in ["/proc/no-such-folder", "/dev/null"] {
         with_book(book, &["bench", URL, "-n", "1"]).refused(2, &[book, "point YAMABIKO_RUNS at a folder"]);
@@ -278,67 +280,67 @@ fn an_unusable_run_store_is_refused() {
 
 #[test]
 fn too_few_descriptors_are_reported_before_the_run() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let limited = |limit: u32, arguments: &[&str]| -> Output {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")).arg(yamabiko()).args(arguments);
-        room.start_command(command).finish()
+        workspace.start_command(command).finish()
     };
     // 72 connections a process, and at most 64 processes.
     limited(200, &["bench", URL, "-c", "5000"]).refused(2, &["-c 5000", "200 open files", "ulimit -n"]);
     limited(100, &["bench", URL]).refused(2, &["100 open files", "ulimit -n"]);
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
 }
 
 #[test]
 fn serve_refuses_an_unusable_folder() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let www = room.www();
+    let www = workspace.www();
     let www = str_of(&www);
-    room.run(&["serve", www, "--listen", &address]).refused(2, &[&address, "already in use", "choose another"]);
-    room.run(&["serve", "/no/such/folder"]).refused(1, &["/no/such/folder", "No such file"]);
-    room.run(&["serve", "/dev/null"]).refused(1, &["/dev/null", "Not a directory"]);
-    room.run(&["serve", www, "--listen", "8080"]).refused(1, &["--listen", "127.0.0.1:8080"]);
-    room.run(&["serve", www, "--threads", "0"]).refused(1, &["--threads", "1 to 1024"]);
+    workspace.run(&["serve", www, "--listen", &address]).refused(2, &[&address, "already in use", "choose another"]);
+    workspace.run(&["serve", "/no/such/folder"]).refused(1, &["/no/such/folder", "No such file"]);
+    workspace.run(&["serve", "/dev/null"]).refused(1, &["/dev/null", "Not a directory"]);
+    workspace.run(&["serve", www, "--listen", "8080"]).refused(1, &["--listen", "127.0.0.1:8080"]);
+    workspace.run(&["serve", www, "--threads", "0"]).refused(1, &["--threads", "1 to 1024"]);
 }
 
 #[test]
 fn help_and_version_are_printed() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for verb in ["demo", "bench", "run", "net", "profile", "serve", "runs", "report"] {
-        let help = room.run(&[verb, "--help"]).success();
+        let help = workspace.run(&[verb, "--help"]).success();
         assert!(help.stdout.contains(&format!("Usage: yamabiko {verb}")) && help.stderr.is_empty(), "{help}");
     }
-    let help = room.run(&["--help"]).success();
+    let help = workspace.run(&["--help"]).success();
     assert!(help.stdout.contains("far away") && help.stdout.contains("Exit status"), "{help}");
-    let version = room.run(&["--version"]).success();
+    let version = workspace.run(&["--version"]).success();
     assert_eq!(version.stdout, format!("yamabiko {}\n", env!("CARGO_PKG_VERSION")));
     // Nothing at all is a question, not a mistake in one line.
-    let nothing = room.run(&[]);
+    let nothing = workspace.run(&[]);
     assert!(nothing.code == Some(1) && nothing.stderr.contains("Usage:") && nothing.stdout.is_empty(), "{nothing}");
 }
 
 /// `net` refuses the same options of server, path and capture as `bench`.
 #[test]
 fn net_refuses_what_bench_refuses() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for (options, words) in [
         (&["--server", "true", "--server-addresses", "0"][..], &["--server-addresses", "1 to 250"][..]),
         (&["--server", "true", "--server-name", "a b"], &["--server-name", "not a valid host name"]),
         (&["--rtt", "10ms", "--queue", "64KB"], &["queue limit", "rate"]),
         (&["--watch-snaplen", "1B"], &["--watch-snaplen"]),
     ] {
-        room.run(&[&["net"], options, &["--", "true"]].concat()).refused(1, words);
+        workspace.run(&[&["net"], options, &["--", "true"]].concat()).refused(1, words);
     }
 }
 
 /// What `--print-plan` prints is the same run, and prints itself again.
 #[test]
 fn a_printed_plan_reads_back() {
-    let room = Room::shared();
-    let body = room.path().join("body");
+    let workspace = Workspace::shared();
+    let body = workspace.path().join("body");
     fs::write(&body, "a body").unwrap();
     // One argument between two bars.
     let plans = [
@@ -357,20 +359,20 @@ fn a_printed_plan_reads_back() {
     ];
     for plan in plans {
         let arguments: Vec<&str> = ["bench", "--print-plan"].into_iter().chain(plan.split('|')).collect();
-        let printed = room.run(&arguments).success();
+        let printed = workspace.run(&arguments).success();
         assert!(printed.stderr.is_empty(), "{printed}");
-        fs::write(room.path().join("printed.toml"), &printed.stdout).unwrap();
-        let again = room.run(&["run", "printed.toml", "--print-plan"]).success();
+        fs::write(workspace.path().join("printed.toml"), &printed.stdout).unwrap();
+        let again = workspace.run(&["run", "printed.toml", "--print-plan"]).success();
         assert_eq!(again.stdout, printed.stdout);
     }
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_run_whose_connections_are_all_refused_ends_early_and_names_the_address() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for load in [&["-c", "4"][..], &["--rate", "100/s"]] {
-        let output = room.run(&[&["bench", URL, "-d", "10m", "--json", "--no-save"][..], load].concat());
+        let output = workspace.run(&[&["bench", URL, "-d", "10m", "--json", "--no-save"][..], load].concat());
         assert_eq!(output.code, Some(3), "{output}");
         let document = output.json();
         let answers = check(&document, "server_answers");

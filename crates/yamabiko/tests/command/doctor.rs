@@ -5,11 +5,11 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::lab::{Output, Room};
+use crate::support::workspace::{Output, Workspace};
 
-fn quick(room: &Room, more: &[&str]) -> Output {
+fn quick(workspace: &Workspace, more: &[&str]) -> Output {
     let arguments: Vec<&str> = ["doctor", "--quick"].iter().chain(more).copied().collect();
-    let output = room.run(&arguments);
+    let output = workspace.run(&arguments);
     assert!(matches!(output.code, Some(0 | 2)) && output.stderr.is_empty(), "{output}");
     output
 }
@@ -20,8 +20,8 @@ fn names(list: &Value, key: &str) -> BTreeSet<String> {
 
 #[test]
 fn doctor_json_is_one_document_with_matching_exit_status() {
-    let room = Room::shared();
-    let output = quick(&room, &["--json"]);
+    let workspace = Workspace::shared();
+    let output = quick(&workspace, &["--json"]);
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.doctor/2");
     assert!(document["host"]["cores"].as_u64().unwrap() >= 1);
@@ -47,13 +47,13 @@ fn doctor_json_is_one_document_with_matching_exit_status() {
         assert!(["ok", "partial", "missing"].contains(&state), "{verb}");
         assert_eq!(verb.get("why").is_none(), state == "ok", "{verb}");
     }
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "doctor must not store a run");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "doctor must not store a run");
 }
 
 #[test]
 fn doctor_text_begins_with_ready_or_missing() {
-    let room = Room::shared();
-    let output = quick(&room, &[]);
+    let workspace = Workspace::shared();
+    let output = quick(&workspace, &[]);
     let first = output.stdout.split_whitespace().next().unwrap();
     assert_eq!(first, if output.code == Some(0) { "READY" } else { "MISSING" }, "{output}");
     for word in ["rights", "network", "machine", "time", "privilege", "bench --server"] {
@@ -66,7 +66,7 @@ fn doctor_text_begins_with_ready_or_missing() {
 #[test]
 fn the_page_of_doctor_has_a_line_on_each_finding_and_verb() {
     let page = include_str!("../../../../docs/concepts/doctor.md");
-    let document = quick(&Room::shared(), &["--json"]).json();
+    let document = quick(&Workspace::shared(), &["--json"]).json();
     for name in names(&document["findings"], "name").iter().chain(&names(&document["verbs"], "verb")) {
         assert!(page.contains(&format!("| `{name}` |")), "`{name}` is not in docs/concepts/doctor.md");
     }
@@ -74,8 +74,8 @@ fn the_page_of_doctor_has_a_line_on_each_finding_and_verb() {
 
 #[test]
 fn a_run_store_that_is_not_writable_is_a_finding() {
-    let room = Room::shared();
-    let mut command = room.command(&["doctor", "--quick", "--json"]);
+    let workspace = Workspace::shared();
+    let mut command = workspace.command(&["doctor", "--quick", "--json"]);
     // Not even root can create a directory in /proc.
     command.env("YAMABIKO_RUNS", "/proc/runs").stdin(std::process::Stdio::null());
     let child = command.output().unwrap();
@@ -86,9 +86,9 @@ fn a_run_store_that_is_not_writable_is_a_finding() {
 
 #[test]
 fn doctor_refuses_unknown_arguments() {
-    let room = Room::shared();
-    room.run(&["doctor", "--fix"]).refused(1, &["'--fix'", "yamabiko doctor --help"]);
-    room.run(&["doctor", "eth0"]).refused(1, &["'eth0'"]);
-    let help = room.run(&["doctor", "--help"]).success();
+    let workspace = Workspace::shared();
+    workspace.run(&["doctor", "--fix"]).refused(1, &["'--fix'", "yamabiko doctor --help"]);
+    workspace.run(&["doctor", "eth0"]).refused(1, &["'eth0'"]);
+    let help = workspace.run(&["doctor", "--help"]).success();
     assert!(help.stdout.contains("--quick") && help.stdout.contains("Exit status"), "{help}");
 }

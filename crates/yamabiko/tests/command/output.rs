@@ -9,20 +9,20 @@ use std::process::Command;
 
 use crate::support::document::{broken, check, count, number};
 use crate::support::hostile::Hostile;
-use crate::support::lab::{Output, Room, str_of, yamabiko};
+use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 use serde_json::Value;
 
 /// A page from a well-behaved server, until stopped.
-fn page() -> (Room, Hostile, String) {
+fn page() -> (Workspace, Hostile, String) {
     let server = Hostile::start();
     let url = server.url("/ok/1000");
-    (Room::shared(), server, url)
+    (Workspace::shared(), server, url)
 }
 
 #[test]
 fn json_output_is_exactly_one_document() {
-    let (room, _server, url) = page();
-    let output = room.run(&["bench", &url, "-n", "50", "--json"]);
+    let (workspace, _server, url) = page();
+    let output = workspace.run(&["bench", &url, "-n", "50", "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
     assert!(output.stdout.ends_with("}\n"), "{output}");
@@ -33,7 +33,7 @@ fn json_output_is_exactly_one_document() {
     let dir = document["run"]["dir"].as_str().unwrap();
     let kept: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
     assert_eq!(kept, document);
-    let again = room.run(&["report", "--json"]);
+    let again = workspace.run(&["report", "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
     assert_eq!(again.stderr, "");
 }
@@ -41,7 +41,7 @@ fn json_output_is_exactly_one_document() {
 /// Commands and plans are passed on, in documents, pages and reports; plan.toml alone holds what a run must repeat.
 #[test]
 fn credentials_appear_in_the_stored_plan_only() {
-    let (room, _server, url) = page();
+    let (workspace, _server, url) = page();
     let tells_nothing = |output: &Output| {
         assert!(!output.stdout.contains("s3cret") && !output.stderr.contains("s3cret"), "{output}");
     };
@@ -49,7 +49,8 @@ fn credentials_appear_in_the_stored_plan_only() {
     for secret in ["s3cret-one", "s3cret-two"] {
         for _ in 0..2 {
             let (header, cookie) = (format!("authorization: Bearer {secret}"), format!("-HCookie: session={secret}"));
-            let output = room.run(&["bench", &url, "-n", "5", "-H", &header, &cookie, "-H", "X-Shown: yes", "--json"]);
+            let output =
+                workspace.run(&["bench", &url, "-n", "5", "-H", &header, &cookie, "-H", "X-Shown: yes", "--json"]);
             tells_nothing(&output);
             let document = output.json();
             let command = document["run"]["command"].as_str().unwrap();
@@ -69,18 +70,18 @@ fn credentials_appear_in_the_stored_plan_only() {
     let forms =
         [&["report", id][..], &["report", id, "--html", "-"], &["report", id, "--md", "-"], &["runs", "--json"]];
     for form in forms {
-        let output = room.run(form);
+        let output = workspace.run(form);
         assert!(matches!(output.code, Some(0 | 3)) && !output.stdout.is_empty(), "{output}");
         tells_nothing(&output);
     }
     // That plans differ in credentials is reported, but not the values.
     let sides = [ids[..2].join(","), ids[2..].join(",")];
-    let refused = room.run(&["compare", &sides[0], &sides[1]]);
+    let refused = workspace.run(&["compare", &sides[0], &sides[1]]);
     assert!(refused.code == Some(1) && refused.stderr.contains("load.headers"), "{refused}");
     tells_nothing(&refused);
-    let (page, xml) = (room.file("c.html"), room.file("c.xml"));
+    let (page, xml) = (workspace.file("c.html"), workspace.file("c.xml"));
     let forms = ["--different-plans", "--json", "--html", str_of(&page), "--junit", str_of(&xml)];
-    let output = room.run(&[&["compare", &sides[0], &sides[1]], &forms[..]].concat());
+    let output = workspace.run(&[&["compare", &sides[0], &sides[1]], &forms[..]].concat());
     tells_nothing(&output);
     assert_eq!(output.json()["compare"]["plans_differ"][0]["field"], "load.headers", "{output}");
     for file in [page, xml] {
@@ -91,17 +92,17 @@ fn credentials_appear_in_the_stored_plan_only() {
 /// `--no-save` stores nothing, and the document says so.
 #[test]
 fn no_store_option_writes_no_files() {
-    let (room, _server, url) = page();
-    let output = room.run(&["bench", &url, "-n", "5", "--json", "--no-save"]);
+    let (workspace, _server, url) = page();
+    let output = workspace.run(&["bench", &url, "-n", "5", "--json", "--no-save"]);
     assert_eq!(output.json()["run"]["dir"], "", "{output}");
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
 }
 
 #[test]
 fn progress_goes_to_stderr_and_colour_to_terminals_only() {
-    let (room, _server, url) = page();
+    let (workspace, _server, url) = page();
     // Long enough for a plain line of progress, which comes every five seconds.
-    let output = room.run(&["bench", &url, "--rate", "20/s", "-d", "5s", "--warmup", "1s"]);
+    let output = workspace.run(&["bench", &url, "--rate", "20/s", "-d", "5s", "--warmup", "1s"]);
     assert!(output.stderr.contains("in flight") && output.stderr.contains("connections"), "{output}");
     assert!(!output.stdout.contains(", 0 errors") && output.stdout.contains("achieved"), "{output}");
     assert!(!output.stdout.contains('\u{1b}') && !output.stderr.contains('\u{1b}'), "{output}");
@@ -110,13 +111,13 @@ fn progress_goes_to_stderr_and_colour_to_terminals_only() {
 /// On a terminal (one that script(1) makes) the result has colour, unless NO_COLOR asks for none.
 #[test]
 fn no_color_disables_colour() {
-    let (room, _server, url) = page();
+    let (workspace, _server, url) = page();
     let on_terminal = |environment: &[&str]| -> String {
         let mut script = Command::new("env");
         script.args(["-u", "NO_COLOR", "TERM=xterm-256color"]).args(environment);
         let inside = format!("{} bench {url} -n 20 2>/dev/null", yamabiko().display());
         script.args(["script", "--quiet", "--command", &inside, "/dev/null"]);
-        room.start_command(script).finish().stdout
+        workspace.start_command(script).finish().stdout
     };
     let plain = on_terminal(&["NO_COLOR=1"]);
     assert!(plain.contains("achieved") && !plain.contains('\u{1b}'), "{plain:?}");
@@ -128,11 +129,11 @@ fn no_color_disables_colour() {
 /// The reader closes the pipe: no panic, and the run is stored.
 #[test]
 fn output_ends_when_the_reader_closes_the_pipe() {
-    let (room, _server, url) = page();
+    let (workspace, _server, url) = page();
     let shell = |script: &str| {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).arg(yamabiko()).arg(&url);
-        room.start_command(command).finish()
+        workspace.start_command(command).finish()
     };
     for script in [
         "\"$0\" bench \"$1\" -n 20 | head -n 1",
@@ -149,7 +150,7 @@ fn output_ends_when_the_reader_closes_the_pipe() {
             assert!(!text.contains("panicked") && !text.contains("Broken pipe"), "{script}: {output}");
         }
     }
-    let runs = room.run(&["runs", "--json"]).success().json();
+    let runs = workspace.run(&["runs", "--json"]).success().json();
     let states: BTreeSet<&str> =
         runs["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap_or("?")).collect();
     assert!(!states.contains("unfinished"), "{runs}");
@@ -157,9 +158,9 @@ fn output_ends_when_the_reader_closes_the_pipe() {
 
 #[test]
 fn two_concurrent_runs_do_not_share_a_folder() {
-    let (room, _server, url) = page();
+    let (workspace, _server, url) = page();
     let arguments = ["bench", &url, "--rate", "100/s", "-d", "1s", "--warmup", "0s", "--json", "--name", "twin"];
-    let running: Vec<_> = (0..4).map(|_| room.start(&arguments)).collect();
+    let running: Vec<_> = (0..4).map(|_| workspace.start(&arguments)).collect();
     let documents: Vec<Value> = running.into_iter().map(|run| run.finish().json()).collect();
     let folders: BTreeSet<&str> = documents.iter().map(|document| document["run"]["dir"].as_str().unwrap()).collect();
     assert_eq!(folders.len(), 4);
@@ -172,8 +173,9 @@ fn two_concurrent_runs_do_not_share_a_folder() {
 
 #[test]
 fn missed_objectives_set_the_exit_status() {
-    let (room, _server, url) = page();
-    let judged = |slo: &str| -> Output { room.run(&["bench", &url, "-c", "1", "-n", "50", "--json", "--slo", slo]) };
+    let (workspace, _server, url) = page();
+    let judged =
+        |slo: &str| -> Output { workspace.run(&["bench", &url, "-c", "1", "-n", "50", "--json", "--slo", slo]) };
     // Noise of the machine may make a run invalid, and then the objective is undecided.
     let status = |output: &Output, met: u8| {
         let invalid = output.json()["validity"]["verdict"] == "invalid";
@@ -189,15 +191,15 @@ fn missed_objectives_set_the_exit_status() {
         (&slo["met"], &slo["terms"][0]["met"], &slo["terms"][1]["met"]),
         (&false.into(), &false.into(), &true.into())
     );
-    let text = room.run(&["bench", &url, "-c", "1", "-n", "50", "--slo", "p50 < 1ns"]);
+    let text = workspace.run(&["bench", &url, "-c", "1", "-n", "50", "--slo", "p50 < 1ns"]);
     assert!(text.stdout.contains("NOT MET") && text.stdout.contains("p50 < 1ns"), "{text}");
 
     // A page with a server error fails the objective, although every response was complete.
     let server = Hostile::start();
-    let failing = room.run(&["bench", &server.url("/status/503"), "-n", "20", "--json", "--slo", "errors < 1%"]);
+    let failing = workspace.run(&["bench", &server.url("/status/503"), "-n", "20", "--json", "--slo", "errors < 1%"]);
     status(&failing, 4);
     // An invalid result outranks a missed objective.
-    let dead = room.run(&["bench", &server.url("/early-close"), "-n", "20", "--json", "--slo", "errors < 1%"]);
+    let dead = workspace.run(&["bench", &server.url("/early-close"), "-n", "20", "--json", "--slo", "errors < 1%"]);
     assert_eq!(dead.code, Some(3), "{dead}");
     assert_eq!(dead.json()["slo"]["met"], false);
 }
@@ -206,11 +208,11 @@ fn missed_objectives_set_the_exit_status() {
 /// reported, and a suspect verdict is an error with `--strict`.
 #[test]
 fn strict_fails_on_a_suspect_verdict() {
-    let (room, server) = (Room::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::shared(), Hostile::start());
     let url = server.url("/slow");
     let arguments =
         ["bench", &url, "-c", "1", "--rate", "20/s", "-d", "300ms", "--warmup", "0s", "--timeout", "500ms", "--json"];
-    let output = room.run(&arguments);
+    let output = workspace.run(&arguments);
     let document = output.json();
     assert_eq!(output.code, Some(3), "{output}");
     assert!(broken(&document).contains(&"connection_cap"), "{output}");
@@ -221,7 +223,7 @@ fn strict_fails_on_a_suspect_verdict() {
     for (extra, code) in [(&[][..], 0), (&["--strict"], 3)] {
         let arguments: Vec<&str> =
             ["bench", &url, "-c", "1", "-n", "30", "--json"].iter().chain(extra).copied().collect();
-        let output = room.run(&arguments);
+        let output = workspace.run(&arguments);
         let document = output.json();
         assert!(broken(&document).contains(&"responses_whole"), "{output}");
         // Noise may make it worse than suspect.

@@ -4,16 +4,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::hostile::Hostile;
-use crate::support::lab::{Output, Room, str_of};
+use crate::support::workspace::{Output, Workspace, str_of};
 
 /// A workspace with one stored run, with a header that contains markup.
-fn with_a_run() -> Room {
-    let (room, server) = (Room::shared(), Hostile::start());
+fn with_a_run() -> Workspace {
+    let (workspace, server) = (Workspace::shared(), Hostile::start());
     let wild = "X-Wild: </script><img src=x onerror=alert(1)>";
-    let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "50", "-H", wild, "--json"]);
+    let output = workspace.run(&["bench", &server.url("/ok/1000"), "-n", "50", "-H", wild, "--json"]);
     // The machine's noise may make it invalid; its page is as good.
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
-    room
+    workspace
 }
 
 /// The file is written, the exit status is the run's, and stdout has the file's path only.
@@ -24,9 +24,9 @@ fn written(output: &Output) {
 
 #[test]
 fn report_writes_a_run_as_one_html_file() {
-    let room = with_a_run();
-    let path = room.file("a page.html");
-    let output = room.run(&["report", "--html", str_of(&path)]);
+    let workspace = with_a_run();
+    let path = workspace.file("a page.html");
+    let output = workspace.run(&["report", "--html", str_of(&path)]);
     written(&output);
     assert!(output.stdout.starts_with("file:///") && output.stdout.ends_with("/a%20page.html\n"), "{output}");
     let html = fs::read_to_string(&path).unwrap();
@@ -44,16 +44,16 @@ fn report_writes_a_run_as_one_html_file() {
     assert_ne!(fs::metadata(&path).unwrap().permissions().mode() & 0o044, 0);
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     // Again, over itself and to standard output: the same.
-    written(&room.run(&["report", "last", "--html", str_of(&path)]));
+    written(&workspace.run(&["report", "last", "--html", str_of(&path)]));
     assert_eq!(fs::read_to_string(&path).unwrap(), html);
-    assert_eq!(room.run(&["report", "--html", "-"]).stdout, html);
+    assert_eq!(workspace.run(&["report", "--html", "-"]).stdout, html);
 }
 
 #[test]
 fn report_writes_plots_as_files() {
-    let room = with_a_run();
-    let folder = room.file("plots");
-    let output = room.run(&["report", "--svg", str_of(&folder)]);
+    let workspace = with_a_run();
+    let folder = workspace.file("plots");
+    let output = workspace.run(&["report", "--svg", str_of(&folder)]);
     written(&output);
     let named: Vec<&str> = output.stdout.lines().collect();
     assert!(named.contains(&str_of(&folder.join("connections-in-process.svg"))), "{output}");
@@ -68,51 +68,51 @@ fn report_writes_plots_as_files() {
 /// The same words without figures, to a file or to standard output; what was typed is text.
 #[test]
 fn report_writes_a_run_as_markdown() {
-    let room = with_a_run();
-    let path = room.file("run.md");
-    let output = room.run(&["report", "--md", str_of(&path)]);
+    let workspace = with_a_run();
+    let path = workspace.file("run.md");
+    let output = workspace.run(&["report", "--md", str_of(&path)]);
     written(&output);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("# ") && text.contains("## Load") && text.contains("| offered | 50 |"), "{text}");
     let fenced: String = text.split("```").skip(1).step_by(2).collect();
     assert!(fenced.contains("<img src=x onerror=alert(1)>"), "the command is there to be copied");
     assert!(!text.split("```").step_by(2).any(|outside| outside.contains("<img")), "{text}");
-    assert_eq!(room.run(&["report", "--md", "-"]).stdout, text);
-    room.run(&["report", "--md", "-", "--html", "-"]).refused(1, &["--html -", "--md -"]);
-    room.run(&["report", "--md", "x", "--json"]).refused(1, &["--md", "--json"]);
+    assert_eq!(workspace.run(&["report", "--md", "-"]).stdout, text);
+    workspace.run(&["report", "--md", "-", "--html", "-"]).refused(1, &["--html -", "--md -"]);
+    workspace.run(&["report", "--md", "x", "--json"]).refused(1, &["--md", "--json"]);
 }
 
 #[test]
 fn report_names_an_unwritable_file_in_one_line() {
-    let room = with_a_run();
-    let missing = room.file("missing/page.html");
-    room.run(&["report", "--html", str_of(&missing)]).refused(2, &["cannot write", "missing/page.html"]);
-    assert!(!room.file("missing").exists());
+    let workspace = with_a_run();
+    let missing = workspace.file("missing/page.html");
+    workspace.run(&["report", "--html", str_of(&missing)]).refused(2, &["cannot write", "missing/page.html"]);
+    assert!(!workspace.file("missing").exists());
     // A folder is no file; it stays as it was.
-    let folder = room.file("folder");
+    let folder = workspace.file("folder");
     fs::create_dir(&folder).unwrap();
-    room.run(&["report", "--html", str_of(&folder)]).refused(2, &["cannot write"]);
+    workspace.run(&["report", "--html", str_of(&folder)]).refused(2, &["cannot write"]);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-    let file = room.file("file");
+    let file = workspace.file("file");
     fs::write(&file, "mine").unwrap();
-    room.run(&["report", "--svg", str_of(&file)]).refused(2, &["cannot make the folder"]);
+    workspace.run(&["report", "--svg", str_of(&file)]).refused(2, &["cannot make the folder"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     // A device is written to, not replaced.
-    written(&room.run(&["report", "--html", "/dev/null"]));
+    written(&workspace.run(&["report", "--html", "/dev/null"]));
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
-    room.run(&["report", "--html", "x", "--json"]).refused(1, &["--html", "--json"]);
-    room.run(&["report", "nosuch", "--html", "x"]).refused(1, &["nosuch"]);
-    assert!(!room.path().join("x").exists());
+    workspace.run(&["report", "--html", "x", "--json"]).refused(1, &["--html", "--json"]);
+    workspace.run(&["report", "nosuch", "--html", "x"]).refused(1, &["nosuch"]);
+    assert!(!workspace.path().join("x").exists());
 }
 
 /// A run with corrupt tables has a page of the remaining data, which says so.
 #[test]
 fn report_names_a_corrupt_table() {
-    let room = with_a_run();
-    let dir = fs::read_dir(room.runs()).unwrap().next().unwrap().unwrap().path();
+    let workspace = with_a_run();
+    let dir = fs::read_dir(workspace.runs()).unwrap().next().unwrap().unwrap().path();
     fs::write(dir.join("series.parquet"), "no parquet").unwrap();
     fs::write(dir.join("response_time.hlog"), "no log").unwrap();
-    let output = room.run(&["report", "--html", "-"]);
+    let output = workspace.run(&["report", "--html", "-"]);
     assert!(output.stdout.contains("series could not be read"), "{output}");
     assert!(output.stdout.contains("response_time.hlog could not be read"), "{output}");
     assert!(output.stdout.contains("<h2>Load</h2>"), "{output}");
@@ -121,13 +121,13 @@ fn report_names_a_corrupt_table() {
 /// What was summed up when the run was made is read in place of its rows: of a long run there are tens of millions.
 #[test]
 fn report_reads_rows_only_without_a_summary() {
-    let room = with_a_run();
-    let dir = fs::read_dir(room.runs()).unwrap().next().unwrap().unwrap().path();
+    let workspace = with_a_run();
+    let dir = fs::read_dir(workspace.runs()).unwrap().next().unwrap().unwrap().path();
     for table in ["connections.parquet", "wire_requests.parquet", "taps.parquet"] {
         fs::write(dir.join(table), "no parquet").unwrap();
     }
     let read = |name: &str| {
-        let html = room.run(&["report", "--html", "-"]).stdout;
+        let html = workspace.run(&["report", "--html", "-"]).stdout;
         html.contains(&format!("{name} could not be read to its end"))
     };
     assert!(

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::support::document::count;
-use crate::support::lab::{Output, Room, str_of};
 use crate::support::tls::{Authority, Manners, odd};
+use crate::support::workspace::{Output, Workspace, str_of};
 use serde_json::json;
 
 /// What a proxy does with CONNECT.
@@ -75,8 +75,8 @@ fn failed(output: &Output) -> serde_json::Value {
 
 #[test]
 fn a_tunnel_through_a_proxy_reaches_a_tls_server() {
-    let room = Room::shared();
-    let authority = Authority::new(&room, "tunnelled");
+    let workspace = Workspace::shared();
+    let authority = Authority::new(&workspace, "tunnelled");
     let server = odd(&authority.sign(&["127.0.0.1"], 2090), Manners::RudeButWhole);
     let (address, asked) = proxy(Answer::Tunnels);
     let ca = authority.file();
@@ -84,7 +84,7 @@ fn a_tunnel_through_a_proxy_reaches_a_tls_server() {
     let through = format!("Aladdin:open sesame@{address}");
     let arguments =
         ["bench", &url, "--cacert", str_of(&ca), "--proxy", &through, "-n", "6", "-c", "2", "--close", "--json"];
-    let output = room.run(&arguments);
+    let output = workspace.run(&arguments);
     assert_eq!(output.json()["load"]["status"], json!({ "200": 6 }), "{output}");
     assert_eq!(count(&output.json(), "load.tls_handshake_ns.count"), 6, "{output}");
     let asked = asked.lock().unwrap();
@@ -97,7 +97,7 @@ fn a_tunnel_through_a_proxy_reaches_a_tls_server() {
 
 #[test]
 fn a_proxy_that_refuses_connect_is_reported() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for (words, cause, status) in [
         ("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "proxy_refused", 407),
         ("HTTP/1.1 503 Service Unavailable\r\n\r\n", "proxy_refused", 503),
@@ -121,7 +121,7 @@ fn a_proxy_that_refuses_connect_is_reported() {
                 "2",
                 "--json",
             ];
-            let output = room.run(&arguments);
+            let output = workspace.run(&arguments);
             assert_eq!(failed(&output), json!({ cause: 4 }), "{output}");
             let dir = output.json()["run"]["dir"].as_str().unwrap().to_owned();
             let kept: Vec<_> = store::read_requests(dir.as_ref()).unwrap().collect::<Result<_, _>>().unwrap();
@@ -133,10 +133,11 @@ fn a_proxy_that_refuses_connect_is_reported() {
 
 #[test]
 fn a_proxy_gets_credentials_with_a_plain_url() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let (address, asked) = proxy(Answer::Says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
     let through = format!("me:secret@{address}");
-    let output = room.run(&["bench", "http://shop.example/a", "--proxy", &through, "-n", "2", "-c", "1", "--json"]);
+    let output =
+        workspace.run(&["bench", "http://shop.example/a", "--proxy", &through, "-n", "2", "-c", "1", "--json"]);
     assert_eq!(output.json()["load"]["status"], json!({ "200": 2 }), "{output}");
     let asked = asked.lock().unwrap();
     assert!(asked.iter().all(|head| head.starts_with("GET http://shop.example/a HTTP/1.1\r\n")), "{asked:?}");
@@ -145,11 +146,11 @@ fn a_proxy_gets_credentials_with_a_plain_url() {
 
 #[test]
 fn a_server_that_does_not_negotiate_http2_is_reported() {
-    let room = Room::shared();
-    let authority = Authority::new(&room, "unchosen");
+    let workspace = Workspace::shared();
+    let authority = Authority::new(&workspace, "unchosen");
     let server = odd(&authority.sign(&["127.0.0.1"], 2090), Manners::Polite);
     let output =
-        room.run(&["bench", &format!("https://{server}/"), "-k", "--http", "2", "-n", "4", "-c", "2", "--json"]);
+        workspace.run(&["bench", &format!("https://{server}/"), "-k", "--http", "2", "-n", "4", "-c", "2", "--json"]);
     assert_eq!(failed(&output), json!({ "tls_handshake": 4 }), "{output}");
     let why = output.json()["load"]["tls"]["first_failure"].as_str().unwrap().to_owned();
     assert!(why.contains("ALPN") && why.contains("--http 1.1"), "{why}");
@@ -157,8 +158,8 @@ fn a_server_that_does_not_negotiate_http2_is_reported() {
 
 #[test]
 fn a_unix_socket_is_requested() {
-    let room = Room::shared();
-    let path = room.path().join("server.sock");
+    let workspace = Workspace::shared();
+    let path = workspace.path().join("server.sock");
     let listener = UnixListener::bind(&path).unwrap();
     let hosts = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&hosts);
@@ -191,15 +192,15 @@ fn a_unix_socket_is_requested() {
             engine,
             "--json",
         ];
-        let output = room.run(&arguments);
+        let output = workspace.run(&arguments);
         assert_eq!(output.json()["load"]["status"], json!({ "200": 20 }), "{output}");
         assert!(count(&output.json(), "load.bytes_received") > 2_000_000, "{output}");
         assert_eq!(count(&output.json(), "load.connect_ns.count"), 2, "{output}");
     }
     assert!(hosts.lock().unwrap().iter().all(|head| head.contains("\r\nHost: shop.example\r\n")));
-    let nobody = room.run(&["bench", "http://h/", "--unix", "nobody.sock", "-n", "2", "-c", "1", "--json"]);
+    let nobody = workspace.run(&["bench", "http://h/", "--unix", "nobody.sock", "-n", "2", "-c", "1", "--json"]);
     assert_eq!(failed(&nobody), json!({ "connect_failed": 2 }), "{nobody}");
-    let refused = room.run(&["bench", "http://h/", "--unix", "server.sock", "--rtt", "10ms", "-n", "2"]);
+    let refused = workspace.run(&["bench", "http://h/", "--unix", "server.sock", "--rtt", "10ms", "-n", "2"]);
     assert_eq!(refused.code, Some(1), "{refused}");
     assert!(refused.stderr.contains("--unix"), "{refused}");
 }

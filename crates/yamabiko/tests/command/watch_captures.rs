@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::packets::{ACK, CLIENT, PSH, SERVER, Talk};
 use crate::support::document::{count, number};
-use crate::support::lab::{Room, str_of};
+use crate::support::workspace::{Workspace, str_of};
 use serde_json::Value;
 use units::Timestamp;
 use wire::capture::write;
@@ -51,21 +51,21 @@ fn pcap(sent: &[Sent], link: LinkType, snap: usize) -> Vec<u8> {
     file
 }
 
-fn put(room: &Room, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = room.file(name);
+fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = workspace.file(name);
     fs::write(&path, bytes).unwrap();
     path
 }
 
 /// The document of a capture, and its exit status.
-fn watched(room: &Room, file: &[u8]) -> (Value, i32) {
-    let file = put(room, "a.pcap", file);
-    let output = room.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]);
+fn watched(workspace: &Workspace, file: &[u8]) -> (Value, i32) {
+    let file = put(workspace, "a.pcap", file);
+    let output = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]);
     (output.json(), output.code.unwrap())
 }
 
-fn read(room: &Room, sent: &[Sent]) -> Value {
-    watched(room, &pcap(sent, LinkType::RawIp, 65_535)).0
+fn read(workspace: &Workspace, sent: &[Sent]) -> Value {
+    watched(workspace, &pcap(sent, LinkType::RawIp, 65_535)).0
 }
 
 #[track_caller]
@@ -92,8 +92,8 @@ fn failed(document: &Value, name: &str) -> String {
 
 #[test]
 fn packets_out_of_order_in_a_capture_are_sorted() {
-    let room = Room::shared();
-    let straight = read(&room, &visits());
+    let workspace = Workspace::shared();
+    let straight = read(&workspace, &visits());
     check_figures(&straight);
     assert_eq!(count(&straight, "watch.capture.reordered_packets"), 0);
     for most_us in [1, 500, 10_000, 50_000, 99_000] {
@@ -105,7 +105,7 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
             .collect();
         order.sort_by_key(|(at, _)| *at);
         let sent: Vec<Sent> = order.into_iter().map(|(_, sent)| sent).collect();
-        let document = read(&room, &sent);
+        let document = read(&workspace, &sent);
         check_figures(&document);
         let (mut latest, mut moved) = (0, 0);
         for (at, _) in &sent {
@@ -119,23 +119,23 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
     let mut sent = visits();
     let late = sent.remove(5);
     sent.insert(60, late);
-    let why = failed(&read(&room, &sent), "capture_order");
+    let why = failed(&read(&workspace, &sent), "capture_order");
     assert!(why.contains("the first is packet 61") && why.contains("1 of"), "{why}");
 }
 
 #[test]
 fn a_capture_with_unsynchronised_directions_is_invalid() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let mut sent = visits();
     sent.sort_by_key(|(_, bytes)| bytes[12..16] == [198, 18, 0, 1]);
-    let (document, code) = watched(&room, &pcap(&sent, LinkType::RawIp, 65_535));
+    let (document, code) = watched(&workspace, &pcap(&sent, LinkType::RawIp, 65_535));
     assert_eq!((document["validity"]["verdict"].as_str(), code), (Some("invalid"), 3));
     assert!(failed(&document, "capture_order").contains("mergecap"));
 }
 
 #[test]
 fn acknowledgements_captured_before_their_data_are_reordered() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for (early_us, verdict) in [(3, "valid"), (900, "valid"), (1_001, "suspect"), (50_000, "suspect")] {
         let mut sent = visits();
         let requests: Vec<(u64, [u8; 2])> = sent
@@ -151,7 +151,7 @@ fn acknowledgements_captured_before_their_data_are_reordered() {
             }
         }
         sent.sort_by_key(|(at, _)| *at);
-        let document = read(&room, &sent);
+        let document = read(&workspace, &sent);
         assert_eq!(document["validity"]["verdict"], verdict, "{early_us} us: {document:#}");
         assert_eq!(count(&document, "watch.requests"), CONNECTIONS);
         assert_eq!(document["watch"]["status"], serde_json::json!({ "200": CONNECTIONS }));
@@ -163,11 +163,11 @@ fn acknowledgements_captured_before_their_data_are_reordered() {
 
 #[test]
 fn a_clock_step_in_a_capture_makes_the_run_suspect() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let set = |from: usize, by_ms: i64| {
         let mut sent = visits();
         sent[from..].iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(by_ms * MILLI as i64));
-        read(&room, &sent)
+        read(&workspace, &sent)
     };
     let half = visits().len() / 2;
     let why = failed(&set(half, -2000), "capture_order");
@@ -178,7 +178,7 @@ fn a_clock_step_in_a_capture_makes_the_run_suspect() {
 
 #[test]
 fn packets_captured_twice_are_excluded_and_counted() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let twice = |apart: u64| {
         let mut sent: Vec<Sent> = Vec::new();
         for (at, bytes) in visits() {
@@ -187,7 +187,7 @@ fn packets_captured_twice_are_excluded_and_counted() {
             sent.extend([(at, bytes), (at + apart, copy)]);
         }
         sent.sort_by_key(|(at, _)| *at);
-        read(&room, &sent)
+        read(&workspace, &sent)
     };
     for apart in [0, 20 * MICRO, 3 * MILLI] {
         let document = twice(apart);
@@ -195,14 +195,14 @@ fn packets_captured_twice_are_excluded_and_counted() {
         assert_eq!(count(&document, "watch.capture.duplicate_packets"), visits().len() as u64);
         assert_eq!(count(&document, "watch.packets"), visits().len() as u64);
     }
-    let file = put(&room, "once.pcap", &pcap(&visits(), LinkType::RawIp, 65_535));
-    let page = room.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
+    let file = put(&workspace, "once.pcap", &pcap(&visits(), LinkType::RawIp, 65_535));
+    let page = workspace.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
     assert!(!page.contains("captured twice") && !page.contains("not analyzed"), "{page}");
 }
 
 #[test]
 fn packets_without_a_time_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let mut file = Vec::new();
     write::section(&mut file, "a test");
     write::interface(&mut file, LinkType::RawIp, 0, "s0");
@@ -216,14 +216,16 @@ fn packets_without_a_time_are_refused() {
         file.resize(file.len() + padded - bytes.len(), 0);
         file.extend(length.to_le_bytes());
     }
-    let file = put(&room, "simple.pcapng", &file);
-    room.run(&["watch", "-r", str_of(&file)]).refused(1, &["simple.pcapng: packet 1", "no time"]);
-    room.run(&["profile", "learn", str_of(&file), "-o", str_of(&room.file("x.toml"))]).refused(1, &["packet 1"]);
+    let file = put(&workspace, "simple.pcapng", &file);
+    workspace.run(&["watch", "-r", str_of(&file)]).refused(1, &["simple.pcapng: packet 1", "no time"]);
+    workspace
+        .run(&["profile", "learn", str_of(&file), "-o", str_of(&workspace.file("x.toml"))])
+        .refused(1, &["packet 1"]);
 }
 
 #[test]
 fn tunnelled_packets_are_read_and_unsupported_ones_named() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let gre: Vec<Sent> = visits()
         .into_iter()
         .map(|(at, bytes)| {
@@ -233,22 +235,22 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
             (at, [outer, bytes].concat())
         })
         .collect();
-    let document = read(&room, &gre);
+    let document = read(&workspace, &gre);
     check_figures(&document);
     assert_eq!(document["watch"]["capture"]["tunnels"], serde_json::json!({ "GRE": gre.len() }));
-    let file = put(&room, "gre.pcap", &pcap(&gre, LinkType::RawIp, 65_535));
+    let file = put(&workspace, "gre.pcap", &pcap(&gre, LinkType::RawIp, 65_535));
     let port = ["watch", "-r", str_of(&file), "--port", "40001", "--json", "--no-save"];
-    assert_eq!(count(&room.run(&port).json(), "watch.connections.count"), 1, "--port is of what is inside");
+    assert_eq!(count(&workspace.run(&port).json(), "watch.connections.count"), 1, "--port is of what is inside");
     // An encrypted tunnel.
     let mut esp = gre;
     esp.iter_mut().for_each(|(_, bytes)| bytes[9] = 50);
-    let document = read(&room, &esp);
+    let document = read(&workspace, &esp);
     let why = failed(&document, "capture_analyzed");
     assert!(why.contains(&format!("{} of ESP (IP protocol 50)", esp.len())), "{why}");
     let listed = &document["watch"]["capture"]["not_analyzed"][0];
     assert_eq!((listed["kind"].as_str(), count(listed, "number")), (Some("ip_protocol"), 50));
-    let file = put(&room, "esp.pcap", &pcap(&esp, LinkType::RawIp, 65_535));
-    let page = room.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
+    let file = put(&workspace, "esp.pcap", &pcap(&esp, LinkType::RawIp, 65_535));
+    let page = workspace.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
     assert!(
         page.contains("not analyzed") && page.contains("ESP (IP protocol 50)") && page.contains("SUSPECT"),
         "{page}"
@@ -257,17 +259,17 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
 
 #[test]
 fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // Complete headers without data: requests are unknown.
-    let (document, _) = watched(&room, &pcap(&visits(), LinkType::RawIp, 40));
+    let (document, _) = watched(&workspace, &pcap(&visits(), LinkType::RawIp, 40));
     assert_eq!(count(&document, "watch.capture.unread_streams"), CONNECTIONS);
     failed(&document, "capture_payload");
-    let (document, _) = watched(&room, &pcap(&visits(), LinkType::RawIp, 30));
+    let (document, _) = watched(&workspace, &pcap(&visits(), LinkType::RawIp, 30));
     assert_eq!(count(&document, "watch.capture.truncated_headers"), visits().len() as u64);
     assert!(failed(&document, "capture_analyzed").contains("cut or malformed"));
-    let (document, _) = watched(&room, &pcap(&[], LinkType::RawIp, 65_535));
+    let (document, _) = watched(&workspace, &pcap(&[], LinkType::RawIp, 65_535));
     failed(&document, "capture_analyzed");
-    let (document, _) = watched(&room, &pcap(&visits(), LinkType::RawIp, 60));
+    let (document, _) = watched(&workspace, &pcap(&visits(), LinkType::RawIp, 60));
     assert_eq!(
         (document["validity"]["verdict"].as_str(), count(&document, "watch.requests")),
         (Some("valid"), CONNECTIONS)
@@ -277,7 +279,7 @@ fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
 /// Each direction by an interface of its own, in units of its own; the second one is written later.
 #[test]
 fn interfaces_with_different_clock_resolutions_form_one_capture() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let block = |kind: u32, body: &[u8]| {
         let mut bytes = kind.to_le_bytes().to_vec();
         let length = (12 + body.len()) as u32;
@@ -302,5 +304,5 @@ fn interfaces_with_different_clock_resolutions_form_one_capture() {
         body.resize(body.len().next_multiple_of(4), 0);
         file.extend(block(6, &body));
     }
-    check_figures(&watched(&room, &file).0);
+    check_figures(&watched(&workspace, &file).0);
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::packets::{CLIENT, SERVER, Talk, millis};
 use crate::support::document::{count, number};
-use crate::support::lab::{Room, str_of};
+use crate::support::workspace::{Workspace, str_of};
 use serde_json::Value;
 use wire::capture::write;
 use wire::link::LinkType;
@@ -54,8 +54,8 @@ fn pcapng(drops: u64) -> Vec<u8> {
     file
 }
 
-fn put(room: &Room, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = room.file(name);
+fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = workspace.file(name);
     fs::write(&path, bytes).unwrap();
     path
 }
@@ -78,9 +78,9 @@ fn check_figures(document: &Value) {
 
 #[test]
 fn watch_summarises_and_stores_a_capture_file() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcap", &pcap().0);
-    let output = room.run(&["watch", "-r", str_of(&file), "--json"]).success();
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcap", &pcap().0);
+    let output = workspace.run(&["watch", "-r", str_of(&file), "--json"]).success();
     assert_eq!(output.stderr, "");
     let document = output.json();
     check_figures(&document);
@@ -93,8 +93,8 @@ fn watch_summarises_and_stores_a_capture_file() {
     assert_eq!(requests.iter().filter_map(|request| request.status).collect::<Vec<_>>(), [200, 200, 404]);
     assert_eq!(requests[1].path.as_deref(), Some(&b"/a%20\"b\""[..]));
     assert!(store::read_watch_series(&dir).unwrap().map(Result::unwrap).count() > 0);
-    assert_eq!(room.run(&["report", "--json"]).success().json(), document);
-    let page = room.run(&["report"]).success().stdout;
+    assert_eq!(workspace.run(&["report", "--json"]).success().json(), document);
+    let page = workspace.run(&["report"]).success().stdout;
     for words in ["3 connections seen", "SF x 3", "200 x 2, 404 x 1", "48.0 ms", "beside the server"] {
         assert!(page.contains(words), "{words} in\n{page}");
     }
@@ -102,30 +102,30 @@ fn watch_summarises_and_stores_a_capture_file() {
 
 #[test]
 fn watch_reads_standard_input_and_pcapng_alike() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcapng", &pcapng(0));
-    let mut command = room.command(&["watch", "-r", "-", "--json", "--no-save"]);
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcapng", &pcapng(0));
+    let mut command = workspace.command(&["watch", "-r", "-", "--json", "--no-save"]);
     command.stdin(Stdio::from(File::open(file).unwrap()));
-    check_figures(&room.start_command(command).finish().success().json());
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    check_figures(&workspace.start_command(command).finish().success().json());
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
 }
 
 #[test]
 fn packets_dropped_by_the_capturing_program_make_the_run_suspect() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcapng", &pcapng(7));
-    let document = room.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcapng", &pcapng(7));
+    let document = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
     assert_eq!(count(&document, "watch.capture_drops"), 7);
     assert_eq!(document["validity"]["verdict"], "suspect");
 }
 
 #[test]
 fn the_capture_point_determines_the_measured_rtt() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcap", &pcap().0);
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcap", &pcap().0);
     for (at, rtt_ns) in [("server", 48e6), ("client", 2e6), ("between", 50e6)] {
         let arguments = ["watch", "-r", str_of(&file), "--at", at, "--json", "--no-save"];
-        let document = room.run(&arguments).success().json();
+        let document = workspace.run(&arguments).success().json();
         assert!((number(&document, "watch.handshake_rtt_ns.mean") - rtt_ns).abs() < 1.0, "{at}");
         assert_eq!(document["watch"]["capture_point"], at);
     }
@@ -134,12 +134,12 @@ fn the_capture_point_determines_the_measured_rtt() {
 /// A record's header has 16 bytes: the file ends in one, in a packet, and between two records.
 #[test]
 fn a_truncated_capture_file_is_reported_up_to_its_end() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let (file, starts) = pcap();
     let record = starts[starts.len() - 1];
     for (length, whole) in [(record, true), (record + 9, false), (record + 20, false)] {
-        let cut = put(&room, "cut.pcap", &file[..length]);
-        let output = room.run(&["watch", "-r", str_of(&cut), "--json"]);
+        let cut = put(&workspace, "cut.pcap", &file[..length]);
+        let output = workspace.run(&["watch", "-r", str_of(&cut), "--json"]);
         let document = output.json();
         assert_eq!(count(&document, "watch.packets"), starts.len() as u64 - 1, "{output}");
         assert_eq!(output.code, Some(i32::from(!whole)), "{output}");
@@ -151,26 +151,26 @@ fn a_truncated_capture_file_is_reported_up_to_its_end() {
 
 #[test]
 fn a_file_that_is_no_capture_is_refused() {
-    let room = Room::shared();
-    let file = put(&room, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
-    room.run(&["watch", "-r", str_of(&file)]).refused(1, &["a.gz: byte 0", "is it compressed"]);
-    room.run(&["watch", "-r", "/no/such/file"]).refused(1, &["opening /no/such/file: No such file"]);
-    let empty = put(&room, "empty", &[]);
-    room.run(&["watch", "-r", str_of(&empty)]).refused(1, &["empty: it is empty"]);
-    room.run(&["watch", "-r", str_of(&room.runs())]).refused(1, &["is a folder"]);
-    room.run(&["watch"]).refused(1, &["--interface", "--read", "--from"]);
-    room.run(&["watch", "-i", "lo", "-r", "x"]).refused(1, &["cannot be used with"]);
-    room.run(&["watch", "-i", "lo", "-s", "10"]).refused(1, &["64..=262144"]);
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "nothing is left in the book");
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
+    workspace.run(&["watch", "-r", str_of(&file)]).refused(1, &["a.gz: byte 0", "is it compressed"]);
+    workspace.run(&["watch", "-r", "/no/such/file"]).refused(1, &["opening /no/such/file: No such file"]);
+    let empty = put(&workspace, "empty", &[]);
+    workspace.run(&["watch", "-r", str_of(&empty)]).refused(1, &["empty: it is empty"]);
+    workspace.run(&["watch", "-r", str_of(&workspace.runs())]).refused(1, &["is a folder"]);
+    workspace.run(&["watch"]).refused(1, &["--interface", "--read", "--from"]);
+    workspace.run(&["watch", "-i", "lo", "-r", "x"]).refused(1, &["cannot be used with"]);
+    workspace.run(&["watch", "-i", "lo", "-s", "10"]).refused(1, &["64..=262144"]);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the book");
 }
 
 #[test]
 fn watch_prints_one_log_line_per_request() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcap", &pcap().0);
-    let [clf, csv, jsonl] = ["clf", "csv", "jsonl"].map(|name| room.file(name));
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcap", &pcap().0);
+    let [clf, csv, jsonl] = ["clf", "csv", "jsonl"].map(|name| workspace.file(name));
     let logs = ["--clf", str_of(&clf), "--csv", str_of(&csv), "--jsonl", str_of(&jsonl)];
-    room.run(&[&["watch", "-r", str_of(&file), "--no-save"], &logs[..]].concat()).success();
+    workspace.run(&[&["watch", "-r", str_of(&file), "--no-save"], &logs[..]].concat()).success();
     let clf = fs::read_to_string(clf).unwrap();
     let line = "198.19.0.1 - - [01/Jan/1970:00:00:01 +0000] \"GET /a%20\\\"b\\\" HTTP/1.1\" 200 43 \"-\" \"-\" 20000";
     assert_eq!(clf.lines().next(), Some(line));
@@ -182,8 +182,8 @@ fn watch_prints_one_log_line_per_request() {
 
 #[test]
 fn watch_filters_by_port_and_host() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcap", &pcap().0);
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcap", &pcap().0);
     for (filter, connections) in [
         (&["--port", "80"][..], 3),
         (&["--port", "40001", "--port", "40002"], 2),
@@ -193,17 +193,18 @@ fn watch_filters_by_port_and_host() {
         (&["--host", "198.19.0.1", "--port", "40000"], 1),
     ] {
         let arguments = [&["watch", "-r", str_of(&file), "--json", "--no-save"], filter].concat();
-        let document = room.run(&arguments).success().json();
+        let document = workspace.run(&arguments).success().json();
         assert_eq!(count(&document, "watch.connections.count"), connections, "{filter:?}");
     }
 }
 
 #[test]
 fn watch_converts_and_filters_a_capture() {
-    let room = Room::shared();
-    let (old, new, again) = (put(&room, "a.pcap", &pcap().0), room.file("b.pcapng"), room.file("c.pcapng"));
-    room.run(&["watch", "-r", str_of(&old), "--pcapng", str_of(&new), "--no-save"]).success();
-    check_figures(&room.run(&["watch", "-r", str_of(&new), "--json", "--no-save"]).success().json());
+    let workspace = Workspace::shared();
+    let (old, new, again) =
+        (put(&workspace, "a.pcap", &pcap().0), workspace.file("b.pcapng"), workspace.file("c.pcapng"));
+    workspace.run(&["watch", "-r", str_of(&old), "--pcapng", str_of(&new), "--no-save"]).success();
+    check_figures(&workspace.run(&["watch", "-r", str_of(&new), "--json", "--no-save"]).success().json());
     let packets = |path: &PathBuf| -> Vec<(u64, Vec<u8>)> {
         let bytes = fs::read(path).unwrap();
         let packets = wire::capture::packets(&bytes).map(Result::unwrap);
@@ -211,48 +212,50 @@ fn watch_converts_and_filters_a_capture() {
     };
     assert_eq!(packets(&old), packets(&new));
     let one = ["watch", "-r", str_of(&new), "--port", "40001", "--pcapng", str_of(&again), "--json", "--no-save"];
-    let document = room.run(&one).success().json();
+    let document = workspace.run(&one).success().json();
     assert_eq!(count(&document, "watch.packets") as usize, packets(&again).len());
     assert_eq!(packets(&again).len(), talks()[1].packets.len());
     // What was lost and where it was captured go along.
-    let lossy = put(&room, "lossy.pcapng", &pcapng(7));
-    room.run(&["watch", "-r", str_of(&lossy), "--pcapng", str_of(&again), "--no-save"]).success();
-    let document = room.run(&["watch", "-r", str_of(&again), "--json", "--no-save"]).success().json();
+    let lossy = put(&workspace, "lossy.pcapng", &pcapng(7));
+    workspace.run(&["watch", "-r", str_of(&lossy), "--pcapng", str_of(&again), "--no-save"]).success();
+    let document = workspace.run(&["watch", "-r", str_of(&again), "--json", "--no-save"]).success().json();
     assert_eq!(count(&document, "watch.capture_drops"), 7);
     assert!(fs::read(&again).unwrap().windows(2).any(|name| name == b"s0"), "the interface keeps its name");
 }
 
 #[test]
 fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcap", &pcap().0);
-    let output = room.run(&["watch", "-r", str_of(&file), "--pcapng", "/dev/full", "--json", "--no-save"]);
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcap", &pcap().0);
+    let output = workspace.run(&["watch", "-r", str_of(&file), "--pcapng", "/dev/full", "--json", "--no-save"]);
     check_figures(&output.json());
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("writing /dev/full: No space left on device"), "{output}");
-    let missing = room.file("no/such/folder.pcapng");
-    room.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&missing)]).refused(2, &["creating", "No such file"]);
+    let missing = workspace.file("no/such/folder.pcapng");
+    workspace
+        .run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&missing)])
+        .refused(2, &["creating", "No such file"]);
     let before = fs::read(&file).unwrap();
-    room.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&file)]).refused(1, &["is the file that is read"]);
-    room.run(&["watch", "-r", str_of(&file), "--csv", str_of(&file)]).refused(1, &["is the file that is read"]);
+    workspace.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&file)]).refused(1, &["is the file that is read"]);
+    workspace.run(&["watch", "-r", str_of(&file), "--csv", str_of(&file)]).refused(1, &["is the file that is read"]);
     assert_eq!(fs::read(&file).unwrap(), before);
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_closed_pipe_stops_writing_and_not_the_measurement() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcap", &pcap().0);
-    let pipe = room.file("pipe");
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcap", &pcap().0);
+    let pipe = workspace.file("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let arguments = ["watch", "-r", str_of(&file), "--pcapng", str_of(&pipe), "--json", "--no-save"];
-    room.run(&arguments).refused(1, &["nobody reads this pipe"]);
+    workspace.run(&arguments).refused(1, &["nobody reads this pipe"]);
     // A reader that closes immediately.
     let mut command = std::process::Command::new("sh");
     let script = format!(
         "'{}' watch -r - --pcapng /dev/fd/5 --json --no-save 5>&1 >'{}' | true",
-        str_of(&crate::support::lab::yamabiko()),
-        str_of(&room.file("document"))
+        str_of(&crate::support::workspace::yamabiko()),
+        str_of(&workspace.file("document"))
     );
     let mut talk = Talk::new();
     talk.open();
@@ -265,10 +268,10 @@ fn a_closed_pipe_stops_writing_and_not_the_measurement() {
         let bytes = packet.bytes();
         write::pcap_packet(&mut long, millis(*at), &bytes, bytes.len() as u32);
     }
-    let long = put(&room, "long.pcap", &long);
+    let long = put(&workspace, "long.pcap", &long);
     command.args(["-c", &script]).stdin(Stdio::from(File::open(long).unwrap()));
-    let output = room.start_command(command).finish();
+    let output = workspace.start_command(command).finish();
     assert!(output.stderr.contains("writing /dev/fd/5: Broken pipe"), "{output}");
-    let document: Value = serde_json::from_slice(&fs::read(room.file("document")).unwrap()).unwrap();
+    let document: Value = serde_json::from_slice(&fs::read(workspace.file("document")).unwrap()).unwrap();
     assert_eq!(count(&document, "watch.packets"), 6003);
 }

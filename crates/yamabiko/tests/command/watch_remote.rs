@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::support::document::count;
-use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
+use crate::support::workspace::{Running, TEST_TIMEOUT, Workspace, str_of, wait_until};
 use nix::sys::signal::Signal;
 use schema::{WatchPart, WatchSecond};
 use serde_json::{Value, json};
@@ -16,9 +16,9 @@ const TOKEN: &str = "correct-horse-battery-staple";
 const SESSION: &str = "0123456789abcdef0123456789abcdef";
 
 /// A receiver with a token, and its address.
-fn receiver(room: &Room) -> (Running, SocketAddr) {
-    let token = token_file(room, TOKEN);
-    listening(room.start(&["watch", "--from", "127.0.0.1:0", "--token-file", str_of(&token)]))
+fn receiver(workspace: &Workspace) -> (Running, SocketAddr) {
+    let token = token_file(workspace, TOKEN);
+    listening(workspace.start(&["watch", "--from", "127.0.0.1:0", "--token-file", str_of(&token)]))
 }
 
 fn listening(receiver: Running) -> (Running, SocketAddr) {
@@ -30,8 +30,8 @@ fn listening(receiver: Running) -> (Running, SocketAddr) {
     (receiver, address.unwrap())
 }
 
-fn token_file(room: &Room, token: &str) -> PathBuf {
-    let path = room.file("token");
+fn token_file(workspace: &Workspace, token: &str) -> PathBuf {
+    let path = workspace.file("token");
     fs::write(&path, format!("{token}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path
@@ -70,7 +70,7 @@ fn message(indices: &[u64], is_last: bool) -> String {
 /// A request and its complete response.
 fn ask(address: SocketAddr, head: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
     // A receiver that has refused may have closed before all of it was sent.
     let _ = stream.write_all(body);
@@ -94,18 +94,18 @@ fn post(address: SocketAddr, body: &str, status: u16) -> String {
     answer
 }
 
-fn entries(room: &Room) -> usize {
-    fs::read_dir(room.runs()).unwrap().count()
+fn entries(workspace: &Workspace) -> usize {
+    fs::read_dir(workspace.runs()).unwrap().count()
 }
 
-fn document(room: &Room) -> Value {
-    room.run(&["report", "--json"]).success().json()
+fn document(workspace: &Workspace) -> Value {
+    workspace.run(&["report", "--json"]).success().json()
 }
 
 #[test]
 fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
-    let room = Room::shared();
-    let (receiver, address) = receiver(&room);
+    let workspace = Workspace::shared();
+    let (receiver, address) = receiver(&workspace);
     post(address, &message(&[], false), 204);
     post(address, &message(&[0, 1], false), 204);
     // Sent again, as after a lost response; then a gap.
@@ -117,8 +117,8 @@ fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
     let output = receiver.finish().success();
     assert!(output.stderr.contains("edge/1: "), "a line a second: {output}");
     assert!(output.stdout.contains("edge/1: eth0") && output.stdout.contains("2 s"), "{output}");
-    assert_eq!(entries(&room), 1);
-    let document = document(&room);
+    assert_eq!(entries(&workspace), 1);
+    let document = document(&workspace);
     assert_eq!(count(&document, "watch.packets"), 603);
     assert_eq!(document["validity"]["verdict"], "suspect");
     assert_eq!(document["run"]["host"]["cores"], 4);
@@ -130,8 +130,8 @@ fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
 
 #[test]
 fn data_without_the_token_is_not_stored() {
-    let room = Room::shared();
-    let (receiver, address) = receiver(&room);
+    let workspace = Workspace::shared();
+    let (receiver, address) = receiver(&workspace);
     let body = message(&[0], false);
     for wrong in ["Bearer wrong-wrong-wrong-wrong", "", "Basic Og==", &format!("Bearer {TOKEN}x")] {
         let answer = ask(address, &head(wrong, "application/x-ndjson", body.len()), body.as_bytes());
@@ -142,13 +142,13 @@ fn data_without_the_token_is_not_stored() {
     assert!(!receiver.stderr().contains(TOKEN));
     receiver.signal(Signal::SIGTERM);
     receiver.finish().success();
-    assert_eq!(entries(&room), 0);
+    assert_eq!(entries(&workspace), 0);
 }
 
 #[test]
 fn malformed_messages_are_refused_and_disturb_no_other_sender() {
-    let room = Room::shared();
-    let (receiver, address) = receiver(&room);
+    let workspace = Workspace::shared();
+    let (receiver, address) = receiver(&workspace);
     // Peers that say nothing, or half of something.
     let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     (&silent[0]).write_all(b"POST /v1/series HTTP/1.1\r\nHost").unwrap();
@@ -170,26 +170,26 @@ fn malformed_messages_are_refused_and_disturb_no_other_sender() {
     assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
     let get = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {bearer}\r\n\r\n");
     assert!(ask(address, &get, b"").starts_with("HTTP/1.1 404 "));
-    assert_eq!(entries(&room), 0);
+    assert_eq!(entries(&workspace), 0);
     post(address, &message(&[0], true), 204);
-    wait_until("the good one is kept", || entries(&room) == 1);
+    wait_until("the good one is kept", || entries(&workspace) == 1);
     receiver.signal(Signal::SIGINT);
     receiver.finish().success();
 }
 
 #[test]
 fn data_of_a_disconnected_sender_stays_stored() {
-    let room = Room::shared();
-    let token = token_file(&room, TOKEN);
+    let workspace = Workspace::shared();
+    let token = token_file(&workspace, TOKEN);
     // The environment is the other place for the token.
-    let mut command = room.command(&["watch", "--from", "127.0.0.1:0", "--name", "edge"]);
+    let mut command = workspace.command(&["watch", "--from", "127.0.0.1:0", "--name", "edge"]);
     command.env("YAMABIKO_TOKEN", fs::read_to_string(token).unwrap());
-    let (receiver, address) = listening(room.start_command(command));
+    let (receiver, address) = listening(workspace.start_command(command));
     post(address, &message(&[0, 1, 2], false), 204);
     wait_until("it is there", || receiver.stderr().contains("edge/1"));
     receiver.signal(Signal::SIGINT);
     receiver.finish().success();
-    let document = document(&room);
+    let document = document(&workspace);
     assert_eq!(document["validity"]["verdict"], "suspect", "{document}");
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     assert_eq!(store::read_watch_series(&dir).unwrap().map(Result::unwrap).count(), 3);
@@ -197,10 +197,10 @@ fn data_of_a_disconnected_sender_stays_stored() {
 
 #[test]
 fn an_unwritable_run_store_stops_storing_only() {
-    let room = Room::shared();
-    let (receiver, address) = receiver(&room);
-    fs::remove_dir(room.runs()).unwrap();
-    fs::write(room.runs(), "in the way").unwrap();
+    let workspace = Workspace::shared();
+    let (receiver, address) = receiver(&workspace);
+    fs::remove_dir(workspace.runs()).unwrap();
+    fs::write(workspace.runs(), "in the way").unwrap();
     post(address, &message(&[0, 1], false), 204);
     post(address, &message(&[2], true), 204);
     wait_until("the series has ended", || receiver.stderr().contains("has ended"));
@@ -213,27 +213,27 @@ fn an_unwritable_run_store_stops_storing_only() {
 
 #[test]
 fn listening_beyond_loopback_needs_a_token() {
-    let room = Room::shared();
-    room.run(&["watch", "--from", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
-    room.run(&["watch", "--from", "[::]:0"]).refused(1, &["needs a token"]);
-    let short = token_file(&room, "short");
-    room.run(&["watch", "--from", "0", "--token-file", str_of(&short)]).refused(1, &["16 to 256", "/dev/urandom"]);
-    room.run(&["watch", "--from", "0", "--token-file", "/no/such"]).refused(1, &["/no/such", "No such file"]);
-    room.run(&["watch", "-r", "x", "--to", "http://h"]).refused(1, &["cannot be used with"]);
-    room.run(&["watch", "--from", "1", "--csv", "x"]).refused(1, &["cannot be used with"]);
-    room.run(&["watch", "-i", "lo", "--to", "https://h"]).refused(1, &["no TLS"]);
+    let workspace = Workspace::shared();
+    workspace.run(&["watch", "--from", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
+    workspace.run(&["watch", "--from", "[::]:0"]).refused(1, &["needs a token"]);
+    let short = token_file(&workspace, "short");
+    workspace.run(&["watch", "--from", "0", "--token-file", str_of(&short)]).refused(1, &["16 to 256", "/dev/urandom"]);
+    workspace.run(&["watch", "--from", "0", "--token-file", "/no/such"]).refused(1, &["/no/such", "No such file"]);
+    workspace.run(&["watch", "-r", "x", "--to", "http://h"]).refused(1, &["cannot be used with"]);
+    workspace.run(&["watch", "--from", "1", "--csv", "x"]).refused(1, &["cannot be used with"]);
+    workspace.run(&["watch", "-i", "lo", "--to", "https://h"]).refused(1, &["no TLS"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    room.run(&["watch", "--from", &address]).refused(2, &[&address, "in use"]);
+    workspace.run(&["watch", "--from", &address]).refused(2, &[&address, "in use"]);
     // As JSON: one document, also of nothing.
-    let output = room.run(&["watch", "--from", "0", "-d", "200ms", "--json"]).success();
+    let output = workspace.run(&["watch", "--from", "0", "-d", "200ms", "--json"]).success();
     assert_eq!(output.json()["watches"], json!([]));
 }
 
 #[test]
 fn a_series_beyond_the_limit_is_refused_until_one_ends() {
-    let room = Room::shared();
-    let (receiver, address) = receiver(&room);
+    let workspace = Workspace::shared();
+    let (receiver, address) = receiver(&workspace);
     let of = |nth: usize, is_last| message(&[], is_last).replace(SESSION, &format!("{nth:032x}"));
     for nth in 0..64 {
         // A full queue asks to come again.

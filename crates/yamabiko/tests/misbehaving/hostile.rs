@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::document::{check, count};
 use crate::support::hostile::Hostile;
-use crate::support::lab::{Output, Room, side_by_side};
+use crate::support::workspace::{Output, Workspace, concurrently};
 use schema::RequestRecord;
 
 /// A path of the hostile server, and what becomes of every request to it.
@@ -49,23 +49,23 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
 fn each_hostile_behaviour_fails_with_its_cause() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // Each with a server of its own.
     let cases = BEHAVIOURS.into_iter().flat_map(|behaviour| [(behaviour, OPEN), (behaviour, CLOSED)]);
-    side_by_side(8, cases, |(behaviour, shape)| {
+    concurrently(8, cases, |(behaviour, shape)| {
         let server = Hostile::start();
-        judge(&room.run(&arguments(&server.url(behaviour.0), behaviour, shape)), behaviour);
+        judge(&workspace.run(&arguments(&server.url(behaviour.0), behaviour, shape)), behaviour);
     });
 }
 
 #[test]
 fn all_hostile_behaviours_together_fail_with_their_causes() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Hostile::start();
     let running: Vec<_> = BEHAVIOURS
         .into_iter()
         .flat_map(|behaviour| [(behaviour, OPEN), (behaviour, CLOSED)])
-        .map(|(behaviour, shape)| (behaviour, room.start(&arguments(&server.url(behaviour.0), behaviour, shape))))
+        .map(|(behaviour, shape)| (behaviour, workspace.start(&arguments(&server.url(behaviour.0), behaviour, shape))))
         .collect();
     for (behaviour, run) in running {
         judge(&run.finish(), behaviour);
@@ -75,15 +75,15 @@ fn all_hostile_behaviours_together_fail_with_their_causes() {
 /// The head limit also applies to a head that arrives completely in one piece.
 #[test]
 fn a_response_head_of_one_megabyte_is_refused() {
-    let (room, server) = (Room::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::shared(), Hostile::start());
     let behaviour = ("/huge-headers", Err("head_too_large"));
-    judge(&room.run(&arguments(&server.url(behaviour.0), behaviour, CLOSED)), behaviour);
+    judge(&workspace.run(&arguments(&server.url(behaviour.0), behaviour, CLOSED)), behaviour);
 }
 
 #[test]
 fn hostile_responses_to_other_methods_and_versions_fail_with_their_cause() {
-    let (room, server) = (Room::shared(), Hostile::start());
-    let body = room.path().join("body");
+    let (workspace, server) = (Workspace::shared(), Hostile::start());
+    let body = workspace.path().join("body");
     fs::write(&body, vec![b'b'; 200_000]).unwrap();
     for (path, status) in BEHAVIOURS.into_iter().filter_map(|(path, outcome)| Some((path, outcome.ok()?))) {
         for extra in [&["-m", "HEAD"][..], &["--body", "body"], &["--http", "1.0"], &["--close"]] {
@@ -91,7 +91,7 @@ fn hostile_responses_to_other_methods_and_versions_fail_with_their_cause() {
             let url = server.url(path);
             let mut arguments = arguments(&url, behaviour, &["-c", "2", "-n", "6"]);
             arguments.extend(extra);
-            judge(&room.run(&arguments), behaviour);
+            judge(&workspace.run(&arguments), behaviour);
         }
     }
 }
@@ -143,9 +143,9 @@ fn kept_requests(dir: &Path) -> Vec<RequestRecord> {
 /// What a person sees, too, is free of what the server sent.
 #[test]
 fn escape_sequences_of_a_server_do_not_reach_the_terminal() {
-    let (room, server) = (Room::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::shared(), Hostile::start());
     for path in ["/garbage", "/switching", "/bad-chunk"] {
-        let output = room.run(&["bench", &server.url(path), "-n", "20"]);
+        let output = workspace.run(&["bench", &server.url(path), "-n", "20"]);
         assert_eq!(output.code, Some(3), "{output}");
         for text in [&output.stdout, &output.stderr] {
             assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{output}");

@@ -9,7 +9,7 @@ use crate::support::http2::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Http2Server, PING, RST_STREAM, STATUS_200, Script,
     WINDOW_UPDATE,
 };
-use crate::support::lab::{Output, Room, side_by_side};
+use crate::support::workspace::{Output, Workspace, concurrently};
 
 /// A script and the result of every request: `None` for a complete response, else a cause.
 type Behaviour = (&'static str, Option<&'static str>, Script);
@@ -152,8 +152,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
 fn each_hostile_http2_behaviour_fails_with_its_cause() {
-    let room = Room::shared();
-    side_by_side(4, BEHAVIOURS, |(name, cause, script)| {
+    let workspace = Workspace::shared();
+    concurrently(4, BEHAVIOURS, |(name, cause, script)| {
         for shape in [&["-c", "2", "-n", "8"][..], &["--rate", "40/s", "-n", "8", "--warmup", "0s", "-c", "2"]] {
             // These need two concurrent requests, which an open loop does not guarantee.
             if shape.len() > 4
@@ -162,7 +162,7 @@ fn each_hostile_http2_behaviour_fails_with_its_cause() {
                 continue;
             }
             let server = Http2Server::start(*script);
-            let output = run(&room, &server, *cause, shape);
+            let output = run(&workspace, &server, *cause, shape);
             judge(name, *cause, &output);
         }
     });
@@ -171,7 +171,7 @@ fn each_hostile_http2_behaviour_fails_with_its_cause() {
 /// RST_STREAM with each code, and one that no one knows.
 #[test]
 fn every_rst_stream_code_is_reported() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let scripts: [Script; 15] = [
         reset::<0>,
         reset::<1>,
@@ -189,9 +189,9 @@ fn every_rst_stream_code_is_reported() {
         reset::<13>,
         reset::<0xdead>,
     ];
-    side_by_side(4, scripts.into_iter().enumerate(), |(code, script)| {
+    concurrently(4, scripts.into_iter().enumerate(), |(code, script)| {
         let server = Http2Server::start(script);
-        let output = run(&room, &server, Some("stream_reset"), &["-c", "2", "-n", "8"]);
+        let output = run(&workspace, &server, Some("stream_reset"), &["-c", "2", "-n", "8"]);
         judge(&format!("reset, {code}"), Some("stream_reset"), &output);
         assert_eq!(server.connections(), 2, "a connection lives on when its streams are reset\n{output}");
     });
@@ -208,21 +208,21 @@ fn reset<const CODE: u32>(it: &mut http2::Connection) -> std::io::Result<()> {
 /// A server that gives no window takes no body.
 #[test]
 fn a_zero_flow_control_window_stalls_until_the_timeout() {
-    let room = Room::shared();
-    std::fs::write(room.path().join("body"), vec![b'b'; 100_000]).unwrap();
+    let workspace = Workspace::shared();
+    std::fs::write(workspace.path().join("body"), vec![b'b'; 100_000]).unwrap();
     let server = Http2Server::start(|it| {
         it.settings(&[(WINDOW, 0)])?;
         it.sink()
     });
     let shape = ["-c", "2", "-n", "4", "--body", "body"];
-    judge("window", Some("response_timeout"), &run(&room, &server, Some("response_timeout"), &shape));
+    judge("window", Some("response_timeout"), &run(&workspace, &server, Some("response_timeout"), &shape));
 }
 
 /// A server that grants its window immediately sends nothing until it has the complete body.
 #[test]
 fn a_large_upload_to_a_silent_http2_server_times_out() {
-    let room = Room::shared();
-    std::fs::write(room.path().join("large"), vec![b'b'; 6_000_000]).unwrap();
+    let workspace = Workspace::shared();
+    std::fs::write(workspace.path().join("large"), vec![b'b'; 6_000_000]).unwrap();
     let server = Http2Server::start(|it| {
         it.settings(&[(WINDOW, 0x7fff_ffff)])?;
         it.send(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff - 65_535u32).to_be_bytes())?;
@@ -233,17 +233,17 @@ fn a_large_upload_to_a_silent_http2_server_times_out() {
             }
         }
     });
-    let output = run(&room, &server, None, &["-c", "1", "-n", "4", "--body", "large"]);
+    let output = run(&workspace, &server, None, &["-c", "1", "-n", "4", "--body", "large"]);
     judge("a large body", None, &output);
     assert!(count(&output.json(), "load.bytes_sent") > 24_000_000, "{output}");
 }
 
-fn run(room: &Room, server: &Http2Server, cause: Option<&str>, shape: &[&str]) -> Output {
+fn run(workspace: &Workspace, server: &Http2Server, cause: Option<&str>, shape: &[&str]) -> Output {
     // Only what is to time out is given little time: a loaded machine must not make a timeout of anything else.
     let timeout = if cause == Some("response_timeout") { "300ms" } else { "30s" };
     let url = server.url();
     let fixed = ["bench", &url, "--http", "2", "--streams", "2", "--timeout", timeout, "--json"];
-    room.run(&fixed.into_iter().chain(shape.iter().copied()).collect::<Vec<_>>())
+    workspace.run(&fixed.into_iter().chain(shape.iter().copied()).collect::<Vec<_>>())
 }
 
 fn judge(name: &str, cause: Option<&str>, output: &Output) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::document::{check, count};
-use crate::support::lab::{Output, Room};
+use crate::support::workspace::{Output, Workspace};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -133,7 +133,7 @@ fn requests_dropped_by_the_server_are_failures() {
             let before = server.requests();
             let url = server.url();
             let arguments = ["bench", &url, "-n", "200", "--warmup", "0s", "--slo", "errors < 0.1%", "--json"];
-            let document = Room::shared().run(&[&arguments, shape].concat()).json();
+            let document = Workspace::shared().run(&[&arguments, shape].concat()).json();
             let (sent, received) = (count(&document, "load.requests_sent"), server.requests() - before);
             assert_eq!((sent, count(&document, "load.requests_retried")), (received, 0), "{shape:?}: {document}");
             assert!((60..=67).contains(&failed(&document, "closed_before_response")), "{shape:?}: {document}");
@@ -154,7 +154,7 @@ fn an_unannounced_close_after_each_response_is_no_failure() {
         }
     });
     let arguments = ["--rate", "50/s", "--clients", "1", "--warmup", "0s", "-n", "50", "--json"];
-    let document = Room::shared().run(&[&["bench", &server.url()], &arguments[..]].concat()).json();
+    let document = Workspace::shared().run(&[&["bench", &server.url()], &arguments[..]].concat()).json();
     assert_eq!(count(&document, "load.completed"), 50, "{document}");
     assert_eq!(count(&document, "load.requests_sent") - count(&document, "load.requests_retried"), 50, "{document}");
 }
@@ -186,7 +186,7 @@ fn unrequested_responses_make_the_run_invalid() {
         let server = Liar::start(talk);
         for shape in [&["--rate", "20/s", "--warmup", "0s"][..], &["-c", "4"]] {
             let url = server.url();
-            let document = Room::shared().run(&[&["bench", &url, "-n", "40", "--json"], shape].concat()).json();
+            let document = Workspace::shared().run(&[&["bench", &url, "-n", "40", "--json"], shape].concat()).json();
             assert_eq!(verdict(&document), "invalid", "{shape:?}: {document}");
             assert_eq!(check(&document, "responses_solicited")["state"], "failed", "{shape:?}: {document}");
             assert!(count(&document, "load.unsolicited.responses") > 0);
@@ -197,12 +197,12 @@ fn unrequested_responses_make_the_run_invalid() {
 /// A server that responds to an upload after the head, and one that reads it completely.
 #[test]
 fn responses_before_the_end_of_an_upload_are_early_responses() {
-    let room = Room::shared();
-    let body = room.path().join("upload");
+    let workspace = Workspace::shared();
+    let body = workspace.path().join("upload");
     std::fs::write(&body, vec![b'u'; 4 << 20]).unwrap();
     let upload = |server: &Liar| -> Output {
         let url = server.url();
-        room.run(&["bench", &url, "--body", body.to_str().unwrap(), "-c", "2", "-n", "20", "--json"])
+        workspace.run(&["bench", &url, "--body", body.to_str().unwrap(), "-c", "2", "-n", "20", "--json"])
     };
     let ignoring = Liar::start(|connection| {
         if connection.head().is_some() && connection.say(OK) {
@@ -245,7 +245,7 @@ fn a_client_closes_an_announced_connection_that_the_server_leaves_open() {
         for extra in [&[][..], &["--close"]] {
             let url = server.url();
             let document =
-                Room::shared().run(&[&["bench", &url, "-c", "1", "-n", "30", "--json"], extra].concat()).json();
+                Workspace::shared().run(&[&["bench", &url, "-c", "1", "-n", "30", "--json"], extra].concat()).json();
             assert_eq!(count(&document, "load.completed"), 30);
             // Where the client waited for the server to close it was a second.
             assert!(count(&document, "load.connection_duration_ns.p50") < 500_000_000, "{document}");
@@ -265,7 +265,7 @@ fn timeouts_and_error_statuses_are_both_errors() {
         }
     });
     let arguments = ["--rate", "20/s", "--warmup", "0s", "-n", "20", "--timeout", "300ms"];
-    let output = Room::shared().run(&[&["bench", &silent.url()], &arguments[..]].concat());
+    let output = Workspace::shared().run(&[&["bench", &silent.url()], &arguments[..]].concat());
     let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("50.0 % failed") && text.contains("response timeout x 10"), "{output}");
     assert!(!text.starts_with("VALID"), "{output}");
@@ -274,7 +274,7 @@ fn timeouts_and_error_statuses_are_both_errors() {
             connection.say(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n");
         }
     });
-    let output = Room::shared().run(&[&["bench", &failing.url()], &arguments[..]].concat());
+    let output = Workspace::shared().run(&[&["bench", &failing.url()], &arguments[..]].concat());
     assert!(output.stdout.contains("100 % got a status other than 2xx"), "{output}");
     assert!(!output.stdout.contains("none failed"), "{output}");
 }

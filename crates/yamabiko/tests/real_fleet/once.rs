@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::fleet::parties::wait;
 use crate::fleet::trial::{Held, Plan, Stage, Trial};
-use crate::support::lab::{Room, yamabiko};
 use crate::support::readers;
+use crate::support::workspace::{Workspace, yamabiko};
 
 /// The judged size with `--full`, one that a change can wait for without.
 const SIZE: (usize, u64, u64) = if cfg!(feature = "full") { (200, 180, 25) } else { (24, 20, 25) };
@@ -34,7 +34,7 @@ fn count(held: &Held, name: &str) -> u64 {
 
 #[test]
 fn every_exchange_is_stored_exactly_once() {
-    let _alone = Room::new();
+    let _alone = Workspace::new();
     let every = Duration::from_secs(SIZE.1) / 12;
     let trial = Trial::start(Plan { harm_every: Some(every), ..plan(SIZE) }).unwrap();
     let held = trial.run().unwrap();
@@ -53,7 +53,7 @@ fn every_exchange_is_stored_exactly_once() {
 /// What the spool's bound, a filter and a share leave out is counted: rows made = stored + dropped + filtered + not drawn.
 #[test]
 fn omitted_exchanges_are_counted() {
-    let _alone = Room::new();
+    let _alone = Workspace::new();
     let small: fn(usize) -> &'static [&'static str] = |number| if number == 0 { &["--spool", "1MB"] } else { &[] };
     // A MB is some 10,000 rows.
     let mut trial = Trial::start(Plan { agent_words: small, ..plan((4, 16, 2_000)) }).unwrap();

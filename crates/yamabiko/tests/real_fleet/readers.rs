@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 
 use super::once::plan;
 use super::site::{Paper, Site};
-use crate::fleet::PATIENCE;
+use crate::fleet::TEST_TIMEOUT;
 use crate::fleet::process::Process;
 use crate::fleet::trial::{Plan, Stage, Trial};
-use crate::support::lab::{Room, str_of};
 use crate::support::readers;
+use crate::support::workspace::{Workspace, str_of};
 
 /// In the manager's network, which is the trial's own.
 const OTLP: [&str; 2] = ["127.0.0.1:4318", "127.0.0.1:4317"];
 
 #[test]
 fn day_files_are_readable_while_written_and_otlp_arrives() {
-    let _alone = Room::new();
+    let _alone = Workspace::new();
     let url = format!("http://{}", OTLP[0]);
     let words = ["--otlp", &url].map(str::to_owned).to_vec();
     let trial = Trial::start(Plan { manager_words: words, harm_every: None, ..plan((6, 15, 50)) }).unwrap();
@@ -37,7 +37,7 @@ fn day_files_are_readable_while_written_and_otlp_arrives() {
             readings.push(trial.read(&["days"])?);
             if stage == Stage::Stored {
                 let stored = trial.read(&["stored"])?["rows"].as_f64().unwrap_or(0.0);
-                let deadline = Instant::now() + PATIENCE;
+                let deadline = Instant::now() + TEST_TIMEOUT;
                 // Rows are stored first and reported afterwards.
                 while said.get("attempts").copied().unwrap_or(0.0) < wanted(trial)? && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_millis(500));
@@ -137,7 +137,7 @@ fn responses_of_the_api_match_its_openapi_description() {
     let description = site.get(&boss, "/openapi.json");
     assert_eq!(description.status, 200);
     assert!(description.body["openapi"].as_str().unwrap().starts_with("3."));
-    let file = site.room.file("openapi.json");
+    let file = site.workspace.file("openapi.json");
     let mut description = description.body;
     // Names that were listed are tried again: it must not revoke the token that it comes with.
     site.token("ghost", "reader");
@@ -177,8 +177,8 @@ fn responses_of_the_api_match_its_openapi_description() {
             "--generation-database",
             "none",
         ]);
-        command.env("HOME", site.room.path()).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
-        let output = site.room.start_command(command).finish_within(Duration::from_secs(600));
+        command.env("HOME", site.workspace.path()).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
+        let output = site.workspace.start_command(command).finish_within(Duration::from_secs(600));
         println!("as {who}: {}", output.stdout.lines().rev().take(12).collect::<Vec<_>>().join(" | "));
         assert_eq!(output.code, Some(0), "as {who}: {output}");
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::site::{Answer, Paper, Site, gzip};
 use crate::fleet::parties;
-use crate::support::lab::{str_of, wait_until, yamabiko};
+use crate::support::workspace::{str_of, wait_until, yamabiko};
 
 /// Refusals that a site makes; at the end each must have been counted and logged.
 pub struct Refusals<'a> {
@@ -223,10 +223,13 @@ fn oversized_and_malformed_requests_are_refused() {
     for lines in [&["-H", "Content-Type: text/plain"][..], &["-H", "Content-Type: multipart/form-data"]] {
         let (bearer, url) = (format!("Authorization: Bearer {}", shop.token), site.url(&route));
         let words = [&["-H", &bearer, "--data-binary", "@-"], lines, &[&url[..]]].concat();
-        refusals.sees(415, "unsupported_media_type", "no JSON by its own word", || site.curl_with(&words, good.as_bytes()));
+        refusals
+            .sees(415, "unsupported_media_type", "no JSON by its own word", || site.curl_with(&words, good.as_bytes()));
     }
     let odd = ["-H", "Content-Encoding: br"];
-    refusals.sees(415, "unsupported_media_type", "another packing", || site.post(&shop.token, &route, &odd, good.as_bytes()));
+    refusals.sees(415, "unsupported_media_type", "another packing", || {
+        site.post(&shop.token, &route, &odd, good.as_bytes())
+    });
 
     let (bearer, url) = (format!("Authorization: Bearer {}", shop.token), site.url(&route));
     for method in ["GET", "PUT", "DELETE", "PATCH"] {
@@ -235,7 +238,8 @@ fn oversized_and_malformed_requests_are_refused() {
     for route in ["/nowhere", "/agents/shop/batches/1", "/agents/shop%2Fbatches"] {
         let answer = site.get(&shop.token, route);
         assert!(matches!(answer.status, 403..=405), "{route}: {answer:?}");
-        let why = ["forbidden", "not_found", "method_not_allowed"].into_iter().find(|why| answer.body["error"] == **why);
+        let why =
+            ["forbidden", "not_found", "method_not_allowed"].into_iter().find(|why| answer.body["error"] == **why);
         refusals.made(why.expect("a known one"));
     }
     refusals.settle(&boss);
@@ -276,10 +280,10 @@ fn batches_are_accepted_once_and_in_order() {
     refusals.settle(&boss);
     // Also after the manager was killed: acknowledged batches are stored.
     let stored = site.kept();
-    let Site { serving, data, room, .. } = site;
+    let Site { serving, data, workspace, .. } = site;
     serving.running.signal(Signal::SIGKILL);
     drop(serving);
-    let again = Site::start_in(room, data, &[]);
+    let again = Site::start_in(workspace, data, &[]);
     assert_eq!(again.kept(), stored);
     let body = Refusals::of(&again).sees(409, "already_stored", "after a kill", || shop.send(&again, &second));
     assert_eq!(body["stored_through"], 2);

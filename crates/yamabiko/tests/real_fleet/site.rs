@@ -9,9 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::fleet::parties;
-use crate::support::lab::{Room, str_of, wait_until, yamabiko};
 use crate::support::readers;
 use crate::support::serving::{Client, Serving, Tls};
+use crate::support::workspace::{Workspace, str_of, wait_until, yamabiko};
 
 /// A manager under test; ends with the test.
 pub struct Site {
@@ -19,7 +19,7 @@ pub struct Site {
     /// The page, with its secret.
     pub page: String,
     pub data: PathBuf,
-    pub room: Room,
+    pub workspace: Workspace,
 }
 
 /// What came back.
@@ -33,16 +33,16 @@ pub struct Answer {
 impl Site {
     /// Starts it with these further options.
     pub fn start(options: &[&str]) -> Site {
-        let room = Room::new();
-        let data = room.file("manager");
+        let workspace = Workspace::new();
+        let data = workspace.file("manager");
         fs::create_dir(&data).unwrap();
-        Site::start_in(room, data, options)
+        Site::start_in(workspace, data, options)
     }
 
     /// The same with data that is there.
-    pub fn start_in(room: Room, data: PathBuf, options: &[&str]) -> Site {
+    pub fn start_in(workspace: Workspace, data: PathBuf, options: &[&str]) -> Site {
         let words = parties::manager_words("127.0.0.1:0", "localhost", &data);
-        let mut running = room.start(&[&words[..], options].concat());
+        let mut running = workspace.start(&[&words[..], options].concat());
         let mut found = None;
         wait_until("the manager listens", || {
             assert!(!running.ended(), "it ended early: {}", running.stderr());
@@ -51,12 +51,12 @@ impl Site {
         });
         let listening = found.unwrap();
         let serving = Serving { running, address: listening.agents.parse().unwrap() };
-        Site { serving, page: listening.page, data, room }
+        Site { serving, page: listening.page, data, workspace }
     }
 
     /// A new token; the manager runs meanwhile.
     pub fn token(&self, name: &str, role: &str) -> String {
-        let file = self.room.file(&format!("{name}.{role}.token"));
+        let file = self.workspace.file(&format!("{name}.{role}.token"));
         parties::token(&yamabiko(), &self.data, name, role, &file).unwrap();
         fs::read_to_string(file).unwrap().trim().to_owned()
     }
@@ -117,7 +117,7 @@ impl Site {
 
     /// What the index counts, read by SQLite of Python: rows, streams and how far, refusals by kind.
     pub fn stored(&self) -> Value {
-        readers::python(&self.room, &readers::script("fleet.py"), &["stored", str_of(&self.data)], &[]).json()
+        readers::python(&self.workspace, &readers::script("fleet.py"), &["stored", str_of(&self.data)], &[]).json()
     }
 
     /// What of it must not change by a refusal.

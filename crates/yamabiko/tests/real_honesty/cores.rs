@@ -6,8 +6,8 @@ use serde_json::Value;
 use sys::sched::Cores;
 
 use crate::support::document::{broken, check, number};
-use crate::support::lab::{Room, Running, yamabiko};
 use crate::support::servers::{bench, nginx};
+use crate::support::workspace::{Running, Workspace, yamabiko};
 
 /// The server's core and the generator's, where a run has two.
 fn two_cores() -> [usize; 2] {
@@ -18,12 +18,12 @@ fn two_cores() -> [usize; 2] {
 }
 
 /// A run on these two cores alone.
-fn run(room: &Room, options: &str) -> Value {
+fn run(workspace: &Workspace, options: &str) -> Value {
     let [server_core, client_core] = two_cores();
     let mut command = Command::new("taskset");
-    let server = nginx(room);
+    let server = nginx(workspace);
     command.args(["-c", &format!("{server_core},{client_core}")]).arg(yamabiko()).args(bench(&server, options));
-    let output = room.start_command(command).finish();
+    let output = workspace.start_command(command).finish();
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     assert_eq!(document["run"]["host"]["server_cores"], server_core.to_string(), "{output}");
@@ -31,10 +31,10 @@ fn run(room: &Room, options: &str) -> Value {
 }
 
 /// A program on the server's core, until it is dropped; the shell becomes what `before` starts, and that becomes the loop.
-fn beside(room: &Room, before: &[&str], script: &str) -> Running {
+fn beside(workspace: &Workspace, before: &[&str], script: &str) -> Running {
     let mut command = Command::new("taskset");
     command.args(["-c", &two_cores()[0].to_string()]).args(before).args(["sh", "-c", script]);
-    room.start_command(command)
+    workspace.start_command(command)
 }
 
 const FOREVER: &str = "while :; do :; done";
@@ -42,10 +42,10 @@ const FOREVER: &str = "while :; do :; done";
 /// A real-time program that has the core for some tens of milliseconds at a time.
 #[test]
 fn a_program_that_competes_for_the_servers_core_is_named() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let now_and_then = "while :; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 0.3; done";
-    let hog = beside(&room, &["chrt", "-f", "50"], now_and_then);
-    let document = run(&room, "--rtt 20ms --clients 20 --rate 200/s -d 4s --warmup 500ms --json");
+    let hog = beside(&workspace, &["chrt", "-f", "50"], now_and_then);
+    let document = run(&workspace, "--rtt 20ms --clients 20 --rate 200/s -d 4s --warmup 500ms --json");
     assert_ne!(document["validity"]["verdict"], "valid");
     assert!(broken(&document).contains(&"server_cores_undisturbed"), "{}", document["validity"]);
     let why = check(&document, "server_cores_undisturbed")["why"].as_str().unwrap();
@@ -55,20 +55,20 @@ fn a_program_that_competes_for_the_servers_core_is_named() {
     let waited = number(cores, "run_queue_wait_s");
     assert!(number(cores, "delayed_by_others_s") > 0.02 && waited > 0.02, "{cores}");
     // The same in what a person reads.
-    let shown = room.run(&["report", "last"]);
+    let shown = workspace.run(&["report", "last"]);
     assert!(shown.stdout.contains(&format!("(pid {})", hog.pid())), "{shown}");
 }
 
 /// Four runs of one server, a niced loop on its core in the last two: its time is not the server's, and what may be is in the interval.
 #[test]
 fn a_busy_loop_on_the_servers_core_is_not_attributed_to_the_server() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let options = "--rtt 10ms --clients 20 --rate 100/s -d 3s --warmup 500ms --json";
-    run(&room, options);
-    let quiet = run(&room, options);
-    let hog = beside(&room, &["nice", "-n", "19"], FOREVER);
-    run(&room, options);
-    let niced = run(&room, options);
+    run(&workspace, options);
+    let quiet = run(&workspace, options);
+    let hog = beside(&workspace, &["nice", "-n", "19"], FOREVER);
+    run(&workspace, options);
+    let niced = run(&workspace, options);
     drop(hog);
     assert_ne!(niced["validity"]["verdict"], "valid");
     assert!(broken(&niced).contains(&"server_cpu_attributable"), "{}", niced["validity"]);
@@ -84,7 +84,7 @@ fn a_busy_loop_on_the_servers_core_is_not_attributed_to_the_server() {
     assert!(each(&niced) < 3_000.0, "{}", niced["server"]);
     let (a, b) = (interval(&quiet), interval(&niced));
     assert!(a[0] <= b[1] && b[0] <= a[1], "{a:?} and {b:?} do not meet");
-    let compared = room.run_json(&["compare", "last~3,last~2", "last~1,last", "--json", "--no-save"]);
+    let compared = workspace.run_json(&["compare", "last~3,last~2", "last~1,last", "--json", "--no-save"]);
     let metrics = compared["compare"]["metrics"].as_array().unwrap();
     let cpu = metrics.iter().find(|metric| metric["short"] == "cpu").unwrap();
     assert!(["no_difference_shown", "not_known"].contains(&str_in(cpu, "verdict")), "{cpu}");

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::lab::{Output, Room, str_of, yamabiko};
 use crate::support::servers::{bench, net, own_from};
 use crate::support::user::{Tun, User};
+use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
 fn verb<'a>(document: &'a Value, name: &str) -> &'a Value {
     let verbs = document["verbs"].as_array().unwrap();
@@ -34,8 +34,8 @@ fn worked(output: &Output) -> bool {
 
 #[test]
 fn doctor_reports_a_working_testbed_and_its_timing_error_to_root() {
-    let room = Room::new();
-    let output = room.run(&["doctor", "--json"]).success();
+    let workspace = Workspace::new();
+    let output = workspace.run(&["doctor", "--json"]).success();
     let document = output.json();
     for name in ["bench --server", "net", "watch -i", "bench --rtt, this host"] {
         assert_ne!(verb(&document, name)["state"], "missing", "{name}\n{output}");
@@ -60,7 +60,7 @@ fn doctor_reports_a_working_testbed_and_its_timing_error_to_root() {
 /// control groups are identical before and after.
 #[test]
 fn doctor_changes_nothing_and_leaves_nothing() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let look = "{ ip -o link; ip -o addr; ip route show table all; ip -6 route show table all; ip rule; ip -6 rule; nft list ruleset; \
                 cat /proc/self/mountinfo; find /sys/fs/cgroup -maxdepth 4 -name 'yamabiko-*'; \
                 find /proc/sys/net/ipv4 /proc/sys/net/ipv6 -type f -perm -u=r ! -name '*stable_secret' \
@@ -70,10 +70,10 @@ fn doctor_changes_nothing_and_leaves_nothing() {
     );
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-c", &script, str_of(&yamabiko())]).stdin(Stdio::null());
-    let ran = room.start_command(command);
+    let ran = workspace.start_command(command);
     let pid = ran.pid();
     ran.finish().success();
-    let read = |name: &str| fs::read_to_string(room.file(name)).unwrap();
+    let read = |name: &str| fs::read_to_string(workspace.file(name)).unwrap();
     let (before, after) = (read("before"), read("after"));
     assert!(before.lines().count() > 100, "there is something to compare:\n{before}");
     let differ: Vec<_> = before.lines().zip(after.lines()).filter(|(before, after)| before != after).collect();
@@ -88,7 +88,7 @@ fn doctor_changes_nothing_and_leaves_nothing() {
 #[test]
 fn doctor_predicts_what_an_unprivileged_user_can_measure() {
     let user = User::new();
-    let server = own_from(&user.program, &user.room);
+    let server = own_from(&user.program, &user.workspace);
     for (tun, mend) in [(Tun::ForAll, ""), (Tun::ForRoot, "chmod 666 /dev/net/tun"), (Tun::Missing, "modprobe tun")] {
         let output = user.run(tun, &["doctor", "--quick", "--json"]);
         let document = output.json();
@@ -107,19 +107,19 @@ fn doctor_predicts_what_an_unprivileged_user_can_measure() {
         assert_eq!(worked(&watched), said("watch -i"));
         assert!(!said("watch -i") && !said("bench --rtt, this host"), "{output}");
     }
-    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0);
 }
 
 /// Root without the right over the network it is in, as in most containers.
 #[test]
 fn doctor_reports_root_without_capabilities() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let as_container = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set", "-net_admin,-sys_admin,-net_raw,-sys_nice"]);
         command.args(["--inh-caps", "-net_admin,-sys_admin,-net_raw,-sys_nice", str_of(&yamabiko())]);
         command.args(arguments).stdin(Stdio::null());
-        room.start_command(command).finish()
+        workspace.start_command(command).finish()
     };
     let output = as_container(&["doctor", "--quick", "--json"]);
     let document = output.json();

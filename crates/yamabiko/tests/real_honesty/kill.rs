@@ -13,10 +13,10 @@ use serde_json::Value;
 use stats::Rng;
 
 use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, number};
-use crate::support::lab::{Room, set_mode, wait_until};
+use crate::support::leftovers::{Marked, control_groups, devices, mounts, wait_until_groups_are_empty};
 use crate::support::processes::{signal_all, wait_for_server};
-use crate::support::remains::{Marked, control_groups, devices, mounts, wait_until_groups_are_empty};
 use crate::support::servers::{bench, nginx, nginx_in, own};
+use crate::support::workspace::{Workspace, set_mode, wait_until};
 
 const MOMENTS: usize = 100;
 /// Concurrent runs: most of the time is the kernel's removal of namespaces.
@@ -28,7 +28,7 @@ const BUILDING_MS: u64 = 200;
 
 #[test]
 fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let mounts_before = mounts();
     let mut rng = Rng::named(7, "moments of death");
     let window_ms = |number| if number % 4 < 2 { WINDOW_MS } else { BUILDING_MS };
@@ -41,7 +41,7 @@ fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(&moment) = moments.get(number) else { return };
-                    let outcome = kill_one(&room, number, moment);
+                    let outcome = kill_one(&workspace, number, moment);
                     killed.lock().unwrap().push(outcome);
                 }
             });
@@ -58,12 +58,12 @@ fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
     // The next start removes the control groups, and finds nothing in its way.
     let pids = killed.iter().map(|it| it.pid).collect();
     wait_until_groups_are_empty(&pids);
-    let next = room.run_json(&bench(&nginx(&room), "--server-cpu 90% -n 100 --json"));
+    let next = workspace.run_json(&bench(&nginx(&workspace), "--server-cpu 90% -n 100 --json"));
     assert_eq!(count(&next, "load.completed"), 100);
     assert_eq!(control_groups(&pids), Vec::<std::path::PathBuf>::new());
 
     // The run store distinguishes a killed run from an ended one and from a running one.
-    let runs = room.run(&["runs", "--json"]).success().json();
+    let runs = workspace.run(&["runs", "--json"]).success().json();
     for run in runs["runs"].as_array().unwrap() {
         let expected = if run["id"] == next["run"]["id"] { "finished" } else { "unfinished" };
         assert_eq!(run["state"], expected, "{run}");
@@ -80,22 +80,22 @@ struct Killed {
     in_book: bool,
 }
 
-fn kill_one(room: &Room, number: usize, moment: Duration) -> Killed {
+fn kill_one(workspace: &Workspace, number: usize, moment: Duration) -> Killed {
     // Names of one length: none is the beginning of another.
     let name = format!("victim-{number:03}");
-    let folder = room.path().join(&name);
+    let folder = workspace.path().join(&name);
     fs::create_dir_all(folder.join("var")).unwrap();
     set_mode(&folder.join("var"), 0o777);
     // Every other server leaves children that do what they can to stay.
     let server = match number % 2 {
-        0 => nginx_in(room, &folder),
-        _ => format!("(setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' &); setsid sleep 1000 & {}", own(room)),
+        0 => nginx_in(workspace, &folder),
+        _ => format!("(setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' &); setsid sleep 1000 & {}", own(workspace)),
     };
     let options = format!("--server-cpu 80% --rtt 20ms --rate 200/s --close --warmup 100ms -d 60s --name {name}");
-    let mut command = room.command(&bench(&server, &options));
+    let mut command = workspace.command(&bench(&server, &options));
     command.current_dir(&folder).env("VICTIM", &folder);
     let mut marked = Marked::new(&folder);
-    let mut victim = room.start_command(command);
+    let mut victim = workspace.start_command(command);
     sleep(moment);
     assert!(!victim.ended(), "it ended by itself: {}", victim.stderr());
     marked.note_networks(victim.pid());
@@ -104,19 +104,19 @@ fn kill_one(room: &Room, number: usize, moment: Duration) -> Killed {
     assert_eq!(victim.finish().signal, Some(9));
     marked.wait_until_gone();
     let of_victim = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&format!("-{name}-"));
-    let in_book = fs::read_dir(room.runs()).into_iter().flatten().flatten().any(of_victim);
+    let in_book = fs::read_dir(workspace.runs()).into_iter().flatten().flatten().any(of_victim);
     Killed { pid, networks: marked.networks(), in_book }
 }
 
 #[test]
 fn row_groups_closed_before_sigkill_are_readable() {
-    let room = Room::new();
-    let server = nginx(&room);
-    let run = room.start(&bench(&server, "--server-cpu 90% --rtt 20ms --rate 300/s --warmup 0s -d 60s"));
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
+    let run = workspace.start(&bench(&server, "--server-cpu 90% --rtt 20ms --rate 300/s --warmup 0s -d 60s"));
     let second_part = |entry: fs::DirEntry| entry.path().join("requests/000002.parquet").exists();
-    wait_until("two parts are closed", || fs::read_dir(room.runs()).unwrap().flatten().any(second_part));
+    wait_until("two parts are closed", || fs::read_dir(workspace.runs()).unwrap().flatten().any(second_part));
     // What the hundred kills look for is there while a run lives: the program, init, and nginx with a worker.
-    let mut marked = Marked::new(room.path());
+    let mut marked = Marked::new(workspace.path());
     marked.note_networks(run.pid());
     let (living, pids) = (marked.processes(), HashSet::from([run.pid()]));
     assert!(living.len() >= 4 && marked.networks() == 2, "{living:?}");
@@ -125,16 +125,16 @@ fn row_groups_closed_before_sigkill_are_readable() {
     run.finish();
     marked.wait_until_gone();
 
-    let runs = room.run(&["runs", "--json"]).success().json();
+    let runs = workspace.run(&["runs", "--json"]).success().json();
     let run = &runs["runs"][0];
     assert_eq!(run["state"], "unfinished");
     let rows = count(run, "rows");
     // Two parts of a second or two, at 300 a second; what came after them is lost.
     assert!((400..2000).contains(&rows), "{run}");
     assert_eq!(readable_rows(run), rows);
-    let table = room.run(&["runs"]).success();
+    let table = workspace.run(&["runs"]).success();
     assert!(table.stdout.contains("unfinished") && table.stdout.contains("readable"), "{table}");
-    let report = room.run(&["report", "last"]);
+    let report = workspace.run(&["report", "last"]);
     assert_eq!(report.stderr.trim_end().lines().count(), 1, "{report}");
     assert!(report.code == Some(1) || report.code == Some(2), "{report}");
     assert!(Path::new(run["dir"].as_str().unwrap()).join("plan.toml").is_file());
@@ -142,9 +142,9 @@ fn row_groups_closed_before_sigkill_are_readable() {
 
 #[test]
 fn ctrl_c_ends_the_measurement_with_a_report() {
-    let room = Room::new();
-    let server = nginx(&room);
-    let mut bench = room.start(&bench(&server, "--rtt 50ms --rate 100/s --warmup 200ms -d 60s --json"));
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
+    let mut bench = workspace.start(&bench(&server, "--rtt 50ms --rate 100/s --warmup 200ms -d 60s --json"));
     wait_for_server(&mut bench, "nginx", 2);
     sleep(Duration::from_secs(2));
     bench.signal(Signal::SIGINT);
@@ -162,14 +162,14 @@ fn ctrl_c_ends_the_measurement_with_a_report() {
     assert_held_or_disturbed(&document, &["rtt_as_configured"]);
     let valid = document["validity"]["verdict"] == "valid";
     assert!(output.code == Some(0) || !valid && output.code == Some(3), "{output}");
-    assert_eq!(room.run_json(&["report", "last", "--json"]), document);
+    assert_eq!(workspace.run_json(&["report", "last", "--json"]), document);
 }
 
 #[test]
 fn a_second_ctrl_c_ends_the_run_immediately() {
-    let room = Room::new();
-    let server = nginx(&room);
-    let mut bench = room.start(&bench(&server, "--rtt 20ms --rate 100/s --warmup 0s -d 60s --json"));
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
+    let mut bench = workspace.start(&bench(&server, "--rtt 20ms --rate 100/s --warmup 0s -d 60s --json"));
     let server_pids = wait_for_server(&mut bench, "nginx", 2);
     sleep(Duration::from_secs(1));
     // A server that stopped responding: requests in flight would be waited for, for 30 s.

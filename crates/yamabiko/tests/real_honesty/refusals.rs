@@ -5,136 +5,139 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::lab::{Output, Room, yamabiko};
 use crate::support::servers::{PAGE, own};
+use crate::support::workspace::{Output, Workspace, yamabiko};
 
-fn bench(room: &Room, server: &str, options: &str) -> Output {
-    room.run(&crate::support::servers::bench(server, options))
+fn bench(workspace: &Workspace, server: &str, options: &str) -> Output {
+    workspace.run(&crate::support::servers::bench(server, options))
 }
 
-fn assert_empty(room: &Room) {
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "what never began is not in the book");
+fn assert_empty(workspace: &Workspace) {
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the book");
 }
 
 #[test]
 fn an_early_exit_of_the_server_is_reported_with_its_output() {
-    let room = Room::beside();
+    let workspace = Workspace::beside();
     for options in ["-d 1s", "-d 1s --no-save", "-d 1s --json"] {
-        let output = bench(&room, "echo to stdout; echo and to stderr >&2; exit 7", options);
+        let output = bench(&workspace, "echo to stdout; echo and to stderr >&2; exit 7", options);
         output.refused(1, &["exit status 7", "port 8080", "its output: to stdout | and to stderr"]);
         assert!(output.lasted < Duration::from_secs(20), "{output}");
     }
-    bench(&room, "no-such-server --port 8080", "-d 1s").refused(1, &["exit status 127", "no-such-server", "not found"]);
-    bench(&room, "kill -9 $$", "-d 1s").refused(1, &["killed by signal 9"]);
+    bench(&workspace, "no-such-server --port 8080", "-d 1s")
+        .refused(1, &["exit status 127", "no-such-server", "not found"]);
+    bench(&workspace, "kill -9 $$", "-d 1s").refused(1, &["killed by signal 9"]);
     // A server with much output gets its last lines reported; escape sequences do not reach the terminal.
-    let chatty = bench(&room, "yes a-line | head -n 100000; printf '\\033[31mred\\a\\r\\n'; exit 1", "-d 1s");
+    let chatty = bench(&workspace, "yes a-line | head -n 100000; printf '\\033[31mred\\a\\r\\n'; exit 1", "-d 1s");
     chatty.refused(1, &["exit status 1", "a-line | a-line", "?[31mred?"]);
     assert!(chatty.stderr.len() < 1000 && !chatty.stderr.contains('\u{1b}'), "{chatty}");
-    assert_empty(&room);
+    assert_empty(&workspace);
 }
 
 #[test]
 fn an_unreachable_server_is_reported() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let short = "-d 1s --server-start-timeout 300ms";
-    bench(&room, "sleep 60", short).refused(1, &["port 8080", "within 300ms", "nowhere"]);
+    bench(&workspace, "sleep 60", short).refused(1, &["port 8080", "within 300ms", "nowhere"]);
     let serve = |listen: &str| format!("exec {} serve www --listen {listen}", yamabiko().display());
-    bench(&room, &serve("127.0.0.1:8080"), short).refused(1, &["listens on 127.0.0.1 only", "0.0.0.0", "198.18.0.1"]);
-    bench(&room, &serve("[::1]:8080"), short).refused(1, &["listens on ::1 only"]);
-    bench(&room, &serve("0.0.0.0:8081"), short).refused(1, &["port 8080", "but on 8081", "URL's port"]);
-    bench(&room, "cat", "-d 1s --server-start-timeout 300ms --server-tcp cc=no-such")
+    bench(&workspace, &serve("127.0.0.1:8080"), short)
+        .refused(1, &["listens on 127.0.0.1 only", "0.0.0.0", "198.18.0.1"]);
+    bench(&workspace, &serve("[::1]:8080"), short).refused(1, &["listens on ::1 only"]);
+    bench(&workspace, &serve("0.0.0.0:8081"), short).refused(1, &["port 8080", "but on 8081", "URL's port"]);
+    bench(&workspace, "cat", "-d 1s --server-start-timeout 300ms --server-tcp cc=no-such")
         .refused(2, &["cc=no-such", "this kernel has"]);
     // What it listens on counts, not what it says: on every address of both kinds it is reached.
-    let output = bench(&room, &serve("[::]:8080"), "-n 5 --no-save --json");
+    let output = bench(&workspace, &serve("[::]:8080"), "-n 5 --no-save --json");
     assert!(matches!(output.code, Some(0 | 3)) && output.json()["load"]["completed"] == 5, "{output}");
-    assert_empty(&room);
+    assert_empty(&workspace);
 }
 
 /// A server on another port never listens at the URL's port: this is reported long before the timeout.
 #[test]
 fn a_server_on_another_port_is_reported_before_the_timeout() {
-    let room = Room::beside();
+    let workspace = Workspace::beside();
     let server = format!("exec {} serve www --listen 0.0.0.0:8081", yamabiko().display());
-    let output = bench(&room, &server, "-d 1s --server-start-timeout 40s");
+    let output = bench(&workspace, &server, "-d 1s --server-start-timeout 40s");
     output.refused(1, &["does not listen on port 8080, but on 8081", "unchanged for 12s", "--server-start-timeout"]);
     assert!(output.lasted < Duration::from_secs(35), "{output}");
-    assert_empty(&room);
+    assert_empty(&workspace);
 }
 
 #[test]
 fn net_reports_programs_that_cannot_start() {
-    let room = Room::beside();
-    room.run(&["net", "--server", "echo why; exit 3", "--", "true"])
+    let workspace = Workspace::beside();
+    workspace
+        .run(&["net", "--server", "echo why; exit 3", "--", "true"])
         .refused(1, &["before it listened", "exit status 3", "why"]);
-    room.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program", "PATH"]);
-    room.run(&["net", "--clients", "0", "--", "true"]).refused(1, &["expected 1 to 65534"]);
-    room.run(&["net", "--path", "none", "--rtt", "1ms", "--", "true"]).refused(1, &["--path none", "--rtt"]);
-    room.run(&["net", "--path", "none", "--", "true"]).refused(1, &["--path none", "--rtt 0ms"]);
+    workspace.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program", "PATH"]);
+    workspace.run(&["net", "--clients", "0", "--", "true"]).refused(1, &["expected 1 to 65534"]);
+    workspace.run(&["net", "--path", "none", "--rtt", "1ms", "--", "true"]).refused(1, &["--path none", "--rtt"]);
+    workspace.run(&["net", "--path", "none", "--", "true"]).refused(1, &["--path none", "--rtt 0ms"]);
 }
 
 /// Runs the program by a shell that has prepared the ground: the script ends with `exec "$0" "$@"`.
-fn prepared(room: &Room, how: &[&str], script: &str, arguments: &[&str]) -> Output {
+fn prepared(workspace: &Workspace, how: &[&str], script: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(how[0]);
     command.args(&how[1..]).args(["sh", "-c", script]).arg(yamabiko()).args(arguments);
-    room.start_command(command).finish()
+    workspace.start_command(command).finish()
 }
 
 #[test]
 fn a_missing_tun_device_is_reported_with_the_fix() {
-    let room = Room::beside();
-    let server = own(&room);
+    let workspace = Workspace::beside();
+    let server = own(&workspace);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
     // All in a mount namespace of the shell's own.
     let hidden = "mount -t tmpfs none /dev/net && exec \"$0\" \"$@\"";
     let mend = ["open /dev/net/tun", "No such file", "modprobe tun"];
-    prepared(&room, &["unshare", "-m"], hidden, &bench).refused(2, &mend);
-    prepared(&room, &["unshare", "-m"], hidden, &["net", "--", "true"]).refused(2, &mend);
+    prepared(&workspace, &["unshare", "-m"], hidden, &bench).refused(2, &mend);
+    prepared(&workspace, &["unshare", "-m"], hidden, &["net", "--", "true"]).refused(2, &mend);
     let fake = "mount --bind /dev/null /dev/net/tun && exec \"$0\" \"$@\"";
-    prepared(&room, &["unshare", "-m"], fake, &bench).refused(2, &["/dev/net/tun", "mknod"]);
-    assert_empty(&room);
+    prepared(&workspace, &["unshare", "-m"], fake, &bench).refused(2, &["/dev/net/tun", "mknod"]);
+    assert_empty(&workspace);
     // Without a path it is not needed.
     let url = "http://127.0.0.1:9/";
-    let free = prepared(&room, &["unshare", "-m"], hidden, &["bench", url, "-n", "1", "--no-save", "--json"]);
+    let free = prepared(&workspace, &["unshare", "-m"], hidden, &["bench", url, "-n", "1", "--no-save", "--json"]);
     assert_eq!(free.json()["load"]["failed"]["connect_refused"], 1, "{free}");
 }
 
 /// As in small containers: the server's name has nowhere to stand.
 #[test]
 fn a_missing_hosts_file_is_reported() {
-    let room = Room::beside();
-    let server = own(&room);
+    let workspace = Workspace::beside();
+    let server = own(&workspace);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
     let empty = "mount -t tmpfs none /etc && exec \"$0\" \"$@\"";
     let mend = ["/etc/hosts", "No such file", "create an empty one"];
-    prepared(&room, &["unshare", "-m"], empty, &bench).refused(2, &mend);
-    prepared(&room, &["unshare", "-m"], empty, &["net", "--", "true"]).refused(2, &mend);
-    assert_empty(&room);
+    prepared(&workspace, &["unshare", "-m"], empty, &bench).refused(2, &mend);
+    prepared(&workspace, &["unshare", "-m"], empty, &["net", "--", "true"]).refused(2, &mend);
+    assert_empty(&workspace);
 }
 
 /// In a user namespace that may have no children, and without a single capability.
 #[test]
 fn an_unprivileged_user_without_user_namespaces_is_refused() {
-    let room = Room::beside();
-    let server = own(&room);
+    let workspace = Workspace::beside();
+    let server = own(&workspace);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
     let bare = "echo 0 > /proc/sys/user/max_user_namespaces && \
                 exec setpriv --bounding-set -all --inh-caps -all --no-new-privs \"$0\" \"$@\"";
     let mend = ["CAP_NET_ADMIN", "run as root", "user.max_user_namespaces"];
-    prepared(&room, &["unshare", "-U", "-r"], bare, &bench).refused(2, &mend);
-    prepared(&room, &["unshare", "-U", "-r"], bare, &["net", "--", "true"]).refused(2, &mend);
-    assert_empty(&room);
+    prepared(&workspace, &["unshare", "-U", "-r"], bare, &bench).refused(2, &mend);
+    prepared(&workspace, &["unshare", "-U", "-r"], bare, &["net", "--", "true"]).refused(2, &mend);
+    assert_empty(&workspace);
 }
 
 #[test]
 fn a_run_store_on_a_full_disk_is_reported() {
-    let room = Room::beside();
-    let runs = room.runs();
-    let server = own(&room);
+    let workspace = Workspace::beside();
+    let runs = workspace.runs();
+    let server = own(&workspace);
     let script = format!(
         "mount -t tmpfs -o size=4k none {0} && {{ head -c 4096 /dev/zero > {0}/full; \"$0\" \"$@\"; status=$?; ls {0} >&2; exit $status; }}",
         runs.display()
     );
-    let output = prepared(&room, &["unshare", "-m"], &script, &["bench", PAGE, "--server", &server, "-d", "1s"]);
+    let output = prepared(&workspace, &["unshare", "-m"], &script, &["bench", PAGE, "--server", &server, "-d", "1s"]);
     assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""), "{output}");
     assert!(output.stderr.contains("no space left") && output.stderr.contains("YAMABIKO_RUNS"), "{output}");
     assert!(output.stderr.ends_with("full\n"), "no folder is left behind: {output}");

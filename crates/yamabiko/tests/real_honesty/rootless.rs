@@ -8,21 +8,21 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::support::document::{assert_fields, assert_held, count, disturbed, number};
-use crate::support::lab::{str_of, wait_until};
 use crate::support::servers::{bench, net, nginx, own_from};
 use crate::support::user::{NOBODY, Tun, User};
+use crate::support::workspace::{str_of, wait_until};
 
 #[test]
 fn an_unprivileged_user_measures_yamabiko_serve() {
     let user = User::new();
-    let document = benched(&user, &own_from(&user.program, &user.room));
+    let document = benched(&user, &own_from(&user.program, &user.workspace));
     assert_eq!(document["server"]["source"], "/proc", "an ordinary user has no control group");
 }
 
 #[test]
 fn an_unprivileged_user_measures_nginx() {
     let user = User::new();
-    benched(&user, &nginx(&user.room));
+    benched(&user, &nginx(&user.workspace));
 }
 
 fn benched(user: &User, server: &str) -> Value {
@@ -61,18 +61,22 @@ fn an_unprivileged_user_runs_programs_at_the_far_end() {
 #[test]
 fn without_a_tun_device_no_path_is_available() {
     let user = User::beside();
-    let server = own_from(&user.program, &user.room);
+    let server = own_from(&user.program, &user.workspace);
     let mend = ["/dev/net/tun", "chmod"];
     user.run(Tun::ForRoot, &bench(&server, "-d 1s")).refused(2, &mend);
     user.run(Tun::ForRoot, &net("--rtt 1ms", "true")).refused(2, &mend);
     user.run(Tun::Missing, &net("", "true")).refused(2, &["/dev/net/tun"]);
-    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0, "a run that could not be made is not in the book");
+    assert_eq!(
+        fs::read_dir(user.workspace.runs()).unwrap().count(),
+        0,
+        "a run that could not be made is not in the book"
+    );
 }
 
 #[test]
 fn without_a_control_group_no_cpu_limit_is_available() {
     let user = User::beside();
-    let server = own_from(&user.program, &user.room);
+    let server = own_from(&user.program, &user.workspace);
     user.run(Tun::ForAll, &bench(&server, "--server-cpu 50% -d 1s")).refused(2, &["--server-cpu", "root"]);
 }
 
@@ -89,7 +93,7 @@ fn targets_outside_the_testbed_need_root() {
         let url = format!("http://{host}:{port}/");
         let refused = user.run(Tun::ForAll, &["bench", &url, "--rtt", "10ms", "-d", "1s"]);
         refused.refused(2, &mend);
-        let started = user.room.file("started");
+        let started = user.workspace.file("started");
         let to = host.trim_matches(['[', ']']);
         let touch = ["net", "--rtt", "10ms", "--to", to, "--", "touch", str_of(&started)];
         user.run(Tun::ForAll, &touch).refused(2, &mend);
@@ -97,21 +101,21 @@ fn targets_outside_the_testbed_need_root() {
     }
     assert!(service.accept().is_err(), "nobody asked the service");
     // Without a path any user may request it.
-    let mut serving = user.room.start(&["serve", str_of(&user.room.www()), "--listen", "127.0.0.1:0"]);
+    let mut serving = user.workspace.start(&["serve", str_of(&user.workspace.www()), "--listen", "127.0.0.1:0"]);
     wait_until("the server says where it is", || serving.stderr().contains("http://") || serving.ended());
     let (_, url) = serving.stderr().split_once("http://").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let url = format!("http://{}10k.bin", url.split_whitespace().next().unwrap());
     let direct = user.run(Tun::Missing, &["bench", &url, "-n", "5", "--no-save", "--json"]);
     assert_eq!(direct.json()["load"]["completed"], 5, "{direct}");
-    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0, "what was refused is not in the book");
+    assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0, "what was refused is not in the book");
 }
 
 /// Where no path can be made, neither the server's command nor the program is started.
 #[test]
 fn an_impossible_path_is_refused_before_the_server_starts() {
     let user = User::beside();
-    let started = user.room.file("started");
-    let server = format!("touch {}; exec {}", started.display(), own_from(&user.program, &user.room));
+    let started = user.workspace.file("started");
+    let server = format!("touch {}; exec {}", started.display(), own_from(&user.program, &user.workspace));
     for tun in [Tun::ForRoot, Tun::Missing] {
         user.run(tun, &bench(&server, "-d 1s")).refused(2, &["/dev/net/tun", "yamabiko doctor says more"]);
         user.run(tun, &["net", "--server", &server, "--", "touch", str_of(&started)]).refused(2, &["/dev/net/tun"]);
@@ -119,7 +123,7 @@ fn an_impossible_path_is_refused_before_the_server_starts() {
         user.run(tun, &["demo", "-d", "1s", "--json"]).refused(2, &["/dev/net/tun"]);
     }
     assert!(!started.exists(), "something was started");
-    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::support::document::{assert_held, broken, check, count, number};
-use crate::support::lab::{Room, Running, wait_until};
 use crate::support::servers::{bench, own};
+use crate::support::workspace::{Running, Workspace, wait_until};
 
 /// Percentiles that ten seconds at 300/s and more know, and the share of the requests beyond each.
 const KNOWN: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.1), ("p95", 0.05), ("p99", 0.01)];
@@ -26,9 +26,9 @@ fn stopped(running: &mut Running, lasts: Duration, every: Duration) {
 }
 
 /// `yamabiko serve` for runs without a path.
-fn served(room: &Room) -> (Running, String) {
-    let www = room.www();
-    let serving = room.start(&["serve", www.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+fn served(workspace: &Workspace) -> (Running, String) {
+    let www = workspace.www();
+    let serving = workspace.start(&["serve", www.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     let mut url = String::new();
     wait_until("the server's address", || {
         let said = serving.stderr();
@@ -61,17 +61,17 @@ fn assert_bounded(quiet: &Value, document: &Value, what: &str) {
 
 #[test]
 fn a_short_stop_of_the_generator_is_reported_with_its_effect() {
-    let room = Room::new();
-    let server = own(&room);
-    let (_serving, url) = served(&room);
+    let workspace = Workspace::new();
+    let server = own(&workspace);
+    let (_serving, url) = served(&workspace);
     let far = ["--rtt 8ms -c 8 -d 3s --warmup 500ms --json", "--rtt 8ms --rate 400/s -d 3s --warmup 500ms --json"];
     let near = ["-c 2 -d 3s --warmup 500ms --json", "--rate 400/s -d 3s --warmup 500ms --json"];
     let far = far.map(|options| bench(&server, options));
     let near = near.map(|options| ["bench", &url].into_iter().chain(options.split_whitespace()).collect::<Vec<_>>());
     for arguments in far.iter().chain(&near) {
-        let quiet = room.run(arguments).json();
+        let quiet = workspace.run(arguments).json();
         for (lasts_ms, every_ms) in [(3, 40), (5, 200), (8, 100), (15, 100), (30, 400)] {
-            let mut running = room.start(arguments);
+            let mut running = workspace.start(arguments);
             stopped(&mut running, Duration::from_millis(lasts_ms), Duration::from_millis(every_ms));
             let document = running.finish().json();
             let what = format!("{lasts_ms} ms every {every_ms} ms: {}", arguments.join(" "));
@@ -93,9 +93,9 @@ fn a_short_stop_of_the_generator_is_reported_with_its_effect() {
 /// Thirty of 15 ms in a closed loop whose pages take 8 ms: once valid, with a p99 of 17 ms.
 #[test]
 fn thirty_short_generator_stops_in_a_closed_loop_are_detected() {
-    let room = Room::new();
-    let server = own(&room);
-    let mut running = room.start(&bench(&server, "--rtt 8ms -c 1 -d 10s --warmup 0s --json"));
+    let workspace = Workspace::new();
+    let server = own(&workspace);
+    let mut running = workspace.start(&bench(&server, "--rtt 8ms -c 1 -d 10s --warmup 0s --json"));
     sleep(Duration::from_secs(1));
     for _ in 0..30 {
         assert!(!running.ended());
@@ -117,12 +117,12 @@ fn thirty_short_generator_stops_in_a_closed_loop_are_detected() {
 /// Of two processes the one that carries the path is stopped: what the other has in flight waits with it.
 #[test]
 fn a_stopped_path_is_detected_by_every_load_process() {
-    let room = Room::new();
-    let server = own(&room);
+    let workspace = Workspace::new();
+    let server = own(&workspace);
     let mut limited = std::process::Command::new("prlimit");
-    limited.arg("--nofile=256").arg(crate::support::lab::yamabiko());
+    limited.arg("--nofile=256").arg(crate::support::workspace::yamabiko());
     limited.args(bench(&server, "--rtt 8ms --clients 200 -c 200 --rate 1000/s -d 4s --warmup 500ms --json"));
-    let mut running = room.start_command(limited);
+    let mut running = workspace.start_command(limited);
     stopped(&mut running, Duration::from_millis(10), Duration::from_millis(200));
     let document = running.finish().json();
     assert_eq!(document["run"]["host"]["settings"]["processes"], "2", "{document}");

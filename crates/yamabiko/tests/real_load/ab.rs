@@ -6,8 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use crate::support::answers::{Server, response};
-use crate::support::lab::{Output, Room, Running, str_of, wait_until};
+use crate::support::canned_responses::{Server, response};
+use crate::support::workspace::{Output, Running, Workspace, str_of, wait_until};
 
 /// `~` stands for a space within a word.
 const CASES: [&str; 12] = [
@@ -30,36 +30,36 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn start(room: &Room, command: &str, port: u16) -> Running {
+fn start(workspace: &Workspace, command: &str, port: u16) -> Running {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]);
-    let running = room.start_command(shell);
+    let running = workspace.start_command(shell);
     wait_until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     running
 }
 
 /// nginx in one process, so that it ends with its guard. It closes a connection after 1000 requests by default.
-fn nginx(room: &Room, port: u16, secure: u16) -> Running {
+fn nginx(workspace: &Workspace, port: u16, secure: u16) -> Running {
     let text = format!(
         "daemon off; master_process off; pid var/nginx.pid; error_log stderr;\nevents {{ worker_connections 500; }}\n\
          http {{\n    access_log off; client_body_temp_path var/body; proxy_temp_path var/proxy; fastcgi_temp_path var/f;\n\
          uwsgi_temp_path var/u; scgi_temp_path var/s;\n    \
          server {{\n        listen 127.0.0.1:{port}; listen 127.0.0.1:{secure} ssl; root {}; error_page 405 =200 $uri;\n\
          ssl_certificate cert.pem; ssl_certificate_key key.pem;\n    }}\n}}\n",
-        room.www().display()
+        workspace.www().display()
     );
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
-    fs::write(room.path().join("cert.pem"), cert.pem()).unwrap();
-    fs::write(room.path().join("key.pem"), signing_key.serialize_pem()).unwrap();
-    fs::write(room.path().join("nginx.conf"), text).unwrap();
-    let here = room.path().display();
-    start(room, &format!("exec nginx -p {here} -c {here}/nginx.conf"), port)
+    fs::write(workspace.path().join("cert.pem"), cert.pem()).unwrap();
+    fs::write(workspace.path().join("key.pem"), signing_key.serialize_pem()).unwrap();
+    fs::write(workspace.path().join("nginx.conf"), text).unwrap();
+    let here = workspace.path().display();
+    start(workspace, &format!("exec nginx -p {here} -c {here}/nginx.conf"), port)
 }
 
 /// Apache in one process (-X). It announces the remaining requests of a connection in one or two digits, so that byte
 /// counts would depend on the distribution of requests: the number is unlimited here.
-fn apache(room: &Room, port: u16) -> Running {
-    let here = room.path().display();
+fn apache(workspace: &Workspace, port: u16) -> Running {
+    let here = workspace.path().display();
     let modules = ["mpm_event", "authz_core", "unixd"]
         .map(|name| (name, format!("/usr/lib/apache2/modules/mod_{name}.so")))
         .map(
@@ -68,15 +68,15 @@ fn apache(room: &Room, port: u16) -> Running {
             },
         )
         .concat();
-    let www = room.www();
+    let www = workspace.www();
     let text = format!(
         "{modules}ServerName localhost\nServerRoot {here}/var\nDefaultRuntimeDir {here}/var\nPidFile {here}/var/apache.pid\n\
          ErrorLog /dev/stderr\nListen 127.0.0.1:{port}\nUser www-data\nGroup www-data\nMaxKeepAliveRequests 0\nDocumentRoot {0}\n\
          <Directory {0}>\n    Require all granted\n</Directory>\n",
         www.display()
     );
-    fs::write(room.path().join("apache.conf"), text).unwrap();
-    start(room, &format!("exec apache2 -f {here}/apache.conf -X"), port)
+    fs::write(workspace.path().join("apache.conf"), text).unwrap();
+    start(workspace, &format!("exec apache2 -f {here}/apache.conf -X"), port)
 }
 
 /// The report only: the text after the banner.
@@ -126,22 +126,22 @@ fn exact(line: &str) -> bool {
     counted && !table.iter().any(|label| line.starts_with(label) || line.contains(&format!(">{label}")))
 }
 
-fn compare(room: &Room, url: &str, case: &str) {
-    compare_on(room, [url, url], case);
+fn compare(workspace: &Workspace, url: &str, case: &str) {
+    compare_on(workspace, [url, url], case);
 }
 
 /// ab's run of a case on the first URL, compared with ours on the second.
-fn compare_on(room: &Room, urls: [&str; 2], case: &str) {
-    let body = room.file("body");
+fn compare_on(workspace: &Workspace, urls: [&str; 2], case: &str) {
+    let body = workspace.file("body");
     let [their_words, our_words] = urls.map(|url| {
         let filled = |word: &str| word.replace('~', " ").replace("URL", url).replace("BODY", str_of(&body));
         case.split_whitespace().map(filled).collect::<Vec<String>>()
     });
     let mut theirs = Command::new("ab");
     theirs.args(&their_words);
-    let theirs = room.start_command(theirs).finish().success();
+    let theirs = workspace.start_command(theirs).finish().success();
     let our_words: Vec<&str> = ["ab"].into_iter().chain(our_words.iter().map(String::as_str)).collect();
-    let ours = room.run(&our_words);
+    let ours = workspace.run(&our_words);
     assert!(matches!(ours.code, Some(0 | 3)), "the machine's noise may make it invalid, and nothing else\n{ours}");
     let (their_lines, our_lines) = (report(&theirs), report(&ours));
     let shapes = |lines: &[String]| lines.iter().map(|line| shape(line)).collect::<Vec<_>>();
@@ -157,41 +157,41 @@ fn compare_on(room: &Room, urls: [&str; 2], case: &str) {
     assert_eq!(banner(&ours), banner(&theirs), "as many lines before it: {case}");
 }
 
-fn compare_all(room: &Room, url: &str) {
-    let page = room.www().join("page");
+fn compare_all(workspace: &Workspace, url: &str) {
+    let page = workspace.www().join("page");
     fs::write(&page, vec![b'x'; 1234]).unwrap();
     // Apache's ETag of a file that was written within the last second is two bytes longer.
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     fs::File::options().write(true).open(&page).unwrap().set_modified(long_ago).unwrap();
-    fs::write(room.file("body"), vec![b'b'; 777]).unwrap();
+    fs::write(workspace.file("body"), vec![b'b'; 777]).unwrap();
     for case in CASES {
-        compare(room, url, case);
+        compare(workspace, url, case);
     }
 }
 
 #[test]
 fn yamabiko_ab_agrees_with_apachebench_on_nginx() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let (port, secure) = (free_port(), free_port());
-    let _server = nginx(&room, port, secure);
-    compare_all(&room, &format!("http://127.0.0.1:{port}"));
+    let _server = nginx(&workspace, port, secure);
+    compare_all(&workspace, &format!("http://127.0.0.1:{port}"));
     for case in ["-n 40 -c 4 URL/page", "-n 200 -c 4 -k URL/page", "-n 20 -c 2 -f TLS1.2 URL/page"] {
-        compare(&room, &format!("https://localhost:{secure}"), case);
+        compare(&workspace, &format!("https://localhost:{secure}"), case);
     }
 }
 
 #[test]
 fn yamabiko_ab_agrees_with_apachebench_on_apache() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let port = free_port();
-    let _server = apache(&room, port);
-    compare_all(&room, &format!("http://127.0.0.1:{port}"));
+    let _server = apache(&workspace, port);
+    compare_all(&workspace, &format!("http://127.0.0.1:{port}"));
 }
 
 #[test]
 fn yamabiko_ab_agrees_with_apachebench_on_faulty_servers() {
-    let room = Room::new();
-    fs::write(room.file("body"), "").unwrap();
+    let workspace = Workspace::new();
+    fs::write(workspace.file("body"), "").unwrap();
     for case in ["-n 30 URL", "-l -n 30 URL", "-k -n 31 URL"] {
         // A server counts its requests: each program has its own.
         let answer: fn(usize) -> Option<Vec<u8>> = |number| match number % 5 {
@@ -199,10 +199,10 @@ fn yamabiko_ab_agrees_with_apachebench_on_faulty_servers() {
             _ => response("200 OK", 100 + number % 3),
         };
         let [theirs, ours] = [Server::start(answer), Server::start(answer)];
-        compare_on(&room, [&theirs.url(), &ours.url()], case);
+        compare_on(&workspace, [&theirs.url(), &ours.url()], case);
     }
     let proxy = Server::start(|_| response("200 OK", 10));
-    compare(&room, &proxy.address.to_string(), "-n 10 -X URL http://origin.invalid:81/a?b");
+    compare(&workspace, &proxy.address.to_string(), "-n 10 -X URL http://origin.invalid:81/a?b");
     let heads = proxy.heads();
     let lines = |head: &String| head.lines().next().unwrap().to_owned();
     assert!(heads.len() == 20 && heads.iter().all(|head| lines(head) == lines(&heads[0])), "{heads:?}");
@@ -210,7 +210,7 @@ fn yamabiko_ab_agrees_with_apachebench_on_faulty_servers() {
 
 #[test]
 fn yamabiko_ab_refuses_the_input_that_apachebench_refuses() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let nobody = format!("http://127.0.0.1:{}/", free_port());
     for words in [
         "-n 0 http://h/",
@@ -227,8 +227,8 @@ fn yamabiko_ab_refuses_the_input_that_apachebench_refuses() {
         let words: Vec<&str> = words.split_whitespace().collect();
         let mut theirs = Command::new("ab");
         theirs.args(&words);
-        let theirs = room.start_command(theirs).finish();
-        let ours = room.run(&[&["ab"], &words[..]].concat());
+        let theirs = workspace.start_command(theirs).finish();
+        let ours = workspace.run(&[&["ab"], &words[..]].concat());
         assert_eq!(ours.code, theirs.code, "{theirs}\n{ours}");
     }
 }

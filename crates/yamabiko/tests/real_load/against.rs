@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::lab::{Room, str_of};
-use crate::support::others::{self, Repeat, Traced};
+use crate::support::reference_tools::{self, Repeat, Traced};
 use crate::support::servers::{PORT, apache};
+use crate::support::workspace::{Workspace, str_of};
 use schema::{ConnectionRecord, Sent};
 use serde_json::Value;
 
@@ -42,9 +42,9 @@ exec 3>&-
 
 #[test]
 fn packet_figures_of_nginx_and_curl_agree_with_tcptrace_and_tshark() {
-    let room = Room::new();
-    let file = capture(&room, &nginx(&room), "--rtt 10ms", 0, MANNERS);
-    let seen = compare(&room, &file);
+    let workspace = Workspace::new();
+    let file = capture(&workspace, &nginx(&workspace), "--rtt 10ms", 0, MANNERS);
+    let seen = compare(&workspace, &file);
     let want = [("200", 12), ("204", 1), ("404", 2)].map(|(status, count)| (status.to_owned(), count));
     assert_eq!(seen.statuses, BTreeMap::from(want));
     let again = seen.connections.iter().filter(|record| record.client.port() == 41000).count();
@@ -54,11 +54,11 @@ fn packet_figures_of_nginx_and_curl_agree_with_tcptrace_and_tshark() {
 
 #[test]
 fn packet_figures_of_apache_and_httperf_agree_under_loss() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let clients = "httperf --hog --server server --port 8080 --uri /10k.bin --num-conns 60 --rate 60 --num-calls 3\n\
                    curl -s -o /dev/null -o /dev/null http://server:8080/100k.bin http://server:8080/none\n";
-    let file = capture(&room, &apache(&room), "--rtt 20ms --loss 2%", 0, clients);
-    let seen = compare(&room, &file);
+    let file = capture(&workspace, &apache(&workspace), "--rtt 20ms --loss 2%", 0, clients);
+    let seen = compare(&workspace, &file);
     assert_eq!((seen.statuses["200"], seen.statuses["404"]), (181, 1));
     let again: u64 = seen.connections.iter().map(|record| record.down.retransmitted_packets).sum();
     assert!(again > 0, "a loss of 2 % and nothing sent again");
@@ -67,20 +67,20 @@ fn packet_figures_of_apache_and_httperf_agree_under_loss() {
 /// Truncated packets: tshark and watch both get 96 bytes.
 #[test]
 fn packet_figures_of_nginx_and_wrk_agree_with_short_packets() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let file = capture(
-        &room,
-        &nginx(&room),
+        &workspace,
+        &nginx(&workspace),
         "--rtt 5ms --loss 1%",
         96,
         "wrk -t1 -c8 -d1s http://server:8080/10k.bin >/dev/null\n",
     );
-    let seen = compare(&room, &file);
+    let seen = compare(&workspace, &file);
     assert!(seen.statuses["200"] > 100, "{:?}", seen.statuses);
 }
 
 /// nginx that compresses on request (and then does not know the length), and accepts bodies.
-fn nginx(room: &Room) -> String {
+fn nginx(workspace: &Workspace) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
         .concat();
@@ -89,18 +89,18 @@ fn nginx(room: &Room) -> String {
          http {{\n    access_log off;\n    gzip on;\n    gzip_types application/octet-stream;\n    gzip_min_length 1;\n\
          {temporary}    default_type application/octet-stream;\n    server {{\n        listen {PORT};\n        \
          root {};\n        location /put {{ return 204; }}\n    }}\n}}\n",
-        room.www().display()
+        workspace.www().display()
     );
-    let configuration = room.path().join("nginx.conf");
+    let configuration = workspace.path().join("nginx.conf");
     fs::write(&configuration, text).unwrap();
-    format!("exec nginx -p {} -c {} -g 'daemon off;'", room.path().display(), configuration.display())
+    format!("exec nginx -p {} -c {} -g 'daemon off;'", workspace.path().display(), configuration.display())
 }
 
 /// Runs `clients` (lines for bash) at the far end of a path; tcpdump captures `snap` bytes (0: all) of every packet at
 /// the server's end.
-fn capture(room: &Room, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
-    let file = room.file("capture.pcap");
-    let log = room.file("tcpdump.log");
+fn capture(workspace: &Workspace, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
+    let file = workspace.file("capture.pcap");
+    let log = workspace.file("tcpdump.log");
     // Each packet is written immediately, as the device disappears with the server; and no client starts before tcpdump
     // captures. In that mode every slot of the ring has the size of the largest packet, and the ring is large enough
     // for all packets: on a busy machine tcpdump may not run before the end.
@@ -111,13 +111,13 @@ fn capture(room: &Room, server: &str, path: &str, snap: u32, clients: &str) -> P
         file.display(),
         log = log.display()
     );
-    let script = room.file("clients.sh");
+    let script = workspace.file("clients.sh");
     let wait = format!("until (exec 3<>/dev/tcp/server/{PORT}) 2>/dev/null; do sleep 0.05; done\n");
     fs::write(&script, format!("{wait}{clients}sleep 0.3\n")).unwrap();
     let mut arguments = vec!["net"];
     arguments.extend(path.split(' '));
     arguments.extend(["--server", &server, "--", "bash", str_of(&script)]);
-    room.run(&arguments).success();
+    workspace.run(&arguments).success();
     let said = fs::read_to_string(log).unwrap();
     assert!(said.contains("\n0 packets dropped by kernel"), "the capture is not whole: {said}");
     file
@@ -132,14 +132,14 @@ struct Seen {
 }
 
 /// Holds watch against both others.
-fn compare(room: &Room, file: &Path) -> Seen {
-    let output = room.run(&["watch", "-r", str_of(file), "--port", &PORT.to_string(), "--port", "9999", "--json"]);
+fn compare(workspace: &Workspace, file: &Path) -> Seen {
+    let output = workspace.run(&["watch", "-r", str_of(file), "--port", &PORT.to_string(), "--port", "9999", "--json"]);
     let document = output.success().json();
     let part = &document["watch"];
     let folder = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     let mut connections = store::read_connections(&folder).unwrap().map(Result::unwrap).collect::<Vec<_>>();
     let requests = store::read_wire_requests(&folder).unwrap().map(Result::unwrap).collect::<Vec<_>>();
-    let mut traced = others::tcptrace(file);
+    let mut traced = reference_tools::tcptrace(file);
 
     // Both number connections by their first packets, but a port used again may come between.
     traced.sort_by_key(|traced| (traced.a, traced.b, traced.first_us));
@@ -147,7 +147,7 @@ fn compare(room: &Room, file: &Path) -> Seen {
     assert_eq!(connections.len(), traced.len(), "connections");
     let packets: u64 = connections.iter().map(|record| record.up.packets + record.down.packets).sum();
     assert_eq!(part["packets"].as_u64(), Some(packets));
-    let repeats = others::bare_repeats(file);
+    let repeats = reference_tools::bare_repeats(file);
     for (record, traced) in connections.iter().zip(&traced) {
         assert_eq!((record.client, record.server), (traced.a, traced.b), "who called whom");
         let micros = [record.first_at, record.last_at].map(|at| at.as_nanos() / 1000);
@@ -156,7 +156,7 @@ fn compare(room: &Room, file: &Path) -> Seen {
         one_direction(&record.down, traced, false, &repeats);
     }
 
-    let tshark = others::tshark(file);
+    let tshark = reference_tools::tshark(file);
     let statuses = counts(&part["status"]);
     assert_eq!(statuses, tshark.statuses);
     let mut methods = BTreeMap::new();

@@ -8,8 +8,8 @@ use schema::RequestRecord;
 use serde_json::Value;
 
 use crate::support::document::{assert_fields, assert_held, broken, count, disturbed, number};
-use crate::support::lab::{Room, str_of};
 use crate::support::servers::{apache, bench, nginx, own};
+use crate::support::workspace::{Workspace, str_of};
 
 /// What noise on the machine cannot excuse.
 const MUST_HOLD: [&str; 9] = [
@@ -26,22 +26,22 @@ const MUST_HOLD: [&str; 9] = [
 
 #[test]
 fn bench_measures_nginx_over_the_koshien_profile() {
-    let room = Room::new();
-    let (document, dir) = main_job(&room, &nginx(&room), 5, "");
-    repeats_it(&room, &document, &dir);
+    let workspace = Workspace::new();
+    let (document, dir) = main_job(&workspace, &nginx(&workspace), 5, "");
+    repeats_it(&workspace, &document, &dir);
 }
 
 #[test]
 fn bench_measures_apache_over_the_koshien_profile() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     // The longest exchange takes 2.7 s, twice the longest way there and back: then the load is steady.
-    main_job(&room, &apache(&room), 4, " --warmup 3s");
+    main_job(&workspace, &apache(&workspace), 4, " --warmup 3s");
 }
 
 /// The command of the issue, its output, its stored run, and reports of the stored run.
-fn main_job(room: &Room, server: &str, seconds: u64, more: &str) -> (Value, PathBuf) {
+fn main_job(workspace: &Workspace, server: &str, seconds: u64, more: &str) -> (Value, PathBuf) {
     let options = format!("--path koshien-2001 --clients 100 --rate 110/s --close -d {seconds}s --json{more}");
-    let document = room.run_json(&bench(server, &options));
+    let document = workspace.run_json(&bench(server, &options));
 
     assert_held(&document, &MUST_HOLD);
     let disturbed = disturbed(&document);
@@ -75,7 +75,7 @@ fn main_job(room: &Room, server: &str, seconds: u64, more: &str) -> (Value, Path
 
     let dir = kept_files(&document);
     rows_are_the_counts(&document, &dir);
-    reports_it_again(room, &document);
+    reports_it_again(workspace, &document);
     (document, dir)
 }
 
@@ -156,29 +156,29 @@ fn measured_rows(document: &Value, dir: &Path) -> Vec<RequestRecord> {
     rows
 }
 
-fn reports_it_again(room: &Room, document: &Value) {
-    assert_eq!(&room.run_json(&["report", "last", "--json"]), document);
+fn reports_it_again(workspace: &Workspace, document: &Value) {
+    assert_eq!(&workspace.run_json(&["report", "last", "--json"]), document);
     let id = document["run"]["id"].as_str().unwrap();
-    let page = room.run(&["report", id]);
+    let page = workspace.run(&["report", id]);
     assert!(page.stdout.contains("koshien-2001") && page.stdout.contains("110"), "{page}");
-    let runs = room.run(&["runs"]).success();
+    let runs = workspace.run(&["runs"]).success();
     assert!(runs.stdout.contains(id), "{runs}");
 }
 
 /// The stored plan gives the same arrivals of the same clients.
-fn repeats_it(room: &Room, document: &Value, dir: &Path) {
+fn repeats_it(workspace: &Workspace, document: &Value, dir: &Path) {
     let plan = dir.join("plan.toml");
-    let printed = room.run(&["run", str_of(&plan), "--print-plan"]).success();
+    let printed = workspace.run(&["run", str_of(&plan), "--print-plan"]).success();
     assert_eq!(printed.stdout, fs::read_to_string(&plan).unwrap());
 
     // Once more, with less before and after it: arrivals and clients follow from the seed alone.
-    let shorter = room.file("plan.toml");
+    let shorter = workspace.file("plan.toml");
     let text = printed.stdout.lines().map(|line| match line.split_once(" = ") {
         Some(("warmup", _)) => "warmup = \"0s\"\n".to_owned(),
         _ => format!("{line}\n"),
     });
     fs::write(&shorter, text.collect::<String>()).unwrap();
-    let again = room.run_json(&["run", str_of(&shorter), "--json"]);
+    let again = workspace.run_json(&["run", str_of(&shorter), "--json"]);
     assert_eq!(count(&again, "load.offered_requests"), count(document, "load.offered_requests"));
     assert_eq!(count(&again, "load.completed"), count(document, "load.completed"));
     assert_eq!(again["run"]["seed"], document["run"]["seed"]);
@@ -196,16 +196,16 @@ fn repeats_it(room: &Room, document: &Value, dir: &Path) {
 /// Without a path no privilege is needed and nothing is rewritten: the server is anyone's.
 #[test]
 fn bench_measures_a_server_without_a_path() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
     let listen = format!("127.0.0.1:{port}");
-    let _server = room.start(&["serve", str_of(&room.www()), "--listen", &listen]);
-    crate::support::lab::wait_until("the server listens", || std::net::TcpStream::connect(&listen).is_ok());
+    let _server = workspace.start(&["serve", str_of(&workspace.www()), "--listen", &listen]);
+    crate::support::workspace::wait_until("the server listens", || std::net::TcpStream::connect(&listen).is_ok());
     let url = format!("http://{listen}/10k.bin");
-    let document = room.run_json(&["bench", &url, "-n", "2000", "-c", "8", "--json"]);
+    let document = workspace.run_json(&["bench", &url, "-n", "2000", "-c", "8", "--json"]);
     assert_eq!(count(&document, "load.completed"), 2000);
     assert_eq!(document["load"]["loop"], "closed");
     assert!(document.get("path").is_none() && document.get("server").is_none(), "absent, not zero");
@@ -215,9 +215,9 @@ fn bench_measures_a_server_without_a_path() {
 /// Without a drain the server's resource usage is still read at the right times.
 #[test]
 fn bench_measures_yamabiko_serve_on_loopback() {
-    let room = Room::new();
-    let server = own(&room);
-    let document = room.run_json(&bench(&server, "-n 3000 -c 4 --json"));
+    let workspace = Workspace::new();
+    let server = own(&workspace);
+    let document = workspace.run_json(&bench(&server, "-n 3000 -c 4 --json"));
     assert_held(&document, &["conservation", "responses_whole", "server_alive", "no_unintended_drops"]);
     assert_eq!(count(&document, "load.completed"), 3000);
     let cpu = number(&document, "server.cpu_user_s") + number(&document, "server.cpu_system_s");

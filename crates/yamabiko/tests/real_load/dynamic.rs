@@ -7,10 +7,10 @@ use std::io::Write as _;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::lab::{Room, wait_until};
+use crate::support::leftovers::{Marked, control_groups};
 use crate::support::processes::{command_line, descendants, signal_all};
-use crate::support::remains::{Marked, control_groups};
 use crate::support::serving::{Client, Serving};
+use crate::support::workspace::{Workspace, wait_until};
 
 const WSGI: &str = r#"
 import hashlib
@@ -33,18 +33,18 @@ echo $text;
 "#;
 
 /// A workspace with both applications.
-fn room() -> Room {
-    let room = Room::new();
-    fs::write(room.path().join("application.py"), WSGI).unwrap();
-    fs::create_dir(room.www().join("php")).unwrap();
-    fs::write(room.www().join("php/say.php"), PHP).unwrap();
-    room
+fn workspace() -> Workspace {
+    let workspace = Workspace::new();
+    fs::write(workspace.path().join("application.py"), WSGI).unwrap();
+    fs::create_dir(workspace.www().join("php")).unwrap();
+    fs::write(workspace.www().join("php/say.php"), PHP).unwrap();
+    workspace
 }
 
-fn gunicorn(room: &Room, options: &[&str]) -> Serving {
-    let route = format!("/app=unix:{}", room.file("app.sock").display());
+fn gunicorn(workspace: &Workspace, options: &[&str]) -> Serving {
+    let route = format!("/app=unix:{}", workspace.file("app.sock").display());
     let command = "exec gunicorn --log-level warning -w 2 -b \"$YAMABIKO_UPSTREAM\" application:app";
-    let serving = Serving::start(room, &[&["--dynamic", &route, "--dynamic-cmd", command], options].concat());
+    let serving = Serving::start(workspace, &[&["--dynamic", &route, "--dynamic-cmd", command], options].concat());
     up(&serving, "/app");
     serving
 }
@@ -73,8 +73,8 @@ fn post(serving: &Serving, path: &str, fields: &str, body: &[u8]) -> (u16, Strin
 
 #[test]
 fn gunicorn_is_restarted_after_a_crash_while_files_are_served() {
-    let room = room();
-    let serving = gunicorn(&room, &["--dynamic-cpu", "60%", "--dynamic-weight", "usual"]);
+    let workspace = workspace();
+    let serving = gunicorn(&workspace, &["--dynamic-cpu", "60%", "--dynamic-weight", "usual"]);
     let body = vec![b'y'; 300_000];
     let (code, text) = post(&serving, "/app/up?x=1", "Content-Length: 300000\r\n", &body);
     let hash = "POST /app/up 127.0.0.1 ";
@@ -107,11 +107,12 @@ fn gunicorn_is_restarted_after_a_crash_while_files_are_served() {
 
 #[test]
 fn php_receives_variables_and_bodies_over_fastcgi() {
-    let room = room();
-    let socket = room.file("php.sock");
+    let workspace = workspace();
+    let socket = workspace.file("php.sock");
     let route = format!("/php=fastcgi:{}", socket.display());
     let command = "exec php-cgi -b \"${YAMABIKO_UPSTREAM#unix:}\"";
-    let serving = Serving::start(&room, &["--dynamic", &route, "--dynamic-cmd", command, "--dynamic-weight", "usual"]);
+    let serving =
+        Serving::start(&workspace, &["--dynamic", &route, "--dynamic-cmd", command, "--dynamic-weight", "usual"]);
     up(&serving, "/php/say.php");
     let mut client = serving.connect();
     // One process, requested repeatedly on persistent and closed connections: no request waits behind an idle
@@ -141,12 +142,12 @@ fn php_receives_variables_and_bodies_over_fastcgi() {
 
 #[test]
 fn the_dynamic_program_ends_with_a_killed_server() {
-    let room = room();
+    let workspace = workspace();
     // Not behind everything else: on a busy machine the processes would be dying for a while.
     let bound = ["--dynamic-cpu", "60%", "--dynamic-weight", "usual"];
-    let serving = gunicorn(&room, &bound);
+    let serving = gunicorn(&workspace, &bound);
     let pid = serving.running.pid();
-    let (marked, of_server) = (Marked::new(room.path()), descendants(pid));
+    let (marked, of_server) = (Marked::new(workspace.path()), descendants(pid));
     assert!(of_server.iter().any(|&pid| command_line(pid).contains("gunicorn")));
     signal_all(&[pid], Signal::SIGKILL);
     wait_until("every process of it is gone", || {
@@ -155,7 +156,7 @@ fn the_dynamic_program_ends_with_a_killed_server() {
     });
     drop(serving);
     // A control group that could not be removed is removed by the next start.
-    let again = gunicorn(&room, &bound);
+    let again = gunicorn(&workspace, &bound);
     assert_eq!(control_groups(&[pid].into()), Vec::<std::path::PathBuf>::new());
     // After SIGTERM it leaves nothing.
     let pid = again.running.pid();
@@ -168,10 +169,10 @@ fn the_dynamic_program_ends_with_a_killed_server() {
 
 #[test]
 fn a_program_starts_on_a_busy_machine_and_then_runs_at_lowest_weight() {
-    let room = room();
+    let workspace = workspace();
     let cores = std::thread::available_parallelism().unwrap().get();
     let _burners: Vec<Burner> = (0..cores).map(|_| Burner::start()).collect();
-    let serving = gunicorn(&room, &["--dynamic-weight", "least"]);
+    let serving = gunicorn(&workspace, &["--dynamic-weight", "least"]);
     let group =
         control_groups(&[serving.running.pid()].into()).into_iter().find(|group| group.join("cpu.idle").exists());
     let group = group.expect("a group with a weight");

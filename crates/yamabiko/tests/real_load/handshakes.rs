@@ -7,9 +7,9 @@ use plan::PathPlan;
 
 use crate::support::capture::{Handshake, handshakes};
 use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, disturbed};
-use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::processes::{start_in_network, wait_for_server};
 use crate::support::servers::{apache, bench, nginx};
+use crate::support::workspace::{Workspace, str_of, wait_until};
 
 /// Half of the handshakes are within this of the configured RTT.
 const MEDIAN_ERROR_NS: u64 = 300_000;
@@ -43,16 +43,16 @@ struct Errors {
     disturbed: bool,
 }
 
-fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, seconds: u32) -> Errors {
-    let room = Room::new();
-    let (server, capture) = (server(&room), room.file("handshakes.pcap"));
+fn errors_by_client(server: fn(&Workspace) -> String, clients: u32, rate: u32, seconds: u32) -> Errors {
+    let workspace = Workspace::new();
+    let (server, capture) = (server(&workspace), workspace.file("handshakes.pcap"));
     let word = if server.contains("nginx") { "nginx" } else { "apache2" };
     let options =
         format!("--path koshien-2001 --clients {clients} --rate {rate}/s --close --warmup 2s -d {seconds}s --json");
-    let mut bench = room.start(&bench(&server, &options));
+    let mut bench = workspace.start(&bench(&server, &options));
     let server_pid = wait_for_server(&mut bench, word, 1)[0];
     let tcpdump = start_in_network(
-        &room,
+        &workspace,
         server_pid,
         // A handshake's packets fit into 96 bytes; 32 MiB hold more than the complete run.
         &["tcpdump", "-i", "s0", "-w", str_of(&capture), "-n", "-s96", "-B32768", "-Zroot", HANDSHAKE],

@@ -6,16 +6,16 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::document::{check, count};
-use crate::support::lab::{Room, str_of};
 use crate::support::tls::{Authority, nginx};
+use crate::support::workspace::{Workspace, str_of};
 
 /// Far in the future, for certificates.
 const FOR_EVER: i32 = 4000;
 
-fn bench(room: &Room, url: &str, server: &str, options: &str) -> Value {
+fn bench(workspace: &Workspace, url: &str, server: &str, options: &str) -> Value {
     let arguments = ["bench", url, "--server", server, "--http", "2", "--json", "--rtt", "4ms", "--clients", "4"];
     let arguments: Vec<&str> = arguments.into_iter().chain(options.split_whitespace()).collect();
-    let output = room.run(&arguments);
+    let output = workspace.run(&arguments);
     serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"))
 }
 
@@ -34,19 +34,19 @@ fn assert_counted(document: &Value, requests: u64, log: &Path) {
 
 #[test]
 fn http2_to_nginx_with_and_without_tls() {
-    let room = Room::new();
-    let authority = Authority::new(&room, "authority");
+    let workspace = Workspace::new();
+    let authority = Authority::new(&workspace, "authority");
     let certificate = authority.sign(&["server"], FOR_EVER);
     let more = "listen 8444 ssl http2; listen 8081 http2; access_log var/access.log;";
-    let server = nginx(&room, &[(8443, &certificate, more)]);
-    let log = room.path().join("var/access.log");
+    let server = nginx(&workspace, &[(8443, &certificate, more)]);
+    let log = workspace.path().join("var/access.log");
     let ca = authority.file();
     for url in ["https://server:8444/10k.bin", "http://server:8081/10k.bin"] {
         let trust = if url.starts_with("https") { format!("--cacert {}", str_of(&ca)) } else { String::new() };
-        let closed = bench(&room, url, &server, &format!("{trust} -c 4 --streams 8 -n 400"));
+        let closed = bench(&workspace, url, &server, &format!("{trust} -c 4 --streams 8 -n 400"));
         assert_counted(&closed, 400, &log);
         assert_eq!(count(&closed, "load.connections_opened"), 4, "{}", closed["load"]);
-        let open = bench(&room, url, &server, &format!("{trust} --rate 200/s --warmup 0s -n 200"));
+        let open = bench(&workspace, url, &server, &format!("{trust} --rate 200/s --warmup 0s -n 200"));
         assert_counted(&open, 200, &log);
         assert_eq!(count(&open, "load.connections_opened"), 4, "one for each client: {}", open["load"]);
     }
@@ -54,8 +54,8 @@ fn http2_to_nginx_with_and_without_tls() {
 
 #[test]
 fn http2_to_apache() {
-    let room = Room::new();
-    let here = room.path().display();
+    let workspace = Workspace::new();
+    let here = workspace.path().display();
     let modules: String = ["mpm_event", "authz_core", "http2", "unixd"]
         .map(|name| (name, format!("/usr/lib/apache2/modules/mod_{name}.so")))
         .into_iter()
@@ -67,23 +67,23 @@ fn http2_to_apache() {
          ErrorLog /dev/stderr\nUser www-data\nGroup www-data\nMaxKeepAliveRequests 0\nListen 8081\nProtocols h2c http/1.1\nDocumentRoot {}\n\
          LogFormat \"%h \\\"%r\\\" %>s\" short\nCustomLog {here}/var/access.log short\nThreadsPerChild 16\nStartServers 1\n\
          <Directory />\nRequire all granted\n</Directory>\n",
-        str_of(&room.www())
+        str_of(&workspace.www())
     );
-    let configuration = room.path().join("apache.conf");
+    let configuration = workspace.path().join("apache.conf");
     fs::write(&configuration, text).unwrap();
     let server = format!("exec apache2 -f {} -D FOREGROUND", configuration.display());
-    let document = bench(&room, "http://server:8081/10k.bin", &server, "-c 4 --streams 8 -n 200");
-    assert_counted(&document, 200, &room.path().join("var/access.log"));
+    let document = bench(&workspace, "http://server:8081/10k.bin", &server, "-c 4 --streams 8 -n 200");
+    assert_counted(&document, 200, &workspace.path().join("var/access.log"));
 }
 
 /// With few requests in flight the time from a response's arrival to its last processed byte is a large part of the
 /// total: the sampled number in flight counts it, as the records do.
 #[test]
 fn littles_law_holds_for_a_small_number_in_flight_over_every_protocol() {
-    let room = Room::new();
-    let authority = Authority::new(&room, "authority");
+    let workspace = Workspace::new();
+    let authority = Authority::new(&workspace, "authority");
     let certificate = authority.sign(&["server"], FOR_EVER);
-    let server = nginx(&room, &[(8443, &certificate, "listen 8444 ssl http2; listen 8081 http2;")]);
+    let server = nginx(&workspace, &[(8443, &certificate, "listen 8444 ssl http2; listen 8081 http2;")]);
     let trust = format!("--cacert {}", str_of(&authority.file()));
     for (url, http2) in [
         ("http://server:8080/10k.bin", ""),
@@ -97,7 +97,7 @@ fn littles_law_holds_for_a_small_number_in_flight_over_every_protocol() {
             }
             let options = format!("{http2} {in_flight} --rtt 100us -d 1s --warmup 200ms --json");
             let arguments = ["bench", url, "--server", &server];
-            let output = room.run(&arguments.into_iter().chain(options.split_whitespace()).collect::<Vec<_>>());
+            let output = workspace.run(&arguments.into_iter().chain(options.split_whitespace()).collect::<Vec<_>>());
             let document: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
             let check = check(&document, "littles_law_requests");
             assert_eq!(check["state"], "ok", "{url} {in_flight}: {check}");

@@ -8,15 +8,15 @@ use nix::sys::signal::Signal;
 use schema::RequestRecord;
 
 use crate::support::document::{assert_held, count, number};
-use crate::support::lab::{Room, str_of};
 use crate::support::processes::{signal_all, stat, wait_for_server};
 use crate::support::servers::{PAGE, bench, nginx};
+use crate::support::workspace::{Workspace, str_of};
 
 #[test]
 fn a_cpu_limit_of_20_percent_limits_nginx() {
-    let room = Room::new();
-    let server = nginx(&room);
-    let mut bench = room.start(&bench(&server, "--server-cpu 20% -c 64 --close -d 4s --json"));
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
+    let mut bench = workspace.start(&bench(&server, "--server-cpu 20% -c 64 --close -d 4s --json"));
     let server_pids = wait_for_server(&mut bench, "nginx", 2);
     let cpu = || server_pids.iter().map(|&pid| stat(pid).map_or(Duration::ZERO, |stat| stat.cpu)).sum::<Duration>();
     sleep(Duration::from_secs(1));
@@ -39,16 +39,16 @@ fn a_cpu_limit_of_20_percent_limits_nginx() {
 /// It grows warm unbounded, and is measured within less: what `predict` makes of it.
 #[test]
 fn a_cpu_limit_can_apply_to_the_measured_phase_only() {
-    let room = Room::new();
-    let plan = room.file("held.toml");
+    let workspace = Workspace::new();
+    let plan = workspace.file("held.toml");
     let text = format!(
         "[load]\nurl = {:?}\nconnections = 64\nclose = true\nwarmup = \"3s\"\nduration = \"3s\"\n[path]\nrtt = \"0ms\"\n\
          [server]\ncommand = {:?}\ncpu_measured = \"10%\"\n",
         PAGE,
-        nginx(&room)
+        nginx(&workspace)
     );
     std::fs::write(&plan, text).unwrap();
-    let mut run = room.start(&["run", str_of(&plan), "--json"]);
+    let mut run = workspace.start(&["run", str_of(&plan), "--json"]);
     let server_pids = wait_for_server(&mut run, "nginx", 2);
     let cpu = || server_pids.iter().map(|&pid| stat(pid).map_or(Duration::ZERO, |stat| stat.cpu)).sum::<Duration>();
     // The limit applies from half a second before the measured phase.
@@ -65,9 +65,9 @@ fn a_cpu_limit_can_apply_to_the_measured_phase_only() {
 
 #[test]
 fn a_server_stall_appears_in_full_in_the_response_times() {
-    let room = Room::new();
-    let server = nginx(&room);
-    let mut bench = room.start(&bench(&server, "--rtt 20ms --rate 200/s --warmup 500ms -d 6s --json"));
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
+    let mut bench = workspace.start(&bench(&server, "--rtt 20ms --rate 200/s --warmup 500ms -d 6s --json"));
     let server_pids = wait_for_server(&mut bench, "nginx", 2);
     sleep(Duration::from_millis(2500));
     signal_all(&server_pids, Signal::SIGSTOP);

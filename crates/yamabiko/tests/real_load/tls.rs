@@ -7,8 +7,8 @@ use schema::RequestRecord;
 use serde_json::{Value, json};
 
 use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, disturbed, number};
-use crate::support::lab::{Room, str_of};
 use crate::support::tls::{Authority, Manners, nginx, odd};
+use crate::support::workspace::{Workspace, str_of};
 
 const PAGE: &str = "https://server:8443/10k.bin";
 const MODERN: &str = "ssl_protocols TLSv1.2 TLSv1.3;";
@@ -24,10 +24,10 @@ fn rows(document: &Value) -> Vec<RequestRecord> {
 }
 
 /// Runs `bench` of a page against a server of the testbed.
-fn bench(room: &Room, url: &str, server: &str, options: &str) -> Value {
+fn bench(workspace: &Workspace, url: &str, server: &str, options: &str) -> Value {
     let arguments: Vec<&str> =
         ["bench", url, "--server", server, "--json"].into_iter().chain(options.split_whitespace()).collect();
-    serde_json::from_str(&room.run(&arguments).stdout).unwrap()
+    serde_json::from_str(&workspace.run(&arguments).stdout).unwrap()
 }
 
 /// Every request of this run failed with this cause, and the run's text contains all these words.
@@ -46,8 +46,8 @@ fn assert_all_failed(document: &Value, cause: &str, words: &[&str]) {
 /// one one.
 #[test]
 fn tls_handshakes_take_the_expected_round_trips() {
-    let room = Room::new();
-    let authority = Authority::new(&room, "authority");
+    let workspace = Workspace::new();
+    let authority = Authority::new(&workspace, "authority");
     let certificate = authority.sign(&["server"], FOR_EVER);
     let cacert = format!("--cacert {}", str_of(&authority.file()));
     let load = "--rtt 40ms --clients 5 --rate 25/s --close --warmup 1s -d 3s";
@@ -57,9 +57,9 @@ fn tls_handshakes_take_the_expected_round_trips() {
         (OLD, "TLSv1.2", true, 1.0),
         (OLD, "TLSv1.2", false, 2.0),
     ] {
-        let server = nginx(&room, &[(8443, &certificate, protocols)]);
+        let server = nginx(&workspace, &[(8443, &certificate, protocols)]);
         let options = format!("{load} {cacert} {}", if resumption { "" } else { "--no-resumption" });
-        let document = bench(&room, PAGE, &server, &options);
+        let document = bench(&workspace, PAGE, &server, &options);
         let case = format!("{version}, resumption {resumption}: {}", document["load"]["tls"]);
         assert_eq!(count(&document, "load.completed"), 75, "{case}");
 
@@ -109,10 +109,10 @@ fn tls_handshakes_take_the_expected_round_trips() {
 /// Persistent connections make one handshake; the rows show at which request.
 #[test]
 fn a_persistent_connection_makes_one_tls_handshake() {
-    let room = Room::new();
-    let authority = Authority::new(&room, "authority");
-    let server = nginx(&room, &[(8443, &authority.sign(&["server"], FOR_EVER), MODERN)]);
-    let document = bench(&room, PAGE, &server, "-k -n 400 -c 4");
+    let workspace = Workspace::new();
+    let authority = Authority::new(&workspace, "authority");
+    let server = nginx(&workspace, &[(8443, &authority.sign(&["server"], FOR_EVER), MODERN)]);
+    let document = bench(&workspace, PAGE, &server, "-k -n 400 -c 4");
     assert_eq!((count(&document, "load.completed"), count(&document, "load.connections_opened")), (400, 4));
     assert_eq!(count(&document, "load.tls.handshakes_full"), 4);
     assert_eq!(document["load"]["tls"]["trust"], "nothing");
@@ -124,14 +124,14 @@ fn a_persistent_connection_makes_one_tls_handshake() {
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     assert_eq!(store::read_histogram(&dir, "tls_handshake").unwrap().len(), 4);
     // Its status is the verdict's, which noise may spoil.
-    let page = room.run(&["report", "last"]);
+    let page = workspace.run(&["report", "last"]);
     assert!(page.stdout.contains("TLS handshake") && page.stdout.contains("TLSv1.3"), "{page}");
 }
 
 #[test]
 fn invalid_certificates_and_versions_fail_with_their_cause() {
-    let room = Room::new();
-    let (authority, stranger) = (Authority::new(&room, "authority"), Authority::new(&room, "stranger"));
+    let workspace = Workspace::new();
+    let (authority, stranger) = (Authority::new(&workspace, "authority"), Authority::new(&workspace, "stranger"));
     let (good, expired, other) = (
         authority.sign(&["server"], FOR_EVER),
         authority.sign(&["server"], 2021),
@@ -139,7 +139,7 @@ fn invalid_certificates_and_versions_fail_with_their_cause() {
     );
     let mutual = format!("ssl_verify_client on; ssl_client_certificate {};", str_of(&stranger.file()));
     let server = nginx(
-        &room,
+        &workspace,
         &[
             (8443, &good, MODERN),
             (8444, &expired, MODERN),
@@ -149,7 +149,7 @@ fn invalid_certificates_and_versions_fail_with_their_cause() {
         ],
     );
     let url = |port: u16| format!("https://server:{port}/10k.bin");
-    let run = |port: u16, options: &str| bench(&room, &url(port), &server, &format!("-n 3 -c 1 {options}"));
+    let run = |port: u16, options: &str| bench(&workspace, &url(port), &server, &format!("-n 3 -c 1 {options}"));
     let trusting = format!("--cacert {}", str_of(&authority.file()));
 
     let unknown = run(8443, &format!("--cacert {}", str_of(&stranger.file())));
@@ -174,11 +174,11 @@ fn invalid_certificates_and_versions_fail_with_their_cause() {
 /// Without a path: servers that break off, speak something else, or forget their manners.
 #[test]
 fn tls_protocol_violations_fail_with_their_cause() {
-    let room = Room::shared();
-    let certificate = Authority::new(&room, "authority").sign(&["server"], FOR_EVER);
+    let workspace = Workspace::shared();
+    let certificate = Authority::new(&workspace, "authority").sign(&["server"], FOR_EVER);
     let run = |manners| {
         let url = format!("https://{}/", odd(&certificate, manners));
-        let output = room.run(&["bench", &url, "-k", "-n", "3", "-c", "1", "--json"]);
+        let output = workspace.run(&["bench", &url, "-k", "-n", "3", "-c", "1", "--json"]);
         output.json()
     };
     assert_all_failed(&run(Manners::Hangs), "tls_handshake", &["closed the connection", "handshake"]);
@@ -197,20 +197,20 @@ fn tls_protocol_violations_fail_with_their_cause() {
 
 #[test]
 fn invalid_tls_options_are_refused_before_the_run() {
-    let room = Room::shared();
-    let empty = room.file("empty.pem");
+    let workspace = Workspace::shared();
+    let empty = workspace.file("empty.pem");
     std::fs::write(&empty, "").unwrap();
-    let mut without_roots = room.command(&["bench", "https://127.0.0.1:1/", "-n", "1"]);
+    let mut without_roots = workspace.command(&["bench", "https://127.0.0.1:1/", "-n", "1"]);
     without_roots.env("SSL_CERT_FILE", &empty).env_remove("SSL_CERT_DIR").stdin(Stdio::null());
-    room.start_command(without_roots).finish().refused(2, &["root certificates", "--cacert", "-k"]);
+    workspace.start_command(without_roots).finish().refused(2, &["root certificates", "--cacert", "-k"]);
 
     let run =
-        |arguments: &str| room.run(&["bench"].into_iter().chain(arguments.split_whitespace()).collect::<Vec<_>>());
+        |arguments: &str| workspace.run(&["bench"].into_iter().chain(arguments.split_whitespace()).collect::<Vec<_>>());
     run("http://127.0.0.1:1/ -k -n 1").refused(1, &["https://"]);
     run("https://127.0.0.1:1/ --cacert /no/such/file -n 1").refused(1, &["--cacert /no/such/file", "No such file"]);
     run("https://127.0.0.1:1/ -k --cacert x.pem -n 1").refused(1, &["leave one of the two out"]);
     assert!(run("https://127.0.0.1:1/ --alpn h2 -n 1").stderr.contains("HTTP/2"));
-    assert_eq!(std::fs::read_dir(room.runs()).unwrap().count(), 0, "what never began is not in the book");
+    assert_eq!(std::fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the book");
 
     // The plan is complete, and its printed form is equivalent.
     let options = "https://shop.example/ --sni other.example --tls-version 1.2 --alpn none --no-resumption -n 1";
@@ -219,7 +219,7 @@ fn invalid_tls_options_are_refused_before_the_run() {
     {
         assert!(printed.contains(line), "{printed}");
     }
-    let plan = room.file("plan.toml");
+    let plan = workspace.file("plan.toml");
     std::fs::write(&plan, &printed).unwrap();
-    assert_eq!(room.run(&["run", str_of(&plan), "--print-plan"]).success().stdout, printed);
+    assert_eq!(workspace.run(&["run", str_of(&plan), "--print-plan"]).success().stdout, printed);
 }

@@ -4,25 +4,25 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use crate::support::document::{check, count};
-use crate::support::lab::{PATIENCE, Room, str_of};
 use crate::support::servers::nginx;
+use crate::support::workspace::{TEST_TIMEOUT, Workspace, str_of};
 
 /// Files that `serve` made, served by nginx: every length is as the model says.
 #[test]
 fn nginx_serves_content_made_by_serve_make_content() {
-    let room = Room::new();
-    let (www, content) = (room.www(), "specweb99:72,seed=9");
-    let mut command = room.command(&["serve", str_of(&www), "--make-content", content, "--listen", "127.0.0.1:0"]);
+    let workspace = Workspace::new();
+    let (www, content) = (workspace.www(), "specweb99:72,seed=9");
+    let mut command = workspace.command(&["serve", str_of(&www), "--make-content", content, "--listen", "127.0.0.1:0"]);
     command.stdin(Stdio::null());
-    let own = room.start_command(command);
-    let deadline = Instant::now() + PATIENCE;
+    let own = workspace.start_command(command);
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !own.stderr().contains("http://") {
         assert!(Instant::now() < deadline, "{}", own.stderr());
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     drop(own);
-    let server = nginx(&room);
-    let document = room.run_json(&[
+    let server = nginx(&workspace);
+    let document = workspace.run_json(&[
         "bench",
         "http://server:8080/",
         "--content",
@@ -47,8 +47,8 @@ fn nginx_serves_content_made_by_serve_make_content() {
 /// With a path every host of a workload is the server under test, by whichever of its names, at one port.
 #[test]
 fn with_a_path_all_hosts_of_a_workload_are_the_server_under_test() {
-    let room = Room::new();
-    let server = nginx(&room);
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
     let bench = |urls: &[&str], more: &[&str]| {
         let all = [
             &["bench"],
@@ -56,7 +56,7 @@ fn with_a_path_all_hosts_of_a_workload_are_the_server_under_test() {
             &["--server", &server, "--server-name", "static", "--rtt", "1ms", "-n", "40", "-c", "2"],
             more,
         ];
-        room.run(&all.concat())
+        workspace.run(&all.concat())
     };
     let both = bench(&["http://server:8080/10k.bin", "http://static:8080/10k.bin"], &["--json"]);
     assert!(matches!(both.code, Some(0 | 3)), "{both}");

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::lab::{Room, str_of};
 use crate::support::servers::own;
 use crate::support::serving::Serving;
+use crate::support::workspace::{Workspace, str_of};
 
 /// Objects of the page besides the page itself: three types, each in its own file.
 const OBJECTS: usize = 30;
@@ -39,7 +39,7 @@ const DISTANCES: [Distance; 3] = [
 const ROUNDED_MS: f64 = 0.3;
 
 /// A page with 30 objects that finally records the browser's timings of each of them.
-fn write_page(room: &Room) {
+fn write_page(workspace: &Workspace) {
     let mut html = "<!doctype html><title>page</title><link rel=\"icon\" href=\"data:,\">\n".to_owned();
     for at in 0..OBJECTS {
         let filling: String = (0..OBJECT_BYTES / 10).map(|n| format!("{:09} ", n * 7919 + at)).collect();
@@ -60,7 +60,7 @@ fn write_page(room: &Room) {
                 format!("<link rel=\"stylesheet\" href=\"{at}.css\">"),
             ),
         };
-        fs::write(room.www().join(name), text).unwrap();
+        fs::write(workspace.www().join(name), text).unwrap();
         html.push_str(&format!("{tag}\n"));
     }
     // The load event comes after the last object; `--dump-dom` prints what the page is after it.
@@ -71,7 +71,7 @@ fn write_page(room: &Room) {
          document.getElementById('times').textContent =\n\
          JSON.stringify({ ran: window.ran, loaded: now, entries: all.map(entry => entry.toJSON()) });\n});</script>\n",
     );
-    fs::write(room.www().join("index.html"), html).unwrap();
+    fs::write(workspace.www().join("index.html"), html).unwrap();
 }
 
 /// The browser's timings, and the figures of path and packet capture.
@@ -80,21 +80,22 @@ struct Visit {
     document: Value,
 }
 
-fn visit(room: &Room, profile: &str) -> Visit {
-    let server = own(room);
-    let json = room.file(&format!("{profile}.json"));
-    let data = room.file(&format!("browser-{profile}"));
+fn visit(workspace: &Workspace, profile: &str) -> Visit {
+    let server = own(workspace);
+    let json = workspace.file(&format!("{profile}.json"));
+    let data = workspace.file(&format!("browser-{profile}"));
     // Otherwise it opens connections before any request, and the first handshake is in no timing.
     fs::create_dir_all(data.join("Default")).unwrap();
     fs::write(data.join("Default/Preferences"), r#"{"net":{"network_prediction_options":2}}"#).unwrap();
-    let mut command = room.command(&["net", "--path", profile, "--server", &server, "--json", str_of(&json), "--"]);
+    let mut command =
+        workspace.command(&["net", "--path", profile, "--server", &server, "--json", str_of(&json), "--"]);
     command.args(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
     // The browser's own background requests would fail here and cost time.
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
     command.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server", "--disable-quic"]);
     command.arg(format!("--user-data-dir={}", data.display()));
     command.args(["--timeout=60000", "--dump-dom", "http://server:8080/"]).stdin(Stdio::null());
-    let output = room.start_command(command).finish().success();
+    let output = workspace.start_command(command).finish().success();
     let times = output.stdout.split_once("<pre id=\"times\">").and_then(|(_, rest)| rest.split_once("</pre>"));
     let (times, _) = times.unwrap_or_else(|| panic!("the page was not shown: {output}"));
     // In the DOM's text three characters are written as entities; the figures need one of them.
@@ -129,11 +130,11 @@ fn span_ms(entry: &Value, from: &str, to: &str) -> f64 {
 
 #[test]
 fn page_load_time_in_a_browser_follows_the_configured_rtt() {
-    let room = Room::new();
-    write_page(&room);
+    let workspace = Workspace::new();
+    write_page(&workspace);
     let mut loaded = Vec::new();
     for distance in &DISTANCES {
-        let visit = visit(&room, distance.profile);
+        let visit = visit(&workspace, distance.profile);
         let path = &visit.document["path"];
         let asked_ms = path["configured_rtt_ns"]["p50"].as_f64().unwrap() / 1e6;
         assert!((asked_ms - distance.rtt_ms).abs() < 0.1, "{}: {asked_ms} ms", distance.profile);
@@ -195,8 +196,8 @@ const PIXEL: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x
 
 #[test]
 fn yamabiko_serve_satisfies_a_browser() {
-    let room = Room::new();
-    let www = room.www();
+    let workspace = Workspace::new();
+    let www = workspace.www();
     // An image with an unknown extension, a script with a precompressed variant, and requests of a script.
     fs::write(www.join("picture"), PIXEL).unwrap();
     fs::write(www.join("drawing.svg"), "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"7\" height=\"7\"/>").unwrap();
@@ -227,17 +228,17 @@ fn yamabiko_serve_satisfies_a_browser() {
         ),
     )
     .unwrap();
-    let log = room.file("own.log");
-    let serving = Serving::start(&room, &["--log", str_of(&log)]);
+    let log = workspace.file("own.log");
+    let serving = Serving::start(&workspace, &["--log", str_of(&log)]);
     let mut browser = Command::new("chromium");
     browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
     browser.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
     browser.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server", "--disable-quic"]);
-    browser.arg(format!("--user-data-dir={}", room.file("browser-own").display()));
+    browser.arg(format!("--user-data-dir={}", workspace.file("browser-own").display()));
     // Real time continues when nothing is in flight, so the test waits for the responses only.
     browser.args(["--virtual-time-budget=20000", "--timeout=60000", "--dump-dom"]);
     browser.arg(format!("http://{}/", serving.address)).stdin(Stdio::null());
-    let output = room.start_command(browser).finish().success();
+    let output = workspace.start_command(browser).finish().success();
     let said = output.stdout.split_once("<pre id=\"said\">").and_then(|(_, rest)| rest.split_once("</pre>"));
     let (said, _) = said.unwrap_or_else(|| panic!("the page was not shown: {output}"));
     let said: Value = serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"));

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::document::{assert_held, check, count, disturbed, number};
-use crate::support::lab::{Room, str_of, wait_until, yamabiko};
 use crate::support::processes::{start_in_network, wait_for_server};
 use crate::support::servers::{bench, own};
+use crate::support::workspace::{Workspace, str_of, wait_until, yamabiko};
 use nix::sys::signal::Signal;
 use path::Profile;
 use serde_json::Value;
@@ -18,22 +18,23 @@ const SHARE: f64 = 0.03;
 
 #[test]
 fn a_learned_profile_reproduces_the_koshien_profile() {
-    let room = Room::new();
-    let (server, capture) = (own(&room), room.file("koshien.pcap"));
+    let workspace = Workspace::new();
+    let (server, capture) = (own(&workspace), workspace.file("koshien.pcap"));
     // 1400 connections, seven of each client: then a quantile of connections is one of clients.
     let load = format!("--clients {CLIENTS} --rate 200/s --close --warmup 2s -d 5s --json --no-save");
-    let mut run = room.start(&bench(&server, &format!("--path koshien-2001 {load}")));
+    let mut run = workspace.start(&bench(&server, &format!("--path koshien-2001 {load}")));
     let pid = wait_for_server(&mut run, "serve", 1)[0];
     let dump = ["tcpdump", "-i", "s0", "-w", str_of(&capture), "-n", "-s96", "-B32768", "-Zroot", "tcp"];
-    let tcpdump = start_in_network(&room, pid, &dump);
+    let tcpdump = start_in_network(&workspace, pid, &dump);
     wait_until("tcpdump listens", || tcpdump.stderr().contains("listening on s0"));
     let known = run.finish().json();
     tcpdump.signal(Signal::SIGINT);
     tcpdump.finish();
     assert_held(&known, &["conservation", "no_unintended_drops", "responses_whole"]);
 
-    let file = room.file("learned.toml");
-    let document = room.run(&["profile", "learn", str_of(&capture), "-o", str_of(&file), "--json"]).success().json();
+    let file = workspace.file("learned.toml");
+    let document =
+        workspace.run(&["profile", "learn", str_of(&capture), "-o", str_of(&file), "--json"]).success().json();
     let learned = &document["learned"];
     assert_eq!((count(learned, "connections"), count(learned, "clients")), (1400, u64::from(CLIENTS)));
     assert_eq!(count(learned, "half_open"), 0);
@@ -47,7 +48,7 @@ fn a_learned_profile_reproduces_the_koshien_profile() {
     compare(&rtts_ns(&asked), &rtts_ns(&read(&file)), slack_ns);
 
     // Replayed from another folder: the configured RTTs equal the learned ones to the nanosecond.
-    let again = room.run(&bench(&server, &format!("--path {} {load}", file.display()))).json();
+    let again = workspace.run(&bench(&server, &format!("--path {} {load}", file.display()))).json();
     let [asked, learned] = [&again["path"]["configured_rtt_ns"], &learned["replay"]["configured_rtt_ns"]];
     for quantile in ["count", "min", "p50", "p75", "p90", "p95", "p99", "max"] {
         assert_eq!(asked[quantile], learned[quantile], "{quantile}");
@@ -63,8 +64,8 @@ fn a_learned_profile_reproduces_the_koshien_profile() {
 /// Two kinds of clients, the distant ones with loss on their way down; learned live at the server.
 #[test]
 fn a_live_capture_learns_two_client_classes_and_their_loss() {
-    let room = Room::new();
-    let (server, known) = (own(&room), room.file("known.toml"));
+    let workspace = Workspace::new();
+    let (server, known) = (own(&workspace), workspace.file("known.toml"));
     let text = "name = 'two'\n[[clients]]\nshare = 0.5\nrtt = '20ms'\n[[clients]]\nshare = 0.5\nrtt = '120ms'\n\
                 down = { loss = '2%' }\n";
     fs::write(&known, text).unwrap();
@@ -74,12 +75,12 @@ fn a_live_capture_learns_two_client_classes_and_their_loss() {
     );
     let url = "http://server:8080/100k.bin";
     let arguments = [&["bench", url, "--server", &server][..], &options.split(' ').collect::<Vec<_>>()].concat();
-    let mut run = room.start(&arguments);
+    let mut run = workspace.start(&arguments);
     let pid = wait_for_server(&mut run, "serve", 1)[0];
-    let (program, file) = (yamabiko(), room.file("two.toml"));
+    let (program, file) = (yamabiko(), workspace.file("two.toml"));
     // It ends by itself, well before the run: with the run its device goes.
     let learn = ["profile", "learn", "-i", "s0", "-d", "4s", "--port", "8080", "-o", str_of(&file)];
-    let learn = start_in_network(&room, pid, &[&[str_of(&program)][..], &learn].concat());
+    let learn = start_in_network(&workspace, pid, &[&[str_of(&program)][..], &learn].concat());
     let output = learn.finish().success();
     let known = run.finish().json();
     assert_held(&known, &["conservation", "no_unintended_drops"]);

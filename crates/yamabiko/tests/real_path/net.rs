@@ -6,13 +6,13 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::lab::{Room, str_of};
 use crate::support::servers::{PAGE, net, nginx, own};
+use crate::support::workspace::{Workspace, str_of};
 
 #[test]
 fn ping_measures_the_configured_rtt() {
-    let room = Room::new();
-    let pinged = room.run(&net("--rtt 48ms", "ping -n -c 10 -i 0.05 server")).success();
+    let workspace = Workspace::new();
+    let pinged = workspace.run(&net("--rtt 48ms", "ping -n -c 10 -i 0.05 server")).success();
     let mut times: Vec<f64> = times_ms(&pinged.stdout);
     assert_eq!(times.len(), 10, "{pinged}");
     times.sort_by(f64::total_cmp);
@@ -23,10 +23,10 @@ fn ping_measures_the_configured_rtt() {
 
 #[test]
 fn ping_measures_the_configured_loss() {
-    let room = Room::new();
-    let report = room.file("net.json");
+    let workspace = Workspace::new();
+    let report = workspace.file("net.json");
     let options = format!("--rtt 2ms --loss 5% --json {}", report.display());
-    let pinged = room.run(&net(&options, "ping -n -q -c 400 -i 0.004 -W 1 server"));
+    let pinged = workspace.run(&net(&options, "ping -n -q -c 400 -i 0.004 -W 1 server"));
     assert_eq!(pinged.code, Some(0), "some came back: {pinged}");
     let numbers = |word: &str| -> u64 {
         let before = pinged.stdout.split(word).next().unwrap().trim_end();
@@ -45,21 +45,21 @@ fn ping_measures_the_configured_loss() {
 
 #[test]
 fn curl_wrk_and_httperf_run_unmodified_across_the_path() {
-    let room = Room::new();
-    let server = nginx(&room);
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
     let net = |program: &str| {
         let options = ["net", "--rtt", "20ms", "--server", &server, "--"];
-        room.run(&[&options[..], &program.split(' ').collect::<Vec<_>>()].concat())
+        workspace.run(&[&options[..], &program.split(' ').collect::<Vec<_>>()].concat())
     };
 
-    let page = room.file("page");
+    let page = workspace.file("page");
     let said = "%{http_code},%{time_connect},%{local_ip}";
     let curl = net(&format!("curl -s -o {} -w {said} {PAGE}", page.display()));
     let said: Vec<&str> = curl.stdout.split(',').collect();
     assert_eq!((curl.code, said[0], said[2]), (Some(0), "200", "198.19.0.1"), "{curl}");
     let connect_s: f64 = said[1].parse().unwrap();
     assert!((0.020..0.040).contains(&connect_s), "{curl}");
-    assert_eq!(fs::read(&page).unwrap(), fs::read(room.www().join("10k.bin")).unwrap());
+    assert_eq!(fs::read(&page).unwrap(), fs::read(workspace.www().join("10k.bin")).unwrap());
 
     let wrk = net(&format!("wrk -t1 -c8 -d1s {PAGE}")).success();
     let rate: f64 = after(&wrk.stdout, "Requests/sec:").parse().unwrap();
@@ -77,24 +77,24 @@ fn curl_wrk_and_httperf_run_unmodified_across_the_path() {
 /// An unmodified browser: its network service, resolver and helper processes run in the sandbox.
 #[test]
 fn a_browser_loads_a_page_across_the_path() {
-    let room = Room::new();
-    let server = nginx(&room);
-    fs::write(room.www().join("page.html"), "<html><body><p>an echo from far away</p></body></html>").unwrap();
-    let profile = format!("--user-data-dir={}", room.file("browser").display());
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
+    fs::write(workspace.www().join("page.html"), "<html><body><p>an echo from far away</p></body></html>").unwrap();
+    let profile = format!("--user-data-dir={}", workspace.file("browser").display());
     let url = PAGE.replace("10k.bin", "page.html");
     let mut arguments = vec!["net", "--rtt", "48ms", "--server", &server, "--", "chromium", "--headless"];
     arguments.extend("--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync".split(' '));
     arguments.extend(["--disable-background-networking", "--disable-component-update", &profile, "--dump-dom", &url]);
-    let browser = room.run(&arguments).success();
+    let browser = workspace.run(&arguments).success();
     assert!(browser.stdout.contains("an echo from far away"), "{browser}");
 }
 
 #[test]
 fn iperf3_measures_the_configured_rate() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let mut arguments = vec!["net", "--server", "exec iperf3 -s", "--server-tcp", "cc=cubic"];
     arguments.extend("--rtt 20ms --down 10Mbit -- iperf3 -c server -R -t 4 -O 1 -J".split(' '));
-    let iperf3 = room.run(&arguments).success();
+    let iperf3 = workspace.run(&arguments).success();
     let received = received_mbit_per_s(&iperf3.json());
     assert!((9.4..10.0).contains(&received), "{received} Mbit/s");
 }
@@ -102,8 +102,8 @@ fn iperf3_measures_the_configured_rate() {
 /// If the rate is the bottleneck, twenty clients get all of it, with and without segmentation offload.
 #[test]
 fn segmentation_offload_does_not_change_the_rate() {
-    let room = Room::new();
-    let [with, without] = totals_mbit_per_s(&room, "20ms", "1Mbit", 8);
+    let workspace = Workspace::new();
+    let [with, without] = totals_mbit_per_s(&workspace, "20ms", "1Mbit", 8);
     // 1448 bytes of 1500 are data; what the losses cost at this rate is less than what a short run scatters.
     let full = f64::from(FLOWS) * 1448.0 / 1500.0;
     assert!((with / full - 1.0).abs() < 0.05 && (without / full - 1.0).abs() < 0.05, "of {full}: {with}, {without}");
@@ -114,8 +114,8 @@ fn segmentation_offload_does_not_change_the_rate() {
 /// flows of some seconds vary by some 3 %.
 #[test]
 fn segmentation_offload_does_not_change_the_loss() {
-    let room = Room::new();
-    let [with, without] = totals_mbit_per_s(&room, "40ms", "10Mbit", 8);
+    let workspace = Workspace::new();
+    let [with, without] = totals_mbit_per_s(&workspace, "40ms", "10Mbit", 8);
     assert!((with / without - 1.0).abs() < 0.12, "with offload {with}, without {without} Mbit/s");
     // Mathis and others (1997): at most MSS / RTT * sqrt(1.5 / p), 3.5 Mbit/s here; waiting for what was lost twice
     // takes a quarter of it (PFTK). A path that did not lose would leave the full 9.6.
@@ -125,11 +125,11 @@ fn segmentation_offload_does_not_change_the_loss() {
 
 /// Twenty concurrent clients, each with its own access link and 1 % of loss in each direction: their total throughput
 /// with and without offload, by iperf3. Both runs are concurrent: they share only the machine.
-fn totals_mbit_per_s(room: &Room, rtt: &str, down: &str, seconds: u32) -> [f64; 2] {
+fn totals_mbit_per_s(workspace: &Workspace, rtt: &str, down: &str, seconds: u32) -> [f64; 2] {
     let running = [(&[][..], "with"), (&["--no-offload"][..], "without")].map(|(more, name)| {
-        let results = room.file(name);
+        let results = workspace.file(name);
         fs::create_dir(&results).unwrap();
-        let script = room.file(&format!("{name}.sh"));
+        let script = workspace.file(&format!("{name}.sh"));
         fs::write(&script, clients_script(str_of(&results), seconds)).unwrap();
         let server = format!("for i in $(seq {FLOWS}); do iperf3 -s -p $((5200 + i)) & done; wait");
         let clients = FLOWS.to_string();
@@ -139,7 +139,7 @@ fn totals_mbit_per_s(room: &Room, rtt: &str, down: &str, seconds: u32) -> [f64; 
             more,
             &["--", "/bin/sh", str_of(&script)],
         ];
-        (room.start(&arguments.concat()), results)
+        (workspace.start(&arguments.concat()), results)
     });
     let totals = running.map(|(net, results)| {
         net.finish().success();
@@ -151,26 +151,26 @@ fn totals_mbit_per_s(room: &Room, rtt: &str, down: &str, seconds: u32) -> [f64; 
 
 #[test]
 fn net_exits_with_the_status_of_the_program() {
-    let room = Room::beside();
-    assert_eq!(room.run(&["net", "--", "sh", "-c", "exit 7"]).code, Some(7));
-    assert_eq!(room.run(&["net", "--", "true"]).code, Some(0));
-    assert_eq!(room.run(&["net", "--", "sh", "-c", "kill -9 $$"]).code, Some(137));
-    let said = room.run(&["net", "--rtt", "1ms", "--", "sh", "-c", "echo out; echo err >&2"]).success();
+    let workspace = Workspace::beside();
+    assert_eq!(workspace.run(&["net", "--", "sh", "-c", "exit 7"]).code, Some(7));
+    assert_eq!(workspace.run(&["net", "--", "true"]).code, Some(0));
+    assert_eq!(workspace.run(&["net", "--", "sh", "-c", "kill -9 $$"]).code, Some(137));
+    let said = workspace.run(&["net", "--rtt", "1ms", "--", "sh", "-c", "echo out; echo err >&2"]).success();
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("out\n", "err\n"));
 }
 
 #[test]
 fn net_starts_a_shell_without_a_program() {
-    let room = Room::beside();
+    let workspace = Workspace::beside();
     for shell in [Some("/bin/sh"), None] {
-        let mut command = room.command(&["net", "--rtt", "3ms"]);
+        let mut command = workspace.command(&["net", "--rtt", "3ms"]);
         match shell {
             Some(shell) => command.env("SHELL", shell),
             None => command.env_remove("SHELL"),
         };
         let (input, mut typed) = std::io::pipe().unwrap();
         command.stdin(Stdio::from(input));
-        let running = room.start_command(command);
+        let running = workspace.start_command(command);
         typed.write_all(b"getent hosts server\ncat /proc/net/dev\nexit 3\n").unwrap();
         drop(typed);
         let output = running.finish();
@@ -182,13 +182,13 @@ fn net_starts_a_shell_without_a_program() {
 
 #[test]
 fn net_reports_an_unrunnable_program_in_one_line() {
-    let room = Room::beside();
-    room.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program"]);
-    let server = own(&room);
-    room.run(&["net", "--server", &server, "--", "/no/such/program"]).refused(1, &["/no/such/program"]);
-    room.run(&["net", "--server", "exit 5", "--", "true"]).refused(1, &["server", "exit status 5"]);
-    room.run(&["net", "--path", "no-such-profile", "--", "true"]).refused(1, &["no-such-profile"]);
-    room.run(&["net", "--server-tcp", "cc=no-such", "--", "true"]).refused(2, &["cc=no-such", "cubic"]);
+    let workspace = Workspace::beside();
+    workspace.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program"]);
+    let server = own(&workspace);
+    workspace.run(&["net", "--server", &server, "--", "/no/such/program"]).refused(1, &["/no/such/program"]);
+    workspace.run(&["net", "--server", "exit 5", "--", "true"]).refused(1, &["server", "exit status 5"]);
+    workspace.run(&["net", "--path", "no-such-profile", "--", "true"]).refused(1, &["no-such-profile"]);
+    workspace.run(&["net", "--server-tcp", "cc=no-such", "--", "true"]).refused(2, &["cc=no-such", "cubic"]);
 }
 
 /// Starts all flows concurrently, each from its own client address to its own server.

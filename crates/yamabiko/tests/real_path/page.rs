@@ -2,31 +2,31 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::lab::{Output, Room, str_of};
 use crate::support::servers::{bench, own};
+use crate::support::workspace::{Output, Workspace, str_of};
 
 /// Opens a page in a network namespace whose loopback, even, is down.
-fn browse(room: &Room, url: &str) -> Output {
+fn browse(workspace: &Workspace, url: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
     command.args(["--enable-logging=stderr", "--virtual-time-budget=3000", "--window-size=1200,2000"]);
-    command.arg(format!("--user-data-dir={}", room.file("browser").display()));
+    command.arg(format!("--user-data-dir={}", workspace.file("browser").display()));
     command.args(["--dump-dom", url]).stdin(Stdio::null());
-    room.start_command(command).finish().success()
+    workspace.start_command(command).finish().success()
 }
 
 #[test]
 fn a_browser_without_network_draws_every_chart_of_the_report() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 3s --warmup 1s --json";
-    let document = room.run_json(&bench(&own(&room), options));
-    let path = room.file("page.html");
-    let written = room.run(&["report", "--html", str_of(&path)]);
+    let document = workspace.run_json(&bench(&own(&workspace), options));
+    let path = workspace.file("page.html");
+    let written = workspace.run(&["report", "--html", str_of(&path)]);
     assert!(matches!(written.code, Some(0 | 3)), "{written}");
     let url = written.stdout.trim_end();
 
-    let page = browse(&room, url);
+    let page = browse(&workspace, url);
     let dom = &page.stdout;
     let charts = dom.matches("data-plot=").count();
     assert!(charts >= 4, "{charts} charts");
@@ -48,20 +48,21 @@ fn a_browser_without_network_draws_every_chart_of_the_report() {
 /// A comparison of two runs, whose URLs would be markup, in the same browser: as many charts as it should have, nothing complained of.
 #[test]
 fn a_browser_draws_the_page_of_a_comparison() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     // Long enough for intervals, and both concurrently: no figure matters.
     let options =
         "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
-    let server = own(&room);
+    let server = own(&workspace);
     let arguments = bench(&server, options);
-    for run in [(); 2].map(|()| room.start(&arguments)) {
+    for run in [(); 2].map(|()| workspace.start(&arguments)) {
         let output = run.finish();
         assert!(matches!(output.code, Some(0 | 3)), "{output}");
     }
-    let path = room.file("compare.html");
-    let made = room.run(&["compare", "last~1", "last", "--fail-if", "p99 +5%, errors +1%", "--html", str_of(&path)]);
+    let path = workspace.file("compare.html");
+    let made =
+        workspace.run(&["compare", "last~1", "last", "--fail-if", "p99 +5%, errors +1%", "--html", str_of(&path)]);
     assert!(matches!(made.code, Some(0 | 3 | 4)), "{made}");
-    let page = browse(&room, made.stdout.lines().last().unwrap());
+    let page = browse(&workspace, made.stdout.lines().last().unwrap());
     let dom = &page.stdout;
     let charts = dom.matches("data-plot=").count();
     assert!(charts >= 3, "{charts} charts");
@@ -85,12 +86,12 @@ fn a_browser_draws_the_page_of_a_comparison() {
 /// The demo's last line is the URL of a page on its three runs, judged each, in one chart.
 #[test]
 fn the_demo_writes_its_page() {
-    let room = Room::new();
-    let demo = room.run(&["demo", "-d", "2s"]);
+    let workspace = Workspace::new();
+    let demo = workspace.run(&["demo", "-d", "2s"]);
     assert!(matches!(demo.code, Some(0 | 3)), "{demo}");
     let url = demo.stdout.lines().last().unwrap();
     assert!(url.starts_with("file:///") && url.contains("-demo-koshien-") && url.ends_with("/demo.html"), "{demo}");
-    let dom = browse(&room, url).stdout;
+    let dom = browse(&workspace, url).stdout;
     for label in ["LAN, RTT 0.2 ms", "RTT 48 ms for all", "Koshien's distances"] {
         assert!(dom.contains(&format!("<b>{label}.</b>")) && dom.contains(&format!("<th scope=\"row\">{label}</th>")));
         // In the legend of the one chart over time, and in those of the two distributions.

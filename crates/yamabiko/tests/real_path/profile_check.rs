@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::support::lab::{Output, Room};
-use crate::support::sentinel::Sentinel;
+use crate::support::load_monitor::Sentinel;
+use crate::support::workspace::{Output, Workspace};
 
 /// The row whose name begins so.
 fn row<'a>(document: &'a Value, what: &str) -> &'a Value {
@@ -17,9 +17,9 @@ fn states(document: &Value, state: &str) -> usize {
     document["rows"].as_array().expect("rows").iter().filter(|row| row["state"] == state).count()
 }
 
-fn check(room: &Room, arguments: &str) -> Output {
+fn check(workspace: &Workspace, arguments: &str) -> Output {
     let words: Vec<&str> = ["profile", "check", "--json"].into_iter().chain(arguments.split_whitespace()).collect();
-    room.run(&words)
+    workspace.run(&words)
 }
 
 /// The measured values equal the configured ones; on a busy machine delays are only longer and rates only lower.
@@ -39,9 +39,9 @@ fn judge(output: &Output, disturbed: bool) {
 
 #[test]
 fn profile_check_confirms_a_built_in_profile() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let sentinel = Sentinel::start();
-    let output = check(&room, "dsl --duration 6s");
+    let output = check(&workspace, "dsl --duration 6s");
     let disturbed = sentinel.disturbed();
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.profile_check/2", "{output}");
@@ -54,9 +54,9 @@ fn profile_check_confirms_a_built_in_profile() {
 
 #[test]
 fn profile_check_measures_loss_and_rate() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let sentinel = Sentinel::start();
-    let output = check(&room, "--rtt 20ms --loss 2% --down 5Mbit --up 2Mbit --clients 10 --duration 6s");
+    let output = check(&workspace, "--rtt 20ms --loss 2% --down 5Mbit --up 2Mbit --clients 10 --duration 6s");
     let document = output.json();
     judge(&output, sentinel.disturbed());
     let got = |what: &str| row(&document, what)["measured"].as_f64().unwrap();
@@ -68,10 +68,10 @@ fn profile_check_measures_loss_and_rate() {
 
 #[test]
 fn profile_check_measures_reordering_duplication_and_corruption() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let effects = "--loss ge:2%,40% --duplicate 3% --corrupt 2% --reorder 3%,10ms";
     let sentinel = Sentinel::start();
-    let output = check(&room, &format!("--rtt 30ms {effects} --clients 10 --duration 6s"));
+    let output = check(&workspace, &format!("--rtt 30ms {effects} --clients 10 --duration 6s"));
     let document = output.json();
     for what in ["twice", "corrupted", "overtaken", "loss"] {
         for way in ["up", "down"] {
@@ -85,14 +85,14 @@ fn profile_check_measures_reordering_duplication_and_corruption() {
 /// An expectation that is wrong must not pass: the other profile's RTTs, rates and losses.
 #[test]
 fn profile_check_reports_deviations_from_the_configuration() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let made = "--rtt 20ms --down 5Mbit --clients 10 --duration 4s";
     std::fs::write(
-        room.path().join("other.toml"),
+        workspace.path().join("other.toml"),
         "name = \"other\"\n[[clients]]\nshare = 1\nrtt = \"30ms\"\nup = { loss = \"20%\" }\ndown = { rate = \"8Mbit\" }\n",
     )
     .unwrap();
-    let output = check(&room, &format!("{made} --against other.toml"));
+    let output = check(&workspace, &format!("{made} --against other.toml"));
     let document = output.json();
     assert_eq!((output.code, &document["as_configured"]), (Some(3), &Value::Bool(false)), "{output}");
     for what in ["RTT p10", "RTT p50", "RTT p90", "off their own RTT", "loss up", "rate down"] {
@@ -104,10 +104,10 @@ fn profile_check_reports_deviations_from_the_configuration() {
 
 #[test]
 fn profile_check_prints_a_table_on_a_terminal() {
-    let room = Room::new();
-    let output = room.run(&["profile", "check", "--rtt", "5ms", "--clients", "3", "--duration", "2s"]).success();
+    let workspace = Workspace::new();
+    let output = workspace.run(&["profile", "check", "--rtt", "5ms", "--clients", "3", "--duration", "2s"]).success();
     assert!(output.stdout.contains("RTT p50") && output.stdout.contains("verdict"), "{output}");
     assert!(output.stdout.lines().all(|line| line.chars().count() <= 100), "{output}");
-    room.run(&["profile", "check"]).refused(1, &["nothing to check"]);
-    room.run(&["profile", "check", "lan", "--duration", "10ms"]).refused(1, &["at least 1s"]);
+    workspace.run(&["profile", "check"]).refused(1, &["nothing to check"]);
+    workspace.run(&["profile", "check", "lan", "--duration", "10ms"]).refused(1, &["at least 1s"]);
 }

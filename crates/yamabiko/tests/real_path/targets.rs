@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::document::{assert_held, check, count, disturbed, number};
 use crate::support::host::{Hosts, LAN, LAN_V6, REMOTE, REMOTE_V6};
-use crate::support::lab::{Output, Room, str_of, yamabiko};
+use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
 const OPTIONS: &str = "--rtt 30ms --clients 20 --rate 100/s --close --warmup 300ms -d 1s --watch both --json --no-save";
 
@@ -36,17 +36,17 @@ fn judge(output: &Output) -> Value {
     document
 }
 
-fn bench(hosts: &Hosts, room: &Room, url: &str, more: &[&str]) -> Output {
+fn bench(hosts: &Hosts, workspace: &Workspace, url: &str, more: &[&str]) -> Output {
     let options: Vec<&str> = OPTIONS.split(' ').collect();
-    hosts.host.yamabiko(room, &[&["bench", url], &options[..], more].concat())
+    hosts.host.yamabiko(workspace, &[&["bench", url], &options[..], more].concat())
 }
 
 #[test]
 fn a_path_leads_to_services_of_this_host() {
-    let room = Room::new();
-    let hosts = Hosts::new(&room);
+    let workspace = Workspace::new();
+    let hosts = Hosts::new(&workspace);
     let _nginx = hosts.host.nginx(
-        &room,
+        &workspace,
         "nginx",
         &[
             "listen 127.0.0.1:8081;",
@@ -67,20 +67,20 @@ fn a_path_leads_to_services_of_this_host() {
         format!("http://{LAN}:8085/10k.bin"),
         "http://127.0.0.2:8085/10k.bin".to_owned(),
     ] {
-        let document = judge(&bench(&hosts, &room, &url, &[]));
+        let document = judge(&bench(&hosts, &workspace, &url, &[]));
         let target = document["run"]["host"]["settings"]["target"].as_str().unwrap();
         assert!(target.contains("of this host") && target.contains("device yamabiko0"), "{url}: {target}");
         assert_ne!(check(&document, "rtt_as_configured")["state"], "not_applicable");
         assert!(document.get("server").is_none(), "nobody accounts for a server that is not the lab's");
     }
     // A distance alone does not change the server: the testbed's own gives the same.
-    let own = format!("exec {} serve {} --listen [::]:8080", yamabiko().display(), str_of(&room.www()));
+    let own = format!("exec {} serve {} --listen [::]:8080", yamabiko().display(), str_of(&workspace.www()));
     for family in ["-4", "-6"] {
-        judge(&bench(&hosts, &room, "http://server:8080/10k.bin", &["--server", &own, family]));
+        judge(&bench(&hosts, &workspace, "http://server:8080/10k.bin", &["--server", &own, family]));
     }
 
     // An unreachable target is refused before anything is sent.
-    let refused = |url: &str, more: &[&str], words: &[&str]| bench(&hosts, &room, url, more).refused(1, words);
+    let refused = |url: &str, more: &[&str], words: &[&str]| bench(&hosts, &workspace, url, more).refused(1, words);
     refused("http://[::1]:8083/", &[], &["listens on ::1 only", "[::]", "127.0.0.1"]);
     refused("http://127.0.0.1:8083/", &[], &["listens on ::1 only", "[::]", "127.0.0.1"]);
     refused(&format!("http://{LAN}:8081/"), &[], &["listens on 127.0.0.1:8081 only", "0.0.0.0"]);
@@ -92,7 +92,7 @@ fn a_path_leads_to_services_of_this_host() {
     refused("http://[fe80::1]/", &[], &["fe80::1", "own link"]);
     refused("http://0.0.0.0:8082/", &[], &["0.0.0.0", "unspecified address"]);
     hosts.host.assert_unchanged(&before);
-    let log = fs::read_to_string(room.file("nginx.log")).unwrap();
+    let log = fs::read_to_string(workspace.file("nginx.log")).unwrap();
     assert!(
         log.lines().all(|line| !line.starts_with("::1:") && !line.starts_with("[::1]:")),
         "nothing was sent to ::1"
@@ -101,18 +101,18 @@ fn a_path_leads_to_services_of_this_host() {
 
 #[test]
 fn a_path_leads_to_another_host() {
-    let room = Room::new();
-    let hosts = Hosts::new(&room);
-    let _nginx = hosts.remote.nginx(&room, "nginx", &["listen [::]:8080 ipv6only=off;"]);
+    let workspace = Workspace::new();
+    let hosts = Hosts::new(&workspace);
+    let _nginx = hosts.remote.nginx(&workspace, "nginx", &["listen [::]:8080 ipv6only=off;"]);
     let before = (hosts.host.snapshot(), hosts.remote.snapshot());
     for address in [REMOTE[0].to_owned(), format!("[{REMOTE_V6}]")] {
-        let document = judge(&bench(&hosts, &room, &format!("http://{address}:8080/10k.bin"), &[]));
+        let document = judge(&bench(&hosts, &workspace, &format!("http://{address}:8080/10k.bin"), &[]));
         let target = document["run"]["host"]["settings"]["target"].as_str().unwrap();
         assert!(target.contains("another host, masqueraded"), "{target}");
         assert_eq!(check(&document, "rtt_as_configured")["state"], "not_applicable");
         // Large bodies: segments deferred by offload arrive completely and correctly.
         let bulk = ["bench", &format!("http://{address}:8080/100k.bin"), "--rtt", "5ms", "-c", "8", "-n", "400"];
-        let bulk = hosts.host.yamabiko(&room, &[&bulk[..], &["--json", "--no-save"]].concat());
+        let bulk = hosts.host.yamabiko(&workspace, &[&bulk[..], &["--json", "--no-save"]].concat());
         assert!(matches!(bulk.code, Some(0 | 3)), "{bulk}");
         assert_eq!(count(&bulk.json(), "load.completed"), 400);
         assert_held(&bulk.json(), &["responses_whole", "no_unintended_drops", "conservation"]);
@@ -124,7 +124,7 @@ fn a_path_leads_to_another_host() {
         let errors: BTreeMap<&str, &str> = names.zip(values).collect();
         assert_eq!(errors["InCsumErrors"], "0");
     }
-    bench(&hosts, &room, &format!("http://{}:8080/", REMOTE[0]), &["--server-tcp", "initcwnd=2"])
+    bench(&hosts, &workspace, &format!("http://{}:8080/", REMOTE[0]), &["--server-tcp", "initcwnd=2"])
         .refused(1, &["--server-tcp", "another host"]);
     hosts.host.assert_unchanged(&before.0);
     hosts.remote.assert_unchanged(&before.1);
@@ -132,17 +132,17 @@ fn a_path_leads_to_another_host() {
 
 #[test]
 fn addresses_of_one_name_are_used_in_turn() {
-    let room = Room::new();
-    let hosts = Hosts::new(&room);
-    let _nginx = hosts.remote.nginx(&room, "nginx", &["listen 0.0.0.0:8080;"]);
+    let workspace = Workspace::new();
+    let hosts = Hosts::new(&workspace);
+    let _nginx = hosts.remote.nginx(&workspace, "nginx", &["listen 0.0.0.0:8080;"]);
     let common = "--rtt 5ms -c 4 -n 60 --close --json --no-save";
     let common: Vec<&str> = common.split(' ').collect();
     let named = ["bench", "http://shop.example:8080/10k.bin", "--to", REMOTE[0], "--to", REMOTE[1]];
-    let output = hosts.host.yamabiko(&room, &[&named[..], &common].concat());
+    let output = hosts.host.yamabiko(&workspace, &[&named[..], &common].concat());
     assert_eq!(count(&output.json(), "load.completed"), 60, "{output}");
     let shares = |log: &str| {
         let mut shares: BTreeMap<String, u32> = BTreeMap::new();
-        for line in fs::read_to_string(room.file(log)).unwrap().lines() {
+        for line in fs::read_to_string(workspace.file(log)).unwrap().lines() {
             *shares.entry(line.to_owned()).or_default() += 1;
         }
         shares
@@ -153,31 +153,31 @@ fn addresses_of_one_name_are_used_in_turn() {
     assert_eq!(shares("nginx.log"), equal(REMOTE[0], REMOTE[1], "shop.example"));
 
     // The same in the testbed.
-    let log = room.file("lab.log");
-    let prefix = room.path().display();
+    let log = workspace.file("lab.log");
+    let prefix = workspace.path().display();
     let text = format!(
         "daemon off;\nmaster_process off;\npid var/lab.pid;\nerror_log stderr;\nevents {{ worker_connections 500; }}\n\
          http {{ log_format lab '$server_addr:$server_port $host'; access_log {} lab;\nclient_body_temp_path var/b;\n\
          proxy_temp_path var/p;\nfastcgi_temp_path var/f;\nuwsgi_temp_path var/u;\nscgi_temp_path var/s;\n\
          server {{ listen 8080; root {}; }} }}\n",
         log.display(),
-        room.www().display()
+        workspace.www().display()
     );
-    fs::write(room.path().join("lab.conf"), text).unwrap();
+    fs::write(workspace.path().join("lab.conf"), text).unwrap();
     let server = format!("exec nginx -p {prefix} -c {prefix}/lab.conf");
     let lab = ["bench", "http://shop.example:8080/10k.bin", "--server", &server, "--server-name", "shop.example"];
-    let output = room.run(&[&lab[..], &["--server-addresses", "2"], &common].concat());
+    let output = workspace.run(&[&lab[..], &["--server-addresses", "2"], &common].concat());
     assert_eq!(count(&output.json(), "load.completed"), 60, "{output}");
     assert_eq!(shares("lab.log"), equal("198.18.0.1", "198.18.0.2", "shop.example"));
     let wrong = ["bench", "http://other.example:8080/", "--server", &server, "-d", "1s"];
-    room.run(&wrong).refused(1, &["other.example", "--server-name"]);
+    workspace.run(&wrong).refused(1, &["other.example", "--server-name"]);
 }
 
 #[test]
 fn programs_reach_the_target_under_its_name() {
-    let room = Room::new();
-    let hosts = Hosts::new(&room);
-    let (key, certificate) = (room.path().join("key.pem"), room.path().join("certificate.pem"));
+    let workspace = Workspace::new();
+    let hosts = Hosts::new(&workspace);
+    let (key, certificate) = (workspace.path().join("key.pem"), workspace.path().join("certificate.pem"));
     let openssl = std::process::Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=shop.example"])
         .args(["-addext", "subjectAltName=DNS:shop.example", "-keyout", str_of(&key), "-out", str_of(&certificate)])
@@ -191,8 +191,8 @@ fn programs_reach_the_target_under_its_name() {
             key.display()
         )
     };
-    let _here = hosts.host.nginx(&room, "here", &[&secure("127.0.0.1")]);
-    let _there = hosts.remote.nginx(&room, "there", &[&secure("0.0.0.0")]);
+    let _here = hosts.host.nginx(&workspace, "here", &[&secure("127.0.0.1")]);
+    let _there = hosts.remote.nginx(&workspace, "there", &[&secure("0.0.0.0")]);
     let before = hosts.host.snapshot();
     let url = "https://shop.example:8443/10k.bin";
     for address in ["127.0.0.1", REMOTE[0]] {
@@ -200,60 +200,61 @@ fn programs_reach_the_target_under_its_name() {
         let curl = ["curl", "-s", "-m", "20", "-o", "/dev/null", "--cacert", str_of(&certificate)];
         let said = ["-w", "%{http_code} %{ssl_verify_result} %{time_connect} %{local_ip}", url];
         let net =
-            hosts.host.yamabiko(&room, &[&["net", "--rtt", "40ms", "--to", &to, "--"], &curl[..], &said].concat());
+            hosts.host.yamabiko(&workspace, &[&["net", "--rtt", "40ms", "--to", &to, "--"], &curl[..], &said].concat());
         assert_eq!(net.code, Some(0), "{net}");
         let said: Vec<&str> = net.stdout.split(' ').collect();
         assert_eq!((said[0], said[1], said[3]), ("200", "0", "198.19.0.1"), "{net}");
         assert!(said[2].parse::<f64>().unwrap() >= 0.040, "{net}");
     }
     // The same service as the testbed's own, under its own name.
-    let configuration = room.path().join("here/nginx.conf");
+    let configuration = workspace.path().join("here/nginx.conf");
     let text = fs::read_to_string(&configuration).unwrap().replace("127.0.0.1:8443", "8443");
-    fs::write(room.path().join("lab.conf"), text.replace("here.log", "lab.log")).unwrap();
-    fs::create_dir_all(room.path().join("lab/var")).unwrap();
-    let server = format!("exec nginx -p {0}/lab -c {0}/lab.conf", room.path().display());
+    fs::write(workspace.path().join("lab.conf"), text.replace("here.log", "lab.log")).unwrap();
+    fs::create_dir_all(workspace.path().join("lab/var")).unwrap();
+    let server = format!("exec nginx -p {0}/lab -c {0}/lab.conf", workspace.path().display());
     let lab = ["net", "--server", &server, "--server-name", "shop.example", "--", "curl", "-s", "-o", "/dev/null"];
-    let lab = room.run(&[&lab[..], &["--cacert", str_of(&certificate), "-w", "%{http_code}", url]].concat());
+    let lab = workspace.run(&[&lab[..], &["--cacert", str_of(&certificate), "-w", "%{http_code}", url]].concat());
     assert_eq!((lab.code, lab.stdout.as_str()), (Some(0), "200"), "{lab}");
 
     // Nothing else can be reached, and what cannot be named is refused.
     let other =
         ["net", "--to", "127.0.0.1:8443", "--", "curl", "-s", "-m", "2", &format!("http://{}:8443/", REMOTE[0])];
-    let other = hosts.host.yamabiko(&room, &other);
+    let other = hosts.host.yamabiko(&workspace, &other);
     assert_eq!(other.code, Some(7), "could not connect: {other}");
     hosts
         .host
-        .yamabiko(&room, &["net", "--to", "127.0.0.1:9", "--", "true"])
+        .yamabiko(&workspace, &["net", "--to", "127.0.0.1:9", "--", "true"])
         .refused(1, &["nothing listens on 127.0.0.1:9"]);
     hosts
         .host
-        .yamabiko(&room, &["net", "--to", "no-such.invalid", "--", "true"])
+        .yamabiko(&workspace, &["net", "--to", "no-such.invalid", "--", "true"])
         .refused(1, &["`no-such.invalid` has no address"]);
     hosts.host.assert_unchanged(&before);
 }
 
 #[test]
 fn a_plan_repeats_a_run_against_a_service_of_this_host() {
-    let room = Room::new();
-    let hosts = Hosts::new(&room);
-    let _nginx = hosts.host.nginx(&room, "nginx", &["listen [::]:8080 ipv6only=off;"]);
+    let workspace = Workspace::new();
+    let hosts = Hosts::new(&workspace);
+    let _nginx = hosts.host.nginx(&workspace, "nginx", &["listen [::]:8080 ipv6only=off;"]);
     let typed = "http://shop.example:8080/10k.bin --to 127.0.0.1 --to ::1 -4 -6 --rtt 10ms --server-tcp initcwnd=4";
     let typed: Vec<&str> = typed.split(' ').collect();
     let more = ["-c", "4", "-n", "40", "--close", "--no-save"];
-    let printed = hosts.host.yamabiko(&room, &[&["bench"], &typed[..], &more, &["--print-plan"]].concat()).success();
+    let printed =
+        hosts.host.yamabiko(&workspace, &[&["bench"], &typed[..], &more, &["--print-plan"]].concat()).success();
     for line in ["family = \"both\"", "addresses = [", "initcwnd = 4", "at = \"server\""] {
         assert!(printed.stdout.contains(line), "{printed}");
     }
-    let plan = room.path().join("plan.toml");
+    let plan = workspace.path().join("plan.toml");
     fs::write(&plan, &printed.stdout).unwrap();
-    let run = hosts.host.yamabiko(&room, &["run", str_of(&plan), "--json", "--no-save"]);
+    let run = hosts.host.yamabiko(&workspace, &["run", str_of(&plan), "--json", "--no-save"]);
     assert!(matches!(run.code, Some(0 | 3)), "{run}");
     let document = run.json();
     assert_eq!((count(&document, "load.completed"), count(&document, "watch.requests")), (40, 40), "{run}");
     let target = document["run"]["host"]["settings"]["target"].as_str().unwrap();
     assert!(target.contains("127.0.0.1 of this host, as 198.18.0.1"), "{target}");
     assert!(target.contains("::1 of this host, as 2001:2:0:1::1"), "{target}");
-    let log = fs::read_to_string(room.file("nginx.log")).unwrap();
+    let log = fs::read_to_string(workspace.file("nginx.log")).unwrap();
     let on = |address: &str| log.lines().filter(|line| line.contains(address)).count();
     assert_eq!((on("127.0.0.1:8080 "), on("2001:2:0:1::1")), (20, 20), "{log}");
 }

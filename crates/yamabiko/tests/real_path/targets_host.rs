@@ -11,7 +11,7 @@ use stats::Rng;
 
 use crate::support::document::count;
 use crate::support::host::{Hosts, REMOTE, REMOTE_V6};
-use crate::support::lab::{Output, Room, set_mode, str_of, wait_until, yamabiko};
+use crate::support::workspace::{Output, Workspace, set_mode, str_of, wait_until, yamabiko};
 
 /// Time in which the path is built and load is offered; half of the kill times fall into the building.
 const WINDOW_MS: u64 = 700;
@@ -20,10 +20,10 @@ const MOMENTS: u64 = 32;
 
 #[test]
 fn sigkill_at_any_time_leaves_nothing_on_the_host() {
-    let room = Room::new();
-    let hosts = Hosts::new(&room);
-    let _here = hosts.host.nginx(&room, "here", &["listen 127.0.0.1:8081; listen [::]:8084;"]);
-    let _there = hosts.remote.nginx(&room, "there", &["listen [::]:8080 ipv6only=off;"]);
+    let workspace = Workspace::new();
+    let hosts = Hosts::new(&workspace);
+    let _here = hosts.host.nginx(&workspace, "here", &["listen 127.0.0.1:8081; listen [::]:8084;"]);
+    let _there = hosts.remote.nginx(&workspace, "there", &["listen [::]:8080 ipv6only=off;"]);
     let before = hosts.host.snapshot();
     let urls = [
         "http://127.0.0.1:8081/10k.bin".to_owned(),
@@ -37,9 +37,9 @@ fn sigkill_at_any_time_leaves_nothing_on_the_host() {
         let url = urls[(number % 4) as usize].as_str();
         let options = "--rtt 10ms --rate 200/s --close --warmup 0s -d 60s --no-save";
         let mut victim = if number % 8 < 4 {
-            hosts.host.start(&room, &[&["bench", url], &options.split(' ').collect::<Vec<_>>()[..]].concat())
+            hosts.host.start(&workspace, &[&["bench", url], &options.split(' ').collect::<Vec<_>>()[..]].concat())
         } else {
-            hosts.host.start(&room, &["net", "--rtt", "10ms", "--to", url, "--", "sleep", "1000"])
+            hosts.host.start(&workspace, &["net", "--rtt", "10ms", "--to", url, "--", "sleep", "1000"])
         };
         let window_ms = if number / 4 % 2 == number % 2 { WINDOW_MS } else { BUILDING_MS };
         sleep(Duration::from_micros(rng.below(window_ms * 1000)));
@@ -62,7 +62,7 @@ fn sigkill_at_any_time_leaves_nothing_on_the_host() {
     assert!((4..=MOMENTS).contains(&built), "some moments must fall after the path was built: {built}");
     // Nothing is in the way of the next.
     let next = ["bench", &urls[1], "--rtt", "10ms", "-n", "20", "--json", "--no-save"];
-    assert_eq!(count(&hosts.host.yamabiko(&room, &next).json(), "load.completed"), 20);
+    assert_eq!(count(&hosts.host.yamabiko(&workspace, &next).json(), "load.completed"), 20);
     hosts.host.assert_unchanged(&before);
 }
 
@@ -70,16 +70,16 @@ fn sigkill_at_any_time_leaves_nothing_on_the_host() {
 /// without packet capture.
 #[test]
 fn no_connections_to_the_service_remain_after_a_run() {
-    let room = Room::new();
-    let hosts = Hosts::new(&room);
-    let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);
+    let workspace = Workspace::new();
+    let hosts = Hosts::new(&workspace);
+    let _nginx = hosts.host.nginx(&workspace, "nginx", &["listen 127.0.0.1:8081;"]);
     let url = "http://127.0.0.1:8081/10k.bin";
     for watch in ["server", "none"] {
         let options = ["--rtt", "120ms", "-c", "4", "-n", "8", "--watch", watch, "--json", "--no-save"];
-        let output = hosts.host.yamabiko(&room, &[&["bench", url], &options[..]].concat());
+        let output = hosts.host.yamabiko(&workspace, &[&["bench", url], &options[..]].concat());
         assert_eq!(count(&output.json(), "load.completed"), 8, "{output}");
         let net = ["net", "--rtt", "120ms", "--watch", watch, "--to", url, "--", "curl", "-s", "-o", "/dev/null"];
-        let net = hosts.host.yamabiko(&room, &[&net[..], &["http://server:8081/10k.bin"]].concat());
+        let net = hosts.host.yamabiko(&workspace, &[&net[..], &["http://server:8081/10k.bin"]].concat());
         assert_eq!(net.code, Some(0), "{net}");
         // A socket that waits for a response of the clients does so for minutes.
         wait_until("no socket to a client but in TIME_WAIT", || {
@@ -93,45 +93,45 @@ fn no_connections_to_the_service_remain_after_a_run() {
 
 #[test]
 fn a_second_path_or_an_occupied_network_is_refused_by_name() {
-    let room = Room::beside();
-    let hosts = Hosts::new(&room);
-    let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);
+    let workspace = Workspace::beside();
+    let hosts = Hosts::new(&workspace);
+    let _nginx = hosts.host.nginx(&workspace, "nginx", &["listen 127.0.0.1:8081;"]);
     let url = "http://127.0.0.1:8081/10k.bin";
     let bench = ["bench", url, "--rtt", "5ms", "-n", "20", "--json"];
-    let mut first = hosts.host.start(&room, &["net", "--to", url, "--", "sleep", "1000"]);
+    let mut first = hosts.host.start(&workspace, &["net", "--to", url, "--", "sleep", "1000"]);
     wait_until("the first has its device", || {
         assert!(!first.ended(), "it ended: {}", first.stderr());
         hosts.host.has_device("yamabiko0")
     });
     wait_until("and its route", || hosts.host.ip(&["route"]).contains("198.19.0.0/16"));
-    hosts.host.yamabiko(&room, &bench).refused(2, &["another yamabiko", "yamabiko0"]);
-    hosts.host.yamabiko(&room, &["net", "--to", url, "--", "true"]).refused(2, &["another yamabiko", "yamabiko0"]);
+    hosts.host.yamabiko(&workspace, &bench).refused(2, &["another yamabiko", "yamabiko0"]);
+    hosts.host.yamabiko(&workspace, &["net", "--to", url, "--", "true"]).refused(2, &["another yamabiko", "yamabiko0"]);
     // A server of the testbed needs nothing of the host.
-    let own = format!("exec {} serve {} --listen 0.0.0.0:8080", yamabiko().display(), str_of(&room.www()));
+    let own = format!("exec {} serve {} --listen 0.0.0.0:8080", yamabiko().display(), str_of(&workspace.www()));
     let lab = ["bench", "http://server:8080/10k.bin", "--server", &own, "-n", "20", "--json", "--no-save"];
-    assert_eq!(count(&hosts.host.yamabiko(&room, &lab).json(), "load.completed"), 20);
+    assert_eq!(count(&hosts.host.yamabiko(&workspace, &lab).json(), "load.completed"), 20);
     first.signal(Signal::SIGKILL);
     first.finish();
     wait_until("it is gone", || !hosts.host.has_device("yamabiko"));
 
     hosts.host.ip(&["route", "add", "198.18.7.0/24", "dev", "up0"]);
-    hosts.host.yamabiko(&room, &bench).refused(2, &["198.18.7.0/24", "up0", "benchmarks", "--server"]);
+    hosts.host.yamabiko(&workspace, &bench).refused(2, &["198.18.7.0/24", "up0", "benchmarks", "--server"]);
     hosts.host.ip(&["route", "del", "198.18.7.0/24", "dev", "up0"]);
     // A rule that routes responses elsewhere.
     hosts.host.ip(&["route", "add", "default", "dev", "up0", "table", "77"]);
     hosts.host.ip(&["rule", "add", "to", "198.19.0.0/16", "lookup", "77", "pref", "100"]);
-    hosts.host.yamabiko(&room, &bench).refused(2, &["routing rules", "up0", "ip rule"]);
+    hosts.host.yamabiko(&workspace, &bench).refused(2, &["routing rules", "up0", "ip rule"]);
     hosts.host.ip(&["rule", "del", "pref", "100"]);
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "what never began is not in the book");
-    assert_eq!(count(&hosts.host.yamabiko(&room, &bench).json(), "load.completed"), 20);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the book");
+    assert_eq!(count(&hosts.host.yamabiko(&workspace, &bench).json(), "load.completed"), 20);
 }
 
 #[test]
 fn an_unprivileged_user_is_refused_before_the_run() {
-    let room = Room::beside();
-    let hosts = Hosts::new(&room);
-    let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);
-    let program = room.path().join("yamabiko");
+    let workspace = Workspace::beside();
+    let hosts = Hosts::new(&workspace);
+    let _nginx = hosts.host.nginx(&workspace, "nginx", &["listen 127.0.0.1:8081;"]);
+    let program = workspace.path().join("yamabiko");
     fs::copy(yamabiko(), &program).unwrap();
     set_mode(&program, 0o755);
     let user = |arguments: &[&str]| -> Output {
@@ -142,18 +142,18 @@ fn an_unprivileged_user_is_refused_before_the_run() {
                       exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
         command.args(["--mount", "nsenter", "-t", &pid, "-n", "--", "sh", "-c", script, "sh", str_of(&program)]);
         command.args(arguments).stdin(Stdio::null());
-        room.start_command(command).finish()
+        workspace.start_command(command).finish()
     };
     let url = "http://127.0.0.1:8081/10k.bin";
     let mend = ["this host's own network", "CAP_NET_ADMIN", "root", "--server", "--path none"];
     user(&["bench", url, "--rtt", "5ms", "-d", "1s"]).refused(2, &mend);
     user(&["bench", &format!("http://{}:8080/", REMOTE[0]), "--rtt", "5ms", "-d", "1s"]).refused(2, &mend);
     user(&["net", "--to", url, "--", "true"]).refused(2, &mend);
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "what never began is not in the book");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the book");
     // Without a path, and with a server of the testbed, over both address families.
     let direct = user(&["bench", url, "-n", "20", "--json", "--no-save"]);
     assert_eq!(count(&direct.json(), "load.completed"), 20, "{direct}");
-    let own = format!("exec {} serve {} --listen [::]:8080", program.display(), str_of(&room.www()));
+    let own = format!("exec {} serve {} --listen [::]:8080", program.display(), str_of(&workspace.www()));
     for family in ["-4", "-6"] {
         let lab = ["bench", "http://server:8080/10k.bin", "--server", &own, family, "--rtt", "5ms", "-n", "20"];
         let lab = user(&[&lab[..], &["--json", "--no-save"]].concat());

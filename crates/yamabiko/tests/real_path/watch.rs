@@ -5,32 +5,32 @@ use std::fs;
 use std::process::Command;
 
 use crate::support::document::{count, number};
-use crate::support::lab::{Output, Room, Running, str_of, wait_until, yamabiko};
 use crate::support::processes::{descendants, network, start_in_network, wait_for_server};
 use crate::support::servers::{PORT, own};
+use crate::support::workspace::{Output, Running, Workspace, str_of, wait_until, yamabiko};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 #[test]
 fn watch_measures_curl_on_loopback() {
-    let room = Room::beside();
-    let server = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
+    let workspace = Workspace::beside();
+    let server = workspace.start(&["serve", str_of(&workspace.www()), "--listen", "127.0.0.1:0"]);
     let mut url = String::new();
     wait_until("the server says its address", || {
         url = server.stderr().split_whitespace().find(|word| word.starts_with("http://")).unwrap_or("").to_owned();
         !url.is_empty()
     });
     let port = url.trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
-    let log = room.file("requests.csv");
-    let watch = room.start(&["watch", "-i", "lo", "--port", &port, "--csv", str_of(&log)]);
+    let log = workspace.file("requests.csv");
+    let watch = workspace.start(&["watch", "-i", "lo", "--port", &port, "--csv", str_of(&log)]);
     started(&watch);
     for _ in 0..20 {
-        run(&room, &["curl", "-s", "-o", "/dev/null", &format!("{url}10k.bin"), &format!("{url}no-such-page")]);
+        run(&workspace, &["curl", "-s", "-o", "/dev/null", &format!("{url}10k.bin"), &format!("{url}no-such-page")]);
     }
     watch.signal(Signal::SIGINT);
     let output = watch.finish().success();
     assert!(output.stdout.contains("200 x 20, 404 x 20"), "{output}");
-    let document = room.run(&["report", "--json"]).json();
+    let document = workspace.run(&["report", "--json"]).json();
     // curl reuses its connection for the second page.
     exact(&document, 20, &[("200", 20), ("404", 20)]);
     assert_eq!(count(&document, "watch.by_direction"), 0, "whole packets where there is a log");
@@ -42,8 +42,8 @@ fn watch_measures_curl_on_loopback() {
 /// Inside the server's network, with truncated heads: the RTT is the configured one, nothing is lost.
 #[test]
 fn watch_measures_at_the_server_end_of_a_path() {
-    let room = Room::new();
-    let [go, done] = ["go", "done"].map(|name| room.file(name));
+    let workspace = Workspace::new();
+    let [go, done] = ["go", "done"].map(|name| workspace.file(name));
     // The last FIN is on its way for 24 ms after its page is there: a second is ample.
     let script = format!(
         "while [ ! -e {go} ]; do sleep 0.05; done\n\
@@ -52,10 +52,10 @@ fn watch_measures_at_the_server_end_of_a_path() {
         go = go.display(),
         done = done.display(),
     );
-    let mut net = room.start(&["net", "--rtt", "48ms", "--server", &own(&room), "--", "sh", "-c", &script]);
+    let mut net = workspace.start(&["net", "--rtt", "48ms", "--server", &own(&workspace), "--", "sh", "-c", &script]);
     let pid = wait_for_server(&mut net, "serve", 1)[0];
     let program = yamabiko();
-    let watch = start_in_network(&room, pid, &[str_of(&program), "watch", "-i", "s0", "--port", "8080"]);
+    let watch = start_in_network(&workspace, pid, &[str_of(&program), "watch", "-i", "s0", "--port", "8080"]);
     started(&watch);
     fs::write(&go, "").unwrap();
     wait_until("every page is fetched", || go.with_extension("over").exists());
@@ -64,7 +64,7 @@ fn watch_measures_at_the_server_end_of_a_path() {
     let retransmitted = retransmissions(net.pid());
     fs::write(&done, "").unwrap();
     net.finish().success();
-    let document = room.run(&["report", "--json"]).json();
+    let document = workspace.run(&["report", "--json"]).json();
     exact(&document, 20, &[("200", 20)]);
     let rtt_ms = number(&document, "watch.handshake_rtt_ns.p50") / 1e6;
     assert!((47.9..50.0).contains(&rtt_ms), "{rtt_ms} ms");
@@ -92,22 +92,22 @@ fn retransmissions(pid: i32) -> u64 {
 
 #[test]
 fn watch_ends_after_its_time_and_refuses_an_unprivileged_user() {
-    let room = Room::beside();
-    let document = room.run(&["watch", "-i", "lo", "--port", "9", "-d", "1s", "--json"]).success().json();
+    let workspace = Workspace::beside();
+    let document = workspace.run(&["watch", "-i", "lo", "--port", "9", "-d", "1s", "--json"]).success().json();
     assert!((1.0..10.0).contains(&number(&document, "run.duration_s")), "{document}");
     assert_eq!(count(&document, "watch.packets"), 0);
-    room.run(&["watch", "-i", "no-such-device"]).refused(2, &["find device no-such-device"]);
+    workspace.run(&["watch", "-i", "no-such-device"]).refused(2, &["find device no-such-device"]);
     let program = yamabiko();
     let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str_of(&program)];
     let arguments = [&nobody[..], &["watch", "-i", "lo"]].concat();
-    run(&room, &arguments).refused(2, &["socket AF_PACKET", "CAP_NET_RAW"]);
+    run(&workspace, &arguments).refused(2, &["socket AF_PACKET", "CAP_NET_RAW"]);
 }
 
 /// Runs a program of this machine to its end.
-fn run(room: &Room, command: &[&str]) -> Output {
+fn run(workspace: &Workspace, command: &[&str]) -> Output {
     let mut process = Command::new(command[0]);
     process.args(&command[1..]);
-    room.start_command(process).finish()
+    workspace.start_command(process).finish()
 }
 
 fn started(watch: &Running) {

@@ -12,14 +12,14 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crate::support::document::{count, number};
-use crate::support::lab::{Output, PATIENCE, Room, Running, str_of, wait_until, yamabiko};
+use crate::support::workspace::{Output, Running, TEST_TIMEOUT, Workspace, str_of, wait_until, yamabiko};
 use nix::sys::signal::Signal;
 use schema::WatchSecond;
 use serde_json::Value;
 
 /// `yamabiko serve` on loopback, and its port.
-fn server(room: &Room) -> (Running, String) {
-    let server = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
+fn server(workspace: &Workspace) -> (Running, String) {
+    let server = workspace.start(&["serve", str_of(&workspace.www()), "--listen", "127.0.0.1:0"]);
     let mut port = String::new();
     wait_until("the server says its address", || {
         let said = server.stderr();
@@ -30,12 +30,12 @@ fn server(room: &Room) -> (Running, String) {
     (server, port)
 }
 
-fn fetch(room: &Room, port: &str, times: usize) {
+fn fetch(workspace: &Workspace, port: &str, times: usize) {
     let url = format!("http://127.0.0.1:{port}/10k.bin");
     for _ in 0..times {
         let mut curl = Command::new("curl");
         curl.args(["-s", "-o", "/dev/null", &url]);
-        room.start_command(curl).finish().success();
+        workspace.start_command(curl).finish().success();
     }
 }
 
@@ -43,9 +43,9 @@ fn started(watch: &Running) {
     wait_until("the capture is open", || watch.stderr().contains("watching "));
 }
 
-fn book(room: &Room, word: &str) -> Vec<PathBuf> {
+fn book(workspace: &Workspace, word: &str) -> Vec<PathBuf> {
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-    let mut found: Vec<PathBuf> = fs::read_dir(room.runs()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut found: Vec<PathBuf> = fs::read_dir(workspace.runs()).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| name(path).contains(word));
     found.sort();
     found
@@ -72,8 +72,14 @@ fn at_least_one(cells: u16) -> NonZero<u16> {
 }
 
 impl OnTerminal {
-    fn start(room: &Room, rows: u16, columns: u16, environment: &[(&str, &str)], arguments: &[&str]) -> OnTerminal {
-        let log = room.file("screen.log");
+    fn start(
+        workspace: &Workspace,
+        rows: u16,
+        columns: u16,
+        environment: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> OnTerminal {
+        let log = workspace.file("screen.log");
         // stty tells what is left behind: echo and line editing must be on again.
         let program = format!(
             "stty rows {rows} cols {columns}; '{}' {}; echo status=$?; stty -a | tr ' ;' '\\n\\n' | grep -x -e '-*echo' -e '-*icanon' | tr '\\n' ' '",
@@ -83,7 +89,7 @@ impl OnTerminal {
         let mut script = Command::new("script");
         script.args(["-qfec", &program, str_of(&log)]).envs(environment.iter().copied());
         script.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
-        let (running, keys) = room.start_with_input(script);
+        let (running, keys) = workspace.start_with_input(script);
         let seen = Arc::new(Mutex::new(vt100::Parser::new(at_least_one(rows), at_least_one(columns), 0)));
         let raw = Arc::new(Mutex::new(Vec::new()));
         wait_until("the terminal is there", || log.exists());
@@ -94,7 +100,7 @@ impl OnTerminal {
         let (seen, raw) = (self.seen.clone(), self.raw.clone());
         thread::spawn(move || {
             let mut file = File::open(log).unwrap();
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TEST_TIMEOUT;
             while Instant::now() < deadline {
                 let mut bytes = Vec::new();
                 file.read_to_end(&mut bytes).unwrap();
@@ -133,10 +139,10 @@ impl OnTerminal {
 
 #[test]
 fn the_screen_shows_connections_and_q_restores_the_terminal() {
-    let room = Room::beside();
-    let (server, port) = server(&room);
+    let workspace = Workspace::beside();
+    let (server, port) = server(&workspace);
     let arguments = ["watch", "-i", "lo", "--port", &port];
-    let mut terminal = OnTerminal::start(&room, 24, 80, &[], &arguments);
+    let mut terminal = OnTerminal::start(&workspace, 24, 80, &[], &arguments);
     wait_until("the screen is there", || terminal.screen().contains("connections in process, last"));
     assert!(terminal.is_alternate());
     let mut open: Vec<TcpStream> = Vec::new();
@@ -167,10 +173,10 @@ fn the_screen_shows_connections_and_q_restores_the_terminal() {
 
 #[test]
 fn a_signal_restores_the_terminal_and_plain_never_changes_it() {
-    let room = Room::beside();
-    let (server, port) = server(&room);
+    let workspace = Workspace::beside();
+    let (server, port) = server(&workspace);
     let arguments = ["watch", "-i", "lo", "--port", &port, "--no-save"];
-    let mut terminal = OnTerminal::start(&room, 10, 40, &[("NO_COLOR", "1")], &arguments);
+    let mut terminal = OnTerminal::start(&workspace, 10, 40, &[("NO_COLOR", "1")], &arguments);
     wait_until("the screen is there", || terminal.screen().contains("in process"));
     let pid = crate::support::processes::descendants(terminal.running.pid())
         .into_iter()
@@ -188,9 +194,9 @@ fn a_signal_restores_the_terminal_and_plain_never_changes_it() {
     }
     drop(terminal.keys.take());
     terminal.running.finish();
-    fs::remove_file(room.file("screen.log")).unwrap();
+    fs::remove_file(workspace.file("screen.log")).unwrap();
     let arguments = [&arguments[..], &["--plain", "-d", "3s"]].concat();
-    let mut terminal = OnTerminal::start(&room, 24, 200, &[], &arguments);
+    let mut terminal = OnTerminal::start(&workspace, 24, 200, &[], &arguments);
     wait_until("its end", || terminal.screen().contains("status=0"));
     let raw = String::from_utf8_lossy(&terminal.raw.lock().unwrap()).into_owned();
     assert!(!raw.contains("\x1b[?1049h"), "{raw}");
@@ -204,18 +210,18 @@ fn a_signal_restores_the_terminal_and_plain_never_changes_it() {
 /// What was captured, read again by this program and by an independent one.
 #[test]
 fn a_written_pcapng_file_gives_the_same_figures() {
-    let room = Room::beside();
-    let (server, port) = server(&room);
-    let file = room.file("live.pcapng");
-    let watch = room.start(&["watch", "-i", "lo", "--port", &port, "--pcapng", str_of(&file), "--json"]);
+    let workspace = Workspace::beside();
+    let (server, port) = server(&workspace);
+    let file = workspace.file("live.pcapng");
+    let watch = workspace.start(&["watch", "-i", "lo", "--port", &port, "--pcapng", str_of(&file), "--json"]);
     // With --json nothing is printed: the file exists when the capture runs.
     wait_until("the capture is open", || file.exists());
     sleep(Duration::from_millis(300));
-    fetch(&room, &port, 15);
+    fetch(&workspace, &port, 15);
     sleep(Duration::from_millis(300));
     watch.signal(Signal::SIGINT);
     let live = watch.finish().success().json();
-    let again = room.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
+    let again = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
     for name in
         ["packets", "bytes", "tcp_packets", "requests", "responses", "status", "handshake_rtt_ns", "service_time_ns"]
             .iter()
@@ -226,34 +232,34 @@ fn a_written_pcapng_file_gives_the_same_figures() {
     assert_eq!(live["watch"]["connections"]["states"], serde_json::json!({ "SF": 15 }));
     assert_eq!(again["watch"]["connections"]["states"], live["watch"]["connections"]["states"]);
     let tshark = tool(
-        &room,
+        &workspace,
         &["tshark", "-n", "-r", str_of(&file), "-Y", "http.response", "-T", "fields", "-e", "http.response.code"],
     );
     assert_eq!(tshark.lines().filter(|line| line.trim() == "200").count(), 15, "{tshark}");
     let times = tool(
-        &room,
+        &workspace,
         &["tshark", "-n", "-r", str_of(&file), "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.interface_name"],
     );
     assert_eq!(times.lines().count() as u64, count(&live, "watch.packets"));
     assert!(times.lines().all(|line| line.ends_with("\tlo")), "{times}");
     assert!(times.lines().any(|line| !line.split('\t').next().unwrap().ends_with("000")), "nanoseconds: {times}");
-    let about = tool(&room, &["capinfos", str_of(&file)]);
+    let about = tool(&workspace, &["capinfos", str_of(&file)]);
     assert!(about.contains("Time precision = nanoseconds (9)") && about.contains("Name = lo"), "{about}");
-    let tcpdump = tool(&room, &["tcpdump", "-n", "-r", str_of(&file)]);
+    let tcpdump = tool(&workspace, &["tcpdump", "-n", "-r", str_of(&file)]);
     assert_eq!(tcpdump.lines().count() as u64, count(&live, "watch.packets"));
     server.signal(Signal::SIGINT);
     server.finish();
 }
 
 /// A tool's stdout; it must succeed.
-fn tool(room: &Room, command: &[&str]) -> String {
+fn tool(workspace: &Workspace, command: &[&str]) -> String {
     let mut process = Command::new(command[0]);
     process.args(&command[1..]);
-    room.start_command(process).finish().success().stdout
+    workspace.start_command(process).finish().success().stdout
 }
 
-fn token(room: &Room, name: &str, text: &str) -> String {
-    let path = room.file(name);
+fn token(workspace: &Workspace, name: &str, text: &str) -> String {
+    let path = workspace.file(name);
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     str_of(&path).to_owned()
@@ -264,8 +270,8 @@ fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-fn receive(room: &Room, address: &str, token: &str) -> Running {
-    let receiver = room.start(&["watch", "--from", address, "--token-file", token, "--name", "far"]);
+fn receive(workspace: &Workspace, address: &str, token: &str) -> Running {
+    let receiver = workspace.start(&["watch", "--from", address, "--token-file", token, "--name", "far"]);
     wait_until("it listens", || receiver.stderr().contains("listening on"));
     receiver
 }
@@ -277,23 +283,34 @@ fn stop(running: Running) -> Output {
 
 #[test]
 fn sender_and_receiver_store_the_same_series() {
-    let room = Room::beside();
-    let (server, port) = server(&room);
-    let (token, address) = (token(&room, "token", "correct-horse-battery-staple"), free_address());
-    let receiver = receive(&room, &address, &token);
+    let workspace = Workspace::beside();
+    let (server, port) = server(&workspace);
+    let (token, address) = (token(&workspace, "token", "correct-horse-battery-staple"), free_address());
+    let receiver = receive(&workspace, &address, &token);
     let url = format!("http://{address}");
-    let watch =
-        room.start(&["watch", "-i", "lo", "--port", &port, "--to", &url, "--token-file", &token, "--name", "near"]);
+    let watch = workspace.start(&[
+        "watch",
+        "-i",
+        "lo",
+        "--port",
+        &port,
+        "--to",
+        &url,
+        "--token-file",
+        &token,
+        "--name",
+        "near",
+    ]);
     started(&watch);
     for _ in 0..3 {
-        fetch(&room, &port, 10);
+        fetch(&workspace, &port, 10);
         sleep(Duration::from_millis(700));
     }
     let output = stop(watch).success();
     assert!(output.stderr.contains(&format!("sent to {url}")), "{output}");
     wait_until("the series has ended", || receiver.stderr().contains("has ended, kept as"));
     stop(receiver).success();
-    let (near, far) = (book(&room, "-near-"), book(&room, "-far-"));
+    let (near, far) = (book(&workspace, "-near-"), book(&workspace, "-far-"));
     assert_eq!((near.len(), far.len()), (1, 1));
     assert_eq!(series(&near[0]), series(&far[0]));
     let (mut here, mut there) = (summary(&near[0]), summary(&far[0]));
@@ -310,23 +327,23 @@ fn sender_and_receiver_store_the_same_series() {
 
 #[test]
 fn a_restarted_receiver_gets_the_missed_seconds() {
-    let room = Room::beside();
-    let (token, address) = (token(&room, "token", "correct-horse-battery-staple"), free_address());
+    let workspace = Workspace::beside();
+    let (token, address) = (token(&workspace, "token", "correct-horse-battery-staple"), free_address());
     let url = format!("http://{address}");
-    let receiver = receive(&room, &address, &token);
+    let receiver = receive(&workspace, &address, &token);
     let watch =
-        room.start(&["watch", "-i", "lo", "--port", "9", "--to", &url, "--token-file", &token, "--name", "near"]);
+        workspace.start(&["watch", "-i", "lo", "--port", "9", "--to", &url, "--token-file", &token, "--name", "near"]);
     started(&watch);
     wait_until("something was received", || receiver.stderr().matches(" connections in process").count() >= 2);
     stop(receiver).success();
     wait_until("it is missed", || watch.stderr().contains("away for") && watch.stderr().contains("s held"));
-    let receiver = receive(&room, &address, &token);
+    let receiver = receive(&workspace, &address, &token);
     wait_until("it is back", || receiver.stderr().matches(" connections in process").count() >= 2);
     let output = stop(watch).success();
     assert!(!output.stderr.contains(" s lost"), "{output}");
     wait_until("the series has ended", || receiver.stderr().contains("has ended, kept as"));
     stop(receiver).success();
-    let (near, far) = (book(&room, "-near-"), book(&room, "-far-"));
+    let (near, far) = (book(&workspace, "-near-"), book(&workspace, "-far-"));
     assert_eq!((near.len(), far.len()), (1, 2));
     let mut received = series(&far[0]);
     received.extend(series(&far[1]));
@@ -338,30 +355,32 @@ fn a_restarted_receiver_gets_the_missed_seconds() {
 
 #[test]
 fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
-    let room = Room::beside();
-    let right = token(&room, "right", "correct-horse-battery-staple");
-    let wrong = token(&room, "wrong", "another-token-altogether");
+    let workspace = Workspace::beside();
+    let right = token(&workspace, "right", "correct-horse-battery-staple");
+    let wrong = token(&workspace, "wrong", "another-token-altogether");
     let address = free_address();
     let url = format!("http://{address}");
-    let receiver = receive(&room, &address, &right);
+    let receiver = receive(&workspace, &address, &right);
     let watch = |token: &[&str]| {
         let common = ["watch", "-i", "lo", "--port", "9", "-d", "2s", "--to", &url, "--name", "near"];
-        room.run(&[&common, token].concat())
+        workspace.run(&[&common, token].concat())
     };
     watch(&["--token-file", &wrong]).refused(1, &["refuses the series", "token is not the one"]);
     watch(&[]).refused(1, &["wants a token"]);
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
     stop(receiver).success();
     // No receiver: the watch continues, is stored, and reports at its end what was not delivered.
     let output = watch(&["--token-file", &right]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("seconds were not taken"), "{output}");
     assert!(output.stdout.contains("stored in"), "{output}");
-    assert_eq!(book(&room, "-near-").len(), 1);
+    assert_eq!(book(&workspace, "-near-").len(), 1);
     // Another server than a receiver.
-    let (server, port) = server(&room);
+    let (server, port) = server(&workspace);
     let url = format!("http://127.0.0.1:{port}");
-    room.run(&["watch", "-i", "lo", "--port", "9", "-d", "2s", "--to", &url]).refused(1, &["is it a `yamabiko watch"]);
+    workspace
+        .run(&["watch", "-i", "lo", "--port", "9", "-d", "2s", "--to", &url])
+        .refused(1, &["is it a `yamabiko watch"]);
     server.signal(Signal::SIGINT);
     server.finish();
 }
@@ -369,33 +388,33 @@ fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
 /// The file ends at its last complete block, so that it is readable.
 #[test]
 fn a_full_disk_leaves_a_readable_capture_file() {
-    let room = Room::beside();
-    let (mut long, kept) = (Vec::new(), room.file("kept.pcapng"));
+    let workspace = Workspace::beside();
+    let (mut long, kept) = (Vec::new(), workspace.file("kept.pcapng"));
     wire::capture::write::pcap_header(&mut long, wire::link::LinkType::Ethernet, 65_535);
     for micros in 0..8000 {
         let at = units::Timestamp::from_nanos(1_795_167_005_000_000_000 + micros * 1000);
         wire::capture::write::pcap_packet(&mut long, at, &[0xAA; 1000], 1000);
     }
-    let file = room.file("long.pcap");
+    let file = workspace.file("long.pcap");
     fs::write(&file, long).unwrap();
     // A disk of 5 MB of its own, which goes with the namespace.
     let script = format!(
         "mkdir {disk} && mount -t tmpfs -o size=5m tmpfs {disk} && \
          '{program}' watch -r {file} --pcapng {disk}/full.pcapng --json --no-save; status=$?; \
          cp {disk}/full.pcapng {kept}; exit $status",
-        disk = str_of(&room.file("disk")),
+        disk = str_of(&workspace.file("disk")),
         program = str_of(&yamabiko()),
         file = str_of(&file),
         kept = str_of(&kept),
     );
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &script]);
-    let output = room.start_command(command).finish();
+    let output = workspace.start_command(command).finish();
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("full.pcapng: No space left on device"), "{output}");
     assert_eq!(count(&output.json(), "watch.packets"), 8000, "the figures are whole");
-    let left = room.run(&["watch", "-r", str_of(&kept), "--json", "--no-save"]).success().json();
+    let left = workspace.run(&["watch", "-r", str_of(&kept), "--json", "--no-save"]).success().json();
     assert!((3000..8000).contains(&count(&left, "watch.packets")), "{left}");
-    let packets = tool(&room, &["tshark", "-n", "-r", str_of(&kept), "-T", "fields", "-e", "frame.number"]);
+    let packets = tool(&workspace, &["tshark", "-n", "-r", str_of(&kept), "-T", "fields", "-e", "frame.number"]);
     assert_eq!(packets.lines().count() as u64, count(&left, "watch.packets"));
 }

@@ -10,36 +10,36 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
 
-use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::readers::{self, Prometheus, own_address, promtool, python};
 use crate::support::servers::{bench, own};
+use crate::support::workspace::{Workspace, str_of, wait_until};
 use serde_json::Value;
 
 use super::live::Page;
 
 /// A workspace with a run that has a path, a capture and a server, its document and its folder. All tests share one
 /// run: it is made once and passed from workspace to workspace.
-fn with_a_run() -> (Room, Value, PathBuf) {
+fn with_a_run() -> (Workspace, Value, PathBuf) {
     static MADE: OnceLock<Vec<u8>> = OnceLock::new();
-    let room = Room::beside();
-    let archive = room.file("run.tar.gz");
+    let workspace = Workspace::beside();
+    let archive = workspace.file("run.tar.gz");
     let made = MADE.get_or_init(|| {
         let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 4s --warmup 0s --json";
-        let document = room.run_json(&bench(&own(&room), options));
-        room.run(&["runs", "export", "last", str_of(&archive)]).success();
+        let document = workspace.run_json(&bench(&own(&workspace), options));
+        workspace.run(&["runs", "export", "last", str_of(&archive)]).success();
         fs::remove_dir_all(document["run"]["dir"].as_str().unwrap()).unwrap();
         fs::read(&archive).unwrap()
     });
     fs::write(&archive, made).unwrap();
-    room.run(&["runs", "import", str_of(&archive)]).success();
-    let document = room.run_json(&["report", "last", "--json"]);
-    let dir = room.runs().join(document["run"]["id"].as_str().unwrap());
-    (room, document, dir)
+    workspace.run(&["runs", "import", str_of(&archive)]).success();
+    let document = workspace.run_json(&["report", "last", "--json"]);
+    let dir = workspace.runs().join(document["run"]["id"].as_str().unwrap());
+    (workspace, document, dir)
 }
 
-fn written(room: &Room, format: &str) -> PathBuf {
-    let path = room.file(&format!("run.{format}"));
-    let output = room.run(&["report", "--export", format, str_of(&path)]);
+fn written(workspace: &Workspace, format: &str) -> PathBuf {
+    let path = workspace.file(&format!("run.{format}"));
+    let output = workspace.run(&["report", "--export", format, str_of(&path)]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     path
 }
@@ -49,8 +49,8 @@ fn number(document: &Value, pointer: &str) -> f64 {
 }
 
 /// Prometheus' timestamp of the run's last second.
-fn end_s(room: &Room) -> f64 {
-    let text = fs::read_to_string(written(room, "openmetrics")).unwrap();
+fn end_s(workspace: &Workspace) -> f64 {
+    let text = fs::read_to_string(written(workspace, "openmetrics")).unwrap();
     let moments = text.lines().filter(|line| line.starts_with("yamabiko_requests_offered_total"));
     moments.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).fold(0.0, f64::max)
 }
@@ -79,17 +79,20 @@ fn holds_the_run(prometheus: &Prometheus, document: &Value, at_s: f64) {
 
 #[test]
 fn promtool_accepts_the_export_and_backfills_prometheus() {
-    let (room, document, _) = with_a_run();
-    let checked = promtool(&room, &["check", "metrics"], &written(&room, "prometheus"));
+    let (workspace, document, _) = with_a_run();
+    let checked = promtool(&workspace, &["check", "metrics"], &written(&workspace, "prometheus"));
     assert_eq!((checked.code, checked.stdout.as_str(), checked.stderr.as_str()), (Some(0), "", ""), "{checked}");
 
-    let storage = room.file("blocks");
-    let history = written(&room, "openmetrics");
-    let made =
-        promtool(&room, &["tsdb", "create-blocks-from", "openmetrics", str_of(&history), str_of(&storage)], &history);
+    let storage = workspace.file("blocks");
+    let history = written(&workspace, "openmetrics");
+    let made = promtool(
+        &workspace,
+        &["tsdb", "create-blocks-from", "openmetrics", str_of(&history), str_of(&storage)],
+        &history,
+    );
     assert_eq!(made.code, Some(0), "{made}");
-    let prometheus = Prometheus::start(&room, &storage, &[]);
-    let at_s = end_s(&room);
+    let prometheus = Prometheus::start(&workspace, &storage, &[]);
+    let at_s = end_s(&workspace);
     holds_the_run(&prometheus, &document, at_s);
     // Every second is there, not only the last.
     let seconds = prometheus.one("count_over_time(yamabiko_requests_offered_total[1m])", at_s);
@@ -98,11 +101,11 @@ fn promtool_accepts_the_export_and_backfills_prometheus() {
 
 #[test]
 fn prometheus_returns_the_figures_sent_by_remote_write() {
-    let (room, document, _) = with_a_run();
-    let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[]);
+    let (workspace, document, _) = with_a_run();
+    let prometheus = Prometheus::start(&workspace, &workspace.file("tsdb"), &[]);
     let url = format!("http://{}/api/v1/write", prometheus.address);
-    room.run(&["export", "last", "--remote-write", &url]).success();
-    let at_s = end_s(&room);
+    workspace.run(&["export", "last", "--remote-write", &url]).success();
+    let at_s = end_s(&workspace);
     holds_the_run(&prometheus, &document, at_s);
     // After its end the run's lines end.
     assert!(prometheus.query("yamabiko_requests_offered_total", at_s + 5.0).is_empty());
@@ -121,15 +124,15 @@ fn prometheus_returns_the_figures_sent_by_remote_write() {
     }
     assert!(answered > 25, "{answered} queries of the dashboard have an answer");
     // It accepts nothing twice, reports that, and has lost nothing.
-    room.run(&["export", "last", "--remote-write", &url]).refused(2, &["was sent before"]);
+    workspace.run(&["export", "last", "--remote-write", &url]).refused(2, &["was sent before"]);
     holds_the_run(&prometheus, &document, at_s);
 }
 
 #[test]
 fn prometheus_scrapes_the_live_page_of_a_finished_run() {
-    let (room, document, _) = with_a_run();
-    let page = Page::open(&room, &["last"]);
-    let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[page.address().parse().unwrap()]);
+    let (workspace, document, _) = with_a_run();
+    let page = Page::open(&workspace, &["last"]);
+    let prometheus = Prometheus::start(&workspace, &workspace.file("tsdb"), &[page.address().parse().unwrap()]);
     wait_until("it has scraped", || !prometheus.query("yamabiko_requests_offered_total", now_s()).is_empty());
     holds_the_run(&prometheus, &document, now_s());
     assert_eq!(prometheus.one("up", now_s()), 1.0);
@@ -137,13 +140,13 @@ fn prometheus_scrapes_the_live_page_of_a_finished_run() {
 
 #[test]
 fn prometheus_scrapes_the_live_page_of_a_running_run() {
-    let room = Room::beside();
-    let run = room.start(&bench(&own(&room), "--rtt 20ms --clients 20 --rate 100/s --close -d 300s --json"));
+    let workspace = Workspace::beside();
+    let run = workspace.start(&bench(&own(&workspace), "--rtt 20ms --clients 20 --rate 100/s --close -d 300s --json"));
     wait_until("the run has its folder", || {
-        fs::read_dir(room.runs()).unwrap().flatten().any(|run| run.path().join("progress.json").exists())
+        fs::read_dir(workspace.runs()).unwrap().flatten().any(|run| run.path().join("progress.json").exists())
     });
-    let page = Page::open(&room, &["last"]);
-    let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[page.address().parse().unwrap()]);
+    let page = Page::open(&workspace, &["last"]);
+    let prometheus = Prometheus::start(&workspace, &workspace.file("tsdb"), &[page.address().parse().unwrap()]);
     let offered = || prometheus.query("yamabiko_requests_offered_total", now_s()).first().map_or(0.0, |one| one.1);
     wait_until("requests are counted", || offered() > 0.0);
     let before = offered();
@@ -162,7 +165,7 @@ fn now_s() -> f64 {
 
 #[test]
 fn an_opentelemetry_receiver_gets_the_figures_of_a_run() {
-    let (room, document, _) = with_a_run();
+    let (workspace, document, _) = with_a_run();
     let (http, grpc) = (own_address(4318), own_address(4317));
     let mut command = Command::new(readers::folder().join("venv/bin/python"));
     // The agent's binary is inside the package.
@@ -179,11 +182,11 @@ fn an_opentelemetry_receiver_gets_the_figures_of_a_run() {
         "detailed",
     ]);
     command.args(["--otlp-http-endpoint", &http.to_string(), "--otlp-grpc-endpoint", &grpc.to_string()]);
-    let (pid, log) = (room.file("rotel.pid"), room.file("rotel.log"));
+    let (pid, log) = (workspace.file("rotel.pid"), workspace.file("rotel.log"));
     command.args(["--pid-file", str_of(&pid), "--log-file", str_of(&log)]).stdin(Stdio::null());
-    let rotel = room.start_command(command);
+    let rotel = workspace.start_command(command);
     wait_until("rotel listens", || std::net::TcpStream::connect(http).is_ok());
-    room.run(&["export", "last", "--otlp", &format!("http://{http}")]).success();
+    workspace.run(&["export", "last", "--otlp", &format!("http://{http}")]).success();
     let shown = || rotel.stdout() + &rotel.stderr();
     // A block for each metric with a line for each value of each point; the last metric of the message is complete when
     // its last value is printed.
@@ -213,8 +216,8 @@ fn an_opentelemetry_receiver_gets_the_figures_of_a_run() {
 
 #[test]
 fn duckdb_and_polars_read_every_table() {
-    let (room, document, dir) = with_a_run();
-    let output = python(&room, &readers::script("tables.py"), &[str_of(&dir)], &[]);
+    let (workspace, document, dir) = with_a_run();
+    let output = python(&workspace, &readers::script("tables.py"), &[str_of(&dir)], &[]);
     let found = output.json();
     let tables: BTreeSet<String> = found.as_object().unwrap().keys().cloned().collect();
     let there = fs::read_dir(&dir).unwrap().flatten().filter_map(|entry| {
@@ -225,7 +228,7 @@ fn duckdb_and_polars_read_every_table() {
         assert!(tables.contains(name), "{name} of {tables:?}");
     }
     // The columns are those that the page of columns lists.
-    let page = room.run(&["runs", "columns"]).stdout;
+    let page = workspace.run(&["runs", "columns"]).stdout;
     for (name, table) in found.as_object().unwrap() {
         assert_eq!((&table["agree"], &table["columns"]), (&Value::from(true), &table["polars_columns"]), "{name}");
         for column in table["columns"].as_array().unwrap() {
@@ -251,22 +254,22 @@ fn duckdb_and_polars_read_every_table() {
 
 #[test]
 fn the_example_notebook_runs_and_draws_charts() {
-    let (room, document, dir) = with_a_run();
+    let (workspace, document, dir) = with_a_run();
     let folder = readers::repository("examples/notebook");
-    python(&room, &folder.join("make.py"), &["--check"], &[]);
-    let figures = room.file("figures");
+    python(&workspace, &folder.join("make.py"), &["--check"], &[]);
+    let figures = workspace.file("figures");
     fs::create_dir(&figures).unwrap();
     // A kernel draws into the notebook; a script has no window.
     let variables = [("YAMABIKO_RUN", str_of(&dir)), ("YAMABIKO_FIGURES", str_of(&figures)), ("MPLBACKEND", "agg")];
-    let script = python(&room, &folder.join("yamabiko.py"), &[], &variables);
+    let script = python(&workspace, &folder.join("yamabiko.py"), &[], &variables);
     for name in ["in_process", "by_percentile", "round_trips", "over_time"] {
         let png = fs::read(figures.join(format!("{name}.png"))).unwrap();
         assert!(png.starts_with(b"\x89PNG") && png.len() > 4000, "{name}: {} bytes", png.len());
     }
     let run = python(
-        &room,
+        &workspace,
         &readers::script("notebook.py"),
-        &[str_of(&folder.join("yamabiko.ipynb")), str_of(room.path())],
+        &[str_of(&folder.join("yamabiko.ipynb")), str_of(workspace.path())],
         &variables[..1],
     );
     assert!(run.stdout.contains("4 figures"), "{run}");
@@ -281,10 +284,10 @@ fn the_example_notebook_runs_and_draws_charts() {
 /// Debian and PyPI have no fortio: a script does what its decoder does, with the types that fortio documents.
 #[test]
 fn fortio_reads_the_exported_json() {
-    let (room, document, _) = with_a_run();
+    let (workspace, document, _) = with_a_run();
     let mut command = Command::new(readers::folder().join("venv/bin/python"));
-    command.arg(readers::script("fortio.py")).stdin(File::open(written(&room, "fortio")).unwrap());
-    let read = room.start_command(command).finish().success().json();
+    command.arg(readers::script("fortio.py")).stdin(File::open(written(&workspace, "fortio")).unwrap());
+    let read = workspace.start_command(command).finish().success().json();
     assert_eq!((&read["id"], &read["run_type"]), (&document["run"]["id"], &Value::from("HTTP")));
     assert_eq!((&read["in_order"], &read["counted"]), (&Value::from(true), &read["count"]));
     assert_eq!(number(&read, "/count"), number(&document, "/load/response_time_ns/count"));

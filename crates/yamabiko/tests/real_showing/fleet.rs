@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use web::post::{Post, Receiver, Roots};
 
 use crate::support::browser::{Browser, Tab};
-use crate::support::lab::{PATIENCE, Room};
+use crate::support::workspace::{TEST_TIMEOUT, Workspace};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const AGENTS: usize = 200;
@@ -38,16 +38,16 @@ struct Manager {
 }
 
 impl Manager {
-    fn start(room: &Room) -> Manager {
-        Manager::start_with_page(room, "127.0.0.1:0")
+    fn start(workspace: &Workspace) -> Manager {
+        Manager::start_with_page(workspace, "127.0.0.1:0")
     }
 
     /// The same, with its page at this address.
-    fn start_with_page(room: &Room, page: &str) -> Manager {
-        let data = room.file("data");
+    fn start_with_page(workspace: &Workspace, page: &str) -> Manager {
+        let data = workspace.file("data");
         let folder = data.to_str().unwrap();
         let mut command: Command =
-            room.command(&["tap", "manager", "--listen", "127.0.0.1:0", "--page", page, "--data", folder]);
+            workspace.command(&["tap", "manager", "--listen", "127.0.0.1:0", "--page", page, "--data", folder]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut url = |name: &str| {
@@ -135,7 +135,7 @@ fn api(tab: &mut Tab<'_>, path: &str) -> Value {
 
 /// Waits until a promise gives true.
 fn wait_until_so(tab: &mut Tab<'_>, expression: &str) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while tab.value(expression) != true {
         assert!(Instant::now() < deadline, "waited in vain for {expression}");
         thread::sleep(Duration::from_millis(50));
@@ -150,8 +150,8 @@ fn go(tab: &mut Tab<'_>, hash: &str) {
 
 #[test]
 fn the_fleet_page_shows_and_configures_two_hundred_agents() {
-    let room = Room::new();
-    let manager = Manager::start(&room);
+    let workspace = Workspace::new();
+    let manager = Manager::start(&workspace);
     let data = Data::beside(&manager.data, false).unwrap();
     let now = now_ns();
     let made = agents(AGENTS, now - 30 * 3600 * SECOND_NS);
@@ -166,7 +166,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     let name = senders[AWAY_AT].agent.name.clone();
     data.change(|index| index.execute("UPDATE agents SET last_seen_at = ?2 WHERE name = ?1", (name, away))).unwrap();
 
-    let mut browser = Browser::start(&room);
+    let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
     tab.open(&manager.page_url);
     tab.wait_for("document.body.dataset.ready");
@@ -275,9 +275,9 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
 
 #[test]
 fn the_fleet_page_works_by_keyboard_and_reconnects() {
-    let room = Room::new();
-    let manager = Manager::start(&room);
-    let mut browser = Browser::start(&room);
+    let workspace = Workspace::new();
+    let manager = Manager::start(&workspace);
+    let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
     tab.open(&manager.page_url);
     tab.wait_for("document.body.dataset.ready && document.getElementById('title').textContent === 'No agent yet'");
@@ -322,7 +322,7 @@ fn the_fleet_page_works_by_keyboard_and_reconnects() {
     let (url, address) = (manager.page_url.clone(), manager.origin().replace("http://", ""));
     drop(manager);
     tab.wait_for("!document.getElementById('lost').hidden");
-    let manager = Manager::start_with_page(&room, &address);
+    let manager = Manager::start_with_page(&workspace, &address);
     assert_eq!(manager.page_url, url);
     tab.wait_for("document.getElementById('lost').hidden");
 }

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::support::browser::{Browser, Tab};
 use crate::support::hostile;
-use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
 use crate::support::servers::{bench, own};
+use crate::support::workspace::{Running, TEST_TIMEOUT, Workspace, str_of, wait_until};
 use hostile::Hostile;
 
 /// `yamabiko live`, which ends with the test.
@@ -23,9 +23,9 @@ pub struct Page {
 }
 
 impl Page {
-    pub fn open(room: &Room, arguments: &[&str]) -> Page {
-        let mut command: Command = room.command(&[&["live"], arguments].concat());
-        command.env("YAMABIKO_RUNS", room.runs()).env_remove("YAMABIKO_TOKEN").current_dir(room.path());
+    pub fn open(workspace: &Workspace, arguments: &[&str]) -> Page {
+        let mut command: Command = workspace.command(&[&["live"], arguments].concat());
+        command.env("YAMABIKO_RUNS", workspace.runs()).env_remove("YAMABIKO_TOKEN").current_dir(workspace.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -74,7 +74,7 @@ const DRAWN: &str = "[...document.querySelectorAll('canvas')].map((canvas) => ca
 /// Charts are drawn when they come into sight: shows the page all of itself. A run that goes on may get another chart meanwhile,
 /// so it is done until all are drawn.
 fn scroll_through(tab: &mut Tab<'_>) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let script = "(async () => { for (let y = 0; y < document.body.scrollHeight; y += 400) { scrollTo(0, y); \
                   await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); } scrollTo(0, 0); \
                   return [...document.querySelectorAll('figure[data-id]')].every((figure) => figure.querySelector('canvas')); })()";
@@ -83,12 +83,15 @@ fn scroll_through(tab: &mut Tab<'_>) {
     }
 }
 
-fn id_of_the_run(room: &Room, running: &mut Running) -> String {
+fn id_of_the_run(workspace: &Workspace, running: &mut Running) -> String {
     let mut found = None;
     wait_until("the run's folder", || {
         assert!(!running.ended(), "{}", running.stderr());
-        found =
-            fs::read_dir(room.runs()).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).next();
+        found = fs::read_dir(workspace.runs())
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .next();
         found.is_some()
     });
     found.unwrap()
@@ -96,12 +99,12 @@ fn id_of_the_run(room: &Room, running: &mut Running) -> String {
 
 #[test]
 fn the_live_page_shows_a_running_and_a_finished_run() {
-    let room = Room::beside();
+    let workspace = Workspace::beside();
     let options = "--path koshien-2001 --clients 100 --rate 200/s --close -d 300s --warmup 2s --json";
-    let mut running = room.start(&bench(&own(&room), options));
-    let id = id_of_the_run(&room, &mut running);
-    let page = Page::open(&room, &["last"]);
-    let mut browser = Browser::start(&room);
+    let mut running = workspace.start(&bench(&own(&workspace), options));
+    let id = id_of_the_run(&workspace, &mut running);
+    let page = Page::open(&workspace, &["last"]);
+    let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
     tab.open(&page.url);
     tab.wait_for(&format!("document.getElementById('title').textContent === {id:?}"));
@@ -131,7 +134,7 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     tab.wait_for("document.body.dataset.over === 'true'");
     let summary: Value =
-        serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(workspace.runs().join(&id).join("summary.json")).unwrap()).unwrap();
     let load = &summary["load"];
     let figures = "Object.fromEntries([...document.querySelectorAll('#facts div')].map((box) => \
                    [box.children[0].textContent, +box.children[1].dataset.value]))";
@@ -173,14 +176,14 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
 
 #[test]
 fn text_of_a_hostile_server_is_escaped_on_the_live_page() {
-    let (room, server) = (Room::beside(), Hostile::start());
+    let (workspace, server) = (Workspace::beside(), Hostile::start());
     let wild = "X-Wild: </script><script>window.ran=1</script><img src=x onerror=window.ran=1>";
     let url = server.url("/now-and-then?a=%3Cscript%3Ewindow.ran=1%3C/script%3E");
-    let output = room.run(&["bench", &url, &server.url("/ok/1000"), "-n", "200", "-H", wild, "--json"]);
+    let output = workspace.run(&["bench", &url, &server.url("/ok/1000"), "-n", "200", "-H", wild, "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     // Text of a run may be hostile: a run store may come from elsewhere.
     let id = output.json()["run"]["id"].as_str().unwrap().to_owned();
-    let file = room.runs().join(&id).join("summary.json");
+    let file = workspace.runs().join(&id).join("summary.json");
     let mut summary: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let markup = "<img src=x onerror=window.ran=1>";
     summary["load"]["status"][markup] = 7.into();
@@ -190,8 +193,8 @@ fn text_of_a_hostile_server_is_escaped_on_the_live_page() {
     summary["validity"]["checks"][0]["state"] = "failed".into();
     fs::write(&file, summary.to_string()).unwrap();
 
-    let page = Page::open(&room, &["last"]);
-    let mut browser = Browser::start(&room);
+    let page = Page::open(&workspace, &["last"]);
+    let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(PHONE.0, PHONE.1, false);
     tab.open(&page.url);
     tab.wait_for("document.body.dataset.over === 'true'");
@@ -204,16 +207,16 @@ fn text_of_a_hostile_server_is_escaped_on_the_live_page() {
 
 #[test]
 fn the_live_page_reconnects_and_works_by_keyboard() {
-    let (room, server) = (Room::beside(), Hostile::start());
+    let (workspace, server) = (Workspace::beside(), Hostile::start());
     for _ in 0..2 {
-        let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "300", "--rate", "300/s", "--json"]);
+        let output = workspace.run(&["bench", &server.url("/ok/1000"), "-n", "300", "--rate", "300/s", "--json"]);
         assert!(matches!(output.code, Some(0 | 3)), "{output}");
     }
-    let file = room.file("secret");
+    let file = workspace.file("secret");
     fs::write(&file, "correct-horse-battery").unwrap();
-    let first = Page::open(&room, &["--token-file", str_of(&file)]);
+    let first = Page::open(&workspace, &["--token-file", str_of(&file)]);
     let (url, listen) = (first.url.clone(), first.address().to_owned());
-    let mut browser = Browser::start(&room);
+    let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
     tab.open(&url);
     tab.wait_for("document.querySelectorAll('#sections a').length === 2");
@@ -222,7 +225,7 @@ fn the_live_page_reconnects_and_works_by_keyboard() {
     // The page's process is gone, and back where it was.
     drop(first);
     tab.wait_for("!document.getElementById('lost').hidden");
-    let second = Page::open(&room, &["--listen", &listen, "--token-file", str_of(&file)]);
+    let second = Page::open(&workspace, &["--listen", &listen, "--token-file", str_of(&file)]);
     tab.wait_for("document.getElementById('lost').hidden");
 
     // By the keyboard alone: to the first run of the list, and into it.
@@ -255,11 +258,11 @@ fn the_live_page_reconnects_and_works_by_keyboard() {
 /// judged: it depends on the machine.
 #[test]
 fn the_live_page_draws_a_long_run_quickly() {
-    let (room, server) = (Room::beside(), Hostile::start());
-    let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "20", "--json"]);
+    let (workspace, server) = (Workspace::beside(), Hostile::start());
+    let output = workspace.run(&["bench", &server.url("/ok/1000"), "-n", "20", "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
-    let page = Page::open(&room, &["last"]);
-    let mut browser = Browser::start(&room);
+    let page = Page::open(&workspace, &["last"]);
+    let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
     // A stream of the test in place of the page's.
     tab.ask(
@@ -305,11 +308,12 @@ fn the_live_page_draws_a_long_run_quickly() {
 /// A killed run is shown up to its end.
 #[test]
 fn the_live_page_reports_a_killed_run() {
-    let room = Room::beside();
-    let mut running = room.start(&bench(&own(&room), "--path koshien-2001 --clients 50 --rate 100/s -d 300s --json"));
-    let id = id_of_the_run(&room, &mut running);
-    let page = Page::open(&room, &["last"]);
-    let mut browser = Browser::start(&room);
+    let workspace = Workspace::beside();
+    let mut running =
+        workspace.start(&bench(&own(&workspace), "--path koshien-2001 --clients 50 --rate 100/s -d 300s --json"));
+    let id = id_of_the_run(&workspace, &mut running);
+    let page = Page::open(&workspace, &["last"]);
+    let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(PHONE.0, PHONE.1, true);
     tab.open(&page.url);
     tab.wait_for("document.querySelectorAll('figure[data-id]').length >= 4");

@@ -4,25 +4,25 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::support::lab::{Output, Room, str_of, yamabiko};
-use crate::support::shelf::{ended, id};
+use crate::support::stored_runs::{ended, id};
+use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
-fn run(room: &Room, program: &str, arguments: &[&str]) -> Output {
+fn run(workspace: &Workspace, program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     let path = format!("{}:{}", str_of(yamabiko().parent().unwrap()), std::env::var("PATH").unwrap());
-    command.args(arguments).env("PATH", path).env("HOME", room.path()).stdin(Stdio::null());
-    room.start_command(command).finish()
+    command.args(arguments).env("PATH", path).env("HOME", workspace.path()).stdin(Stdio::null());
+    workspace.start_command(command).finish()
 }
 
 #[test]
 fn zsh_completes_runs_with_the_generated_script() {
-    let room = Room::shared();
-    ended(&room.runs(), "bench", 0, "yamabiko bench", 1);
-    fs::create_dir(room.path().join("functions")).unwrap();
-    let script = room.run(&["completions", "zsh"]).success().stdout;
-    fs::write(room.path().join("functions/_yamabiko"), script).unwrap();
+    let workspace = Workspace::shared();
+    ended(&workspace.runs(), "bench", 0, "yamabiko bench", 1);
+    fs::create_dir(workspace.path().join("functions")).unwrap();
+    let script = workspace.run(&["completions", "zsh"]).success().stdout;
+    fs::write(workspace.path().join("functions/_yamabiko"), script).unwrap();
     let loaded = run(
-        &room,
+        &workspace,
         "zsh",
         &[
             "-f",
@@ -37,11 +37,11 @@ fn zsh_completes_runs_with_the_generated_script() {
 
 #[test]
 fn fish_completes_verbs_and_runs() {
-    let room = Room::shared();
-    let run_id = id(&ended(&room.runs(), "bench", 0, "yamabiko bench", 1));
+    let workspace = Workspace::shared();
+    let run_id = id(&ended(&workspace.runs(), "bench", 0, "yamabiko bench", 1));
     let offered = |line: &str| {
         let script = format!("yamabiko completions fish | source; and complete -C '{line}'");
-        let output = run(&room, "fish", &["--no-config", "-c", &script]).success();
+        let output = run(&workspace, "fish", &["--no-config", "-c", &script]).success();
         assert!(output.stderr.is_empty(), "{output}");
         output.stdout
     };
@@ -53,19 +53,19 @@ fn fish_completes_verbs_and_runs() {
 
 #[test]
 fn man_pages_have_no_formatting_errors() {
-    let room = Room::shared();
-    let folder = room.path().join("man");
-    room.run(&["man", str_of(&folder)]).success();
+    let workspace = Workspace::shared();
+    let folder = workspace.path().join("man");
+    workspace.run(&["man", str_of(&folder)]).success();
     let mut pages: Vec<String> =
         fs::read_dir(&folder).unwrap().map(|entry| str_of(&entry.unwrap().path()).to_owned()).collect();
     pages.sort();
     assert!(pages.len() > 20, "{pages:?}");
     for page in &pages {
         // Errors and warnings; a page without a date, since it is made anew with each version, is a matter of style.
-        let judged = run(&room, "mandoc", &["-Tlint", "-Wwarning", page]);
+        let judged = run(&workspace, "mandoc", &["-Tlint", "-Wwarning", page]);
         let faults: Vec<&str> = judged.stdout.lines().filter(|line| !line.contains("missing date")).collect();
         assert!(faults.is_empty(), "{page}: {faults:#?}");
-        let shown = run(&room, "man", &["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page]).success();
+        let shown = run(&workspace, "man", &["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page]).success();
         assert!(shown.stderr.is_empty(), "{page}: {shown}");
     }
 }

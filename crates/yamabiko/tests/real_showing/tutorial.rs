@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::lab::{Room, str_of, yamabiko};
+use crate::support::workspace::{Workspace, str_of, yamabiko};
 
 /// The commands of `console` blocks, continued lines joined.
 fn commands(page: &str) -> Vec<String> {
@@ -30,8 +30,8 @@ fn commands(page: &str) -> Vec<String> {
 
 #[test]
 fn every_command_of_the_tutorial_runs_in_order() {
-    let room = Room::new();
-    let folder = room.path().join("tutorial");
+    let workspace = Workspace::new();
+    let folder = workspace.path().join("tutorial");
     fs::create_dir(&folder).unwrap();
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial.md")).unwrap();
     let commands = commands(&page);
@@ -40,8 +40,8 @@ fn every_command_of_the_tutorial_runs_in_order() {
     for line in &commands {
         let mut shell = Command::new("sh");
         shell.args(["-c", line]).current_dir(&folder).stdin(Stdio::null());
-        shell.env("PATH", &path).env("YAMABIKO_RUNS", room.runs());
-        let output = room.start_command(shell).finish_within(Duration::from_secs(240));
+        shell.env("PATH", &path).env("YAMABIKO_RUNS", workspace.runs());
+        let output = workspace.start_command(shell).finish_within(Duration::from_secs(240));
         // A busy machine makes a run suspect or invalid, and a slow one misses the objective: the command ran all the same.
         assert!(matches!(output.code, Some(0 | 3 | 4)), "{line}: {output}");
     }

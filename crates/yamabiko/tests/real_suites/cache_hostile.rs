@@ -9,17 +9,17 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::support::hostile::Hostile;
-use crate::support::lab::{Output, Room, Running, wait_until};
-use crate::support::remains::{Marked, devices, mounts};
+use crate::support::leftovers::{Marked, devices, mounts};
 use crate::support::servers::own;
+use crate::support::workspace::{Output, Running, Workspace, wait_until};
 
 /// A sweep in the workspace, whose processes are identified by their folder. `rest` selects the cache.
-fn start(room: &Room, rest: &[&str]) -> Running {
+fn start(workspace: &Workspace, rest: &[&str]) -> Running {
     let words =
         ["cache", "--think", "none", "--warmup", "0", "--rate", "40/s", "-d", "60s", "--timeout", "500ms", "--json"];
-    let mut command = room.command(&[&words[..], rest].concat());
-    command.env("VICTIM", room.path());
-    room.start_command(command)
+    let mut command = workspace.command(&[&words[..], rest].concat());
+    command.env("VICTIM", workspace.path());
+    workspace.start_command(command)
 }
 
 /// Every request failed with this cause, and the origin got none.
@@ -43,37 +43,37 @@ fn assert_nothing_left(marked: &Marked) {
 
 #[test]
 fn a_sweep_of_a_misbehaving_cache_leaves_nothing_behind() {
-    let room = Room::beside();
+    let workspace = Workspace::beside();
     let mounts_before = mounts();
     // Web pages are not the requested objects: this is a server, not a cache.
-    let no_cache = own(&room);
-    let marked = Marked::new(room.path());
+    let no_cache = own(&workspace);
+    let marked = Marked::new(workspace.path());
     judge(
-        &start(&room, &["--proxy", "server:8080", "--server", &no_cache, "--rtt", "2ms"]).finish(),
+        &start(&workspace, &["--proxy", "server:8080", "--server", &no_cache, "--rtt", "2ms"]).finish(),
         "unexpected_status",
     );
     assert_nothing_left(&marked);
     // One that hangs, in front of an origin that the sweep started on this host.
     let proxy = Hostile::always("/silent");
     let at = proxy.address().to_string();
-    judge(&start(&room, &["--proxy", &at]).finish(), "response_timeout");
+    judge(&start(&workspace, &["--proxy", &at]).finish(), "response_timeout");
     assert_nothing_left(&marked);
     assert_eq!(mounts(), mounts_before);
-    let runs = fs::read_dir(room.runs()).unwrap().flatten().filter(|entry| entry.path().is_dir()).count();
+    let runs = fs::read_dir(workspace.runs()).unwrap().flatten().filter(|entry| entry.path().is_dir()).count();
     assert_eq!(runs, 4, "two sweeps and their points");
 }
 
 #[test]
 fn a_killed_sweep_leaves_nothing_behind() {
-    let room = Room::beside();
+    let workspace = Workspace::beside();
     let mounts_before = mounts();
     let proxy = Hostile::always("/silent");
-    let (at, own) = (proxy.address().to_string(), own(&room));
+    let (at, own) = (proxy.address().to_string(), own(&workspace));
     let behind_host: &[&str] = &["--proxy", &at];
     let in_lab: &[&str] = &["--proxy", "server:8080", "--server", &own, "--rtt", "2ms", "--stop-errors", "none"];
     for place in [behind_host, in_lab] {
-        let mut marked = Marked::new(room.path());
-        let mut victim = start(&room, place);
+        let mut marked = Marked::new(workspace.path());
+        let mut victim = start(&workspace, place);
         // Until its origin is there, and load is on its way.
         wait_until("the sweep is under way", || marked.processes().len() >= 3);
         sleep(Duration::from_millis(300));

@@ -7,12 +7,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::document::{assert_held, count, number};
-use crate::support::lab::{Output, Room, str_of, yamabiko};
 use crate::support::user::{Tun, User};
+use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
 /// A proxy without a store, 20 ms from its virtual users and 80 ms from the origin, with 2 % packet loss.
-fn plan(room: &Room, program: &Path) -> String {
-    let (program, www) = (program.display(), room.www());
+fn plan(workspace: &Workspace, program: &Path) -> String {
+    let (program, www) = (program.display(), workspace.www());
     let text = format!(
         r#"
         name = "far-origin"
@@ -38,7 +38,7 @@ fn plan(room: &Room, program: &Path) -> String {
         "#,
         www = www.display()
     );
-    let file = room.file("plan.toml");
+    let file = workspace.file("plan.toml");
     fs::write(&file, text).unwrap();
     str_of(&file).to_owned()
 }
@@ -67,19 +67,22 @@ fn judge(output: &Output) -> Value {
 
 #[test]
 fn the_origin_is_behind_a_path_from_the_cache() {
-    let room = Room::new();
-    judge(&room.run(&["run", &plan(&room, &yamabiko()), "--json"]));
+    let workspace = Workspace::new();
+    judge(&workspace.run(&["run", &plan(&workspace, &yamabiko()), "--json"]));
     // One that does not come up is named with its last words, and nothing is measured.
     let (at, other) = ("serve --workload polymix-1", "serve --workload no-such-mix");
-    let file = plan(&room, &yamabiko());
+    let file = plan(&workspace, &yamabiko());
     fs::write(&file, fs::read_to_string(&file).unwrap().replace(at, other)).unwrap();
-    room.run(&["run", &file, "--json"]).refused(1, &["the origin ended", "no-such-mix", "polymix-1 to polymix-4"]);
-    assert_eq!(fs::read_dir(room.runs()).unwrap().filter_map(Result::ok).filter(|it| it.path().is_dir()).count(), 1);
+    workspace.run(&["run", &file, "--json"]).refused(1, &["the origin ended", "no-such-mix", "polymix-1 to polymix-4"]);
+    assert_eq!(
+        fs::read_dir(workspace.runs()).unwrap().filter_map(Result::ok).filter(|it| it.path().is_dir()).count(),
+        1
+    );
 }
 
 #[test]
 fn the_origin_is_behind_a_path_for_an_unprivileged_user() {
     let user = User::new();
-    let file = plan(&user.room, &user.program);
+    let file = plan(&user.workspace, &user.program);
     judge(&user.run(Tun::ForAll, &["run", &file, "--json"]));
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use units::Bytes;
 
 use crate::support::document::count;
-use crate::support::lab::{Room, set_mode, wait_until};
+use crate::support::workspace::{Workspace, set_mode, wait_until};
 
 /// In memory, beyond what any of these runs fills.
 const SIZES: Sizes = Sizes { memory: Bytes(256 << 20), disk: None };
@@ -24,9 +24,9 @@ fn free() -> SocketAddr {
 }
 
 /// The one point of a run of `yamabiko cache` without warm-up and thinking.
-fn measure(room: &Room, rest: &[&str]) -> Value {
+fn measure(workspace: &Workspace, rest: &[&str]) -> Value {
     let words = ["cache", "--warmup", "0", "--think", "none", "--json"];
-    let output = room.run(&[&words[..], rest].concat());
+    let output = workspace.run(&[&words[..], rest].concat());
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     let [point] = &document["cache"]["points"].as_array().unwrap()[..] else { panic!("{output}") };
@@ -58,48 +58,48 @@ fn compare(name: &str, point: &Value, counted: impl Fn() -> ProxyCounters) {
 
 #[test]
 fn squid_counters_agree_with_the_cache_benchmark() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let (squid, listen) = (Squid::find().unwrap(), free());
-    let command = squid.configure(room.path(), &Setup { listen, sizes: SIZES, log: true }).unwrap();
-    let _running = RunningProxy::start(&command, listen, &room.file("squid.out")).unwrap();
-    let counters = || squid.counters(room.path(), listen).unwrap();
+    let command = squid.configure(workspace.path(), &Setup { listen, sizes: SIZES, log: true }).unwrap();
+    let _running = RunningProxy::start(&command, listen, &workspace.file("squid.out")).unwrap();
+    let counters = || squid.counters(workspace.path(), listen).unwrap();
 
     let before = counters();
     let proxy = listen.to_string();
-    let point = measure(&room, &["--proxy", &proxy, "--rate", "2500/s", "-d", "2s"]);
+    let point = measure(&workspace, &["--proxy", &proxy, "--rate", "2500/s", "-d", "2s"]);
     compare("squid", &point, || counters().since(&before));
 
     // Three tenths inside TLS, through CONNECT: squid sees the rest, and tunnels.
     let before = counters();
     let rest = ["--proxy", &proxy, "--workload", "modern", "--set", "https=0.3", "--rate", "2000/s", "-d", "2s"];
-    let point = measure(&room, &[&rest[..], &["--clients", "50"]].concat());
+    let point = measure(&workspace, &[&rest[..], &["--clients", "50"]].concat());
     assert!(count(&point, "requests") > count(&point, "basic_requests") + 1000, "some went through tunnels: {point:#}");
     compare("squid, modern mix", &point, || counters().since(&before));
 }
 
 #[test]
 fn varnish_counters_agree_with_the_cache_benchmark() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let (varnish, listen, origin) = (Varnish::find().unwrap(), free(), free());
-    let command = varnish.configure(room.path(), listen, origin, SIZES).unwrap();
-    let _running = RunningProxy::start(&command, listen, &room.file("varnish.out")).unwrap();
+    let command = varnish.configure(workspace.path(), listen, origin, SIZES).unwrap();
+    let _running = RunningProxy::start(&command, listen, &workspace.file("varnish.out")).unwrap();
     let (url, at) = (format!("http://{listen}"), origin.to_string());
-    let counters = || varnish.counters(room.path()).unwrap();
+    let counters = || varnish.counters(workspace.path()).unwrap();
     let before = counters();
-    let point = measure(&room, &["--reverse", &url, "--origin", &at, "--rate", "3000/s", "-d", "2s"]);
+    let point = measure(&workspace, &["--reverse", &url, "--origin", &at, "--rate", "3000/s", "-d", "2s"]);
     compare("Varnish", &point, || counters().since(&before));
 }
 
 #[test]
 fn nginx_counters_agree_with_the_cache_benchmark() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let (nginx, listen, origin) = (NginxCache::find().unwrap(), free(), free());
-    set_mode(room.path(), 0o755);
-    let command = nginx.configure(room.path(), listen, origin, SIZES).unwrap();
-    let _running = RunningProxy::start(&command, listen, &room.file("nginx.out")).unwrap();
+    set_mode(workspace.path(), 0o755);
+    let command = nginx.configure(workspace.path(), listen, origin, SIZES).unwrap();
+    let _running = RunningProxy::start(&command, listen, &workspace.file("nginx.out")).unwrap();
     let (url, at) = (format!("http://{listen}"), origin.to_string());
-    let counters = || nginx.counters(room.path()).unwrap();
+    let counters = || nginx.counters(workspace.path()).unwrap();
     let before = counters();
-    let point = measure(&room, &["--reverse", &url, "--origin", &at, "--rate", "3000/s", "-d", "2s"]);
+    let point = measure(&workspace, &["--reverse", &url, "--origin", &at, "--rate", "3000/s", "-d", "2s"]);
     compare("nginx", &point, || counters().since(&before));
 }

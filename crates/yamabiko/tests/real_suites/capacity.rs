@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::support::lab::Room;
+use crate::support::workspace::Workspace;
 
 /// The command of the model, with more words.
 fn model(more: &str) -> String {
@@ -13,9 +13,9 @@ fn model(more: &str) -> String {
 
 #[test]
 fn a_known_capacity_lies_within_the_bracket() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let server = model("");
-    let document = room.run_json(&[
+    let document = workspace.run_json(&[
         "capacity",
         "http://server:8080/",
         "--server",
@@ -67,8 +67,8 @@ fn a_known_capacity_lies_within_the_bracket() {
 /// Whether a connection is refused depends on no clock: where the search came to its end, its bracket holds the truth, on any machine.
 #[test]
 fn a_known_connection_capacity_lies_within_the_bracket() {
-    let room = Room::new();
-    let document = room.run_json(&[
+    let workspace = Workspace::new();
+    let document = workspace.run_json(&[
         "capacity",
         "http://server:8080/",
         "--find",

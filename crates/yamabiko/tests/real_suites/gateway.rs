@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use crate::support::lab::{Room, str_of};
+use crate::support::workspace::{Workspace, str_of};
 use serde_json::Value;
 
 /// A plan, measured; the one condition of it. The machine's noise may make it suspect: what must hold is for the test to say.
-fn condition(room: &Room, plan: &str) -> Value {
-    let file = room.file("plan.toml");
+fn condition(workspace: &Workspace, plan: &str) -> Value {
+    let file = workspace.file("plan.toml");
     fs::write(&file, plan).unwrap();
-    let document = room.run_json(&["run", str_of(&file), "--json"]);
+    let document = workspace.run_json(&["run", str_of(&file), "--json"]);
     let conditions = document["gateway"]["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 1, "{document}");
     conditions[0].clone()
@@ -17,10 +17,10 @@ fn condition(room: &Room, plan: &str) -> Value {
 
 #[test]
 fn gateway_stream_reaches_the_link_rate() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let plan = "[gateway]\nconditions = [\"nat\"]\nlinks = [\"10Mbit\"]\nshare = \"none\"\ntests = [\"stream\"]\ntrials = 3\n\
                 lasts = \"1s\"\ndirection = \"up\"\nsurvey = false\nsocket_bytes = \"auto\"\n";
-    let condition = condition(&room, plan);
+    let condition = condition(&workspace, plan);
     // Of 1500 bytes 1448 are payload: 20 of IP, 32 of TCP with timestamps.
     let expected = 10.0 * 1448.0 / 1500.0;
     // Other work on this machine only ever lowers the rate of a trial.
@@ -33,10 +33,10 @@ fn gateway_stream_reaches_the_link_rate() {
 
 #[test]
 fn gateway_measures_a_known_loss() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let plan = "[gateway]\nconditions = [\"none\"]\nlinks = [\"100Mbit,loss=2%\"]\nshare = \"none\"\ntests = [\"transactions\"]\n\
                 trials = 1\nlasts = \"500ms\"\ndirection = \"up\"\n";
-    let condition = condition(&room, plan);
+    let condition = condition(&workspace, plan);
     // Both links lose 2 %. 1000 packets are sent at least: within five deviations.
     let (loss, sent) = (1.0 - 0.98 * 0.98, 1000.0);
     let bound = 5.0 * f64::sqrt(loss * (1.0 - loss) / sent);
@@ -51,16 +51,16 @@ fn gateway_measures_a_known_loss() {
 
 #[test]
 fn programs_of_the_emulated_gateway_are_limited_to_its_memory() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let asked = 96 << 20;
     let plan = "[gateway]\nconditions = [\"nat-proxy-idle\"]\nlinks = [\"100Mbit\"]\nmemory = \"96MiB\"\ntests = [\"transactions\"]\n\
                 trials = 1\nlasts = \"500ms\"\ndirection = \"up\"\nsurvey = false\n";
-    let held = condition(&room, plan);
+    let held = condition(&workspace, plan);
     let most = held["memory_max_bytes"].as_u64().unwrap();
     // squid alone takes more than a few megabytes.
     assert!((8 << 20..=asked).contains(&most), "{most} of {asked}: {held}");
 
-    let file = room.file("little.toml");
+    let file = workspace.file("little.toml");
     fs::write(&file, plan.replace("96MiB", "4MiB")).unwrap();
-    room.run(&["run", str_of(&file), "--json", "--no-save"]).refused(1, &["4MiB of memory (--gateway-memory)"]);
+    workspace.run(&["run", str_of(&file), "--json", "--no-save"]).refused(1, &["4MiB of memory (--gateway-memory)"]);
 }

@@ -1,10 +1,10 @@
 //! Gateways with faults, each reported as what it is.
 
-use crate::support::lab::{Room, Running};
+use crate::support::workspace::{Running, Workspace};
 use serde_json::Value;
 
 /// The program on a gateway with this configuration.
-fn start(room: &Room, condition: &str, setup: &str, lasts: &str) -> Running {
+fn start(workspace: &Workspace, condition: &str, setup: &str, lasts: &str) -> Running {
     let words = [
         "gateway",
         "--condition",
@@ -17,7 +17,7 @@ fn start(room: &Room, condition: &str, setup: &str, lasts: &str) -> Running {
         "transactions",
     ];
     let more = ["--trials", "1", "--direction", "up", "--json", "-d", lasts, "--setup", setup];
-    room.start(&[&words[..], &more[..]].concat())
+    workspace.start(&[&words[..], &more[..]].concat())
 }
 
 /// The findings of its one condition, by name.
@@ -40,14 +40,14 @@ const TABLE: &str =
 /// Concurrently: a silent gateway takes as long as every timeout.
 #[test]
 fn a_missing_route_and_a_loss_of_one_in_a_thousand_are_found() {
-    let room = Room::new();
-    let silent = start(&room, "none", "ip route replace blackhole 198.18.0.1", "500ms");
+    let workspace = Workspace::new();
+    let silent = start(&workspace, "none", "ip route replace blackhole 198.18.0.1", "500ms");
     let rule = "nft add rule ip faulty passing meta l4proto udp ip length 512 numgen inc mod 1000 0 drop";
-    let found = findings(start(&room, "none", &format!("{TABLE}; {rule}"), "500ms"));
+    let found = findings(start(&workspace, "none", &format!("{TABLE}; {rule}"), "500ms"));
     let period = named(&found, "loss_periodic");
     assert_eq!(period["figures"]["period_packets"].as_f64().unwrap().round(), 1000.0, "{found:?}");
     assert!(period["words"].as_str().unwrap().starts_with("every 1000th packet is lost"), "{period}");
-    let found = findings(start(&room, "nat", "ip route replace unreachable 198.18.0.1", "500ms"));
+    let found = findings(start(&workspace, "nat", "ip route replace unreachable 198.18.0.1", "500ms"));
     let finding = named(&found, "no_route");
     assert!(finding["words"].as_str().unwrap().contains("which says so"), "{finding}");
     let found = findings(silent);
@@ -57,12 +57,12 @@ fn a_missing_route_and_a_loss_of_one_in_a_thousand_are_found() {
 
 #[test]
 fn a_gateway_stall_of_one_second_is_found() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     // Once some hundred packets of the survey were forwarded, whenever that is.
     let forwarded = "awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp";
     let stops = "nft add rule ip faulty passing drop; sleep 1; nft flush chain ip faulty passing";
     let setup = format!("{TABLE}; (until [ $({forwarded}) -gt 600 ]; do sleep 0.02; done; {stops}) >/dev/null 2>&1 &");
-    let found = findings(start(&room, "none", &setup, "2500ms"));
+    let found = findings(start(&workspace, "none", &setup, "2500ms"));
     let stall = named(&found, "stall");
     let actual_s = stall["figures"]["lasted_ns"].as_f64().unwrap() / 1e9;
     // The two rules of nft are put in and taken away outside the second that it sleeps.

@@ -9,27 +9,27 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::support::lab::{Room, Running, wait_until};
+use crate::support::leftovers::{Marked, control_groups, devices, mounts, wait_until_groups_are_empty};
 use crate::support::processes::{command_line, descendants};
-use crate::support::remains::{Marked, control_groups, devices, mounts, wait_until_groups_are_empty};
+use crate::support::workspace::{Running, Workspace, wait_until};
 
 /// While networks, card, rules and places are made one after the other.
 const BUILDING: [u64; 9] = [4, 10, 18, 28, 40, 55, 75, 110, 200];
 
 #[test]
 fn a_killed_gateway_experiment_leaves_no_processes_or_networks() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let (mounts_before, tables_before) = (mounts(), tables());
     let mut pids = HashSet::new();
     for (number, moment) in BUILDING.into_iter().enumerate() {
-        let folder = folder(&room, number);
-        let victim = start(&room, &folder);
+        let folder = folder(&workspace, number);
+        let victim = start(&workspace, &folder);
         sleep(Duration::from_millis(moment));
         pids.insert(kill(victim, Marked::new(&folder)).0);
     }
     // And once when all of it is there: three networks, the card, and programs that do what they can to stay.
-    let folder = folder(&room, BUILDING.len());
-    let mut victim = start(&room, &folder);
+    let folder = folder(&workspace, BUILDING.len());
+    let mut victim = start(&workspace, &folder);
     let runs = |name: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).trim() == name);
     // The testbed does not wait for leftovers.
     wait_until("its programs run", || [1001, 1002, 1003].iter().all(|seconds| runs(&format!("sleep {seconds}"))));
@@ -48,19 +48,19 @@ fn a_killed_gateway_experiment_leaves_no_processes_or_networks() {
     assert_eq!((mounts(), tables()), (mounts_before, tables_before));
     // The next start removes the control groups, and finds nothing in its way.
     wait_until_groups_are_empty(&pids);
-    room.run(&["gateway", "--", "true"]).success();
+    workspace.run(&["gateway", "--", "true"]).success();
     assert_eq!(control_groups(&pids), Vec::<std::path::PathBuf>::new());
 }
 
 /// While it measures: proxy and load with their files, the server's end, the temporary run store.
 #[test]
 fn a_gateway_experiment_killed_while_measuring_leaves_no_files() {
-    let room = Room::new();
-    let folder = folder(&room, 0);
+    let workspace = Workspace::new();
+    let folder = folder(&workspace, 0);
     let words = "gateway --condition nat-proxy-loaded --link 10Mbit --tests stream --no-save";
-    let mut command = room.command(&words.split(' ').collect::<Vec<_>>());
+    let mut command = workspace.command(&words.split(' ').collect::<Vec<_>>());
     command.current_dir(&folder).env("VICTIM", &folder).env("TMPDIR", &folder);
-    let victim = room.start_command(command);
+    let victim = workspace.start_command(command);
     let runs = |word: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).contains(word));
     wait_until("the proxy is loaded", || runs("(squid-") || runs("squid -N"));
     wait_until("the load runs", || runs(" run --json --no-save "));
@@ -69,20 +69,20 @@ fn a_gateway_experiment_killed_while_measuring_leaves_no_files() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "files are left");
 }
 
-fn folder(room: &Room, number: usize) -> std::path::PathBuf {
-    let folder = room.path().join(format!("victim-{number}"));
+fn folder(workspace: &Workspace, number: usize) -> std::path::PathBuf {
+    let folder = workspace.path().join(format!("victim-{number}"));
     fs::create_dir(&folder).unwrap();
     folder
 }
 
-fn start(room: &Room, folder: &Path) -> Running {
+fn start(workspace: &Workspace, folder: &Path) -> Running {
     let stays = |seconds: u32| format!("(setsid sh -c 'trap \"\" TERM HUP INT; sleep {seconds}' &)");
     let (setup, server) = (stays(1001), format!("{}; exec sleep 1000", stays(1002)));
     let script = format!("{}; exec sleep 1000", stays(1003));
     let words = ["gateway", "--condition", "nat", "--setup", &setup, "--server", &server, "--", "sh", "-c", &script];
-    let mut command = room.command(&words);
+    let mut command = workspace.command(&words);
     command.current_dir(folder).env("VICTIM", folder);
-    room.start_command(command)
+    workspace.start_command(command)
 }
 
 /// Kills it and waits until nothing of it is left; its number, and how many networks it had.

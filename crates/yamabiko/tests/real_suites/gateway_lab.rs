@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use crate::support::lab::{Output, Room, str_of, wait_until};
-use crate::support::remains::Marked;
+use crate::support::leftovers::Marked;
 use crate::support::servers::{PAGE, own};
 use crate::support::user::{Tun, User};
+use crate::support::workspace::{Output, Workspace, str_of, wait_until};
 
 /// Arguments of `gateway` with these options, for this program and its arguments.
 fn through<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
@@ -20,14 +20,14 @@ fn before(output: &Output, words: &str) -> f64 {
 
 #[test]
 fn only_nat_hides_the_client_address() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     for (condition, seen) in [("nat", "198.19.0.2"), ("none", "198.19.0.1")] {
-        let log = room.file(condition);
-        let server = format!("{} --log {}", own(&room), log.display());
-        let page = room.file("page");
+        let log = workspace.file(condition);
+        let server = format!("{} --log {}", own(&workspace), log.display());
+        let page = workspace.file("page");
         let words =
             ["gateway", "--condition", condition, "--server", &server, "--", "curl", "-s", "-o", str_of(&page), PAGE];
-        let curl = room.run(&words).success();
+        let curl = workspace.run(&words).success();
         assert_eq!((curl.stdout.as_str(), fs::metadata(&page).unwrap().len()), ("", 10 << 10), "{condition}");
         let line = fs::read_to_string(&log).unwrap();
         assert!(line.starts_with(&format!("{seen} ")), "{condition}: {line}");
@@ -39,14 +39,14 @@ fn only_nat_hides_the_client_address() {
 
 #[test]
 fn a_gateway_program_sees_the_configured_testbed() {
-    let room = Room::new();
-    let mut marked = Marked::new(room.path());
+    let workspace = Workspace::new();
+    let mut marked = Marked::new(workspace.path());
     let setup = "ip route replace unreachable 198.18.0.1; (trap '' TERM HUP; sleep 1000) & true";
     let script =
         "echo $SERVER $GATEWAY; getent hosts server gateway; ping -c 1 -W 2 server; ping -q -c 1 gateway; exit 7";
-    let mut command = room.command(&["gateway", "--setup", setup, "--", "sh", "-c", script]);
-    command.env("VICTIM", room.path());
-    let program = room.start_command(command);
+    let mut command = workspace.command(&["gateway", "--setup", setup, "--", "sh", "-c", script]);
+    command.env("VICTIM", workspace.path());
+    let program = workspace.start_command(command);
     marked.note_networks(program.pid());
     let said = program.finish();
     assert_eq!(said.code, Some(7), "{said}");
@@ -55,17 +55,17 @@ fn a_gateway_program_sees_the_configured_testbed() {
     assert!(said.stdout.contains("1 packets transmitted, 1 received"), "{said}");
     wait_until("what was set up is gone with it", || marked.processes().is_empty());
 
-    let refused = room.run(&["gateway", "--setup", "echo no such rule; exit 3", "--", "true"]);
+    let refused = workspace.run(&["gateway", "--setup", "echo no such rule; exit 3", "--", "true"]);
     refused.refused(1, &["--setup `echo no such rule; exit 3` ended with status 3; it said: no such rule"]);
-    room.run(&["gateway", "--", "/no/such/program"]).refused(1, &["/no/such/program"]);
+    workspace.run(&["gateway", "--", "/no/such/program"]).refused(1, &["/no/such/program"]);
 }
 
 #[test]
 fn the_cpu_limit_of_a_gateway_holds_under_load() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let said = ["gateway", "--gateway-cpu", "2%", "--server", "exec iperf3 -s -1", "--"];
     let flood = "iperf3 -c server -u -b 0 -l 16 -t 1 -J";
-    let iperf3 = room.run(&[&said[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
+    let iperf3 = workspace.run(&[&said[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
     // 2 % of a second and some, and what a quota lets through at the edges of so short a time.
     let used = before(&iperf3, "% of a core used (2% at most, for which it stands still, usually for up to 49ms");
     assert!((0.5..2.8).contains(&used), "{iperf3}");
@@ -77,9 +77,9 @@ fn the_cpu_limit_of_a_gateway_holds_under_load() {
 
 #[test]
 fn links_have_the_configured_delay_and_loss() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let options = "--condition nat --gateway-cpu none --link 100Mbit,loss=5%,rtt=20ms";
-    let ping = room.run(&through(options, "ping -n -c 200 -i 0.004 -W 1 server")).success();
+    let ping = workspace.run(&through(options, "ping -n -c 200 -i 0.004 -W 1 server")).success();
     let times: Vec<f64> =
         ping.stdout.lines().filter_map(|line| line.split_once(" time=")?.1.strip_suffix(" ms")?.parse().ok()).collect();
     // Two links, each way.

@@ -4,16 +4,16 @@
 use std::process::Stdio;
 
 use crate::support::document::number;
-use crate::support::lab::{PATIENCE, Room, str_of};
 use crate::support::servers::own;
+use crate::support::workspace::{TEST_TIMEOUT, Workspace, str_of};
 
 #[test]
 fn a_cpu_limit_limits_the_predicted_capacity() {
-    let room = Room::new();
-    let server = format!("{} --threads 1", own(&room));
+    let workspace = Workspace::new();
+    let server = format!("{} --threads 1", own(&workspace));
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "10%"];
     words.extend(["--loads", "3", "--load-time", "300ms", "--warmup", "100ms", "--no-memory", "--json"]);
-    let document = room.run_json(&words);
+    let document = workspace.run_json(&words);
     let predict = &document["predict"];
     let kinds: Vec<&str> =
         predict["loads"].as_array().unwrap().iter().map(|load| load["kind"].as_str().unwrap()).collect();
@@ -43,16 +43,16 @@ fn a_cpu_limit_limits_the_predicted_capacity() {
 /// Of a server that is only described nothing is started but its parts.
 #[test]
 fn components_predict_a_server_that_was_not_run() {
-    let room = Room::new();
-    let page = room.file("page.html");
+    let workspace = Workspace::new();
+    let page = workspace.file("page.html");
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--components", "--close", "--rtt", "20ms"];
     words.extend(["--object", "1KB:3", "--object", "100KB", "--model-body", "read", "--model-log", "line"]);
     words.extend(["--model-cpu", "10%", "--workers", "1000", "--load-time", "500ms", "--warmup", "100ms"]);
     words.extend(["--html", str_of(&page), "--json"]);
     // Some thirty loads, one after the other.
-    let mut command = room.command(&words);
+    let mut command = workspace.command(&words);
     command.stdin(Stdio::null());
-    let output = room.start_command(command).finish_within(PATIENCE * 4);
+    let output = workspace.start_command(command).finish_within(TEST_TIMEOUT * 4);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     let predict = &document["predict"];
@@ -100,15 +100,15 @@ fn components_predict_a_server_that_was_not_run() {
 /// The complete experiment in short: both predictions compared with the measured capacity.
 #[test]
 fn both_predictions_are_compared_with_the_measured_capacity() {
-    let room = Room::new();
-    let server = format!("{} --threads 1", own(&room));
+    let workspace = Workspace::new();
+    let server = format!("{} --threads 1", own(&workspace));
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "5%"];
     words.extend(["--components", "--object", "10KiB", "--loads", "3", "--load-time", "300ms", "--warmup", "100ms"]);
     words.extend(["--no-memory", "--check", "--check-trial", "2s", "--slo", "p99 < 1s, errors < 1%", "--json"]);
     // Some sixty runs, one after the other.
-    let mut command = room.command(&words);
+    let mut command = workspace.command(&words);
     command.stdin(Stdio::null());
-    let output = room.start_command(command).finish_within(PATIENCE * 4);
+    let output = workspace.start_command(command).finish_within(TEST_TIMEOUT * 4);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     let predict = &document["predict"];

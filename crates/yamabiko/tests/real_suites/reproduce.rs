@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::lab::Room;
+use crate::support::workspace::Workspace;
 
 /// A figure of one experiment under one setting.
 fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f64 {
@@ -33,9 +33,9 @@ fn assert_48_ms_as_in_2001(document: &Value, experiment: &str) {
 
 #[test]
 fn reproduce_koshien_with_both_generators_at_48_ms_and_tcp_of_2001() {
-    let room = Room::new();
-    let page = room.file("koshien.html");
-    let document = room.run_json(&[
+    let workspace = Workspace::new();
+    let page = workspace.file("koshien.html");
+    let document = workspace.run_json(&[
         "reproduce",
         "koshien",
         "-d",
@@ -59,22 +59,22 @@ fn reproduce_koshien_with_both_generators_at_48_ms_and_tcp_of_2001() {
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     assert_eq!(fs::read_to_string(dir.join("report.html")).unwrap(), html);
     let id = document["run"]["id"].as_str().unwrap();
-    assert_eq!(room.run_json(&["report", id, "--json"]), document);
-    let text = room.run(&["report", id]).stdout;
+    assert_eq!(workspace.run_json(&["report", id, "--json"]), document);
+    let text = workspace.run(&["report", id]).stdout;
     assert!(text.contains("about 25, steady") && text.contains("nearly 20, steady"), "{text}");
     // Each run is an ordinary stored run.
     for run in document["reproduce"]["runs"].as_array().unwrap() {
-        let run = room.run_json(&["report", run.as_str().unwrap(), "--json"]);
+        let run = workspace.run_json(&["report", run.as_str().unwrap(), "--json"]);
         assert!(run["watch"]["connections"]["count"].as_u64().unwrap() > 0, "{run:#}");
     }
 }
 
 #[test]
 fn ctrl_c_stores_the_completed_runs_of_a_reproduction() {
-    let room = Room::beside();
+    let workspace = Workspace::beside();
     for (experiments, what) in [("2,1", "in the load's"), ("4,3", "in httperf's")] {
         let running =
-            room.start(&["reproduce", "koshien", "-d", "60s", "-e", experiments, "--setting", "today", "--json"]);
+            workspace.start(&["reproduce", "koshien", "-d", "60s", "-e", experiments, "--setting", "today", "--json"]);
         sleep(Duration::from_secs(4));
         running.signal(Signal::SIGINT);
         let output = running.finish();
@@ -87,9 +87,9 @@ fn ctrl_c_stores_the_completed_runs_of_a_reproduction() {
 
 #[test]
 fn invalid_options_of_reproduce_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for arguments in [&["-e", "6"][..], &["-d", "0s"], &["--setting", "1999"], &["--full", "-d", "1s"], &["-d", "60"]] {
-        let output = room.run(&[&["reproduce", "koshien"], arguments].concat());
+        let output = workspace.run(&[&["reproduce", "koshien"], arguments].concat());
         assert_eq!(output.code, Some(1), "{arguments:?}: {output}");
         assert_eq!(output.stderr.lines().count(), 1, "{arguments:?}: {output}");
     }
@@ -99,8 +99,8 @@ fn invalid_options_of_reproduce_are_refused() {
 #[cfg(feature = "full")]
 #[test]
 fn reproduce_koshien_runs_all_five_experiments() {
-    let room = Room::new();
-    let mut running = room.start(&["reproduce", "koshien", "-d", "20s", "--json"]);
+    let workspace = Workspace::new();
+    let mut running = workspace.start(&["reproduce", "koshien", "-d", "20s", "--json"]);
     for _ in 0..600 {
         if running.ended() {
             break;

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::lab::Room;
+use crate::support::workspace::Workspace;
 
 fn row<'a>(document: &'a Value, experiment: &str, setting: &str, quantity: &str) -> &'a Value {
     let rows = document["reproduce"]["rows"].as_array().unwrap();
@@ -15,11 +15,11 @@ fn row<'a>(document: &'a Value, experiment: &str, setting: &str, quantity: &str)
 
 #[test]
 fn reproduce_gateway_measures_a_point_and_a_class() {
-    let room = Room::new();
-    let page = room.file("gateway.html");
+    let workspace = Workspace::new();
+    let page = workspace.file("gateway.html");
     let words =
         ["reproduce", "gateway", "-d", "2s", "-o", "small,class", "-r", "20/s", "--factor", "10", "--json", "--html"];
-    let document = room.run_json(&[&words[..], &[page.to_str().unwrap()]].concat());
+    let document = workspace.run_json(&[&words[..], &[page.to_str().unwrap()]].concat());
     let small = |quantity: &str| row(&document, "small, 10 Mbit/s", "20/s", quantity);
     assert_eq!(
         (small("document hit ratio")["published"].as_str(), small("error ratio")["published"].as_str()),
@@ -39,14 +39,14 @@ fn reproduce_gateway_measures_a_point_and_a_class() {
     // A machine without timely responses has no hit ratio; the published error rate is always there.
     assert!(html.contains("Error ratio") && html.contains("small, 10 Mbit/s, paper"));
     let id = document["run"]["id"].as_str().unwrap();
-    assert_eq!(room.run_json(&["report", id, "--json"]), document);
-    let text = room.run(&["report", id]).stdout;
+    assert_eq!(workspace.run_json(&["report", id, "--json"]), document);
+    let text = workspace.run(&["report", id]).stdout;
     assert!(text.contains("the paper") && text.contains("Type1"), "{text}");
 }
 
 #[test]
 fn invalid_options_of_reproduce_gateway_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for arguments in [
         &["-r", "7/s"][..],
         &["-d", "1s"],
@@ -60,7 +60,7 @@ fn invalid_options_of_reproduce_gateway_are_refused() {
         &["--clients", "0"],
         &["--load", "curl"],
     ] {
-        let output = room.run(&[&["reproduce", "gateway"], arguments].concat());
+        let output = workspace.run(&[&["reproduce", "gateway"], arguments].concat());
         assert_eq!(output.code, Some(1), "{arguments:?}: {output}");
         assert_eq!(output.stderr.lines().count(), 1, "{arguments:?}: {output}");
     }

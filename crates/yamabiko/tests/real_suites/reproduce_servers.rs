@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::lab::Room;
+use crate::support::workspace::Workspace;
 
 fn rows(document: &Value) -> &Vec<Value> {
     document["reproduce"]["rows"].as_array().unwrap()
@@ -29,27 +29,27 @@ fn says_it_did_not_answer(document: &Value, case: &str) -> bool {
 
 /// Properties of every reproduction: its runs are stored with valid responses, it is reported again identically, and
 /// its page has its figures.
-fn assert_kept(room: &Room, document: &Value, page: &PathBuf, figures: usize) {
+fn assert_kept(workspace: &Workspace, document: &Value, page: &PathBuf, figures: usize) {
     let html = fs::read_to_string(page).unwrap();
     assert!(html.matches("<figure").count() >= figures, "{} figures", html.matches("<figure").count());
     let id = document["run"]["id"].as_str().unwrap();
-    assert_eq!(room.run_json(&["report", id, "--json"]), *document);
-    let text = room.run(&["report", id]).stdout;
+    assert_eq!(workspace.run_json(&["report", id, "--json"]), *document);
+    let text = workspace.run(&["report", id]).stdout;
     assert!(text.contains(document["run"]["command"].as_str().unwrap()), "{text}");
     let runs: BTreeSet<&str> =
         document["reproduce"]["runs"].as_array().unwrap().iter().map(|run| run.as_str().unwrap()).collect();
     assert_eq!(runs.len(), document["reproduce"]["runs"].as_array().unwrap().len(), "each run once");
     for run in runs {
-        let run = room.run_json(&["report", run, "--json"]);
+        let run = workspace.run_json(&["report", run, "--json"]);
         assert!(run["load"]["completed"].as_u64().unwrap() > 0, "{run:#}");
     }
 }
 
 #[test]
 fn reproduce_dserver_with_one_hundredth_of_the_requests() {
-    let room = Room::new();
-    let page = room.file("dserver.html");
-    let document = room.run_json(&[
+    let workspace = Workspace::new();
+    let page = workspace.file("dserver.html");
+    let document = workspace.run_json(&[
         "reproduce",
         "dserver",
         "-n",
@@ -79,14 +79,14 @@ fn reproduce_dserver_with_one_hundredth_of_the_requests() {
     }
     let paper: Vec<&str> = rows(&document).iter().filter_map(|row| row["published"].as_str()).collect();
     assert!(paper.contains(&"8.110") && paper.contains(&"7337.13") && paper.contains(&"2.08"), "{paper:?}");
-    assert_kept(&room, &document, &page, 3);
+    assert_kept(&workspace, &document, &page, 3);
 }
 
 #[test]
 fn reproduce_directory_in_short_trials_with_a_small_directory() {
-    let room = Room::new();
-    let page = room.file("directory.html");
-    let document = room.run_json(&[
+    let workspace = Workspace::new();
+    let page = workspace.file("directory.html");
+    let document = workspace.run_json(&[
         "reproduce",
         "directory",
         "-d",
@@ -129,14 +129,14 @@ fn reproduce_directory_in_short_trials_with_a_small_directory() {
             assert!(p50 > 0.0 && p99 >= p50, "{setting}: {p50} and {p99} ms");
         }
     }
-    assert_kept(&room, &document, &page, 2);
+    assert_kept(&workspace, &document, &page, 2);
 }
 
 #[test]
 fn reproduce_directory_adds_features_to_the_minimal_server() {
-    let room = Room::new();
-    let page = room.file("features.html");
-    let document = room.run_json(&[
+    let workspace = Workspace::new();
+    let page = workspace.file("features.html");
+    let document = workspace.run_json(&[
         "reproduce",
         "directory",
         "-d",
@@ -154,12 +154,12 @@ fn reproduce_directory_adds_features_to_the_minimal_server() {
         let rate = here(&document, "features added to MAX", rung, "requests per second");
         assert!(rate > 0.0, "{rung}");
     }
-    assert_kept(&room, &document, &page, 1);
+    assert_kept(&workspace, &document, &page, 1);
 }
 
 #[test]
 fn invalid_options_of_reproduce_dserver_and_directory_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let wrong = [
         &["dserver", "-n", "0"][..],
         &["dserver", "-s", "2KB"],
@@ -168,7 +168,7 @@ fn invalid_options_of_reproduce_dserver_and_directory_are_refused() {
         &["directory", "--entries", "10"],
     ];
     for arguments in wrong {
-        let output = room.run(&[&["reproduce"], arguments].concat());
+        let output = workspace.run(&[&["reproduce"], arguments].concat());
         assert_eq!(output.code, Some(1), "{arguments:?}: {output}");
         assert_eq!(output.stderr.lines().count(), 1, "{arguments:?}: {output}");
     }
@@ -178,9 +178,9 @@ fn invalid_options_of_reproduce_dserver_and_directory_are_refused() {
 #[cfg(feature = "full")]
 #[test]
 fn reproduce_dserver_and_directory_in_full() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     for name in ["dserver", "directory"] {
-        let mut running = room.start(&["reproduce", name, "--json"]);
+        let mut running = workspace.start(&["reproduce", name, "--json"]);
         for _ in 0..1200 {
             if running.ended() {
                 break;

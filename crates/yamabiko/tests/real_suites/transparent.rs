@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::lab::Room;
+use crate::support::workspace::Workspace;
 
 fn here(document: &Value, setting: &str, quantity: &str) -> f64 {
     let rows = document["reproduce"]["rows"].as_array().unwrap();
@@ -23,10 +23,19 @@ fn states<'a>(document: &'a Value, name: &str) -> Vec<&'a str> {
 
 #[test]
 fn times_of_client_wire_and_log_agree() {
-    let room = Room::new();
-    let page = room.file("transparent.html");
-    let document =
-        room.run_json(&["reproduce", "transparent", "-d", "1s", "-e", "2", "--json", "--html", page.to_str().unwrap()]);
+    let workspace = Workspace::new();
+    let page = workspace.file("transparent.html");
+    let document = workspace.run_json(&[
+        "reproduce",
+        "transparent",
+        "-d",
+        "1s",
+        "-e",
+        "2",
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+    ]);
     assert_eq!(states(&document, ": transfers with three witnesses"), ["ok", "ok"], "{document:#}");
     for server in ["nginx", "Apache"] {
         let of = |quantity: &str| here(&document, server, quantity);
@@ -50,8 +59,8 @@ fn times_of_client_wire_and_log_agree() {
 
 #[test]
 fn reproduce_transparent_runs_with_and_without_the_tap() {
-    let room = Room::new();
-    let document = room.run_json(&["reproduce", "transparent", "-d", "1s", "-e", "1", "--json"]);
+    let workspace = Workspace::new();
+    let document = workspace.run_json(&["reproduce", "transparent", "-d", "1s", "-e", "1", "--json"]);
     // One run of each kind on each link.
     assert_eq!(states(&document, ": whole responses on the wire"), ["ok"; 4], "{document:#}");
     assert_eq!(states(&document, ": exchanges under the tap"), ["ok"; 2], "{document:#}");
@@ -63,6 +72,6 @@ fn reproduce_transparent_runs_with_and_without_the_tap() {
         assert!(here(&document, "no limit, 10 MB", quantity) > 1.25, "{quantity}");
     }
     let id = document["run"]["id"].as_str().unwrap();
-    let text = room.run(&["report", id]).stdout;
+    let text = workspace.run(&["report", id]).stdout;
     assert!(text.contains("throughput cost of the tap") && text.contains("at most about 10"), "{text}");
 }

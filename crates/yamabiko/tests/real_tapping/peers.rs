@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::lab::Room;
+use crate::support::workspace::Workspace;
 
 /// Reads 1,000 bytes and sends 50,000, on any number of connections, until the test process ends.
 pub fn server() -> SocketAddr {
@@ -24,8 +24,8 @@ pub fn server() -> SocketAddr {
 }
 
 /// Compiles a C program.
-pub fn compiled(room: &Room, name: &str, source: &str) -> PathBuf {
-    let (file, program) = (room.file(&format!("{name}.c")), room.file(name));
+pub fn compiled(workspace: &Workspace, name: &str, source: &str) -> PathBuf {
+    let (file, program) = (workspace.file(&format!("{name}.c")), workspace.file(name));
     fs::write(&file, source).unwrap();
     let built = Command::new("cc").args(["-w", "-o"]).args([&program, &file]).status().unwrap();
     assert!(built.success());

@@ -3,18 +3,18 @@
 use std::fs;
 
 use crate::support::document::{assert_held, count, number};
-use crate::support::lab::{Room, set_mode, str_of, yamabiko};
 use crate::support::servers::{net, nginx};
+use crate::support::workspace::{Workspace, set_mode, str_of, yamabiko};
 use serde_json::Value;
 
 #[test]
 fn tapped_programs_and_packet_capture_agree_to_the_byte() {
-    let room = Room::new();
-    let server = nginx(&room);
-    let report = room.file("net.json");
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
+    let report = workspace.file("net.json");
     let run_at = |rtt: &str, program: &[&str]| -> Value {
         let options = ["net", "--tap", "--rtt", rtt, "--json", str_of(&report), "--server", &server, "--"];
-        room.run(&[&options[..], program].concat()).success();
+        workspace.run(&[&options[..], program].concat()).success();
         serde_json::from_slice(&fs::read(&report).unwrap()).unwrap()
     };
     let run = |program: &str| run_at("20ms", &["sh", "-c", program]);
@@ -52,9 +52,9 @@ fn tapped_programs_and_packet_capture_agree_to_the_byte() {
     assert!(count(client, "setup_ns.min") >= 100_000_000, "{client:#}");
 
     // A program that goes round the library is on the wire all the same.
-    let source = room.file("round.c");
+    let source = workspace.file("round.c");
     fs::write(&source, ROUND).unwrap();
-    let program = room.file("round");
+    let program = workspace.file("round");
     let built = std::process::Command::new("cc").arg("-o").args([&program, &source]).status().unwrap();
     assert!(built.success());
     let document = run(str_of(&program));
@@ -78,17 +78,17 @@ const TAPS: [&str; 8] = [
 
 #[test]
 fn load_sockets_and_packet_capture_agree_in_every_process() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     // Processes of the testbed are not tapped: the server itself reports it.
-    let seen = room.file("environment");
-    let server = format!("env > {}; {}", str_of(&seen), nginx(&room));
+    let seen = workspace.file("environment");
+    let server = format!("env > {}; {}", str_of(&seen), nginx(&workspace));
     // The limit of 64 connections per process gives two shards in separate processes.
     let options = "--rtt 5ms --clients 100 -c 150 --rate 300/s --close --warmup 500ms -d 1s --tap --json";
     let own = yamabiko();
     let mut command = std::process::Command::new("/bin/sh");
     command.args(["-c", "ulimit -n 192; exec \"$0\" \"$@\"", str_of(&own), "bench", "http://server:8080/10k.bin"]);
     command.args(["--server", &server]).args(options.split_whitespace());
-    let document = room.start_command(command).finish().json();
+    let document = workspace.start_command(command).finish().json();
     assert_held(&document, &TAPS);
     assert_held(&document, &["littles_law_tap_connections", "littles_law_connections"]);
     assert_eq!(document["run"]["host"]["settings"]["processes"], "3");
@@ -109,24 +109,25 @@ fn load_sockets_and_packet_capture_agree_in_every_process() {
 
 #[test]
 fn a_run_without_tap_has_no_tap_figures() {
-    let room = Room::new();
-    let report = room.file("net.json");
-    room.run(&net(&format!("--rtt 1ms --json {}", str_of(&report)), "true")).success();
+    let workspace = Workspace::new();
+    let report = workspace.file("net.json");
+    workspace.run(&net(&format!("--rtt 1ms --json {}", str_of(&report)), "true")).success();
     let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert!(document.get("tap").is_none());
 }
 
 #[test]
 fn a_setuid_program_is_reported_as_not_tapped() {
-    let room = Room::new();
-    let (source, program, report) = (room.file("other.c"), room.file("other-user"), room.file("tap.json"));
+    let workspace = Workspace::new();
+    let (source, program, report) =
+        (workspace.file("other.c"), workspace.file("other-user"), workspace.file("tap.json"));
     fs::write(&source, "#include <unistd.h>\nint main(void) { return geteuid() != getuid() ? 4 : 5; }").unwrap();
     let built = std::process::Command::new("cc").arg("-o").args([&program, &source]).status().unwrap();
     assert!(built.success());
     std::os::unix::fs::chown(&program, Some(65_534), None).unwrap();
     set_mode(&program, 0o4755);
     let script = format!("{}; exit $?", program.display());
-    let output = room.run(&["tap", "--json", str_of(&report), "--", "sh", "-c", &script]);
+    let output = workspace.run(&["tap", "--json", str_of(&report), "--", "sh", "-c", &script]);
     assert_eq!(output.code, Some(4), "the folder's file system may not be mounted nosuid: {output}");
     let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     let programs = document["tap"]["programs"].as_array().unwrap();
@@ -138,10 +139,10 @@ fn a_setuid_program_is_reported_as_not_tapped() {
 /// A tap sets some 18 MB aside.
 #[test]
 fn a_second_tap_uses_another_folder_when_shared_memory_is_full() {
-    let room = Room::new();
-    let (up, go) = (room.file("up"), room.file("go"));
+    let workspace = Workspace::new();
+    let (up, go) = (workspace.file("up"), workspace.file("go"));
     // Not one that everybody may write to.
-    let spare = room.path().join("spare");
+    let spare = workspace.path().join("spare");
     fs::create_dir(&spare).unwrap();
     let script = format!(
         "mount -t tmpfs -o size=28m tmpfs /dev/shm && unset XDG_RUNTIME_DIR && export TMPDIR={spare}\n\
@@ -150,13 +151,13 @@ fn a_second_tap_uses_another_folder_when_shared_memory_is_full() {
          $0 tap --no-save --output {dir}/two -- sh -c 'echo $YAMABIKO_TAP'; echo $?\n\
          touch {go}; wait $!; echo $?; ls {spare} | grep -c yamabiko-tap; ls /dev/shm\n",
         spare = spare.display(),
-        dir = room.path().join("out").display(),
+        dir = workspace.path().join("out").display(),
         up = up.display(),
         go = go.display()
     );
     let mut command = std::process::Command::new("unshare");
     command.args(["-m", "sh", "-c", &script]).arg(yamabiko());
-    let output = room.start_command(command).finish();
+    let output = workspace.start_command(command).finish();
     let lines: Vec<&str> = output.stdout.lines().collect();
     let [first, second, "0", "0", "0"] = lines[..] else { panic!("{output}") };
     assert!(first.starts_with("/dev/shm/yamabiko-tap-"), "{output}");

@@ -8,16 +8,16 @@ use std::process::Command;
 
 use crate::support::daemons::{self, Daemon};
 use crate::support::document::{check, count};
-use crate::support::lab::{Room, str_of, yamabiko};
+use crate::support::workspace::{Workspace, str_of, yamabiko};
 use crate::support::{servers, tls};
 use serde_json::Value;
 
 /// The certificates' authority and nginx with HTTP/1 on 8080, TLS on 8443, HTTP/2 over TLS on 8444.
-fn web(room: &Room) -> (PathBuf, Daemon) {
-    let authority = tls::Authority::new(room, "ca");
+fn web(workspace: &Workspace) -> (PathBuf, Daemon) {
+    let authority = tls::Authority::new(workspace, "ca");
     let certificate = authority.sign(&["server"], 2090);
     let second = "listen 8444 ssl http2;";
-    (authority.file(), Daemon { command: tls::nginx(room, &[(8443, &certificate, second)]), port: 8080 })
+    (authority.file(), Daemon { command: tls::nginx(workspace, &[(8443, &certificate, second)]), port: 8080 })
 }
 
 /// Runs a shell script at the far end of a path from the server, without and with the tap: output and status are equal.
@@ -28,8 +28,8 @@ struct Trial {
 }
 
 impl Trial {
-    fn run(room: &Room, daemon: &Daemon, script: &str) -> Trial {
-        let (ready, report) = (room.file("ready"), room.file("net.json"));
+    fn run(workspace: &Workspace, daemon: &Daemon, script: &str) -> Trial {
+        let (ready, report) = (workspace.file("ready"), workspace.file("net.json"));
         let server = format!(
             // No child of the server's: some do not expect one.
             "((until ss -Hltn 'sport = :{}' | grep -q .; do sleep 0.05; done; touch {}) &); {}",
@@ -40,7 +40,7 @@ impl Trial {
         let script = format!("until [ -e {} ]; do sleep 0.05; done\n{script}", ready.display());
         let run = |more: &[&str]| {
             let _ = fs::remove_file(&ready);
-            room.run(&[&["net", "--rtt", "2ms", "--server", &server], more, &["--", "sh", "-c", &script]].concat())
+            workspace.run(&[&["net", "--rtt", "2ms", "--server", &server], more, &["--", "sh", "-c", &script]].concat())
         };
         let plain = run(&[]);
         let tapped = run(&["--tap", "--json", str_of(&report)]);
@@ -96,9 +96,9 @@ impl Trial {
 
 #[test]
 fn tap_records_curl_and_wget() {
-    let room = Room::new();
-    let (authority, web) = web(&room);
-    let trial = |script: &str| Trial::run(&room, &web, &script.replace("CA", str_of(&authority)));
+    let workspace = Workspace::new();
+    let (authority, web) = web(&workspace);
+    let trial = |script: &str| Trial::run(&workspace, &web, &script.replace("CA", str_of(&authority)));
     trial("curl -sS http://server:8080/10k.bin http://server:8080/100k.bin | md5sum; curl -sf http://server:8080/no; echo $?")
         .whole("curl");
     trial("curl -sS --http1.1 --cacert CA https://server:8443/100k.bin | md5sum").whole("curl");
@@ -115,10 +115,10 @@ fn tap_records_curl_and_wget() {
 
 #[test]
 fn tap_records_git_over_http() {
-    let room = Room::new();
-    let (_, web) = web(&room);
-    let work = room.file("work");
-    let repository = room.www().join("one.git");
+    let workspace = Workspace::new();
+    let (_, web) = web(&workspace);
+    let work = workspace.file("work");
+    let repository = workspace.www().join("one.git");
     let script = format!(
         "set -e; export GIT_CONFIG_GLOBAL=/dev/null; git init -q {work}; cd {work}; for i in 1 2 3; do seq $i 9999 > file$i; \
          git add .; git -c user.name=a -c user.email=a@b commit -q -m $i; done; git clone -q --bare . {repository}; \
@@ -130,23 +130,23 @@ fn tap_records_git_over_http() {
     let script = format!(
         "export GIT_CONFIG_GLOBAL=/dev/null; rm -rf {0}; git clone -q http://server:8080/one.git {0} && \
          git -C {0} log --format=%s && cat {0}/file* | md5sum",
-        room.file("clone").display()
+        workspace.file("clone").display()
     );
-    let trial = Trial::run(&room, &web, &script);
+    let trial = Trial::run(&workspace, &web, &script);
     assert!(trial.said.starts_with("3\n2\n1\n"), "{}", trial.said);
     trial.whole("git-remote-http");
 }
 
 #[test]
 fn tap_records_clients_of_several_languages() {
-    let room = Room::new();
-    let (authority, web) = web(&room);
+    let workspace = Workspace::new();
+    let (authority, web) = web(&workspace);
     let write = |name: &str, text: &str| {
-        let file = room.file(name);
+        let file = workspace.file(name);
         fs::write(&file, text.replace("CA", str_of(&authority))).unwrap();
         str_of(&file).to_owned()
     };
-    let trial = |script: String| Trial::run(&room, &web, &script);
+    let trial = |script: String| Trial::run(&workspace, &web, &script);
 
     let requests = write(
         "requests_.py",
@@ -193,13 +193,13 @@ fn tap_records_clients_of_several_languages() {
 
 #[test]
 fn tap_records_mail_clients_and_servers() {
-    let room = Room::new();
-    let pop = daemons::dovecot(&room);
+    let workspace = Workspace::new();
+    let pop = daemons::dovecot(&workspace);
     let curl = "for i in '' 1 3; do curl -sS pop3://joe:secret@server:1110/$i | md5sum; done; \
                 curl -s pop3://joe:wrong@server:1110/; echo $?";
-    Trial::run(&room, &pop, curl).whole("curl");
-    let settings = room.file("fetchmailrc");
-    let got = room.file("got");
+    Trial::run(&workspace, &pop, curl).whole("curl");
+    let settings = workspace.file("fetchmailrc");
+    let got = workspace.file("got");
     fs::write(
         &settings,
         format!(
@@ -209,65 +209,65 @@ fn tap_records_mail_clients_and_servers() {
         ),
     )
     .unwrap();
-    crate::support::lab::set_mode(&settings, 0o600);
+    crate::support::workspace::set_mode(&settings, 0o600);
     let fetchmail = format!(
         "rm -f {got}; HOME={home} fetchmail -s --nosyslog --nodetach -f {settings} -i {home}/ids --pidfile {home}/pid \
          2>&1; echo $?; grep -c 'every line' {got}",
         got = got.display(),
-        home = room.path().join("out").display(),
+        home = workspace.path().join("out").display(),
         settings = settings.display()
     );
-    let trial = Trial::run(&room, &pop, &fetchmail);
+    let trial = Trial::run(&workspace, &pop, &fetchmail);
     assert!(trial.said.ends_with("0\n1200\n"), "{}", trial.said);
     trial.whole("fetchmail");
 
-    let smtp = daemons::postfix(&room);
-    let (message, settings) = (room.file("message"), room.file("msmtprc"));
+    let smtp = daemons::postfix(&workspace);
+    let (message, settings) = (workspace.file("message"), workspace.file("msmtprc"));
     fs::write(&message, format!("From: a@b\nTo: c@server\nSubject: x\n\n{}", "a line of it\n".repeat(5000))).unwrap();
     fs::write(&settings, "account default\nhost server\nport 2525\nfrom a@b\nauth off\ntls off\ndomain me\n").unwrap();
-    crate::support::lab::set_mode(&settings, 0o600);
+    crate::support::workspace::set_mode(&settings, 0o600);
     let (message, settings) = (str_of(&message), str_of(&settings));
     let msmtp = format!("msmtp -C {settings} c@server d@server < {message}; echo $?");
-    Trial::run(&room, &smtp, &msmtp).whole("msmtp");
+    Trial::run(&workspace, &smtp, &msmtp).whole("msmtp");
     let curl = format!("curl -sS smtp://server:2525 --mail-from a@b --mail-rcpt c@server -T {message}; echo $?");
-    Trial::run(&room, &smtp, &curl).whole("curl");
+    Trial::run(&workspace, &smtp, &curl).whole("curl");
 }
 
 #[test]
 fn tap_records_ssh_redis_and_postgresql() {
-    let room = Room::new();
-    let sshd = daemons::sshd(&room);
-    let home = room.path().join("ssh");
+    let workspace = Workspace::new();
+    let sshd = daemons::sshd(&workspace);
+    let home = workspace.path().join("ssh");
     let ssh = format!(
         "ssh -q -F none -p 2222 -i {0}/key -o UserKnownHostsFile={0}/known -o BatchMode=yes root@server",
         home.display()
     );
     let script = format!("seq 100000 | {ssh} 'md5sum; seq 50000; exit 7' | md5sum; {ssh} 'exit 7'; echo $?");
-    let trial = Trial::run(&room, &sshd, &script);
+    let trial = Trial::run(&workspace, &sshd, &script);
     assert!(trial.said.ends_with("\n7\n"), "{}", trial.said);
     trial.whole("ssh");
 
-    let redis = daemons::redis(&room);
+    let redis = daemons::redis(&workspace);
     let script = "redis-cli -h server set a 1; redis-cli -h server append a 2; redis-cli -h server get a; \
                   (for i in $(seq 3000); do echo SET key$i $i; done) | redis-cli -h server --pipe; \
                   redis-cli -h server dbsize; redis-cli -h server lpush a x; redis-cli -h server flushall";
-    Trial::run(&room, &redis, script).whole("redis-cli");
+    Trial::run(&workspace, &redis, script).whole("redis-cli");
 
-    let postgres = daemons::postgres(&room);
+    let postgres = daemons::postgres(&workspace);
     let script = "psql -h server -U postgres -Atc 'select sum(n), count(*) from generate_series(1, 1000) n' \
                   -c 'select * from generate_series(1, 5000)' | md5sum; psql -h server -U postgres -c 'select 1/0' 2>&1; echo $?";
-    Trial::run(&room, &postgres, script).whole("psql");
+    Trial::run(&workspace, &postgres, script).whole("psql");
 }
 
 #[test]
 fn tap_records_other_load_generators() {
-    let room = Room::new();
-    let (_, web) = web(&room);
+    let workspace = Workspace::new();
+    let (_, web) = web(&workspace);
     let ab = "ab -q -k -n 400 -c 7 http://server:8080/10k.bin | grep -E '^(Complete|Failed|Non-2xx|HTML)'";
-    Trial::run(&room, &web, ab).whole("ab");
+    Trial::run(&workspace, &web, ab).whole("ab");
     // It closes connections while responses are in transit: these are in the capture, and in no call.
     let wrk = "wrk -t2 -c6 -d1s http://server:8080/10k.bin | grep -cE 'Socket errors|Non-2xx'; true";
-    let trial = Trial::run(&room, &web, wrk);
+    let trial = Trial::run(&workspace, &web, wrk);
     let all = count(&trial.document, "tap.client.received_bytes_total");
     trial.whole_but_unread("wrk", (6 * 11_000).max(all / 1000));
 }
@@ -275,28 +275,28 @@ fn tap_records_other_load_generators() {
 /// Programs that do what few do: see `talk.c`.
 #[test]
 fn tap_records_programs_with_unusual_socket_use() {
-    let room = Room::new();
-    let (_, web) = web(&room);
-    fs::write(room.www().join("20000"), vec![b'y'; 20_000]).unwrap();
+    let workspace = Workspace::new();
+    let (_, web) = web(&workspace);
+    fs::write(workspace.www().join("20000"), vec![b'y'; 20_000]).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tap/tests/programs/talk.c");
-    let talk = room.file("talk");
+    let talk = workspace.file("talk");
     let built = Command::new("cc").args(["-O1", "-w", "-pthread", "-o"]).args([&talk, &source]).status().unwrap();
     assert!(built.success());
     let trial = |modes: &str| {
         let script =
             format!("export TALK_SERVER=198.18.0.1; for mode in {modes}; do {} $mode 8080 40; done", talk.display());
-        Trial::run(&room, &web, &script)
+        Trial::run(&workspace, &web, &script)
     };
     for modes in ["vfork", "spawn", "threads", "plain nonblocking dups messages", "passes raw-fork"] {
         trial(modes).whole("talk");
     }
-    let answer = room.file("answer");
+    let answer = workspace.file("answer");
     let script = format!(
         "rm -f {0}; export TALK_SERVER=198.18.0.1; {1} closes 8080 {0}; echo $?; cat {0}",
         answer.display(),
         talk.display()
     );
-    let trial = Trial::run(&room, &web, &script);
+    let trial = Trial::run(&workspace, &web, &script);
     assert!(trial.said.starts_with("0\n0 40"), "{}", trial.said);
     trial.whole("talk");
 }
@@ -304,9 +304,9 @@ fn tap_records_programs_with_unusual_socket_use() {
 /// Servers: the tap is at their end, and their clients are under another one.
 #[test]
 fn tap_records_forking_and_threaded_servers() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     for kind in ["Forking", "Threading"] {
-        let (program, report) = (room.file("server.py"), room.file(&format!("{kind}.json")));
+        let (program, report) = (workspace.file("server.py"), workspace.file(&format!("{kind}.json")));
         let text = format!(
             "import socketserver\nclass Answer(socketserver.StreamRequestHandler):\n    def handle(self):\n        \
              while True:\n            n = self.rfile.readline()\n            if not n: return\n            \
@@ -321,7 +321,7 @@ fn tap_records_forking_and_threaded_servers() {
             report.display(),
             program.display()
         );
-        let client = room.file("client.py");
+        let client = workspace.file("client.py");
         let text = "import socket, threading\ndef talk(k):\n    s = socket.create_connection(('server', 8080)); f = s.makefile('rb')\n    \
                     for n in range(1, 40):\n        s.sendall(b'%d\\n' % (n * k)); assert len(f.read(n * k)) == n * k\n    \
                     s.close(); f.close()\nt = [threading.Thread(target=talk, args=(k,)) for k in range(1, 21)]\n\
@@ -335,7 +335,7 @@ fn tap_records_forking_and_threaded_servers() {
             report.display(),
             client.display()
         );
-        let trial = Trial::run(&room, &daemon, &script);
+        let trial = Trial::run(&workspace, &daemon, &script);
         assert_eq!(trial.said, "done\n");
         let trial = trial.whole("python3");
         let of_server: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
@@ -350,12 +350,12 @@ fn tap_records_forking_and_threaded_servers() {
 /// A killed program has recorded all but its last tenth of a second; unread bytes are in no record.
 #[test]
 fn tap_records_a_program_killed_during_a_transfer() {
-    let room = Room::new();
-    let (_, web) = web(&room);
-    fs::write(room.www().join("large"), vec![b'y'; 50_000_000]).unwrap();
+    let workspace = Workspace::new();
+    let (_, web) = web(&workspace);
+    fs::write(workspace.www().join("large"), vec![b'y'; 50_000_000]).unwrap();
     let script =
         "curl -s --limit-rate 4M -o /dev/null http://server:8080/large & sleep 1; kill -9 $!; wait $!; echo $?";
-    let trial = Trial::run(&room, &web, script);
+    let trial = Trial::run(&workspace, &web, script);
     assert_eq!(trial.said, "137\n");
     for name in ["tap_loaded", "tap_drops", "tap_coverage"] {
         assert_eq!(check(&trial.document, name)["state"], "ok", "{:#}", trial.document);
@@ -369,27 +369,27 @@ fn tap_records_a_program_killed_during_a_transfer() {
 /// A Go program makes its system calls itself, and its connections are on the wire alone.
 #[test]
 fn a_go_program_is_not_tapped_and_with_cgo_partially() {
-    let room = Room::new();
-    let source = room.file("get.go");
+    let workspace = Workspace::new();
+    let source = workspace.file("get.go");
     let text = "package main\nimport (\"fmt\"; \"io\"; \"net\")\nfunc main() {\n\tc, err := net.Dial(\"tcp\", \"198.18.0.1:8080\")\n\
                 \tif err != nil { panic(err) }\n\tfmt.Fprint(c, \"GET /10k.bin HTTP/1.0\\r\\n\\r\\n\")\n\
                 \tn, err := io.Copy(io.Discard, c)\n\tfmt.Println(n > 10000, err)\n\tc.Close()\n}\n";
     fs::write(&source, text).unwrap();
-    let server = Daemon { command: servers::nginx(&room), port: 8080 };
+    let server = Daemon { command: servers::nginx(&workspace), port: 8080 };
     for (with_c, coverage) in [("0", "unseen"), ("1", "partial")] {
-        let program = room.file(&format!("get-go-{with_c}"));
+        let program = workspace.file(&format!("get-go-{with_c}"));
         let built = Command::new("go")
             .args(["build", "-o"])
             .args([&program, &source])
-            .current_dir(room.path())
+            .current_dir(workspace.path())
             .env("CGO_ENABLED", with_c)
-            .env("GOCACHE", room.path().join("go-cache"))
-            .env("GOPATH", room.path().join("go"))
+            .env("GOCACHE", workspace.path().join("go-cache"))
+            .env("GOPATH", workspace.path().join("go"))
             .envs([("GOFLAGS", ""), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("GO111MODULE", "off")])
             .output()
             .unwrap();
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        let trial = Trial::run(&room, &server, &format!("{}; true", program.display()));
+        let trial = Trial::run(&workspace, &server, &format!("{}; true", program.display()));
         assert_eq!(trial.said, "true <nil>\n");
         assert_eq!(check(&trial.document, "tap_coverage")["state"], "failed");
         let named = trial.program(program.file_name().unwrap().to_str().unwrap());

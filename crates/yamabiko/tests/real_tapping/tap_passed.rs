@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::peers::{compiled, server};
 use crate::support::document::count;
-use crate::support::lab::{Room, str_of};
 use crate::support::servers::nginx;
+use crate::support::workspace::{Workspace, str_of};
 
 /// PROGRAM MODE HOST PORT: connects, sends a request, and passes the socket to `head` as its standard input.
 const PASSES: &str = r#"
@@ -55,11 +55,11 @@ int main(int n, char **words) {
 
 #[test]
 fn a_socket_passed_between_processes_is_one_connection() {
-    let room = Room::shared();
-    let (program, address) = (compiled(&room, "passes", PASSES), server());
-    let (host, port, file) = (address.ip().to_string(), address.port().to_string(), room.file("tap.json"));
+    let workspace = Workspace::shared();
+    let (program, address) = (compiled(&workspace, "passes", PASSES), server());
+    let (host, port, file) = (address.ip().to_string(), address.port().to_string(), workspace.file("tap.json"));
     for mode in ["fork", "vfork", "spawn", "exec"] {
-        room.run(&["tap", "--json", str_of(&file), "--", str_of(&program), mode, &host, &port]).success();
+        workspace.run(&["tap", "--json", str_of(&file), "--", str_of(&program), mode, &host, &port]).success();
         let document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         let client = &document["tap"]["client"];
         assert_eq!((count(client, "connections"), count(client, "exchanges")), (1, 1), "{mode}: {client:#}");
@@ -97,10 +97,10 @@ fn state<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
 
 #[test]
 fn connections_that_the_tap_missed_make_the_run_not_valid() {
-    let room = Room::shared();
-    let (program, address) = (compiled(&room, "raw", RAW), server());
-    let (host, port, file) = (address.ip().to_string(), address.port().to_string(), room.file("tap.json"));
-    room.run(&["tap", "--json", str_of(&file), "--", str_of(&program), &host, &port]).success();
+    let workspace = Workspace::shared();
+    let (program, address) = (compiled(&workspace, "raw", RAW), server());
+    let (host, port, file) = (address.ip().to_string(), address.port().to_string(), workspace.file("tap.json"));
+    workspace.run(&["tap", "--json", str_of(&file), "--", str_of(&program), &host, &port]).success();
     let document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let check = state(&document, "tap_connections_counted").unwrap();
     assert_eq!(
@@ -113,13 +113,13 @@ fn connections_that_the_tap_missed_make_the_run_not_valid() {
 
 #[test]
 fn every_connection_in_a_private_network_namespace_is_recorded() {
-    let room = Room::new();
-    let server = nginx(&room);
-    let program = compiled(&room, "raw", RAW);
-    let report = room.file("net.json");
+    let workspace = Workspace::new();
+    let server = nginx(&workspace);
+    let program = compiled(&workspace, "raw", RAW);
+    let report = workspace.file("net.json");
     let run = |script: &str| -> Value {
         let options = ["net", "--tap", "--rtt", "1ms", "--json", str_of(&report), "--server", &server, "--"];
-        room.run(&[&options[..], &["sh", "-c", script]].concat()).success();
+        workspace.run(&[&options[..], &["sh", "-c", script]].concat()).success();
         serde_json::from_slice(&fs::read(&report).unwrap()).unwrap()
     };
     let curl = "curl -s -o /dev/null http://server:8080/10k.bin";

@@ -8,22 +8,22 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tap::folder::StandingFolder;
+use tap::folder::DaemonFolder;
 use tap::rings::Capacity;
 use tap::standing::Standing;
 use tap::station::Station;
 
 use super::peers::{compiled, server};
 use crate::support::document::count;
-use crate::support::lab::{Output, Room, set_mode, str_of, wait_until};
+use crate::support::workspace::{Output, Workspace, set_mode, str_of, wait_until};
 
 /// The user `nobody`.
 const STRANGER: u32 = 65_534;
 
 /// Runs a command under the tap; what it printed, and the document.
-fn tapped(room: &Room, command: &[&str]) -> (Output, Value) {
-    let file = room.file("tap.json");
-    let output = room.run(&[&["tap", "--json", str_of(&file), "--"], command].concat());
+fn tapped(workspace: &Workspace, command: &[&str]) -> (Output, Value) {
+    let file = workspace.file("tap.json");
+    let output = workspace.run(&[&["tap", "--json", str_of(&file), "--"], command].concat());
     (output, serde_json::from_slice(&fs::read(&file).unwrap()).unwrap())
 }
 
@@ -58,9 +58,9 @@ print('done', done, len(held) > 0)
 
 #[test]
 fn another_user_cannot_influence_a_run() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let address = server();
-    let (folder, go) = (room.file("folder"), room.file("go"));
+    let (folder, go) = (workspace.file("folder"), workspace.file("go"));
     let script = format!(
         "import os, socket, time\nopen({folder:?}, 'w').write(os.environ['YAMABIKO_TAP'])\nn = 0\n\
          while not os.path.exists({go:?}) or n < 50:\n    s = socket.create_connection(('{}', {}))\n    \
@@ -69,8 +69,8 @@ fn another_user_cannot_influence_a_run() {
         address.ip(),
         address.port(),
     );
-    let document = room.file("tap.json");
-    let running = room.start(&["tap", "--json", str_of(&document), "--", "python3", "-c", &script]);
+    let document = workspace.file("tap.json");
+    let running = workspace.start(&["tap", "--json", str_of(&document), "--", "python3", "-c", &script]);
     wait_until("the program runs", || fs::read_to_string(&folder).is_ok_and(|path| !path.is_empty()));
     let path = fs::read_to_string(&folder).unwrap();
     let attack = as_stranger(ATTACK).arg(&path).output().unwrap();
@@ -87,7 +87,7 @@ fn another_user_cannot_influence_a_run() {
 
 #[test]
 fn a_program_that_changes_its_user_is_tapped() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let address = server();
     let ask = format!(
         "import socket; s = socket.create_connection(('{}', {})); s.sendall(b'q' * 1000); n = 0\n\
@@ -96,8 +96,10 @@ fn a_program_that_changes_its_user_is_tapped() {
         address.port()
     );
     let python = "/usr/bin/env";
-    let (output, document) =
-        tapped(&room, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "python3", "-c", &ask]);
+    let (output, document) = tapped(
+        &workspace,
+        &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "python3", "-c", &ask],
+    );
     assert_eq!((output.code, output.stdout.as_str()), (Some(0), "50000\n"), "{output}");
     let client = &document["tap"]["client"];
     assert_eq!((count(client, "connections"), count(client, "received_bytes_total")), (1, 50_000), "{document:#}");
@@ -105,8 +107,8 @@ fn a_program_that_changes_its_user_is_tapped() {
 }
 
 /// Workspaces are below /tmp, which is sticky: they belong to the test, and every user may pass through them.
-fn station(room: &Room) -> (Station, Standing, PathBuf) {
-    let path = room.path().join("agent");
+fn station(workspace: &Workspace) -> (Station, Standing, PathBuf) {
+    let path = workspace.path().join("agent");
     let standing = Standing::new(Vec::new());
     let capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
     let station = Station::open(&path, capacity, &standing).unwrap();
@@ -122,7 +124,7 @@ fn stranger_under_tap(agent: &Path, address: SocketAddr) -> Child {
         address.port()
     );
     let mut command = as_stranger(&script);
-    command.envs(StandingFolder::environment_of(agent, None).unwrap()).stdout(Stdio::null());
+    command.envs(DaemonFolder::environment_of(agent, None).unwrap()).stdout(Stdio::null());
     command.spawn().unwrap()
 }
 
@@ -149,9 +151,9 @@ print('forged')
 
 #[test]
 fn a_user_affects_only_records_and_ring_of_its_own_processes() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let address = server();
-    let (mut station, mut standing, path) = station(&room);
+    let (mut station, mut standing, path) = station(&workspace);
     let mut child = stranger_under_tap(&path, address);
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     let mut round = |station: &mut Station, rows: &mut Vec<_>, notes: &mut Vec<String>| {
@@ -220,11 +222,11 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
 
 #[test]
 fn root_loads_no_tap_library_that_another_user_can_replace() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // Not below a workspace folder that every user may write to.
-    let folder = room.path().join("theirs");
+    let folder = workspace.path().join("theirs");
     fs::create_dir(&folder).unwrap();
-    let library = compiled(&room, "foreign", "#include <stdlib.h>\nint main(void) { return 0; }");
+    let library = compiled(&workspace, "foreign", "#include <stdlib.h>\nint main(void) { return 0; }");
     fs::copy(library, folder.join("libyamabiko_tap.so")).unwrap();
     fs::write(folder.join("ring"), "").unwrap();
     for path in [folder.join("libyamabiko_tap.so"), folder.join("ring"), folder.clone()] {
@@ -232,7 +234,7 @@ fn root_loads_no_tap_library_that_another_user_can_replace() {
     }
     let option = format!("--agent={}", folder.display());
     let refused = |words: &str| {
-        let output = room.run(&["tap", &option, "--", "echo", "started"]);
+        let output = workspace.run(&["tap", &option, "--", "echo", "started"]);
         assert!(output.code != Some(0) && output.stdout.is_empty() && output.stderr.contains(words), "{output}");
     };
     refused("belongs to user 65534");
@@ -246,10 +248,10 @@ fn root_loads_no_tap_library_that_another_user_can_replace() {
 
 #[test]
 fn the_next_tap_removes_the_folder_of_a_killed_tap() {
-    let room = Room::shared();
-    let at = room.file("folder");
+    let workspace = Workspace::shared();
+    let at = workspace.file("folder");
     let script = format!("echo $$ $YAMABIKO_TAP > {}; exec sleep 1000", at.display());
-    let running = room.start(&["tap", "--no-save", "--", "sh", "-c", &script]);
+    let running = workspace.start(&["tap", "--no-save", "--", "sh", "-c", &script]);
     wait_until("it runs", || fs::read_to_string(&at).is_ok_and(|text| text.ends_with('\n')));
     let text = fs::read_to_string(&at).unwrap();
     let (child, folder) = text.trim_end().split_once(' ').unwrap();
@@ -259,6 +261,6 @@ fn the_next_tap_removes_the_folder_of_a_killed_tap() {
     assert!(folder.exists(), "the program goes on with it");
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), Signal::SIGKILL).unwrap();
     wait_until("it is gone", || !Path::new(&format!("/proc/{child}/maps")).exists());
-    room.run(&["tap", "--no-save", "--", "true"]).success();
+    workspace.run(&["tap", "--no-save", "--", "true"]).success();
     assert!(!folder.exists());
 }

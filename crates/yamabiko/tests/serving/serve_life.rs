@@ -6,30 +6,30 @@ use std::net::TcpStream;
 
 use nix::sys::signal::Signal;
 
-use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::serving::Serving;
 use crate::support::tls::{Authority, Certificate};
+use crate::support::workspace::{Workspace, str_of, wait_until};
 
 const BIG: usize = 20 << 20;
 
 /// A workspace with a page larger than all socket buffers.
-fn room() -> Room {
-    let room = Room::shared();
-    fs::write(room.www().join("big.bin"), vec![b'b'; BIG]).unwrap();
-    room
+fn workspace() -> Workspace {
+    let workspace = Workspace::shared();
+    fs::write(workspace.www().join("big.bin"), vec![b'b'; BIG]).unwrap();
+    workspace
 }
 
-fn with_tls(room: &Room, certificate: &Certificate) -> Serving {
-    Serving::start(room, &["--tls", str_of(&certificate.cert), str_of(&certificate.key)])
+fn with_tls(workspace: &Workspace, certificate: &Certificate) -> Serving {
+    Serving::start(workspace, &["--tls", str_of(&certificate.cert), str_of(&certificate.key)])
 }
 
 #[test]
 fn contradictory_serve_options_are_refused() {
-    let room = Room::shared();
-    let www = room.www();
+    let workspace = Workspace::shared();
+    let www = workspace.www();
     let refuse = |options: &[&str], words: &[&str]| {
         let arguments: Vec<&str> = ["serve"].into_iter().chain(options.iter().copied()).collect();
-        room.run(&arguments).refused(1, words);
+        workspace.run(&arguments).refused(1, words);
     };
     let www = str_of(&www);
     refuse(&[], &["<DIR>"]);
@@ -51,7 +51,7 @@ fn contradictory_serve_options_are_refused() {
     refuse(&["--max", "1KiB", "--dynamic", "/a=http://h:1"], &["--max", "--dynamic", "cannot be used"]);
     refuse(&[www, "--dynamic", "/a=fastcgi://h:1/no/such/folder/"], &["/no/such/folder", "No such file"]);
     refuse(&[www, "--tls", "/no/such.crt", "/no/such.key"], &["--tls", "/no/such.crt", "No such file"]);
-    let authority = Authority::new(&room, "authority");
+    let authority = Authority::new(&workspace, "authority");
     let (one, other) = (authority.sign(&["server"], 2090), authority.sign(&["other"], 2090));
     let mixed = ["--tls", str_of(&one.cert), str_of(&other.key)];
     refuse(&[&[www][..], &mixed].concat(), &["--tls", "does not match the first certificate"]);
@@ -59,8 +59,8 @@ fn contradictory_serve_options_are_refused() {
 
 #[test]
 fn a_stopped_server_finishes_responses_in_progress() {
-    let room = room();
-    let serving = Serving::start(&room, &[]);
+    let workspace = workspace();
+    let serving = Serving::start(&workspace, &[]);
     let (mut busy, mut idle) = (serving.connect(), serving.connect());
     assert_eq!(idle.get("/10k.bin", "").unwrap().body.len(), 10 << 10);
     // The response has begun when its head has arrived; its end is far beyond the socket buffers.
@@ -81,9 +81,9 @@ fn a_stopped_server_finishes_responses_in_progress() {
 
 #[test]
 fn a_second_signal_and_the_stop_time_end_the_server() {
-    let room = room();
+    let workspace = workspace();
     for (options, again) in [(&["--stop-time", "1h"][..], true), (&["--stop-time", "100ms"][..], false)] {
-        let mut serving = Serving::start(&room, options);
+        let mut serving = Serving::start(&workspace, options);
         let mut busy = serving.connect();
         std::io::Write::write_all(&mut busy.stream, b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         busy.stream.read_exact(&mut [0; 1]).unwrap();
@@ -103,10 +103,10 @@ fn a_second_signal_and_the_stop_time_end_the_server() {
 
 #[test]
 fn sighup_reloads_the_certificate() {
-    let room = room();
-    let (old, new) = (Authority::new(&room, "old"), Authority::new(&room, "new"));
+    let workspace = workspace();
+    let (old, new) = (Authority::new(&workspace, "old"), Authority::new(&workspace, "new"));
     let (first, second) = (old.sign(&["server"], 2090), new.sign(&["server"], 2090));
-    let serving = with_tls(&room, &first);
+    let serving = with_tls(&workspace, &first);
     assert!(serving.running.stderr().contains("on https://"), "{}", serving.running.stderr());
     let mut kept = serving.connect_tls(&old.file(), "server");
     assert_eq!(kept.get("/10k.bin", "").unwrap().status(), 200);
@@ -121,7 +121,7 @@ fn sighup_reloads_the_certificate() {
     assert_eq!(serving.connect_tls(&new.file(), "server").get("/10k.bin", "").unwrap().status(), 200);
     assert!(serving.connect_tls(&old.file(), "server").get("/10k.bin", "").is_err());
     // Connections that were there go on.
-    assert_eq!(kept.get("/100k.bin", "").unwrap().body, fs::read(room.www().join("100k.bin")).unwrap());
+    assert_eq!(kept.get("/100k.bin", "").unwrap().body, fs::read(workspace.www().join("100k.bin")).unwrap());
     serving.running.signal(Signal::SIGTERM);
     // The end is marked inside TLS.
     assert_eq!(kept.stream.read(&mut [0; 1]).unwrap(), 0);
@@ -130,22 +130,22 @@ fn sighup_reloads_the_certificate() {
 
 #[test]
 fn large_files_arrive_completely_over_tls() {
-    let room = room();
-    let authority = Authority::new(&room, "authority");
-    let serving = with_tls(&room, &authority.sign(&["server"], 2090));
+    let workspace = workspace();
+    let authority = Authority::new(&workspace, "authority");
+    let serving = with_tls(&workspace, &authority.sign(&["server"], 2090));
     let mut client = serving.connect_tls(&authority.file(), "server");
     for _ in 0..2 {
         let big = client.get("/big.bin", "").unwrap();
         assert!(big.body.len() == BIG && big.body.iter().all(|&byte| byte == b'b'));
-        assert_eq!(client.get("/10k.bin", "").unwrap().body, fs::read(room.www().join("10k.bin")).unwrap());
+        assert_eq!(client.get("/10k.bin", "").unwrap().body, fs::read(workspace.www().join("10k.bin")).unwrap());
     }
 }
 
 #[test]
 fn an_expired_certificate_is_served_with_a_warning() {
-    let room = room();
-    let authority = Authority::new(&room, "authority");
-    let serving = with_tls(&room, &authority.sign(&["server"], 2021));
+    let workspace = workspace();
+    let authority = Authority::new(&workspace, "authority");
+    let serving = with_tls(&workspace, &authority.sign(&["server"], 2021));
     let said = serving.running.stderr();
     assert!(said.contains("warning: ") && said.contains("the certificate expired"), "{said}");
     assert!(serving.connect_tls(&authority.file(), "server").get("/10k.bin", "").is_err());

@@ -7,8 +7,8 @@ use std::path::Path;
 use load::replay::parse_combined;
 use nix::sys::signal::Signal;
 
-use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::serving::Serving;
+use crate::support::workspace::{Workspace, str_of, wait_until};
 
 fn lines_of(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
@@ -16,9 +16,9 @@ fn lines_of(path: &Path) -> Vec<String> {
 
 #[test]
 fn the_access_log_of_serve_can_be_replayed() {
-    let room = Room::shared();
-    let log = room.file("access.log");
-    let serving = Serving::start(&room, &["--log", str_of(&log), "--log-format", "extended"]);
+    let workspace = Workspace::shared();
+    let log = workspace.file("access.log");
+    let serving = Serving::start(&workspace, &["--log", str_of(&log), "--log-format", "extended"]);
     let mut client = serving.connect();
     client.get("/10k.bin", "Referer: http://a/\"b\\\r\nUser-Agent: \u{e9} x\r\n").unwrap();
     client.get("/none?q=%22", "").unwrap();
@@ -42,7 +42,7 @@ fn the_access_log_of_serve_can_be_replayed() {
     assert!(parse_combined(&lines[2]).is_err());
 
     let url = format!("http://{}/", serving.address);
-    let document = room.run(&["bench", &url, "--replay", str_of(&log), "--no-save", "--json"]).json();
+    let document = workspace.run(&["bench", &url, "--replay", str_of(&log), "--no-save", "--json"]).json();
     let replay = &document["load"]["replay"];
     assert_eq!((replay["lines"].as_u64(), replay["requests_logged"].as_u64()), (Some(3), Some(2)), "{replay}");
     wait_until("the replay is logged too", || lines_of(&log).len() == 5);
@@ -51,9 +51,9 @@ fn the_access_log_of_serve_can_be_replayed() {
 
 #[test]
 fn sighup_reopens_a_rotated_log() {
-    let room = Room::shared();
-    let (log, moved) = (room.file("access.log"), room.file("access.log.1"));
-    let serving = Serving::start(&room, &["--log", str_of(&log), "--log-anonymous"]);
+    let workspace = Workspace::shared();
+    let (log, moved) = (workspace.file("access.log"), workspace.file("access.log.1"));
+    let serving = Serving::start(&workspace, &["--log", str_of(&log), "--log-anonymous"]);
     let mut client = serving.connect();
     client.get("/10k.bin?one", "").unwrap();
     wait_until("the first line is there", || lines_of(&log).len() == 1);
@@ -75,11 +75,11 @@ fn sighup_reopens_a_rotated_log() {
 
 #[test]
 fn ineffective_log_and_cache_options_are_refused() {
-    let room = Room::shared();
-    let www = room.www();
+    let workspace = Workspace::shared();
+    let www = workspace.www();
     let www = str_of(&www);
     let refuse = |options: &[&str], words: &[&str]| {
-        room.run(&[&["serve", www][..], options].concat()).refused(1, words);
+        workspace.run(&[&["serve", www][..], options].concat()).refused(1, words);
     };
     refuse(&["--log-format", "extended"], &["--log"]);
     refuse(&["--cache"], &["--dynamic"]);

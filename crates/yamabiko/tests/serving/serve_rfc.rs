@@ -4,16 +4,16 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::support::lab::{Output, Room, str_of};
 use crate::support::serving::Serving;
+use crate::support::workspace::{Output, Workspace, str_of};
 use crate::table::Case;
 
 /// A workspace with the table's files and a server of them.
-fn served() -> (Room, Serving) {
-    let room = Room::shared();
-    crate::table::furnish(&room.www());
-    let serving = Serving::start(&room, &[]);
-    (room, serving)
+fn served() -> (Workspace, Serving) {
+    let workspace = Workspace::shared();
+    crate::table::furnish(&workspace.www());
+    let serving = Serving::start(&workspace, &[]);
+    (workspace, serving)
 }
 
 impl Serving {
@@ -95,8 +95,8 @@ fn curl_gets_the_responses_of_the_rfc_table() {
 
 #[test]
 fn curl_requests_ranges_resumes_and_revalidates() {
-    let (room, serving) = served();
-    let page = fs::read(room.www().join("100k.bin")).unwrap();
+    let (workspace, serving) = served();
+    let page = fs::read(workspace.www().join("100k.bin")).unwrap();
     let url = serving.url("/100k.bin");
     assert_eq!(curl(&["--range", "1000-1999", &url]), page[1000..2000]);
     assert_eq!(curl(&["--range", "-77", &url]), page[page.len() - 77..]);
@@ -105,27 +105,27 @@ fn curl_requests_ranges_resumes_and_revalidates() {
         assert!(several.windows(10).any(|window| window == part));
     }
     // An interrupted download is resumed.
-    let begun = room.file("begun");
+    let begun = workspace.file("begun");
     fs::write(&begun, &page[..40_000]).unwrap();
     curl(&["--continue-at", "-", "--output", str_of(&begun), &url]);
     assert!(fs::read(&begun).unwrap() == page, "resumed wrongly");
     // curl sends the date of a file it has.
     let digits = serving.url("/digits.txt");
-    let have = room.file("have");
+    let have = workspace.file("have");
     curl(&["--remote-time", "--output", str_of(&have), &digits]);
     assert_eq!(curl_says("%{http_code}", &["--time-cond", str_of(&have), &digits]), "304");
     assert_eq!(curl_says("%{http_code}", &["--time-cond", "Sat, 05 Nov 1994 08:49:37 GMT", &digits]), "200");
-    let tag = room.file("tag");
+    let tag = workspace.file("tag");
     curl(&["--etag-save", str_of(&tag), "--output", "/dev/null", &digits]);
     assert_eq!(curl_says("%{http_code}", &["--etag-compare", str_of(&tag), &digits]), "304");
 }
 
 #[test]
 fn curl_decompresses_precompressed_files() {
-    let (room, serving) = served();
+    let (workspace, serving) = served();
     let text = "the mountain echo ".repeat(10_000);
-    fs::write(room.www().join("long.txt"), &text).unwrap();
-    other("gzip", &["--keep", str_of(&room.www().join("long.txt"))]);
+    fs::write(workspace.www().join("long.txt"), &text).unwrap();
+    other("gzip", &["--keep", str_of(&workspace.www().join("long.txt"))]);
     let url = serving.url("/long.txt");
     assert_eq!(curl(&[&url]), text.as_bytes());
     assert_eq!(curl(&["--compressed", &url]), text.as_bytes());
@@ -154,11 +154,11 @@ fn figure(report: &str, label: &str) -> Option<u64> {
 
 #[test]
 fn apachebench_counts_no_failure() {
-    let (room, serving) = served();
+    let (workspace, serving) = served();
     let url = serving.url("/10k.bin");
     for options in [&["-n", "200", "-c", "8", "-k"][..], &["-n", "200", "-c", "8"], &["-n", "50", "-i"]] {
         let theirs = String::from_utf8(other("ab", &[&["-q"], options, &[&url]].concat())).unwrap();
-        let ours: Output = room.run(&[&["ab", "-q"], options, &[&url[..]]].concat()).success();
+        let ours: Output = workspace.run(&[&["ab", "-q"], options, &[&url[..]]].concat()).success();
         for report in [&theirs, &ours.stdout] {
             let requests = figure(report, "Complete requests:").unwrap();
             assert_eq!(Some(requests), options[1].parse().ok(), "{report}");
@@ -174,7 +174,7 @@ fn apachebench_counts_no_failure() {
 
 #[test]
 fn yamabiko_bench_finds_no_error_at_yamabiko_serve() {
-    let (room, serving) = served();
+    let (workspace, serving) = served();
     for (path, more) in [
         ("/10k.bin", &["--expect-status", "200", "--expect-length", "10KiB"][..]),
         ("/digits.txt", &["--expect-status", "206", "--expect-body", "2345", "-H", "Range: bytes=2-5"]),
@@ -183,7 +183,7 @@ fn yamabiko_bench_finds_no_error_at_yamabiko_serve() {
     ] {
         let url = serving.url(path);
         let arguments = [&["bench", &url, "-n", "100", "-c", "4", "--warmup", "0s", "--json"], more].concat();
-        let document = room.run_json(&arguments);
+        let document = workspace.run_json(&arguments);
         assert_eq!(document["load"]["completed"], 100, "{path}: {}", document["load"]);
         assert_eq!(document["load"]["failed"], serde_json::json!({}), "{path}: {}", document["load"]);
     }

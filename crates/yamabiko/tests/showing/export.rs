@@ -4,29 +4,38 @@
 use std::fs;
 use std::net::TcpListener;
 
-use crate::support::lab::{Output, Room, set_mode, str_of};
 use crate::support::scripted;
 use crate::support::serving::Serving;
 use crate::support::tls::Authority;
+use crate::support::workspace::{Output, Workspace, set_mode, str_of};
 use scripted::{Asked, Scripted, answer};
 use serde_json::Value;
 
 /// A workspace with one stored run of 200 requests, two of them with status 500; and its document.
-fn with_a_run() -> (Room, Value) {
-    let room = Room::shared();
+fn with_a_run() -> (Workspace, Value) {
+    let workspace = Workspace::shared();
     let server = Scripted::numbered(|at, _| match at {
         50 | 51 => answer("500 Oh no", &[], b"<script>alert(1)</script>"),
         _ => answer("200 OK", &[], b"page"),
     });
-    let document =
-        room.run_json(&["bench", &server.url("/a?b=c"), "--rate", "100/s", "-n", "200", "--warmup", "0s", "--json"]);
+    let document = workspace.run_json(&[
+        "bench",
+        &server.url("/a?b=c"),
+        "--rate",
+        "100/s",
+        "-n",
+        "200",
+        "--warmup",
+        "0s",
+        "--json",
+    ]);
     assert_eq!(document["load"]["completed"], 200, "{document}");
-    (room, document)
+    (workspace, document)
 }
 
 /// The run in a format, on standard output. The machine's noise may make the run invalid; what is written is as good.
-fn exported(room: &Room, more: &[&str]) -> String {
-    let output = room.run(&[&["report", "--export"], more].concat());
+fn exported(workspace: &Workspace, more: &[&str]) -> String {
+    let output = workspace.run(&[&["report", "--export"], more].concat());
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     output.stdout
 }
@@ -40,20 +49,20 @@ fn sample(text: &str, beginning: &str) -> f64 {
 
 #[test]
 fn every_export_format_contains_the_run() {
-    let (room, document) = with_a_run();
-    let csv = exported(&room, &["csv", "-", "--table", "requests"]);
+    let (workspace, document) = with_a_run();
+    let csv = exported(&workspace, &["csv", "-", "--table", "requests"]);
     let rows: Vec<&str> = csv.trim_end().split("\r\n").collect();
     assert_eq!((rows.len(), rows[0].split(',').count()), (201, rows[200].split(',').count()));
     assert!(rows[0].starts_with("sequence,client,"), "{}", rows[0]);
     let lines: Vec<Value> =
-        exported(&room, &["jsonl", "-"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        exported(&workspace, &["jsonl", "-"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let offered: i64 = lines.iter().map(|line| line["offered"].as_i64().unwrap()).sum();
     assert_eq!(offered, 200);
 
-    let hgrm = exported(&room, &["hgrm", "-"]);
+    let hgrm = exported(&workspace, &["hgrm", "-"]);
     assert!(hgrm.contains("Total count    =          200]") && hgrm.contains("1/(1-Percentile)"), "{hgrm}");
 
-    let har: Value = serde_json::from_str(&exported(&room, &["har", "-"])).unwrap();
+    let har: Value = serde_json::from_str(&exported(&workspace, &["har", "-"])).unwrap();
     let entries = har["log"]["entries"].as_array().unwrap();
     assert_eq!((entries.len(), &har["log"]["version"]), (200, &Value::from("1.2")));
     assert!(entries.iter().all(|entry| entry["request"]["url"].as_str().unwrap().ends_with("/a?b=c")));
@@ -63,7 +72,7 @@ fn every_export_format_contains_the_run() {
     let said = document["load"]["response_time_ns"]["max"].as_f64().unwrap() / 1e6;
     assert!((longest / said - 1.0).abs() < 1e-6, "{longest} {said}");
 
-    let text = exported(&room, &["prometheus", "-"]);
+    let text = exported(&workspace, &["prometheus", "-"]);
     for (beginning, value) in [
         ("yamabiko_requests_offered_total{", 200.0),
         ("yamabiko_requests_total{outcome=\"completed\"", 200.0),
@@ -81,12 +90,12 @@ fn every_export_format_contains_the_run() {
         ),
     );
     assert!((p99 * 1e9 / document["load"]["response_time_ns"]["p99"].as_f64().unwrap() - 1.0).abs() < 1e-9);
-    let history = exported(&room, &["openmetrics", "-"]);
+    let history = exported(&workspace, &["openmetrics", "-"]);
     assert!(history.ends_with("# EOF\n") && history.matches("\nyamabiko_requests_offered_total{").count() >= 2);
     assert!(!history.contains("<script>"));
 
-    let message = room.file("run.otlp");
-    exported(&room, &["otlp", str_of(&message)]);
+    let message = workspace.file("run.otlp");
+    exported(&workspace, &["otlp", str_of(&message)]);
     let bytes = fs::read(&message).unwrap();
     let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(holds("http.client.request.duration") && holds("yamabiko.response_time") && holds("service.instance.id"));
@@ -94,37 +103,38 @@ fn every_export_format_contains_the_run() {
 
 #[test]
 fn a_sampled_export_is_marked_and_invalid_options_are_refused() {
-    let (room, _) = with_a_run();
-    let output = room.run(&["report", "--export", "har", "-", "--limit", "50"]);
+    let (workspace, _) = with_a_run();
+    let output = workspace.run(&["report", "--export", "har", "-", "--limit", "50"]);
     let har: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(har["log"]["entries"].as_array().unwrap().len(), 50);
     assert!(output.stderr.contains("50 of 200 requests, an even sample"), "{output}");
-    room.run(&["report", "--export", "xml", "-"]).refused(1, &["--export xml", "openmetrics"]);
-    room.run(&["report", "--export", "csv", "-", "--table", "nosuch"]).refused(1, &["nosuch", "watch_series"]);
-    room.run(&["report", "--export", "har", "-", "--table", "requests"]).refused(1, &["--table"]);
-    room.run(&["report", "--export", "csv", "-", "--limit", "3"]).refused(1, &["--limit"]);
-    room.run(&["report", "--export", "csv", "/no/such/folder/x"]).refused(2, &["cannot write"]);
+    workspace.run(&["report", "--export", "xml", "-"]).refused(1, &["--export xml", "openmetrics"]);
+    workspace.run(&["report", "--export", "csv", "-", "--table", "nosuch"]).refused(1, &["nosuch", "watch_series"]);
+    workspace.run(&["report", "--export", "har", "-", "--table", "requests"]).refused(1, &["--table"]);
+    workspace.run(&["report", "--export", "csv", "-", "--limit", "3"]).refused(1, &["--limit"]);
+    workspace.run(&["report", "--export", "csv", "/no/such/folder/x"]).refused(2, &["cannot write"]);
     // A table that the run does not have is a head without rows.
-    assert_eq!(exported(&room, &["csv", "-", "--table", "taps"]).lines().count(), 1);
+    assert_eq!(exported(&workspace, &["csv", "-", "--table", "taps"]).lines().count(), 1);
 }
 
-fn push(room: &Room, more: &[&str]) -> Output {
-    room.run(&[&["export", "last"], more].concat())
+fn push(workspace: &Workspace, more: &[&str]) -> Output {
+    workspace.run(&[&["export", "last"], more].concat())
 }
 
 #[test]
 fn remote_write_sends_every_message_with_headers_and_retries_a_busy_receiver() {
-    let (room, _) = with_a_run();
+    let (workspace, _) = with_a_run();
     let busy = Scripted::numbered(|at, _| match at {
         0 => answer("503 Busy", &["Retry-After: 0"], b"later"),
         1 => answer("429 Slow down", &["Retry-After: 0"], b""),
         _ => answer("204 No Content", &[], b""),
     });
-    let headers = room.file("headers");
+    let headers = workspace.file("headers");
     fs::write(&headers, "Authorization: Bearer of-secrets\n\nX-Scope-OrgID: one\n").unwrap();
     set_mode(&headers, 0o600);
     let url = busy.url("/api/v1/write?tenant=x");
-    let output = push(&room, &["--remote-write", &url, "--header-file", str_of(&headers), "-H", "X-More: 2"]).success();
+    let output =
+        push(&workspace, &["--remote-write", &url, "--header-file", str_of(&headers), "-H", "X-More: 2"]).success();
     assert!(output.stdout.contains("message") && output.stdout.contains("/api/v1/write in"), "{output}");
     assert!(output.stderr.contains("status 503 later; again"), "{output}");
     for secret in ["of-secrets", "tenant=x"] {
@@ -148,46 +158,46 @@ fn remote_write_sends_every_message_with_headers_and_retries_a_busy_receiver() {
 
 #[test]
 fn a_refused_message_is_not_retried_and_the_reason_is_printed_escaped() {
-    let (room, _) = with_a_run();
+    let (workspace, _) = with_a_run();
     let refusing = Scripted::start(|_| answer("400 Bad", &[], b"out of bounds \x1b[31mred\x1b[0m\nmore"));
-    push(&room, &["--remote-write", &refusing.url("/w")])
+    push(&workspace, &["--remote-write", &refusing.url("/w")])
         .refused(2, &["status 400 out of bounds", "create-blocks-from"]);
     assert_eq!(refusing.asked().len(), 1);
-    let output = push(&room, &["--remote-write", &refusing.url("/w")]);
+    let output = push(&workspace, &["--remote-write", &refusing.url("/w")]);
     assert!(!output.stderr.contains('\x1b'), "{output}");
 
     // Five tries, and no more.
     let broken = Scripted::start(|_| answer("500 No", &["Retry-After: 0"], b""));
-    let output = push(&room, &["--remote-write", &broken.url("/w")]);
+    let output = push(&workspace, &["--remote-write", &broken.url("/w")]);
     assert_eq!((output.code, broken.asked().len()), (Some(2), 5), "{output}");
     // OTLP treats 500 as permanent.
     let broken = Scripted::start(|_| answer("500 No", &["Retry-After: 0"], b""));
-    push(&room, &["--otlp", &broken.url("")]).refused(2, &["status 500"]);
+    push(&workspace, &["--otlp", &broken.url("")]).refused(2, &["status 500"]);
     assert_eq!((broken.asked().len(), broken.asked()[0].target.as_str()), (1, "/v1/metrics"));
 
     // A redirect would take the credentials elsewhere.
     let elsewhere = Scripted::start(|_| answer("200 OK", &[], b""));
     let to = format!("Location: {}", elsewhere.url("/stolen"));
     let redirecting = Scripted::start(move |_| answer("307 Elsewhere", &[&to], b""));
-    push(&room, &["--otlp", &redirecting.url("/v1/metrics"), "-H", "Authorization: Bearer x"])
+    push(&workspace, &["--otlp", &redirecting.url("/v1/metrics"), "-H", "Authorization: Bearer x"])
         .refused(2, &["elsewhere"]);
     assert!(elsewhere.asked().is_empty());
 
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = push(&room, &["--otlp", &format!("http://{nobody}")]);
+    let output = push(&workspace, &["--otlp", &format!("http://{nobody}")]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.lines().count() == 5 && output.stderr.contains("again in 0.2"), "{output}");
 }
 
 #[test]
 fn rejected_points_are_reported() {
-    let (room, _) = with_a_run();
+    let (workspace, _) = with_a_run();
     // ExportMetricsServiceResponse { partial_success { rejected_data_points: 3, error_message: "no room" } }
     let partial = b"\x0a\x0b\x08\x03\x12\x07no room";
     let receiver = Scripted::start(|_| answer("200 OK", &["Content-Type: application/x-protobuf"], partial));
-    push(&room, &["--otlp", &receiver.url("")]).refused(2, &["did not take", "points: no room"]);
+    push(&workspace, &["--otlp", &receiver.url("")]).refused(2, &["did not take", "points: no room"]);
     let receiver = Scripted::start(|_| answer("200 OK", &["Content-Type: application/x-protobuf"], b""));
-    let output = push(&room, &["--otlp", &receiver.url("/")]).success();
+    let output = push(&workspace, &["--otlp", &receiver.url("/")]).success();
     assert!(output.stdout.contains("of OTLP"), "{output}");
     assert!(
         receiver.asked().iter().all(|asked| asked.field("content-type").as_deref() == Some("application/x-protobuf"))
@@ -196,32 +206,32 @@ fn rejected_points_are_reported() {
 
 #[test]
 fn a_tls_receiver_needs_a_trusted_certificate() {
-    let (room, _) = with_a_run();
-    let (authority, other) = (Authority::new(&room, "own"), Authority::new(&room, "other"));
+    let (workspace, _) = with_a_run();
+    let (authority, other) = (Authority::new(&workspace, "own"), Authority::new(&workspace, "other"));
     let certificate = authority.sign(&["localhost", "127.0.0.1"], 2099);
-    let server = Serving::start(&room, &["--tls", str_of(&certificate.cert), str_of(&certificate.key)]);
+    let server = Serving::start(&workspace, &["--tls", str_of(&certificate.cert), str_of(&certificate.key)]);
     let url = format!("https://{}/v1/metrics", server.address);
     // A server of files hears the message inside TLS, and has nothing to do with it.
-    push(&room, &["--otlp", &url, "--cacert", str_of(&authority.file())]).refused(2, &["status 405"]);
-    push(&room, &["--otlp", &url, "-k"]).refused(2, &["status 405"]);
-    let distrusted = push(&room, &["--otlp", &url, "--cacert", str_of(&other.file())]);
+    push(&workspace, &["--otlp", &url, "--cacert", str_of(&authority.file())]).refused(2, &["status 405"]);
+    push(&workspace, &["--otlp", &url, "-k"]).refused(2, &["status 405"]);
+    let distrusted = push(&workspace, &["--otlp", &url, "--cacert", str_of(&other.file())]);
     distrusted.refused(2, &["ertificate"]);
-    push(&room, &["--otlp", &url, "--cacert", "/no/such/file"]).refused(2, &["/no/such/file"]);
-    let empty = room.file("empty");
+    push(&workspace, &["--otlp", &url, "--cacert", "/no/such/file"]).refused(2, &["/no/such/file"]);
+    let empty = workspace.file("empty");
     fs::write(&empty, "").unwrap();
-    push(&room, &["--otlp", &url, "--cacert", str_of(&empty)]).refused(1, &["contains no certificate"]);
+    push(&workspace, &["--otlp", &url, "--cacert", str_of(&empty)]).refused(1, &["contains no certificate"]);
 }
 
 #[test]
 fn invalid_export_options_are_refused_before_sending() {
-    let (room, _) = with_a_run();
-    push(&room, &[]).refused(1, &["--remote-write"]);
-    push(&room, &["--otlp", "localhost:4318"]).refused(1, &["http://"]);
-    push(&room, &["--otlp", "http://u:secret@h/"]).refused(1, &["--header-file"]);
-    push(&room, &["--otlp", "http://h", "--remote-write", "http://h"]).refused(1, &["--remote-write"]);
-    let output = push(&room, &["--otlp", "http://127.0.0.1:1", "-H", "Authorization Bearer-secret"]);
+    let (workspace, _) = with_a_run();
+    push(&workspace, &[]).refused(1, &["--remote-write"]);
+    push(&workspace, &["--otlp", "localhost:4318"]).refused(1, &["http://"]);
+    push(&workspace, &["--otlp", "http://u:secret@h/"]).refused(1, &["--header-file"]);
+    push(&workspace, &["--otlp", "http://h", "--remote-write", "http://h"]).refused(1, &["--remote-write"]);
+    let output = push(&workspace, &["--otlp", "http://127.0.0.1:1", "-H", "Authorization Bearer-secret"]);
     output.refused(1, &["Name: value"]);
     assert!(!output.stderr.contains("secret"), "{output}");
-    push(&room, &["--otlp", "http://127.0.0.1:1", "-H", "Host: x"]).refused(1, &["host"]);
-    room.run(&["export", "nosuch", "--otlp", "http://127.0.0.1:1"]).refused(1, &["nosuch"]);
+    push(&workspace, &["--otlp", "http://127.0.0.1:1", "-H", "Host: x"]).refused(1, &["host"]);
+    workspace.run(&["export", "nosuch", "--otlp", "http://127.0.0.1:1"]).refused(1, &["nosuch"]);
 }

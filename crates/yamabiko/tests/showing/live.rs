@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::hostile;
-use crate::support::lab::{PATIENCE, Room, set_mode, str_of, wait_until};
+use crate::support::workspace::{TEST_TIMEOUT, Workspace, set_mode, str_of, wait_until};
 use hostile::Hostile;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,12 +21,12 @@ struct Page {
 
 impl Page {
     /// Starts `yamabiko live` and takes the URL that it prints.
-    fn open(room: &Room, arguments: &[&str]) -> Page {
-        Page::start(room, room.command(&[&["live"], arguments].concat()))
+    fn open(workspace: &Workspace, arguments: &[&str]) -> Page {
+        Page::start(workspace, workspace.command(&[&["live"], arguments].concat()))
     }
 
-    fn start(room: &Room, mut command: Command) -> Page {
-        command.env("YAMABIKO_RUNS", room.runs()).env_remove("YAMABIKO_TOKEN").current_dir(room.path());
+    fn start(workspace: &Workspace, mut command: Command) -> Page {
+        command.env("YAMABIKO_RUNS", workspace.runs()).env_remove("YAMABIKO_TOKEN").current_dir(workspace.path());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -37,7 +37,7 @@ impl Page {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.host).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream
     }
 
@@ -118,14 +118,14 @@ impl Events {
 }
 
 /// A workspace with one stored run whose command contains markup.
-fn with_a_run() -> (Room, String) {
-    let (room, server) = (Room::shared(), Hostile::start());
+fn with_a_run() -> (Workspace, String) {
+    let (workspace, server) = (Workspace::shared(), Hostile::start());
     let wild = "X-Wild: </script><img src=x onerror=alert(1)>";
-    let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "50", "-H", wild, "--json"]);
+    let output = workspace.run(&["bench", &server.url("/ok/1000"), "-n", "50", "-H", wild, "--json"]);
     // The machine's noise may make it invalid; its page is as good.
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let id = output.json()["run"]["id"].as_str().unwrap().to_owned();
-    (room, id)
+    (workspace, id)
 }
 
 fn code(head: &str) -> &str {
@@ -134,10 +134,10 @@ fn code(head: &str) -> &str {
 
 #[test]
 fn the_live_page_of_a_finished_run_has_the_figures_of_its_document() {
-    let (room, id) = with_a_run();
+    let (workspace, id) = with_a_run();
     let summary: Value =
-        serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
-    let mut page = Page::open(&room, &["last"]);
+        serde_json::from_slice(&fs::read(workspace.runs().join(&id).join("summary.json")).unwrap()).unwrap();
+    let mut page = Page::open(&workspace, &["last"]);
     let (head, html) = page.get("");
     assert!(code(&head) == "200" && html.contains("live.js") && !html.contains("onerror"), "{head}\n{html}");
     for file in ["live.css", "live.js", "uplot.js"] {
@@ -174,10 +174,10 @@ fn sample(text: &str, name: &str, label: &str) -> f64 {
 
 #[test]
 fn the_metrics_endpoint_has_the_counters_of_the_document() {
-    let (room, id) = with_a_run();
+    let (workspace, id) = with_a_run();
     let summary: Value =
-        serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
-    let page = Page::open(&room, &["last"]);
+        serde_json::from_slice(&fs::read(workspace.runs().join(&id).join("summary.json")).unwrap()).unwrap();
+    let page = Page::open(&workspace, &["last"]);
     let (head, text) = page.get("metrics");
     assert!(code(&head) == "200" && head.contains("content-type: text/plain; version=0.0.4"), "{head}\n{text}");
     let load = &summary["load"];
@@ -195,7 +195,7 @@ fn the_metrics_endpoint_has_the_counters_of_the_document() {
     assert_eq!(page.get(&format!("run/{id}/metrics")).1, text);
     assert_eq!(page.get("metrics").1, text);
     // Where no run is shown.
-    let list = Page::open(&room, &[]);
+    let list = Page::open(&workspace, &[]);
     for path in ["metrics", "run/nosuch/metrics", "runs/metrics", "run/%2e%2e/metrics"] {
         let (head, body) = list.get(path);
         assert_eq!(code(&head), "404", "{path}: {body}");
@@ -205,8 +205,8 @@ fn the_metrics_endpoint_has_the_counters_of_the_document() {
 
 #[test]
 fn the_live_page_without_a_run_lists_stored_runs() {
-    let (room, id) = with_a_run();
-    let page = Page::open(&room, &[]);
+    let (workspace, id) = with_a_run();
+    let page = Page::open(&workspace, &[]);
     let whole = page.events("events").until("snapshot").data;
     assert_eq!(whole["title"], "Runs");
     let table = &whole["sections"][0]["pieces"][0];
@@ -232,8 +232,8 @@ fn the_live_page_without_a_run_lists_stored_runs() {
 
 #[test]
 fn the_live_page_refuses_foreign_hosts_and_missing_secrets() {
-    let (room, _) = with_a_run();
-    let page = Page::open(&room, &["last", "--token", "--allow-host", "bench.example"]);
+    let (workspace, _) = with_a_run();
+    let page = Page::open(&workspace, &["last", "--token", "--allow-host", "bench.example"]);
     assert!(page.root.len() > 20, "{}", page.root);
     let (events, metrics) = (format!("{}events", page.root), format!("{}metrics", page.root));
     for host in ["evil.example", "127.0.0.1.evil.example"] {
@@ -262,17 +262,17 @@ fn the_live_page_refuses_foreign_hosts_and_missing_secrets() {
 
 #[test]
 fn a_given_secret_keeps_the_url_after_a_restart() {
-    let (room, _) = with_a_run();
-    let file = room.file("secret");
+    let (workspace, _) = with_a_run();
+    let file = workspace.file("secret");
     fs::write(&file, "correct-horse-battery\n").unwrap();
     set_mode(&file, 0o600);
-    let first = Page::open(&room, &["last", "--token-file", str_of(&file)]);
+    let first = Page::open(&workspace, &["last", "--token-file", str_of(&file)]);
     assert_eq!(first.root, "/correct-horse-battery/");
     let before = first.events("events").until("snapshot");
     let listen = first.host.clone();
     drop(first);
     // Another process at the same address: ids of the first are unknown, so a snapshot is sent.
-    let second = Page::open(&room, &["last", "--listen", &listen, "--token-file", str_of(&file)]);
+    let second = Page::open(&workspace, &["last", "--listen", &listen, "--token-file", str_of(&file)]);
     let after = second.events(&format!("events?after={}", before.id)).next();
     assert_eq!((after.name.as_str(), &after.data), ("snapshot", &before.data));
     assert_ne!(after.id, before.id);
@@ -281,17 +281,17 @@ fn a_given_secret_keeps_the_url_after_a_restart() {
     second.signal(Signal::SIGTERM);
     assert_eq!(again.next().name, "end");
     fs::write(&file, "with/slashes/in/it/all/along\n").unwrap();
-    room.run(&["live", "last", "--token-file", str_of(&file)]).refused(1, &["secret"]);
+    workspace.run(&["live", "last", "--token-file", str_of(&file)]).refused(1, &["secret"]);
 }
 
 #[test]
 fn the_live_child_process_shows_its_input_and_ends_with_its_parent() {
-    let (room, id) = with_a_run();
-    let mut page = Page::open(&room, &["--follow-stdin"]);
+    let (workspace, id) = with_a_run();
+    let mut page = Page::open(&workspace, &["--follow-stdin"]);
     let mut events = page.events("events");
     assert_eq!(events.next().data["is_over"], false);
     let mut input = page.child.stdin.take().unwrap();
-    writeln!(input, "{}", room.runs().join(&id).display()).unwrap();
+    writeln!(input, "{}", workspace.runs().join(&id).display()).unwrap();
     assert_eq!(events.until("snapshot").data["title"].as_str(), Some(&*id));
     drop(input);
     assert_eq!(events.until("end").data, serde_json::json!({}));
@@ -301,12 +301,12 @@ fn the_live_child_process_shows_its_input_and_ends_with_its_parent() {
 /// The last state reaches those who look on also when it is all there ever was.
 #[test]
 fn the_final_snapshot_precedes_the_end_event() {
-    let (room, id) = with_a_run();
-    let mut page = Page::open(&room, &["--follow-stdin"]);
+    let (workspace, id) = with_a_run();
+    let mut page = Page::open(&workspace, &["--follow-stdin"]);
     let mut events = page.events("events");
     events.next();
     let mut input = page.child.stdin.take().unwrap();
-    writeln!(input, "{}", room.runs().join(&id).display()).unwrap();
+    writeln!(input, "{}", workspace.runs().join(&id).display()).unwrap();
     drop(input);
     let last = events.until("snapshot");
     assert_eq!((last.data["title"].as_str(), last.data["is_over"].as_bool()), (Some(&*id), Some(true)));
@@ -316,19 +316,19 @@ fn the_final_snapshot_precedes_the_end_event() {
 
 #[test]
 fn live_reports_an_unusable_address_in_one_line() {
-    let (room, _) = with_a_run();
-    let page = Page::open(&room, &["last"]);
-    room.run(&["live", "last", "--listen", &page.host]).refused(2, &["listening on", &page.host]);
-    room.run(&["live", "nosuch"]).refused(1, &["nosuch"]);
-    room.run(&["live", "--listen", "nowhere"]).refused(1, &["127.0.0.1:8080"]);
-    room.run(&["live", "last", "--follow-stdin"]).refused(1, &["--follow-stdin"]);
+    let (workspace, _) = with_a_run();
+    let page = Page::open(&workspace, &["last"]);
+    workspace.run(&["live", "last", "--listen", &page.host]).refused(2, &["listening on", &page.host]);
+    workspace.run(&["live", "nosuch"]).refused(1, &["nosuch"]);
+    workspace.run(&["live", "--listen", "nowhere"]).refused(1, &["127.0.0.1:8080"]);
+    workspace.run(&["live", "last", "--follow-stdin"]).refused(1, &["--follow-stdin"]);
 }
 
 /// The number of viewers is limited, and a disconnected viewer frees its slot.
 #[test]
 fn viewers_of_the_live_page_are_limited() {
-    let (room, _) = with_a_run();
-    let page = Page::open(&room, &["last"]);
+    let (workspace, _) = with_a_run();
+    let page = Page::open(&workspace, &["last"]);
     let mut streams: Vec<Events> = (0..64).map(|_| page.events("events")).collect();
     let first = streams[0].until("snapshot");
     for events in &mut streams[1..] {

@@ -3,18 +3,18 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::support::lab::{Output, Room, str_of, yamabiko};
-use crate::support::shelf::{ended, id};
+use crate::support::stored_runs::{ended, id};
+use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
-fn bash(room: &Room, script: &str) -> Output {
+fn bash(workspace: &Workspace, script: &str) -> Output {
     let mut command = Command::new("bash");
     let path = format!("{}:{}", str_of(yamabiko().parent().unwrap()), std::env::var("PATH").unwrap());
     command.args(["--norc", "-c", script]).env("PATH", path).stdin(Stdio::null());
-    room.start_command(command).finish()
+    workspace.start_command(command).finish()
 }
 
 /// What bash offers after these words, the last of which is being typed.
-fn offered(room: &Room, words: &[&str]) -> Vec<String> {
+fn offered(workspace: &Workspace, words: &[&str]) -> Vec<String> {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let script = format!(
         "set -u; source <(yamabiko completions bash) || exit 9; COMP_WORDS=({}); COMP_CWORD={}; \
@@ -24,51 +24,51 @@ fn offered(room: &Room, words: &[&str]) -> Vec<String> {
         words[words.len() - 1],
         words[words.len() - 2],
     );
-    let output = bash(room, &script).success();
+    let output = bash(workspace, &script).success();
     assert!(output.stderr.is_empty(), "{output}");
     output.stdout.lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn bash_completes_verbs_options_and_runs() {
-    let room = Room::shared();
-    let run = id(&ended(&room.runs(), "bench", 0, "yamabiko bench", 1));
-    assert_eq!(offered(&room, &["yamabiko", "ben"]), ["bench"]);
-    assert!(offered(&room, &["yamabiko", "bench", "--warm"]).contains(&"--warmup".to_owned()));
-    assert!(offered(&room, &["yamabiko", "runs", "du"]).contains(&"du".to_owned()));
+    let workspace = Workspace::shared();
+    let run = id(&ended(&workspace.runs(), "bench", 0, "yamabiko bench", 1));
+    assert_eq!(offered(&workspace, &["yamabiko", "ben"]), ["bench"]);
+    assert!(offered(&workspace, &["yamabiko", "bench", "--warm"]).contains(&"--warmup".to_owned()));
+    assert!(offered(&workspace, &["yamabiko", "runs", "du"]).contains(&"du".to_owned()));
     for words in
         [&["yamabiko", "report", "2026"][..], &["yamabiko", "runs", "delete", "2026"], &["yamabiko", "compare", "2026"]]
     {
-        assert!(offered(&room, words).contains(&run), "{words:?}");
+        assert!(offered(&workspace, words).contains(&run), "{words:?}");
     }
-    assert!(offered(&room, &["yamabiko", "report", "la"]).contains(&"last".to_owned()));
-    assert!(!offered(&room, &["yamabiko", "bench", "2026"]).contains(&run));
+    assert!(offered(&workspace, &["yamabiko", "report", "la"]).contains(&"last".to_owned()));
+    assert!(!offered(&workspace, &["yamabiko", "bench", "2026"]).contains(&run));
     // Twice in one shell, with the options that people have set.
     let twice =
-        bash(&room, "set -eu; for i in 1 2; do source <(yamabiko completions bash); done; complete -p yamabiko")
+        bash(&workspace, "set -eu; for i in 1 2; do source <(yamabiko completions bash); done; complete -p yamabiko")
             .success();
     assert!(twice.stdout.contains("_yamabiko_and_runs") && twice.stderr.is_empty(), "{twice}");
 }
 
 #[test]
 fn every_supported_shell_gets_a_completion_script() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = room.run(&["completions", shell]).success();
+        let script = workspace.run(&["completions", shell]).success();
         assert!(script.stdout.contains("yamabiko") && script.stderr.is_empty(), "{script}");
     }
-    room.run(&["completions", "tcsh"]).refused(1, &["'tcsh'", "bash, elvish, fish, powershell, zsh"]);
-    room.run(&["completions"]).refused(1, &["<SHELL>"]);
+    workspace.run(&["completions", "tcsh"]).refused(1, &["'tcsh'", "bash, elvish, fish, powershell, zsh"]);
+    workspace.run(&["completions"]).refused(1, &["<SHELL>"]);
 }
 
 #[test]
 fn every_verb_has_a_man_page() {
-    let room = Room::shared();
-    let folder = room.path().join("man");
-    room.run(&["man", str_of(&folder)]).success();
+    let workspace = Workspace::shared();
+    let folder = workspace.path().join("man");
+    workspace.run(&["man", str_of(&folder)]).success();
     let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(page("yamabiko.1").contains("yamabiko\\-bench(1)"));
-    let help = room.run(&["--help"]).success().stdout;
+    let help = workspace.run(&["--help"]).success().stdout;
     let verbs = help.lines().skip_while(|line| *line != "Measure:").take_while(|line| *line != "Options:");
     let mut seen = 0;
     for verb in verbs.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' ')) {
@@ -88,5 +88,5 @@ fn every_verb_has_a_man_page() {
         assert!(text.contains(".TH ") && text.contains("\n.SH NAME\n"), "{}", path.display());
         assert!(!text.contains('\u{1b}'), "{}", path.display());
     }
-    room.run(&["man", "/dev/null/x"]).refused(2, &["/dev/null/x"]);
+    workspace.run(&["man", "/dev/null/x"]).refused(2, &["/dev/null/x"]);
 }

@@ -3,8 +3,8 @@
 
 use std::net::TcpListener;
 
-use crate::support::answers::{Server, response};
-use crate::support::lab::{Output, Room, str_of};
+use crate::support::canned_responses::{Server, response};
+use crate::support::workspace::{Output, Workspace, str_of};
 
 fn page(_number: usize) -> Option<Vec<u8>> {
     response("200 OK", 1000)
@@ -15,9 +15,9 @@ fn head_bytes() -> u64 {
     page(0).unwrap().len() as u64 - 1000
 }
 
-fn ab(room: &Room, options: &str, url: &str) -> Output {
+fn ab(workspace: &Workspace, options: &str, url: &str) -> Output {
     let words: Vec<&str> = ["ab"].into_iter().chain(options.split_whitespace()).chain([url]).collect();
-    room.run(&words)
+    workspace.run(&words)
 }
 
 /// The first word after a label, as `awk '/^Label:/ {print $n}'` finds it.
@@ -31,8 +31,8 @@ fn assert_count(output: &Output, label: &str, count: u64) {
 
 #[test]
 fn ab_without_keepalive_reports_its_figures() {
-    let (room, server) = (Room::shared(), Server::start(page));
-    let output = ab(&room, "-n 40 -c 4", &server.url());
+    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let output = ab(&workspace, "-n 40 -c 4", &server.url());
     for (label, count) in [
         ("Server Port:", u64::from(server.address.port())),
         ("Document Length:", 1000),
@@ -57,8 +57,8 @@ fn ab_without_keepalive_reports_its_figures() {
 
 #[test]
 fn ab_with_keepalive_prints_the_lines_that_scripts_parse() {
-    let (room, server) = (Room::shared(), Server::start(page));
-    let output = ab(&room, "-kn500 -c5", &server.url());
+    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let output = ab(&workspace, "-kn500 -c5", &server.url());
     assert_count(&output, "Keep-Alive requests:", 500);
     assert_count(&output, "Complete requests:", 500);
     let figure = |label: &str| after(&output, label).unwrap().parse::<f64>().unwrap();
@@ -83,26 +83,26 @@ fn ab_with_keepalive_prints_the_lines_that_scripts_parse() {
 
 #[test]
 fn ab_counts_length_failures_and_non_2xx_responses() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let varying = Server::start(|number| response("200 OK", 100 + number % 3));
-    let output = ab(&room, "-n 30", &varying.url());
+    let output = ab(&workspace, "-n 30", &varying.url());
     assert_count(&output, "Failed requests:", 20);
     assert!(output.stdout.contains("   (Connect: 0, Receive: 0, Length: 20, Exceptions: 0)\n"), "{output}");
     assert_count(&output, "Document Length:", 100);
     let varying = Server::start(|number| response("200 OK", 100 + number % 3));
-    let output = ab(&room, "-l -n 30", &varying.url());
+    let output = ab(&workspace, "-l -n 30", &varying.url());
     assert_count(&output, "Failed requests:", 0);
     assert_eq!(after(&output, "Document Length:"), Some("Variable"));
 
     let missing = Server::start(|_| response("404 Not Found", 9));
-    let output = ab(&room, "-n 20", &missing.url());
+    let output = ab(&workspace, "-n 20", &missing.url());
     assert_count(&output, "Non-2xx responses:", 20);
     assert_count(&output, "Failed requests:", 0);
 }
 
 #[test]
 fn ab_counts_a_truncated_response_as_one_failure() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let cut = Server::start(|number| {
         let mut whole = response("200 OK", 1000).unwrap();
         if number % 5 == 4 {
@@ -110,21 +110,21 @@ fn ab_counts_a_truncated_response_as_one_failure() {
         }
         Some(whole)
     });
-    let output = ab(&room, "-n 30", &cut.url());
+    let output = ab(&workspace, "-n 30", &cut.url());
     assert_count(&output, "Failed requests:", 6);
     assert!(output.stdout.contains("(Connect: 0, Receive: 0, Length: 6, Exceptions: 0)"), "{output}");
     assert_count(&output, "HTML transferred:", 24_000 + 6 * 500);
 
     let garbage = Server::start(|number| if number == 3 { Some(b"hello\r\n\r\n".to_vec()) } else { page(0) });
-    let output = ab(&room, "-n 10", &garbage.url());
+    let output = ab(&workspace, "-n 10", &garbage.url());
     assert!(output.stdout.contains("(Connect: 0, Receive: 0, Length: 0, Exceptions: 1)"), "{output}");
     assert_count(&output, "Complete requests:", 10);
 }
 
 #[test]
 fn ab_fails_when_the_server_sends_no_response() {
-    let (room, server) = (Room::shared(), Server::start(|_| None));
-    let output = ab(&room, "-n 5", &server.url());
+    let (workspace, server) = (Workspace::shared(), Server::start(|_| None));
+    let output = ab(&workspace, "-n 5", &server.url());
     assert_count(&output, "Failed requests:", 5);
     assert!(output.stdout.contains("(Connect: 0, Receive: 5, Length: 0, Exceptions: 0)"), "{output}");
     assert_eq!(output.code, Some(3), "{output}");
@@ -133,15 +133,15 @@ fn ab_fails_when_the_server_sends_no_response() {
 
 #[test]
 fn ab_reports_a_refused_connection() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nobody}/");
-    let output = ab(&room, "-n 3", &url);
+    let output = ab(&workspace, "-n 3", &url);
     assert_eq!(output.code, Some(111), "{output}");
     assert_eq!(output.stderr, "apr_socket_connect(): Connection refused (111)\n");
     assert!(!output.stdout.contains("Requests per second"), "{output}");
     // Far more requests than anyone would wait for.
-    let output = ab(&room, "-n 100000 -r -c 20", &url);
+    let output = ab(&workspace, "-n 100000 -r -c 20", &url);
     assert_eq!(output.code, Some(111), "{output}");
     assert!(
         output.stderr.contains("\nTest aborted after 10 failures\n\napr_socket_connect(): Connection refused"),
@@ -151,12 +151,12 @@ fn ab_reports_a_refused_connection() {
 
 #[test]
 fn ab_sends_bodies_headers_credentials_and_cookies() {
-    let (room, server) = (Room::shared(), Server::start(page));
-    let file = room.file("body");
+    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let file = workspace.file("body");
     std::fs::write(&file, vec![b'b'; 5000]).unwrap();
     let body = str_of(&file);
     let options = format!("-n 4 -k -p {body} -T a/b -C a=1 -C b=2 -A user:pass -H X-A:1 -H User-Agent:own -v 4");
-    let output = ab(&room, &options, &server.url());
+    let output = ab(&workspace, &options, &server.url());
     let heads = server.heads();
     assert_eq!(heads.len(), 4);
     for line in [
@@ -176,18 +176,18 @@ fn ab_sends_bodies_headers_credentials_and_cookies() {
     assert!(output.stdout.contains("LOG: header received:\nHTTP/1.1 200 OK\n"), "{output}");
     assert_eq!(output.stdout.matches("LOG: Response code = 200\n").count(), 4);
 
-    let output = ab(&room, &format!("-u {body}"), &server.url());
+    let output = ab(&workspace, &format!("-u {body}"), &server.url());
     assert_count(&output, "Complete requests:", 1);
     assert!(server.heads()[4].starts_with("PUT /page HTTP/1.0\r\n"));
-    let output = ab(&room, "-i -n 2", &Server::start(|_| response("200 OK", 0)).url());
+    let output = ab(&workspace, "-i -n 2", &Server::start(|_| response("200 OK", 0)).url());
     assert_count(&output, "HTML transferred:", 0);
 }
 
 #[test]
 fn ab_requests_the_absolute_url_from_a_proxy() {
-    let (room, proxy) = (Room::shared(), Server::start(page));
+    let (workspace, proxy) = (Workspace::shared(), Server::start(page));
     let options = format!("-n 3 -X {} -P me:pw", proxy.address);
-    let output = ab(&room, &options, "http://origin.invalid:81/a?b");
+    let output = ab(&workspace, &options, "http://origin.invalid:81/a?b");
     assert_count(&output, "Complete requests:", 3);
     assert!(
         output.stdout.contains(&format!("Benchmarking origin.invalid [through {}] (be", proxy.address)),
@@ -201,20 +201,20 @@ fn ab_requests_the_absolute_url_from_a_proxy() {
 
     let proxy = proxy.address.to_string();
     let words = ["bench", "http://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"];
-    let document = room.run_json(&words);
+    let document = workspace.run_json(&words);
     assert_eq!(document["load"]["completed"], 5, "{document}");
     // The response to CONNECT is a page, with bytes after the head where the tunnel would begin.
     let document =
-        room.run(&["bench", "https://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"]).json();
+        workspace.run(&["bench", "https://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"]).json();
     assert_eq!(document["load"]["failed"], serde_json::json!({ "malformed": 5 }), "{document}");
 }
 
 #[test]
 fn ab_writes_its_csv_and_gnuplot_files() {
-    let (room, server) = (Room::shared(), Server::start(page));
-    let (every, percents) = (room.file("every.tsv"), room.file("percents.csv"));
+    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (every, percents) = (workspace.file("every.tsv"), workspace.file("percents.csv"));
     let options = format!("-n 20 -c 2 -d -g {} -e {}", str_of(&every), str_of(&percents));
-    let output = ab(&room, &options, &server.url());
+    let output = ab(&workspace, &options, &server.url());
     assert!(!output.stdout.contains("Percentage of"), "-d\n{output}");
     let every = std::fs::read_to_string(every).unwrap();
     let mut lines = every.lines();
@@ -236,25 +236,25 @@ fn ab_writes_its_csv_and_gnuplot_files() {
         percents.lines().skip(1).map(|line| line.split_once(',').unwrap().1.parse().unwrap()).collect();
     assert!(times.len() == 101 && times.is_sorted(), "{times:?}");
 
-    let output = ab(&room, "-n 2 -e /nonexistent/file", &server.url());
+    let output = ab(&workspace, "-n 2 -e /nonexistent/file", &server.url());
     assert_eq!(output.code, Some(1), "{output}");
     assert!(output.stderr.contains("Cannot open CSV output file"), "{output}");
 }
 
 #[test]
 fn ab_prints_html_and_plain_tables() {
-    let (room, server) = (Room::shared(), Server::start(page));
-    let output = ab(&room, "-w -n 4", &server.url());
+    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let output = ab(&workspace, "-w -n 4", &server.url());
     assert!(output.stdout.starts_with("<p>\n This is ") && output.stdout.ends_with("</table>\n"), "{output}");
     assert!(output.stdout.contains("Complete requests:</th><td colspan=2 bgcolor=white>4</td></tr>"), "{output}");
-    let output = ab(&room, "-S -n 4", &server.url());
+    let output = ab(&workspace, "-S -n 4", &server.url());
     assert!(output.stdout.contains("\n              min   avg   max\nConnect:"), "{output}");
 }
 
 #[test]
 fn ab_time_limit_ends_the_run() {
-    let (room, server) = (Room::shared(), Server::start(page));
-    let output = ab(&room, "-t 1 -n 5000000 -k", &server.url());
+    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let output = ab(&workspace, "-t 1 -n 5000000 -k", &server.url());
     assert_eq!(after(&output, "Time taken for tests:"), Some("1.000"), "{output}");
     let complete: u64 = after(&output, "Complete requests:").unwrap().parse().unwrap();
     assert!(complete > 0 && complete <= server.heads().len() as u64, "{output}");
@@ -263,9 +263,9 @@ fn ab_time_limit_ends_the_run() {
 
 #[test]
 fn ab_stores_its_run() {
-    let (room, server) = (Room::shared(), Server::start(page));
-    ab(&room, "-n 7", &server.url());
-    let document = room.run(&["report", "last", "--json"]).json();
+    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    ab(&workspace, "-n 7", &server.url());
+    let document = workspace.run(&["report", "last", "--json"]).json();
     assert_eq!(document["load"]["completed"], 7, "{document}");
     let dir = std::path::PathBuf::from(document["run"]["dir"].as_str().unwrap());
     let rows: Vec<_> = store::read_requests(&dir).unwrap().map(Result::unwrap).collect();
@@ -275,12 +275,12 @@ fn ab_stores_its_run() {
 
 #[test]
 fn ab_prints_help_and_refuses_wrong_input() {
-    let room = Room::shared();
-    let help = room.run(&["ab", "-h"]);
+    let workspace = Workspace::shared();
+    let help = workspace.run(&["ab", "-h"]);
     assert_eq!((help.code, help.stdout.as_str()), (Some(22), ""), "{help}");
     assert!(help.stderr.starts_with("Usage: yamabiko ab [options]"), "{help}");
-    assert!(room.run(&["ab", "--help"]).success().stdout.starts_with("Usage: yamabiko ab"));
-    assert!(room.run(&["ab", "-V"]).success().stdout.starts_with("This is Yamabiko, Version "));
+    assert!(workspace.run(&["ab", "--help"]).success().stdout.starts_with("Usage: yamabiko ab"));
+    assert!(workspace.run(&["ab", "-V"]).success().stdout.starts_with("This is Yamabiko, Version "));
     for (words, code, says) in [
         ("-n 0 http://h/", 1, "Invalid number of requests"),
         ("-n 5 -c 9 http://h/", 22, "ab: Cannot use concurrency level greater than total number of requests"),
@@ -289,19 +289,19 @@ fn ab_prints_help_and_refuses_wrong_input() {
         ("-H nonsense http://127.0.0.1:9/", 1, "`nonsense` is not a header"),
     ] {
         let words: Vec<&str> = ["ab"].into_iter().chain(words.split_whitespace()).collect();
-        let output = room.run(&words);
+        let output = workspace.run(&words);
         assert_eq!(output.code, Some(code), "{output}");
         assert!(output.stderr.contains(says), "{output}");
     }
-    assert_eq!(std::fs::read_dir(room.runs()).unwrap().count(), 0, "nothing is left in the book");
+    assert_eq!(std::fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the book");
 }
 
 #[test]
 fn a_symlink_named_ab_starts_ab() {
-    let (room, server) = (Room::shared(), Server::start(page));
-    let link = room.path().join("ab");
-    std::os::unix::fs::symlink(crate::support::lab::yamabiko(), &link).unwrap();
+    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let link = workspace.path().join("ab");
+    std::os::unix::fs::symlink(crate::support::workspace::yamabiko(), &link).unwrap();
     let mut command = std::process::Command::new(&link);
     command.args(["-n3", &server.url()]);
-    assert_count(&room.start_command(command).finish(), "Complete requests:", 3);
+    assert_count(&workspace.start_command(command).finish(), "Complete requests:", 3);
 }

@@ -7,25 +7,25 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::support::document::{check, count};
-use crate::support::lab::{Room, str_of};
 use crate::support::scripted::{Scripted, answer};
+use crate::support::workspace::{Workspace, str_of};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-fn run(room: &Room, arguments: &[&str]) -> Value {
-    let document = room.run_json(&[arguments, &["--json"]].concat());
+fn run(workspace: &Workspace, arguments: &[&str]) -> Value {
+    let document = workspace.run_json(&[arguments, &["--json"]].concat());
     assert_eq!(check(&document, "conservation")["state"], "ok", "{document}");
     document
 }
 
 #[test]
 fn results_of_phases_add_up_in_document_page_and_exports() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
     let url = server.url("/");
     let phases =
         ["--phase", "calm: 600ms at 50/s", "--phase", "400ms ramp to 150/s", "--phase", "spike 200ms at 400/s"];
-    let document = run(&room, &[&["bench", &url, "--warmup", "200ms"], &phases[..]].concat());
+    let document = run(&workspace, &[&["bench", &url, "--warmup", "200ms"], &phases[..]].concat());
     let parts = document["load"]["by_phase"].as_array().unwrap();
     let brief: Vec<(&str, u64)> =
         parts.iter().map(|part| (part["name"].as_str().unwrap(), part["offered_requests"].as_u64().unwrap())).collect();
@@ -38,24 +38,25 @@ fn results_of_phases_add_up_in_document_page_and_exports() {
     assert_eq!(document["run"]["duration_s"], 1.2);
 
     let id = document["run"]["id"].as_str().unwrap();
-    let screen = room.run(&["report", id]).stdout;
+    let screen = workspace.run(&["report", id]).stdout;
     assert!(screen.contains("by phase") && screen.contains("spike 400/s"), "{screen}");
-    let page = room.run(&["report", id, "--html", "-"]).stdout;
+    let page = workspace.run(&["report", id, "--html", "-"]).stdout;
     assert!(page.contains("By phase") && page.contains("Response time by offered rate"));
 
-    let fortio: Value = serde_json::from_str(&room.run(&["report", id, "--export", "fortio", "-"]).stdout).unwrap();
+    let fortio: Value =
+        serde_json::from_str(&workspace.run(&["report", id, "--export", "fortio", "-"]).stdout).unwrap();
     assert_eq!(fortio["RetCodes"]["200"], document["load"]["completed"]);
     assert_eq!(fortio["DurationHistogram"]["Count"], document["load"]["response_time_ns"]["count"]);
     assert_eq!((&fortio["URL"], &fortio["RunType"]), (&Value::from(url.as_str()), &Value::from("HTTP")));
-    let log = room.path().join("out.hlog");
-    room.run(&["report", id, "--export", "hlog", str_of(&log)]);
+    let log = workspace.path().join("out.hlog");
+    workspace.run(&["report", id, "--export", "hlog", str_of(&log)]);
     assert!(fs::read_to_string(&log).unwrap().contains("HISTF"));
-    assert!(room.run(&["report", id, "--export", "xml", "-"]).stderr.contains("there are fortio, hlog"));
+    assert!(workspace.run(&["report", id, "--export", "xml", "-"]).stderr.contains("there are fortio, hlog"));
 }
 
 #[test]
 fn an_access_log_is_replayed_request_by_request() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|asked| {
         let body: &[u8] = if asked.method == "HEAD" { b"" } else { b"page" };
         answer("200 OK", &[], body)
@@ -70,9 +71,9 @@ fn an_access_log_is_replayed_request_by_request() {
         );
     }
     log += "not a line\n";
-    let file = room.path().join("access.log");
+    let file = workspace.path().join("access.log");
     fs::write(&file, &log).unwrap();
-    let document = run(&room, &["bench", &server.url("/"), "--replay", str_of(&file), "--time-scale", "0.5"]);
+    let document = run(&workspace, &["bench", &server.url("/"), "--replay", str_of(&file), "--time-scale", "0.5"]);
     let replay = &document["load"]["replay"];
     assert_eq!((replay["lines"].as_u64(), replay["requests_logged"].as_u64()), (Some(61), Some(60)));
     assert_eq!(replay["left_out"]["not of the log's format"], 1);
@@ -91,7 +92,7 @@ fn an_access_log_is_replayed_request_by_request() {
 
 #[test]
 fn a_har_recording_is_replayed_as_sessions() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
     let entry = |at: &str, path: &str| {
         format!(
@@ -100,10 +101,10 @@ fn a_har_recording_is_replayed_as_sessions() {
         )
     };
     let entries = [entry("00.000", "/"), entry("00.050", "/a.css"), entry("00.050", "/b.js"), entry("00.200", "/next")];
-    let file = room.path().join("visit.har");
+    let file = workspace.path().join("visit.har");
     fs::write(&file, format!("{{\"log\":{{\"entries\":[{}]}}}}", entries.join(","))).unwrap();
     let arguments = ["bench", &server.url("/"), "--har", str_of(&file), "--rate", "10/s", "-d", "1s", "--warmup", "0s"];
-    let document = run(&room, &arguments);
+    let document = run(&workspace, &arguments);
     assert_eq!((count(&document, "load.har.entries"), count(&document, "load.har.requests")), (4, 4));
     let mut paths = BTreeMap::<String, u64>::new();
     for asked in server.asked() {
@@ -117,12 +118,12 @@ fn a_har_recording_is_replayed_as_sessions() {
 
 #[test]
 fn ctrl_c_while_a_log_is_read_ends_the_run() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
-    let log = room.path().join("log.pipe");
+    let log = workspace.path().join("log.pipe");
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let options = ["bench", &server.url("/"), "--replay", str_of(&log), "--loops", "600", "--json"];
-    let running = room.start(&options);
+    let running = workspace.start(&options);
     let mut lines = fs::OpenOptions::new().write(true).open(&log).unwrap();
     // It reads, so it hears.
     running.signal(Signal::SIGINT);
@@ -137,13 +138,13 @@ fn ctrl_c_while_a_log_is_read_ends_the_run() {
 
 #[test]
 fn a_second_ctrl_c_in_the_warm_up_ends_the_run_immediately() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for threads in ["1", "2"] {
         // It accepts connections and never responds.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let options = ["bench", &url, "--rate", "50/s", "--warmup", "60s", "-d", "1s", "--threads", threads, "--json"];
-        let mut running = room.start(&options);
+        let mut running = workspace.start(&options);
         let held = silent.accept().unwrap();
         running.signal(Signal::SIGINT);
         std::thread::sleep(Duration::from_secs(1));
@@ -161,7 +162,7 @@ fn a_second_ctrl_c_in_the_warm_up_ends_the_run_immediately() {
 
 #[test]
 fn contradictory_options_are_refused_with_the_fix() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for (arguments, why) in [
         (&["--rate", "5/s", "--phase", "1s at 5/s"][..], "leave one of the two out"),
         (&["--phase", "at 5/s"], "no duration"),
@@ -173,7 +174,7 @@ fn contradictory_options_are_refused_with_the_fix() {
         (&["--har", "/nonexistent.har"], "/nonexistent.har"),
         (&["--rate-file", "/nonexistent.csv"], "/nonexistent.csv"),
     ] {
-        let output = room.run(&[&["bench", "http://127.0.0.1:9/", "--no-save"], arguments].concat());
+        let output = workspace.run(&[&["bench", "http://127.0.0.1:9/", "--no-save"], arguments].concat());
         assert!(output.stderr.contains(why), "{arguments:?}: {}", output.stderr);
     }
 }

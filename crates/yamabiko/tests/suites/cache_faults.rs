@@ -2,9 +2,9 @@
 //! and reported with a request on the terminal, in the document and by the exit status. A correct cache gets no fault.
 
 use crate::support::document::count;
-use crate::support::lab::{Output, Room, str_of};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::serving::Serving;
+use crate::support::workspace::{Output, Workspace, str_of};
 use serde_json::Value;
 
 /// Every kind of error is provoked within seconds: objects that change every second, uncacheable ones, two codings,
@@ -49,13 +49,13 @@ life = { cycle = "1", last_modified = 1.0, expires = "next_change" }
 "#;
 
 /// A workspace with an origin of that workload.
-fn origin() -> (Room, Serving) {
-    let room = Room::shared();
-    let file = room.path().join("mix.toml");
+fn origin() -> (Workspace, Serving) {
+    let workspace = Workspace::shared();
+    let file = workspace.path().join("mix.toml");
     std::fs::write(&file, MIX).unwrap();
-    let command = room.command(&["serve", "--workload", str_of(&file), "--seed", "1", "--listen", "127.0.0.1:0"]);
-    let origin = Serving::start_command(&room, command);
-    (room, origin)
+    let command = workspace.command(&["serve", "--workload", str_of(&file), "--seed", "1", "--listen", "127.0.0.1:0"]);
+    let origin = Serving::start_command(&workspace, command);
+    (workspace, origin)
 }
 
 /// The fault, what it is called, and what else it may be called.
@@ -76,13 +76,13 @@ const CASES: [Case; 10] = [
 ];
 
 /// A sweep of one point through a cache with this fault.
-fn sweep(room: &Room, origin: &Serving, fault: Fault, rest: &[&str]) -> Output {
+fn sweep(workspace: &Workspace, origin: &Serving, fault: Fault, rest: &[&str]) -> Output {
     let proxy = Proxy::forward(fault);
-    let file = room.path().join("mix.toml");
+    let file = workspace.path().join("mix.toml");
     let (at, behind) = (proxy.address().to_string(), origin.address.to_string());
     let words = ["cache", "--proxy", &at, "--origin-at", &behind, "--workload", str_of(&file), "--rate", "120/s"];
     let more = ["-d", "4s", "--warmup", "0", "--stop-errors", "none", "--json"];
-    room.run(&[&words[..], &more, rest].concat())
+    workspace.run(&[&words[..], &more, rest].concat())
 }
 
 fn point(document: &Value) -> &Value {
@@ -104,23 +104,23 @@ fn check<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
 /// All sweeps run concurrently on one origin, each in its own world.
 #[test]
 fn every_cache_fault_is_reported() {
-    let (room, origin) = origin();
-    let (room, origin) = (&room, &origin);
+    let (workspace, origin) = origin();
+    let (workspace, origin) = (&workspace, &origin);
     std::thread::scope(|scope| {
         for case in CASES {
-            scope.spawn(move || named_with_a_request(room, &sweep(room, origin, case.0, &[]), case));
+            scope.spawn(move || named_with_a_request(workspace, &sweep(workspace, origin, case.0, &[]), case));
         }
         for other in [
             one_that_ignores_reloads_casts_doubt,
             one_that_keeps_nothing_is_not_accused,
             one_that_drops_fields_is_not_believed,
         ] {
-            scope.spawn(move || other(room, origin));
+            scope.spawn(move || other(workspace, origin));
         }
     });
 }
 
-fn named_with_a_request(room: &Room, output: &Output, (fault, kind, also): Case) {
+fn named_with_a_request(workspace: &Workspace, output: &Output, (fault, kind, also): Case) {
     assert_eq!(output.code, Some(3), "{fault:?}: {output}");
     let document = output.json();
     assert_eq!(document["validity"]["verdict"], "invalid", "{fault:?}");
@@ -140,15 +140,15 @@ fn named_with_a_request(room: &Room, output: &Output, (fault, kind, also): Case)
     assert!(why.contains(&words) && why.contains(" /y/"), "{fault:?}: {why}");
 
     // As a person sees it.
-    let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+    let report = workspace.run(&["report", document["run"]["id"].as_str().unwrap()]);
     assert_eq!(report.code, Some(3), "{fault:?}: {report}");
     assert!(report.stdout.contains("WRONG") && report.stdout.contains(&words), "{fault:?}: {report}");
     assert!(report.stdout.contains(request), "{fault:?}: {report}");
 }
 
 /// Many caches do this by default: the sweep is suspect, with the reason.
-fn one_that_ignores_reloads_casts_doubt(room: &Room, origin: &Serving) {
-    let output = sweep(room, origin, Fault::IgnoresReload, &["--strict"]);
+fn one_that_ignores_reloads_casts_doubt(workspace: &Workspace, origin: &Serving) {
+    let output = sweep(workspace, origin, Fault::IgnoresReload, &["--strict"]);
     assert_eq!(output.code, Some(3), "suspect is enough with --strict: {output}");
     let document = output.json();
     assert_eq!(accusations(&document), ["hit_on_reload"], "{}", point(&document));
@@ -159,22 +159,22 @@ fn one_that_ignores_reloads_casts_doubt(room: &Room, origin: &Serving) {
 }
 
 /// To forget is no fault of correctness, and no hit.
-fn one_that_keeps_nothing_is_not_accused(room: &Room, origin: &Serving) {
-    let output = sweep(room, origin, Fault::Forgets, &[]);
+fn one_that_keeps_nothing_is_not_accused(workspace: &Workspace, origin: &Serving) {
+    let output = sweep(workspace, origin, Fault::Forgets, &[]);
     let document = output.json();
     let point = point(&document);
     assert_eq!(accusations(&document), [""; 0], "{point}");
     assert_eq!(check(&document, "cache_responses_correct"), None, "{output}");
     assert!(count(point, "wrong.false_miss") > 0 && count(point, "offered") > 0, "{point}");
     assert_eq!(count(point, "hits_of_all"), 0, "{point}");
-    let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+    let report = workspace.run(&["report", document["run"]["id"].as_str().unwrap()]);
     assert!(report.stdout.contains("false misses") && !report.stdout.contains("WRONG"), "{report}");
 }
 
 /// A header field that the cache must forward identifies a response's request: without it every response would look
 /// like a hit.
-fn one_that_drops_fields_is_not_believed(room: &Room, origin: &Serving) {
-    let output = sweep(room, origin, Fault::DropsAsk, &[]);
+fn one_that_drops_fields_is_not_believed(workspace: &Workspace, origin: &Serving) {
+    let output = sweep(workspace, origin, Fault::DropsAsk, &[]);
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
     let check = check(&document, "asks reached the origin").unwrap_or_else(|| panic!("{output}"));
@@ -182,14 +182,14 @@ fn one_that_drops_fields_is_not_believed(room: &Room, origin: &Serving) {
     let why = check["why"].as_str().unwrap();
     assert!(why.contains("X-Yamabiko-Request-Id"), "{why}");
     assert_eq!(accusations(&document), [""; 0], "{}", point(&document));
-    let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+    let report = workspace.run(&["report", document["run"]["id"].as_str().unwrap()]);
     assert!(report.stdout.contains("X-Yamabiko-Request-Id"), "{report}");
 }
 
 #[test]
 fn a_correct_cache_is_reported_without_faults() {
-    let (room, origin) = origin();
-    let output = sweep(&room, &origin, Fault::None, &[]);
+    let (workspace, origin) = origin();
+    let output = sweep(&workspace, &origin, Fault::None, &[]);
     let document = output.json();
     let one = point(&document);
     assert!(one["wrong"].as_object().unwrap().is_empty(), "{one}");
@@ -207,8 +207,8 @@ fn a_correct_cache_is_reported_without_faults() {
 /// Without expiry and with plain requests only, the measured hit ratio equals the offered one exactly.
 #[test]
 fn the_measured_hit_ratio_matches_the_offered_one() {
-    let room = Room::shared();
-    let command = room.command(&[
+    let workspace = Workspace::shared();
+    let command = workspace.command(&[
         "serve",
         "--workload",
         "polymix-1",
@@ -219,11 +219,11 @@ fn the_measured_hit_ratio_matches_the_offered_one() {
         "--listen",
         "127.0.0.1:0",
     ]);
-    let origin = Serving::start_command(&room, command);
+    let origin = Serving::start_command(&workspace, command);
     let proxy = Proxy::forward(Fault::None);
     let (at, behind) = (proxy.address().to_string(), origin.address.to_string());
     let words = ["cache", "--proxy", &at, "--origin-at", &behind, "--seed", "7", "--rate", "100,200/s", "-d", "2s"];
-    let output = room.run(&[&words[..], &["--think", "none", "--warmup", "0", "--json"]].concat());
+    let output = workspace.run(&[&words[..], &["--think", "none", "--warmup", "0", "--json"]].concat());
     let document = output.json();
     for point in document["cache"]["points"].as_array().unwrap() {
         for ratio in [&point["hit_ratio"], &point["byte_hit_ratio"]] {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::support::document::count;
 use crate::support::hostile::Hostile;
-use crate::support::lab::{Output, Room, Running, wait_until};
+use crate::support::leftovers::Marked;
 use crate::support::proxy::{Fault, Proxy, quiet_listener};
-use crate::support::remains::Marked;
 use crate::support::serving::Serving;
+use crate::support::workspace::{Output, Running, Workspace, wait_until};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, connect, getsockname, listen, socket,
@@ -57,9 +57,9 @@ const BEHAVIOURS: [Behaviour; 24] = [
 ];
 
 /// Where the origin is, apart from what is looked for afterwards.
-fn origin() -> (Room, Serving) {
-    let room = Room::shared();
-    let command = room.command(&[
+fn origin() -> (Workspace, Serving) {
+    let workspace = Workspace::shared();
+    let command = workspace.command(&[
         "serve",
         "--workload",
         "polymix-1",
@@ -70,34 +70,34 @@ fn origin() -> (Room, Serving) {
         "--listen",
         "127.0.0.1:0",
     ]);
-    let origin = Serving::start_command(&room, command);
-    (room, origin)
+    let origin = Serving::start_command(&workspace, command);
+    (workspace, origin)
 }
 
 /// Starts a sweep in its own workspace, with its own folder for temporary data.
-fn start(room: &Room, origin: &Serving, proxy: &str, rest: &[&str]) -> Running {
-    start_by(room, origin, &["--proxy", proxy], rest)
+fn start(workspace: &Workspace, origin: &Serving, proxy: &str, rest: &[&str]) -> Running {
+    start_by(workspace, origin, &["--proxy", proxy], rest)
 }
 
 /// The same; `front` selects the proxy.
-fn start_by(room: &Room, origin: &Serving, front: &[&str], rest: &[&str]) -> Running {
-    let passing = room.path().join("passing");
+fn start_by(workspace: &Workspace, origin: &Serving, front: &[&str], rest: &[&str]) -> Running {
+    let passing = workspace.path().join("passing");
     fs::create_dir_all(&passing).unwrap();
     let at = origin.address.to_string();
     let words = ["cache", "--origin-at", &at, "--think", "none", "--warmup", "0"];
-    let mut command = room.command(&[&words[..], front, rest].concat());
+    let mut command = workspace.command(&[&words[..], front, rest].concat());
     command.env("TMPDIR", passing);
-    room.start_command(command)
+    workspace.start_command(command)
 }
 
 /// No process or temporary folder of a workspace's sweeps remains, and only complete runs are in the run store.
-fn assert_nothing_left(room: &Room) {
-    assert_eq!(Marked::new(room.path()).processes(), []);
+fn assert_nothing_left(workspace: &Workspace) {
+    assert_eq!(Marked::new(workspace.path()).processes(), []);
     let inside = |folder: &std::path::Path| -> Vec<_> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
     };
-    assert_eq!(inside(&room.path().join("passing")), [""; 0].map(std::path::PathBuf::from));
-    for run in inside(&room.runs()).iter().filter(|path| path.is_dir()) {
+    assert_eq!(inside(&workspace.path().join("passing")), [""; 0].map(std::path::PathBuf::from));
+    for run in inside(&workspace.runs()).iter().filter(|path| path.is_dir()) {
         assert!(run.join("summary.json").exists(), "{}", run.display());
         // An incomplete table is a folder of parts.
         assert!(inside(run).iter().all(|path| path.is_file()), "{:?}", inside(run));
@@ -119,7 +119,7 @@ fn has_failed(document: &Value, name: &str) -> bool {
 }
 
 /// Every request failed with `cause`, which the text names too, and this ended the point.
-fn judge(room: &Room, output: &Output, what: &str, cause: &str) -> Value {
+fn judge(workspace: &Workspace, output: &Output, what: &str, cause: &str) -> Value {
     assert_eq!(output.code, Some(3), "{what}: {output}");
     assert!(output.lasted < LONGEST, "{what}: {:?}", output.lasted);
     assert!(!output.stderr.contains(|c: char| c.is_control() && c != '\n'), "{what}: {output}");
@@ -131,7 +131,7 @@ fn judge(room: &Room, output: &Output, what: &str, cause: &str) -> Value {
         has_failed(&document, "server_answers") || has_failed(&document, "the origin was reached"),
         "{what}: {output}"
     );
-    let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+    let report = workspace.run(&["report", document["run"]["id"].as_str().unwrap()]);
     let words = cause.replace('_', " ");
     assert!(report.stdout.contains(&format!("Nothing was answered: {words}")), "{what}: {report}");
     document
@@ -140,32 +140,32 @@ fn judge(room: &Room, output: &Output, what: &str, cause: &str) -> Value {
 #[test]
 fn each_misbehaviour_of_a_cache_is_reported() {
     let (_room, origin) = origin();
-    let rooms: Vec<Room> = BEHAVIOURS.iter().map(|_| Room::shared()).collect();
+    let rooms: Vec<Workspace> = BEHAVIOURS.iter().map(|_| Workspace::shared()).collect();
     let running: Vec<_> = BEHAVIOURS
         .into_iter()
         .zip(&rooms)
-        .map(|((path, cause, wrong), room)| {
+        .map(|((path, cause, wrong), workspace)| {
             let proxy = Hostile::always(path);
             // Only what is to time out is given little time: a loaded machine must not make a timeout of anything else.
             let timeout = if cause == "response_timeout" { "500ms" } else { "30s" };
             let rest = ["--rate", "40/s", "-d", "60s", "--timeout", timeout, "--json"];
-            let run = start(room, &origin, &proxy.address().to_string(), &rest);
-            (path, cause, wrong, room, proxy, run)
+            let run = start(workspace, &origin, &proxy.address().to_string(), &rest);
+            (path, cause, wrong, workspace, proxy, run)
         })
         .collect();
-    for (path, cause, wrong, room, proxy, run) in running {
-        let document = judge(room, &run.finish(), path, cause);
+    for (path, cause, wrong, workspace, proxy, run) in running {
+        let document = judge(workspace, &run.finish(), path, cause);
         let found: Vec<&String> = point(&document)["wrong"].as_object().unwrap().keys().collect();
         assert_eq!(found, wrong.into_iter().collect::<Vec<_>>(), "{path}");
         assert!(has_failed(&document, "the origin was reached"), "{path}");
         if let Some(status) = path.strip_prefix("/status/") {
             let name = format!("error_statuses.{status}");
             assert_eq!(count(point(&document), &name), count(point(&document), "requests"), "{path}");
-            let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+            let report = workspace.run(&["report", document["run"]["id"].as_str().unwrap()]);
             assert!(report.stdout.contains(&format!("unexpected status ({status})")), "{report}");
         }
         assert!(proxy.requests() > 0);
-        assert_nothing_left(room);
+        assert_nothing_left(workspace);
     }
 }
 
@@ -184,40 +184,42 @@ fn other_faults_of_a_cache_are_reported() {
 
 /// An unrequested response from a server that is already connected.
 fn an_answer_before_the_request_is_none(origin: &Serving) {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let proxy = Hostile::always("/unasked");
     let rest = ["--rate", "40/s", "-d", "60s", "--json"];
-    let output = start(&room, origin, &proxy.address().to_string(), &rest).finish();
+    let output = start(&workspace, origin, &proxy.address().to_string(), &rest).finish();
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
     // Whichever is first: what came is no response yet, or it is one, and foreign.
     assert!(errors(&document).iter().all(|cause| ["malformed", "unexpected_body"].contains(cause)), "{output}");
     assert_eq!(point(&document)["error_ratio"], 1.0, "{output}");
     assert!(has_failed(&document, "the origin was reached"), "{output}");
-    assert_nothing_left(&room);
+    assert_nothing_left(&workspace);
 }
 
 #[test]
 fn an_unreachable_cache_is_reported() {
-    let ((_room, origin), room) = (origin(), Room::shared());
+    let ((_room, origin), workspace) = (origin(), Workspace::shared());
     let rest = ["--rate", "40/s", "-d", "60s", "--connect-timeout", "500ms", "--json"];
     let closed = quiet_listener().local_addr().unwrap().to_string();
     let (full, _kept) = full();
     let running = [
         // A port without a listener.
-        ("connect_refused", start(&room, &origin, &closed, &rest)),
+        ("connect_refused", start(&workspace, &origin, &closed, &rest)),
         // No host has this address, and no network leads there.
-        ("connect_failed", start(&room, &origin, "255.255.255.255:3128", &rest)),
+        ("connect_failed", start(&workspace, &origin, "255.255.255.255:3128", &rest)),
         // A listener that never accepts: its queue is full.
-        ("connect_timeout", start(&room, &origin, &full, &rest)),
+        ("connect_timeout", start(&workspace, &origin, &full, &rest)),
     ];
     // A label of a host name has at most 63 characters, so no resolver is contacted.
     let name = format!("{}.invalid:3128", "x".repeat(64));
-    start(&room, &origin, &name, &["--rate", "40/s", "--json"]).finish().refused(1, &["xxxx.invalid", "no address"]);
+    start(&workspace, &origin, &name, &["--rate", "40/s", "--json"])
+        .finish()
+        .refused(1, &["xxxx.invalid", "no address"]);
     for (cause, run) in running {
-        judge(&room, &run.finish(), "nobody there", cause);
+        judge(&workspace, &run.finish(), "nobody there", cause);
     }
-    assert_nothing_left(&room);
+    assert_nothing_left(&workspace);
 }
 
 /// A socket that listens with a queue that is full, and what fills it.
@@ -241,21 +243,21 @@ fn full() -> (String, Vec<OwnedFd>) {
 
 /// One that takes itself for the origin, and one that sends everybody back.
 fn a_loop_is_named(origin: &Serving, fault: Fault, cause: &str) {
-    let (room, proxy) = (Room::shared(), Proxy::forward(fault));
+    let (workspace, proxy) = (Workspace::shared(), Proxy::forward(fault));
     let timeout = if cause == "response_timeout" { "500ms" } else { "30s" };
     let rest = ["--rate", "40/s", "-d", "60s", "--timeout", timeout, "--json"];
-    let output = start(&room, origin, &proxy.address().to_string(), &rest).finish();
-    let document = judge(&room, &output, &format!("{fault:?}"), cause);
+    let output = start(&workspace, origin, &proxy.address().to_string(), &rest).finish();
+    let document = judge(&workspace, &output, &format!("{fault:?}"), cause);
     assert!(has_failed(&document, "the origin was reached"), "{output}");
-    assert_nothing_left(&room);
+    assert_nothing_left(&workspace);
 }
 
 #[test]
 fn a_restarted_cache_fails_the_requests_of_its_downtime() {
-    let ((_room, origin), room) = (origin(), Room::shared());
+    let ((_room, origin), workspace) = (origin(), Workspace::shared());
     let mut proxy = Proxy::forward(Fault::None);
     let rest = ["--rate", "100/s", "-d", "4s", "--stop-errors", "none", "--json"];
-    let run = start(&room, &origin, &proxy.address().to_string(), &rest);
+    let run = start(&workspace, &origin, &proxy.address().to_string(), &rest);
     wait_until("some were answered", || proxy.counted().requests > 60);
     proxy.die();
     let before = proxy.counted().requests;
@@ -274,16 +276,16 @@ fn a_restarted_cache_fails_the_requests_of_its_downtime() {
     // Its stored responses survive without errors; interrupted ones may be fetched again.
     let wrong = one["wrong"].as_object().unwrap();
     assert!(wrong.keys().all(|kind| kind == "false_miss"), "{one}");
-    assert_nothing_left(&room);
+    assert_nothing_left(&workspace);
 }
 
 /// Ctrl-C ends a sweep of a hanging proxy early.
 #[test]
 fn ctrl_c_ends_a_sweep_of_a_silent_cache() {
-    let ((_room, origin), room) = (origin(), Room::shared());
+    let ((_room, origin), workspace) = (origin(), Workspace::shared());
     let proxy = Hostile::always("/silent");
     let at = proxy.address().to_string();
-    let run = start(&room, &origin, &at, &["--rate", "40,50/s", "-d", "60s", "--json"]);
+    let run = start(&workspace, &origin, &at, &["--rate", "40,50/s", "-d", "60s", "--json"]);
     wait_until("requests hang", || proxy.requests() > 20);
     run.signal(Signal::SIGINT);
     let since = std::time::Instant::now();
@@ -298,41 +300,41 @@ fn ctrl_c_ends_a_sweep_of_a_silent_cache() {
     assert_eq!(document["run"]["interrupted"], true, "{output}");
     assert_eq!(document["cache"]["points"].as_array().unwrap().len(), 1, "{output}");
     assert_eq!(errors(&document), ["aborted"], "{output}");
-    assert_nothing_left(&room);
+    assert_nothing_left(&workspace);
 }
 
 /// In front of no origin, and of an origin with another seed: every body differs from the expected one.
 fn a_proxy_before_the_wrong_origin_is_named(origin: &Serving) {
     let dead = quiet_listener().local_addr().unwrap();
-    let other_room = Room::shared();
+    let other_room = Workspace::shared();
     let words = ["serve", "--workload", "polymix-1", "--seed", "2", "--think", "none", "--listen", "127.0.0.1:0"];
     let other = Serving::start_command(&other_room, other_room.command(&words));
     for (to, cause, wrong) in
         [(dead, "unexpected_status", None), (other.address, "unexpected_body", Some("wrong_body"))]
     {
-        let (room, proxy) = (Room::shared(), Proxy::reverse(Fault::None, to));
+        let (workspace, proxy) = (Workspace::shared(), Proxy::reverse(Fault::None, to));
         let front = ["--reverse", &format!("http://{}", proxy.address())];
         let rest = ["--rate", "40/s", "-d", "60s", "--json"];
-        let output = start_by(&room, origin, &front, &rest).finish();
+        let output = start_by(&workspace, origin, &front, &rest).finish();
         assert_eq!(output.code, Some(3), "{output}");
         let document = output.json();
         assert!(errors(&document).contains(&cause), "{output}");
         assert!(has_failed(&document, "the origin was reached"), "{output}");
         let found = point(&document)["wrong"].as_object().unwrap();
         assert!(wrong.is_none_or(|wrong| found.contains_key(wrong)), "{output}");
-        assert_nothing_left(&room);
+        assert_nothing_left(&workspace);
     }
 }
 
 /// A port is not a proxy's because somebody listens there.
 fn one_who_says_nothing_at_all_is_waited_for_no_longer_than_asked(origin: &Serving) {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // Connections are taken by the kernel, and never looked at.
     let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
     let rest = ["--rate", "40/s", "-d", "60s", "--timeout", "500ms", "--no-save", "--json"];
-    let output = start(&room, origin, &deaf.local_addr().unwrap().to_string(), &rest).finish();
+    let output = start(&workspace, origin, &deaf.local_addr().unwrap().to_string(), &rest).finish();
     assert_eq!(output.code, Some(3), "{output}");
     assert!(output.lasted < LONGEST, "{output}");
     assert_eq!(errors(&output.json()), ["response_timeout"], "{output}");
-    assert_nothing_left(&room);
+    assert_nothing_left(&workspace);
 }

@@ -1,25 +1,25 @@
 //! `yamabiko cache` against a test cache with known faults: measurement, output and stored run.
 
 use crate::support::document::count;
-use crate::support::lab::{Output, Room};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::serving::Serving;
+use crate::support::workspace::{Output, Workspace};
 use serde_json::Value;
 
 /// A workspace with an origin without think time.
-fn origin(mix: &str) -> (Room, Serving) {
-    let room = Room::shared();
+fn origin(mix: &str) -> (Workspace, Serving) {
+    let workspace = Workspace::shared();
     let command =
-        room.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
-    let origin = Serving::start_command(&room, command);
-    (room, origin)
+        workspace.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let origin = Serving::start_command(&workspace, command);
+    (workspace, origin)
 }
 
-fn sweep(room: &Room, origin: &Serving, proxy: &Proxy, rest: &[&str]) -> Output {
+fn sweep(workspace: &Workspace, origin: &Serving, proxy: &Proxy, rest: &[&str]) -> Output {
     let (proxy, origin) = (proxy.address().to_string(), origin.address.to_string());
     let mut words = vec!["cache", "--proxy", &proxy, "--origin-at", &origin, "--think", "none"];
     words.extend(rest);
-    room.run(&words)
+    workspace.run(&words)
 }
 
 fn points(document: &Value) -> &Vec<Value> {
@@ -28,9 +28,10 @@ fn points(document: &Value) -> &Vec<Value> {
 
 #[test]
 fn a_cache_sweep_is_stored_and_reported_again_completely() {
-    let (room, origin) = origin("polymix-1");
+    let (workspace, origin) = origin("polymix-1");
     let proxy = Proxy::forward(Fault::None);
-    let output = sweep(&room, &origin, &proxy, &["--rate", "100,200/s", "-d", "2s", "--cache-size", "1MB", "--json"]);
+    let output =
+        sweep(&workspace, &origin, &proxy, &["--rate", "100,200/s", "-d", "2s", "--cache-size", "1MB", "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
@@ -77,11 +78,11 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
 
     // The last run of the run store is the last point's; the sweep has its own name.
     let id = document["run"]["id"].as_str().unwrap().to_owned();
-    let again = room.run(&["report", &id, "--json"]);
+    let again = workspace.run(&["report", &id, "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
-    let text = room.run(&["report", &id]).stdout;
+    let text = workspace.run(&["report", &id]).stdout;
     assert!(text.contains("had come") && text.contains("polymix-1"), "{text}");
-    let page = room.run(&["report", &id, "--html", "-"]).stdout;
+    let page = workspace.run(&["report", &id, "--html", "-"]).stdout;
     assert!(page.contains("Document hit ratio") && page.contains("Error ratio"));
 }
 
@@ -89,7 +90,7 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
 #[test]
 fn a_reverse_proxy_gets_requests_for_its_own_address() {
     // Not the fourth workload: its origin truncates one response in a thousand, which a proxy may turn into 502.
-    let (room, origin) = origin("polymix-3");
+    let (workspace, origin) = origin("polymix-3");
     let proxy = Proxy::reverse(Fault::None, origin.address);
     let (url, at) = (format!("http://{}", proxy.address()), origin.address.to_string());
     let words = [
@@ -107,7 +108,7 @@ fn a_reverse_proxy_gets_requests_for_its_own_address() {
         "-d",
         "2s",
     ];
-    let output = room.run(&[&words[..], &["--clients", "20", "--json"]].concat());
+    let output = workspace.run(&[&words[..], &["--clients", "20", "--json"]].concat());
     let document = output.json();
     assert_eq!(document["cache"]["proxy"], url.replace("http", "reverse http"), "{output}");
     let point = &points(&document)[0];
@@ -119,9 +120,10 @@ fn a_reverse_proxy_gets_requests_for_its_own_address() {
 
 #[test]
 fn wrong_responses_are_reported_with_their_request() {
-    let (room, origin) = origin("polymix-1");
+    let (workspace, origin) = origin("polymix-1");
     let proxy = Proxy::forward(Fault::WrongObject);
-    let output = sweep(&room, &origin, &proxy, &["--rate", "100/s", "-d", "2s", "--stop-errors", "none", "--no-save"]);
+    let output =
+        sweep(&workspace, &origin, &proxy, &["--rate", "100/s", "-d", "2s", "--stop-errors", "none", "--no-save"]);
     assert_eq!(output.code, Some(3), "{output}");
     assert!(output.stdout.contains("WRONG") && output.stdout.contains("wrong object"), "{output}");
     assert!(output.stdout.contains("GET /y/"), "{output}");
@@ -130,9 +132,9 @@ fn wrong_responses_are_reported_with_their_request() {
 
 #[test]
 fn a_cache_point_ends_early_after_too_many_failures() {
-    let (room, origin) = origin("polymix-1");
+    let (workspace, origin) = origin("polymix-1");
     let proxy = Proxy::forward(Fault::Fails(6));
-    let output = sweep(&room, &origin, &proxy, &["--rate", "100/s", "-d", "60s", "--warmup", "0", "--json"]);
+    let output = sweep(&workspace, &origin, &proxy, &["--rate", "100/s", "-d", "60s", "--warmup", "0", "--json"]);
     let document = output.json();
     let point = &points(&document)[0];
     assert_eq!(point["ended_early"], true, "{point}");
@@ -141,17 +143,17 @@ fn a_cache_point_ends_early_after_too_many_failures() {
     assert!(count(point, "errors.unexpected_status") > 0, "{point}");
     assert_eq!(count(&document, "cache.clients_supported.clients"), 0, "{document:#}");
     // Of ten requests six fail; that is no reason to end where more are borne.
-    let output = sweep(&room, &origin, &proxy, &["--rate", "100/s", "-d", "2s", "--stop-errors", "90%", "--json"]);
+    let output = sweep(&workspace, &origin, &proxy, &["--rate", "100/s", "-d", "2s", "--stop-errors", "90%", "--json"]);
     assert_eq!(points(&output.json())[0]["ended_early"], false, "{output}");
 }
 
 #[test]
 fn an_unreachable_cache_is_reported_without_hanging() {
-    let (room, origin) = origin("polymix-1");
+    let (workspace, origin) = origin("polymix-1");
     // A recently freed port.
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let at = origin.address.to_string();
-    let output = room.run(&[
+    let output = workspace.run(&[
         "cache",
         "--proxy",
         &nowhere,
@@ -173,35 +175,35 @@ fn an_unreachable_cache_is_reported_without_hanging() {
 
 #[test]
 fn a_missing_or_foreign_origin_is_reported_before_the_load() {
-    let (room, origin) = origin("polymix-4");
+    let (workspace, origin) = origin("polymix-4");
     let proxy = Proxy::forward(Fault::None);
-    let output = sweep(&room, &origin, &proxy, &["--rate", "10/s"]);
+    let output = sweep(&workspace, &origin, &proxy, &["--rate", "10/s"]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("it has the mix polymix-4, and this sweep polymix-1"), "{output}");
     // Of the same name, and other all the same.
     let output =
-        sweep(&room, &origin, &proxy, &["--rate", "10/s", "--workload", "polymix-4", "--set", "origin_abort=0.5"]);
+        sweep(&workspace, &origin, &proxy, &["--rate", "10/s", "--workload", "polymix-4", "--set", "origin_abort=0.5"]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("another under the same name: origin_abort differ"), "{output}");
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let listen = proxy.address().to_string();
-    let output = room.run(&["cache", "--proxy", &listen, "--origin-at", &nowhere, "--rate", "10/s"]);
+    let output = workspace.run(&["cache", "--proxy", &listen, "--origin-at", &nowhere, "--rate", "10/s"]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("yamabiko serve --workload"), "{output}");
     assert_eq!(proxy.counted().requests, 0, "nothing was sent to the cache");
-    assert_eq!(std::fs::read_dir(room.runs()).map_or(0, Iterator::count), 0, "and nothing was kept");
+    assert_eq!(std::fs::read_dir(workspace.runs()).map_or(0, Iterator::count), 0, "and nothing was kept");
 }
 
 #[test]
 fn a_printed_cache_plan_is_complete_and_runnable() {
-    let (room, origin) = origin("polymix-1");
+    let (workspace, origin) = origin("polymix-1");
     let printed =
-        room.run(&["cache", "--proxy", "127.0.0.1:3128", "--full", "--set", "recurrence=0.5", "--print-plan"]);
+        workspace.run(&["cache", "--proxy", "127.0.0.1:3128", "--full", "--set", "recurrence=0.5", "--print-plan"]);
     assert_eq!(printed.code, Some(0), "{printed}");
     assert!(printed.stdout.contains("point = \"1800s\"") && printed.stdout.contains("timeout = \"180s\""), "{printed}");
-    let file = room.path().join("cache-full.toml");
+    let file = workspace.path().join("cache-full.toml");
     std::fs::write(&file, &printed.stdout).unwrap();
-    let again = room.run(&["run", file.to_str().unwrap(), "--print-plan"]);
+    let again = workspace.run(&["run", file.to_str().unwrap(), "--print-plan"]);
     assert_eq!(again.stdout, printed.stdout, "{again}");
 
     // P5's class, in a few seconds: what the teacher fetched, everybody gets out of the cache.
@@ -215,9 +217,9 @@ fn a_printed_cache_plan_is_complete_and_runnable() {
         proxy.address(),
         origin.address
     );
-    let file = room.path().join("cache-class.toml");
+    let file = workspace.path().join("cache-class.toml");
     std::fs::write(&file, plan).unwrap();
-    let output = room.run(&["run", file.to_str().unwrap(), "--json"]);
+    let output = workspace.run(&["run", file.to_str().unwrap(), "--json"]);
     let document = output.json();
     let [point] = &points(&document)[..] else { panic!("{output}") };
     assert_eq!(point["phase"], "class");

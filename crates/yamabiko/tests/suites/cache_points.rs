@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use crate::support::document::count;
-use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::serving::Serving;
 use crate::support::tls::Authority;
+use crate::support::workspace::{Workspace, str_of, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// A workspace with an origin without think time.
-fn origin(mix: &str) -> (Room, Serving) {
-    let room = Room::shared();
+fn origin(mix: &str) -> (Workspace, Serving) {
+    let workspace = Workspace::shared();
     let command =
-        room.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
-    let origin = Serving::start_command(&room, command);
-    (room, origin)
+        workspace.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let origin = Serving::start_command(&workspace, command);
+    (workspace, origin)
 }
 
 fn points(document: &Value) -> &Vec<Value> {
@@ -35,14 +35,14 @@ fn check<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
 
 #[test]
 fn points_share_a_world_only_with_keep_world() {
-    let (room, origin) = origin("polymix-1");
+    let (workspace, origin) = origin("polymix-1");
     let at = origin.address.to_string();
     let sweep = |more: &[&str]| {
         let proxy = Proxy::forward(Fault::None);
         let address = proxy.address().to_string();
         let words =
             ["cache", "--proxy", &address, "--origin-at", &at, "--think", "none", "--rate", "200,200/s", "-d", "2s"];
-        room.run_json(&[&words[..], &["--world", "7", "--no-save", "--json"], more].concat())
+        workspace.run_json(&[&words[..], &["--world", "7", "--no-save", "--json"], more].concat())
     };
     let found = |document: &Value| count(&points(document)[1], "hits_not_offered");
     // Where a late generator swaps two requests the second of them finds what the first was to fetch: some few.
@@ -53,20 +53,20 @@ fn points_share_a_world_only_with_keep_world() {
 /// Behind `serve`'s own result cache with TLS.
 #[test]
 fn a_reverse_proxy_is_measured_over_tls() {
-    let (room, origin) = origin("polymix-1");
-    let authority = Authority::new(&room, "authority");
+    let (workspace, origin) = origin("polymix-1");
+    let authority = Authority::new(&workspace, "authority");
     let certificate = authority.sign(&["127.0.0.1"], 2200);
     let upstream = format!("/y=http://{}/y", origin.address);
-    let www = room.www();
+    let www = workspace.www();
     let words = ["serve", str_of(&www), "--listen", "127.0.0.1:0", "--dynamic", &upstream, "--cache"];
     let tls = ["--tls", str_of(&certificate.cert), str_of(&certificate.key)];
-    let cache = Serving::start_command(&room, room.command(&[&words[..], &tls].concat()));
+    let cache = Serving::start_command(&workspace, workspace.command(&[&words[..], &tls].concat()));
     let (url, at) = (format!("https://{}", cache.address), origin.address.to_string());
     let words =
         ["cache", "--reverse", &url, "--origin-at", &at, "--think", "none", "--rate", "100/s", "-d", "2s", "--json"];
     let trusted = authority.file();
     for tls in [&["-k"][..], &["--cacert", str_of(&trusted)]] {
-        let document = room.run_json(&[&words[..], tls].concat());
+        let document = workspace.run_json(&[&words[..], tls].concat());
         let point = &points(&document)[0];
         assert_eq!(
             (&point["error_ratio"], &point["hit_ratio"]["measured"].is_f64()),
@@ -76,7 +76,7 @@ fn a_reverse_proxy_is_measured_over_tls() {
         assert!(count(point, "hits") > 0 && count(point, "origin.requests") > 0, "{point}");
     }
     // With an untrusted certificate.
-    let document = room.run_json(&words);
+    let document = workspace.run_json(&words);
     assert_eq!(count(&points(&document)[0], "answered"), 0, "{document:#}");
     assert!(count(&points(&document)[0], "errors.tls_certificate") > 0, "{document:#}");
 }
@@ -115,12 +115,12 @@ fn pass_on(mut client: TcpStream, origin: SocketAddr, asked: &AtomicU32) -> std:
 
 #[test]
 fn a_point_without_origin_counts_is_stored() {
-    let (room, origin) = origin("polymix-1");
+    let (workspace, origin) = origin("polymix-1");
     let (proxy, at) = (Proxy::forward(Fault::None), forgetful(origin.address).to_string());
     let address = proxy.address().to_string();
     let words =
         ["cache", "--proxy", &address, "--origin-at", &at, "--think", "none", "--rate", "50/s", "-d", "2s", "--json"];
-    let document = room.run_json(&words);
+    let document = workspace.run_json(&words);
     let point = &points(&document)[0];
     assert!(count(point, "answered") > 0 && point.get("origin").is_none(), "{point}");
     let check = check(&document, "origin counted").unwrap_or_else(|| panic!("{document:#}"));
@@ -130,11 +130,11 @@ fn a_point_without_origin_counts_is_stored() {
 
 #[test]
 fn an_interrupted_point_has_no_clients_supported() {
-    let (room, origin) = origin("polymix-1");
+    let (workspace, origin) = origin("polymix-1");
     let (proxy, at) = (Proxy::forward(Fault::None), origin.address.to_string());
     let address = proxy.address().to_string();
     let words = ["cache", "--proxy", &address, "--origin-at", &at, "--think", "none", "--rate", "50,60/s", "-d", "10m"];
-    let running = room.start(&[&words[..], &["--warmup", "0", "--json"]].concat());
+    let running = workspace.start(&[&words[..], &["--warmup", "0", "--json"]].concat());
     wait_until("some was answered", || proxy.counted().requests > 100);
     running.signal(Signal::SIGINT);
     let output = running.finish();
@@ -150,7 +150,7 @@ fn an_interrupted_point_has_no_clients_supported() {
 
 #[test]
 fn ineffective_cache_options_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let forward = ["cache", "--proxy", "127.0.0.1:3128"];
     let reverse = ["cache", "--reverse", "http://127.0.0.1:80", "--origin", "127.0.0.1:8400"];
     let at = "127.0.0.1:8400";
@@ -169,10 +169,10 @@ fn ineffective_cache_options_are_refused() {
         (&["cache", "--direct"], &["--watch", "both"], "--watch"),
     ] {
         for more in [&[][..], &["--print-plan"]] {
-            let output = room.run(&[cache, rest, more].concat());
+            let output = workspace.run(&[cache, rest, more].concat());
             assert_eq!(output.code, Some(1), "{output}");
             assert!(output.stderr.contains(named), "{named}: {output}");
         }
     }
-    assert_eq!(std::fs::read_dir(room.runs()).map_or(0, Iterator::count), 0, "nothing was begun");
+    assert_eq!(std::fs::read_dir(workspace.runs()).map_or(0, Iterator::count), 0, "nothing was begun");
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::lab::{PATIENCE, Room};
 use crate::support::model_server::ModelServer;
+use crate::support::workspace::{TEST_TIMEOUT, Workspace};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -37,10 +37,10 @@ const SHORT: &[&str] = &[
     "2s",
 ];
 
-fn capacity(room: &Room, url: &str, more: &[&str]) -> crate::support::lab::Output {
+fn capacity(workspace: &Workspace, url: &str, more: &[&str]) -> crate::support::workspace::Output {
     let words: Vec<&str> =
         ["capacity", url].into_iter().chain(SHORT.iter().copied()).chain(more.iter().copied()).collect();
-    room.run(&words)
+    workspace.run(&words)
 }
 
 /// The same without where it begins and ends.
@@ -55,8 +55,8 @@ fn trials(document: &Value) -> &Vec<Value> {
 }
 
 /// The folder of the only capacity search in the run store.
-fn folder(room: &Room) -> PathBuf {
-    let runs = fs::read_dir(room.runs()).unwrap().map(|entry| entry.unwrap().path());
+fn folder(workspace: &Workspace) -> PathBuf {
+    let runs = fs::read_dir(workspace.runs()).unwrap().map(|entry| entry.unwrap().path());
     let mut with: Vec<PathBuf> = runs.filter(|run| run.join("trials.jsonl").exists()).collect();
     assert_eq!(with.len(), 1, "{with:?}");
     with.remove(0)
@@ -72,9 +72,9 @@ fn lines(folder: &Path) -> Vec<Value> {
 
 #[test]
 fn a_capacity_search_is_stored_and_reported_again_completely() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = ModelServer::start(4, Duration::from_millis(20));
-    let output = capacity(&room, &server.url(), &["--json", "--no-overload"]);
+    let output = capacity(&workspace, &server.url(), &["--json", "--no-overload"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
@@ -114,17 +114,17 @@ fn a_capacity_search_is_stored_and_reported_again_completely() {
         assert_eq!(part["searches"].as_array().unwrap().len(), 2);
     }
     // The journal has the same trials, after a line on the machine.
-    let folder = folder(&room);
+    let folder = folder(&workspace);
     let kept = lines(&folder);
     assert!(kept[0]["begun"]["version"].is_string(), "{}", kept[0]);
     assert_eq!(kept.iter().filter_map(|line| line.get("trial")).cloned().collect::<Vec<_>>(), *trials(&document));
     // Long trials are runs of their own, by their names.
     for run in trials(&document).iter().filter_map(|trial| trial["run"].as_str()) {
-        assert!(room.runs().join(run).join("summary.json").exists(), "{run}");
+        assert!(workspace.runs().join(run).join("summary.json").exists(), "{run}");
     }
     let id = document["run"]["id"].as_str().unwrap();
-    assert_eq!(room.run(&["report", id, "--json"]).json(), document);
-    let again = room.run(&["report", id]);
+    assert_eq!(workspace.run(&["report", id, "--json"]).json(), document);
+    let again = workspace.run(&["report", id]);
     assert!(again.stdout.contains("p50 < 100ms, errors < 5%") && again.stdout.contains("short"), "{again}");
     let page = fs::read_to_string(folder.join("report.html")).unwrap();
     // What was void, or the client's doing, is drawn nowhere.
@@ -134,25 +134,25 @@ fn a_capacity_search_is_stored_and_reported_again_completely() {
     };
     assert_eq!(page.contains("Response time against load"), trials(&document).iter().any(judged), "{document:#}");
     assert!(page.contains("Every trial"));
-    room.run(&["report", id, "--export", "hlog", "-"]).refused(1, &["several runs"]);
-    room.run(&["runs"]).stdout.contains(id).then_some(()).expect("it is in the list");
+    workspace.run(&["report", id, "--export", "hlog", "-"]).refused(1, &["several runs"]);
+    workspace.run(&["runs"]).stdout.contains(id).then_some(()).expect("it is in the list");
 }
 
 #[test]
 fn an_interrupted_capacity_search_is_stored_and_resumes() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = ModelServer::start(4, Duration::from_millis(20));
     let url = server.url();
     let words: Vec<&str> =
         ["capacity", &url].into_iter().chain(SHORT.iter().copied()).chain(["--no-overload", "--json"]).collect();
-    let running = room.start(&words);
+    let running = workspace.start(&words);
     let began = Instant::now();
     let made = || {
-        let runs = fs::read_dir(room.runs()).unwrap().map(|entry| entry.unwrap().path().join("trials.jsonl"));
+        let runs = fs::read_dir(workspace.runs()).unwrap().map(|entry| entry.unwrap().path().join("trials.jsonl"));
         runs.filter_map(|file| fs::read_to_string(file).ok()).map(|text| text.matches('\n').count()).max().unwrap_or(0)
     };
     while made() < 3 {
-        assert!(began.elapsed() < PATIENCE, "no trial is made");
+        assert!(began.elapsed() < TEST_TIMEOUT, "no trial is made");
         sleep(Duration::from_millis(20));
     }
     running.signal(Signal::SIGINT);
@@ -165,10 +165,10 @@ fn an_interrupted_capacity_search_is_stored_and_resumes() {
     );
     assert!(first["capacity"]["notes"][0].as_str().unwrap().starts_with("Stopped early"), "{first:#}");
     // A line that was not written to its end is one that was not made.
-    let journal = folder(&room).join("trials.jsonl");
+    let journal = folder(&workspace).join("trials.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
     fs::write(&journal, format!("{text}{{\"trial\":{{\"stage\":")).unwrap();
-    let output = room.run(&["capacity", "--resume", first["run"]["id"].as_str().unwrap(), "--json"]);
+    let output = workspace.run(&["capacity", "--resume", first["run"]["id"].as_str().unwrap(), "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let whole = output.json();
     assert_eq!(trials(&whole)[..trials(&first).len()], trials(&first)[..]);
@@ -179,11 +179,11 @@ fn an_interrupted_capacity_search_is_stored_and_resumes() {
 
 #[test]
 fn a_capacity_search_by_users_uses_the_think_time() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // 200/s, users who think for 300 ms and wait for 100 ms at most: some 80 of them.
     let server = ModelServer::start(4, Duration::from_millis(20));
     let more = ["--find", "users", "--think", "300ms", "--no-overload", "--start", "40", "--max", "400", "--json"];
-    let output = room.run(&with(&server.url(), &more));
+    let output = workspace.run(&with(&server.url(), &more));
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     let part = &document["capacity"];
@@ -199,16 +199,16 @@ fn a_capacity_search_by_users_uses_the_think_time() {
         assert!((40.0..=160.0).contains(&users) && rate <= users / 0.3, "{users} users, {rate}/s");
     }
     let id = document["run"]["id"].as_str().unwrap();
-    let again = room.run(&["report", id]);
+    let again = workspace.run(&["report", id]);
     assert!(again.stdout.contains(" users"), "{again}");
 }
 
 #[test]
 fn capacity_searches_open_connections_and_new_connections() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = ModelServer::start(4, Duration::from_millis(1));
     let more = ["--find", "connections", "--start", "10", "--max", "20", "--json"];
-    let output = room.run(&with(&server.url(), &more));
+    let output = workspace.run(&with(&server.url(), &more));
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
     let part = &document["capacity"];
@@ -219,47 +219,49 @@ fn capacity_searches_open_connections_and_new_connections() {
         assert!((trial["connections"].as_f64().unwrap() - 20.0).abs() < 0.5, "{trial}");
     }
     let more = ["--find", "new-connections", "--start", "20/s", "--max", "40/s", "--no-limit", "--json"];
-    let output = room.run(&with(&server.url(), &more));
+    let output = workspace.run(&with(&server.url(), &more));
     assert_eq!(output.code, Some(3), "{output}");
     assert_eq!(output.json()["capacity"]["find"], "new-connections");
 }
 
 #[test]
 fn a_printed_capacity_plan_reads_back_and_contradictions_are_refused() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let url = "http://127.0.0.1:9/";
-    let printed = capacity(&room, url, &["--print-plan"]);
+    let printed = capacity(&workspace, url, &["--print-plan"]);
     assert_eq!(printed.code, Some(0), "{printed}");
-    let file = room.file("plan.toml");
+    let file = workspace.file("plan.toml");
     fs::write(&file, &printed.stdout).unwrap();
     let file = file.to_str().unwrap();
     for words in [&["capacity", file, "--print-plan"][..], &["run", file, "--print-plan"]] {
-        assert_eq!(room.run(words).stdout, printed.stdout, "{words:?}");
+        assert_eq!(workspace.run(words).stdout, printed.stdout, "{words:?}");
     }
-    let wider = room.run(&["capacity", file, "--width", "10%", "--slo", "p90 < 1s", "--print-plan"]);
+    let wider = workspace.run(&["capacity", file, "--width", "10%", "--slo", "p90 < 1s", "--print-plan"]);
     assert!(wider.stdout.contains("width = 0.1") && wider.stdout.contains("p90 < 1s"), "{wider}");
-    room.run(&["capacity", file, "--clients", "7"]).refused(1, &["a plan file"]);
-    room.run(&["capacity", url]).refused(1, &["objective", "--slo"]);
-    room.run(&["capacity", url, "--slo", "errors < 1%"]).refused(1, &["response times"]);
-    room.run(&["capacity", url, "--slo", "p99 < 1s", "--rate", "10/s"]).refused(1, &["--rate", "--start"]);
-    room.run(&["capacity", url, "--slo", "p99 < 1s", "-d", "10s"]).refused(1, &["--trial"]);
-    room.run(&["capacity", url, "--slo", "p99 < 1s", "--each", "rtt:48"]).refused(1, &["48"]);
-    room.run(&["capacity", url, "--slo", "p99.99 < 1s", "--max", "10/s"]).refused(1, &["too few requests", "--trial"]);
+    workspace.run(&["capacity", file, "--clients", "7"]).refused(1, &["a plan file"]);
+    workspace.run(&["capacity", url]).refused(1, &["objective", "--slo"]);
+    workspace.run(&["capacity", url, "--slo", "errors < 1%"]).refused(1, &["response times"]);
+    workspace.run(&["capacity", url, "--slo", "p99 < 1s", "--rate", "10/s"]).refused(1, &["--rate", "--start"]);
+    workspace.run(&["capacity", url, "--slo", "p99 < 1s", "-d", "10s"]).refused(1, &["--trial"]);
+    workspace.run(&["capacity", url, "--slo", "p99 < 1s", "--each", "rtt:48"]).refused(1, &["48"]);
+    workspace
+        .run(&["capacity", url, "--slo", "p99.99 < 1s", "--max", "10/s"])
+        .refused(1, &["too few requests", "--trial"]);
     let asks = |find: &'static str| ["capacity", url, "--slo", "p99 < 1s", "--find", find];
-    room.run(&asks("users")).refused(1, &["--think"]);
-    room.run(&asks("sessions")).refused(1, &["new-connections"]);
-    room.run(&[&asks("users")[..], &["--think", "7s", "--clients", "5"]].concat()).refused(1, &["--clients"]);
-    room.run(&[&asks("users")[..], &["--think", "7s", "--start", "10/s"]].concat()).refused(1, &["whole number"]);
-    room.run(&[&asks("connections")[..], &["--think", "7s"]].concat()).refused(1, &["--find users"]);
-    room.run(&[&asks("connections")[..], &["--close"]].concat()).refused(1, &["--close"]);
-    room.run(&[&asks("new-connections")[..], &["--keepalive"]].concat()).refused(1, &["--keepalive"]);
+    workspace.run(&asks("users")).refused(1, &["--think"]);
+    workspace.run(&asks("sessions")).refused(1, &["new-connections"]);
+    workspace.run(&[&asks("users")[..], &["--think", "7s", "--clients", "5"]].concat()).refused(1, &["--clients"]);
+    workspace.run(&[&asks("users")[..], &["--think", "7s", "--start", "10/s"]].concat()).refused(1, &["whole number"]);
+    workspace.run(&[&asks("connections")[..], &["--think", "7s"]].concat()).refused(1, &["--find users"]);
+    workspace.run(&[&asks("connections")[..], &["--close"]].concat()).refused(1, &["--close"]);
+    workspace.run(&[&asks("new-connections")[..], &["--keepalive"]].concat()).refused(1, &["--keepalive"]);
     let printed =
-        room.run(&[&asks("users")[..], &["--think", "exponential:7s", "--max", "500", "--print-plan"]].concat());
+        workspace.run(&[&asks("users")[..], &["--think", "exponential:7s", "--max", "500", "--print-plan"]].concat());
     assert!(printed.stdout.contains("find = \"users\"") && printed.stdout.contains("70s"), "{printed}");
     fs::write(file, &printed.stdout).unwrap();
-    assert_eq!(room.run(&["capacity", file, "--print-plan"]).stdout, printed.stdout);
-    room.run(&["capacity", "--resume", "nothing"]).refused(1, &["nothing"]);
+    assert_eq!(workspace.run(&["capacity", file, "--print-plan"]).stdout, printed.stdout);
+    workspace.run(&["capacity", "--resume", "nothing"]).refused(1, &["nothing"]);
     // Nothing listens there: the first trial gets no response, and the result says so.
-    let refused = room.run(&["capacity", url, "--slo", "p99 < 1s", "--json"]);
+    let refused = workspace.run(&["capacity", url, "--slo", "p99 < 1s", "--json"]);
     assert_eq!(refused.code, Some(3), "{refused}");
 }

@@ -5,23 +5,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::hostile::Hostile;
-use crate::support::lab::{Room, str_of};
+use crate::support::workspace::{Workspace, str_of};
 use serde_json::{Value, json};
 
 /// A run that was made, and others like it with figures of their own.
 struct Shelf {
-    room: Room,
+    workspace: Workspace,
     made: PathBuf,
     copies: u32,
 }
 
 impl Shelf {
     fn new() -> Self {
-        let (room, server) = (Room::shared(), Hostile::start());
-        let made =
-            room.run_json(&["bench", &server.url("/ok/100"), "-r", "100/s", "-n", "20", "--warmup", "0s", "--json"]);
+        let (workspace, server) = (Workspace::shared(), Hostile::start());
+        let made = workspace.run_json(&[
+            "bench",
+            &server.url("/ok/100"),
+            "-r",
+            "100/s",
+            "-n",
+            "20",
+            "--warmup",
+            "0s",
+            "--json",
+        ]);
         let made = PathBuf::from(made["run"]["dir"].as_str().unwrap());
-        Shelf { room, made, copies: 0 }
+        Shelf { workspace, made, copies: 0 }
     }
 
     /// A stored run, newer than those before, with this mean response time.
@@ -53,28 +62,28 @@ fn compare_accepts_several_runs_per_side() {
     let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
     let alike = shelf.side([1.01e6, 0.99e6, 1.00e6]);
     let slower = shelf.side([1.10e6, 1.11e6, 1.09e6]);
-    let room = &shelf.room;
+    let workspace = &shelf.workspace;
 
-    let same = room.run(&["compare", &a, &alike]).success();
+    let same = workspace.run(&["compare", &a, &alike]).success();
     assert!(same.stdout.contains("mean response time: no difference detected; detectable from "), "{same}");
     assert!(same.stdout.contains("or more would have been."), "{same}");
 
-    let other = room.run(&["compare", &a, &slower, "--json"]).success();
+    let other = workspace.run(&["compare", &a, &slower, "--json"]).success();
     let document = other.json();
     let mean = &document["compare"]["metrics"][0];
     assert_eq!((&mean["name"], &mean["verdict"]), (&json!("response_time_mean_ns"), &json!("more")), "{mean}");
     assert!((mean["difference"].as_f64().unwrap() - 0.1).abs() < 0.001, "{mean}");
     assert_eq!(document["compare"]["method"], "runs");
     // Reported again from the run store.
-    let again = room.run(&["report", "--json", document["run"]["dir"].as_str().unwrap()]).success();
+    let again = workspace.run(&["report", "--json", document["run"]["dir"].as_str().unwrap()]).success();
     assert_eq!(again.json(), document);
 
     // The status reports the tested condition only.
-    let ending = |terms: &str| room.run(&["compare", &a, &slower, "--fail-if", terms]).code;
+    let ending = |terms: &str| workspace.run(&["compare", &a, &slower, "--fail-if", terms]).code;
     assert_eq!(ending("mean > 5%"), Some(4));
     assert_eq!(ending("mean > 15%"), Some(0));
     assert_eq!(ending("mean < -5%, mean > 5%"), Some(4));
-    room.run(&["compare", &a, &slower, "--fail-if", "mean 5%"]).refused(1, &["--fail-if", "mean 5%"]);
+    workspace.run(&["compare", &a, &slower, "--fail-if", "mean 5%"]).refused(1, &["--fail-if", "mean 5%"]);
 }
 
 #[test]
@@ -88,15 +97,15 @@ fn compare_reports_differences_of_plans_and_verdicts() {
         summary["validity"] = json!({ "verdict": "invalid", "checks": [check] });
     });
     let valid = shelf.run(1e6, |_, _| {});
-    let room = &shelf.room;
-    room.run(&["compare", &a, &faster]).refused(1, &["load.rate", "100/s", "200/s", "--different-plans"]);
-    let anyway = room.run(&["compare", &a, &faster, "--different-plans", "--no-save"]).success();
+    let workspace = &shelf.workspace;
+    workspace.run(&["compare", &a, &faster]).refused(1, &["load.rate", "100/s", "200/s", "--different-plans"]);
+    let anyway = workspace.run(&["compare", &a, &faster, "--different-plans", "--no-save"]).success();
     let line = anyway.stdout.lines().find(|line| line.contains("load.rate")).unwrap_or_else(|| panic!("{anyway}"));
     assert!(line.contains("100/s") && line.contains("200/s") && line.ends_with("the plan"), "{line}");
     // The last run of load is not the comparison that was just made.
-    let carried = room.run(&["compare", &a, "last,last~3", "--different-plans"]);
+    let carried = workspace.run(&["compare", &a, "last,last~3", "--different-plans"]);
     carried.refused(1, &["are on one side", "load.rate"]);
-    let carried = room.run(&["compare", &a, &format!("{invalid},{valid}")]);
+    let carried = workspace.run(&["compare", &a, &format!("{invalid},{valid}")]);
     assert_eq!(carried.code, Some(3), "{carried}");
     assert!(carried.stdout.contains("generator on time") && carried.stdout.contains("it was late"), "{carried}");
 }
@@ -109,11 +118,11 @@ fn compare_writes_text_json_and_html() {
     let b = shelf.side([1.10e6, 1.11e6, 1.09e6]);
     let elsewhere = |summary: &mut Value, _: &mut String| summary["run"]["host"]["kernel"] = json!("7.0 <b>");
     let moved = [0, 1].map(|_| shelf.run(1e6, elsewhere)).join(",");
-    let room = &shelf.room;
-    let [html, md, xml] = ["c.html", "c.md", "c.xml"].map(|name| room.file(name));
+    let workspace = &shelf.workspace;
+    let [html, md, xml] = ["c.html", "c.md", "c.xml"].map(|name| workspace.file(name));
     let terms = "mean +5%, mean +1s, rate -90%";
     let files = ["--html", str_of(&html), "--md", str_of(&md), "--junit", str_of(&xml)];
-    let made = room.run(&[&["compare", &a, &b, "--fail-if", terms], &files[..]].concat());
+    let made = workspace.run(&[&["compare", &a, &b, "--fail-if", terms], &files[..]].concat());
     assert_eq!(made.code, Some(4), "{made}");
     assert!(made.stdout.contains("FAILED, shown") && made.stdout.contains("held, shown"), "{made}");
     assert!(made.stdout.trim_end().ends_with("/c.html"), "{made}");
@@ -133,60 +142,61 @@ fn compare_writes_text_json_and_html() {
     assert!(xml.contains("tests=\"4\"") && xml.contains("failures=\"1\"") && xml.contains("errors=\"0\""), "{xml}");
     // The run store gives the same page.
     let id = page.split_once("<h1>").unwrap().1.split_once("</h1>").unwrap().0;
-    let again = room.run(&["report", id, "--html", "-"]);
+    let again = workspace.run(&["report", id, "--html", "-"]);
     assert_eq!(again.code, Some(4));
     assert!(again.stdout == page, "the page from the book is another");
-    let again = room.run(&["report", id, "--md", "-"]);
+    let again = workspace.run(&["report", id, "--md", "-"]);
     assert_eq!(again.stdout, text);
-    let other = room.run(&["compare", &a, &moved, "--json", "--no-save"]);
+    let other = workspace.run(&["compare", &a, &moved, "--json", "--no-save"]);
     let differ = &other.json()["compare"]["hosts_differ"];
     assert_eq!(
         (&differ[0]["fact"], &differ[0]["b"], &differ[0]["machine"]),
         (&json!("kernel"), &json!("7.0 <b>"), &json!(true))
     );
     // An undecidable comparison is never a success in any format: the CPU time of a remote server is unknown.
-    let xml = room.file("unknown.xml");
+    let xml = workspace.file("unknown.xml");
     for terms in ["cpu +5%", "mean +5%, cpu +5%", "mean +1s, cpu +5%"] {
-        let unknown = room.run(&["compare", &a, &b, "--fail-if", terms, "--junit", str_of(&xml)]);
+        let unknown = workspace.run(&["compare", &a, &b, "--fail-if", terms, "--junit", str_of(&xml)]);
         assert_eq!(unknown.code, Some(3), "{unknown}");
         assert!(unknown.stdout.contains("not known"), "{unknown}");
         let xml = fs::read_to_string(&xml).unwrap();
         assert!(xml.contains("errors=\"1\""), "{xml}");
         let id = xml.split_once("<testsuite name=\"").unwrap().1.split_once('"').unwrap().0;
-        assert_eq!(room.run(&["report", id]).code, Some(3), "{id}");
+        assert_eq!(workspace.run(&["report", id]).code, Some(3), "{id}");
     }
     // Another machine is a doubt: an error only where it ends with 3.
     for (strict, code, errors) in [(&[][..], Some(0), "errors=\"0\""), (&["--strict"], Some(3), "errors=\"1\"")] {
-        let doubtful = room.run(&[&["compare", &a, &moved, "--no-save", "--junit", str_of(&xml)], strict].concat());
+        let doubtful =
+            workspace.run(&[&["compare", &a, &moved, "--no-save", "--junit", str_of(&xml)], strict].concat());
         assert_eq!(doubtful.code, code, "{doubtful}");
         let xml = fs::read_to_string(&xml).unwrap();
         assert!(xml.contains(errors), "{xml}");
     }
     // An unwritable file is reported, and the result is not printed as if it had succeeded.
-    let missing = room.file("missing/c.md");
-    room.run(&["compare", &a, &b, "--md", str_of(&missing)]).refused(2, &["cannot write", "missing/c.md"]);
+    let missing = workspace.file("missing/c.md");
+    workspace.run(&["compare", &a, &b, "--md", str_of(&missing)]).refused(2, &["cannot write", "missing/c.md"]);
 }
 
 #[test]
 fn compare_refuses_incomparable_runs_with_the_reason() {
     let mut shelf = Shelf::new();
     shelf.run(1e6, |_, _| {});
-    let room = &shelf.room;
-    let short = room.run_json(&["compare", "last~1", "last", "--json", "--no-save"]);
+    let workspace = &shelf.workspace;
+    let short = workspace.run_json(&["compare", "last~1", "last", "--json", "--no-save"]);
     assert!(short["compare"]["notes"].to_string().contains("and 10 are needed"), "{short}");
-    room.run(&["compare", "last", "nonsense"]).refused(1, &["nonsense"]);
-    room.run(&["compare", "last", "last"]).refused(1, &["given twice"]);
-    room.run(&["compare", "last"]).refused(1, &["two sides"]);
-    room.run(&["compare", "last~2", "last"]).refused(1, &["last~2"]);
-    room.run(&["compare", "last", "last", "-r", "5/s"]).refused(1, &["stored runs"]);
-    room.run(&["compare", "http://127.0.0.1/", "--server", "one"]).refused(1, &["twice"]);
+    workspace.run(&["compare", "last", "nonsense"]).refused(1, &["nonsense"]);
+    workspace.run(&["compare", "last", "last"]).refused(1, &["given twice"]);
+    workspace.run(&["compare", "last"]).refused(1, &["two sides"]);
+    workspace.run(&["compare", "last~2", "last"]).refused(1, &["last~2"]);
+    workspace.run(&["compare", "last", "last", "-r", "5/s"]).refused(1, &["stored runs"]);
+    workspace.run(&["compare", "http://127.0.0.1/", "--server", "one"]).refused(1, &["twice"]);
     // Nothing listens on ports 1 and 2: the first run detects it and the report names the side.
     let nobody = ["compare", "--url", "http://127.0.0.1:1/", "--url", "http://127.0.0.1:2/", "--path", "none"];
-    let refused = room.run(&[&nobody[..], &["-d", "2s"]].concat());
+    let refused = workspace.run(&[&nobody[..], &["-d", "2s"]].concat());
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused}");
     let last = refused.stderr.lines().last().unwrap_or_default();
     assert!(last.contains(": nothing listens on 127.0.0.1:") && last.contains("all refused"), "{refused}");
-    assert_eq!(kept(&room.runs()), 2, "nothing is kept of what was refused");
+    assert_eq!(kept(&workspace.runs()), 2, "nothing is kept of what was refused");
 }
 
 fn kept(runs: &Path) -> usize {
@@ -196,10 +206,10 @@ fn kept(runs: &Path) -> usize {
 /// Two servers on loopback, three blocks and the one that does not count: sixteen runs of a tenth of a second.
 #[test]
 fn compare_runs_two_servers_alternately() {
-    let (room, one, other) = (Room::shared(), Hostile::start(), Hostile::start());
+    let (workspace, one, other) = (Workspace::shared(), Hostile::start(), Hostile::start());
     let (a, b) = (one.url("/ok/100"), other.url("/ok/100"));
     let words = ["compare", "--url", &a, "--url", &b, "-c", "2", "-d", "100ms", "--warmup", "0s", "--blocks", "3"];
-    let output = room.run(&[&words[..], &["--json", "--path", "none"]].concat());
+    let output = workspace.run(&[&words[..], &["--json", "--path", "none"]].concat());
     // Another load on this machine may make runs invalid, and with them the comparison.
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
@@ -221,7 +231,7 @@ fn compare_runs_two_servers_alternately() {
     let differ = compare["plans_differ"].as_array().unwrap();
     assert_eq!((differ.len(), &differ[0]["field"]), (1, &json!("load.url")));
     // Its runs are stored only on request; the comparison is.
-    assert_eq!(kept(&room.runs()), 1);
+    assert_eq!(kept(&workspace.runs()), 1);
     let dir = document["run"]["dir"].as_str().unwrap();
-    assert_eq!(room.run(&["report", "--json", str_of(dir)]).json(), document);
+    assert_eq!(workspace.run(&["report", "--json", str_of(dir)]).json(), document);
 }

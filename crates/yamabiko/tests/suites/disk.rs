@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::processes;
+use crate::support::workspace::{Workspace, str_of, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -19,8 +19,8 @@ fn is_empty(folder: &Path) -> bool {
 
 #[test]
 fn disk_runs_every_test_and_its_figures_match_fio() {
-    let (room, folder) = (Room::shared(), folder());
-    let said = room.run(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "200ms", "--json"]);
+    let (workspace, folder) = (Workspace::shared(), folder());
+    let said = workspace.run(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "200ms", "--json"]);
     let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
     let disk = document["disk"].as_object().unwrap();
     assert_eq!(disk.len(), 11, "{}", document["validity"]);
@@ -54,11 +54,11 @@ fn disk_runs_every_test_and_its_figures_match_fio() {
     assert!(disk["commits"]["latency_ns"]["p99"].as_u64().unwrap() > 0);
     assert!(is_empty(folder.path()));
     // Reported again from the run store.
-    let again = room.run(&["report", "last"]);
+    let again = workspace.run(&["report", "last"]);
     assert!(again.stdout.contains("seeks, 3 at once") && again.stdout.contains("fdatasync"), "{}", again.stdout);
     // The page was made with the run, and is made again.
-    let page = room.file("disk.html");
-    room.run(&["report", "last", "--html", str_of(&page)]);
+    let page = workspace.file("disk.html");
+    workspace.run(&["report", "last", "--html", str_of(&page)]);
     for page in [dir.join("report.html"), page] {
         let html = fs::read_to_string(&page).unwrap();
         assert!(html.contains("random reads of 4 KiB a second"), "{}", page.display());
@@ -67,9 +67,9 @@ fn disk_runs_every_test_and_its_figures_match_fio() {
 
 #[test]
 fn disk_refuses_a_memory_file_system() {
-    let room = Room::shared();
-    let page = room.file("memory.html");
-    let said = room.run(&[
+    let workspace = Workspace::shared();
+    let page = workspace.file("memory.html");
+    let said = workspace.run(&[
         "disk",
         "/dev/shm",
         "--no-save",
@@ -92,22 +92,22 @@ fn disk_refuses_a_memory_file_system() {
 
 #[test]
 fn invalid_disk_options_are_refused_by_name() {
-    let (room, folder) = (Room::shared(), folder());
+    let (workspace, folder) = (Workspace::shared(), folder());
     let path = str_of(folder.path());
-    room.run(&["disk", path, "-s", "900TB"]).refused(2, &["would fill the disk", "--size"]);
-    room.run(&["disk", path, "-s", "1KB"]).refused(1, &["--size", "16"]);
-    room.run(&["disk", path, "-d", "1ms"]).refused(1, &["--duration"]);
-    room.run(&["disk", path, "-t", "speed"]).refused(1, &["speed", "commits"]);
-    room.run(&["disk", "/no/such/folder"]).refused(2, &["/no/such/folder"]);
+    workspace.run(&["disk", path, "-s", "900TB"]).refused(2, &["would fill the disk", "--size"]);
+    workspace.run(&["disk", path, "-s", "1KB"]).refused(1, &["--size", "16"]);
+    workspace.run(&["disk", path, "-d", "1ms"]).refused(1, &["--duration"]);
+    workspace.run(&["disk", path, "-t", "speed"]).refused(1, &["speed", "commits"]);
+    workspace.run(&["disk", "/no/such/folder"]).refused(2, &["/no/such/folder"]);
     assert!(is_empty(folder.path()));
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "nothing is left in the book");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the book");
 }
 
 /// Killed without a chance to clean up: fio goes too, and the file was never there.
 #[test]
 fn disk_leaves_no_files_after_sigkill() {
-    let (room, folder) = (Room::shared(), folder());
-    let running = room.start(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "60s", "-t", "commits"]);
+    let (workspace, folder) = (Workspace::shared(), folder());
+    let running = workspace.start(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "60s", "-t", "commits"]);
     let mut fio = None;
     wait_until("fio commits", || {
         let mut below = processes::children(running.pid()).into_iter();
@@ -124,8 +124,8 @@ fn disk_leaves_no_files_after_sigkill() {
 /// Completed tests are stored, and the run is marked as incomplete.
 #[test]
 fn an_interrupted_disk_test_stores_completed_tests() {
-    let (room, folder) = (Room::shared(), folder());
-    let running = room.start(&[
+    let (workspace, folder) = (Workspace::shared(), folder());
+    let running = workspace.start(&[
         "disk",
         str_of(folder.path()),
         "-s",

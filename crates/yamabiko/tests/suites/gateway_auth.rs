@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
+use crate::support::workspace::{Running, TEST_TIMEOUT, Workspace, str_of, wait_until};
 use gateway::tester::datagram::{Datagram, Introduction};
 use gateway::tester::frame::{FrameDirection, FrameReader, FrameWriter};
 use gateway::tester::handshake::{Opening, Proof, Ticket};
@@ -28,18 +28,18 @@ fn secret() -> Secret {
 }
 
 /// One for each server: a file must not be written while another server reads it.
-fn token_file(room: &Room) -> PathBuf {
+fn token_file(workspace: &Workspace) -> PathBuf {
     static FILES: AtomicU32 = AtomicU32::new(0);
-    let path = room.file(&format!("token-{}", FILES.fetch_add(1, Ordering::Relaxed)));
+    let path = workspace.file(&format!("token-{}", FILES.fetch_add(1, Ordering::Relaxed)));
     fs::write(&path, format!("{TOKEN}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path
 }
 
 /// A server with the secret, and where it listens.
-fn server(room: &Room) -> (Running, SocketAddr) {
-    let token = token_file(room);
-    let server = room.start(&["gateway", "server", "--listen", "127.0.0.1:0", "--token-file", str_of(&token)]);
+fn server(workspace: &Workspace) -> (Running, SocketAddr) {
+    let token = token_file(workspace);
+    let server = workspace.start(&["gateway", "server", "--listen", "127.0.0.1:0", "--token-file", str_of(&token)]);
     let mut at = None;
     wait_until("it says its address", || {
         at = server.stderr().split([' ', ',']).find_map(|word| word.parse().ok());
@@ -51,7 +51,7 @@ fn server(room: &Room) -> (Running, SocketAddr) {
 fn connect(at: SocketAddr, from: Ipv4Addr) -> TcpStream {
     let stream = TcpStream::from(TcpSocket::connect(Some(IpAddr::V4(from)), at).unwrap().into_fd());
     stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 
@@ -122,9 +122,9 @@ impl Raw {
                     message => return Some(message),
                 }
             }
-            let mut room = [0; 4096];
-            match self.stream.read(&mut room) {
-                Ok(length @ 1..) => self.down.take(&room[..length]),
+            let mut workspace = [0; 4096];
+            match self.stream.read(&mut workspace) {
+                Ok(length @ 1..) => self.down.take(&workspace[..length]),
                 _ => return None,
             }
         }
@@ -153,10 +153,10 @@ fn udp(from: Ipv4Addr, to: SocketAddr) -> UdpSocket {
 
 /// Bytes of datagrams that come until none comes for a while.
 fn datagrams(socket: &UdpSocket) -> usize {
-    let mut room = [0; 2048];
+    let mut workspace = [0; 2048];
     let mut bytes = 0;
     loop {
-        match socket.recv(&mut room) {
+        match socket.recv(&mut workspace) {
             Ok(length) => bytes += length,
             // An ICMP message is a response too, but not of the server.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
@@ -183,8 +183,8 @@ fn stream(up: bool) -> Test {
 
 #[test]
 fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
-    let room = Room::shared();
-    let (server, at) = server(&room);
+    let workspace = Workspace::shared();
+    let (server, at) = server(&workspace);
     // Those who say too little are closed after 5 s, meanwhile the rest.
     let said = |text: &[u8]| {
         let mut stream = connect(at, STRANGER);
@@ -236,8 +236,8 @@ fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
 
 #[test]
 fn the_third_wrong_secret_blocks_the_address() {
-    let room = Room::shared();
-    let (server, at) = server(&room);
+    let workspace = Workspace::shared();
+    let (server, at) = server(&workspace);
     let wrong = Secret::new(b"another-secret-altogether");
     for _ in 0..3 {
         let error = Session::open(at, &wrong, None).err().unwrap();
@@ -275,8 +275,8 @@ fn rest_or_tag(stream: &mut TcpStream) -> usize {
 
 #[test]
 fn a_hundred_unauthenticated_connections_do_not_block_a_client() {
-    let room = Room::shared();
-    let (server, at) = server(&room);
+    let workspace = Workspace::shared();
+    let (server, at) = server(&workspace);
     let opening = Opening::Control.write();
     let mut silent: Vec<TcpStream> = (0..100).map(|_| connect(at, STRANGER)).collect();
     let mut half: Vec<TcpStream> = (0..100).map(|_| connect(at, STRANGER)).collect();
@@ -291,11 +291,12 @@ fn a_hundred_unauthenticated_connections_do_not_block_a_client() {
     for (count, streams) in open.iter_mut().zip([&mut silent, &mut half]) {
         for stream in streams {
             stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-            let mut room = [0; 100];
+            let mut workspace = [0; 100];
             // The nonce, perhaps; then the end, or nothing.
-            let _ = stream.read(&mut room);
-            *count +=
-                usize::from(stream.read(&mut room).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+            let _ = stream.read(&mut workspace);
+            *count += usize::from(
+                stream.read(&mut workspace).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
+            );
         }
     }
     assert!(open[0] + open[1] <= 64 + 8 && open[1] <= 64 + 8, "{open:?}");
@@ -308,8 +309,8 @@ type Tamper = &'static dyn Fn(&mut Raw) -> Vec<u8>;
 
 #[test]
 fn injected_repeated_or_truncated_frames_end_the_session() {
-    let room = Room::shared();
-    let (server, at) = server(&room);
+    let workspace = Workspace::shared();
+    let (server, at) = server(&workspace);
     let ended = |server: &Running| server.stderr().matches("the session has ended: ").count();
     let tampered: [Tamper; 5] = [
         &|raw| {
@@ -352,8 +353,8 @@ fn injected_repeated_or_truncated_frames_end_the_session() {
 
 #[test]
 fn tickets_are_accepted_once_and_from_the_right_address() {
-    let room = Room::shared();
-    let (_server, at) = server(&room);
+    let workspace = Workspace::shared();
+    let (_server, at) = server(&workspace);
     let mut raw = Raw::open(at);
     raw.ready(1, &Test::Connections { parallel: 4, lasts_ms: 60_000 });
     let ticket = |trial, index| Ticket { trial, index, tag: raw.keys.ticket(trial, index) };
@@ -420,9 +421,9 @@ fn ticket_of(raw: &Raw, trial: u32, index: u32) -> [u8; 32] {
 /// The flood of a client that is gone, closed or silent, ends at its server.
 #[test]
 fn the_gateway_server_stops_sending_to_a_disconnected_client() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for silent in [false, true] {
-        let (server, at) = server(&room);
+        let (server, at) = server(&workspace);
         let mut raw = Raw::open(at);
         raw.ready(1, &packets(false, 60_000));
         let own = udp(CLIENT, at);
@@ -430,7 +431,7 @@ fn the_gateway_server_stops_sending_to_a_disconnected_client() {
         assert!(matches!(raw.hear(), Some(ToClient::UdpSeen { .. })));
         raw.say(&ToServer::Go { trial: 1 });
         let mut buffer = [0; 2048];
-        own.set_read_timeout(Some(PATIENCE)).unwrap();
+        own.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         assert_eq!(own.recv(&mut buffer).unwrap(), 100, "it is sending");
         let raw = if silent {
             // As one that was stopped: open, and no sign of life.
@@ -459,13 +460,13 @@ fn the_gateway_server_stops_sending_to_a_disconnected_client() {
 /// trial. (It waits 3 s; the rest is for a busy machine.)
 #[test]
 fn the_gateway_client_ends_when_its_server_disconnects() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     std::thread::scope(|scope| {
         for test in [packets(true, 60_000), stream(true), stream(false)] {
             for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
-                let (room, test) = (&room, test.clone());
+                let (workspace, test) = (&workspace, test.clone());
                 scope.spawn(move || {
-                    let (server, at) = server(room);
+                    let (server, at) = server(workspace);
                     let mut session = Session::open(at, &secret(), None).unwrap();
                     let begun = Instant::now();
                     let signalled = std::cell::Cell::new(false);
@@ -488,8 +489,8 @@ fn the_gateway_client_ends_when_its_server_disconnects() {
 
 #[test]
 fn gateway_server_beyond_loopback_needs_a_secret() {
-    let room = Room::shared();
-    let run = |words: &[&str]| room.run(&[&["gateway", "server"], words].concat());
+    let workspace = Workspace::shared();
+    let run = |words: &[&str]| workspace.run(&[&["gateway", "server"], words].concat());
     run(&["--listen", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
     run(&["--listen", "[::]:0"]).refused(1, &["needs a token"]);
     run(&["--token-file", "/no/such"]).refused(1, &["/no/such", "No such file"]);

@@ -5,28 +5,28 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use crate::support::lab::{Room, Running, set_mode, str_of, wait_until};
+use crate::support::workspace::{Running, Workspace, set_mode, str_of, wait_until};
 use serde_json::Value;
 
 const TOKEN: &str = "a-secret-of-this-test-1234";
 const OTHER: &str = "another-secret-of-it-12345";
 
-fn token(room: &Room, name: &str, text: &str) -> PathBuf {
-    let file = room.file(name);
+fn token(workspace: &Workspace, name: &str, text: &str) -> PathBuf {
+    let file = workspace.file(name);
     fs::write(&file, text).unwrap();
     set_mode(&file, 0o600);
     file
 }
 
 /// A server that knows the token, and where it listens.
-fn server(room: &Room) -> (Running, String) {
-    let file = token(room, "token", TOKEN);
-    listening(room, &["--token-file", str_of(&file)])
+fn server(workspace: &Workspace) -> (Running, String) {
+    let file = token(workspace, "token", TOKEN);
+    listening(workspace, &["--token-file", str_of(&file)])
 }
 
 /// A server with these words, and where it listens.
-fn listening(room: &Room, words: &[&str]) -> (Running, String) {
-    let running = room.start(&[&["gateway", "server", "--listen", "127.0.0.1:0"], words].concat());
+fn listening(workspace: &Workspace, words: &[&str]) -> (Running, String) {
+    let running = workspace.start(&[&["gateway", "server", "--listen", "127.0.0.1:0"], words].concat());
     let mut at = String::new();
     wait_until("it listens", || {
         let said = running.stderr();
@@ -44,12 +44,12 @@ fn client<'a>(at: &'a str, file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn a_local_gateway_measurement_is_stored_and_reported_again() {
-    let room = Room::shared();
-    let (_server, at) = server(&room);
-    let file = room.file("token");
+    let workspace = Workspace::shared();
+    let (_server, at) = server(&workspace);
+    let file = workspace.file("token");
     let tests = "stream,transactions,connections,latency";
     let stat = ["--gateway-stat", "cat /proc/stat", "--condition", "2", "--tests", tests, "--direction", "up"];
-    let said = room.run(&client(&at, str_of(&file), &stat));
+    let said = workspace.run(&client(&at, str_of(&file), &stat));
     assert!(matches!(said.code, Some(0 | 3)), "{said}");
     let document = said.json();
     assert_eq!(document["schema"], "yamabiko.run/2");
@@ -82,28 +82,28 @@ fn a_local_gateway_measurement_is_stored_and_reported_again() {
     assert!(checks(&document).iter().any(|(name, state)| name == "both_ends_one_version" && state == "ok"));
 
     // Again from the run store: figures, page, plots.
-    let again = room.run(&["report", "last"]);
+    let again = workspace.run(&["report", "last"]);
     assert_eq!(again.code, said.code, "{again}");
     for word in ["nat", "transactions/s", "127.0.0.1", "gateway"] {
         assert!(again.stdout.contains(word), "{word}: {again}");
     }
-    assert_eq!(room.run(&["report", "last", "--json"]).json(), document);
+    assert_eq!(workspace.run(&["report", "last", "--json"]).json(), document);
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     assert!(fs::read_to_string(dir.join("report.html")).unwrap().contains("One TCP stream"));
-    room.run(&["report", "last", "--export", "hlog", "-"]).refused(1, &["--export", "gateway"]);
+    workspace.run(&["report", "last", "--export", "hlog", "-"]).refused(1, &["--export", "gateway"]);
     // The stored plan gives the same measurement.
     let plan = dir.join("plan.toml");
-    let printed = room.run(&["run", str_of(&plan), "--print-plan"]);
+    let printed = workspace.run(&["run", str_of(&plan), "--print-plan"]);
     assert_eq!(printed.stdout, fs::read_to_string(&plan).unwrap(), "{printed}");
 }
 
 /// The server listens on loopback only.
 #[test]
 fn gateway_server_on_loopback_needs_no_secret() {
-    let room = Room::shared();
-    let (_server, at) = listening(&room, &[]);
+    let workspace = Workspace::shared();
+    let (_server, at) = listening(&workspace, &[]);
     let words = ["--json", "--no-save", "--tests", "transactions", "-d", "500ms", "--trials", "1", "--direction", "up"];
-    let said = room.run(&[&["gateway", "client", &at], &words[..]].concat());
+    let said = workspace.run(&[&["gateway", "client", &at], &words[..]].concat());
     assert!(matches!(said.code, Some(0 | 3)), "{said}");
     let document = said.json();
     assert!(document["gateway"]["conditions"][0]["transactions_per_s"]["mean"].as_f64().unwrap() > 0.0, "{document}");
@@ -117,13 +117,13 @@ fn checks(document: &Value) -> Vec<(String, String)> {
 
 #[test]
 fn gateway_errors_name_their_cause() {
-    let room = Room::shared();
-    let (server, at) = server(&room);
-    let (file, other) = (room.file("token"), token(&room, "other", OTHER));
-    room.run(&client(&at, str_of(&other), &[])).refused(2, &["does not know this secret", "127.0.0.1"]);
+    let workspace = Workspace::shared();
+    let (server, at) = server(&workspace);
+    let (file, other) = (workspace.file("token"), token(&workspace, "other", OTHER));
+    workspace.run(&client(&at, str_of(&other), &[])).refused(2, &["does not know this secret", "127.0.0.1"]);
     // No server.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    room.run(&client(&nobody, str_of(&file), &[])).refused(2, &["cannot be reached", &nobody]);
+    workspace.run(&client(&nobody, str_of(&file), &[])).refused(2, &["cannot be reached", &nobody]);
     // Another server, which responds to everything.
     let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = stranger.local_addr().unwrap().to_string();
@@ -132,25 +132,27 @@ fn gateway_errors_name_their_cause() {
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     });
-    room.run(&client(&there, str_of(&file), &[])).refused(2, &["is no gateway server", &there]);
+    workspace.run(&client(&there, str_of(&file), &[])).refused(2, &["is no gateway server", &there]);
     answers.join().unwrap();
     // No secret, or none that is one.
     let words = ["no token", "--token-file", "YAMABIKO_TOKEN"];
-    room.run(&["gateway", "client", "192.0.2.7", "--json"]).refused(1, &words);
-    room.run(&["gateway", "client", &at, "--json"]).refused(2, &[&words[..], &["does not know this secret"]].concat());
-    let short = token(&room, "short", "short");
-    room.run(&client(&at, str_of(&short), &[])).refused(1, &["16 to 256"]);
-    room.run(&client("127.0.0.1:port", str_of(&file), &[])).refused(1, &["`port` is no port", "ADDRESS:PORT"]);
+    workspace.run(&["gateway", "client", "192.0.2.7", "--json"]).refused(1, &words);
+    workspace
+        .run(&["gateway", "client", &at, "--json"])
+        .refused(2, &[&words[..], &["does not know this secret"]].concat());
+    let short = token(&workspace, "short", "short");
+    workspace.run(&client(&at, str_of(&short), &[])).refused(1, &["16 to 256"]);
+    workspace.run(&client("127.0.0.1:port", str_of(&file), &[])).refused(1, &["`port` is no port", "ADDRESS:PORT"]);
     drop(server);
-    let kept = fs::read_dir(room.runs()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+    let kept = fs::read_dir(workspace.runs()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
     assert_eq!(kept, 0, "nothing was measured, so nothing is in the book");
 }
 
 #[test]
 fn invalid_gateway_options_are_refused_in_one_line() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let refused = |arguments: &[&str], words: &[&str]| {
-        room.run(&[&["gateway"], arguments].concat()).refused(1, words);
+        workspace.run(&[&["gateway"], arguments].concat()).refused(1, words);
     };
     refused(&["--condition", "6"], &["nat-proxy-idle", "1 to 5"]);
     refused(&["--link", "fast"], &["--link"]);
@@ -169,14 +171,14 @@ fn invalid_gateway_options_are_refused_in_one_line() {
     refused(&["client"], &["ADDRESS"]);
     refused(&["client", "127.0.0.1", "--proxy", "127.0.0.1:3128"], &["--origin-at"]);
     refused(&["client", "127.0.0.1", "--link", "10Mbit"], &["--link"]);
-    let plan = room.file("wrong.toml");
+    let plan = workspace.file("wrong.toml");
     fs::write(&plan, "[gateway]\ntrials = 3\nsize = [64]\n").unwrap();
-    room.run(&["run", str_of(&plan)]).refused(1, &["wrong.toml:3:", "size"]);
+    workspace.run(&["run", str_of(&plan)]).refused(1, &["wrong.toml:3:", "size"]);
 }
 
 #[test]
 fn a_printed_gateway_plan_reads_back() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let words =
         ["--condition", "2,5", "--link", "10Mbit,queue=128KB,loss=1%", "--gateway-cpu", "none", "--tests", "packets"];
     let more = [
@@ -194,14 +196,14 @@ fn a_printed_gateway_plan_reads_back() {
         "school",
         "--print-plan",
     ];
-    let printed = room.run(&[&["gateway"], &words[..], &more[..]].concat()).success();
+    let printed = workspace.run(&[&["gateway"], &words[..], &more[..]].concat()).success();
     for line in
         ["name = \"school\"", "\"proxy-loaded\"", "share = \"none\"", "load = \"wget\"", "10Mbit,queue=128KB,loss=0.01"]
     {
         assert!(printed.stdout.contains(line), "{line}: {printed}");
     }
-    let plan = room.file("plan.toml");
+    let plan = workspace.file("plan.toml");
     fs::write(&plan, &printed.stdout).unwrap();
-    let again = room.run(&["run", str_of(&plan), "--print-plan"]).success();
+    let again = workspace.run(&["run", str_of(&plan), "--print-plan"]).success();
     assert_eq!(again.stdout, printed.stdout);
 }

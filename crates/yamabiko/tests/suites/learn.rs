@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::packets::{ACK, CLIENT, PSH, Packet, SERVER, SYN, Talk, millis};
 use crate::support::document::{count, number};
-use crate::support::lab::{Output, Room, str_of};
+use crate::support::workspace::{Output, Workspace, str_of};
 use serde_json::Value;
 use wire::capture::write;
 use wire::link::LinkType;
@@ -57,26 +57,26 @@ fn pcap(talks: &[Talk]) -> Vec<u8> {
     pcap_of(&packets_of(talks), Packet::bytes).0
 }
 
-fn put(room: &Room, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = room.file(name);
+fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = workspace.file(name);
     fs::write(&path, bytes).unwrap();
     path
 }
 
 /// What `watch` makes of it.
-fn watched(room: &Room, file: &std::path::Path) -> Value {
-    room.run(&["watch", "-r", str_of(file), "--json", "--no-save"]).json()
+fn watched(workspace: &Workspace, file: &std::path::Path) -> Value {
+    workspace.run(&["watch", "-r", str_of(file), "--json", "--no-save"]).json()
 }
 
 /// Learns from `file` with these options, into the workspace.
-fn learn(room: &Room, file: &std::path::Path, options: &str) -> Output {
-    let profile = room.file("learned.toml");
+fn learn(workspace: &Workspace, file: &std::path::Path, options: &str) -> Output {
+    let profile = workspace.file("learned.toml");
     let fixed = ["profile", "learn", str_of(file), "-o", str_of(&profile)];
-    room.run(&fixed.into_iter().chain(options.split_whitespace()).collect::<Vec<_>>())
+    workspace.run(&fixed.into_iter().chain(options.split_whitespace()).collect::<Vec<_>>())
 }
 
-fn rtts_ms(room: &Room, clients: u32) -> Vec<f64> {
-    let file = room.file("learned.toml");
+fn rtts_ms(workspace: &Workspace, clients: u32) -> Vec<f64> {
+    let file = workspace.file("learned.toml");
     let profile = path::Profile::read(&file, &|file| fs::read_to_string(file)).unwrap();
     profile.clients(clients).iter().map(|client| client.rtt().as_secs_f64() * 1e3).collect()
 }
@@ -87,10 +87,10 @@ fn close(got: f64, wanted: f64) {
 
 #[test]
 fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
-    let room = Room::shared();
-    let file = put(&room, "shop.pcap", &pcap(&visits()));
-    let document = learn(&room, &file, "--json").success().json();
-    for (got, client) in rtts_ms(&room, CLIENTS as u32).into_iter().zip(0..) {
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "shop.pcap", &pcap(&visits()));
+    let document = learn(&workspace, &file, "--json").success().json();
+    for (got, client) in rtts_ms(&workspace, CLIENTS as u32).into_iter().zip(0..) {
         close(got, rtt_ms(client) as f64);
     }
     let learned = &document["learned"];
@@ -105,7 +105,7 @@ fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
     let replay = learned["replay"]["command"].as_str().unwrap();
     assert!(replay.contains("--clients 100") && replay.ends_with("--close"), "equal gaps are no Poisson: {replay}");
 
-    let arrivals = fs::read_to_string(room.file("learned.arrivals.csv")).unwrap();
+    let arrivals = fs::read_to_string(workspace.file("learned.arrivals.csv")).unwrap();
     let mut lines = arrivals.lines();
     assert_eq!(lines.next(), Some("start_s,length_s,connections,requests"));
     let rows: Vec<Vec<f64>> = lines.map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
@@ -113,11 +113,11 @@ fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
     assert!(rows.windows(2).all(|pair| (pair[0][0] + pair[0][1] - pair[1][0]).abs() < 1e-5));
 
     // The profile is one self-contained file, readable from any folder.
-    let mut command = room.command(&["bench", "http://server/", "--server", "x", "--print-plan", "--path"]);
-    command.arg(room.file("learned.toml")).args(["--rate", "10/s"]).current_dir("/");
-    let plan = room.start_command(command).finish().success().stdout;
+    let mut command = workspace.command(&["bench", "http://server/", "--server", "x", "--print-plan", "--path"]);
+    command.arg(workspace.file("learned.toml")).args(["--rate", "10/s"]).current_dir("/");
+    let plan = workspace.start_command(command).finish().success().stdout;
     assert!(plan.contains("learned.toml"), "{plan}");
-    let shown = room.run(&["profile", "show", str_of(&room.file("learned.toml"))]).success().stdout;
+    let shown = workspace.run(&["profile", "show", str_of(&workspace.file("learned.toml"))]).success().stdout;
     let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.contains("shop.pcap, 15.445s, captured beside the server:") && words.contains("300 connections of 60"),
@@ -127,49 +127,49 @@ fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
 
 #[test]
 fn learn_does_not_overwrite_files_without_force() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcap", &pcap(&visits()));
-    let page = learn(&room, &file, "--name shop").success().stdout;
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcap", &pcap(&visits()));
+    let page = learn(&workspace, &file, "--name shop").success().stdout;
     for words in
         ["  shop\n", "loss down  none seen in 300", "at most 20.0, dispersion 0.00", "replay     yamabiko bench"]
     {
         assert!(page.contains(words), "{words} in\n{page}");
     }
-    let before = fs::read(room.file("learned.toml")).unwrap();
-    learn(&room, &file, "").refused(1, &["learned.toml is there already", "--force"]);
-    assert_eq!(fs::read(room.file("learned.toml")).unwrap(), before);
-    fs::remove_file(room.file("learned.toml")).unwrap();
-    learn(&room, &file, "").refused(1, &["learned.arrivals.csv is there already"]);
-    assert!(!room.file("learned.toml").exists(), "not one without the other");
-    learn(&room, &file, "--force").success();
-    room.run(&["profile", "learn", str_of(&file), "-o", "/no/such/folder/p.toml"]).refused(1, &["no folder"]);
+    let before = fs::read(workspace.file("learned.toml")).unwrap();
+    learn(&workspace, &file, "").refused(1, &["learned.toml is there already", "--force"]);
+    assert_eq!(fs::read(workspace.file("learned.toml")).unwrap(), before);
+    fs::remove_file(workspace.file("learned.toml")).unwrap();
+    learn(&workspace, &file, "").refused(1, &["learned.arrivals.csv is there already"]);
+    assert!(!workspace.file("learned.toml").exists(), "not one without the other");
+    learn(&workspace, &file, "--force").success();
+    workspace.run(&["profile", "learn", str_of(&file), "-o", "/no/such/folder/p.toml"]).refused(1, &["no folder"]);
     for name in ["none", "koshien-2001"] {
-        room.run(&["profile", "learn", str_of(&file), "-o", name]).refused(1, &["means something else", "./"]);
+        workspace.run(&["profile", "learn", str_of(&file), "-o", name]).refused(1, &["means something else", "./"]);
     }
 }
 
 #[test]
 fn learn_weights_clients_or_connections_as_configured() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let mut talks = visits();
     // The nearest client comes 900 times more.
     talks.extend((0..900).map(|number| visit(0, 50_000 + number, 1000 + 10 * u64::from(number))));
-    let file = put(&room, "a.pcap", &pcap(&talks));
-    let page = learn(&room, &file, "").success().stdout;
-    close(rtts_ms(&room, 2)[0], 10.0);
+    let file = put(&workspace, "a.pcap", &pcap(&talks));
+    let page = learn(&workspace, &file, "").success().stdout;
+    close(rtts_ms(&workspace, 2)[0], 10.0);
     assert!(page.contains("clients_many") && page.contains("--except 198.19.0.1"), "{page}");
-    learn(&room, &file, "--by client --force").success();
-    close(rtts_ms(&room, CLIENTS as u32)[30], rtt_ms(30) as f64);
-    let document = learn(&room, &file, "--except 198.19.0.1 --json --force").success().json();
+    learn(&workspace, &file, "--by client --force").success();
+    close(rtts_ms(&workspace, CLIENTS as u32)[30], rtt_ms(30) as f64);
+    let document = learn(&workspace, &file, "--except 198.19.0.1 --json --force").success().json();
     assert_eq!((count(&document, "learned.connections"), count(&document, "learned.clients")), (295, 59));
-    learn(&room, &file, "--port 443 --force").refused(1, &["no TCP connection"]);
-    learn(&room, &file, "--server 198.18.0.9 --force").refused(1, &["no TCP connection"]);
-    learn(&room, &file, "--port 80 --server 198.18.0.1 --by request --force").success();
+    learn(&workspace, &file, "--port 443 --force").refused(1, &["no TCP connection"]);
+    learn(&workspace, &file, "--server 198.18.0.9 --force").refused(1, &["no TCP connection"]);
+    learn(&workspace, &file, "--port 80 --server 198.18.0.1 --by request --force").success();
 }
 
 #[test]
 fn learn_detects_the_capture_point_and_accepts_it_as_an_option() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // At the client the SYN-ACK shows the complete RTT, the ACK none.
     let talks: Vec<Talk> = (0..100)
         .map(|number| {
@@ -181,23 +181,23 @@ fn learn_detects_the_capture_point_and_accepts_it_as_an_option() {
             talk
         })
         .collect();
-    let file = put(&room, "a.pcap", &pcap(&talks));
-    learn(&room, &file, "").refused(1, &["30.0 ms", "--at client"]);
-    assert!(!room.file("learned.toml").exists());
-    learn(&room, &file, "--at client").success();
-    close(rtts_ms(&room, 1)[0], 30.0);
-    let document = learn(&room, &file, "--at server --json --force").success().json();
+    let file = put(&workspace, "a.pcap", &pcap(&talks));
+    learn(&workspace, &file, "").refused(1, &["30.0 ms", "--at client"]);
+    assert!(!workspace.file("learned.toml").exists());
+    learn(&workspace, &file, "--at client").success();
+    close(rtts_ms(&workspace, 1)[0], 30.0);
+    let document = learn(&workspace, &file, "--at server --json --force").success().json();
     assert_eq!(document["validity"]["verdict"], "suspect", "told, so believed, but not without a doubt");
-    learn(&room, &file, "--by request --at client --force").refused(1, &["no HTTP request was readable"]);
+    learn(&workspace, &file, "--by request --at client --force").refused(1, &["no HTTP request was readable"]);
 }
 
 #[test]
 fn learn_refuses_unusable_captures_and_writes_nothing() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let wrong = |name: &str, bytes: &[u8], words: &[&str]| {
-        let file = put(&room, name, bytes);
-        learn(&room, &file, "").refused(1, words);
-        assert!(!room.file("learned.toml").exists() && !room.file("learned.arrivals.csv").exists());
+        let file = put(&workspace, name, bytes);
+        learn(&workspace, &file, "").refused(1, words);
+        assert!(!workspace.file("learned.toml").exists() && !workspace.file("learned.arrivals.csv").exists());
     };
     wrong("a.gz", &[0x1F, 0x8B, 8, 0, 0, 0], &["a.gz: byte 0", "compressed"]);
     wrong("none.pcap", &pcap(&[]), &["none.pcap: no TCP connection"]);
@@ -210,27 +210,28 @@ fn learn_refuses_unusable_captures_and_writes_nothing() {
         })
         .collect();
     wrong("syns.pcap", &pcap(&syns), &["300 connections were begun and none was established"]);
-    learn(&room, std::path::Path::new("/no/such/file"), "").refused(1, &["no such file", "no run of that name"]);
-    learn(&room, room.path(), "").refused(1, &["no run that watched"]);
-    room.run(&["profile", "learn"]).refused(1, &["<FILE>"]);
-    room.run(&["profile", "learn", "x", "-i", "lo"]).refused(1, &["cannot be used with"]);
-    room.run(&["profile", "learn", "-i", "no-such-device", "-o", str_of(&room.file("x.toml"))])
+    learn(&workspace, std::path::Path::new("/no/such/file"), "").refused(1, &["no such file", "no run of that name"]);
+    learn(&workspace, workspace.path(), "").refused(1, &["no run that watched"]);
+    workspace.run(&["profile", "learn"]).refused(1, &["<FILE>"]);
+    workspace.run(&["profile", "learn", "x", "-i", "lo"]).refused(1, &["cannot be used with"]);
+    workspace
+        .run(&["profile", "learn", "-i", "no-such-device", "-o", str_of(&workspace.file("x.toml"))])
         .refused(2, &["no-such-device"]);
 }
 
 #[test]
 fn learn_refuses_a_capture_with_an_invalid_verdict() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let refused = |name: &str, bytes: &[u8], code: i32, words: &[&str]| {
-        let file = put(&room, name, bytes);
-        let output = learn(&room, &file, "");
+        let file = put(&workspace, name, bytes);
+        let output = learn(&workspace, &file, "");
         assert_eq!(output.code, Some(code), "{name}: {output}");
         for word in words {
             assert!(output.stderr.contains(word), "{name}: {word} in {output}");
         }
         assert_eq!(output.stdout, "");
-        assert!(!room.file("learned.toml").exists() && !room.file("learned.arrivals.csv").exists());
-        assert_ne!(watched(&room, &file)["validity"]["verdict"], "valid", "{name}");
+        assert!(!workspace.file("learned.toml").exists() && !workspace.file("learned.arrivals.csv").exists());
+        assert_ne!(watched(&workspace, &file)["validity"]["verdict"], "valid", "{name}");
     };
     let whole = packets_of(&visits());
     let (bytes, starts) = pcap_of(&whole, Packet::bytes);
@@ -271,16 +272,16 @@ fn learn_refuses_a_capture_with_an_invalid_verdict() {
     write::statistics(&mut lossy, 0, millis(20_000), 7);
     refused("lossy.pcapng", &lossy, 3, &["capture_drops"]);
     // The same for a stored run with an invalid verdict.
-    let file = put(&room, "back.pcap", &pcap_of(&back, Packet::bytes).0);
-    room.run(&["watch", "-r", str_of(&file), "--json"]);
-    let output = room.run(&["profile", "learn", "last", "-o", str_of(&room.file("kept.toml"))]);
+    let file = put(&workspace, "back.pcap", &pcap_of(&back, Packet::bytes).0);
+    workspace.run(&["watch", "-r", str_of(&file), "--json"]);
+    let output = workspace.run(&["profile", "learn", "last", "-o", str_of(&workspace.file("kept.toml"))]);
     assert!(output.code == Some(3) && output.stderr.contains("capture_order"), "{output}");
 }
 
 /// As `-i any` or a mirror port of both ways has it: every packet twice.
 #[test]
 fn learn_does_not_count_packets_captured_twice_as_loss() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let twice = |later: u64, is_twice: fn(&Packet) -> bool| {
         let mut packets: Vec<(u64, Packet)> = packets_of(&visits())
             .into_iter()
@@ -292,31 +293,31 @@ fn learn_does_not_count_packets_captured_twice_as_loss() {
         packets.sort_by_key(|(at, _)| *at);
         packets
     };
-    let file = put(&room, "a.pcap", &pcap_of(&twice(0, |_| true), Packet::bytes).0);
-    let document = learn(&room, &file, "--json").success().json();
+    let file = put(&workspace, "a.pcap", &pcap_of(&twice(0, |_| true), Packet::bytes).0);
+    let document = learn(&workspace, &file, "--json").success().json();
     assert_eq!(document["validity"]["verdict"], "valid", "{document}");
     assert_eq!(count(&document, "learned.loss.down.lost_packets"), 0);
     assert_eq!(count(&document, "learned.packets"), packets_of(&visits()).len() as u64);
-    for (got, client) in rtts_ms(&room, CLIENTS as u32).into_iter().zip(0..) {
+    for (got, client) in rtts_ms(&workspace, CLIENTS as u32).into_iter().zip(0..) {
         close(got, rtt_ms(client) as f64);
     }
     // Copies that arrive later than usual are indistinguishable from retransmissions.
-    let file = put(&room, "late.pcap", &pcap_of(&twice(8, |_| true), Packet::bytes).0);
-    learn(&room, &file, "--force").refused(1, &["none of 300 connections", "captured twice"]);
+    let file = put(&workspace, "late.pcap", &pcap_of(&twice(8, |_| true), Packet::bytes).0);
+    learn(&workspace, &file, "--force").refused(1, &["none of 300 connections", "captured twice"]);
     // Where only some are, the others tell the distances.
     let near = |packet: &Packet| packet.source.0[3].max(packet.destination.0[3]) <= 30;
-    let file = put(&room, "b.pcap", &pcap_of(&twice(8, near), Packet::bytes).0);
-    let document = learn(&room, &file, "--json --force").success().json();
+    let file = put(&workspace, "b.pcap", &pcap_of(&twice(8, near), Packet::bytes).0);
+    let document = learn(&workspace, &file, "--json --force").success().json();
     assert_eq!(document["validity"]["verdict"], "suspect");
     assert!(count(&document, "learned.loss.down.lost_packets") >= 100, "{document}");
-    let text = fs::read_to_string(room.file("learned.toml")).unwrap();
+    let text = fs::read_to_string(workspace.file("learned.toml")).unwrap();
     assert!(!text.contains("down = {") && text.contains("left out, since packets were captured twice"), "{text}");
 }
 
 /// The path has no IPv6 yet, and needs none: only distances are learned.
 #[test]
 fn learn_measures_rtts_of_ipv6_clients() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let as_ipv6 = |packet: &Packet| {
         let tcp = &packet.bytes()[20..];
         let address = |end: [u8; 4]| [&[0x20, 0x01, 0, 2, 0, 0, 0, end[3]][..], &[0; 7], &[end[1]]].concat();
@@ -326,28 +327,28 @@ fn learn_measures_rtts_of_ipv6_clients() {
         bytes.extend(tcp);
         bytes
     };
-    let file = put(&room, "v6.pcap", &pcap_of(&packets_of(&visits()), as_ipv6).0);
-    let document = learn(&room, &file, "--json").success().json();
+    let file = put(&workspace, "v6.pcap", &pcap_of(&packets_of(&visits()), as_ipv6).0);
+    let document = learn(&workspace, &file, "--json").success().json();
     assert_eq!((count(&document, "learned.connections"), count(&document, "learned.clients")), (300, 60));
-    close(rtts_ms(&room, CLIENTS as u32)[59], rtt_ms(59) as f64);
+    close(rtts_ms(&workspace, CLIENTS as u32)[59], rtt_ms(59) as f64);
 }
 
 #[test]
 fn learn_gives_the_same_profile_from_standard_input_and_a_stored_run() {
-    let room = Room::shared();
-    let file = put(&room, "a.pcap", &pcap(&visits()));
+    let workspace = Workspace::shared();
+    let file = put(&workspace, "a.pcap", &pcap(&visits()));
     let plain = |document: &Value| {
         let learned = &document["learned"];
         ["rtt_ns", "quantiles", "connections", "clients", "arrivals"].map(|part| learned[part].clone())
     };
-    let wanted = plain(&learn(&room, &file, "--json").success().json());
-    let mut command = room.command(&["profile", "learn", "-", "--json"]);
+    let wanted = plain(&learn(&workspace, &file, "--json").success().json());
+    let mut command = workspace.command(&["profile", "learn", "-", "--json"]);
     command.stdin(Stdio::from(File::open(&file).unwrap()));
-    let piped = room.start_command(command).finish().success().json();
+    let piped = workspace.start_command(command).finish().success().json();
     assert_eq!(plain(&piped), wanted);
     assert_eq!(piped["learned"]["profile"], "learned.toml", "where nothing has a name");
-    room.run(&["watch", "-r", str_of(&file), "--no-save"]).success();
-    room.run(&["watch", "-r", str_of(&file)]).success();
-    let kept = room.run(&["profile", "learn", "last", "--json", "-o", str_of(&room.file("kept.toml"))]);
+    workspace.run(&["watch", "-r", str_of(&file), "--no-save"]).success();
+    workspace.run(&["watch", "-r", str_of(&file)]).success();
+    let kept = workspace.run(&["profile", "learn", "last", "--json", "-o", str_of(&workspace.file("kept.toml"))]);
     assert_eq!(plain(&kept.success().json()), wanted);
 }

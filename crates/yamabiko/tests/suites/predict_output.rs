@@ -2,20 +2,20 @@
 
 use std::fs;
 
-use crate::support::lab::{Room, str_of};
 use crate::support::serving::Serving;
+use crate::support::workspace::{Workspace, str_of};
 use serde_json::Value;
 
 #[test]
 fn capacity_of_a_local_service_is_predicted_from_light_loads() {
-    let room = Room::shared();
-    let server = Serving::start(&room, &[]);
+    let workspace = Workspace::shared();
+    let server = Serving::start(&workspace, &[]);
     let (url, pid) = (format!("http://{}/10k.bin", server.address), server.running.pid().to_string());
-    let page = room.file("page.html");
+    let page = workspace.file("page.html");
     let words =
         ["--loads", "3", "--load-time", "400ms", "--warmup", "100ms", "--peak", "1000/s", "--users", "100", "--json"];
     let arguments = [&["predict", &url, "--server-pid", &pid, "--html", str_of(&page)], &words[..]].concat();
-    let output = room.run(&arguments);
+    let output = workspace.run(&arguments);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
@@ -54,9 +54,9 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
     let dir = document["run"]["dir"].as_str().unwrap();
     let kept: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
     assert_eq!(kept, document);
-    let again = room.run(&["report", "last", "--json"]);
+    let again = workspace.run(&["report", "last", "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
-    let screen = room.run(&["report", "last"]);
+    let screen = workspace.run(&["report", "last"]);
     assert!(screen.stdout.contains("predicted"), "{screen}");
     assert!(fs::read_to_string(page).unwrap().contains("<html"));
 }
@@ -64,11 +64,11 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
 /// What `predict --components` starts for each part without a network.
 #[test]
 fn one_component_prints_its_service_demand() {
-    let room = Room::shared();
-    let folder = room.www();
+    let workspace = Workspace::shared();
+    let folder = workspace.www();
     let words = ["--component-bytes", "1KB", "--component-rounds", "3", "--component-time", "1ms"];
     for part in ["parse", "open-read", "open", "open-read-cold", "log-line", "log-buffered"] {
-        let output = room.run(&[&["serve", str_of(&folder), "--component", part], &words[..]].concat());
+        let output = workspace.run(&[&["serve", str_of(&folder), "--component", part], &words[..]].concat());
         assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{part}: {output}");
         let rounds = output.json()["rounds"].as_array().unwrap().clone();
         assert_eq!(rounds.len(), 3, "{part}");
@@ -76,15 +76,15 @@ fn one_component_prints_its_service_demand() {
             assert!(round["count"].as_u64().unwrap() > 0 && round["cpu_s"].as_f64().unwrap() > 0.0, "{part}: {round}");
         }
     }
-    room.run(&["serve", str_of(&folder), "--component", "records"]).refused(2, &["certificate"]);
+    workspace.run(&["serve", str_of(&folder), "--component", "records"]).refused(2, &["certificate"]);
     // What was made for it is gone.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
 }
 
 #[test]
 fn contradictory_predict_options_are_refused() {
-    let room = Room::shared();
-    let predict = |words: &[&str]| room.run(&[&["predict", "http://127.0.0.1:9/"], words].concat());
+    let workspace = Workspace::shared();
+    let predict = |words: &[&str]| workspace.run(&[&["predict", "http://127.0.0.1:9/"], words].concat());
     predict(&[]).refused(1, &["--server", "--server-pid"]);
     let with = |words: &[&str]| predict(&[&["--server-pid", "1"], words].concat());
     with(&["--rate", "10/s"]).refused(1, &["--rate", "its own rates"]);
@@ -110,12 +110,12 @@ fn contradictory_predict_options_are_refused() {
         "{plan}"
     );
     // The plan that is printed is the plan again.
-    let file = room.file("described.toml");
+    let file = workspace.file("described.toml");
     fs::write(&file, &plan.stdout).unwrap();
-    let again = room.run(&["predict", str_of(&file), "--components", "--print-plan"]);
+    let again = workspace.run(&["predict", str_of(&file), "--components", "--print-plan"]);
     assert!(again.code == Some(0) && again.stdout.contains("size = \"100KB\""), "{again}");
     // The run store is empty.
-    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
     let plan = with(&["--print-plan"]);
     assert!(plan.code == Some(0) && plan.stdout.contains("http://127.0.0.1:9/"), "{plan}");
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::support::document::{check, count};
-use crate::support::lab::{Room, str_of};
 use crate::support::scripted::{Asked, Scripted, answer};
+use crate::support::workspace::{Workspace, str_of};
 use serde_json::Value;
 
 /// `bench` or `run` with these arguments, without storing the run.
-fn run(room: &Room, arguments: &[&str]) -> Value {
-    let document = room.run_json(&[arguments, &["--json", "--no-save"]].concat());
+fn run(workspace: &Workspace, arguments: &[&str]) -> Value {
+    let document = workspace.run_json(&[arguments, &["--json", "--no-save"]].concat());
     // Times are not checked on a busy machine; all requests are accounted for.
     assert_eq!(check(&document, "conservation")["state"], "ok", "{document}");
     document
@@ -32,15 +32,15 @@ fn counts(document: &Value) -> BTreeMap<String, (u64, u64)> {
 
 #[test]
 fn urls_are_used_in_turn_or_by_weight() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
     let urls = ["/a", "/b", "/c"].map(|path| server.url(path));
-    let document = run(&room, &["bench", &urls[0], &urls[1], &urls[2], "-n", "30", "-c", "1"]);
+    let document = run(&workspace, &["bench", &urls[0], &urls[1], &urls[2], "-n", "30", "-c", "1"]);
     assert!(counts(&document).values().all(|&count| count == (10, 0)), "{document}");
 
-    fs::write(room.path().join("urls.txt"), "# most ask for this\n/often\t9\n/seldom 1\n").unwrap();
-    let list = room.path().join("urls.txt");
-    let document = run(&room, &["bench", &server.url("/"), "--urls", str_of(&list), "-n", "1000", "-c", "2"]);
+    fs::write(workspace.path().join("urls.txt"), "# most ask for this\n/often\t9\n/seldom 1\n").unwrap();
+    let list = workspace.path().join("urls.txt");
+    let document = run(&workspace, &["bench", &server.url("/"), "--urls", str_of(&list), "-n", "1000", "-c", "2"]);
     let counted = counts(&document);
     let often = counted[&server.url("/often")].0;
     // 900 with a deviation of 9.5: ten of them. The draws are seeded.
@@ -50,9 +50,9 @@ fn urls_are_used_in_turn_or_by_weight() {
 /// Flags become a plan, and the plan gives the same run from any folder.
 #[test]
 fn workload_flags_become_a_plan() {
-    let room = Room::shared();
-    fs::write(room.path().join("urls.txt"), "/a\n").unwrap();
-    fs::create_dir(room.path().join("plans")).unwrap();
+    let workspace = Workspace::shared();
+    fs::write(workspace.path().join("urls.txt"), "/a\n").unwrap();
+    fs::create_dir(workspace.path().join("plans")).unwrap();
     for flags in [
         &["http://a/", "http://b/x?n={sequence}", "--cookies", "--follow-redirects", "5", "--basic-auth", "u:p"][..],
         &[
@@ -69,14 +69,14 @@ fn workload_flags_become_a_plan() {
         &["http://h/", "--content", "surge:50,alpha=0.5,seed=3"],
         &["http://h/?q={{}}", "-H", "X-A: {client}"],
     ] {
-        let printed = room.run(&[&["bench"], flags, &["--print-plan"]].concat());
+        let printed = workspace.run(&[&["bench"], flags, &["--print-plan"]].concat());
         assert_eq!(printed.code, Some(0), "{printed}");
-        fs::write(room.path().join("plans/plan.toml"), &printed.stdout).unwrap();
-        let again = room.run(&["run", "plans/plan.toml", "--print-plan"]);
+        fs::write(workspace.path().join("plans/plan.toml"), &printed.stdout).unwrap();
+        let again = workspace.run(&["run", "plans/plan.toml", "--print-plan"]);
         assert_eq!(again.stdout, printed.stdout, "{again}");
     }
-    let list = room.run(&["bench", "http://h", "--urls", "urls.txt", "--print-plan"]).stdout;
-    assert!(list.contains(&format!("urls = \"{}\"", room.path().join("urls.txt").display())), "{list}");
+    let list = workspace.run(&["bench", "http://h", "--urls", "urls.txt", "--print-plan"]).stdout;
+    assert!(list.contains(&format!("urls = \"{}\"", workspace.path().join("urls.txt").display())), "{list}");
     let refused: [(&[&str], &[&str]); 8] = [
         (&["http://h/", "--urls", "no-such-file"], &["--urls", "No such file"]),
         (&["http://h/", "--content", "specweb96:9"], &["--content", "specweb99:1000"]),
@@ -88,13 +88,13 @@ fn workload_flags_become_a_plan() {
         (&["http://h/", "--basic-auth", "user"], &["--basic-auth", "no colon"]),
     ];
     for (flags, words) in refused {
-        room.run(&[&["bench"], flags].concat()).refused(1, words);
+        workspace.run(&[&["bench"], flags].concat()).refused(1, words);
     }
 }
 
 #[test]
 fn placeholders_are_filled_in_urls_headers_bodies_and_credentials() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b""));
     let plan = format!(
         "[load]\nurl = \"{}\"\nrequests = 40\nconnections = 4\nclients = 4\nbasic_auth = \"user{{client}}:pw\"\n\
@@ -102,8 +102,8 @@ fn placeholders_are_filled_in_urls_headers_bodies_and_credentials() {
          body = '{{{{\"n\": {{sequence}}}}}}'\n",
         server.url("")
     );
-    fs::write(room.path().join("plan.toml"), plan).unwrap();
-    let document = run(&room, &["run", "plan.toml"]);
+    fs::write(workspace.path().join("plan.toml"), plan).unwrap();
+    let document = run(&workspace, &["run", "plan.toml"]);
     assert_eq!(count(&document, "load.completed"), 40);
     let asked = server.asked();
     let numbers: BTreeSet<u64> = asked.iter().map(|asked| asked.field("x-number").unwrap().parse().unwrap()).collect();
@@ -123,7 +123,7 @@ fn placeholders_are_filled_in_urls_headers_bodies_and_credentials() {
 
 #[test]
 fn unexpected_responses_fail_with_their_cause() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|asked| match asked.target.as_str() {
         "/gone" => answer("404 Not Found", &[], b"nothing here"),
         _ => answer("200 OK", &[], b"hello world"),
@@ -138,7 +138,7 @@ fn unexpected_responses_fail_with_their_cause() {
         (&page, &["--expect-length", "..10B"], Some("unexpected_length")),
         (&page, &["--expect-body", "goodbye"], Some("unexpected_body")),
     ] {
-        let document = run(&room, &[&["bench", url, "-n", "10", "-c", "2"], options].concat());
+        let document = run(&workspace, &[&["bench", url, "-n", "10", "-c", "2"], options].concat());
         match cause {
             None => assert_eq!(count(&document, "load.completed"), 10, "{options:?}"),
             Some(cause) => {
@@ -152,7 +152,7 @@ fn unexpected_responses_fail_with_their_cause() {
 
 #[test]
 fn redirects_are_followed_on_request() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|asked| match asked.target.as_str() {
         "/a/start" => answer("302 Found", &["Location: ../b/./next?x=1#part"], b""),
         "/b/next?x=1" => answer("307 Temporary Redirect", &["Location: /end"], b""),
@@ -163,7 +163,10 @@ fn redirects_are_followed_on_request() {
         _ => answer("404 Not Found", &[], b""),
     });
     let ask = |path: &str, more: &[&str]| {
-        run(&room, &[&["bench", &server.url(path), "-n", "12", "-c", "1", "--expect-status", "200"], more].concat())
+        run(
+            &workspace,
+            &[&["bench", &server.url(path), "-n", "12", "-c", "1", "--expect-status", "200"], more].concat(),
+        )
     };
     let document = ask("/a/start", &["--follow-redirects", "2"]);
     assert_eq!(document["load"]["failed"].as_object().map(|failed| failed.len()), Some(0), "{document}");
@@ -181,14 +184,14 @@ fn redirects_are_followed_on_request() {
 
 #[test]
 fn each_client_keeps_its_own_cookies() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // Who comes without a cookie gets a fresh one; the others are left as they are.
     let server = Scripted::numbered(|number, asked| match asked.field("cookie") {
         None => answer("200 OK", &[&format!("Set-Cookie: id={number}; Path=/; HttpOnly")], b"new"),
         Some(_) => answer("200 OK", &[], b"known"),
     });
     let url = server.url("/{client}");
-    let document = run(&room, &["bench", &url, "-n", "60", "-c", "3", "--clients", "3", "--cookies"]);
+    let document = run(&workspace, &["bench", &url, "-n", "60", "-c", "3", "--clients", "3", "--cookies"]);
     assert_eq!(count(&document, "load.completed"), 60);
     // One client's requests follow each other, however fast the others are.
     let mut given: BTreeMap<String, String> = BTreeMap::new();
@@ -202,7 +205,7 @@ fn each_client_keeps_its_own_cookies() {
         }
     }
     assert_eq!(given.len(), 3);
-    let without = run(&room, &["bench", &server.url("/"), "-n", "5", "-c", "1"]);
+    let without = run(&workspace, &["bench", &server.url("/"), "-n", "5", "-c", "1"]);
     assert_eq!(count(&without, "load.completed"), 5);
     assert!(server.asked()[60..].iter().all(|asked| asked.field("cookie").is_none()), "only on request");
 }
@@ -234,7 +237,7 @@ fn shop(asked: &Asked) -> Vec<u8> {
 
 #[test]
 fn the_shop_example_runs() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(shop);
     // The same plan against this server, without its path, and shorter.
     let plan = SHOP.replace("http://server:8080", &server.url("")).replace("duration = \"60s\"", "requests = 300");
@@ -242,8 +245,8 @@ fn the_shop_example_runs() {
     let plan = plan.replace("rate = \"5/s\"", "rate = \"200/s\"");
     let plan = plan.replace("mean = \"3s\"", "mean = \"3ms\"").replace("think = \"2s\"", "think = \"2ms\"");
     assert!(plan.contains("requests = 300") && plan.contains("3ms") && !plan.contains("\n[server]"), "{plan}");
-    fs::write(room.path().join("plan.toml"), plan).unwrap();
-    let document = run(&room, &["run", "plan.toml"]);
+    fs::write(workspace.path().join("plan.toml"), plan).unwrap();
+    let document = run(&workspace, &["run", "plan.toml"]);
     assert_eq!(
         document["load"]["failed"].as_object().map(|failed| failed.len()),
         Some(0),
@@ -259,7 +262,7 @@ fn the_shop_example_runs() {
 
 #[test]
 fn a_missing_extracted_value_ends_its_session() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"{}"));
     let plan = |on_failure: &str| {
         format!(
@@ -270,25 +273,26 @@ fn a_missing_extracted_value_ends_its_session() {
             server.url("")
         )
     };
-    fs::write(room.path().join("end.toml"), plan("end")).unwrap();
-    let document = run(&room, &["run", "end.toml"]);
+    fs::write(workspace.path().join("end.toml"), plan("end")).unwrap();
+    let document = run(&workspace, &["run", "end.toml"]);
     assert_eq!(failed(&document, "missing_value"), 20, "{}", document["load"]["failed"]);
     assert!(server.asked().iter().all(|asked| asked.target == "/login"), "no step comes after it");
-    fs::write(room.path().join("on.toml"), plan("go_on")).unwrap();
-    let document = run(&room, &["run", "on.toml"]);
+    fs::write(workspace.path().join("on.toml"), plan("go_on")).unwrap();
+    let document = run(&workspace, &["run", "on.toml"]);
     assert_eq!((failed(&document, "missing_value"), count(&document, "load.completed")), (10, 10));
 }
 
 /// Both ends have the catalogue: every object has its length, and nothing that was there is lost.
 #[test]
 fn generated_content_is_served_and_requested() {
-    let room = Room::shared();
-    let folder = room.path().join("content");
-    let serve =
-        |content: &str| room.start(&["serve", str_of(&folder), "--make-content", content, "--listen", "127.0.0.1:0"]);
+    let workspace = Workspace::shared();
+    let folder = workspace.path().join("content");
+    let serve = |content: &str| {
+        workspace.start(&["serve", str_of(&folder), "--make-content", content, "--listen", "127.0.0.1:0"])
+    };
     let server = serve("specweb99:36,seed=4");
     let url = served(&server);
-    let document = run(&room, &["bench", &url, "--content", "specweb99:36,seed=4", "-n", "500", "-c", "4"]);
+    let document = run(&workspace, &["bench", &url, "--content", "specweb99:36,seed=4", "-n", "500", "-c", "4"]);
     assert_eq!(count(&document, "load.completed"), 500, "{}", document["load"]["failed"]);
     let class = |class: u32| {
         let of = |url: &&String| url.contains(&format!("/class{class}_"));
@@ -300,7 +304,7 @@ fn generated_content_is_served_and_requested() {
         let deviation = (500.0f64 * share * (1.0 - share)).sqrt();
         assert!((class(number) as f64 - 500.0 * share).abs() < 5.0 * deviation, "class {number}: {}", class(number));
     }
-    let wrong = run(&room, &["bench", &url, "--content", "specweb99:72", "-n", "500", "-c", "4"]);
+    let wrong = run(&workspace, &["bench", &url, "--content", "specweb99:72", "-n", "500", "-c", "4"]);
     assert!(failed(&wrong, "unexpected_status") > 0, "what was not made is not there: {wrong}");
     drop(server);
     // A second time nothing is written; another file in the way stays as it is.
@@ -315,8 +319,8 @@ fn generated_content_is_served_and_requested() {
 }
 
 /// Waits until a server prints its address.
-fn served(server: &crate::support::lab::Running) -> String {
-    let deadline = std::time::Instant::now() + crate::support::lab::PATIENCE;
+fn served(server: &crate::support::workspace::Running) -> String {
+    let deadline = std::time::Instant::now() + crate::support::workspace::TEST_TIMEOUT;
     loop {
         let said = server.stderr();
         let url = said.find("http://").map(|at| &said[at..]);

@@ -19,7 +19,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
 
-use super::lab::{PATIENCE, Room, Running};
+use super::workspace::{Running, TEST_TIMEOUT, Workspace};
 
 /// Chromium without a window. It and all its processes end with this.
 pub struct Browser {
@@ -39,8 +39,8 @@ pub struct Tab<'a> {
 
 impl Browser {
     /// Starts it with its own profile in the workspace.
-    pub fn start(room: &Room) -> Browser {
-        let folder = room.file("browser");
+    pub fn start(workspace: &Workspace) -> Browser {
+        let folder = workspace.file("browser");
         fs::create_dir_all(&folder).unwrap();
         let (to, from) = (folder.join("to"), folder.join("from"));
         for pipe in [&to, &from] {
@@ -55,7 +55,7 @@ impl Browser {
         command.args(["--hide-scrollbars", "--remote-debugging-pipe", "--disable-dev-shm-usage"]);
         command.arg(format!("--user-data-dir={}", folder.join("profile").display()));
         command.env("TO", &to).env("FROM", &from).stdin(Stdio::null()).process_group(0);
-        let running = room.start_command(command);
+        let running = workspace.start_command(command);
         // In the order in which the shell opens the other ends.
         let says = OpenOptions::new().write(true).open(&to).unwrap();
         let answers = BufReader::new(File::open(&from).unwrap());
@@ -101,7 +101,7 @@ impl Browser {
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
         self.says.write_all(&bytes).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let heard = self.hears.recv_timeout(left);
@@ -142,7 +142,7 @@ impl Tab<'_> {
 
     /// Waits until an expression is true.
     pub fn wait_for(&mut self, expression: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while self.value(&format!("!!({expression})")) != true {
             let page = || "document.body.innerText.slice(0, 2000)";
             assert!(Instant::now() < deadline, "waited in vain for {expression}\n{}", self.value(page()));

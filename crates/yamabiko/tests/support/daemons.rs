@@ -8,7 +8,7 @@ use std::process::Command;
 
 use nix::unistd::User;
 
-use super::lab::{Room, set_mode, str_of};
+use super::workspace::{Workspace, set_mode, str_of};
 
 /// A server's command and its port.
 pub struct Daemon {
@@ -22,21 +22,21 @@ fn owned_by(path: &Path, name: &str) {
     chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
 }
 
-fn folder(room: &Room, name: &str, owner: &str) -> String {
-    let path = room.path().join(name);
+fn folder(workspace: &Workspace, name: &str, owner: &str) -> String {
+    let path = workspace.path().join(name);
     fs::create_dir_all(&path).unwrap();
     owned_by(&path, owner);
     str_of(&path).to_owned()
 }
 
 /// POP3 by dovecot, with three messages of 20 KB; any user, password `secret`.
-pub fn dovecot(room: &Room) -> Daemon {
-    let home = folder(room, "dovecot", "root");
+pub fn dovecot(workspace: &Workspace) -> Daemon {
+    let home = folder(workspace, "dovecot", "root");
     for kind in ["mail", "mail/new", "mail/cur", "mail/tmp"] {
-        folder(room, &format!("dovecot/{kind}"), "nobody");
+        folder(workspace, &format!("dovecot/{kind}"), "nobody");
     }
     for number in 1..=3 {
-        let file = room.path().join(format!("dovecot/mail/new/{number}.host"));
+        let file = workspace.path().join(format!("dovecot/mail/new/{number}.host"));
         let line = format!("{number} of three: every line of this message says so\r\n");
         let text = format!("From: a@server\r\nTo: b@server\r\nSubject: {number}\r\n\r\n{}", line.repeat(400));
         fs::write(&file, text).unwrap();
@@ -50,17 +50,17 @@ pub fn dovecot(room: &Room) -> Daemon {
          service pop3-login {{\n  inet_listener pop3 {{\n    port = 1110\n  }}\n  \
          inet_listener pop3s {{\n    port = 0\n  }}\n}}\n"
     );
-    let configuration = room.path().join("dovecot.conf");
+    let configuration = workspace.path().join("dovecot.conf");
     fs::write(&configuration, text).unwrap();
     Daemon { command: format!("exec dovecot -F -c {}", str_of(&configuration)), port: 1110 }
 }
 
 /// SMTP by postfix, which takes every message and throws it away.
-pub fn postfix(room: &Room) -> Daemon {
-    let home = folder(room, "postfix", "root");
-    folder(room, "postfix/etc", "root");
-    folder(room, "postfix/spool", "root");
-    folder(room, "postfix/data", "postfix");
+pub fn postfix(workspace: &Workspace) -> Daemon {
+    let home = folder(workspace, "postfix", "root");
+    folder(workspace, "postfix/etc", "root");
+    folder(workspace, "postfix/spool", "root");
+    folder(workspace, "postfix/data", "postfix");
     let main = format!(
         "compatibility_level = 3.6\nqueue_directory = {home}/spool\ndata_directory = {home}/data\n\
          command_directory = /usr/sbin\ndaemon_directory = /usr/lib/postfix/sbin\nmail_owner = postfix\n\
@@ -94,8 +94,8 @@ pub fn postfix(room: &Room) -> Daemon {
 }
 
 /// sshd, for root with the key `ssh/key`; its host key is in `ssh/known`.
-pub fn sshd(room: &Room) -> Daemon {
-    let home = folder(room, "ssh", "root");
+pub fn sshd(workspace: &Workspace) -> Daemon {
+    let home = folder(workspace, "ssh", "root");
     set_mode(Path::new(&home), 0o700);
     for key in ["host", "key"] {
         let file = format!("{home}/{key}");
@@ -114,15 +114,15 @@ pub fn sshd(room: &Room) -> Daemon {
 }
 
 /// Redis, without persistence.
-pub fn redis(room: &Room) -> Daemon {
-    let home = folder(room, "redis", "root");
+pub fn redis(workspace: &Workspace) -> Daemon {
+    let home = folder(workspace, "redis", "root");
     let options = "--port 6379 --bind 0.0.0.0 --protected-mode no --save '' --appendonly no --daemonize no";
     Daemon { command: format!("exec redis-server {options} --dir {home}"), port: 6379 }
 }
 
 /// PostgreSQL with a database of its own, trusting everybody.
-pub fn postgres(room: &Room) -> Daemon {
-    let home = folder(room, "postgres", "postgres");
+pub fn postgres(workspace: &Workspace) -> Daemon {
+    let home = folder(workspace, "postgres", "postgres");
     let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed").flatten();
     let programs = versions.map(|entry| entry.path().join("bin")).max().unwrap();
     let as_user = |command: &str| {

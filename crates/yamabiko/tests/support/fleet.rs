@@ -31,4 +31,4 @@ pub type Fault = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T> = std::result::Result<T, Fault>;
 
 /// Far more than any one step takes, also on a slow and busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(120);

@@ -10,8 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::lab::{Output, Room, Running, wait_until, yamabiko};
 use super::processes::network;
+use super::workspace::{Output, Running, Workspace, wait_until, yamabiko};
 
 /// Addresses of the host besides loopback.
 pub const LAN: &str = "192.0.2.2";
@@ -32,8 +32,8 @@ pub struct Host {
 }
 
 impl Hosts {
-    pub fn new(room: &Room) -> Hosts {
-        let (host, remote) = (Host::new(room), Host::new(room));
+    pub fn new(workspace: &Workspace) -> Hosts {
+        let (host, remote) = (Host::new(workspace), Host::new(workspace));
         let remote_pid = remote.pid().to_string();
         host.ip(&["link", "add", "up0", "type", "veth", "peer", "name", "r0", "netns", &remote_pid]);
         for (end, device, addresses) in [
@@ -56,10 +56,10 @@ impl Hosts {
 }
 
 impl Host {
-    fn new(room: &Room) -> Host {
+    fn new(workspace: &Workspace) -> Host {
         let mut holder = Command::new("unshare");
         holder.args(["-n", "sleep", "1000"]).stdin(Stdio::null());
-        let holder = room.start_command(holder);
+        let holder = workspace.start_command(holder);
         let own = fs::read_link("/proc/self/ns/net").unwrap();
         let file = format!("/proc/{}/ns/net", holder.pid());
         wait_until("the host is there", || fs::read_link(&file).is_ok_and(|network| network != own));
@@ -79,13 +79,13 @@ impl Host {
     }
 
     /// The program under test there, to its end.
-    pub fn yamabiko(&self, room: &Room, arguments: &[&str]) -> Output {
-        self.start(room, arguments).finish()
+    pub fn yamabiko(&self, workspace: &Workspace, arguments: &[&str]) -> Output {
+        self.start(workspace, arguments).finish()
     }
 
     /// The program under test there.
-    pub fn start(&self, room: &Room, arguments: &[&str]) -> Running {
-        room.start_command(self.command(yamabiko().to_str().unwrap(), arguments))
+    pub fn start(&self, workspace: &Workspace, arguments: &[&str]) -> Running {
+        workspace.start_command(self.command(yamabiko().to_str().unwrap(), arguments))
     }
 
     /// A tool's output there.
@@ -153,25 +153,27 @@ impl Host {
 
     /// Starts nginx there with these servers (`listen` lines and more) and waits until it listens everywhere. It logs
     /// to `out/NAME.log`, one line a request: local address and port, and the requested host.
-    pub fn nginx(&self, room: &Room, name: &str, servers: &[&str]) -> Running {
-        let prefix = room.path().join(name);
+    pub fn nginx(&self, workspace: &Workspace, name: &str, servers: &[&str]) -> Running {
+        let prefix = workspace.path().join(name);
         fs::create_dir_all(prefix.join("var")).unwrap();
         fs::set_permissions(prefix.join("var"), fs::Permissions::from_mode(0o777)).unwrap();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
             .concat();
-        let blocks: String =
-            servers.iter().map(|lines| format!("    server {{ {lines} root {}; }}\n", room.www().display())).collect();
+        let blocks: String = servers
+            .iter()
+            .map(|lines| format!("    server {{ {lines} root {}; }}\n", workspace.www().display()))
+            .collect();
         let text = format!(
             "daemon off;\nmaster_process off;\nworker_rlimit_nofile 8192;\npid var/nginx.pid;\nerror_log stderr;\n\
              events {{ worker_connections 4000; }}\nhttp {{\n    log_format lab '$server_addr:$server_port $host';\n    \
              access_log {} lab;\n    keepalive_requests 1000000;\n{temporary}{blocks}}}\n",
-            room.file(&format!("{name}.log")).display()
+            workspace.file(&format!("{name}.log")).display()
         );
         let configuration = prefix.join("nginx.conf");
         fs::write(&configuration, text).unwrap();
         let arguments = ["-p", prefix.to_str().unwrap(), "-c", configuration.to_str().unwrap()];
-        let mut running = room.start_command(self.command("nginx", &arguments));
+        let mut running = workspace.start_command(self.command("nginx", &arguments));
         let wanted = servers.iter().map(|lines| lines.matches("listen ").count()).sum::<usize>();
         wait_until("nginx listens", || {
             assert!(!running.ended(), "nginx: {}", running.stderr());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::lab::{Room, Running, wait_until};
+use super::workspace::{Running, Workspace, wait_until};
 
 /// Every process number of this machine.
 pub fn all() -> impl Iterator<Item = i32> {
@@ -87,10 +87,10 @@ pub fn signal_all(pids: &[i32], signal: Signal) {
 }
 
 /// Starts a program in the network of process `pid`, by nsenter.
-pub fn start_in_network(room: &Room, pid: i32, command: &[&str]) -> Running {
+pub fn start_in_network(workspace: &Workspace, pid: i32, command: &[&str]) -> Running {
     let mut nsenter = Command::new("nsenter");
     nsenter.args(["-t", &pid.to_string(), "-n", "--"]).args(command);
-    room.start_command(nsenter)
+    workspace.start_command(nsenter)
 }
 
 /// USER_HZ, part of the kernel's interface on every platform this runs on.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::lab::{Output, Room, Running, str_of, wait_until};
+use super::workspace::{Output, Running, Workspace, str_of, wait_until};
 
 /// The folder that `cargo xtask readers` makes.
 pub fn folder() -> PathBuf {
@@ -17,12 +17,12 @@ pub fn folder() -> PathBuf {
 }
 
 /// A script of `tests/readers`, or any other, run by the Python of the readers.
-pub fn python(room: &Room, script: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+pub fn python(workspace: &Workspace, script: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(folder().join("venv/bin/python"));
     command.arg(script).args(arguments).envs(variables.iter().copied()).stdin(Stdio::null());
     // Its data are removed with the workspace.
-    command.env("HOME", room.path()).env("PYTHONDONTWRITEBYTECODE", "1");
-    room.start_command(command).finish().success()
+    command.env("HOME", workspace.path()).env("PYTHONDONTWRITEBYTECODE", "1");
+    workspace.start_command(command).finish().success()
 }
 
 /// A file of `tests/readers`.
@@ -36,10 +36,10 @@ pub fn repository(name: &str) -> PathBuf {
 }
 
 /// promtool with this text as its standard input.
-pub fn promtool(room: &Room, arguments: &[&str], input: &Path) -> Output {
+pub fn promtool(workspace: &Workspace, arguments: &[&str], input: &Path) -> Output {
     let mut command = Command::new("promtool");
     command.args(arguments).stdin(std::fs::File::open(input).unwrap());
-    room.start_command(command).finish()
+    workspace.start_command(command).finish()
 }
 
 /// An address of loopback that is this process's own, as good as surely, with this port: for programs that cannot tell which
@@ -57,8 +57,8 @@ pub struct Prometheus {
 
 impl Prometheus {
     /// With the data of `storage`; started and ready.
-    pub fn start(room: &Room, storage: &Path, targets: &[SocketAddr]) -> Prometheus {
-        let configuration = room.file("prometheus.yml");
+    pub fn start(workspace: &Workspace, storage: &Path, targets: &[SocketAddr]) -> Prometheus {
+        let configuration = workspace.file("prometheus.yml");
         let jobs: String = targets
             .iter()
             .map(|target| {
@@ -73,7 +73,7 @@ impl Prometheus {
         command.arg(format!("--config.file={}", str_of(&configuration)));
         command.arg(format!("--storage.tsdb.path={}", storage.display()));
         command.args(["--web.listen-address=127.0.0.1:0", "--web.enable-remote-write-receiver"]).stdin(Stdio::null());
-        let running = room.start_command(command);
+        let running = workspace.start_command(command);
         let mut address = None;
         wait_until("the Prometheus says where it listens", || {
             let said = running.stderr();

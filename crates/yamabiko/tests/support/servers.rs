@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::lab::{Room, str_of, yamabiko};
+use super::workspace::{Workspace, str_of, yamabiko};
 
 /// The port of every server here: each is alone in its namespace.
 pub const PORT: u16 = 8080;
@@ -22,12 +22,12 @@ pub fn net<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
 }
 
 /// The command that starts nginx with one worker.
-pub fn nginx(room: &Room) -> String {
-    nginx_in(room, room.path())
+pub fn nginx(workspace: &Workspace) -> String {
+    nginx_in(workspace, workspace.path())
 }
 
 /// The same with another folder to write in, which has a folder `var`.
-pub fn nginx_in(room: &Room, prefix: &Path) -> String {
+pub fn nginx_in(workspace: &Workspace, prefix: &Path) -> String {
     // Relative names are relative to the prefix.
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
@@ -38,7 +38,7 @@ pub fn nginx_in(room: &Room, prefix: &Path) -> String {
          events {{ worker_connections 8000; }}\n\
          http {{\n    access_log off;\n    keepalive_requests 1000000;\n{temporary}    \
          server {{ listen {PORT} backlog=4096; root {}; }}\n}}\n",
-        room.www().display()
+        workspace.www().display()
     );
     let configuration = prefix.join("nginx.conf");
     fs::write(&configuration, text).unwrap();
@@ -46,8 +46,8 @@ pub fn nginx_in(room: &Room, prefix: &Path) -> String {
 }
 
 /// The command that starts Apache with one process of threads (mpm_event).
-pub fn apache(room: &Room) -> String {
-    let here = room.path().display();
+pub fn apache(workspace: &Workspace) -> String {
+    let here = workspace.path().display();
     let modules = ["mpm_event", "authz_core", "unixd"]
         .map(|name| (name, format!("/usr/lib/apache2/modules/mod_{name}.so")))
         .map(|(name, file)| {
@@ -60,19 +60,19 @@ pub fn apache(room: &Room) -> String {
          ErrorLog /dev/stderr\nLogLevel error\nListen {PORT}\nUser www-data\nGroup www-data\n\
          StartServers 1\nServerLimit 1\nThreadsPerChild 64\nMaxRequestWorkers 64\n\
          DocumentRoot {}\n<Directory {}>\n    Require all granted\n</Directory>\n",
-        room.www().display(),
-        room.www().display()
+        workspace.www().display(),
+        workspace.www().display()
     );
-    fs::write(room.path().join("apache.conf"), text).unwrap();
+    fs::write(workspace.path().join("apache.conf"), text).unwrap();
     format!("exec apache2 -f {here}/apache.conf -DFOREGROUND")
 }
 
 /// The command that starts `yamabiko serve`.
-pub fn own(room: &Room) -> String {
-    own_from(&yamabiko(), room)
+pub fn own(workspace: &Workspace) -> String {
+    own_from(&yamabiko(), workspace)
 }
 
 /// The same from a copy of the program.
-pub fn own_from(program: &Path, room: &Room) -> String {
-    format!("exec {} serve {} --listen 0.0.0.0:{PORT}", program.display(), str_of(&room.www()))
+pub fn own_from(program: &Path, workspace: &Workspace) -> String {
+    format!("exec {} serve {} --listen 0.0.0.0:{PORT}", program.display(), str_of(&workspace.www()))
 }

@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::lab::{Room, Running, str_of, wait_until};
+use super::workspace::{Running, Workspace, str_of, wait_until};
 
 /// A server of the workspace's pages on its own port; ends with the test.
 pub struct Serving {
@@ -26,16 +26,16 @@ pub struct Serving {
 
 impl Serving {
     /// Starts it with these options besides folder and address, and waits until it listens.
-    pub fn start(room: &Room, options: &[&str]) -> Serving {
-        let www = room.www();
-        let mut command = room.command(&["serve", str_of(&www), "--listen", "127.0.0.1:0"]);
+    pub fn start(workspace: &Workspace, options: &[&str]) -> Serving {
+        let www = workspace.www();
+        let mut command = workspace.command(&["serve", str_of(&www), "--listen", "127.0.0.1:0"]);
         command.args(options);
-        Serving::start_command(room, command)
+        Serving::start_command(workspace, command)
     }
 
     /// The same from a command that ends with such a server.
-    pub fn start_command(room: &Room, command: Command) -> Serving {
-        let mut running = room.start_command(command);
+    pub fn start_command(workspace: &Workspace, command: Command) -> Serving {
+        let mut running = workspace.start_command(command);
         let mut address = None;
         wait_until("the server says where it listens", || {
             assert!(!running.ended(), "it ended early: {}", running.stderr());
@@ -229,13 +229,15 @@ impl Faithful {
     /// Starts one client per connection, made by `connect`. A connection closed between two requests is replaced; one
     /// that breaks off within a response is a failure.
     pub fn start<S: Read + Write>(
-        room: &Room,
+        workspace: &Workspace,
         connections: usize,
         connect: impl Fn() -> Client<S> + Send + Sync + 'static,
     ) -> Faithful {
         let stop = Arc::new(AtomicBool::new(false));
         let pages: Arc<Vec<(String, Vec<u8>)>> = Arc::new(
-            ["10k.bin", "100k.bin"].map(|name| (format!("/{name}"), fs::read(room.www().join(name)).unwrap())).into(),
+            ["10k.bin", "100k.bin"]
+                .map(|name| (format!("/{name}"), fs::read(workspace.www().join(name)).unwrap()))
+                .into(),
         );
         let connect = Arc::new(connect);
         let threads = (0..connections)

@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::lab::{Room, str_of};
+use super::workspace::{Workspace, str_of};
 
 /// A certificate authority, its certificates, and their files in a workspace.
 pub struct Authority {
@@ -29,12 +29,12 @@ pub struct Certificate {
 
 impl Authority {
     /// A new one; its certificate is in `<name>.pem`.
-    pub fn new(room: &Room, name: &str) -> Authority {
+    pub fn new(workspace: &Workspace, name: &str) -> Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
-        let folder = room.path().join("out");
+        let folder = workspace.path().join("out");
         fs::write(folder.join(format!("{name}.pem")), params.self_signed(&key).unwrap().pem()).unwrap();
         Authority { folder, name: name.to_owned(), issuer: Issuer::new(params, key) }
     }
@@ -59,7 +59,7 @@ impl Authority {
 }
 
 /// The command that starts nginx with these servers, each a port, a certificate and more of its configuration.
-pub fn nginx(room: &Room, servers: &[(u16, &Certificate, &str)]) -> String {
+pub fn nginx(workspace: &Workspace, servers: &[(u16, &Certificate, &str)]) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
         .concat();
@@ -70,18 +70,18 @@ pub fn nginx(room: &Room, servers: &[(u16, &Certificate, &str)]) -> String {
                 "    server {{ listen {port} ssl backlog=4096; ssl_certificate {}; ssl_certificate_key {}; {more} root {}; }}\n",
                 str_of(&certificate.cert),
                 str_of(&certificate.key),
-                str_of(&room.www())
+                str_of(&workspace.www())
             )
         })
         .collect();
     let text = format!(
         "worker_processes 1;\npid var/nginx.pid;\nerror_log stderr;\nevents {{ worker_connections 4000; }}\n\
          http {{\n    access_log off;\n{temporary}{servers}\n    server {{ listen 8080; root {}; }}\n}}\n",
-        str_of(&room.www())
+        str_of(&workspace.www())
     );
-    let configuration = room.path().join("nginx-tls.conf");
+    let configuration = workspace.path().join("nginx-tls.conf");
     fs::write(&configuration, text).unwrap();
-    format!("exec nginx -p {} -c {} -g 'daemon off;'", room.path().display(), configuration.display())
+    format!("exec nginx -p {} -c {} -g 'daemon off;'", workspace.path().display(), configuration.display())
 }
 
 /// What a server of [`odd`] does with each connection.

@@ -10,7 +10,7 @@ use path::Counters;
 use plan::{Engine, PathPlan, ServerTcp, Wait};
 use schema::Direction;
 use sys::clock::{Clock, monotonic_ns};
-use sys::sched::{RealTimeRight, Urgency};
+use sys::sched::{RealTimeLock, Urgency};
 use sys::signal::Wake;
 use testbed::drive::progress::Progress;
 use testbed::drive::{Drive, Driven};
@@ -45,7 +45,7 @@ impl TwoEnds {
         let thread = std::thread::spawn({
             let (progress, stop) = (Arc::clone(&progress), Arc::clone(&stop));
             move || {
-                let right = RealTimeRight::take();
+                let right = RealTimeLock::take();
                 let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
                 wanted.apply_to_this_thread();
                 let drive = Drive {

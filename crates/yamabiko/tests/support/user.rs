@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::lab::{Output, Room, set_mode, str_of, yamabiko};
+use super::workspace::{Output, Workspace, set_mode, str_of, yamabiko};
 
 /// User 65534 with a copy of the program that it may run.
 pub struct User {
-    pub room: Room,
+    pub workspace: Workspace,
     pub program: PathBuf,
 }
 
@@ -22,19 +22,19 @@ pub enum Tun {
 
 impl User {
     pub fn new() -> User {
-        User::of(Room::new())
+        User::of(Workspace::new())
     }
 
     /// In a workspace of [`Room::beside`].
     pub fn beside() -> User {
-        User::of(Room::beside())
+        User::of(Workspace::beside())
     }
 
-    fn of(room: Room) -> User {
-        let program = room.path().join("yamabiko");
+    fn of(workspace: Workspace) -> User {
+        let program = workspace.path().join("yamabiko");
         fs::copy(yamabiko(), &program).unwrap();
         set_mode(&program, 0o755);
-        User { room, program }
+        User { workspace, program }
     }
 
     /// Runs the program as that user. The device belongs to a mount namespace that ends with it: this machine's own is
@@ -52,7 +52,7 @@ impl User {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", &script, "sh", str_of(&self.program)]).args(arguments);
         command.stdin(Stdio::null());
-        self.room.start_command(command).finish()
+        self.workspace.start_command(command).finish()
     }
 }
 

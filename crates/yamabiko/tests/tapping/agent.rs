@@ -12,8 +12,8 @@ use flate2::read::GzDecoder;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::answers::{self, Server};
-use crate::support::lab::{Output, Room, Running, wait_until};
+use crate::support::canned_responses::{self, Server};
+use crate::support::workspace::{Output, Running, Workspace, wait_until};
 
 /// A manager that stores messages in memory, on plain HTTP. Its threads end with the test process.
 #[derive(Clone)]
@@ -115,21 +115,21 @@ impl Kept {
 
 /// What an agent needs.
 struct Machine {
-    room: Room,
+    workspace: Workspace,
     token: PathBuf,
 }
 
 impl Machine {
     fn new() -> Machine {
-        let room = Room::shared();
-        let token = room.path().join("token");
+        let workspace = Workspace::shared();
+        let token = workspace.path().join("token");
         fs::write(&token, format!("web-1.{}\n", "s".repeat(43))).unwrap();
         fs::set_permissions(&token, Permissions::from_mode(0o600)).unwrap();
-        Machine { room, token }
+        Machine { workspace, token }
     }
 
     fn path(&self, name: &str) -> String {
-        self.room.path().join(name).to_str().unwrap().to_owned()
+        self.workspace.path().join(name).to_str().unwrap().to_owned()
     }
 
     fn arguments(&self, url: &str, more: &[&str]) -> Vec<String> {
@@ -154,7 +154,7 @@ impl Machine {
     /// Starts an agent, and waits until programs can come.
     fn agent(&self, url: &str, more: &[&str]) -> Running {
         let arguments = self.arguments(url, more);
-        let mut agent = self.room.start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut agent = self.workspace.start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         wait_until("the agent is there", || {
             assert!(!agent.ended(), "{}", agent.stderr());
             agent.stdout().lines().count() == 3
@@ -164,13 +164,13 @@ impl Machine {
 
     fn refused(&self, url: &str) -> Output {
         let arguments = self.arguments(url, &[]);
-        self.room.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+        self.workspace.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// A program of the machine, which asks the server once.
     fn curl(&self, server: &Server) {
         let folder = format!("--agent={}", self.path("tap"));
-        let output = self.room.run(&[
+        let output = self.workspace.run(&[
             "tap",
             &folder,
             "--",
@@ -186,14 +186,14 @@ impl Machine {
     }
 
     fn status(&self) -> (Output, Value) {
-        let output = self.room.run(&["tap", "agent", "status", "--data", &self.path("data"), "--json"]);
+        let output = self.workspace.run(&["tap", "agent", "status", "--data", &self.path("data"), "--json"]);
         let status = serde_json::from_str(&output.stdout).unwrap();
         (output, status)
     }
 }
 
 fn server() -> Server {
-    Server::start(|_| answers::response("200 OK", 100))
+    Server::start(|_| canned_responses::response("200 OK", 100))
 }
 
 /// Exchanges that succeeded with the server, each once.
@@ -260,7 +260,7 @@ fn addresses_are_hashed_before_they_reach_the_send_queue() {
     });
     // It is written each second.
     wait_until("the status says so", || {
-        let page = machine.room.run(&["tap", "agent", "status", "--data", &machine.path("data")]);
+        let page = machine.workspace.run(&["tap", "agent", "status", "--data", &machine.path("data")]);
         assert_eq!(page.code, Some(0), "{page}");
         ["agent     web-1", "connected for", "addresses hashed", "0 B of 256 MB"]
             .iter()
@@ -292,10 +292,10 @@ fn invalid_agent_options_are_refused_with_the_fix() {
     fs::write(&machine.token, "no token\n").unwrap();
     machine.refused(url).refused(1, &["NAME.SECRET"]);
     fs::write(&machine.token, format!("web-1.{}", "s".repeat(43))).unwrap();
-    let room = &machine.room;
-    room.run(&["tap", "agent", "status", "--data", &machine.path("none")]).refused(1, &["no agent"]);
+    let workspace = &machine.workspace;
+    workspace.run(&["tap", "agent", "status", "--data", &machine.path("none")]).refused(1, &["no agent"]);
     let folder = format!("--agent={}", machine.path("none"));
-    let output = room.run(&["tap", &folder, "--", "true"]);
+    let output = workspace.run(&["tap", &folder, "--", "true"]);
     assert!(output.code != Some(0) && output.stderr.contains("agent"), "{output}");
     let manager = Manager::start();
     let _agent = machine.agent(&manager.url(), &[]);

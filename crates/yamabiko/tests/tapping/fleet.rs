@@ -8,10 +8,10 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::fleet::PATIENCE;
+use crate::fleet::TEST_TIMEOUT;
 use crate::fleet::parties::{self, Agent, Programs, listening, wait};
 use crate::fleet::process::Process;
-use crate::support::lab::{Room, str_of, yamabiko};
+use crate::support::workspace::{Workspace, str_of, yamabiko};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 
@@ -45,8 +45,8 @@ fn stored(data: &Path) -> u64 {
 
 #[test]
 fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
-    let room = Room::shared();
-    let out = room.path().join("out");
+    let workspace = Workspace::shared();
+    let out = workspace.path().join("out");
     let data = out.join("manager");
     fs::create_dir(&data).unwrap();
     let token = out.join("token");
@@ -57,7 +57,7 @@ fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
         name: "laptop".into(),
         shift_s: 0,
         data: out.join("agent"),
-        rings: room.path().join("rings"),
+        rings: workspace.path().join("rings"),
         token,
         log: out.join("agent.log"),
     };
@@ -85,16 +85,16 @@ fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
     let talker = Process::start(own, &out.join("talker.log")).unwrap();
 
     wait("something is stored", || Ok(stored(&data) > 0)).unwrap();
-    collects.end(Signal::SIGKILL, PATIENCE).unwrap();
-    first.end(Signal::SIGKILL, PATIENCE).unwrap();
+    collects.end(Signal::SIGKILL, TEST_TIMEOUT).unwrap();
+    first.end(Signal::SIGKILL, TEST_TIMEOUT).unwrap();
     let collects = start(&agent_words, &agent.log);
     let (second, _) = manager(&data, &address, &log);
-    talker.succeeds_within(PATIENCE).unwrap();
+    talker.succeeds_within(TEST_TIMEOUT).unwrap();
     let lines = fs::read_to_string(&account).unwrap().lines().count() as u64 - 1;
     assert!(lines > 200);
     wait("all is stored", || Ok(stored(&data) >= lines)).unwrap();
     // Both end in good order, and no row came twice.
-    collects.end(Signal::SIGTERM, PATIENCE).unwrap();
-    second.end(Signal::SIGTERM, PATIENCE).unwrap();
+    collects.end(Signal::SIGTERM, TEST_TIMEOUT).unwrap();
+    second.end(Signal::SIGTERM, TEST_TIMEOUT).unwrap();
     assert_eq!(stored(&data), lines);
 }

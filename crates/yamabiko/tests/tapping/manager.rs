@@ -6,11 +6,19 @@ use std::path::Path;
 
 use nix::sys::signal::Signal;
 
-use crate::support::lab::{Room, Running, str_of, wait_until};
+use crate::support::workspace::{Running, Workspace, str_of, wait_until};
 
-fn start(room: &Room, data: &Path) -> Running {
-    let mut running =
-        room.start(&["tap", "manager", "--listen", "127.0.0.1:0", "--host", "manager.example", "--data", str_of(data)]);
+fn start(workspace: &Workspace, data: &Path) -> Running {
+    let mut running = workspace.start(&[
+        "tap",
+        "manager",
+        "--listen",
+        "127.0.0.1:0",
+        "--host",
+        "manager.example",
+        "--data",
+        str_of(data),
+    ]);
     wait_until("the manager listens", || {
         assert!(!running.ended(), "it ended early: {}", running.stderr());
         running.stdout().lines().count() == 2
@@ -20,16 +28,17 @@ fn start(room: &Room, data: &Path) -> Running {
 
 #[test]
 fn tokens_are_managed_with_and_without_a_running_manager() {
-    let room = Room::shared();
-    let (data, file) = (room.file("manager"), room.file("token"));
-    let token = |words: &[&str]| room.run(&[&["tap", "manager", "token"], words, &["--data", str_of(&data)]].concat());
+    let workspace = Workspace::shared();
+    let (data, file) = (workspace.file("manager"), workspace.file("token"));
+    let token =
+        |words: &[&str]| workspace.run(&[&["tap", "manager", "token"], words, &["--data", str_of(&data)]].concat());
     token(&["list"]).refused(1, &["has no manager index", "token add NAME"]);
     let text = token(&["add", "shop-7"]).success().stdout;
     assert!(text.starts_with("shop-7.") && text.trim().len() == "shop-7.".len() + 43, "{text:?}");
     token(&["add", "shop-7"]).refused(1, &["revoke it first"]);
     token(&["add", "Shop 7"]).refused(1, &["a name must be 1 to 63 of"]);
 
-    let running = start(&room, &data);
+    let running = start(&workspace, &data);
     token(&["add", "boss", "--role", "operator", "--output", str_of(&file)]).success();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let kept = fs::read_to_string(&file).unwrap();
@@ -51,9 +60,9 @@ fn tokens_are_managed_with_and_without_a_running_manager() {
 
 #[test]
 fn the_manager_prints_its_address_and_refuses_a_foreign_folder() {
-    let room = Room::shared();
-    let data = room.file("manager");
-    let running = start(&room, &data);
+    let workspace = Workspace::shared();
+    let data = workspace.file("manager");
+    let running = start(&workspace, &data);
     let said = running.stdout();
     let lines: Vec<&str> = said.lines().collect();
     assert!(
@@ -62,24 +71,24 @@ fn the_manager_prints_its_address_and_refuses_a_foreign_folder() {
     );
     assert!(running.stderr().contains("ca.pem, SHA-256 "), "{}", running.stderr());
     let words = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&data)];
-    room.run(&words).refused(2, &["another manager uses"]);
+    workspace.run(&words).refused(2, &["another manager uses"]);
     running.signal(Signal::SIGINT);
     running.finish().success();
 
     let page = |of: &Running| of.stdout().lines().nth(1).unwrap().rsplit('/').nth(1).unwrap().to_owned();
-    let again = start(&room, &data);
+    let again = start(&workspace, &data);
     let secret = page(&again);
     assert_eq!(lines[1].rsplit('/').nth(1), Some(&*secret), "the page's secret stays");
     again.signal(Signal::SIGKILL);
     again.finish();
-    let others = room.file("others");
+    let others = workspace.file("others");
     fs::create_dir(&others).unwrap();
     fs::write(others.join("index.sqlite"), "no index").unwrap();
     let there = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&others)];
-    room.run(&there).refused(1, &["is not the index of a tap manager"]);
+    workspace.run(&there).refused(1, &["is not the index of a tap manager"]);
     assert_eq!(fs::read_to_string(others.join("index.sqlite")).unwrap(), "no index");
 
-    room.run(&["tap", "manager", "--data", str_of(&data)]).refused(1, &["--listen"]);
-    room.run(&[&words[..], &["--keep-for", "400"]].concat()).refused(1, &["400d or 36h"]);
-    room.run(&[&words[..], &["--tls-key", "x"]].concat()).refused(1, &["--tls-certificate"]);
+    workspace.run(&["tap", "manager", "--data", str_of(&data)]).refused(1, &["--listen"]);
+    workspace.run(&[&words[..], &["--keep-for", "400"]].concat()).refused(1, &["400d or 36h"]);
+    workspace.run(&[&words[..], &["--tls-key", "x"]].concat()).refused(1, &["--tls-certificate"]);
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
 use crate::support::document::{count, number};
-use crate::support::lab::{Output, Room, wait_until};
+use crate::support::workspace::{Output, Workspace, wait_until};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -49,13 +49,13 @@ fn read_head(socket: &mut TcpStream) -> bool {
 }
 
 /// Runs a program under the tap; what it printed, and the document.
-fn tapped(room: &Room, options: &[&str], command: &[&str]) -> (Output, Value) {
-    let file = room.file("tap.json");
+fn tapped(workspace: &Workspace, options: &[&str], command: &[&str]) -> (Output, Value) {
+    let file = workspace.file("tap.json");
     let mut arguments = vec!["tap", "--json", file.to_str().unwrap()];
     arguments.extend(options);
     arguments.push("--");
     arguments.extend(command);
-    let output = room.run(&arguments);
+    let output = workspace.run(&arguments);
     let document = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     (output, document)
 }
@@ -67,11 +67,14 @@ fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn tap_records_curl_from_connect_to_close() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let (address, serving) = server(1, 2, 30_000);
     let url = format!("http://{address}/");
-    let (output, document) =
-        tapped(&room, &[], &["curl", "-s", "-w", "%{http_code}\n", "-o", "/dev/null", "-o", "/dev/null", &url, &url]);
+    let (output, document) = tapped(
+        &workspace,
+        &[],
+        &["curl", "-s", "-w", "%{http_code}\n", "-o", "/dev/null", "-o", "/dev/null", &url, &url],
+    );
     serving.join().unwrap();
     assert_eq!((output.code, output.stdout.as_str()), (Some(0), "200\n200\n"), "{}", output.stderr);
     assert_eq!(output.stderr, "", "the result went to the file");
@@ -91,10 +94,10 @@ fn tap_records_curl_from_connect_to_close() {
 
 #[test]
 fn failed_calls_are_recorded_and_the_exit_status_is_the_programs() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // Bound and closed: nothing listens there.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (output, document) = tapped(&room, &[], &["curl", "-s", &format!("http://{address}/")]);
+    let (output, document) = tapped(&workspace, &[], &["curl", "-s", &format!("http://{address}/")]);
     assert_eq!(output.code, Some(7), "curl's own: could not connect");
     let client = &document["tap"]["client"];
     assert_eq!(client["failed"], serde_json::json!({ "ECONNREFUSED": 1 }), "{client:#}");
@@ -103,7 +106,7 @@ fn failed_calls_are_recorded_and_the_exit_status_is_the_programs() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let closing = std::thread::spawn(move || read_head(&mut listener.accept().unwrap().0));
-    let (output, document) = tapped(&room, &[], &["curl", "-s", &url]);
+    let (output, document) = tapped(&workspace, &[], &["curl", "-s", &url]);
     closing.join().unwrap();
     assert_eq!(output.code, Some(52), "curl's own: empty reply");
     assert_eq!(document["tap"]["client"]["failed"], serde_json::json!({ "no_response": 1 }));
@@ -111,10 +114,10 @@ fn failed_calls_are_recorded_and_the_exit_status_is_the_programs() {
 
 #[test]
 fn children_are_tapped_and_death_by_signal_gives_128_plus_signal() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let (address, serving) = server(2, 1, 10);
     let line = format!("curl -s http://{address}/; (curl -s http://{address}/ >&2); kill -9 $$");
-    let (output, document) = tapped(&room, &["--name", "kinder"], &["sh", "-c", &line]);
+    let (output, document) = tapped(&workspace, &["--name", "kinder"], &["sh", "-c", &line]);
     serving.join().unwrap();
     assert_eq!((output.code, output.stdout.as_str()), (Some(137), "xxxxxxxxxx"));
     let errors: Vec<_> = output.stderr.lines().filter(|line| !line.starts_with("yamabiko: ")).collect();
@@ -128,22 +131,22 @@ fn children_are_tapped_and_death_by_signal_gives_128_plus_signal() {
 
 #[test]
 fn a_tapped_program_keeps_its_streams_and_environment() {
-    let room = Room::shared();
-    let mut command = room.command(&["tap", "--no-save", "--", "sh", "-c", "cat; echo \"$WORD\" >&2; exit 3"]);
+    let workspace = Workspace::shared();
+    let mut command = workspace.command(&["tap", "--no-save", "--", "sh", "-c", "cat; echo \"$WORD\" >&2; exit 3"]);
     command.env("WORD", "kept");
-    let (running, mut input) = room.start_with_input(command);
+    let (running, mut input) = workspace.start_with_input(command);
     input.write_all(b"a line\n").unwrap();
     drop(input);
     let output = running.finish();
     assert_eq!((output.code, output.stdout.as_str()), (Some(3), "a line\n"));
     assert!(output.stderr.starts_with("kept\n") && output.stderr.contains("no TCP connection"), "{}", output.stderr);
-    assert!(fs::read_dir(room.runs()).unwrap().next().is_none(), "nothing was to be kept");
+    assert!(fs::read_dir(workspace.runs()).unwrap().next().is_none(), "nothing was to be kept");
 }
 
 #[test]
 fn a_tapped_program_inherits_signal_settings_and_streams() {
-    let room = Room::shared();
-    let tap = room.command(&["tap", "--no-save", "--"]);
+    let workspace = Workspace::shared();
+    let tap = workspace.command(&["tap", "--no-save", "--"]);
     let (program, arguments) = (tap.get_program(), tap.get_args().collect::<Vec<_>>());
     let script =
         r#"[ -e /proc/self/fd/0 ] && echo open; grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -PIPE $$; echo lives"#;
@@ -169,20 +172,20 @@ fn a_tapped_program_inherits_signal_settings_and_streams() {
 
 #[test]
 fn a_program_that_cannot_start_leaves_no_run() {
-    let room = Room::shared();
-    let output = room.run(&["tap", "--", "/no/such/program"]);
+    let workspace = Workspace::shared();
+    let output = workspace.run(&["tap", "--", "/no/such/program"]);
     assert_eq!(output.code, Some(1));
     assert!(output.stderr.contains("/no/such/program: No such file"), "{}", output.stderr);
-    assert!(fs::read_dir(room.runs()).unwrap().next().is_none());
-    assert_eq!(room.run(&["tap"]).code, Some(1));
+    assert!(fs::read_dir(workspace.runs()).unwrap().next().is_none());
+    assert_eq!(workspace.run(&["tap"]).code, Some(1));
 }
 
 #[test]
 fn signals_to_the_tap_are_forwarded_to_the_program() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // It ends by itself in a minute, should the test fail.
     let script = "trap 'echo asked; exit 5' TERM; echo ready >&2; for i in $(seq 600); do sleep 0.1; done";
-    let running = room.start(&["tap", "--no-save", "--", "sh", "-c", script]);
+    let running = workspace.start(&["tap", "--no-save", "--", "sh", "-c", script]);
     wait_until("the program is ready", || running.stderr().contains("ready"));
     running.signal(Signal::SIGTERM);
     let output = running.finish();
@@ -201,12 +204,12 @@ impl Drop for Ends {
 
 #[test]
 fn a_signal_after_the_program_ended_ends_the_tap() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // Its output exceeds the pipe, which is never read.
     let (_unread, mut full) = std::io::pipe().unwrap();
     let room_for = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     full.write_all(&vec![b'.'; room_for as usize]).unwrap();
-    let mut command = room.command(&["tap", "--no-save", "--", "true"]);
+    let mut command = workspace.command(&["tap", "--no-save", "--", "true"]);
     let mut tap = Ends(command.stdin(Stdio::null()).stderr(full).spawn().unwrap());
     let call = format!("/proc/{}/syscall", tap.0.id());
     // 1 is write, 2 is stderr.
@@ -217,10 +220,10 @@ fn a_signal_after_the_program_ended_ends_the_tap() {
 
 #[test]
 fn bench_with_tap_records_the_sockets_of_the_load() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let (address, serving) = server(1, 60, 2_000);
     let url = format!("http://{address}/");
-    let output = room.run(&["bench", &url, "-c", "1", "-n", "60", "--tap", "--json"]);
+    let output = workspace.run(&["bench", &url, "-c", "1", "-n", "60", "--tap", "--json"]);
     serving.join().unwrap();
     let document = output.json();
     let held = |name: &str| {
@@ -247,20 +250,20 @@ fn bench_with_tap_records_the_sockets_of_the_load() {
 
 #[test]
 fn bench_with_tap_refuses_a_second_tap_and_unsupported_loads() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let bench = ["bench", "http://127.0.0.1:9/", "-n", "1", "--tap", "--no-save"];
-    let own = crate::support::lab::yamabiko();
+    let own = crate::support::workspace::yamabiko();
     let nested = [&["tap", "--no-save", "--", own.to_str().unwrap()][..], &bench].concat();
-    let output = room.run(&nested);
+    let output = workspace.run(&nested);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("already runs under a tap"), "{output}");
-    let output = room.run(&[&bench[..], &["--unix", "/no/such"]].concat());
+    let output = workspace.run(&[&bench[..], &["--unix", "/no/such"]].concat());
     assert_eq!(output.code, Some(1), "{output}");
     assert!(output.stderr.contains("Unix socket"), "{output}");
     // A plan that came by a pipe is gone when the program starts again.
-    let mut command = room.command(&["run", "/dev/stdin", "--no-save"]);
+    let mut command = workspace.command(&["run", "/dev/stdin", "--no-save"]);
     command.stdin(std::process::Stdio::piped());
-    let (running, mut input) = room.start_with_input(command);
+    let (running, mut input) = workspace.start_with_input(command);
     input.write_all(b"[load]\nurl = \"http://127.0.0.1:9/\"\nrequests = 1\n[watch]\ntap = true\n").unwrap();
     drop(input);
     let output = running.finish();
@@ -270,10 +273,10 @@ fn bench_with_tap_refuses_a_second_tap_and_unsupported_loads() {
 
 #[test]
 fn only_the_selected_programs_are_tapped() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let ((one, serving_one), (other, serving_other)) = (server(1, 1, 10), server(1, 1, 20));
     let line = format!("curl -s http://{one}/; curl -s http://{other}/");
-    let (_, document) = tapped(&room, &["--only", &one.port().to_string()], &["sh", "-c", &line]);
+    let (_, document) = tapped(&workspace, &["--only", &one.port().to_string()], &["sh", "-c", &line]);
     serving_one.join().unwrap();
     serving_other.join().unwrap();
     let client = &document["tap"]["client"];
@@ -282,13 +285,13 @@ fn only_the_selected_programs_are_tapped() {
 
 #[test]
 fn a_statically_linked_program_is_reported_as_not_tapped() {
-    let room = Room::shared();
-    let source = room.file("static.c");
+    let workspace = Workspace::shared();
+    let source = workspace.file("static.c");
     fs::write(&source, "int main(void) { return 4; }").unwrap();
-    let program = room.file("static-program");
+    let program = workspace.file("static-program");
     let built = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status().unwrap();
     assert!(built.success(), "cc -static: the test needs libc's archive, which comes with its headers");
-    let (output, document) = tapped(&room, &[], &["sh", "-c", &format!("{}; exit $?", program.display())]);
+    let (output, document) = tapped(&workspace, &[], &["sh", "-c", &format!("{}; exit $?", program.display())]);
     assert_eq!(output.code, Some(4));
     assert_eq!(document["validity"]["verdict"], "suspect");
     assert_eq!(check(&document, "tap_coverage")["state"], "failed");
@@ -296,7 +299,7 @@ fn a_statically_linked_program_is_reported_as_not_tapped() {
     let named = programs.iter().find(|program| program["name"] == "static-program").unwrap();
     assert_eq!((&named["coverage"], &named["why"]), (&"unseen".into(), &"linked statically".into()));
     // With nothing else, nothing was seen at all.
-    let (_, document) = tapped(&room, &[], &[program.to_str().unwrap()]);
+    let (_, document) = tapped(&workspace, &[], &[program.to_str().unwrap()]);
     assert_eq!(
         (&document["validity"]["verdict"], &check(&document, "tap_loaded")["state"]),
         (&"invalid".into(), &"failed".into())
@@ -305,15 +308,15 @@ fn a_statically_linked_program_is_reported_as_not_tapped() {
 
 #[test]
 fn tapped_server_and_client_record_mirrored_exchanges() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let script = "import socket, sys\n\
                   s = socket.socket(); s.settimeout(60); s.bind(('127.0.0.1', 0)); s.listen()\n\
                   print(s.getsockname()[1], file=sys.stderr, flush=True)\n\
                   c, _ = s.accept()\n\
                   for _ in range(3):\n  c.recv(100); c.sendall(b'y' * 5000)\n\
                   c.recv(1)\n";
-    let file = room.file("mirror.json");
-    let running = room.start(&["tap", "--json", file.to_str().unwrap(), "--", "python3", "-c", script]);
+    let file = workspace.file("mirror.json");
+    let running = workspace.start(&["tap", "--json", file.to_str().unwrap(), "--", "python3", "-c", script]);
     wait_until("the server listens", || running.stderr().ends_with('\n'));
     let port = running.stderr().trim().to_owned();
     let mut socket = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
@@ -332,20 +335,20 @@ fn tapped_server_and_client_record_mirrored_exchanges() {
 
 #[test]
 fn connections_open_at_the_end_are_in_the_table() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     // A connection of which a child may have had the other end lingers for a second: the run ends before.
     let script = "import os, socket\n\
                   s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\
                   c = socket.create_connection(s.getsockname()); a, _ = s.accept()\n\
                   if os.fork() == 0:\n  a.recv(3); a.sendall(b'yes'); os._exit(0)\n\
                   a.close(); c.sendall(b'ask'); c.recv(3); os.wait(); c.close()\n";
-    let (output, document) = tapped(&room, &[], &["python3", "-c", script]);
+    let (output, document) = tapped(&workspace, &[], &["python3", "-c", script]);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     for side in ["client", "server"] {
         let view = &document["tap"][side];
         assert_eq!((count(view, "connections"), count(view, "exchanges")), (1, 1), "{document:#}");
     }
-    let output = room.run(&["tap", "slice", "--json"]);
+    let output = workspace.run(&["tap", "slice", "--json"]);
     let slice: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(count(&slice, "rows"), 2, "{slice:#}");
     // A child that lives on has both ends open.
@@ -355,26 +358,26 @@ fn connections_open_at_the_end_are_in_the_table() {
                   r, w = os.pipe()\n\
                   if os.fork() == 0:\n  os.closerange(0, 3); os.write(w, b'x'); time.sleep(3); os._exit(0)\n\
                   os.read(r, 1); os._exit(0)\n";
-    let (_, document) = tapped(&room, &[], &["python3", "-c", script]);
+    let (_, document) = tapped(&workspace, &[], &["python3", "-c", script]);
     assert_eq!(count(&document, "tap.client.connections_open_at_end"), 1, "{document:#}");
-    let slice: Value = serde_json::from_str(&room.run(&["tap", "slice", "--json"]).stdout).unwrap();
+    let slice: Value = serde_json::from_str(&workspace.run(&["tap", "slice", "--json"]).stdout).unwrap();
     assert_eq!(count(&slice, "rows"), 2, "{slice:#}");
 }
 
 #[test]
 fn an_unreadable_table_is_an_error() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let (address, serving) = server(1, 1, 10);
-    let (_, document) = tapped(&room, &[], &["curl", "-s", "-o", "/dev/null", &format!("http://{address}/")]);
+    let (_, document) = tapped(&workspace, &[], &["curl", "-s", "-o", "/dev/null", &format!("http://{address}/")]);
     serving.join().unwrap();
     let dir = std::path::PathBuf::from(document["run"]["dir"].as_str().unwrap());
-    assert_eq!(room.run(&["tap", "slice"]).code, Some(0));
+    assert_eq!(workspace.run(&["tap", "slice"]).code, Some(0));
     let table = dir.join("taps.parquet");
     let whole = fs::read(&table).unwrap();
     for broken in [b"no table".as_slice(), b"", &whole[..whole.len() / 2]] {
         fs::write(&table, broken).unwrap();
         for options in [&["tap", "slice"][..], &["tap", "slice", "--json"]] {
-            let output = room.run(options);
+            let output = workspace.run(options);
             assert_ne!(output.code, Some(0), "{output}");
             assert!(output.stdout.is_empty() && output.stderr.contains("taps.parquet"), "{output}");
         }
@@ -383,18 +386,21 @@ fn an_unreadable_table_is_an_error() {
 
 #[test]
 fn tap_runs_are_filtered_by_their_columns() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     for bytes in [1_000, 2_000] {
         let (address, serving) = server(1, 1, bytes);
-        let (output, _) =
-            tapped(&room, &["--name", "sliced"], &["curl", "-s", "-o", "/dev/null", &format!("http://{address}/")]);
+        let (output, _) = tapped(
+            &workspace,
+            &["--name", "sliced"],
+            &["curl", "-s", "-o", "/dev/null", &format!("http://{address}/")],
+        );
         assert_eq!(output.code, Some(0));
         serving.join().unwrap();
     }
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    tapped(&room, &["--name", "other"], &["curl", "-s", &format!("http://{refused}/")]);
+    tapped(&workspace, &["--name", "other"], &["curl", "-s", &format!("http://{refused}/")]);
     let slice = |options: &[&str]| -> Value {
-        let output = room.run(&[&["tap", "slice", "--json"], options].concat());
+        let output = workspace.run(&[&["tap", "slice", "--json"], options].concat());
         assert_eq!(output.code, Some(0), "{}", output.stderr);
         serde_json::from_str(&output.stdout).unwrap()
     };
@@ -410,14 +416,14 @@ fn tap_runs_are_filtered_by_their_columns() {
     assert_eq!(count(&slice(&["--last", "9", "--peer", "127.0.0.0/8", "--by", "port"]), "rows_taken"), 3);
     assert_eq!(count(&slice(&["--last", "9", "--since", "1h", "--by", "minute"]), "rows_taken"), 3);
     assert_eq!(count(&slice(&["--last", "9", "--until", "2020-01-01"]), "rows_taken"), 0);
-    let page = room.file("slice.html");
-    let output = room.run(&["tap", "slice", "--last", "9", "--by", "peer", "--html", page.to_str().unwrap()]);
+    let page = workspace.file("slice.html");
+    let output = workspace.run(&["tap", "slice", "--last", "9", "--by", "peer", "--html", page.to_str().unwrap()]);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("<svg") && html.contains("127.0.0.1") && html.contains("As clients"));
-    let text = room.run(&["tap", "slice", "--last", "9", "--by", "peer"]);
+    let text = workspace.run(&["tap", "slice", "--last", "9", "--by", "peer"]);
     assert!(text.stdout.contains("by peer") && text.stdout.contains("ECONNREFUSED"), "{}", text.stdout);
-    let again = room.run(&["report", "last"]);
+    let again = workspace.run(&["report", "last"]);
     assert!(again.stdout.contains("ECONNREFUSED"), "{}", again.stdout);
-    assert_eq!(room.run(&["tap", "slice", "--name", "nobody"]).code, Some(1));
+    assert_eq!(workspace.run(&["tap", "slice", "--name", "nobody"]).code, Some(1));
 }

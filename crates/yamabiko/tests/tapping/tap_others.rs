@@ -10,15 +10,15 @@ use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
 use crate::support::document::{check, count};
-use crate::support::lab::{Room, str_of, wait_until};
+use crate::support::workspace::{Workspace, str_of, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 /// A program of the interposer's own tests, compiled.
-fn compiled(room: &Room, name: &str) -> PathBuf {
+fn compiled(workspace: &Workspace, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tap/tests/programs/{name}.c"));
-    let program = room.file(name);
+    let program = workspace.file(name);
     let built = Command::new("cc").args(["-O1", "-w", "-pthread", "-o"]).args([&program, &source]).status().unwrap();
     assert!(built.success());
     program
@@ -51,11 +51,11 @@ fn program<'a>(document: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn io_uring_operations_mark_a_connection_as_partial() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let (port, serving) = slow_server();
-    let file = room.file("tap.json");
-    let uring = compiled(&room, "uring");
-    let output = room.run(&["tap", "--json", str_of(&file), "--", str_of(&uring), &port.to_string()]);
+    let file = workspace.file("tap.json");
+    let uring = compiled(&workspace, "uring");
+    let output = workspace.run(&["tap", "--json", str_of(&file), "--", str_of(&uring), &port.to_string()]);
     serving.join().unwrap();
     assert_eq!((output.code, output.stdout.as_str()), (Some(0), "20061\n"), "{output}");
     let document = document(&file);
@@ -99,13 +99,13 @@ fn calls(file: &Path) -> Vec<Call> {
 /// between two of strace's, which are as far apart as strace's own stops.
 #[test]
 fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let (port, serving) = slow_server();
-    let (file, trace) = (room.file("tap.json"), room.file("strace"));
-    let talk = compiled(&room, "talk");
+    let (file, trace) = (workspace.file("tap.json"), workspace.file("strace"));
+    let talk = compiled(&workspace, "talk");
     let port = port.to_string();
     let strace = ["strace", "-ttt", "-T", "-o", str_of(&trace), str_of(&talk), "plain", &port];
-    let output = room.run(&[&["tap", "--json", str_of(&file), "--"], &strace[..]].concat());
+    let output = workspace.run(&[&["tap", "--json", str_of(&file), "--"], &strace[..]].concat());
     serving.join().unwrap();
     assert_eq!((output.code, output.stdout.as_str()), (Some(0), "20061\n"), "{output}");
     let calls = calls(&trace);
@@ -145,7 +145,7 @@ fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
 /// `timeout`, and a shell that ends a job, signal the complete group: the program has the signal already.
 #[test]
 fn a_signal_to_the_process_group_arrives_once() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let script = "import signal, sys, time\n\
                   seen = []\n\
                   signal.signal(signal.SIGTERM, lambda *_: seen.append(1))\n\
@@ -154,9 +154,9 @@ fn a_signal_to_the_process_group_arrives_once() {
                   time.sleep(0.5)\n\
                   print(len(seen))\n";
     for to_group in [true, false] {
-        let mut command = room.command(&["tap", "--no-save", "--", "python3", "-c", script]);
+        let mut command = workspace.command(&["tap", "--no-save", "--", "python3", "-c", script]);
         command.process_group(0);
-        let running = room.start_command(command);
+        let running = workspace.start_command(command);
         wait_until("the program is ready", || running.stderr().contains("ready"));
         let pid = running.pid();
         kill(Pid::from_raw(if to_group { -pid } else { pid }), Signal::SIGTERM).unwrap();
@@ -168,7 +168,7 @@ fn a_signal_to_the_process_group_arrives_once() {
 /// Several soon after one another, of which each is sorted while the next one comes.
 #[test]
 fn rapid_signals_to_the_process_group_are_not_duplicated() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let script = "import signal, sys, time\n\
                   seen = {s: 0 for s in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)}\n\
                   def note(s, _): seen[s] += 1\n\
@@ -177,9 +177,9 @@ fn rapid_signals_to_the_process_group_are_not_duplicated() {
                   while not seen[signal.SIGTERM]: time.sleep(0.01)\n\
                   time.sleep(0.1)\n\
                   print(*seen.values())\n";
-    let mut command = room.command(&["tap", "--no-save", "--", "python3", "-c", script]);
+    let mut command = workspace.command(&["tap", "--no-save", "--", "python3", "-c", script]);
     command.process_group(0);
-    let running = room.start_command(command);
+    let running = workspace.start_command(command);
     wait_until("the program is ready", || running.stderr().contains("ready"));
     let group = Pid::from_raw(-running.pid());
     let rounds = 30;
@@ -201,11 +201,11 @@ fn rapid_signals_to_the_process_group_are_not_duplicated() {
 /// A program that empties the file through which all tell what they saw is nothing to the tap.
 #[test]
 fn a_program_that_truncates_the_ring_stops_recording_only() {
-    let room = Room::shared();
-    let file = room.file("tap.json");
+    let workspace = Workspace::shared();
+    let file = workspace.file("tap.json");
     // Without the library, since its own ring would be lost.
     let script = "LD_PRELOAD= exec truncate -s 0 \"$YAMABIKO_TAP/ring\"";
-    let output = room.run(&["tap", "--json", str_of(&file), "--", "env", "-u", "LD_PRELOAD", "sh", "-c", script]);
+    let output = workspace.run(&["tap", "--json", str_of(&file), "--", "env", "-u", "LD_PRELOAD", "sh", "-c", script]);
     assert_eq!((output.code, output.signal), (Some(0), None), "{output}");
     let document = document(&file);
     assert_eq!(document["validity"]["verdict"], "invalid");

@@ -1,6 +1,6 @@
 //! Cost of one component by its bytes; pure functions.
 
-use schema::{PartCost, PartLaw, PartPoint};
+use schema::{ComponentCost, ComponentPoint, PartLaw};
 use stats::regression::{Law, law};
 
 use crate::predict::model::{CONFIDENCE, Estimate};
@@ -65,7 +65,7 @@ impl CostLine {
 /// A measured component.
 #[derive(Clone, Debug)]
 pub struct MeasuredComponent {
-    /// Its name, as in [`PartCost::component`].
+    /// Its name, as in [`ComponentCost::component`].
     pub part: String,
     /// What was measured.
     pub words: String,
@@ -74,13 +74,13 @@ pub struct MeasuredComponent {
     /// The same including receive processing.
     pub cores: CostLine,
     /// The points measured.
-    pub points: Vec<PartPoint>,
+    pub points: Vec<ComponentPoint>,
 }
 
 impl MeasuredComponent {
     /// From points; `None` if they are too few.
-    pub fn of(part: &str, words: impl Into<String>, points: Vec<PartPoint>) -> Option<Self> {
-        let measured_component = |cost: fn(&PartPoint) -> f64| {
+    pub fn of(part: &str, words: impl Into<String>, points: Vec<ComponentPoint>) -> Option<Self> {
+        let measured_component = |cost: fn(&ComponentPoint) -> f64| {
             CostLine::of(&points.iter().map(|point| (point.bytes as f64, cost(point))).collect::<Vec<_>>())
         };
         let (processes, cores) =
@@ -89,8 +89,8 @@ impl MeasuredComponent {
     }
 
     /// The row of the document.
-    pub fn row(&self) -> PartCost {
-        PartCost {
+    pub fn row(&self) -> ComponentCost {
+        ComponentCost {
             component: self.part.clone(),
             words: self.words.clone(),
             processes: self.processes.row(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use schema::{PartPoint, PartRound, PartRounds};
+use schema::{ComponentPoint, ComponentRound, ComponentRounds};
 use sys::sched::Cores;
 
 use super::costs::MeasuredComponent;
@@ -38,7 +38,7 @@ impl Children<'_> {
         part: &'static str,
         words: &str,
         sizes: &[u64],
-    ) -> Result<(Option<MeasuredComponent>, Vec<PartRound>), ExperimentError> {
+    ) -> Result<(Option<MeasuredComponent>, Vec<ComponentRound>), ExperimentError> {
         let (mut points, mut all) = (Vec::new(), Vec::new());
         for &bytes in sizes {
             let rounds = self.rounds(part, bytes)?;
@@ -48,7 +48,7 @@ impl Children<'_> {
         Ok((MeasuredComponent::of(part, words, points), all))
     }
 
-    fn rounds(&self, part: &'static str, bytes: u64) -> Result<Vec<PartRound>, ExperimentError> {
+    fn rounds(&self, part: &'static str, bytes: u64) -> Result<Vec<ComponentRound>, ExperimentError> {
         let mut command = Command::new(self.program);
         command.arg("serve").arg(self.folder).args(["--component", part]);
         command.args(["--component-bytes", &format!("{bytes}B"), "--component-rounds", &ROUNDS.to_string()]);
@@ -62,16 +62,16 @@ impl Children<'_> {
         if !output.status.success() {
             return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
-        let text: PartRounds = serde_json::from_slice(&output.stdout).map_err(|error| wrong(error.to_string()))?;
+        let text: ComponentRounds = serde_json::from_slice(&output.stdout).map_err(|error| wrong(error.to_string()))?;
         Ok(text.rounds)
     }
 }
 
 /// Cost of one operation.
-fn point(bytes: u64, round: &PartRound) -> PartPoint {
+fn point(bytes: u64, round: &ComponentRound) -> ComponentPoint {
     let count = round.count as f64;
     let each_s = round.cpu_s / count;
-    PartPoint {
+    ComponentPoint {
         bytes,
         count: round.count,
         processes_s: each_s,

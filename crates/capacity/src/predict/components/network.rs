@@ -11,7 +11,7 @@ use std::time::Duration;
 use plan::{
     AddressFamily, BodyFrom, ComponentsPlan, HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, TargetPlan, Waits,
 };
-use schema::PartPoint;
+use schema::ComponentPoint;
 use stats::regression::line;
 
 use super::costs::MeasuredComponent;
@@ -213,9 +213,9 @@ fn saturated(
 }
 
 /// A point of a load.
-fn point(bytes: f64, made: &LoadResult) -> PartPoint {
+fn point(bytes: f64, made: &LoadResult) -> ComponentPoint {
     let rate = made.part.rate_per_s;
-    PartPoint {
+    ComponentPoint {
         bytes: bytes as u64,
         count: made.completed,
         processes_s: made.part.busy_processes / rate,
@@ -241,7 +241,7 @@ fn network(
         Estimate { value: median(costs), half }
     };
     let least_costs = [whole(|made| made.part.busy_processes), whole(|made| made.part.busy_cores)];
-    let points = |loads: &[Vec<LoadResult>], bytes: &dyn Fn(&LoadResult) -> f64| -> Vec<PartPoint> {
+    let points = |loads: &[Vec<LoadResult>], bytes: &dyn Fn(&LoadResult) -> f64| -> Vec<ComponentPoint> {
         loads.iter().flatten().map(|made| point(bytes(made), made)).collect()
     };
     let with_least = |loads: &[Vec<LoadResult>]| [std::slice::from_ref(least), loads].concat();
@@ -275,11 +275,11 @@ fn network(
     let mut connection = Traffic::default();
     if let Some(closing) = connections {
         // A connection costs the difference between an exchange with a connection of its own and one without.
-        let rows: Vec<PartPoint> = closing
+        let rows: Vec<ComponentPoint> = closing
             .iter()
             .map(|made| {
                 let row = point(0.0, made);
-                PartPoint {
+                ComponentPoint {
                     processes_s: row.processes_s - least_costs[0].value,
                     cores_s: row.cores_s - least_costs[1].value,
                     ..row

@@ -1,7 +1,7 @@
 //! Components of a request of a server model, and their sum; pure functions.
 
 use plan::{BodyFrom, ComponentsPlan, LogLines};
-use schema::{SumClass, SumTerm};
+use schema::{ClassSum, ComponentTerm};
 
 use super::costs::MeasuredComponent;
 use crate::predict::model::{Estimate, WorkloadDemand};
@@ -96,7 +96,7 @@ pub fn class(
     shape: &Shape,
     parts: &[MeasuredComponent],
     (bytes, share): (u64, f64),
-) -> Result<(SumClass, [Estimate; 2]), &'static str> {
+) -> Result<(ClassSum, [Estimate; 2]), &'static str> {
     let mut of_parts: Vec<(&str, [Estimate; 2])> = Vec::new();
     let mut rows = Vec::new();
     for (name, times, of_bytes) in terms(described, shape, bytes as f64) {
@@ -108,7 +108,7 @@ pub fn class(
             Some((_, sums)) => sums.iter_mut().zip(costs).for_each(|(sum, cost)| *sum = sum.plus_of_the_same(cost)),
             None => of_parts.push((name, costs)),
         }
-        rows.push(SumTerm {
+        rows.push(ComponentTerm {
             component: name.into(),
             times,
             bytes: of_bytes,
@@ -120,7 +120,7 @@ pub fn class(
     let sums = of_parts.iter().fold([Estimate::exact(0.0); 2], |[processes, cores], (_, [one, other])| {
         [processes.plus(*one), cores.plus(*other)]
     });
-    let row = SumClass { bytes, share, terms: rows, processes_s: sums[0].value, cores_s: sums[1].value };
+    let row = ClassSum { bytes, share, terms: rows, processes_s: sums[0].value, cores_s: sums[1].value };
     Ok((row, sums))
 }
 

@@ -1,7 +1,7 @@
 //! Sums with derived figures, and refused options.
 
 use plan::Plan;
-use schema::PartPoint;
+use schema::ComponentPoint;
 use sys::signal::Interrupts;
 
 use super::*;
@@ -98,7 +98,7 @@ impl experiment::Stage for Silent {
 /// Invented components: receiving 10 us, sending 30 us, a connection 60 us; the path as in the plan.
 fn add_up(plan: &PredictPlan) -> PredictPart {
     let measured_component = |name: &str, us: f64| {
-        let point = PartPoint { bytes: 0, count: 1, processes_s: us * 1e-6, cores_s: us * 2e-6, elapsed_s: None };
+        let point = ComponentPoint { bytes: 0, count: 1, processes_s: us * 1e-6, cores_s: us * 2e-6, elapsed_s: None };
         MeasuredComponent::of(name, "invented", vec![point; 3]).unwrap()
     };
     let measured = MeasuredComponents {

@@ -12,13 +12,13 @@ fn mode(path: &Path) -> u32 {
 fn a_second_agent_in_a_folder_is_rejected_with_the_pid_of_the_first() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("tap");
-    let folder = StandingFolder::open(&path).unwrap();
-    let error = StandingFolder::open(&path).unwrap_err();
+    let folder = DaemonFolder::open(&path).unwrap();
+    let error = DaemonFolder::open(&path).unwrap_err();
     assert!(matches!(&error, Error::Taken { pid: Some(pid), .. } if *pid == std::process::id()), "{error}");
     let text = error.to_string();
     assert!(text.contains(&format!("process {},", std::process::id())) && text.contains("--folder"), "{text}");
     drop(folder);
-    let again = StandingFolder::open(&path).unwrap();
+    let again = DaemonFolder::open(&path).unwrap();
     assert_eq!(fs::read(again.library()).unwrap(), LIBRARY);
     assert!(path.exists() && again.path() == fs::canonicalize(&path).unwrap(), "it stays");
 }
@@ -27,16 +27,16 @@ fn a_second_agent_in_a_folder_is_rejected_with_the_pid_of_the_first() {
 fn programs_find_the_daemon_folder_by_their_environment() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("tap");
-    let error = StandingFolder::environment_of(&path, None).unwrap_err().to_string();
+    let error = DaemonFolder::environment_of(&path, None).unwrap_err().to_string();
     assert!(error.contains("start one (yamabiko tap agent)"), "{error}");
-    let folder = StandingFolder::open(&path).unwrap();
-    assert!(StandingFolder::environment_of(&path, None).is_err(), "there is no ring yet");
+    let folder = DaemonFolder::open(&path).unwrap();
+    assert!(DaemonFolder::environment_of(&path, None).is_err(), "there is no ring yet");
     fs::write(folder.ring(), "a ring").unwrap();
     let [(preload, list), (tap, value)] = folder.environment(Some(OsStr::new("/a.so")));
     assert_eq!((preload, tap, Path::new(&value)), ("LD_PRELOAD", "YAMABIKO_TAP", folder.path()));
     assert_eq!(list.to_str().unwrap(), format!("{}:/a.so", folder.library().display()));
     drop(folder);
-    let [(_, list), _] = StandingFolder::environment_of(&path, None).unwrap();
+    let [(_, list), _] = DaemonFolder::environment_of(&path, None).unwrap();
     assert_eq!(Path::new(&list), path.join(LIBRARY_NAME), "also while no agent is there");
 }
 
@@ -44,14 +44,14 @@ fn programs_find_the_daemon_folder_by_their_environment() {
 fn an_old_library_is_replaced_and_running_programs_keep_it() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("tap");
-    drop(StandingFolder::open(&path).unwrap());
+    drop(DaemonFolder::open(&path).unwrap());
     let library = path.join(LIBRARY_NAME);
     let first = fs::metadata(&library).unwrap().ino();
-    drop(StandingFolder::open(&path).unwrap());
+    drop(DaemonFolder::open(&path).unwrap());
     assert_eq!(fs::metadata(&library).unwrap().ino(), first, "the same is left as it is");
     fs::write(&library, "an older one").unwrap();
     let mut held = File::open(&library).unwrap();
-    drop(StandingFolder::open(&path).unwrap());
+    drop(DaemonFolder::open(&path).unwrap());
     assert_eq!((fs::read(&library).unwrap(), mode(&library)), (LIBRARY.to_vec(), 0o755));
     let mut text = String::new();
     held.read_to_string(&mut text).unwrap();
@@ -59,18 +59,18 @@ fn an_old_library_is_replaced_and_running_programs_keep_it() {
     // A symbolic link, and a folder on noexec.
     fs::remove_file(&library).unwrap();
     symlink("/etc/passwd", &library).unwrap();
-    drop(StandingFolder::open(&path).unwrap());
+    drop(DaemonFolder::open(&path).unwrap());
     assert!(fs::symlink_metadata(&library).unwrap().is_file() && fs::read("/etc/passwd").unwrap() != LIBRARY);
     fs::set_permissions(&library, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(path.join(NEW_LIBRARY), "torn").unwrap();
-    drop(StandingFolder::open(&path).unwrap());
+    drop(DaemonFolder::open(&path).unwrap());
     assert_eq!((mode(&library), path.join(NEW_LIBRARY).exists()), (0o755, false));
 }
 
 #[test]
 fn a_folder_that_other_users_can_write_to_is_rejected() {
     let parent = tempfile::tempdir().unwrap();
-    let why = |path: &Path| match StandingFolder::open(path) {
+    let why = |path: &Path| match DaemonFolder::open(path) {
         Err(Error::Unsafe { why, .. }) => why,
         other => panic!("{other:?}"),
     };
@@ -86,7 +86,7 @@ fn a_folder_that_other_users_can_write_to_is_rejected() {
     assert!(why(&real).contains("chmod go-w"));
     assert!(why(&real.join("below")).contains("other users may write"), "nor may what leads to it be open");
     fs::set_permissions(&real, fs::Permissions::from_mode(0o1777)).unwrap();
-    drop(StandingFolder::open(&real.join("below")).unwrap());
+    drop(DaemonFolder::open(&real.join("below")).unwrap());
     assert!(why(&parent.path().join("a b")).contains("LD_PRELOAD"));
     assert!(why(Path::new("/")).contains("cannot hold a directory"));
     // A folder of another user: root creates one, otherwise an existing one serves.
@@ -108,7 +108,7 @@ fn stricter_permissions_of_a_daemon_folder_are_kept() {
     let path = parent.path().join("tap");
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    drop(StandingFolder::open(&path).unwrap());
+    drop(DaemonFolder::open(&path).unwrap());
     assert_eq!((mode(&path), mode(&path.join(LOCK_NAME))), (0o700, 0o600));
 }
 
@@ -116,7 +116,7 @@ fn stricter_permissions_of_a_daemon_folder_are_kept() {
 fn a_run_does_not_remove_a_daemon_folder() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join(format!("{}of-the-house", super::super::PREFIX));
-    drop(StandingFolder::open(&path).unwrap());
+    drop(DaemonFolder::open(&path).unwrap());
     drop(Folder::create(Some(parent.path())).unwrap());
     assert!(path.join(LIBRARY_NAME).exists());
 }
@@ -126,7 +126,7 @@ fn a_run_does_not_remove_a_daemon_folder() {
 fn child_process_that_creates_a_daemon_folder() {
     if let Some(path) = std::env::var_os("TAP_TEST_STANDING") {
         use crate::rings::{Capacity, Rings};
-        let folder = StandingFolder::open(Path::new(&path)).unwrap();
+        let folder = DaemonFolder::open(Path::new(&path)).unwrap();
         let capacity = Capacity { records: 8, slots: 1, small_slots: 0, ready: 1 };
         Rings::adopt(&folder, sys::clock::Clock::of_boot(), capacity, None).unwrap();
     }

@@ -28,12 +28,12 @@ impl TestFolder {
         TestFolder { _parent: parent, path }
     }
 
-    fn open(&self, before: Option<&ReaderState>) -> (StandingFolder, Rings, Adoption) {
+    fn open(&self, before: Option<&ReaderState>) -> (DaemonFolder, Rings, Adoption) {
         self.open_with(SMALL, before)
     }
 
-    fn open_with(&self, capacity: Capacity, before: Option<&ReaderState>) -> (StandingFolder, Rings, Adoption) {
-        let folder = StandingFolder::open(&self.path).unwrap();
+    fn open_with(&self, capacity: Capacity, before: Option<&ReaderState>) -> (DaemonFolder, Rings, Adoption) {
+        let folder = DaemonFolder::open(&self.path).unwrap();
         let (rings, found) = Rings::adopt(&folder, Clock::of_boot(), capacity, before).unwrap();
         (folder, rings, found)
     }

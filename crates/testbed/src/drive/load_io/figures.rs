@@ -1,6 +1,6 @@
 //! The load engine's counters and its end, as the loop reads them.
 
-use load::{Live, MixLive};
+use load::{CacheCounters, Live};
 use units::Timestamp;
 
 use super::LoadIo;
@@ -22,7 +22,7 @@ impl LoadIo {
     }
 
     /// The core's counters of a cache workload.
-    pub fn mix(&self) -> MixLive {
+    pub fn mix(&self) -> CacheCounters {
         self.load.mix_live()
     }
 

@@ -11,7 +11,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::trust::{TrustsAnyone, TrustsThese};
-use crate::error::LabError;
+use crate::error::TestbedError;
 use plan::{Alpn, TlsPlan, TlsVersion};
 
 /// How certificates are verified, for the document.
@@ -24,7 +24,7 @@ pub(super) fn trust(plan: &TlsPlan) -> String {
 }
 
 /// The configuration, without session storage.
-pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, LabError> {
+pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, TestbedError> {
     let provider = Arc::new(ring::default_provider());
     let versions: &[&SupportedProtocolVersion] = match plan.version {
         TlsVersion::Any => &[&TLS13, &TLS12],
@@ -40,7 +40,7 @@ pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, LabError> {
         Some(file) => {
             let given = certificates(file, "--cacert")?;
             let refuse =
-                |error: &dyn std::fmt::Display| LabError::Plan(format!("--cacert {}: {error}", file.display()));
+                |error: &dyn std::fmt::Display| TestbedError::Plan(format!("--cacert {}: {error}", file.display()));
             let mut roots = RootCertStore::empty();
             for certificate in &given {
                 roots.add(certificate.clone()).map_err(|error| refuse(&error))?;
@@ -63,11 +63,11 @@ pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, LabError> {
                     }
                     false => pem_words(&error, "private key"),
                 };
-                LabError::Plan(format!("--key {}: {words}", key.display()))
+                TestbedError::Plan(format!("--key {}: {words}", key.display()))
             })?;
             builder
                 .with_client_auth_cert(chain, secret)
-                .map_err(|error| LabError::Plan(format!("--cert {}: {error}", cert.display())))?
+                .map_err(|error| TestbedError::Plan(format!("--cert {}: {error}", cert.display())))?
         }
     };
     config.resumption = Resumption::disabled();
@@ -77,13 +77,13 @@ pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, LabError> {
     Ok(config)
 }
 
-fn roots_of_the_system() -> Result<RootCertStore, LabError> {
+fn roots_of_the_system() -> Result<RootCertStore, TestbedError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (usable, _) = roots.add_parsable_certificates(found.certs);
     if usable == 0 {
         let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
-        return Err(LabError::Environment(format!(
+        return Err(TestbedError::Environment(format!(
             "this system has no readable root certificates{why}, so no server certificate can be verified: \
              install them (ca-certificates), give the server's authority with --cacert FILE, or disable verification with -k"
         )));
@@ -91,9 +91,9 @@ fn roots_of_the_system() -> Result<RootCertStore, LabError> {
     Ok(roots)
 }
 
-fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, LabError> {
+fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, TestbedError> {
     let refuse = |error: &rustls_pki_types::pem::Error| {
-        LabError::Plan(format!("{option} {}: {}", file.display(), pem_words(error, "certificate")))
+        TestbedError::Plan(format!("{option} {}: {}", file.display(), pem_words(error, "certificate")))
     };
     let found: Vec<_> =
         CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| refuse(&error))?;

@@ -1,4 +1,4 @@
-use load::{ConnectionEnd, LevelSample};
+use load::{ConnectionEnd, GaugeSample};
 use proptest::prelude::*;
 use schema::RequestRecord;
 
@@ -63,7 +63,7 @@ fn batch() -> impl Strategy<Value = Batch> {
         server: it.3,
     });
     let sample =
-        any::<[u64; 3]>().prop_map(|[in_flight, connections, backlog]| LevelSample { in_flight, connections, backlog });
+        any::<[u64; 3]>().prop_map(|[in_flight, connections, backlog]| GaugeSample { in_flight, connections, backlog });
     let many = 0..20usize;
     (
         proptest::collection::vec(request(), many.clone()),

@@ -37,7 +37,11 @@ fn tell(through: &Through, outcome: &ThroughOutcome) {
         0 => String::new(),
         packets => {
             let own = outcome.facts.card_ns_a_packet.zip(outcome.facts.card_ns_alone).map(|(many, alone)| {
-                format!(" (the emulated network card alone takes {:.1} us in a batch, {:.1} us for a single packet)", many / 1e3, alone / 1e3)
+                format!(
+                    " (the emulated network card alone takes {:.1} us in a batch, {:.1} us for a single packet)",
+                    many / 1e3,
+                    alone / 1e3
+                )
             });
             format!(", {:.1} us per packet{}", used.card.as_secs_f64() * 1e6 / packets as f64, own.unwrap_or_default())
         }
@@ -69,7 +73,10 @@ fn link(name: &str, link: &LinkFigures) {
         ));
     }
     if link.unintended_drops > 0 {
-        say(format_args!("yamabiko: do not trust this result: {name} dropped {} packets unintentionally", link.unintended_drops));
+        say(format_args!(
+            "yamabiko: do not trust this result: {name} dropped {} packets unintentionally",
+            link.unintended_drops
+        ));
     }
     if link.busy_share() > BUSY_MAX {
         say(format_args!(

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use schema::{PartRound, PartRounds};
+use schema::{ComponentRound, ComponentRounds};
 use serve::{ExchangeBody, ExchangeSpec, LocalSpec, Tls};
 use sys::signal::Interrupts;
 
@@ -41,7 +41,7 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::ComponentAlone, inte
         each: options.component_time,
         tls,
     };
-    let rounds = serve::measure_part(&spec)?.into_iter().map(|round| PartRound {
+    let rounds = serve::measure_part(&spec)?.into_iter().map(|round| ComponentRound {
         count: round.count,
         cpu_s: round.cpu.as_secs_f64(),
         elapsed_s: round.elapsed.as_secs_f64(),
@@ -49,6 +49,6 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::ComponentAlone, inte
         up_bytes: round.up_bytes,
         down_bytes: round.down_bytes,
     });
-    print(&(serde_json::to_string(&PartRounds { rounds: rounds.collect() })? + "\n"))?;
+    print(&(serde_json::to_string(&ComponentRounds { rounds: rounds.collect() })? + "\n"))?;
     Ok(Exit::Success)
 }

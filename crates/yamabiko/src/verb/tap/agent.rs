@@ -11,7 +11,7 @@ use std::process::Command;
 use agent::{self, Addresses, AgentError, Plan};
 use anyhow::{Context, Result, anyhow};
 use sys::signal::Interrupts;
-use tap::folder::{LIBRARY_NAME, StandingFolder};
+use tap::folder::{DaemonFolder, LIBRARY_NAME};
 
 use crate::args::{self, AgentWhat};
 use crate::exit::Exit;
@@ -28,7 +28,7 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
         manager: arguments.manager.clone().unwrap_or_default(),
         token: arguments.token.clone().unwrap_or_default(),
         ca: arguments.ca.clone(),
-        folder: arguments.folder.clone().unwrap_or_else(StandingFolder::default_path),
+        folder: arguments.folder.clone().unwrap_or_else(DaemonFolder::default_path),
         data: data(arguments.data.as_deref())?,
         spool_bytes: arguments.spool.0,
         only: arguments.only.clone(),
@@ -43,7 +43,7 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
     let interrupts = Interrupts::install()?;
     let (folder, data, manager) = (plan.folder.clone(), plan.data.clone(), plan.manager.clone());
     let agent = agent::Agent::start(plan, |line| say(format_args!("yamabiko: {line}")))?;
-    let [(_, preload), (_, tap)] = StandingFolder::environment_of(&folder, None).map_err(AgentError::from)?;
+    let [(_, preload), (_, tap)] = DaemonFolder::environment_of(&folder, None).map_err(AgentError::from)?;
     let (preload, tap) = (preload.display(), tap.display());
     print(&format!(
         "agent     {}, for {manager}\nprograms  LD_PRELOAD={preload} YAMABIKO_TAP={tap}\nspool     {}\n",
@@ -91,10 +91,10 @@ fn tell_systemd() {
 pub fn enter(folder: Option<&Path>, command: &[OsString]) -> Result<Exit> {
     let folder = match folder {
         Some(folder) => folder.to_owned(),
-        None => StandingFolder::find().map_err(AgentError::from)?,
+        None => DaemonFolder::find().map_err(AgentError::from)?,
     };
     let preload = std::env::var_os("LD_PRELOAD");
-    let environment = StandingFolder::environment_of(&folder, preload.as_deref()).map_err(AgentError::from)?;
+    let environment = DaemonFolder::environment_of(&folder, preload.as_deref()).map_err(AgentError::from)?;
     let (program, arguments) = command.split_first().context("a command is missing")?;
     let error = Command::new(program).args(arguments).envs(environment).exec();
     Err(anyhow::Error::from(error).context(format!("starting {}", program.to_string_lossy())))

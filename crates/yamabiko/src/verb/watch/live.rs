@@ -31,7 +31,7 @@ pub fn open(arguments: &args::Watch, device: &str) -> Result<Capture> {
         promiscuous: arguments.promiscuous,
         ..CaptureSpec::new(device, snaplen(arguments))
     };
-    Ok(Capture::open(&spec).map_err(testbed::LabError::environment)?)
+    Ok(Capture::open(&spec).map_err(testbed::TestbedError::environment)?)
 }
 
 /// Bytes captured of each packet: the first ones, or all if HTTP heads are read or packets are stored.
@@ -103,7 +103,7 @@ pub fn watch(mut capture: Capture, mut live: Live<'_>, watch: &mut Watch, sink: 
         }
         live.show(&mut view, watch, sink);
         if let Err(error) = capture.check() {
-            failure = Some(testbed::LabError::environment(error).into());
+            failure = Some(testbed::TestbedError::environment(error).into());
         }
         if let Some(refusal) = live.sender.and_then(Sender::refusal) {
             failure = Some(refusal);

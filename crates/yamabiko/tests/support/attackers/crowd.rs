@@ -23,7 +23,7 @@ pub struct Crowd {
     /// From one round to the next.
     pub pace: Duration,
     /// Receive buffer, where it is to be small.
-    pub room: Option<usize>,
+    pub workspace: Option<usize>,
     /// Members that leave do so with a reset.
     pub resets: bool,
 }
@@ -140,8 +140,8 @@ fn open(to: SocketAddr, from: Option<IpAddr>, of: &Crowd) -> io::Result<TcpStrea
     let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let made: OwnedFd = socket(family, SockType::Stream, flags, None)?;
-    if let Some(room) = of.room {
-        setsockopt(&made, RcvBuf, &room)?;
+    if let Some(workspace) = of.workspace {
+        setsockopt(&made, RcvBuf, &workspace)?;
     }
     if of.resets {
         setsockopt(&made, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })?;

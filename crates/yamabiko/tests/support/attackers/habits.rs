@@ -10,9 +10,9 @@ use super::{Tally, Target};
 
 /// Slow ones do something this often.
 const SLOW: Duration = Duration::from_millis(200);
-const MANY: Crowd = Crowd { size: 1_500, at_once: 200, pace: SLOW, room: None, resets: false };
+const MANY: Crowd = Crowd { size: 1_500, at_once: 200, pace: SLOW, workspace: None, resets: false };
 /// As fast as the thread is let.
-const FLOOD: Crowd = Crowd { size: 256, at_once: 256, pace: Duration::ZERO, room: None, resets: false };
+const FLOOD: Crowd = Crowd { size: 256, at_once: 256, pace: Duration::ZERO, workspace: None, resets: false };
 /// What one member of a flood sends in its turn.
 const VOLLEY: usize = 16 << 10;
 
@@ -121,7 +121,7 @@ fn drip(member: &mut Member, start: &[u8]) -> io::Result<Next> {
 
 fn readers(target: &Target, stop: &AtomicBool, bytes: usize) -> Tally {
     let request = request(&target.big);
-    let few = Crowd { size: 500, room: Some(4096), ..MANY };
+    let few = Crowd { size: 500, workspace: Some(4096), ..MANY };
     crowd(target, stop, &few, |member| {
         if !begin(member, &request)? && (bytes > 0 || member.read == 0) {
             member.read(bytes.max(12))?;

@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::process::Process;
-use super::{PATIENCE, Result};
+use super::{Result, TEST_TIMEOUT};
 
 /// Where the manager listens, in its network.
 pub const MANAGER: &str = "198.18.77.1";
@@ -83,7 +83,7 @@ fn hold(folder: &Path) -> Result<Process> {
     command.args(["--net", "sleep", "infinity"]);
     let process = Process::start(command, &folder.join("networks.log"))?;
     let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net"));
-    let (own, deadline) = (network("self")?, Instant::now() + PATIENCE);
+    let (own, deadline) = (network("self")?, Instant::now() + TEST_TIMEOUT);
     while network(&process.pid().to_string())? == own {
         process.still_runs()?;
         if Instant::now() > deadline {

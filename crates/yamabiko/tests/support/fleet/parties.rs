@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::networks::done;
 use super::process::Process;
-use super::{PATIENCE, Result};
+use super::{Result, TEST_TIMEOUT};
 
 /// The address of the talkers' server, and an unused port.
 const PORTS: [&str; 4] = ["7001", "7002", "7003", "7004"];
@@ -172,10 +172,10 @@ impl Agent {
 
 /// Waits until `done` returns true; `what` describes the condition in the failure message.
 pub fn wait(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !done()? {
         if Instant::now() > deadline {
-            return Err(format!("waited in vain for {PATIENCE:?}: {what}").into());
+            return Err(format!("waited in vain for {TEST_TIMEOUT:?}: {what}").into());
         }
         sleep(Duration::from_millis(20));
     }

@@ -15,7 +15,7 @@ use super::harm::{Harm, Harms, LEAST, Pauses};
 use super::networks::{MANAGER, Networks};
 use super::parties::{self, Agent, Listening, PROGRAMS, Programs, path, wait};
 use super::process::{Cost, Process};
-use super::{PATIENCE, Result};
+use super::{Result, TEST_TIMEOUT};
 
 /// What is tried.
 #[derive(Clone, Debug)]
@@ -201,7 +201,7 @@ impl Trial {
             }
         }
         for talker in std::mem::take(&mut self.talkers) {
-            add(&mut self.spent.talkers, talker.succeeds_within(PATIENCE)?);
+            add(&mut self.spent.talkers, talker.succeeds_within(TEST_TIMEOUT)?);
         }
         let ended = Instant::now();
         let expected = self.expected()?;
@@ -385,7 +385,7 @@ impl Trial {
         let process = self.manager.take().ok_or("no manager")?;
         process.still_runs()?;
         self.harms.manager_kills += 1;
-        add(&mut self.spent.manager, process.end(Signal::SIGKILL, PATIENCE)?);
+        add(&mut self.spent.manager, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
         Ok(())
     }
 
@@ -396,7 +396,7 @@ impl Trial {
             {
                 process.still_runs()?;
                 self.harms.agent_kills += 1;
-                add(&mut self.spent.agents, process.end(Signal::SIGKILL, PATIENCE)?);
+                add(&mut self.spent.agents, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
             }
         }
         Ok(())
@@ -434,7 +434,7 @@ impl Trial {
             if stored != last {
                 (last, since) = (stored, Instant::now());
             }
-            if stored >= expected || since.elapsed() > PATIENCE / 2 {
+            if stored >= expected || since.elapsed() > TEST_TIMEOUT / 2 {
                 return Ok(());
             }
             sleep(Duration::from_millis(300));
@@ -444,9 +444,9 @@ impl Trial {
     /// Ends all in good order.
     fn end(&mut self) -> Result<()> {
         for (_, slot) in &mut self.agents {
-            add(&mut self.spent.agents, slot.take().ok_or("no agent")?.end(Signal::SIGTERM, PATIENCE)?);
+            add(&mut self.spent.agents, slot.take().ok_or("no agent")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
         }
-        add(&mut self.spent.manager, self.manager.take().ok_or("no manager")?.end(Signal::SIGTERM, PATIENCE)?);
+        add(&mut self.spent.manager, self.manager.take().ok_or("no manager")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
         Ok(())
     }
 

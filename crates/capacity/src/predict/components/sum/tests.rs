@@ -1,7 +1,7 @@
 //! Sums of invented costs against figures by hand.
 
 use plan::Waits;
-use schema::PartPoint;
+use schema::ComponentPoint;
 use units::Probability;
 
 use super::*;
@@ -11,7 +11,7 @@ use crate::predict::components::costs::CostLine;
 fn measured_component(part: &str, fixed: f64, per_kb: f64) -> MeasuredComponent {
     let point = |bytes: u64| {
         let cost = (fixed + per_kb * bytes as f64 / 1000.0) * 1e-6;
-        PartPoint { bytes, count: 1, processes_s: cost, cores_s: cost * 1.5, elapsed_s: None }
+        ComponentPoint { bytes, count: 1, processes_s: cost, cores_s: cost * 1.5, elapsed_s: None }
     };
     let points = if per_kb > 0.0 { [0, 1000, 10_000, 100_000].map(point).to_vec() } else { vec![point(0); 3] };
     MeasuredComponent::of(part, "invented", points).unwrap()

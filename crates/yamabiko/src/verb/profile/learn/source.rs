@@ -175,7 +175,7 @@ fn open_device(arguments: &args::Learn, device: &str) -> Result<Source> {
         promiscuous: arguments.promiscuous,
         ..CaptureSpec::new(device, SNAP)
     };
-    let capture = Capture::open(&spec).map_err(testbed::LabError::environment)?;
+    let capture = Capture::open(&spec).map_err(testbed::TestbedError::environment)?;
     if !arguments.json {
         let time = arguments.duration.map_or("until Ctrl-C".to_owned(), |time| {
             format!("for {} (Ctrl-C ends it earlier)", units::format_duration(time))
@@ -230,7 +230,7 @@ fn listen(mut capture: Capture, time: Option<Duration>, interrupts: &Interrupts,
         if elapsed.as_secs() > looked_s {
             looked_s = elapsed.as_secs();
             count_drops(&capture, feed);
-            failure = capture.check().err().map(|error| testbed::LabError::environment(error).into());
+            failure = capture.check().err().map(|error| testbed::TestbedError::environment(error).into());
         }
         if time.is_some_and(|time| elapsed >= time) {
             break;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::support::document::{assert_fields, assert_held, assert_held_or_disturbed, check, count, disturbed, number};
-use crate::support::lab::{Room, str_of};
 use crate::support::servers::{apache, bench, nginx, own};
+use crate::support::workspace::{Workspace, str_of};
 
 /// Counts on which load and capture must agree on any machine.
 const COUNTED: [&str; 5] = [
@@ -27,10 +27,10 @@ fn dir(document: &Value) -> PathBuf {
 /// The paper's load on one connection a request, over a real audience's distances.
 #[test]
 fn packet_capture_agrees_with_the_load_for_one_connection_per_request() {
-    let room = Room::new();
-    for server in [own(&room), nginx(&room)] {
+    let workspace = Workspace::new();
+    for server in [own(&workspace), nginx(&workspace)] {
         let options = "--path koshien-2001 --clients 100 --rate 110/s --close --warmup 2s -d 4s --json";
-        let document = room.run_json(&bench(&server, options));
+        let document = workspace.run_json(&bench(&server, options));
         assert_fields(&document);
         assert_held(&document, &COUNTED);
         if !disturbed(&document) {
@@ -76,9 +76,10 @@ fn tables_tell_the_same(dir: &Path, document: &Value) {
 /// Persistent connections, also of Apache, whose heads are longer.
 #[test]
 fn packet_capture_agrees_with_the_load_for_persistent_connections() {
-    let room = Room::new();
-    for server in [nginx(&room), apache(&room)] {
-        let document = room.run_json(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 3s --json"));
+    let workspace = Workspace::new();
+    for server in [nginx(&workspace), apache(&workspace)] {
+        let document =
+            workspace.run_json(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 3s --json"));
         assert_held(&document, &COUNTED);
         assert_eq!(count(&document, "watch.by_direction"), 0);
         if !disturbed(&document) {
@@ -86,7 +87,7 @@ fn packet_capture_agrees_with_the_load_for_persistent_connections() {
         }
     }
     // A closed loop, as fast as it goes.
-    let document = room.run_json(&bench(&nginx(&room), "--rtt 5ms -c 20 -d 2s --json"));
+    let document = workspace.run_json(&bench(&nginx(&workspace), "--rtt 5ms -c 20 -d 2s --json"));
     assert_held(
         &document,
         &["wire_capture_drops", "vantage_points_agree_requests", "vantage_points_agree_connections"],
@@ -96,9 +97,9 @@ fn packet_capture_agrees_with_the_load_for_persistent_connections() {
 /// Both ends: the path's timing from the capture, compared with its own report.
 #[test]
 fn packet_capture_measures_the_timing_of_the_path() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let options = "--rtt 48ms --clients 50 --rate 200/s --close --warmup 1s -d 3s --watch both --json";
-    let document = room.run_json(&bench(&nginx(&room), options));
+    let document = workspace.run_json(&bench(&nginx(&workspace), options));
     assert_fields(&document);
     assert_held(&document, &COUNTED);
     let outside = &document["path"]["from_outside"];
@@ -115,28 +116,31 @@ fn packet_capture_measures_the_timing_of_the_path() {
 
 #[test]
 fn packet_capture_can_be_switched_off() {
-    let room = Room::new();
-    let document = room.run_json(&bench(&own(&room), "--rtt 1ms --rate 50/s -d 1s --warmup 100ms --watch none --json"));
+    let workspace = Workspace::new();
+    let document =
+        workspace.run_json(&bench(&own(&workspace), "--rtt 1ms --rate 50/s -d 1s --warmup 100ms --watch none --json"));
     assert_eq!(document["watch"], Value::Null);
     assert_eq!(check(&document, "vantage_points_agree_requests")["state"], "not_applicable");
-    room.run(&["bench", "http://127.0.0.1:1/", "--watch", "both", "-d", "1s"]).refused(1, &["--watch", "--rtt 0ms"]);
-    assert_eq!(room.run(&["bench", "http://127.0.0.1:1/", "--watch", "everywhere"]).code, Some(1));
+    workspace
+        .run(&["bench", "http://127.0.0.1:1/", "--watch", "both", "-d", "1s"])
+        .refused(1, &["--watch", "--rtt 0ms"]);
+    assert_eq!(workspace.run(&["bench", "http://127.0.0.1:1/", "--watch", "everywhere"]).code, Some(1));
 }
 
 /// A ring of one block overflows while it is read: the run reports that and bases no check on the rest.
 #[test]
 fn a_capture_ring_that_drops_packets_makes_the_run_suspect() {
-    let room = Room::new();
-    let server = own(&room);
-    let plan = room
+    let workspace = Workspace::new();
+    let server = own(&workspace);
+    let plan = workspace
         .run(&bench(&server, "--rtt 0ms --rate 4000/s --close -d 3s --print-plan"))
         .success()
         .stdout
         .replace("ring = \"32MiB\"", "ring = \"64KiB\"");
     assert!(plan.contains("64KiB"), "{plan}");
-    let file = room.file("small.toml");
+    let file = workspace.file("small.toml");
     fs::write(&file, plan).unwrap();
-    let document = room.run_json(&["run", str_of(&file), "--json"]);
+    let document = workspace.run_json(&["run", str_of(&file), "--json"]);
     assert_ne!(document["validity"]["verdict"], "valid");
     let drops = check(&document, "wire_capture_drops");
     assert_eq!(drops["state"], "failed", "{drops}");
@@ -151,11 +155,11 @@ fn a_capture_ring_that_drops_packets_makes_the_run_suspect() {
 /// A server that sends each response twice. The load reads one and closes; the capture reports both.
 #[test]
 fn an_unrequested_response_is_reported_by_the_packet_capture() {
-    let room = Room::new();
-    let script = room.file("twice.py");
+    let workspace = Workspace::new();
+    let script = workspace.file("twice.py");
     fs::write(&script, TWICE).unwrap();
     let server = format!("exec python3 {}", script.display());
-    let document = room.run_json(&bench(&server, "--rtt 10ms --rate 50/s --warmup 0s -d 2s --json"));
+    let document = workspace.run_json(&bench(&server, "--rtt 10ms --rate 50/s --warmup 0s -d 2s --json"));
     assert_eq!(document["validity"]["verdict"], "invalid");
     let requests = check(&document, "vantage_points_agree_requests");
     assert_eq!(requests["state"], "failed", "{requests}");
@@ -183,11 +187,11 @@ while True:
 /// A connection closed before its response is a failure of the load, and no disagreement.
 #[test]
 fn an_early_close_of_the_server_is_reported_by_the_packet_capture() {
-    let room = Room::new();
-    let script = room.file("early.py");
+    let workspace = Workspace::new();
+    let script = workspace.file("early.py");
     fs::write(&script, EARLY).unwrap();
     let server = format!("exec python3 {}", script.display());
-    let document = room.run_json(&bench(&server, "--rtt 10ms --rate 50/s --close --warmup 0s -d 2s --json"));
+    let document = workspace.run_json(&bench(&server, "--rtt 10ms --rate 50/s --close --warmup 0s -d 2s --json"));
     assert!(count(&document, "load.failed.closed_early") > 10, "{}", document["load"]["failed"]);
     assert_held(&document, &["vantage_points_agree_requests", "vantage_points_agree_connections"]);
     assert!(count(&document, "watch.incomplete") > 10, "{}", document["watch"]);
@@ -209,12 +213,12 @@ while True:
 /// Any program is watched: httperf's arrivals and connections, as at the paper's server.
 #[test]
 fn packet_capture_measures_a_program_at_the_far_end() {
-    let room = Room::new();
-    let (server, json) = (apache(&room), room.file("net.json"));
+    let workspace = Workspace::new();
+    let (server, json) = (apache(&workspace), workspace.file("net.json"));
     let options = ["net", "--rtt", "48ms", "--server", &server, "--json", str_of(&json), "--"];
     let program = "httperf --server server --port 8080 --uri /10k.bin --rate 110 --num-conns 440 --timeout 5";
     let arguments: Vec<&str> = options.into_iter().chain(program.split_whitespace()).collect();
-    room.run(&arguments).success();
+    workspace.run(&arguments).success();
     let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert_held(&document, &["wire_capture_drops"]);
     assert_held_or_disturbed(&document, &["littles_law_wire_connections"]);
@@ -226,12 +230,13 @@ fn packet_capture_measures_a_program_at_the_far_end() {
     assert!(number(watch, "handshake_rtt_ns.min") > 47.9e6, "{watch}");
     assert!(number(watch, "connections.mean") > 5.0, "{watch}");
     // What is not HTTP is watched as connections.
-    let json = room.file("plain.json");
-    let (script, server) = (room.file("plain.py"), format!("exec python3 {}", room.file("plain.py").display()));
+    let json = workspace.file("plain.json");
+    let (script, server) =
+        (workspace.file("plain.py"), format!("exec python3 {}", workspace.file("plain.py").display()));
     fs::write(&script, PLAIN).unwrap();
     let talk = "for i in 1 2 3 4 5; do exec 3<>/dev/tcp/198.18.0.1/9 && break; sleep 0.2; done; read -u 3";
     let options = ["net", "--rtt", "1ms", "--server", &server, "--json", str_of(&json), "--", "bash", "-c", talk];
-    room.run(&options).success();
+    workspace.run(&options).success();
     let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert!(count(&document, "watch.connections.count") >= 1, "{document}");
     assert_eq!(count(&document, "watch.requests"), 0);

@@ -6,20 +6,20 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::document::count;
-use crate::support::lab::{Room, Running, wait_until};
 use crate::support::model_server;
 use crate::support::processes::{children, command_line, stat};
 use crate::support::serving::Serving;
+use crate::support::workspace::{Running, Workspace, wait_until};
 use model_server::ModelServer;
 use nix::sys::signal::Signal;
 use schema::{CheckState, DistributionRecord, RunPhase, RunProgress, SecondRecord};
 use store::{RunStore, Tail, read_progress};
 
 /// The folder of the only run, or of the one whose name has this in it, when it is there.
-fn folder(room: &Room, running: &mut Running, name: &str) -> PathBuf {
+fn folder(workspace: &Workspace, running: &mut Running, name: &str) -> PathBuf {
     let mut found = None;
     wait_until("the run has a folder", || {
-        let dirs = RunStore::at(room.runs()).dirs().unwrap();
+        let dirs = RunStore::at(workspace.runs()).dirs().unwrap();
         found = dirs.into_iter().find(|dir| dir.to_string_lossy().contains(name));
         found.is_some() || running.ended()
     });
@@ -51,11 +51,11 @@ impl<R: schema::Record> Table<R> {
 
 #[test]
 fn progress_of_a_run_is_readable_from_its_folder() {
-    let room = Room::shared();
-    let server = Serving::start(&room, &[]);
+    let workspace = Workspace::shared();
+    let server = Serving::start(&workspace, &[]);
     let url = format!("http://{}/10k.bin", server.address);
-    let mut running = room.start(&["bench", &url, "--rate", "200/s", "--warmup", "1s", "-d", "4s", "--json"]);
-    let dir = folder(&room, &mut running, "bench");
+    let mut running = workspace.start(&["bench", &url, "--rate", "200/s", "--warmup", "1s", "-d", "4s", "--json"]);
+    let dir = folder(&workspace, &mut running, "bench");
     let mut series = Table::<SecondRecord>::of(&dir);
     let mut distributions = Table::<DistributionRecord>::of(&dir);
     let mut standings: Vec<RunProgress> = Vec::new();
@@ -128,11 +128,11 @@ fn progress_of_a_run_is_readable_from_its_folder() {
 
 #[test]
 fn a_killed_run_is_reported_with_its_partial_results() {
-    let room = Room::shared();
-    let server = Serving::start(&room, &[]);
+    let workspace = Workspace::shared();
+    let server = Serving::start(&workspace, &[]);
     let url = format!("http://{}/10k.bin", server.address);
-    let mut running = room.start(&["bench", &url, "--rate", "100/s", "-d", "10m"]);
-    let dir = folder(&room, &mut running, "bench");
+    let mut running = workspace.start(&["bench", &url, "--rate", "100/s", "-d", "10m"]);
+    let dir = folder(&workspace, &mut running, "bench");
     let mut series = Table::<SecondRecord>::of(&dir);
     wait_until("two seconds are kept, and it stands", || {
         series.look();
@@ -150,25 +150,26 @@ fn a_killed_run_is_reported_with_its_partial_results() {
     assert!(rows.len() >= 2);
     let counted: u64 = store::read_distributions(&dir).unwrap().map(|row| row.unwrap().count).sum();
     assert_eq!(counted, rows.iter().map(|row| row.completed).sum::<u64>());
-    assert!(room.run(&["runs"]).stdout.contains("unfinished"));
+    assert!(workspace.run(&["runs"]).stdout.contains("unfinished"));
 }
 
 /// Without a folder there is nothing to show; what is over is not followed.
 #[test]
 fn live_is_refused_without_a_stored_or_running_run() {
-    let room = Room::shared();
-    room.run(&["bench", "http://127.0.0.1:9/", "--live", "--no-save"]).refused(1, &["--live", "--no-save"]);
-    room.run(&["capacity", "http://127.0.0.1:9/", "--slo", "p99 < 1s", "--live", "--no-save"])
+    let workspace = Workspace::shared();
+    workspace.run(&["bench", "http://127.0.0.1:9/", "--live", "--no-save"]).refused(1, &["--live", "--no-save"]);
+    workspace
+        .run(&["capacity", "http://127.0.0.1:9/", "--slo", "p99 < 1s", "--live", "--no-save"])
         .refused(1, &["--live", "--no-save"]);
-    room.run(&["compare", "last", "last~1", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
-    room.run(&["watch", "-r", "x.pcap", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
-    room.run(&["tap", "--live", "--no-save", "--", "true"]).refused(1, &["--live", "--no-save"]);
-    assert!(RunStore::at(room.runs()).dirs().unwrap().is_empty());
+    workspace.run(&["compare", "last", "last~1", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
+    workspace.run(&["watch", "-r", "x.pcap", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
+    workspace.run(&["tap", "--live", "--no-save", "--", "true"]).refused(1, &["--live", "--no-save"]);
+    assert!(RunStore::at(workspace.runs()).dirs().unwrap().is_empty());
 }
 
 #[test]
 fn progress_of_an_experiment_names_its_current_run() {
-    let room = Room::shared();
+    let workspace = Workspace::shared();
     let server = ModelServer::start(4, Duration::from_millis(2));
     let (a, b) = (server.url(), server.url());
     let typed = [
@@ -187,8 +188,8 @@ fn progress_of_an_experiment_names_its_current_run() {
         "100ms",
         "--keep-runs",
     ];
-    let mut running = room.start(&[&typed[..], &["--json"]].concat());
-    let dir = folder(&room, &mut running, "compare");
+    let mut running = workspace.start(&[&typed[..], &["--json"]].concat());
+    let dir = folder(&workspace, &mut running, "compare");
     let (mut under, mut parts) = (Vec::new(), 0);
     while !running.ended() {
         if let Some(standing) = read_progress(&dir).unwrap() {
@@ -206,7 +207,7 @@ fn progress_of_an_experiment_names_its_current_run() {
         "blocks of four: {:?}",
         standing.ended
     );
-    assert!(standing.ended.iter().all(|run| room.runs().join(run).join("summary.json").is_file()));
+    assert!(standing.ended.iter().all(|run| workspace.runs().join(run).join("summary.json").is_file()));
     assert!(!under.is_empty() && under.iter().all(|run| standing.ended.contains(run)), "{under:?}");
     assert!(parts >= 1, "the first block was told before the end");
     assert_eq!(serde_json::to_value(&standing.compare).unwrap(), document["compare"]);
@@ -230,25 +231,25 @@ fn is_gone(pid: i32) -> bool {
 
 #[test]
 fn a_live_page_responds_and_ends_with_its_run() {
-    let room = Room::shared();
-    let server = Serving::start(&room, &[]);
+    let workspace = Workspace::shared();
+    let server = Serving::start(&workspace, &[]);
     let url = format!("http://{}/10k.bin", server.address);
-    let mut killed = room.start(&["bench", &url, "--rate", "50/s", "-d", "10m", "--live"]);
+    let mut killed = workspace.start(&["bench", &url, "--rate", "50/s", "-d", "10m", "--live"]);
     let (pid, at) = page_of(&mut killed);
     let answer = ureq::get(&at).call().unwrap();
     assert_eq!(answer.status(), 200);
     killed.signal(Signal::SIGKILL);
     wait_until("the page ends with the run that was killed", || is_gone(pid));
 
-    let mut ended = room.start(&["bench", &url, "--rate", "50/s", "-d", "2s", "--live", "--json"]);
+    let mut ended = workspace.start(&["bench", &url, "--rate", "50/s", "-d", "2s", "--live", "--json"]);
     let (pid, _) = page_of(&mut ended);
     let output = ended.finish();
     assert_eq!(output.json()["schema"], "yamabiko.run/2", "stdout is the result alone");
     assert!(is_gone(pid), "it was waited for");
 
     // An address in use is reported before the run begins.
-    let runs = RunStore::at(room.runs()).dirs().unwrap().len();
-    let taken = room.run(&["bench", &url, "-n", "1", &format!("--live={}", server.address)]);
+    let runs = RunStore::at(workspace.runs()).dirs().unwrap().len();
+    let taken = workspace.run(&["bench", &url, "-n", "1", &format!("--live={}", server.address)]);
     assert!(taken.code != Some(0) && taken.stderr.contains("--live"), "{taken}");
-    assert_eq!(RunStore::at(room.runs()).dirs().unwrap().len(), runs);
+    assert_eq!(RunStore::at(workspace.runs()).dirs().unwrap().len(), runs);
 }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Far more than anything here takes, far less than a person waits.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The program under test.
 pub fn yamabiko() -> PathBuf {
@@ -27,41 +27,41 @@ pub fn yamabiko() -> PathBuf {
 }
 
 /// A folder that any user may read, with pages to serve, a place for servers to write, and a book of its own.
-pub struct Room {
+pub struct Workspace {
     folder: TempDir,
     _alone: Option<MutexGuard<'static, ()>>,
 }
 
-impl Room {
+impl Workspace {
     /// Waits for its turn.
-    pub fn new() -> Room {
+    pub fn new() -> Workspace {
         assert!(Uid::effective().is_root(), "these tests make namespaces: run them as root");
-        Room::furnish(Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+        Workspace::furnish(Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// A workspace for concurrent tests as root: no figure in it is checked, and its programs mostly wait, so that the
     /// one measuring test is not disturbed.
-    pub fn beside() -> Room {
+    pub fn beside() -> Workspace {
         assert!(Uid::effective().is_root(), "these tests make namespaces: run them as root");
-        Room::furnish(None)
+        Workspace::furnish(None)
     }
 
     /// A workspace for concurrent tests as any user: no figure in it is checked.
-    pub fn shared() -> Room {
-        Room::furnish(None)
+    pub fn shared() -> Workspace {
+        Workspace::furnish(None)
     }
 
-    fn furnish(alone: Option<MutexGuard<'static, ()>>) -> Room {
+    fn furnish(alone: Option<MutexGuard<'static, ()>>) -> Workspace {
         let folder = tempfile::Builder::new().prefix("yamabiko-real-").tempdir().unwrap();
-        let room = Room { folder, _alone: alone };
-        set_mode(room.path(), 0o755);
+        let workspace = Workspace { folder, _alone: alone };
+        set_mode(workspace.path(), 0o755);
         for (name, mode) in [("www", 0o755), ("var", 0o777), ("runs", 0o777), ("out", 0o777)] {
-            fs::create_dir(room.path().join(name)).unwrap();
-            set_mode(&room.path().join(name), mode);
+            fs::create_dir(workspace.path().join(name)).unwrap();
+            set_mode(&workspace.path().join(name), mode);
         }
-        fs::write(room.www().join("10k.bin"), page(10 * 1024)).unwrap();
-        fs::write(room.www().join("100k.bin"), page(100 * 1024)).unwrap();
-        room
+        fs::write(workspace.www().join("10k.bin"), page(10 * 1024)).unwrap();
+        fs::write(workspace.www().join("100k.bin"), page(100 * 1024)).unwrap();
+        workspace
     }
 
     /// The folder.
@@ -174,7 +174,7 @@ impl Running {
 
     /// Waits for its end.
     pub fn finish(self) -> Output {
-        self.finish_within(PATIENCE)
+        self.finish_within(TEST_TIMEOUT)
     }
 
     /// The same of what makes many runs one after the other.
@@ -263,7 +263,7 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// Does `each` of the cases, so many at a time: those that mostly wait.
-pub fn side_by_side<T: Send>(
+pub fn concurrently<T: Send>(
     at_a_time: usize,
     cases: impl IntoIterator<Item = T, IntoIter: Send>,
     each: impl Fn(T) + Sync,

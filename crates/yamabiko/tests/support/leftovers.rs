@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::lab::wait_until;
 use super::processes::{all, command_line, descendants, network};
+use super::workspace::wait_until;
 
 /// A run that is to be killed: every process of it works in one folder, has the folder in its environment or in its
 /// command line, or is in one of its networks.

@@ -4,21 +4,21 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::document::count;
-use crate::support::lab::{Room, wait_until};
 use crate::support::servers::{bench, own};
+use crate::support::workspace::{Workspace, wait_until};
 use schema::{RunPhase, RunProgress, ServerSecond, WatchSecond};
 use store::{RunStore, Tail, read_histogram, read_progress};
 
 #[test]
 fn progress_of_a_run_includes_path_wire_and_server() {
-    let room = Room::new();
-    let server = own(&room);
+    let workspace = Workspace::new();
+    let server = own(&workspace);
     let mut running =
-        room.start(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 4s --close --json"));
+        workspace.start(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 4s --close --json"));
     let mut dir = None;
     wait_until("the run has a folder", || {
         assert!(!running.ended(), "{}", running.stderr());
-        dir = RunStore::at(room.runs()).dirs().unwrap().into_iter().next();
+        dir = RunStore::at(workspace.runs()).dirs().unwrap().into_iter().next();
         dir.is_some()
     });
     let dir = dir.unwrap();

@@ -14,7 +14,7 @@ use crate::attackers::hello::client_hello;
 use crate::attackers::{Tally, Target};
 use crate::fleet::parties::{Agent, Programs};
 use crate::fleet::process::Process;
-use crate::support::lab::{wait_until, yamabiko};
+use crate::support::workspace::{wait_until, yamabiko};
 
 /// What a crowd does, how many they are, and from how many addresses they come.
 const CROWDS: [(&str, usize, u16); 5] = [
@@ -31,7 +31,7 @@ fn strangers(site: &Site, stop: &Arc<AtomicBool>) -> Vec<(&'static str, thread::
             Target { address: site.serving.address, small: "/".into(), big: "/".into(), sources, members_max: size };
         let stop = Arc::clone(stop);
         // Two thousand a second, so that the machine has time for those who are served, and no less than what leaves.
-        let of = Crowd { size, at_once: 40, pace: Duration::from_millis(100), room: None, resets: false };
+        let of = Crowd { size, at_once: 40, pace: Duration::from_millis(100), workspace: None, resets: false };
         let attack = thread::spawn(move || {
             let hello = client_hello();
             let half = &hello[..hello.len() / 2];
@@ -114,10 +114,11 @@ fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
     }
 
     // A real agent too, with a program under it.
-    let folder = site.room.path().join("out");
+    let folder = site.workspace.path().join("out");
     let programs =
         Programs::make(&crate::support::readers::repository("crates/yamabiko/tests/support/fleet"), &folder).unwrap();
-    let (data, rings, token) = (folder.join("agent"), site.room.path().join("rings"), folder.join("real.agent.token"));
+    let (data, rings, token) =
+        (folder.join("agent"), site.workspace.path().join("rings"), folder.join("real.agent.token"));
     site.token("real", "agent");
     let agent = Agent { name: "real".into(), shift_s: 0, data, rings, token, log: folder.join("agent.log") };
     let mut command = std::process::Command::new(yamabiko());
@@ -148,7 +149,7 @@ fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
         waits.of("under strangers, a new connection", || send_fresh(&mut fresh));
         rest(Duration::from_millis(50));
     }
-    talker.succeeds_within(crate::fleet::PATIENCE).unwrap();
+    talker.succeeds_within(crate::fleet::TEST_TIMEOUT).unwrap();
     let lines = std::fs::read_to_string(&account).unwrap().lines().count() as u64 - 1;
     let papers = (kept.sequence - 1 + fresh.sequence - 1) * 5;
     wait_until("the real agent's rows are stored", || site.stored()["rows"].as_u64() == Some(lines + papers));
@@ -166,7 +167,7 @@ fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
     assert!(begun >= 10_000, "{begun} connections of strangers");
     assert!(sockets < 1_000, "{sockets}: strangers are bounded");
     assert!(site.serving.peak_kib() < 300 << 10, "{} KiB", site.serving.peak_kib());
-    process.end(nix::sys::signal::Signal::SIGTERM, crate::fleet::PATIENCE).unwrap();
+    process.end(nix::sys::signal::Signal::SIGTERM, crate::fleet::TEST_TIMEOUT).unwrap();
     // When they have gone everything is as before.
     send_kept(&mut kept);
     send_fresh(&mut fresh);

@@ -10,9 +10,9 @@ use nix::unistd::Pid;
 use schema::RunPhase;
 
 use crate::support::document::{assert_held, count, number};
-use crate::support::lab::{Room, Running, str_of, wait_until, yamabiko};
 use crate::support::processes::{children, descendants, stat};
 use crate::support::servers::PORT;
+use crate::support::workspace::{Running, Workspace, str_of, wait_until, yamabiko};
 
 /// What noise on the machine cannot excuse.
 const MUST_HOLD: [&str; 8] = [
@@ -30,7 +30,7 @@ const MUST_HOLD: [&str; 8] = [
 const OPEN_FILES: u32 = 1128;
 
 /// A run of 3,000 connections from 300 addresses, where a process may have a thousand.
-fn start(room: &Room, seconds: u32) -> Running {
+fn start(workspace: &Workspace, seconds: u32) -> Running {
     let own = yamabiko();
     let own = str_of(&own);
     let server = format!("exec {own} serve --max 1KiB --listen 0.0.0.0:{PORT} --processes 5");
@@ -39,7 +39,7 @@ fn start(room: &Room, seconds: u32) -> Running {
     command.args(["-c", &format!("ulimit -n {OPEN_FILES}; exec \"$0\" \"$@\""), own, "bench"]);
     command.args([&format!("http://server:{PORT}/"), "--server", &server]);
     command.args(options.split_whitespace()).args(["-d", &format!("{seconds}s")]);
-    room.start_command(command)
+    workspace.start_command(command)
 }
 
 /// The processes of the run's shards, once there are two.
@@ -53,8 +53,8 @@ fn lanes(running: &Running) -> Vec<i32> {
 
 #[test]
 fn three_shards_measure_three_thousand_connections_as_one_run() {
-    let room = Room::new();
-    let document = start(&room, 2).finish().json();
+    let workspace = Workspace::new();
+    let document = start(&workspace, 2).finish().json();
     assert_held(&document, &MUST_HOLD);
     assert_eq!(document["run"]["host"]["settings"]["processes"], "3");
     assert_eq!(
@@ -73,8 +73,8 @@ fn three_shards_measure_three_thousand_connections_as_one_run() {
 
 #[test]
 fn shard_processes_end_with_a_killed_run() {
-    let room = Room::new();
-    let running = start(&room, 30);
+    let workspace = Workspace::new();
+    let running = start(&workspace, 30);
     lanes(&running);
     let all = descendants(running.pid());
     running.signal(Signal::SIGKILL);
@@ -85,11 +85,11 @@ fn shard_processes_end_with_a_killed_run() {
 
 #[test]
 fn ctrl_c_to_the_process_group_ends_the_run_with_its_result() {
-    let room = Room::new();
-    let running = start(&room, 60);
+    let workspace = Workspace::new();
+    let running = start(&workspace, 60);
     let lanes = lanes(&running);
     wait_until("it measures", || {
-        let mut runs = fs::read_dir(room.runs()).unwrap().flatten();
+        let mut runs = fs::read_dir(workspace.runs()).unwrap().flatten();
         let standing = runs.find_map(|run| store::read_progress(&run.path()).ok().flatten());
         standing.is_some_and(|standing| standing.phase == RunPhase::Measured)
     });
@@ -107,8 +107,8 @@ fn ctrl_c_to_the_process_group_ends_the_run_with_its_result() {
 
 #[test]
 fn a_killed_shard_ends_the_run_with_a_report() {
-    let room = Room::new();
-    let running = start(&room, 30);
+    let workspace = Workspace::new();
+    let running = start(&workspace, 30);
     let lanes = lanes(&running);
     kill(Pid::from_raw(lanes[0]), Signal::SIGKILL).unwrap();
     let output = running.finish();

@@ -10,9 +10,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::support::document::{assert_held, broken, check, count, disturbed, number};
-use crate::support::lab::{Output, PATIENCE, Room, Running, str_of, wait_until, yamabiko};
 use crate::support::processes::wait_for_server;
 use crate::support::servers::{bench, own};
+use crate::support::workspace::{Output, Running, TEST_TIMEOUT, Workspace, str_of, wait_until, yamabiko};
 
 /// The run is not valid, and each of these checks reports it.
 fn doubted(output: &Output, names: &[&str]) -> Value {
@@ -31,7 +31,7 @@ fn doubted(output: &Output, names: &[&str]) -> Value {
 /// Peak memory of a process until it ends, in kB.
 fn peak_kb(running: &mut Running) -> u64 {
     let (started, mut peak) = (Instant::now(), 0);
-    while !running.ended() && started.elapsed() < PATIENCE {
+    while !running.ended() && started.elapsed() < TEST_TIMEOUT {
         let status = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let now = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
@@ -44,8 +44,8 @@ fn peak_kb(running: &mut Running) -> u64 {
 /// More than any test machine can offer: the generator reports its timing error and ends.
 #[test]
 fn an_overloaded_generator_makes_the_run_not_valid() {
-    let room = Room::new();
-    let serving = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
+    let workspace = Workspace::new();
+    let serving = workspace.start(&["serve", str_of(&workspace.www()), "--listen", "127.0.0.1:0"]);
     let mut address = String::new();
     wait_until("the server's address", || {
         let said = serving.stderr();
@@ -57,7 +57,7 @@ fn an_overloaded_generator_makes_the_run_not_valid() {
     for rate in ["400000/s", "1000000000/s"] {
         let bounds = ["-d", "1s", "--timeout", "1s", "--connect-timeout", "1s", "--json"];
         let arguments: Vec<&str> = ["bench", &url, "--rate", rate].into_iter().chain(bounds).collect();
-        let mut running = room.start(&arguments);
+        let mut running = workspace.start(&arguments);
         let peak_kb = peak_kb(&mut running);
         let output = running.finish();
         doubted(&output, &["generator_on_time"]);
@@ -68,11 +68,11 @@ fn an_overloaded_generator_makes_the_run_not_valid() {
 
 #[test]
 fn a_connection_limit_of_the_load_is_reported() {
-    let room = Room::new();
-    let server = own(&room);
+    let workspace = Workspace::new();
+    let server = own(&workspace);
     // One connection can carry twenty requests a second over this distance.
     let options = "--rtt 50ms -c 1 --rate 100/s -d 1s --warmup 0s --json";
-    let document = doubted(&room.run(&bench(&server, options)), &["connection_cap"]);
+    let document = doubted(&workspace.run(&bench(&server, options)), &["connection_cap"]);
     assert!(number(&document, "load.backlog.max") > 25.0);
     // The wait for the one connection is no delay of the generator's.
     let send_lag_ns = number(&document, "load.send_lag_ns.p50");
@@ -86,21 +86,21 @@ fn a_connection_limit_of_the_load_is_reported() {
 
 #[test]
 fn exhausted_descriptors_of_the_load_are_reported() {
-    let room = Room::new();
-    let server = own(&room);
+    let workspace = Workspace::new();
+    let server = own(&workspace);
     let mut limited = Command::new("prlimit");
     limited
         .arg("--nofile=140")
         .arg(yamabiko())
         .args(bench(&server, "--rtt 50ms --rate 500/s -d 1s --warmup 0s --json"));
-    let document = doubted(&room.start_command(limited).finish(), &["connection_cap"]);
+    let document = doubted(&workspace.start_command(limited).finish(), &["connection_cap"]);
     assert!(check(&document, "connection_cap")["why"].as_str().unwrap().contains("ulimit -n"));
     assert_eq!(count(&document, "load.connections.max"), 12, "what is left of 140");
 }
 
 #[test]
 fn exhausted_client_ports_are_reported() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let script = "ip link set lo up && echo '40000 40009' > /proc/sys/net/ipv4/ip_local_port_range && \
                   { \"$0\" serve www --listen 127.0.0.1:8080 2>/dev/null & } && \
                   until \"$0\" bench http://127.0.0.1:8080/10k.bin -c 1 -n 1 --no-save > /dev/null 2>&1; do :; done && \
@@ -108,7 +108,7 @@ fn exhausted_client_ports_are_reported() {
     let mut alone = Command::new("unshare");
     // A PID namespace, too, so that the server ends with the run.
     alone.args(["--net", "--pid", "--fork", "--kill-child", "sh", "-c", script]).arg(yamabiko());
-    let document = doubted(&room.start_command(alone).finish(), &["client_descriptors_and_ports"]);
+    let document = doubted(&workspace.start_command(alone).finish(), &["client_descriptors_and_ports"]);
     assert_eq!(document["validity"]["verdict"], "invalid");
     assert!(count(&document, "load.failed.no_ports") >= 54);
     assert!(check(&document, "client_descriptors_and_ports")["why"].as_str().unwrap().contains("without a free port"));
@@ -117,9 +117,9 @@ fn exhausted_client_ports_are_reported() {
 /// Stopped as a whole, as by a debugger or a suspended machine.
 #[test]
 fn a_stall_of_the_generator_is_reported() {
-    let room = Room::new();
-    let server = own(&room);
-    let running = measuring(&room, &bench(&server, "--rtt 5ms --rate 500/s -d 4s --warmup 0s --json"));
+    let workspace = Workspace::new();
+    let server = own(&workspace);
+    let running = measuring(&workspace, &bench(&server, "--rtt 5ms --rate 500/s -d 4s --warmup 0s --json"));
     running.signal(Signal::SIGSTOP);
     sleep(Duration::from_millis(300));
     running.signal(Signal::SIGCONT);
@@ -133,10 +133,10 @@ fn a_stall_of_the_generator_is_reported() {
 /// The server floods the path with packets while the path is stopped: the device's queue overflows.
 #[test]
 fn packets_dropped_by_an_overflowing_device_queue_are_reported() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let flood = "bash -c 'while :; do echo flood > /dev/udp/198.19.0.1/9; done' 2>/dev/null & ";
-    let server = format!("{flood}{}", own(&room));
-    let mut running = measuring(&room, &bench(&server, "--rtt 5ms --rate 100/s -d 4s --warmup 0s --json"));
+    let server = format!("{flood}{}", own(&workspace));
+    let mut running = measuring(&workspace, &bench(&server, "--rtt 5ms --rate 100/s -d 4s --warmup 0s --json"));
     let inside = wait_for_server(&mut running, "serve", 1)[0];
     running.signal(Signal::SIGSTOP);
     wait_until("packets dropped at s0", || dropped(inside) > 0);
@@ -155,10 +155,10 @@ fn dropped(pid: i32) -> u64 {
 
 #[test]
 fn a_crash_of_the_server_is_reported() {
-    let room = Room::new();
-    let server = format!("timeout 2 {}", own(&room).trim_start_matches("exec "));
+    let workspace = Workspace::new();
+    let server = format!("timeout 2 {}", own(&workspace).trim_start_matches("exec "));
     let options = "--rate 200/s -d 4s --warmup 0s --timeout 1s --connect-timeout 1s --json";
-    let output = room.run(&bench(&server, options));
+    let output = workspace.run(&bench(&server, options));
     let document = doubted(&output, &["server_alive"]);
     assert!(check(&document, "server_alive")["why"].as_str().unwrap().contains("exit status 124"), "{output}");
     assert!(count(&document, "load.completed") > 0 && count(&document, "load.failed.connect_refused") > 0, "{output}");
@@ -167,35 +167,35 @@ fn a_crash_of_the_server_is_reported() {
 /// The run store's disk fills up during a run: the result is printed completely, and earlier data are readable.
 #[test]
 fn a_full_disk_during_a_run_is_reported() {
-    let room = Room::new();
+    let workspace = Workspace::new();
     let script = "mount -t tmpfs -o size=4m none runs && {
         { until ls runs/*/requests/000001.parquet; do sleep 0.1; done; cat /dev/zero > runs/full; } > /dev/null 2>&1 &
         \"$0\" \"$@\"; status=$?
         \"$0\" report last > out/again 2>&1; rm -f runs/full; cp -r runs out/copy; exit $status; }";
-    let server = own(&room);
+    let server = own(&workspace);
     let mut tiny = Command::new("unshare");
     tiny.args(["-m", "sh", "-c", script]).arg(yamabiko());
     tiny.args(bench(&server, "--rate 2000/s -d 5s --warmup 0s --json"));
-    let output = room.start_command(tiny).finish();
+    let output = workspace.start_command(tiny).finish();
     let document = doubted(&output, &["records_stored"]);
     assert!(check(&document, "records_stored")["why"].as_str().unwrap().contains("no space left"), "{output}");
     assert_eq!(count(&document, "load.completed"), 10_000, "{output}");
     // The catalogue is in the same folder.
-    let mut copied = fs::read_dir(room.file("copy")).unwrap().map(|entry| entry.unwrap().path());
+    let mut copied = fs::read_dir(workspace.file("copy")).unwrap().map(|entry| entry.unwrap().path());
     let kept = copied.find(|path| path.is_dir()).unwrap();
     let rows = store::read_requests(&kept).unwrap().map(Result::unwrap).count();
     assert!((1..=10_000).contains(&rows), "{rows} of 10000 rows can be read");
     // With the space freed at the end of the run the summary may or may not have been written.
-    let again = fs::read_to_string(room.file("again")).unwrap();
+    let again = fs::read_to_string(workspace.file("again")).unwrap();
     assert!(again.contains("no space left") || again.contains("closed parts can be read"), "{again}");
 }
 
 #[test]
 fn two_concurrent_testbeds_do_not_disturb_each_other() {
-    let room = Room::new();
-    let server = own(&room);
+    let workspace = Workspace::new();
+    let server = own(&workspace);
     let arguments = bench(&server, "--rtt 10ms --clients 20 --rate 100/s -d 2s --warmup 500ms --json");
-    let running = [room.start(&arguments), room.start(&arguments)];
+    let running = [workspace.start(&arguments), workspace.start(&arguments)];
     let documents = running.map(|run| run.finish().json());
     let of = |name: &str| documents.iter().map(|document| document["run"][name].to_string()).collect::<BTreeSet<_>>();
     assert_eq!((of("id").len(), of("dir").len()), (2, 2));
@@ -212,11 +212,11 @@ fn two_concurrent_testbeds_do_not_disturb_each_other() {
 }
 
 /// Starts a run and waits until its first second or two are stored: the load is running.
-fn measuring(room: &Room, arguments: &[&str]) -> Running {
-    let mut running = room.start(arguments);
+fn measuring(workspace: &Workspace, arguments: &[&str]) -> Running {
+    let mut running = workspace.start(arguments);
     wait_until("the first part of the book", || {
         assert!(!running.ended(), "it ended early: {}", running.stderr());
-        let mut runs = fs::read_dir(room.runs()).unwrap().flatten();
+        let mut runs = fs::read_dir(workspace.runs()).unwrap().flatten();
         runs.any(|run| run.path().join("requests/000001.parquet").exists())
     });
     running

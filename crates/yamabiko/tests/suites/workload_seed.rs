@@ -3,23 +3,23 @@
 
 use std::fs;
 
-use crate::support::lab::{Room, str_of};
 use crate::support::serving::Serving;
+use crate::support::workspace::{Workspace, str_of};
 use schema::{CacheContent, CacheExchange, CacheForm};
 
 /// The properties of every request of a run, by its number.
 type Asked = Vec<(u64, u8, u64, CacheForm, bool)>;
 
 /// Runs a workload for half a second; returns its requests.
-fn asked(room: &Room, origin: &Serving, load: &str, rest: &str) -> Asked {
+fn asked(workspace: &Workspace, origin: &Serving, load: &str, rest: &str) -> Asked {
     let address = origin.address;
     let plan = format!(
         "seed = 7\n[load]\nurl = \"http://{address}/\"\nrate = \"200/s\"\nduration = \"500ms\"\nclients = 8\n{load}\n\
          [load.workload]\nname = \"modern\"\nset.recurrence = 0.6\nset.forms = {{ ims200 = 0.1, ims304 = 0.1, reload = 0.1 }}\n{rest}"
     );
-    let file = room.file("mix.toml");
+    let file = workspace.file("mix.toml");
     fs::write(&file, plan).unwrap();
-    let document = room.run_json(&["run", str_of(&file), "--json"]);
+    let document = workspace.run_json(&["run", str_of(&file), "--json"]);
     assert_eq!(document["load"]["failed"].as_object().map(serde_json::Map::len), Some(0), "{document}");
     let point = &document["cache"]["points"][0];
     let wrong: Vec<&String> = point["wrong"].as_object().unwrap().keys().collect();
@@ -43,11 +43,20 @@ fn asked(room: &Room, origin: &Serving, load: &str, rest: &str) -> Asked {
 
 #[test]
 fn one_seed_gives_the_same_requests_over_every_way() {
-    let room = Room::shared();
-    let command =
-        room.command(&["serve", "--workload", "modern", "--seed", "7", "--think", "none", "--listen", "127.0.0.1:0"]);
-    let origin = Serving::start_command(&room, command);
-    let first = asked(&room, &origin, "", "");
+    let workspace = Workspace::shared();
+    let command = workspace.command(&[
+        "serve",
+        "--workload",
+        "modern",
+        "--seed",
+        "7",
+        "--think",
+        "none",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    let origin = Serving::start_command(&workspace, command);
+    let first = asked(&workspace, &origin, "", "");
     assert_eq!(first.len(), 100);
     let forms = [CacheForm::Basic, CacheForm::Ims200, CacheForm::Ims304, CacheForm::Reload];
     assert!(forms.iter().all(|form| first.iter().any(|ask| ask.3 == *form)), "every form occurs");
@@ -62,6 +71,6 @@ fn one_seed_gives_the_same_requests_over_every_way() {
         ("", "[host]\nthreads = 3\n"),
         ("", "[host]\nengine = \"epoll\"\n"),
     ] {
-        assert_eq!(asked(&room, &origin, load, rest), first, "{load} {rest}");
+        assert_eq!(asked(&workspace, &origin, load, rest), first, "{load} {rest}");
     }
 }

@@ -6,26 +6,26 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::lab::{Room, str_of, yamabiko};
-use crate::support::shelf::{begun, ended, id, naming};
+use crate::support::stored_runs::{begun, ended, id, naming};
+use crate::support::workspace::{Workspace, str_of, yamabiko};
 
 /// Names of the runs that a list shows.
-fn ids(room: &Room, arguments: &[&str]) -> Vec<String> {
-    let list = room.run(&[&["runs"], arguments, &["--json"]].concat()).success().json();
+fn ids(workspace: &Workspace, arguments: &[&str]) -> Vec<String> {
+    let list = workspace.run(&[&["runs"], arguments, &["--json"]].concat()).success().json();
     let runs = list["runs"].as_array().unwrap();
     runs.iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn runs_search_finds_the_matching_runs() {
-    let room = Room::shared();
-    let book = room.runs();
+    let workspace = Workspace::shared();
+    let book = workspace.runs();
     let a = id(&ended(&book, "bench", 0, "yamabiko bench http://server/one --rate 100/s", 100));
     let b = id(&ended(&book, "Release", 60, "yamabiko bench http://server/two", 300));
     let c = id(&ended(&book, "search", 86_400, "yamabiko capacity http://server/three", 200));
     let going_on = begun(&book, "now", 90_000);
     let d = going_on.id().to_owned();
-    room.run(&["runs", "tag", &b, "v1.2", "host=a"]).success();
+    workspace.run(&["runs", "tag", &b, "v1.2", "host=a"]).success();
     for (arguments, found) in [
         (&[][..], vec![&a, &b, &c, &d]),
         (&["search"], vec![&a, &b, &c, &d]),
@@ -46,52 +46,52 @@ fn runs_search_finds_the_matching_runs() {
         (&["search", "--last", "2"], vec![&c, &d]),
         (&["search", "--no-catalogue", "--last", "1"], vec![&d]),
     ] {
-        assert_eq!(ids(&room, arguments).iter().collect::<Vec<_>>(), found, "{arguments:?}");
+        assert_eq!(ids(&workspace, arguments).iter().collect::<Vec<_>>(), found, "{arguments:?}");
     }
-    let list = room.run(&["runs"]).success();
+    let list = workspace.run(&["runs"]).success();
     assert!(list.stdout.contains("tags") && list.stdout.contains("host=a v1.2"), "{list}");
-    let none = room.run(&["runs", "search", "nothing-like-it"]).success();
+    let none = workspace.run(&["runs", "search", "nothing-like-it"]).success();
     assert_eq!(none.stdout, "no run is like that\n");
-    room.run(&["runs", "search", "--where", "p99"]).refused(1, &["`p99` has neither", "p99 > 200ms"]);
-    room.run(&["runs", "search", "--since", "yesterday"]).refused(1, &["`yesterday` is no moment", "2026-11-20"]);
-    room.run(&["runs", "search", "--verdict", "good"]).refused(1, &["valid, suspect, invalid"]);
-    room.run(&["runs", "--json", "search"]).refused(1, &["--json"]);
+    workspace.run(&["runs", "search", "--where", "p99"]).refused(1, &["`p99` has neither", "p99 > 200ms"]);
+    workspace.run(&["runs", "search", "--since", "yesterday"]).refused(1, &["`yesterday` is no moment", "2026-11-20"]);
+    workspace.run(&["runs", "search", "--verdict", "good"]).refused(1, &["valid, suspect, invalid"]);
+    workspace.run(&["runs", "--json", "search"]).refused(1, &["--json"]);
 }
 
 #[test]
 fn tags_are_stored_with_the_run() {
-    let room = Room::shared();
-    let dir = ended(&room.runs(), "bench", 0, "yamabiko bench", 1);
+    let workspace = Workspace::shared();
+    let dir = ended(&workspace.runs(), "bench", 0, "yamabiko bench", 1);
     let run = id(&dir);
-    let said = |arguments: &[&str]| room.run(&[&["runs"], arguments].concat()).success().stdout;
+    let said = |arguments: &[&str]| workspace.run(&[&["runs"], arguments].concat()).success().stdout;
     assert_eq!(said(&["tag", "last"]), format!("{run}: no tags\n"));
     assert_eq!(said(&["tag", "last", "b", "a"]), format!("{run}: a b\n"));
     assert_eq!(fs::read_to_string(dir.join("tags.txt")).unwrap(), "a\nb\n");
     assert_eq!(said(&["untag", &run[..20], "a"]), format!("{run}: b\n"));
     assert_eq!(said(&["untag", "last", "--all"]), format!("{run}: no tags\n"));
-    room.run(&["runs", "tag", "last", "two words"]).refused(1, &["`two words`", "one word"]);
-    room.run(&["runs", "tag", "last", "a\u{1b}[31m"]).refused(1, &["one word"]);
-    room.run(&["runs", "untag", "last"]).refused(1, &["<TAGS>"]);
-    room.run(&["runs", "tag", "nobody", "x"]).refused(1, &["no run `nobody`"]);
+    workspace.run(&["runs", "tag", "last", "two words"]).refused(1, &["`two words`", "one word"]);
+    workspace.run(&["runs", "tag", "last", "a\u{1b}[31m"]).refused(1, &["one word"]);
+    workspace.run(&["runs", "untag", "last"]).refused(1, &["<TAGS>"]);
+    workspace.run(&["runs", "tag", "nobody", "x"]).refused(1, &["no run `nobody`"]);
     // What somebody else wrote there reaches no terminal.
     fs::write(dir.join("tags.txt"), "good\n\u{1b}]0;bad\u{7}\n").unwrap();
-    let list = room.run(&["runs"]).success().stdout;
+    let list = workspace.run(&["runs"]).success().stdout;
     assert!(list.contains("good") && !list.contains("bad") && !list.contains('\u{1b}'), "{list}");
 }
 
 #[test]
 fn runs_delete_confirms_and_refuses() {
-    let room = Room::shared();
-    let book = room.runs();
+    let workspace = Workspace::shared();
+    let book = workspace.runs();
     let (a, b) = (ended(&book, "a", 0, "yamabiko bench", 1), ended(&book, "b", 1, "yamabiko bench", 1));
-    room.run(&["runs", "delete", &id(&a)]).refused(1, &["--yes"]);
+    workspace.run(&["runs", "delete", &id(&a)]).refused(1, &["--yes"]);
     assert!(a.exists());
 
     // On a terminal the program asks; only yes deletes.
     let on_terminal = |answer: &str| {
         let mut command = Command::new("script");
         command.args(["-qec", &format!("'{}' runs delete {}", str_of(&yamabiko()), id(&a)), "/dev/null"]);
-        let (running, mut keyboard) = room.start_with_input(command);
+        let (running, mut keyboard) = workspace.start_with_input(command);
         keyboard.write_all(answer.as_bytes()).unwrap();
         let output = running.finish();
         drop(keyboard);
@@ -105,81 +105,81 @@ fn runs_delete_confirms_and_refuses() {
 
     let going_on = begun(&book, "c", 2);
     // A run that cannot be deleted keeps the others.
-    room.run(&["runs", "delete", "--yes", &id(&b), going_on.id()]).refused(1, &[going_on.id(), "it goes on"]);
+    workspace.run(&["runs", "delete", "--yes", &id(&b), going_on.id()]).refused(1, &[going_on.id(), "it goes on"]);
     assert!(going_on.path().exists() && b.exists());
 
     // By its path outside of the run store; by a link inside it.
-    let outside = room.path().join("elsewhere");
+    let outside = workspace.path().join("elsewhere");
     fs::create_dir(&outside).unwrap();
     let other = ended(&outside, "d", 3, "yamabiko bench", 1);
-    room.run(&["runs", "delete", "--yes", str_of(&other)]).refused(1, &["not a run of the book"]);
+    workspace.run(&["runs", "delete", "--yes", str_of(&other)]).refused(1, &["not a run of the book"]);
     symlink(&other, book.join(id(&other))).unwrap();
-    room.run(&["runs", "delete", "--yes", &id(&other)]).refused(1, &["a link to somewhere else"]);
+    workspace.run(&["runs", "delete", "--yes", &id(&other)]).refused(1, &["a link to somewhere else"]);
     assert!(other.join("summary.json").exists());
 
     // Files in a run that are links go; what they point to stays.
     symlink(&outside, b.join("link")).unwrap();
-    room.run(&["runs", "delete", "--yes", &id(&b)]).success();
+    workspace.run(&["runs", "delete", "--yes", &id(&b)]).success();
     assert!(!b.exists() && other.join("summary.json").exists());
-    assert!(!ids(&room, &[]).contains(&id(&b)));
+    assert!(!ids(&workspace, &[]).contains(&id(&b)));
 }
 
 #[test]
 fn trials_of_an_experiment_are_listed_with_its_name() {
-    let room = Room::shared();
-    let book = room.runs();
+    let workspace = Workspace::shared();
+    let book = workspace.runs();
     let before = id(&ended(&book, "before", 0, "yamabiko bench", 1));
     let trials: Vec<String> = (2..9).map(|second| id(&ended(&book, "trial", second, "yamabiko bench", 1))).collect();
     let named: Vec<String> = trials.iter().chain([&before]).cloned().collect();
     let suite = id(&naming(&book, "suite", 1, &named));
 
-    let one = room.run(&["runs", "delete", "--yes", &trials[0]]).success();
+    let one = workspace.run(&["runs", "delete", "--yes", &trials[0]]).success();
     assert!(one.stderr.contains(&format!("{suite} made it on its way")), "{one}");
-    room.run(&["runs", "delete", &suite]).refused(1, &["--yes"]);
-    let with = room.run(&["runs", "delete", "--yes", "--trials", &suite]).success();
+    workspace.run(&["runs", "delete", &suite]).refused(1, &["--yes"]);
+    let with = workspace.run(&["runs", "delete", "--yes", "--trials", &suite]).success();
     assert!(with.stderr.contains("7 runs deleted"), "{with}");
     // What it only looked at is older than it, and stays.
-    assert_eq!(ids(&room, &[]), [before.as_str()]);
+    assert_eq!(ids(&workspace, &[]), [before.as_str()]);
 
     let trial = id(&ended(&book, "trial", 20, "yamabiko bench", 1));
     let suite = id(&naming(&book, "suite", 19, std::slice::from_ref(&trial)));
-    let left = room.run(&["runs", "delete", "--yes", &suite]).success();
+    let left = workspace.run(&["runs", "delete", "--yes", &suite]).success();
     assert!(left.stderr.contains("1 run made on the way stay") && left.stderr.contains(&trial), "{left}");
-    assert_eq!(ids(&room, &[]), [before, trial]);
+    assert_eq!(ids(&workspace, &[]), [before, trial]);
 }
 
 #[test]
 fn disk_usage_is_listed_by_run_and_table() {
-    let room = Room::shared();
-    let book = room.runs();
+    let workspace = Workspace::shared();
+    let book = workspace.runs();
     let (a, b) = (ended(&book, "a", 0, "yamabiko bench", 1), ended(&book, "b", 1, "yamabiko bench", 1));
     fs::write(a.join("requests.parquet"), vec![1; 10_000_000]).unwrap();
     fs::create_dir(b.join("series")).unwrap();
     fs::write(b.join("series/000001.parquet"), vec![1; 20_000_000]).unwrap();
-    let page = room.run(&["runs", "du"]).success().stdout;
+    let page = workspace.run(&["runs", "du"]).success().stdout;
     assert!(page.contains("requests 10.0 MB") || page.contains("requests 10 MB"), "{page}");
     assert!(page.find(&id(&b)) < page.find(&id(&a)), "the largest first: {page}");
-    let json = room.run(&["runs", "du", "--json"]).success().json();
+    let json = workspace.run(&["runs", "du", "--json"]).success().json();
     assert_eq!(json["total"]["parts"]["series"], 20_000_000);
     assert_eq!(json["runs"][1]["parts"]["requests"], 10_000_000);
     let sum: u64 = json["runs"].as_array().unwrap().iter().map(|run| run["bytes"].as_u64().unwrap()).sum();
     assert_eq!(json["total"]["bytes"], sum);
-    let one = room.run(&["runs", "du", &id(&a), "--json"]).success().json();
+    let one = workspace.run(&["runs", "du", &id(&a), "--json"]).success().json();
     assert_eq!(one["runs"].as_array().unwrap().len(), 1);
 }
 
 /// Whatever becomes of the catalogue, the list is the same.
 #[test]
 fn runs_list_works_without_the_catalogue() {
-    let room = Room::shared();
-    let book = room.runs();
+    let workspace = Workspace::shared();
+    let book = workspace.runs();
     for second in 0..5 {
         ended(&book, "bench", second, "yamabiko bench", 1);
     }
-    let right = room.run(&["runs", "--no-catalogue"]).success().stdout;
+    let right = workspace.run(&["runs", "--no-catalogue"]).success().stdout;
     let catalogue = book.join("catalogue.sqlite");
     assert!(!catalogue.exists());
-    let same = || assert_eq!(room.run(&["runs"]).success().stdout, right);
+    let same = || assert_eq!(workspace.run(&["runs"]).success().stdout, right);
     same();
     assert!(catalogue.exists());
     same();
@@ -190,9 +190,9 @@ fn runs_list_works_without_the_catalogue() {
     fs::remove_file(&catalogue).unwrap();
     fs::create_dir(&catalogue).unwrap();
     same();
-    room.run(&["runs", "rebuild"]).refused(1, &["catalogue.sqlite", "without it"]);
+    workspace.run(&["runs", "rebuild"]).refused(1, &["catalogue.sqlite", "without it"]);
     fs::remove_dir(&catalogue).unwrap();
-    let rebuilt = room.run(&["runs", "rebuild"]).success();
+    let rebuilt = workspace.run(&["runs", "rebuild"]).success();
     assert!(rebuilt.stderr.contains("5 runs read") && catalogue.exists(), "{rebuilt}");
     same();
 }
@@ -200,12 +200,12 @@ fn runs_list_works_without_the_catalogue() {
 /// Runs that end during a listing: each is listed once afterwards, and no lock error is printed.
 #[test]
 fn a_finished_run_is_listed_immediately() {
-    let room = Room::shared();
-    ended(&room.runs(), "first", 0, "yamabiko bench", 1);
+    let workspace = Workspace::shared();
+    ended(&workspace.runs(), "first", 0, "yamabiko bench", 1);
     let benches: Vec<_> = (0..3)
-        .map(|number| room.start(&["bench", "http://127.0.0.1:9/", "-n", "20", "--name", &format!("n{number}")]))
+        .map(|number| workspace.start(&["bench", "http://127.0.0.1:9/", "-n", "20", "--name", &format!("n{number}")]))
         .collect();
-    let lists: Vec<_> = (0..4).map(|_| room.start(&["runs", "--json"])).collect();
+    let lists: Vec<_> = (0..4).map(|_| workspace.start(&["runs", "--json"])).collect();
     for list in lists {
         let list = list.finish().success();
         assert!(list.stderr.is_empty(), "{list}");
@@ -213,15 +213,15 @@ fn a_finished_run_is_listed_immediately() {
     for bench in benches {
         bench.finish();
     }
-    assert_eq!(ids(&room, &[]).len(), 4);
-    assert_eq!(ids(&room, &["search", "--no-catalogue"]), ids(&room, &[]));
+    assert_eq!(ids(&workspace, &[]).len(), 4);
+    assert_eq!(ids(&workspace, &["search", "--no-catalogue"]), ids(&workspace, &[]));
 }
 
 #[test]
 fn run_names_need_no_shell_quoting() {
-    let room = Room::shared();
-    let run = id(&ended(&room.runs(), "bench", 0, "yamabiko bench", 1));
-    fs::create_dir(room.runs().join("20260101-000000-$(touch x)-abcd")).unwrap();
-    assert_eq!(room.run(&["runs", "names"]).success().stdout, format!("{run}\n"));
+    let workspace = Workspace::shared();
+    let run = id(&ended(&workspace.runs(), "bench", 0, "yamabiko bench", 1));
+    fs::create_dir(workspace.runs().join("20260101-000000-$(touch x)-abcd")).unwrap();
+    assert_eq!(workspace.run(&["runs", "names"]).success().stdout, format!("{run}\n"));
     assert!(!Path::new("x").exists());
 }
