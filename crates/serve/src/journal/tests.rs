@@ -63,8 +63,8 @@ fn lines_in_the_combined_format() {
 fn extended_lines_append_time_cache_outcome_and_completeness() {
     let hit =
         Entry { finding: Finding::new(Outcome::Hit, Reason::Fresh), whole: false, ..entry(b"GET / HTTP/1.1\r\n\r\n") };
-    assert!(line_as(&hit, LogFormat::Extended, false).ends_with(" \"-\" \"-\" 124 hit fresh cut\n"));
-    assert!(line_as(&entry(b""), LogFormat::Extended, false).ends_with(" 124 - - whole\n"));
+    assert!(line_as(&hit, LogFormat::Extended, false).ends_with(" \"-\" \"-\" 124 hit fresh truncated\n"));
+    assert!(line_as(&entry(b""), LogFormat::Extended, false).ends_with(" 124 - - complete\n"));
 }
 
 #[test]

@@ -551,11 +551,11 @@ fn log_and_metrics_report_the_cache_outcome() {
     assert_eq!(log.summary().written, 6);
     let request = "\"GET /app HTTP/1.1\" 200 10";
     assert!(lines[0].starts_with("127.0.0.1 - - [") && lines[0].contains(&format!("+0000] {request} \"-\" \"-\" ")));
-    assert!(lines[0].ends_with(" miss absent whole"), "{}", lines[0]);
+    assert!(lines[0].ends_with(" miss absent complete"), "{}", lines[0]);
     assert!(lines[1].contains(&format!("{request} \"http://there/\" \"a \\\"quoted\\\" one\" ")), "{}", lines[1]);
-    assert!(lines[1].ends_with(" hit fresh whole"), "{}", lines[1]);
+    assert!(lines[1].ends_with(" hit fresh complete"), "{}", lines[1]);
     assert!(
-        lines[2].contains("\"GET /hello.txt HTTP/1.1\" 200 6 ") && lines[2].ends_with(" - - whole"),
+        lines[2].contains("\"GET /hello.txt HTTP/1.1\" 200 6 ") && lines[2].ends_with(" - - complete"),
         "{}",
         lines[2]
     );

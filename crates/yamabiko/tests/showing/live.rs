@@ -318,7 +318,7 @@ fn the_final_snapshot_precedes_the_end_event() {
 fn live_reports_an_unusable_address_in_one_line() {
     let (workspace, _) = with_a_run();
     let page = Page::open(&workspace, &["last"]);
-    workspace.run(&["live", "last", "--listen", &page.host]).refused(2, &["listening on", &page.host]);
+    workspace.run(&["live", "last", "--listen", &page.host]).refused(2, &["cannot listen on", &page.host]);
     workspace.run(&["live", "nosuch"]).refused(1, &["nosuch"]);
     workspace.run(&["live", "--listen", "nowhere"]).refused(1, &["127.0.0.1:8080"]);
     workspace.run(&["live", "last", "--follow-stdin"]).refused(1, &["--follow-stdin"]);
