@@ -60,7 +60,7 @@ class Directory:
     """One connection to the database. Each worker process has its own."""
 
     def __init__(self, path):
-        # Read only, and never waiting for anybody: nobody writes while it is served.
+        # Read only, without locks: the file does not change while it is served.
         self.database = sqlite3.connect("file:%s?mode=ro&immutable=1" % urllib.parse.quote(path), uri=True)
         (self.version,) = self.database.execute("SELECT version FROM made").fetchone()
 

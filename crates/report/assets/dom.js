@@ -2,7 +2,7 @@
 // What the pages build themselves of. Words go onto a page as text, never as markup.
 const dom = (() => {
   const $ = (id) => document.getElementById(id);
-  // Characters that nobody sees, or that turn the direction of writing, are shown as their code.
+  // Invisible characters, and those that change the writing direction, are shown as their code.
   const plain = (words) =>
     words.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => `\\u{${c.charCodeAt(0).toString(16)}}`);
   const element = (name, className, content) => {

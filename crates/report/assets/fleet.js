@@ -39,7 +39,7 @@ const fleet = (() => {
 
   const now = () => Date.now() + clockOff;
   const two = (number) => String(number).padStart(2, "0");
-  // A moment of the manager's, as RFC 3339 without what nobody reads.
+  // A time of the manager's clock, as RFC 3339 without fractions.
   const moment = (ns) => {
     if (ns == null) return "–";
     const at = new Date(ns / 1e6);
@@ -208,7 +208,7 @@ const fleet = (() => {
       lose("");
       change(JSON.parse(event.data));
       clockOff = seen.head.now_unix_ns / 1e6 - Date.now();
-      // Once a frame, and not while nobody looks.
+      // Once a frame, and not while the page is hidden.
       frame ||= requestAnimationFrame(() => {
         frame = 0;
         show();

@@ -81,7 +81,7 @@
       stand.id = "agent-goes-by";
       holder.replaceChildren(made.node, stand);
     }
-    // What somebody is writing stays; what nobody has touched follows what is kept.
+    // A field that is being edited keeps its text; other fields follow the stored settings.
     for (const field of FIELDS) {
       const input = of.made.inputs.get(field.id);
       if (input !== document.activeElement && input.value === field.of(of.agent)) input.value = field.of(agent);
