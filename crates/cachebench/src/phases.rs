@@ -350,7 +350,7 @@ mod tests {
         let good = PointPhase::new("class", MINUTE);
         good.check().unwrap();
         let refused = |phase: PointPhase| phase.check().unwrap_err();
-        assert!(refused(PointPhase { fill: Some(Bytes(1)), ..good.clone() }).contains("both"));
+        assert!(refused(PointPhase { fill: Some(Bytes(1)), ..good.clone() }).contains("exclude each other"));
         assert!(refused(PointPhase { duration: None, ..good.clone() }).contains("has no length"));
         assert!(refused(PointPhase { load: -0.1, ..good.clone() }).contains("shares of the point"));
         assert!(refused(PointPhase { recurrence: Some([0.0, 1.1]), ..good.clone() }).contains("from 0 to 1"));

@@ -230,8 +230,8 @@ fn storage_measured(test: Trial, figures: &DiskTest, scratch: &Scratch) -> Optio
             format!("share of the bytes that {moved}, by the kernel's counters")
         } else {
             format!(
-                "only {:.0} % of the bytes {moved} by the kernel's counters: the page cache or memory was measured, not storage \
-                 ({})",
+                "only {:.0} % of the bytes {moved} by the kernel's counters: the page cache or memory was measured, \
+                 not storage ({})",
                 100.0 * share,
                 scratch.file_system()
             )
@@ -275,7 +275,11 @@ mod tests {
         let figures = |share, read_bytes| DiskTest { storage_share: share, read_bytes, ..DiskTest::default() };
         let check = storage_measured(Trial::ReadPerBlock, &figures(Some(0.03), 1), &scratch).unwrap();
         assert_eq!(check.state, CheckState::Failed);
-        assert!(check.why.contains("3 % of what was read") && check.why.contains("page cache"), "{}", check.why);
+        assert!(
+            check.why.contains("3 % of the bytes were read from storage") && check.why.contains("page cache"),
+            "{}",
+            check.why
+        );
         let check = storage_measured(Trial::WritePerBlock, &figures(Some(1.0), 0), &scratch).unwrap();
         assert_eq!(check.state, CheckState::Ok);
         assert!(check.why.contains("written"), "{}", check.why);

@@ -156,7 +156,7 @@ mod tests {
         let error = Scratch::make(Path::new("/no/such/folder"), Bytes(1)).unwrap_err();
         assert!(error.to_string().contains("/no/such/folder"), "{error}");
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(Scratch::make(file.path(), Bytes(1)).unwrap_err().to_string().contains("is no folder"));
+        assert!(Scratch::make(file.path(), Bytes(1)).unwrap_err().to_string().contains("is not a folder"));
         assert!(Scratch::make(Path::new("/proc"), Bytes(1)).is_err());
     }
 
@@ -168,7 +168,7 @@ mod tests {
         let why = fits(gib, gib + (100 << 20), 4 * gib).unwrap_err().to_string();
         assert!(why.contains("/srv has 1124 MiB free, of which 256 MiB") && why.contains("--size 868MiB"), "{why}");
         let why = fits(gib, 100 << 20, 4 * gib).unwrap_err().to_string();
-        assert!(why.contains("no room for any"), "{why}");
+        assert!(why.contains("there is no space for any"), "{why}");
         // A twentieth of a large one.
         assert!(fits(gib, 50 * gib, 1000 * gib).is_err());
         let error = Scratch::make(&std::env::temp_dir(), Bytes(1 << 60)).unwrap_err();

@@ -129,8 +129,8 @@ pub enum TesterError {
     },
     /// Another server responds, or this one is blocking the address.
     #[error(
-        "what answers at {address} is no gateway server (or one that blocks this address for a minute, which it does \
-         after three wrong secrets)"
+        "what responds at {address} is not a gateway server (or one that blocks this address for a minute, which \
+         it does after three wrong secrets)"
     )]
     NotAServer {
         /// The server's address.

@@ -57,7 +57,7 @@ pub fn read(bytes: &[u8], target: &Target) -> Result<Recorded, String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let archive: Value = serde_json::from_slice(bytes).map_err(|error| format!("it is not valid JSON: {error}"))?;
     let listed =
-        archive.pointer("/log/entries").and_then(Value::as_array).ok_or("it has no log.entries: no HAR file")?;
+        archive.pointer("/log/entries").and_then(Value::as_array).ok_or("it has no log.entries: not a HAR file")?;
     let mut left_out = BTreeMap::<String, u64>::new();
     let mut entries = Vec::new();
     for entry in listed {

@@ -279,13 +279,13 @@ mod tests {
         // Without the thread: the test determines the seconds.
         let shared = Shared { data: Arc::clone(&data), log, held: Mutex::default(), ends: Condvar::new() };
         let notes = Notes(Arc::new(shared));
-        let refused = Refused::new(Why::Unauthenticated, "A token is wanted.");
+        let refused = Refused::new(Why::Unauthenticated, "A token is required.");
         for second in 0..3 {
             for _ in 0..1000 {
                 notes.refused(&refused, 401, "", Some("192.0.2.1:1000".parse().unwrap()), "GET /\u{1b}[31m");
             }
             notes.write();
-            assert_eq!(count(&data, "SELECT count FROM refused WHERE why = 'unauthorised'"), 1000 * (second + 1));
+            assert_eq!(count(&data, "SELECT count FROM refused WHERE why = 'unauthenticated'"), 1000 * (second + 1));
         }
         assert_eq!(count(&data, "SELECT count(*) FROM refusals"), 3 * ROWS_PER_SECOND as i64);
         let lines = lines.lock().unwrap();

@@ -132,7 +132,7 @@ pub fn revoke(data: &Data, name: &str, role: Option<Role>, now_ns: u64) -> Resul
         )
     })?;
     match revoked {
-        0 => Err(Error::Unknown { kind: "good token", name: tap_protocol::shown(name) }),
+        0 => Err(Error::Unknown { kind: "active token", name: tap_protocol::shown(name) }),
         revoked => Ok(revoked),
     }
 }

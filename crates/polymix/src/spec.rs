@@ -434,7 +434,8 @@ impl CacheWorkload {
         }
         if life.expires != Expires::NextChange && life.last_modified + life.etag < 1.0 {
             return refuse(
-                "life.last_modified + life.etag: expected at least 1 if copies expire before the object changes:                  a cache could not validate an expired copy",
+                "life.last_modified + life.etag: expected at least 1 if copies expire before the object changes: \
+                 a cache could not validate an expired copy",
             );
         }
         let is_mixed = self.gzip_clients > 0.0 && self.gzip_clients < 1.0;

@@ -1,6 +1,6 @@
 "use strict";
 // The manager's page: what all its parts share. It is sent all agents and alerts as they stand, and then what changes
-// (crates/fleet/src/manager/api/overview.rs); everything else it asks the API for. Words go onto the page as text, never as markup.
+// (crates/manager/src/api/overview.rs); everything else it asks the API for. Words go onto the page as text, never as markup.
 const fleet = (() => {
   const { $, plain, element, say, place } = dom;
   const { text } = figures;
@@ -215,7 +215,7 @@ const fleet = (() => {
       });
     };
     events.addEventListener("open", () => lose(""));
-    events.addEventListener("whole", (event) => take(event, (whole) => (seen = whole)));
+    events.addEventListener("snapshot", (event) => take(event, (whole) => (seen = whole)));
     events.addEventListener("step", (event) => take(event, apply));
     events.addEventListener("error", () => {
       lose("The connection to the manager is lost; trying again. What is shown is as it was.");

@@ -4,10 +4,10 @@
   const { count, moment, span } = fleet;
 
   const METRICS = {
-    response_p50: ["median response", "250ms"],
-    response_p95: ["95 % within", "250ms"],
-    response_p99: ["99 % within", "250ms"],
-    response_p999: ["99.9 % within", "1s"],
+    response_p50: ["p50 response time", "250ms"],
+    response_p95: ["p95 response time", "250ms"],
+    response_p99: ["p99 response time", "250ms"],
+    response_p999: ["p99.9 response time", "1s"],
     error_ratio: ["failed", "1%"],
     availability: ["availability", "99%"],
     attempts: ["attempts", "100"],

@@ -154,7 +154,7 @@
   });
   compare.append(labelled("A", a), labelled("B", b), labelled("Time", since), labelled("Program", narrow[0]), labelled("Peer", narrow[1]));
 
-  const NAMES = { response_p50: "median response", response_p99: "99 % within", error_ratio: "failed", availability: "availability, of windows" };
+  const NAMES = { response_p50: "p50 response time", response_p99: "p99 response time", error_ratio: "failed", availability: "availability, of windows" };
   const value = (metric, figure) => text(figure, metric.unit === "ns" ? "ns" : "share");
   // Differences of times are shares of A's, of ratios points of percent.
   const difference = (metric, figure) => `${figure > 0 ? "+" : figure < 0 ? "−" : ""}${(Math.abs(figure) * 100).toFixed(2)}${metric.unit === "ns" ? " %" : " points"}`;

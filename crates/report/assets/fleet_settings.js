@@ -71,7 +71,7 @@
           const changed = await fleet.api(`agents/${encodeURIComponent(of.agent.name)}/settings`, { method: "PUT", body: change });
           of.agent = { ...of.agent, ...changed };
           for (const field of FIELDS) inputs.get(field.id).value = field.of(of.agent);
-          return `Kept, as version ${changed.settings.version}. The agent gets it with its next batch.`;
+          return `Stored as version ${changed.settings.version}. The agent gets it with its next batch.`;
         },
         "Save",
       );
@@ -89,7 +89,7 @@
     of.agent = agent;
     const wanted = agent.settings?.version ?? 1;
     const is_there = agent.settings_seen === wanted;
-    say($("agent-goes-by"), is_there ? `The agent goes by version ${wanted}.` : `Version ${wanted} is wanted; the agent goes by ${agent.settings_seen || "none yet"}.`);
+    say($("agent-goes-by"), is_there ? `The agent uses version ${wanted}.` : `Version ${wanted} is configured; the agent uses ${agent.settings_seen || "none yet"}.`);
   };
 
   // ---- Of a group ----

@@ -149,8 +149,8 @@ fn demands(part: &PredictPart) -> Section {
         table.row(row)
     });
     Section::new("Service demands").table(table).text(
-        "Saturated (held): the server is always busy, as at its capacity. Light: one request at a time, each of which wakes the \
-         server up. Derived: the difference of two demands. Resource `cores` includes receive processing.",
+        "Saturated: the server is always busy, as at its capacity. Light: one request at a time, each of which wakes \
+         the server up. Derived: the difference of two demands. Resource `cores` includes receive processing.",
     )
 }
 

@@ -597,7 +597,7 @@ fn empty_document_renders() {
         cache: None,
     };
     let text = terminal::render(&document, Some(&Histogram::new()), Style::PLAIN);
-    assert!(text.contains("nothing was answered"), "{text}");
+    assert!(text.contains("no responses"), "{text}");
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
     assert!(terminal::runs(&[], |_| None, Style::PLAIN).contains("yamabiko demo"));
 }

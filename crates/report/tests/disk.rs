@@ -98,7 +98,7 @@ fn disk_screen_and_page_have_every_test() {
         .filter(|element| matches!(element.name.as_str(), "td" | "th"))
         .map(|element| element.text)
         .collect();
-    for wanted in ["write, 16 KiB per call", "210,000", "99.99 %", "14.0 ms", "4 KiB and fdatasync", "2.00 ms"] {
+    for wanted in ["write, 16 KiB per call", "210,000", "p99.99", "14.00 ms", "4 KiB and fdatasync", "2.00 ms"] {
         assert!(cells.iter().any(|cell| cell == wanted), "{wanted}: {cells:?}");
     }
     assert!(html.contains("/srv/&lt;cache&gt;") && html.contains("fio-3.33") && html.contains("/runs/20261122"));

@@ -93,7 +93,7 @@ fn doctor_lines_fit_the_width_and_have_every_text() {
                 "missing tun open /dev/net/tun: Permission denied affects everything with a path fix chmod 666 /dev/net/tun",
                 "note privilege",
                 "ok cores 4 online, all allowed",
-                "timer error: sleep, 20 ms 81.0 us 513.0 us",
+                "timer: sleep, 20 ms 81.0 us 513.0 us",
             ] {
                 assert!(words.contains(said), "{width}: `{said}` is not in\n{text}");
             }

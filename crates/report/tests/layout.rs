@@ -143,7 +143,7 @@ fn lines_fit_the_width_except_verbatim_ones() {
     for width in [60, 80, 100, 120] {
         let text = terminal::render(&support::document(), Some(&support::histogram()), Style { width, ..SCREEN });
         for line in text.lines().filter(|line| !line.starts_with("  command") && !line.starts_with("  stored in")) {
-            // The widest table, by distance, cannot be narrower than its figures.
+            // The widest table, by RTT, cannot be narrower than its figures.
             assert!(line.chars().count() <= usize::from(width.max(80)), "{width}: {line}");
         }
     }

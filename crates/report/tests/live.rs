@@ -160,12 +160,12 @@ fn live_page_ends_with_the_figures_of_the_document() {
     assert_eq!((rates.xs.len(), rates.ys[0][29]), (30, Some(99.0)));
     // Each vantage point has its line of the main figure.
     let names: Vec<_> = chart(&going, "connections").head.series.iter().map(|line| line.name.as_str()).collect();
-    assert_eq!(names, ["load", "wire", "most at once"]);
-    // Median and 99 % to the digit as the report has them, 90 % out of the distributions; of a hundred requests a second nobody
-    // knows the slowest of a thousand.
+    assert_eq!(names, ["load", "wire", "max"]);
+    // p50 and p99 are exactly those of the report, p90 is from the distributions; 100 requests per second are too few
+    // for p99.9.
     let times = chart(&going, "times");
     let names: Vec<_> = times.head.series.iter().map(|line| line.name.as_str()).collect();
-    assert_eq!(names, ["median", "90 % within", "p99", "longest"]);
+    assert_eq!(names, ["p50", "p90", "p99", "max"]);
     let near = |at: usize, wanted: f64, by: f64| (times.ys[at][3].unwrap() / wanted - 1.0).abs() < by;
     assert!(near(0, 2e6, 1e-6) && near(1, 2e6, 0.13) && near(2, 4e7, 1e-6) && near(3, 4.1e7, 1e-6), "{:?}", times.ys);
     assert_eq!(heat(&going).columns.len(), 30);
@@ -227,9 +227,9 @@ fn live_page_of_a_killed_run_keeps_its_data() {
     drop(run);
     let state = looked(&mut follower);
     assert_eq!((state.status.word.as_str(), state.is_over), ("Killed", true));
-    assert!(state.lead.starts_with("It was killed, or could not write its end"), "{}", state.lead);
+    assert!(state.lead.starts_with("The run was killed, or could not write its summary; so far: "), "{}", state.lead);
     assert_eq!(chart(&state, "rates").xs.len(), 5);
-    // One from before runs said how they stand.
+    // A run without a progress file.
     let mut old = begin(&book, "old");
     old.seconds(0..5);
     let mut follower = old.follower();
@@ -256,11 +256,11 @@ fn live_page_of_a_long_run_has_a_bounded_number_of_points() {
             _ => {}
         }
     }
-    // Percentiles are of all requests of a point, and it says so: of 400 the slowest of a thousand is not known either.
+    // Percentiles are of all requests of a point, as the legend states; 400 requests are too few for p99.9, too.
     let times = chart(&hour, "times");
-    assert!(times.head.about.contains("Percentiles are of all requests of a point"), "{}", times.head.about);
+    assert!(times.head.about.contains("Percentiles of all requests of a point"), "{}", times.head.about);
     let names: Vec<_> = times.head.series.iter().map(|line| line.name.as_str()).collect();
-    assert_eq!(names, ["median", "90 % within", "p99", "longest"]);
+    assert_eq!(names, ["p50", "p90", "p99", "max"]);
     let near = |at: usize, wanted: f64| (times.ys[at][3].unwrap() / wanted - 1.0).abs() < 0.13;
     assert!(near(0, 2e6) && near(2, 4e7), "{:?}", (times.ys[0][3], times.ys[2][3]));
     let bytes = hour.whole().len();
@@ -303,7 +303,7 @@ fn live_page_of_a_search_includes_the_current_run() {
     search.stands(&progress);
     let mut follower = search.follower();
     let state = looked(&mut follower);
-    assert_eq!((state.lead.as_str(), fact(&state, "Trials")), ("Under way: trial 4: 1,200/s.", 3.0));
+    assert_eq!((state.lead.as_str(), fact(&state, "Trials")), ("Current step: trial 4: 1,200/s.", 3.0));
     assert!(state.sections.iter().any(|section| section.heading == format!("Now: {}", under.folder.id())));
     assert_eq!(chart(&state, "rates").xs.len(), 3);
     let rows = |state: &State| {
@@ -313,7 +313,7 @@ fn live_page_of_a_search_includes_the_current_run() {
     };
     assert!(rows(&state) >= 3, "every trial");
     assert!(state.pieces().any(|piece| matches!(piece, Piece::Drawing(_))), "trials against load");
-    // What leads out of the run store is not followed.
+    // A path out of the run store is not followed.
     for way in ["../../etc", "/etc", "..", "a/b", ""] {
         progress.under = Some(way.to_owned());
         search.stands(&progress);
@@ -321,7 +321,7 @@ fn live_page_of_a_search_includes_the_current_run() {
     }
 }
 
-/// What a search for a capacity writes after every trial is a document, and not its end.
+/// A capacity search writes its document after every trial; the document is not its end.
 #[test]
 fn live_page_of_a_search_runs_until_its_progress_ends() {
     let (_root, book) = book();
@@ -349,15 +349,15 @@ fn live_page_of_a_search_runs_until_its_progress_ends() {
     search.stands(&stood);
     let mut follower = search.follower();
     let going = looked(&mut follower);
-    assert_eq!((going.status.word.as_str(), going.is_over), ("Going on", false));
-    assert_eq!(going.lead, "Under way: trial 2: 800/s.");
-    assert!(going.judged.as_ref().is_some_and(|judged| judged.said.starts_with("As it stands.")), "{:?}", going.judged);
+    assert_eq!((going.status.word.as_str(), going.is_over), ("Running", false));
+    assert_eq!(going.lead, "Current step: trial 2: 800/s.");
+    assert!(going.judged.as_ref().is_some_and(|judged| judged.said.starts_with("Provisional: ")), "{:?}", going.judged);
     assert!(going.whole().contains(&format!("Now: {}", under.folder.id())), "{}", going.whole());
-    assert!(!going.whole().contains("Afterwards"), "{}", going.whole());
+    assert!(!going.whole().contains("Next steps"), "{}", going.whole());
     let entry = || RunEntry::look(search.folder.path()).unwrap().state;
     assert!(matches!(entry(), RunState::Running { .. }), "{:?}", entry());
     let mut list = RunList::default();
-    assert_eq!(list.look(&book.dirs().unwrap()).lead, "2 runs are going on.");
+    assert_eq!(list.look(&book.dirs().unwrap()).lead, "2 runs are running.");
 
     // Its end.
     (stood.phase, stood.under, stood.step) = (RunPhase::Done, None, None);
@@ -374,7 +374,7 @@ fn live_page_of_a_search_runs_until_its_progress_ends() {
     assert_eq!((killed.status.word.as_str(), killed.is_over, fact(&killed, "Trials")), ("Killed", true, 1.0));
 }
 
-/// What was sought among users is told in users, and what they make in requests a second.
+/// A search for users has its loads in users, and their achieved rate in requests per second.
 #[test]
 fn live_page_shows_loads_in_the_unit_of_the_search() {
     let (_root, book) = book();
@@ -413,14 +413,14 @@ fn live_page_shows_loads_in_the_unit_of_the_search() {
     stands(&capacity);
     let mut follower = search.follower();
     let going = looked(&mut follower);
-    assert_eq!(text(&going, "Held so far"), "1,400 users");
+    assert_eq!(text(&going, "Sustained so far"), "1,400 users");
     assert_eq!(text(&going, "Too much so far"), "1,500 users");
     assert_eq!(text(&going, "Last trial"), "1,400 users");
     capacity.trials.pop();
     (capacity.result, capacity.rate_per_s, capacity.partial_result) = (Some(1400.0), Some(200.0), None);
     stands(&capacity);
     let found = looked(&mut follower);
-    assert_eq!((text(&found, "Most users").as_str(), fact(&found, "Most users")), ("1,400 users", 1400.0));
+    assert_eq!((text(&found, "Maximum users").as_str(), fact(&found, "Maximum users")), ("1,400 users", 1400.0));
     assert_eq!((fact(&found, "Achieved"), text(&found, "Last trial").as_str()), (200.0, "64 connections"));
     assert!(!found.facts.iter().any(|fact| fact.name == "Capacity"), "{:?}", found.facts);
 }
@@ -429,7 +429,7 @@ fn live_page_shows_loads_in_the_unit_of_the_search() {
 fn live_list_has_running_runs_first() {
     let (_root, book) = book();
     let mut list = RunList::default();
-    assert!(list.look(&book.dirs().unwrap()).lead.contains("no run"));
+    assert!(list.look(&book.dirs().unwrap()).lead.contains("no stored run"));
     let going = begin(&book, "going");
     going.stands(&progress(3.0));
     let ended = begin(&book, "ended");
@@ -439,7 +439,7 @@ fn live_list_has_running_runs_first() {
     let (going_id, killed_id) = (going.folder.id().to_owned(), killed.folder.id().to_owned());
     drop(killed);
     let state = list.look(&book.dirs().unwrap());
-    assert_eq!(state.lead, "One run is going on.");
+    assert_eq!(state.lead, "1 run is running.");
     let Piece::Table(on) = &state.sections[0].pieces[0] else { panic!("a table") };
     assert_eq!((on.rows.len(), &on.rows[0][0], &on.links[0]), (1, &going_id, &format!("run/{going_id}/")));
     let Piece::Table(over) = &state.sections[1].pieces[0] else { panic!("a table") };
@@ -447,7 +447,7 @@ fn live_list_has_running_runs_first() {
     assert!(over.rows.iter().any(|row| row[0] == killed_id && row[1] == "Killed"));
 }
 
-/// A book that was sent here by somebody: figures beyond all bounds, words of any kind, tables that are none.
+/// A run store from an unknown source: figures without bounds, arbitrary text, invalid tables.
 #[test]
 fn damaged_run_folder_does_not_break_the_live_page() {
     let (_root, book) = book();
@@ -474,5 +474,5 @@ fn damaged_run_folder_does_not_break_the_live_page() {
     std::fs::write(run.folder.path().join("progress.json"), "{").unwrap();
     std::fs::write(run.folder.path().join("summary.json"), "[]").unwrap();
     let state = looked(&mut follower);
-    assert!(state.is_over && state.whole().contains("not one this version reads"), "{}", state.whole());
+    assert!(state.is_over && state.whole().contains("This version cannot read the document: "), "{}", state.whole());
 }

@@ -126,8 +126,8 @@ fn plot_of_a_constant_value_has_an_axis() {
     let mut values = Histogram::new();
     values.record_n(48_000_000, 1_000);
     let chart = Chart::cumulative("RTT", "round-trip time")
-        .series(Series::distribution("got", &values))
-        .series(Series::shares_of("asked", &[48_000_000; 100]).dashed());
+        .series(Series::distribution("measured", &values))
+        .series(Series::shares_of("configured", &[48_000_000; 100]).dashed());
     let all = check(&Figure::from(chart).inline(Width::Half));
     assert_eq!(texts(&all, "tick")[..6], ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
     assert_eq!(texts(&all, "tick")[6..], ["10 ms", "20 ms", "50 ms", "100 ms"]);

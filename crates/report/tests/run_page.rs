@@ -186,7 +186,8 @@ fn failed_checks_come_first_with_value_limit_and_reason() {
     for said in ["generator on time", "failed", "12.3 ms", "1 ms", "lower the rate", "Do not use these figures"] {
         assert!(failed.contains(said), "{said}: {failed}");
     }
-    assert!(html.contains("stopped early") && html.contains("series could not be read"));
+    assert!(html.contains(", interrupted: the figures cover that time only."));
+    assert!(html.contains("series could not be read"));
 }
 
 /// Names, commands, URLs and plans are the user's, and a server's: none of them is markup, in the page or in its data.

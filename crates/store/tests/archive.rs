@@ -113,7 +113,7 @@ fn export_omits_links_and_refuses_a_running_run() {
     let exported = export(std::slice::from_ref(&dir), &mut bytes, Path::new("x")).unwrap();
     assert_eq!(exported.left_out, [dir.join("etc"), dir.join("passwd")]);
     let refused = export(&[going_on.path().to_owned()], &mut bytes, Path::new("x")).unwrap_err();
-    assert!(refused.to_string().contains("goes on"), "{refused}");
+    assert!(refused.to_string().contains("still running"), "{refused}");
     assert!(export(&[dir.clone(), dir], &mut bytes, Path::new("x")).is_err());
 }
 
@@ -185,18 +185,18 @@ fn refused(bytes: &[u8], how: Import, words: &str) {
 fn import_refuses_paths_outside_the_run_folder() {
     let plan = &format!("{RUN}/plan.toml");
     for (name, words) in [
-        ("/etc/passwd", "begins at the root"),
-        ("../outside", "climbs"),
-        (&format!("{RUN}/../../outside"), "climbs"),
-        (&format!("{RUN}/.."), "climbs"),
+        ("/etc/passwd", "has an absolute path"),
+        ("../outside", "leaves its folder (..)"),
+        (&format!("{RUN}/../../outside"), "leaves its folder (..)"),
+        (&format!("{RUN}/.."), "leaves its folder (..)"),
         (&format!("{RUN}//plan.toml"), "empty part"),
         (&format!("{RUN}/./plan.toml"), "empty part"),
         (&format!("{RUN}/a\u{1b}[31m"), "control characters"),
-        (&format!("{RUN}/a/b/c/d"), "deeper"),
+        (&format!("{RUN}/a/b/c/d"), "folders deep"),
         ("catalogue.sqlite", "not in a folder with the name of a run"),
         (".import-1/plan.toml", "not in a folder with the name of a run"),
         ("20261120-093005-be\\nch-abcd/plan.toml", "not in a folder with the name of a run"),
-        (RUN, "no folder of a run"),
+        (RUN, "is a file, not a run's folder"),
     ] {
         let bytes = gzip(&tar(&[Entry(plan, b'0', b"x"), Entry(name, b'0', b"x")]));
         refused(&bytes, Import::default(), words);
@@ -213,7 +213,7 @@ fn import_refuses_links_devices_and_pipes() {
         (b'4', "a device"),
         (b'6', "a pipe"),
         (b'x', "--format=ustar"),
-        (b'7', "no kind"),
+        (b'7', "of an unknown kind"),
     ] {
         let bytes = gzip(&tar(&[Entry(plan, b'0', b"x"), Entry(other, kind, b"")]));
         refused(&bytes, Import::default(), words);
@@ -221,8 +221,8 @@ fn import_refuses_links_devices_and_pipes() {
     refused(&gzip(&tar(&[Entry(plan, b'0', b"x"), Entry(plan, b'0', b"y")])), Import::default(), "comes twice");
     let below = &format!("{plan}/x");
     refused(&gzip(&tar(&[Entry(plan, b'0', b"x"), Entry(below, b'0', b"y")])), Import::default(), "comes twice");
-    refused(&gzip(&tar(&[Entry(other, b'0', b"x")])), Import::default(), "is no run");
-    refused(&gzip(&tar(&[])), Import::default(), "no run in it");
+    refused(&gzip(&tar(&[Entry(other, b'0', b"x")])), Import::default(), "is not a run");
+    refused(&gzip(&tar(&[])), Import::default(), "contains no run");
 }
 
 #[test]

@@ -443,7 +443,7 @@ mod tests {
         [loaded(2, 8, 20), executing(8, 10), loaded(3, 9, 30), executing(9, 40)].iter().for_each(|e| roll.take(e));
         roll.gone(2);
         roll.end(|_| Some("linked statically".to_owned()));
-        assert_eq!(told(&roll), [line("sh", 3, "partial", "1 of 3 processes unseen: linked statically")]);
+        assert_eq!(told(&roll), [line("sh", 3, "partial", "1 of 3 processes not recorded: linked statically")]);
     }
 
     #[test]
@@ -462,8 +462,8 @@ mod tests {
         assert_eq!(
             told(&roll),
             [
-                line("io", 1, "partial", "it uses io_uring, which no hook sees"),
-                line("stdio", 1, "partial", "900 bytes passed that no hook saw"),
+                line("io", 1, "partial", "it uses io_uring, which the hooks do not record"),
+                line("stdio", 1, "partial", "900 bytes counted by TCP that no hook recorded"),
             ]
         );
     }

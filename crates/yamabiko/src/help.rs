@@ -57,8 +57,17 @@ fn with_help(verb: Command, before: &str) -> Command {
     if let Some(help) = of(&path).filter(|help| !help.options.is_empty()) {
         verb = verb.mut_args(|arg| in_short_help(arg, help));
     }
+    if let Some((_, usage)) = USAGES.iter().find(|(verb, _)| *verb == path) {
+        verb = verb.override_usage(*usage);
+    }
     with_examples(verb, &path)
 }
+
+/// Usage of the verbs whose generated usage is wider than 80 columns; one line each, as an error message shows it.
+const USAGES: &[(&str, &str)] = &[
+    #[cfg(feature = "web")]
+    ("watch", "yamabiko watch [OPTIONS] <-i <DEVICE>|-r <FILE>|--from <ADDRESS:PORT>>"),
+];
 
 /// An argument with its short text, or hidden from `-h`.
 fn in_short_help(arg: Arg, help: &VerbHelp) -> Arg {

@@ -127,7 +127,7 @@ fn reasons(predict: &PredictPart, found: &CapacityPart, highest: Option<&TrialPa
             ));
         }
         reasons.push(format!(
-            "there the server used {:.1} % of its CPU limit of {:.0} % of a core",
+            "there the server used {:.1} % of a core; its CPU limit is {:.0} % of a core",
             server.cpu_cores * 100.0,
             server.may_use_cores * 100.0
         ));
@@ -199,7 +199,7 @@ mod tests {
             text.contains("a request cost 2.500 ms, in saturated loads 2.000 ms (-20 %)") || text.contains("2.500 ms"),
             "{text}"
         );
-        assert!(text.contains("25.0 % of the 20 %"), "{text}");
+        assert!(text.contains("used 25.0 % of a core; its CPU limit is 20 % of a core"), "{text}");
         // The CPU speed probe is compared where it is known.
         assert!(!text.contains("the CPU speed probe"), "{text}");
         let probed = |cpu_probe_ns| MeasuredLoad { kind: "saturated".into(), cpu_probe_ns, ..MeasuredLoad::default() };

@@ -169,6 +169,6 @@ mod tests {
         assert!(said.contains("ended before it listened on") && said.contains("its output: no such thing"), "{said}");
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let said = RunningProxy::start("sleep 100", taken.local_addr().unwrap(), &log).unwrap_err().to_string();
-        assert!(said.contains("listens on") && said.contains("already"), "{said}");
+        assert!(said.contains("another program listens on") && said.contains("end it first"), "{said}");
     }
 }

@@ -88,7 +88,7 @@ fn loss_bursts_are_distinguished_from_random_loss() {
     assert_eq!(names(&found), [name::LOSS_RANDOM]);
     let figures = &found[0].figures;
     assert!(figures["loss_share_low"] < 0.01 && figures["loss_share_high"] > 0.01, "{figures:?}");
-    assert!(found[0].words.contains("its links lose 1.99 % as they were asked to"), "{}", found[0].words);
+    assert!(found[0].words.contains("configured loss of the links: 1.99 %"), "{}", found[0].words);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn stalls_over_100_ms_are_findings() {
     assert_eq!(names(&found), [name::STALL]);
     assert!((found[0].figures["lasted_ns"] - 1e9).abs() < 2e6, "{:?}", found[0].figures);
     assert_eq!(found[0].figures["lost_packets"], 0.0);
-    assert!(found[0].words.starts_with("stood still for 1.00 s at 1.0 s"), "{}", found[0].words);
+    assert!(found[0].words.starts_with("stall of 1.00 s at 1.0 s"), "{}", found[0].words);
     // What was lost in it is told with it, and not as the way's habit.
     let found = of(1000, true);
     assert_eq!(names(&found), [name::STALL]);
@@ -169,9 +169,9 @@ fn mtu_finding_names_the_largest_size_that_passes() {
     assert_eq!(mtu(&[size(64, 0), size(1500, 50)]), None, "that is no matter of length");
     let told = OfSize { sent: 0, too_long: true, ..size(1500, 0) };
     let words = |one| mtu(&[size(64, 50), one]).unwrap().words;
-    assert!(words(told).ends_with("the sender's own device takes no longer ones"), "{}", words(told));
+    assert!(words(told).ends_with(": the MTU of the sender's device is smaller"), "{}", words(told));
     // One error among fifty is what the network said; that none was seen says nothing.
-    assert!(words(OfSize { sent: 50, ..told }).ends_with("the gateway says so (ICMP)"));
+    assert!(words(OfSize { sent: 50, ..told }).ends_with("; reported by the gateway (ICMP)"));
     assert_eq!(words(size(1500, 0)), "IP packets of 64 bytes arrive, none of 1500 does");
     assert_eq!(mtu(&[size(64, 50), OfSize { too_long: false, ..told }]), None, "it was never sent");
 }
@@ -212,7 +212,7 @@ fn stalls_that_the_cpu_share_explains_are_attributed_to_it() {
         let mut found = of_survey(&surveyed(row(6000, |_| false, still, false)), 0.0);
         let lasted_ns = found[0].figures["lasted_ns"];
         attribute_stalls_to_share(&mut found, lasted_ns + more_ns);
-        found.remove(0).words.contains("its share of a core")
+        found.remove(0).words.contains("a used-up CPU share can cause stalls of this length")
     };
     assert_eq!((of(0.0), of(-1.0)), (true, false));
 }

@@ -44,11 +44,11 @@ fn plan_of_a_real_gateway_rejects_emulation_keys() {
         ["conditions = [\"nat\"]", "links = [\"10Mbit\"]", "share = \"10%\"", "memory = \"64MB\"", "setup = \"true\""]
     {
         let said = read(&format!("[gateway]\nto = \"192.0.2.7\"\n{labs}")).unwrap_err();
-        assert!(said.contains("is of the lab"), "{labs}: {said}");
+        assert!(said.contains("applies to the emulated gateway only"), "{labs}: {said}");
     }
     for remote in ["label = \"x\"", "proxy = \"a:1\"", "gateway_stat = \"x\"", "token_file = \"x\""] {
         let said = read(&format!("[gateway]\n{remote}")).unwrap_err();
-        assert!(said.contains("real gateway"), "{remote}: {said}");
+        assert!(said.contains("applies to a real gateway only"), "{remote}: {said}");
     }
 }
 

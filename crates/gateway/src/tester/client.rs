@@ -235,7 +235,7 @@ impl Session {
         match self.line.receive(timeout).map_err(lost(begun_ns))? {
             Some(Heard::Text(text)) => serde_json::from_slice(&text)
                 .map(Some)
-                .map_err(|_| lost(begun_ns)(Lost("it said what is no message of ours".to_owned()))),
+                .map_err(|_| lost(begun_ns)(Lost("it sent an invalid message".to_owned()))),
             _ => Ok(None),
         }
     }

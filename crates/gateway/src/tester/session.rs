@@ -234,7 +234,7 @@ impl Service {
 }
 
 fn nonsense() -> Next {
-    Next::End("said what is no message of ours".to_owned())
+    Next::End("sent an invalid message".to_owned())
 }
 
 /// The server connects to nobody; the address is the client's to give.

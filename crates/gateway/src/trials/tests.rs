@@ -226,8 +226,8 @@ fn trial_whose_connection_ends_early_has_no_figure_and_a_finding() {
     assert!(check.why.contains("1 of 2 trials of `stream up` have no figure"), "{}", check.why);
     let found: Vec<(&str, &str)> =
         condition.findings.iter().map(|finding| (finding.name.as_str(), finding.words.as_str())).collect();
-    let of = |cause| format!("in 1 of 2 trials the connection broke off ({cause}): they have no figure");
-    let [stream, transactions] = ["it ended before its time", "connection reset by peer"].map(of);
+    let of = |cause| format!("in 1 of 2 trials the connection ended early ({cause}): these have no figure");
+    let [stream, transactions] = ["closed early", "connection reset by peer"].map(of);
     assert_eq!(found, [(name::BROKEN_OFF, stream.as_str()), (name::BROKEN_OFF, transactions.as_str())]);
     // The fifth is the stream under which RTT is looked at.
     let (taken, condition, _) = broken(5);

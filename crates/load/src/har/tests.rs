@@ -131,7 +131,7 @@ fn har_entries_without_a_response_are_left_out_and_parameters_are_sent_as_a_form
 #[test]
 fn hostile_har_files_are_refused_or_their_entries_left_out() {
     for (text, why) in [
-        ("", "no JSON"),
+        ("", "not valid JSON"),
         ("[]", "no log.entries"),
         (r#"{"log":{"entries":{}}}"#, "no log.entries"),
         (r#"{"log":{"entries":[]}}"#, "none of its 0"),

@@ -280,7 +280,7 @@ mod tests {
             (r#"{"name":"a","metric":"availability","threshold":"99%","ends_at":"98%"}"#, "above it"),
             (r#"{"name":"a","metric":"error_ratio","threshold":"1%","over":"30s"}"#, "over"),
             (r#"{"name":"a","metric":"error_ratio","threshold":"1%","for":"25h"}"#, "for"),
-            (r#"{"name":"a","metric":"agent_silent","threshold":"1m","program":"curl"}"#, "of agents"),
+            (r#"{"name":"a","metric":"agent_silent","threshold":"1m","program":"curl"}"#, "per agent"),
             (r#"{"name":"a","metric":"error_ratio","threshold":"1%","by":"side"}"#, "by"),
             (r#"{"name":"a","metric":"nothing","threshold":"1%"}"#, "unknown variant"),
             (r#"{"name":"a","metric":"error_ratio","threshold":"1%","run":"rm"}"#, "unknown field"),

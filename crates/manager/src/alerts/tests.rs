@@ -170,7 +170,7 @@ fn removing_a_rule_resolves_its_alerts() {
     let last = &log(&index, None, 1).unwrap()[0];
     assert_eq!(
         (last.event, last.text.as_str()),
-        (EventKind::Resolved, "errors: over for agent a: the rule was changed")
+        (EventKind::Resolved, "errors: resolved for agent a: the rule was changed")
     );
     assert_eq!(list(&index).unwrap()[0].state, State::NoData);
     fire(&mut index, 5);
@@ -178,7 +178,7 @@ fn removing_a_rule_resolves_its_alerts() {
     assert!(remove(&change, "errors", MIDNIGHT + 600).unwrap());
     assert!(!remove(&change, "errors", MIDNIGHT + 600).unwrap());
     change.commit().unwrap();
-    assert_eq!(log(&index, None, 1).unwrap()[0].text, "errors: over for agent a: the rule was removed");
+    assert_eq!(log(&index, None, 1).unwrap()[0].text, "errors: resolved for agent a: the rule was removed");
     assert!(list(&index).unwrap().is_empty());
 }
 

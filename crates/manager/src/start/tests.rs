@@ -334,7 +334,8 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
     }
     assert_eq!(trial.count("SELECT sum(count) FROM refused") as usize, cases.len());
     let log = trial.log.lock().unwrap();
-    assert!(log.iter().any(|line| line.starts_with("refused 401 unauthorised: POST /api/1/agents/shop-7/batches from 127.0.0.1:")));
+    let rejected = "rejected 401 unauthenticated: POST /api/1/agents/shop-7/batches from 127.0.0.1:";
+    assert!(log.iter().any(|line| line.starts_with(rejected)));
     assert!(log.iter().all(|line| !line.contains("shop-7.AAAA") && !line.contains(token.split_once('.').unwrap().1)));
     // The second batch is still the next in sequence.
     trial.client().send("shop-7", &token, &numbered('a', 2)).stored();

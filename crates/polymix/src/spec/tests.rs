@@ -56,7 +56,7 @@ fn invalid_workload_fields_are_rejected_by_their_key() {
         ("kinds", |workload| workload.kinds.clear()),
         ("kinds", |workload| workload.kinds = (0..27).map(|_| workload.kinds[0].clone()).collect()),
         ("kinds", |workload| workload.kinds[0].name = "a b".into()),
-        ("two of this name", |workload| workload.kinds[3].name = "html".into()),
+        ("the name is used twice", |workload| workload.kinds[3].name = "html".into()),
         ("recurrence", |workload| workload.recurrence = 1.01),
         ("recurrence", |workload| workload.recurrence = f64::NAN),
         ("https", |workload| workload.https = -0.1),
@@ -84,8 +84,8 @@ fn invalid_workload_fields_are_rejected_by_their_key() {
             workload.gzip_clients = 0.5;
             workload.kinds[1].gzip = true;
         }),
-        ("no kind", |workload| workload.kinds[1].embeds.as_mut().unwrap().kind = "script".into()),
-        ("directly", |workload| workload.kinds[0].share = 0.1),
+        ("is not a kind", |workload| workload.kinds[1].embeds.as_mut().unwrap().kind = "script".into()),
+        ("must have share = 0", |workload| workload.kinds[0].share = 0.1),
         ("count", |workload| workload.kinds[1].embeds.as_mut().unwrap().count = Law::Zipf(65)),
         ("phases", |workload| {
             let phase = WorkloadPhase {
@@ -147,7 +147,7 @@ fn digest_identifies_workload_seed_and_differing_fields() {
         assert_eq!(differences(|other| other.origin_abort = 0.123), ["origin_abort"], "{name}");
         assert_eq!(differences(|other| other.think = Some(Law::Constant(9.0))), ["think"], "{name}");
         let of_robots = differences(|other| (other.recurrence, other.gzip_clients) = (0.123, 0.3));
-        assert!(of_robots.is_empty(), "{name}: what robots ask for is not of the objects");
+        assert!(of_robots.is_empty(), "{name}: requests of virtual users do not change the objects");
     }
     let none = |think| CacheWorkload { think, ..CacheWorkload::polymix(1) }.digest(7);
     assert_eq!(none(None), none(Some(Law::Constant(0.0))), "it does not think");

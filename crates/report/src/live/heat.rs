@@ -146,7 +146,7 @@ impl Spread {
         Some(Piece::Heat(Heat {
             head: HeatHead {
                 id: "heat".to_owned(),
-                title: "Response times, spread".to_owned(),
+                title: "Distribution of response times over time".to_owned(),
                 about,
                 seconds: width,
                 lowest,

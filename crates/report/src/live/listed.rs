@@ -1,4 +1,4 @@
-//! The list of runs: those that go on, and the newest.
+//! The list of runs: running ones, and the newest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,16 +71,16 @@ pub fn list(runs: &[Listed], all: usize) -> State {
     let going = runs.iter().filter(|run| !run.is_over).count();
     let lead = match (all, going) {
         (0, _) => "There is no stored run yet; `yamabiko demo` makes the first.".to_owned(),
-        (_, 0) => "No run is going on.".to_owned(),
-        (_, 1) => "One run is going on.".to_owned(),
-        (_, n) => format!("{n} runs are going on."),
+        (_, 0) => "No run is running.".to_owned(),
+        (_, 1) => "1 run is running.".to_owned(),
+        (_, n) => format!("{n} runs are running."),
     };
     let table = |id: &str, runs: Vec<&Listed>| {
         let row = |run: &&Listed| vec![run.id.clone(), run.word.clone(), run.lead.clone()];
         (!runs.is_empty()).then(|| {
             Piece::Table(Table {
                 id: id.to_owned(),
-                head: ["run", "", "what it says"].map(str::to_owned).to_vec(),
+                head: ["run", "", "result"].map(str::to_owned).to_vec(),
                 left: vec![1, 2],
                 rows: runs.iter().map(row).collect(),
                 links: runs.iter().map(|run| format!("run/{}/", run.id)).collect(),
@@ -89,16 +89,16 @@ pub fn list(runs: &[Listed], all: usize) -> State {
     };
     let (over, on): (Vec<&Listed>, Vec<&Listed>) = runs.iter().partition(|run| run.is_over);
     let left_out = all.saturating_sub(runs.len());
-    let mut newest = Section::new("newest", "The newest").with(table("newest-table", over));
+    let mut newest = Section::new("newest", "Newest").with(table("newest-table", over));
     if left_out > 0 {
         let text = format!("And {left_out} older ones: `yamabiko runs` lists all.");
         newest = newest.with(Piece::Text(Text { id: "newest-rest".into(), text, verbatim: false }));
     }
-    let mut sections = vec![Section::new("going", "Going on").with(table("going-table", on)), newest];
+    let mut sections = vec![Section::new("going", "Running").with(table("going-table", on)), newest];
     sections.retain(|section| !section.pieces.is_empty());
     State {
         title: "Runs".to_owned(),
-        status: Status { word: if going > 0 { "Going on" } else { "" }.to_owned(), tone: "going" },
+        status: Status { word: if going > 0 { "Running" } else { "" }.to_owned(), tone: "going" },
         aloud: lead.clone(),
         lead,
         sections,

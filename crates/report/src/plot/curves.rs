@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn cumulative_curve_of_single_values_has_steps() {
-        let series = Series::shares_of("asked", &[48_000_000, 0]);
+        let series = Series::shares_of("configured", &[48_000_000, 0]);
         assert_eq!(series.points, [[1e3, 0.0], [1e3, 0.5], [48e6, 0.5], [48e6, 1.0]]);
-        assert!(Series::shares_of("asked", &[]).is_empty());
+        assert!(Series::shares_of("configured", &[]).is_empty());
     }
 
     #[test]

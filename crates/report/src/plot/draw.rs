@@ -77,8 +77,8 @@ fn entries(chart: &Chart) -> Vec<Entry<'_>> {
     named.map(|(series, (class, filled))| Entry { name: &series.name, class, filled }).collect()
 }
 
-fn stroke(color: usize, asked: bool) -> String {
-    if asked { format!("s s{color} asked") } else { format!("s s{color}") }
+fn stroke(color: usize, dashed: bool) -> String {
+    if dashed { format!("s s{color} dashed") } else { format!("s s{color}") }
 }
 
 /// Text alternative of the plot: description, and the range of each series.

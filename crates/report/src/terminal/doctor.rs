@@ -118,7 +118,7 @@ fn times(page: &mut Page, measured: &Measured) {
         rows.push([vec![name], times, vec![count(q.count)]].concat());
     };
     for wake_up in &measured.wake_up {
-        row(format!("timer error: {}, {}", wake_up.wait, round_duration(wake_up.ahead_ns)), &wake_up.late_ns);
+        row(format!("timer: {}, {}", wake_up.wait, round_duration(wake_up.ahead_ns)), &wake_up.late_ns);
     }
     row("clock read".into(), &measured.clock_read_ns);
     if let Some(writes) = &measured.tun_write_ns {

@@ -172,16 +172,16 @@ fn by_distance(page: &mut Page, bands: &[DistanceBand]) {
         .iter()
         .map(|band| {
             let name = match (band.rtt_ns_from, band.rtt_ns_to) {
-                (from, to) if to > Histogram::HIGHEST => format!("RTT from {}", round_duration(from)),
-                (0, to) => format!("RTT under {}", round_duration(to)),
-                (from, to) => format!("RTT {} to {}", round_duration(from), round_duration(to)),
+                (from, to) if to > Histogram::HIGHEST => format!("from {}", round_duration(from)),
+                (0, to) => format!("under {}", round_duration(to)),
+                (from, to) => format!("{} to {}", round_duration(from), round_duration(to)),
             };
             let mut row = vec![name, count(band.clients), count(band.completed), count(band.failed)];
             row.extend(phrases::percentiles(&band.response_time_ns));
             row
         })
         .collect();
-    page.table(&["by distance", "clients", "completed", "failed", "p50", "p90", "p99", "max"], &rows);
+    page.table(&["by RTT", "clients", "completed", "failed", "p50", "p90", "p99", "max"], &rows);
 }
 
 fn by_url(page: &mut Page, load: &Load) {

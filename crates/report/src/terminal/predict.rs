@@ -73,7 +73,7 @@ mod tests {
             "100.0/s predicted",
             "the cores",
             "2.00 ms",
-            "held",
+            "saturated",
             "2,880,000 requests a day",
             "assumed: One resource binds.",
         ] {

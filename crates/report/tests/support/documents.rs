@@ -56,7 +56,14 @@ pub fn green() -> Vec<Check> {
         ok("littles_law_connections"),
         ok("conservation"),
         ok("steady_state"),
-        check("witnesses_agree", CheckState::NotApplicable, Weight::Invalid, None, "", "no watch was asked for"),
+        check(
+            "vantage_points_agree_requests",
+            CheckState::NotApplicable,
+            Weight::Invalid,
+            None,
+            "",
+            "there is no packet capture",
+        ),
     ]
 }
 

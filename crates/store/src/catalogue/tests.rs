@@ -70,7 +70,7 @@ fn a_file_of_another_program_is_left_unchanged() {
     let path = dir.path().join(CATALOGUE);
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE mine (x);").unwrap();
     let theirs = fs::read(&path).unwrap();
-    assert!(Catalogue::open(dir.path()).is_err_and(|why| why.contains("another program's")));
+    assert!(Catalogue::open(dir.path()).is_err_and(|why| why.contains("belongs to another program")));
     assert!(Catalogue::anew(dir.path()).is_err());
     fs::rename(&path, dir.path().join("mine")).unwrap();
     std::os::unix::fs::symlink("mine", &path).unwrap();

@@ -44,7 +44,7 @@ file named `*.unfinished` was being written at that moment and cannot be read.
 const USE: &str = "
 ## In use
 
-Response time, the headline, is counted from the moment the schedule meant the request to start:
+Response time, the headline, is counted from the scheduled time of the request:
 
 ```sql
 SELECT quantile_cont(done_at_ns - scheduled_at_ns, 0.99) / 1e6 AS response_p99_ms,
@@ -54,9 +54,10 @@ SELECT quantile_cont(done_at_ns - scheduled_at_ns, 0.99) / 1e6 AS response_p99_m
 FROM 'requests.parquet';
 ```
 
-Rows of the warm-up are in the table. The load begins 50 ms after the run's zero, or later: when connections that are held
-are open, when several processes are there, when very many different requests are made ready. The measured phase begins
-`warmup_s` of summary.json after that, at `run.recorded.measured_from_ns`, and lasts `duration_s`.
+Rows of the warm-up are in the table. The load begins 50 ms after the run's zero, or later: when idle open
+connections are established, several processes are started, or very many different requests are prepared. The
+measured phase begins `warmup_s` of summary.json after that, at `run.recorded.measured_from_ns`, and lasts
+`duration_s`.
 ";
 
 #[cfg(test)]

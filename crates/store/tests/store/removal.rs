@@ -21,7 +21,7 @@ fn removal_deletes_all_files_of_a_run() {
     symlink(outside.path(), run.path().join("link")).unwrap();
     symlink(outside.path().join("precious"), run.path().join("requests.parquet")).unwrap();
     let other = run_store.create("other", morning(), 1).unwrap();
-    refused(remove(&run_store, run.path()), "goes on");
+    refused(remove(&run_store, run.path()), "still running");
     let path = run.path().to_owned();
     drop(run);
     // Left by a removal that was killed, and by somebody.
@@ -45,13 +45,13 @@ fn removal_refuses_folders_outside_the_run_store() {
     drop(run);
     let elsewhere = tempfile::tempdir().unwrap();
     let other = RunStore::at(elsewhere.path());
-    refused(remove(&other, &path), "not a run of the run_store");
-    refused(remove(&run_store, dir.path()), "not a run of the run_store");
-    refused(remove(&run_store, &path.join("..").join("..")), "not a run of the run_store");
+    refused(remove(&other, &path), "not a run of this run store");
+    refused(remove(&run_store, dir.path()), "not a run of this run store");
+    refused(remove(&run_store, &path.join("..").join("..")), "not a run of this run store");
     // A link in the run store to a run elsewhere.
     let link = elsewhere.path().join(path.file_name().unwrap());
     symlink(&path, &link).unwrap();
-    refused(remove(&other, &link), "link");
+    refused(remove(&other, &link), "symbolic link");
     assert!(path.join("summary.json").exists());
     // The run store itself may be a link.
     let alias = elsewhere.path().join("alias");

@@ -168,7 +168,7 @@ fn a_run_is_resumed_by_one_process_at_a_time() {
     let (_dir, _book, run) = fresh_run();
     let path = run.path().to_owned();
     let error = RunFolder::reopen(path.clone(), morning()).unwrap_err().to_string();
-    assert!(error.contains("the run goes on in another process"), "{error}");
+    assert!(error.contains("the run is still running in another process"), "{error}");
     let id = run.id().to_owned();
     drop(run);
     assert_eq!(RunFolder::reopen(path.join("."), morning()).unwrap().id(), id);

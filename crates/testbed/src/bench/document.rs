@@ -154,7 +154,7 @@ fn host_part(ended: &Ended<'_>) -> Result<Host, TestbedError> {
     set("open_files_max", resources.descriptors.to_string());
     if ended.mix.is_some() {
         let (crowded, opened) = (shard.mix.crowded, shard.live.connections_opened);
-        set("connections_of_robots_beyond_4", format!("{crowded} of {opened}"));
+        set("connections_of_virtual_users_beyond_4", format!("{crowded} of {opened}"));
     }
     if let Some((watched, _)) = ended.wire() {
         set("watch", watched.cost());

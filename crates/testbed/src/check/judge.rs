@@ -244,15 +244,20 @@ mod tests {
             let rows = losses(&spec, &group, &Probed { gap_ns, ..Probed::default() });
             rows.into_iter().map(|row| (row.what, row.asked.unwrap())).collect()
         };
-        let expected =
-            [("loss up", 0.8), ("twice up", 0.25), ("overtaken up", 0.1), ("corrupted up", 0.75), ("loss down", 0.0)];
+        let expected = [
+            ("loss up", 0.8),
+            ("duplicated up", 0.25),
+            ("reordered up", 0.1),
+            ("corrupted up", 0.75),
+            ("loss down", 0.0),
+        ];
         let close = |(row, asked): &(String, f64), (name, share): (&str, f64)| {
             assert!(row == name && (asked - share).abs() < 1e-12, "{row} {asked}, {name} {share}");
         };
         asked(1e6).iter().zip(expected).for_each(|(row, expected)| close(row, expected));
         assert_eq!(asked(1e6).len(), expected.len());
         let names: Vec<String> = asked(3e6).into_iter().map(|(row, _)| row).collect();
-        assert_eq!(names, ["loss up", "twice up", "corrupted up", "loss down"], "5 ms are too little to overtake");
+        assert_eq!(names, ["loss up", "duplicated up", "corrupted up", "loss down"], "5 ms are too little to reorder");
     }
 
     #[test]

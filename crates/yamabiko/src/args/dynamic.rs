@@ -10,43 +10,43 @@ use units::{CpuShare, parse_duration};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Dynamic responses")]
 pub struct DynamicOptions {
-    /// Have paths below a prefix answered by another program, as in /app=http://127.0.0.1:9000. It may be http://HOST:PORT
-    /// or unix:/SOCKET (then :/BASE or /BASE takes the prefix's place), fastcgi://HOST:PORT or fastcgi:/SOCKET (then the
-    /// script for all paths, or the folder of scripts with a / at its end). May be given several times
+    /// Forward paths below a prefix to another program, such as /app=http://127.0.0.1:9000. The upstream is http://HOST:PORT
+    /// or unix:/SOCKET (optionally with :/BASE or /BASE, which replaces the prefix), fastcgi://HOST:PORT or fastcgi:/SOCKET
+    /// (with the script for all paths, or a folder of scripts that ends in /). May be repeated
     #[arg(long, value_name = "PREFIX=UPSTREAM", conflicts_with = "max")]
     pub dynamic: Vec<serve::Route>,
-    /// Start the program that answers, in a control group of its own, and start it again when it ends. It finds the first
-    /// upstream in $YAMABIKO_UPSTREAM. Nothing of it is left when the server has ended, however that ends
+    /// Start the upstream program in its own control group, and restart it when it exits. $YAMABIKO_UPSTREAM has the first
+    /// upstream. All its processes end with the server
     #[arg(long, value_name = "CMD", requires = "dynamic")]
     pub dynamic_cmd: Option<String>,
-    /// Processor time it may use, as a share of one core: 40%
+    /// Limit the program's CPU time to this share of one core, such as 40%
     #[arg(long, value_name = "SHARE", requires = "dynamic_cmd")]
     pub dynamic_cpu: Option<CpuShare>,
-    /// How often its share is dealt out, 1ms to 1s; longer for small shares
+    /// Use this CPU quota period, 1ms to 1s; longer for small shares
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = period, requires = "dynamic_cmd")]
     pub dynamic_period: Duration,
-    /// Who goes first when it and the static server want the same core
+    /// Choose the CPU weight of the program against the static server
     #[arg(long, value_enum, value_name = "WEIGHT", default_value_t = Weight::Least, requires = "dynamic_cmd")]
     pub dynamic_weight: Weight,
-    /// Most requests at one upstream at once
+    /// Limit concurrent requests to one upstream
     #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "dynamic")]
     pub dynamic_concurrency: u32,
-    /// Most requests that wait for that; further ones are told 503 and when to come back
+    /// Limit the requests that wait for an upstream; further ones get 503 with Retry-After
     #[arg(long, value_name = "NUMBER", default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=1_000_000), requires = "dynamic")]
     pub dynamic_queue: u32,
-    /// How long one may wait there before it is told 503
+    /// Answer 503 to a request that has waited this long
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = patience, requires = "dynamic")]
     pub dynamic_queue_time: Duration,
-    /// The upstream has so long to accept a connection; then 504
+    /// Answer 504 if the upstream accepts no connection in this time
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = patience, requires = "dynamic")]
     pub dynamic_connect_time: Duration,
-    /// It has so long to begin its answer, after the request's last byte; then 504
+    /// Answer 504 if the response does not begin in this time after the last byte of the request
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, requires = "dynamic")]
     pub dynamic_first_byte_time: Duration,
-    /// It may fall silent for so long within its answer; then the client is cut off
+    /// Disconnect the client if the response stalls for this time
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, requires = "dynamic")]
     pub dynamic_stall_time: Duration,
-    /// Longest that one answer may take in all
+    /// Limit the whole time of a response
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = patience, requires = "dynamic")]
     pub dynamic_timeout: Duration,
 }
@@ -54,14 +54,14 @@ pub struct DynamicOptions {
 /// The weight of the program's control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Weight {
-    /// The static server, always; the program gets what everyone on the machine leaves, once it has answered for the first time
+    /// The static server has priority; the program gets idle CPU time only, after its first response
     Least,
-    /// As the kernel treats any two programs
+    /// Equal weights
     Usual,
 }
 
 impl DynamicOptions {
-    /// As meant; `None` when nothing is dynamic.
+    /// The validated options; `None` without a dynamic route.
     ///
     /// # Errors
     /// Options that would do nothing.

@@ -5,34 +5,34 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-/// Options of access log and status figures.
+/// Options of the access log and the status page.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Log and figures")]
 pub struct LogOptions {
-    /// Write an access log to this file, at its end; `-` is standard output. SIGHUP opens it anew
+    /// Append an access log to this file; `-` is standard output. SIGHUP reopens it
     #[arg(long, value_name = "FILE", conflicts_with = "max")]
     pub log: Option<PathBuf>,
-    /// What a line has
+    /// Use this log format
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Combined, requires = "log")]
     pub log_format: Format,
-    /// Write addresses without their host part: 192.0.2.0, 2001:db8::
+    /// Log addresses without their host part: 192.0.2.0, 2001:db8::
     #[arg(long, requires = "log")]
     pub log_anonymous: bool,
-    /// Who may read the figures at /-/status: `local` clients, of a loopback address
+    /// Choose who may read /-/status: `local` is clients at loopback addresses
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Readers::Local, conflicts_with = "max")]
     pub status: Readers,
 }
 
-/// What a line of the log has.
+/// Format of the log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// The combined log format of Apache and nginx, times in UTC
+    /// Combined Log Format of Apache and nginx, times in UTC
     Combined,
-    /// The same, and microseconds taken, what the result cache did and why, `whole` or `cut`
+    /// Combined, followed by microseconds, cache result and reason, `complete` or `truncated`
     Extended,
 }
 
-/// Who may read the figures.
+/// Readers of the status page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Readers {
     Local,

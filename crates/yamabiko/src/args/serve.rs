@@ -20,23 +20,23 @@ use super::{address, threads};
                         at once. SIGHUP: certificate and key are read again, the log is opened anew."
 )]
 pub struct Serve {
-    /// The folder
+    /// Serve the files of this folder
     #[arg(required_unless_present_any = ["max", "workload"], conflicts_with_all = ["max", "workload"])]
     pub dir: Option<PathBuf>,
-    /// First write into the folder the files of a model, such as specweb99:1000, surge:5000 or even:1000,size=10KB (see
-    /// `bench --content`); nothing is overwritten
+    /// Write the files of a content model into the folder first, such as specweb99:1000, surge:5000 or even:1000,size=10KB (see
+    /// `bench --content`); existing files are never overwritten
     #[arg(long, value_name = "MODEL:OBJECTS", requires = "dir")]
     pub make_content: Option<::load::content::Content>,
-    /// Address and port
+    /// Listen on this address and port
     #[arg(long, default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
-    /// Threads, each with its own share of the connections
+    /// Use this many threads, each with its share of the connections
     #[arg(long, default_value_t = 1, value_parser = threads)]
     pub threads: usize,
-    /// How to talk to the kernel
+    /// Use this kernel interface
     #[arg(long, value_enum, default_value_t = Engine::Auto)]
     pub engine: Engine,
-    /// Speak HTTPS, and nothing else, with this certificate (PEM, the server's own first) and its private key
+    /// Serve HTTPS only, with this certificate chain (PEM, the server's certificate first) and private key
     #[arg(long, num_args = 2, value_names = ["CERT", "KEY"], conflicts_with = "max")]
     pub tls: Option<Vec<PathBuf>>,
     #[command(flatten)]
@@ -59,53 +59,53 @@ pub struct Serve {
     pub max: MaxOptions,
 }
 
-/// Which files are shown, and how.
+/// Which files are served, and how.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Files")]
 pub struct FileOptions {
-    /// Show files and folders whose name begins with a dot; without it only `.well-known` is
+    /// Serve files and folders whose name begins with a dot, too [default: only `.well-known`]
     #[arg(long, conflicts_with = "max")]
     pub hidden: bool,
-    /// The file that answers for a folder; may be given more than once: the first that is there [default: index.html]
+    /// Serve this file for a folder; may be repeated, and the first that exists is served [default: index.html]
     #[arg(long, value_name = "NAME", value_parser = file_name, conflicts_with_all = ["max", "no_index"])]
     pub index: Vec<String>,
-    /// No file answers for a folder
+    /// Serve no file for a folder
     #[arg(long, conflicts_with = "max")]
     pub no_index: bool,
-    /// Leave NAME.br and NAME.gz alone; without it they are sent in place of NAME to clients that take them
+    /// Do not serve NAME.br and NAME.gz in place of NAME to clients that accept the encoding
     #[arg(long, conflicts_with = "max")]
     pub no_precompressed: bool,
 }
 
-/// What clients may take.
+/// Limits for clients.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitOptions {
-    /// Most connections at once [default: as many as files may be open]; past it the one idle longest makes room
+    /// Limit concurrent connections; beyond it the connection that is idle longest is closed [default: the limit of open files]
     #[arg(long, value_name = "NUMBER", value_parser = some, conflicts_with = "max")]
     pub connections: Option<usize>,
-    /// Most of them from one address (IPv6: one /64) [default: three quarters of all]; further ones are told 503
+    /// Limit connections from one address (IPv6: one /64); further ones get 503 [default: three quarters of --connections]
     #[arg(long, value_name = "NUMBER", value_parser = some, conflicts_with = "max")]
     pub connections_per_address: Option<usize>,
-    /// A request's head may be so long, at most 32KiB; longer ones are told 414 or 431
+    /// Limit the size of a request head, at most 32KiB; longer ones get 414 or 431
     #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = head_size, conflicts_with = "max")]
     pub head_size: Bytes,
-    /// A request's body may be so long; longer ones are told 413
+    /// Limit the size of a request body; longer ones get 413
     #[arg(long, value_name = "SIZE", default_value = "1MiB", conflicts_with = "max")]
     pub body_size: Bytes,
-    /// A client has so long for a request's head, the first time from its connect on and with the TLS handshake
+    /// Wait this long for a request head; for the first one from the connect, TLS handshake included
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = patience, conflicts_with = "max")]
     pub head_time: Duration,
-    /// A client that takes less than 16 KiB of its answer in this time is cut off
+    /// Disconnect a client that receives less than 16 KiB of its response in this time
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
     pub stall_time: Duration,
-    /// A client that sends less than 1 KiB of its request's body in this time is cut off
+    /// Disconnect a client that sends less than 1 KiB of its request body in this time
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
     pub body_time: Duration,
-    /// A kept connection is closed when nothing is asked for so long [default: 75s; set by the workload with --workload]
+    /// Close a persistent connection after this time without a request [default: 75s; set by the workload with --workload]
     #[arg(long, value_name = "TIME", value_parser = patience, conflicts_with = "max")]
     pub idle_time: Option<Duration>,
-    /// When told to stop, finish what is under way for at most this time
+    /// Wait at most this long for requests in flight when the server is stopped
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, conflicts_with = "max")]
     pub stop_time: Duration,
 }
@@ -126,16 +126,16 @@ pub struct OriginOptions {
     pub think: Option<polymix::Law>,
 }
 
-/// MAX: the most a server could do.
+/// MAX: an upper bound of any server.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "MAX")]
 pub struct MaxOptions {
-    /// Serve nothing but one answer of this many bytes, such as 1KiB, from memory to every request: the most a server
-    /// could do here
+    /// Serve one response of this size, such as 1KiB, from memory to every request: an upper bound of any server on this
+    /// machine
     #[arg(long = "max", id = "max", value_name = "SIZE", allow_hyphen_values = true)]
     pub bytes: Option<Bytes>,
-    /// With --max: processes, each with so many threads and with open files of its own, for more connections than one
-    /// process may have
+    /// Use this many processes, each with --threads threads and its own open files, for more connections than one process
+    /// may have [with --max]
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = threads, conflicts_with = "dir")]
     pub processes: usize,
 }
@@ -207,7 +207,7 @@ fn file_name(typed: &str) -> Result<String, String> {
 fn some(typed: &str) -> Result<usize, String> {
     match typed.parse() {
         Ok(some @ 1..=10_000_000) => Ok(some),
-        _ => Err("a number from 1 to 10000000 is wanted".to_owned()),
+        _ => Err("expected a number from 1 to 10000000".to_owned()),
     }
 }
 

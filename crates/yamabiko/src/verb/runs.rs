@@ -25,7 +25,7 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
             let mut listing = listed(&book, search.shown)?;
             search::keep(&mut listing.entries, search);
             if listing.entries.is_empty() && !search.shown.json {
-                print("no run is like that\n")?;
+                print("no run matches\n")?;
                 return Ok(Exit::Success);
             }
             show(&listing, search.shown)

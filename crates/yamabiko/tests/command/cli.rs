@@ -19,7 +19,7 @@ fn refuse(workspace: &Workspace, refusals: &[Refusal<'_>]) {
         let arguments: Vec<&str> = ["bench"].iter().chain(*arguments).copied().collect();
         workspace.run(&arguments).refused(1, words);
     }
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the book");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the run store");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn quantities_without_unit_or_out_of_range_are_refused() {
         &workspace,
         &[
             (&[URL, "--rate", "110"], &["--rate", "`110` has no unit", "110/s"]),
-            (&[URL, "--rate", "110/parsec"], &["`/parsec`", "not a unit known here"]),
+            (&[URL, "--rate", "110/parsec"], &["`/parsec`", "is not a known unit"]),
             (&[URL, "--rate", "0/s"], &["out of range", "above 0"]),
             (&[URL, "--rate", "-5/s"], &["`-5/s` is out of range"]),
             (&[URL, "--rtt", "48"], &["--rtt", "`48` has no unit", "48ms"]),
@@ -80,7 +80,7 @@ fn contradictory_options_are_refused() {
             (&[URL, "-c", "0"], &["connections = 0", "at least one"]),
             (&[URL, "--clients", "0"], &["clients = 0", "expected 1 to 65534"]),
             (&[URL, "--clients", "65535"], &["clients = 65535", "expected 1 to 65534"]),
-            (&[URL, "--timeout", "0s"], &["timeout of zero"]),
+            (&[URL, "--timeout", "0s"], &["a timeout of 0 fails every request"]),
             (&[URL, "--arrivals", "poisson"], &["poisson", "needs a rate"]),
             (&[URL, "--name", "a b"], &["`a b`", "letters, digits"]),
             (&[URL, "--path", "none", "--rtt", "48ms"], &["--path none", "--rtt"]),
@@ -200,7 +200,7 @@ fn invalid_profiles_are_refused() {
     let missing = &["`no-such-profile`", "No such file", "yamabiko profile list"];
     workspace.run(&["profile", "show", "no-such-profile"]).refused(1, missing);
     refuse(&workspace, &[(&["http://server/", "--server", "true", "--path", "no-such-profile"], missing)]);
-    workspace.run(&["profile", "show", "lan", "--clients", "0"]).refused(1, &["from 1 to 65534"]);
+    workspace.run(&["profile", "show", "lan", "--clients", "0"]).refused(1, &["--clients 0", "expected 1 to 65534"]);
     workspace.run(&["profile", "show", "p.toml", "--source"]).refused(1, &["`p.toml`", "profile list"]);
     workspace.run(&["profile", "check"]).refused(1, &["nothing to check"]);
 
@@ -249,11 +249,11 @@ fn effects_are_printed_in_the_plan() {
         &workspace,
         &[
             (&[url, "--server", "true", "--loss", "ge:1%"], &["from 2 to 4"]),
-            (&[url, "--server", "true", "--aqm", "codel"], &["needs a rate"]),
+            (&[url, "--server", "true", "--aqm", "codel"], &["needs a link rate"]),
             (&[url, "--server", "true", "--down", "1Mbit", "--aqm", "red"], &["codel[:TARGET"]),
             (&[url, "--server", "true", "--change", "10s outage"], &["a colon is missing"]),
             (&[url, "--server", "true", "--change", "10s in far: outage"], &["no class `far`"]),
-            (&[url, "--path", "none", "--change", "10s: outage"], &["--change asks for one"]),
+            (&[url, "--path", "none", "--change", "10s: outage"], &["--change needs one"]),
         ],
     );
 }
@@ -267,15 +267,15 @@ fn an_unusable_run_store_is_refused() {
     assert!(empty.stdout.contains("none yet") && empty.stderr.is_empty(), "{empty}");
     assert_eq!(workspace.run(&["runs", "--json"]).success().json()["runs"], serde_json::json!([]));
 
-    let with_book = |book: &str, arguments: &[&str]| -> Output {
+    let with_store = |store: &str, arguments: &[&str]| -> Output {
         let mut command = Command::new("/usr/bin/env");
-        command.arg(format!("YAMABIKO_RUNS={book}")).arg(yamabiko()).args(arguments);
+        command.arg(format!("YAMABIKO_RUNS={store}")).arg(yamabiko()).args(arguments);
         workspace.start_command(command).finish()
     };
-    for book in ["/proc/no-such-folder", "/dev/null"] {
-        with_book(book, &["bench", URL, "-n", "1"]).refused(2, &[book, "point YAMABIKO_RUNS at a folder"]);
+    for store in ["/proc/no-such-folder", "/dev/null"] {
+        with_store(store, &["bench", URL, "-n", "1"]).refused(2, &[store, "set YAMABIKO_RUNS to a folder"]);
     }
-    with_book("/dev/null", &["runs"]).refused(2, &["/dev/null", "point YAMABIKO_RUNS at a folder"]);
+    with_store("/dev/null", &["runs"]).refused(2, &["/dev/null", "set YAMABIKO_RUNS to a folder"]);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn doctor_text_begins_with_ready_or_missing() {
     for word in ["rights", "network", "machine", "time", "privilege", "bench --server"] {
         assert!(output.stdout.contains(word), "{word}\n{output}");
     }
-    assert!(!output.stdout.contains('\u{1b}') && !output.stdout.contains("late:"), "{output}");
+    assert!(!output.stdout.contains('\u{1b}') && !output.stdout.contains("timer:"), "{output}");
 }
 
 /// docs/concepts/doctor.md explains every finding and every verb.

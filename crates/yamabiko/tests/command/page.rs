@@ -32,7 +32,7 @@ fn report_writes_a_run_as_one_html_file() {
     let html = fs::read_to_string(&path).unwrap();
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
     for part in
-        ["requests/s carried", "class=\"verdict ", "<h2>Load</h2>", "<h2>Over time</h2>", "id=\"plots\"", "plan"]
+        ["requests/s achieved", "class=\"verdict ", "<h2>Load</h2>", "<h2>Over time</h2>", "id=\"plots\"", "plan"]
     {
         assert!(html.contains(part), "{part}");
     }
@@ -56,7 +56,7 @@ fn report_writes_plots_as_files() {
     let output = workspace.run(&["report", "--svg", str_of(&folder)]);
     written(&output);
     let named: Vec<&str> = output.stdout.lines().collect();
-    assert!(named.contains(&str_of(&folder.join("connections-in-process.svg"))), "{output}");
+    assert!(named.contains(&str_of(&folder.join("concurrent-connections.svg"))), "{output}");
     assert!(named.contains(&str_of(&folder.join("response-time-by-percentile.svg"))), "{output}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), named.len());
     for path in named {

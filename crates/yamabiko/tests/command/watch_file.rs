@@ -69,7 +69,7 @@ fn check_figures(document: &Value) {
     assert_eq!((count(document, "watch.connections.max"), count(document, "watch.retransmitted")), (1, 0));
     assert_eq!(count(document, "watch.handshake_rtt_ns.count"), 3);
     assert!((number(document, "watch.service_time_ns.mean") - 20e6).abs() < 1.0);
-    // Each is in process from its SYN to the server's FIN.
+    // Each is open from its SYN to the server's FIN.
     let length_s: u64 = talks().iter().map(|talk| talk.packets[talk.packets.len() - 2].0 - talk.packets[0].0).sum();
     let (first, last) = (talks()[0].packets[0].0, talks()[2].packets.last().unwrap().0);
     let mean = length_s as f64 / (last - first) as f64;
@@ -95,7 +95,7 @@ fn watch_summarises_and_stores_a_capture_file() {
     assert!(store::read_watch_series(&dir).unwrap().map(Result::unwrap).count() > 0);
     assert_eq!(workspace.run(&["report", "--json"]).success().json(), document);
     let page = workspace.run(&["report"]).success().stdout;
-    for words in ["3 connections seen", "SF x 3", "200 x 2, 404 x 1", "48.0 ms", "beside the server"] {
+    for words in ["3 connections in all", "SF x 3", "200 x 2, 404 x 1", "48.0 ms", "at the server: RTT"] {
         assert!(page.contains(words), "{words} in\n{page}");
     }
 }
@@ -153,15 +153,17 @@ fn a_truncated_capture_file_is_reported_up_to_its_end() {
 fn a_file_that_is_no_capture_is_refused() {
     let workspace = Workspace::shared();
     let file = put(&workspace, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
-    workspace.run(&["watch", "-r", str_of(&file)]).refused(1, &["a.gz: byte 0", "is it compressed"]);
+    workspace
+        .run(&["watch", "-r", str_of(&file)])
+        .refused(1, &["a.gz: byte 0", "is not the start of a pcap or pcapng file", "decompress or convert"]);
     workspace.run(&["watch", "-r", "/no/such/file"]).refused(1, &["opening /no/such/file: No such file"]);
     let empty = put(&workspace, "empty", &[]);
-    workspace.run(&["watch", "-r", str_of(&empty)]).refused(1, &["empty: it is empty"]);
+    workspace.run(&["watch", "-r", str_of(&empty)]).refused(1, &["empty: the file is empty"]);
     workspace.run(&["watch", "-r", str_of(&workspace.runs())]).refused(1, &["is a folder"]);
     workspace.run(&["watch"]).refused(1, &["--interface", "--read", "--from"]);
     workspace.run(&["watch", "-i", "lo", "-r", "x"]).refused(1, &["cannot be used with"]);
     workspace.run(&["watch", "-i", "lo", "-s", "10"]).refused(1, &["64..=262144"]);
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the book");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the run store");
 }
 
 #[test]
@@ -236,8 +238,8 @@ fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
         .run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&missing)])
         .refused(2, &["creating", "No such file"]);
     let before = fs::read(&file).unwrap();
-    workspace.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&file)]).refused(1, &["is the file that is read"]);
-    workspace.run(&["watch", "-r", str_of(&file), "--csv", str_of(&file)]).refused(1, &["is the file that is read"]);
+    workspace.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&file)]).refused(1, &["is the input file"]);
+    workspace.run(&["watch", "-r", str_of(&file), "--csv", str_of(&file)]).refused(1, &["is the input file"]);
     assert_eq!(fs::read(&file).unwrap(), before);
     assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
 }
@@ -249,7 +251,7 @@ fn a_closed_pipe_stops_writing_and_not_the_measurement() {
     let pipe = workspace.file("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let arguments = ["watch", "-r", str_of(&file), "--pcapng", str_of(&pipe), "--json", "--no-save"];
-    workspace.run(&arguments).refused(1, &["nobody reads this pipe"]);
+    workspace.run(&arguments).refused(1, &["no process reads this pipe"]);
     // A reader that closes immediately.
     let mut command = std::process::Command::new("sh");
     let script = format!(

@@ -112,7 +112,7 @@ fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
     post(address, &message(&[0, 1, 2], false), 204);
     post(address, &message(&[5], true), 204);
     post(address, &message(&[5], true), 204);
-    wait_until("the series has ended", || receiver.stderr().contains("has ended, kept as"));
+    wait_until("the series has ended", || receiver.stderr().contains("has ended, stored as"));
     receiver.signal(Signal::SIGINT);
     let output = receiver.finish().success();
     assert!(output.stderr.contains("edge/1: "), "a line a second: {output}");
@@ -208,7 +208,7 @@ fn an_unwritable_run_store_stops_storing_only() {
     let output = receiver.finish();
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stdout.contains("edge/1: eth0") && output.stdout.contains("603"), "{output}");
-    assert!(output.stderr.contains("not kept any more") && output.stderr.contains("the files are not"), "{output}");
+    assert!(output.stderr.contains("no longer stored") && output.stderr.contains("the files are not"), "{output}");
 }
 
 #[test]

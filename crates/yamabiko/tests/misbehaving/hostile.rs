@@ -1,4 +1,4 @@
-//! A server that misbehaves in every way it can: the program neither hangs nor crashes, books each failure under its
+//! A server that misbehaves in every way it can: the program neither hangs nor crashes, counts each failure under its
 //! cause, loses no request, and lets nothing of what the server sent reach the terminal.
 
 use std::fs;
@@ -131,7 +131,7 @@ fn judge(output: &Output, (path, outcome): Behaviour) {
     assert_eq!(check(&document, "server_answers")["state"], if failed { "failed" } else { "ok" }, "{path}: {output}");
 
     let kept = kept_requests(Path::new(document["run"]["dir"].as_str().unwrap()));
-    assert_eq!(kept.len() as u64, offered, "{path}: every request is in the book");
+    assert_eq!(kept.len() as u64, offered, "{path}: every request is stored");
     let cause = |request: &RequestRecord| request.failure.map(|cause| cause.name());
     assert!(kept.iter().all(|request| cause(request) == outcome.err()), "{path}");
 }

@@ -1,4 +1,4 @@
-//! An HTTP/2 server that misbehaves: the program neither hangs nor crashes, and books each failure under its cause.
+//! An HTTP/2 server that misbehaves: the program neither hangs nor crashes, and counts each failure under its cause.
 
 use std::io::Write as _;
 use std::net::Shutdown;

@@ -275,6 +275,6 @@ fn timeouts_and_error_statuses_are_both_errors() {
         }
     });
     let output = Workspace::shared().run(&[&["bench", &failing.url()], &arguments[..]].concat());
-    assert!(output.stdout.contains("100 % got a status other than 2xx"), "{output}");
+    assert!(output.stdout.contains("100 % had a status other than 2xx"), "{output}");
     assert!(!output.stdout.contains("none failed"), "{output}");
 }

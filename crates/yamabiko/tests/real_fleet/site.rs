@@ -237,7 +237,7 @@ pub fn row(number: u64) -> Value {
     let began = UP_NS - 1_000_000_000;
     json!({
         "connection": number, "exchange": 0, "last": true, "pid": 100, "program": "till", "side": "client",
-        "peer": { "address": "192.0.2.7", "port": 443 }, "own": { "address": "192.0.2.9", "port": 40_000 },
+        "peer": { "address": "192.0.2.7", "port": 443 }, "local": { "address": "192.0.2.9", "port": 40_000 },
         "opened_at_ns": began, "setup_ns": 1_000, "sent_first_at_ns": began + 2_000, "sent_last_at_ns": began + 3_000,
         "received_first_at_ns": began + 4_000, "received_last_at_ns": began + 5_000, "sent_bytes": 10,
         "received_bytes": 20, "calls": 2, "blocked_ns": 100, "outcome": "succeeded", "closed_at_ns": began + 6_000,

@@ -88,7 +88,7 @@ fn targets_outside_the_testbed_need_root() {
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
     service.set_nonblocking(true).unwrap();
     let port = service.local_addr().unwrap().port();
-    let mend = ["this host's own network", "run as root", "--server", "yamabiko doctor says more"];
+    let mend = ["this host's own network", "run as root", "--server", "for details run: yamabiko doctor"];
     for host in ["127.0.0.1", "[::1]", "192.0.2.1", "[2001:db8::1]"] {
         let url = format!("http://{host}:{port}/");
         let refused = user.run(Tun::ForAll, &["bench", &url, "--rtt", "10ms", "-d", "1s"]);
@@ -107,7 +107,7 @@ fn targets_outside_the_testbed_need_root() {
     let url = format!("http://{}10k.bin", url.split_whitespace().next().unwrap());
     let direct = user.run(Tun::Missing, &["bench", &url, "-n", "5", "--no-save", "--json"]);
     assert_eq!(direct.json()["load"]["completed"], 5, "{direct}");
-    assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0, "what was refused is not in the book");
+    assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0, "what was refused is not in the run store");
 }
 
 /// Where no path can be made, neither the server's command nor the program is started.
@@ -117,7 +117,7 @@ fn an_impossible_path_is_refused_before_the_server_starts() {
     let started = user.workspace.file("started");
     let server = format!("touch {}; exec {}", started.display(), own_from(&user.program, &user.workspace));
     for tun in [Tun::ForRoot, Tun::Missing] {
-        user.run(tun, &bench(&server, "-d 1s")).refused(2, &["/dev/net/tun", "yamabiko doctor says more"]);
+        user.run(tun, &bench(&server, "-d 1s")).refused(2, &["/dev/net/tun", "for details run: yamabiko doctor"]);
         user.run(tun, &["net", "--server", &server, "--", "touch", str_of(&started)]).refused(2, &["/dev/net/tun"]);
         user.run(tun, &["profile", "check", "lan"]).refused(2, &["/dev/net/tun"]);
         user.run(tun, &["demo", "-d", "1s", "--json"]).refused(2, &["/dev/net/tun"]);
@@ -129,7 +129,7 @@ fn an_impossible_path_is_refused_before_the_server_starts() {
 #[test]
 fn watching_a_device_needs_root() {
     let user = User::beside();
-    let mend = ["CAP_NET_RAW", "run as root", "yamabiko doctor says more"];
+    let mend = ["CAP_NET_RAW", "run as root", "for details run: yamabiko doctor"];
     user.run(Tun::ForAll, &["watch", "-i", "lo", "-d", "1s"]).refused(2, &mend);
     user.run(Tun::ForAll, &["profile", "learn", "-i", "lo", "-d", "1s"]).refused(2, &mend);
     // The doctor has nothing to say of a device that is not there.

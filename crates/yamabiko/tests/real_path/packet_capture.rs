@@ -102,7 +102,7 @@ fn packet_capture_measures_the_timing_of_the_path() {
     let document = workspace.run_json(&bench(&nginx(&workspace), options));
     assert_fields(&document);
     assert_held(&document, &COUNTED);
-    let outside = &document["path"]["from_outside"];
+    let outside = &document["path"]["packet_capture"];
     assert!(count(outside, "matched") > 3000, "{outside}");
     // What was on its way when the run ended.
     assert!(count(outside, "unmatched") < 50, "{outside}");

@@ -73,7 +73,7 @@ fn profile_check_measures_reordering_duplication_and_corruption() {
     let sentinel = Sentinel::start();
     let output = check(&workspace, &format!("--rtt 30ms {effects} --clients 10 --duration 6s"));
     let document = output.json();
-    for what in ["twice", "corrupted", "overtaken", "loss"] {
+    for what in ["duplicated", "corrupted", "reordered", "loss"] {
         for way in ["up", "down"] {
             let got = row(&document, &format!("{what} {way}"))["measured"].as_f64().unwrap();
             assert!(got > 0.005, "{what} {way}: {output}");

@@ -25,7 +25,7 @@ fn judge(output: &Output) -> Value {
     // The wire counts what it sees in the phase: a request that goes out late may be seen after it.
     let seen = count(&document, "watch.requests");
     assert!(seen == 100 || seen.abs_diff(100) < 20 && disturbed(&document), "{seen} on the wire: {output}");
-    assert_eq!(count(&document, "path.from_outside.unmatched"), 0, "{}", document["path"]["from_outside"]);
+    assert_eq!(count(&document, "path.packet_capture.unmatched"), 0, "{}", document["path"]["packet_capture"]);
     assert!(number(&document, "path.measured_rtt_ns.p50") >= 30e6, "{}", document["path"]["measured_rtt_ns"]);
     if !disturbed(&document) {
         // With another host the path alone is judged where it ends.

@@ -143,7 +143,7 @@ fn the_screen_shows_connections_and_q_restores_the_terminal() {
     let (server, port) = server(&workspace);
     let arguments = ["watch", "-i", "lo", "--port", &port];
     let mut terminal = OnTerminal::start(&workspace, 24, 80, &[], &arguments);
-    wait_until("the screen is there", || terminal.screen().contains("connections in process, last"));
+    wait_until("the screen is there", || terminal.screen().contains("concurrent connections, last"));
     assert!(terminal.is_alternate());
     let mut open: Vec<TcpStream> = Vec::new();
     for wanted in [5, 20] {
@@ -200,7 +200,7 @@ fn a_signal_restores_the_terminal_and_plain_never_changes_it() {
     wait_until("its end", || terminal.screen().contains("status=0"));
     let raw = String::from_utf8_lossy(&terminal.raw.lock().unwrap()).into_owned();
     assert!(!raw.contains("\x1b[?1049h"), "{raw}");
-    assert!(raw.matches("connections in process, 0.00/s new").count() >= 2, "a line a second: {raw}");
+    assert!(raw.matches("concurrent connections, 0.00/s new").count() >= 2, "a line a second: {raw}");
     drop(terminal.keys.take());
     terminal.running.finish();
     server.signal(Signal::SIGINT);
@@ -308,7 +308,7 @@ fn sender_and_receiver_store_the_same_series() {
     }
     let output = stop(watch).success();
     assert!(output.stderr.contains(&format!("sent to {url}")), "{output}");
-    wait_until("the series has ended", || receiver.stderr().contains("has ended, kept as"));
+    wait_until("the series has ended", || receiver.stderr().contains("has ended, stored as"));
     stop(receiver).success();
     let (near, far) = (book(&workspace, "-near-"), book(&workspace, "-far-"));
     assert_eq!((near.len(), far.len()), (1, 1));
@@ -334,14 +334,14 @@ fn a_restarted_receiver_gets_the_missed_seconds() {
     let watch =
         workspace.start(&["watch", "-i", "lo", "--port", "9", "--to", &url, "--token-file", &token, "--name", "near"]);
     started(&watch);
-    wait_until("something was received", || receiver.stderr().matches(" connections in process").count() >= 2);
+    wait_until("something was received", || receiver.stderr().matches(" concurrent connections").count() >= 2);
     stop(receiver).success();
     wait_until("it is missed", || watch.stderr().contains("away for") && watch.stderr().contains("s held"));
     let receiver = receive(&workspace, &address, &token);
-    wait_until("it is back", || receiver.stderr().matches(" connections in process").count() >= 2);
+    wait_until("it is back", || receiver.stderr().matches(" concurrent connections").count() >= 2);
     let output = stop(watch).success();
     assert!(!output.stderr.contains(" s lost"), "{output}");
-    wait_until("the series has ended", || receiver.stderr().contains("has ended, kept as"));
+    wait_until("the series has ended", || receiver.stderr().contains("has ended, stored as"));
     stop(receiver).success();
     let (near, far) = (book(&workspace, "-near-"), book(&workspace, "-far-"));
     assert_eq!((near.len(), far.len()), (1, 2));
@@ -365,14 +365,14 @@ fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
         let common = ["watch", "-i", "lo", "--port", "9", "-d", "2s", "--to", &url, "--name", "near"];
         workspace.run(&[&common, token].concat())
     };
-    watch(&["--token-file", &wrong]).refused(1, &["refuses the series", "token is not the one"]);
-    watch(&[]).refused(1, &["wants a token"]);
+    watch(&["--token-file", &wrong]).refused(1, &["refuses the series", "the token is wrong"]);
+    watch(&[]).refused(1, &["a token is required"]);
     assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
     stop(receiver).success();
     // No receiver: the watch continues, is stored, and reports at its end what was not delivered.
     let output = watch(&["--token-file", &right]);
     assert_eq!(output.code, Some(2), "{output}");
-    assert!(output.stderr.contains("seconds were not taken"), "{output}");
+    assert!(output.stderr.contains("seconds were not accepted"), "{output}");
     assert!(output.stdout.contains("stored in"), "{output}");
     assert_eq!(book(&workspace, "-near-").len(), 1);
     // Another server than a receiver.

@@ -235,13 +235,13 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         "(() => { const share = document.querySelector('#agent-settings input[name=share]'); share.focus(); share.value = '25'; \
          share.closest('form').requestSubmit(); })()",
     );
-    tab.wait_for("document.querySelector('#agent-settings .said').textContent.startsWith('Kept, as version 2')");
+    tab.wait_for("document.querySelector('#agent-settings .said').textContent.startsWith('Stored as version 2')");
     let stored = told.see(now, now_ns(), 60 * SECOND_NS);
     assert_eq!((&stored["settings"]["version"], &stored["settings"]["share"]), (&json!(2), &json!(0.25)));
     let at = now_ns();
     let batch = tap_protocol::Batch { settings: 2, ..told.agent.batch(at, at, 1, at) };
     told.say("batches", &batch);
-    tab.wait_for("document.getElementById('agent-goes-by').textContent === 'The agent goes by version 2.'");
+    tab.wait_for("document.getElementById('agent-goes-by').textContent === 'The agent uses version 2.'");
     tab.shoot(&shot("agent-desktop"), true);
     is_clean(&mut tab, &manager);
     drop(tab);

@@ -244,7 +244,7 @@ fn the_live_page_reconnects_and_works_by_keyboard() {
     // Landmarks, headings, and words for what is drawn.
     assert_eq!(tab.value("document.querySelectorAll('main, header, footer, h1').length"), 4);
     assert_eq!(tab.value("document.getElementById('aloud').getAttribute('aria-live')"), "polite");
-    tab.wait_for("document.getElementById('aloud').textContent.includes('Carried')");
+    tab.wait_for("document.getElementById('aloud').textContent.includes('Achieved')");
     tab.wait_for("[...document.querySelectorAll('figure [role=img]')].some((chart) => chart.getAttribute('aria-label')?.includes('Latest: '))");
     assert_eq!(
         tab.value("[...document.querySelectorAll('button, select')].every((one) => one.textContent.trim())"),
@@ -282,7 +282,7 @@ fn the_live_page_draws_a_long_run_quickly() {
          const head = { title: 't', status: { word: 'Measuring', tone: 'going' }, lead: '', facts: [], foot: [], aloud: '', is_over: false };\n\
          const send = (name, data) => stream.dispatchEvent(new MessageEvent(name, { data: JSON.stringify(data), lastEventId: 'x.1' }));\n\
          const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));\n\
-         send('whole', { ...head, sections: [{ id: 's', heading: 'h', pieces }] });\n\
+         send('snapshot', { ...head, sections: [{ id: 's', heading: 'h', pieces }] });\n\
          await frame();\n\
          const took = [];\n\
          for (let x = count; x < count + 20; x++) {\n\

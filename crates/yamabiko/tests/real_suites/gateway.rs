@@ -46,7 +46,7 @@ fn gateway_measures_a_known_loss() {
     let findings = condition["findings"].as_array().unwrap();
     let finding = findings.iter().find(|finding| finding["name"] == "loss_random");
     let finding = finding.unwrap_or_else(|| panic!("{condition}"));
-    assert!(finding["words"].as_str().unwrap().contains("as they were asked to"), "{finding}");
+    assert!(finding["words"].as_str().unwrap().contains("configured loss of the links: "), "{finding}");
 }
 
 #[test]

@@ -49,10 +49,10 @@ fn a_missing_route_and_a_loss_of_one_in_a_thousand_are_found() {
     assert!(period["words"].as_str().unwrap().starts_with("every 1000th packet is lost"), "{period}");
     let found = findings(start(&workspace, "nat", "ip route replace unreachable 198.18.0.1", "500ms"));
     let finding = named(&found, "no_route");
-    assert!(finding["words"].as_str().unwrap().contains("which says so"), "{finding}");
+    assert!(finding["words"].as_str().unwrap().contains("reported by the gateway: "), "{finding}");
     let found = findings(silent);
     let finding = named(&found, "no_route");
-    assert!(finding["words"].as_str().unwrap().contains("no further than the gateway"), "{finding}");
+    assert!(finding["words"].as_str().unwrap().contains("silently dropped at the gateway"), "{finding}");
 }
 
 #[test]

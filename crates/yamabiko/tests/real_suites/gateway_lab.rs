@@ -56,7 +56,7 @@ fn a_gateway_program_sees_the_configured_testbed() {
     wait_until("what was set up is gone with it", || marked.processes().is_empty());
 
     let refused = workspace.run(&["gateway", "--setup", "echo no such rule; exit 3", "--", "true"]);
-    refused.refused(1, &["--setup `echo no such rule; exit 3` ended with status 3; it said: no such rule"]);
+    refused.refused(1, &["--setup `echo no such rule; exit 3` ended with status 3; its output: no such rule"]);
     workspace.run(&["gateway", "--", "/no/such/program"]).refused(1, &["/no/such/program"]);
 }
 
@@ -67,11 +67,11 @@ fn the_cpu_limit_of_a_gateway_holds_under_load() {
     let flood = "iperf3 -c server -u -b 0 -l 16 -t 1 -J";
     let iperf3 = workspace.run(&[&said[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
     // 2 % of a second and some, and what a quota lets through at the edges of so short a time.
-    let used = before(&iperf3, "% of a core used (2% at most, for which it stands still, usually for up to 49ms");
+    let used = before(&iperf3, "% of a core used (2% at most, throttled for typically up to 49ms");
     assert!((0.5..2.8).contains(&used), "{iperf3}");
     // Packets that iperf3 could not send in time are its own loss, not a link's.
     assert!(before(&iperf3, " packets from the clients, 0 from the server") > 0.0, "{iperf3}");
-    assert!(iperf3.stderr.contains("the rings of its card overflowed"), "{iperf3}");
+    assert!(iperf3.stderr.contains("the rings of the emulated network card overflowed"), "{iperf3}");
     assert!(!iperf3.stderr.contains("found the queue full"), "{iperf3}");
 }
 
@@ -101,11 +101,11 @@ fn links_have_the_configured_delay_and_loss() {
 fn an_unprivileged_user_has_the_testbed_without_cpu_limit() {
     let user = User::new();
     let refused = user.run(Tun::ForAll, &through("", "true"));
-    refused.refused(2, &["--gateway-cpu 10%: no control group can be made here: "]);
+    refused.refused(2, &["--gateway-cpu 10%: no control group can be created here: "]);
     let ping =
         user.run(Tun::ForAll, &through("--condition nat --gateway-cpu none", "ping -n -c 2 -i 0.1 server")).success();
     assert!(ping.stdout.contains("2 received"), "{ping}");
-    assert!(ping.stderr.contains("no control group can be made here"), "{ping}");
+    assert!(ping.stderr.contains("no control group can be created here"), "{ping}");
     let missing = user.run(Tun::Missing, &through("--gateway-cpu none", "true"));
     missing.refused(2, &["/dev/net/tun"]);
 }

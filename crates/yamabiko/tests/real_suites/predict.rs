@@ -94,7 +94,7 @@ fn components_predict_a_server_that_was_not_run() {
     // 100 KB come in further windows, each a round trip.
     assert!(of("workers").unwrap() < 1000.0 / 0.020, "{predict}");
     assert_eq!(sum["rate_per_s"], predict["rate_per_s"]);
-    assert!(std::fs::read_to_string(page).unwrap().contains("Parts measured alone"));
+    assert!(std::fs::read_to_string(page).unwrap().contains("<h2>Components</h2>"));
 }
 
 /// The complete experiment in short: both predictions compared with the measured capacity.

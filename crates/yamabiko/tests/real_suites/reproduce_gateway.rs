@@ -37,7 +37,7 @@ fn reproduce_gateway_measures_a_point_and_a_class() {
     assert_eq!(row(&document, "the scale", "", "F: time runs this many times as fast")["measured"], 10.0);
     let html = fs::read_to_string(&page).unwrap();
     // A machine without timely responses has no hit ratio; the published error rate is always there.
-    assert!(html.contains("Error ratio") && html.contains("small, 10 Mbit/s, paper"));
+    assert!(html.contains("Error ratio") && html.contains("small, 10 Mbit/s, published"));
     let id = document["run"]["id"].as_str().unwrap();
     assert_eq!(workspace.run_json(&["report", id, "--json"]), document);
     let text = workspace.run(&["report", id]).stdout;

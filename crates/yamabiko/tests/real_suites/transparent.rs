@@ -36,7 +36,7 @@ fn times_of_client_wire_and_log_agree() {
         "--html",
         page.to_str().unwrap(),
     ]);
-    assert_eq!(states(&document, ": transfers with three witnesses"), ["ok", "ok"], "{document:#}");
+    assert_eq!(states(&document, ": transfers seen at all three vantage points"), ["ok", "ok"], "{document:#}");
     for server in ["nginx", "Apache"] {
         let of = |quantity: &str| here(&document, server, quantity);
         assert!(of("transfers") >= 2.0, "{document:#}");
@@ -62,8 +62,8 @@ fn reproduce_transparent_runs_with_and_without_the_tap() {
     let workspace = Workspace::new();
     let document = workspace.run_json(&["reproduce", "transparent", "-d", "1s", "-e", "1", "--json"]);
     // One run of each kind on each link.
-    assert_eq!(states(&document, ": whole responses on the wire"), ["ok"; 4], "{document:#}");
-    assert_eq!(states(&document, ": exchanges under the tap"), ["ok"; 2], "{document:#}");
+    assert_eq!(states(&document, ": complete responses on the wire"), ["ok"; 4], "{document:#}");
+    assert_eq!(states(&document, ": exchanges seen by the tap"), ["ok"; 2], "{document:#}");
     assert_eq!(document["reproduce"]["runs"].as_array().unwrap().len(), 4);
     // 100 KB and its head cannot come over 10 Mbit/s any faster, with the tap or without.
     for quantity in ["throughput without the tap", "throughput with the tap"] {

@@ -43,7 +43,7 @@ fn contradictory_serve_options_are_refused() {
     refuse(&[www, "--head-size", "64KiB"], &["--head-size", "32KiB"]);
     refuse(&[www, "--connections", "0"], &["--connections", "from 1"]);
     refuse(&[www, "--dynamic-cmd", "app"], &["--dynamic"]);
-    refuse(&[www, "--dynamic", "/app=https://host:443"], &["--dynamic", "without TLS"]);
+    refuse(&[www, "--dynamic", "/app=https://host:443"], &["--dynamic", "TLS to an upstream is not supported"]);
     refuse(&[www, "--dynamic", "app=http://host:80"], &["--dynamic", "begins with /"]);
     refuse(&[www, "--dynamic", "/a=http://h:1", "--dynamic", "/a/=http://h:2"], &["the same prefix"]);
     refuse(&[www, "--dynamic", "/a=http://h:1", "--dynamic-cpu", "40%"], &["--dynamic-cmd"]);

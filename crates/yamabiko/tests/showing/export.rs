@@ -136,7 +136,7 @@ fn remote_write_sends_every_message_with_headers_and_retries_a_busy_receiver() {
     let output =
         push(&workspace, &["--remote-write", &url, "--header-file", str_of(&headers), "-H", "X-More: 2"]).success();
     assert!(output.stdout.contains("message") && output.stdout.contains("/api/v1/write in"), "{output}");
-    assert!(output.stderr.contains("status 503 later; again"), "{output}");
+    assert!(output.stderr.contains("status 503 later; retry in"), "{output}");
     for secret in ["of-secrets", "tenant=x"] {
         assert!(!output.stdout.contains(secret) && !output.stderr.contains(secret), "{output}");
     }
@@ -186,7 +186,7 @@ fn a_refused_message_is_not_retried_and_the_reason_is_printed_escaped() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = push(&workspace, &["--otlp", &format!("http://{nobody}")]);
     assert_eq!(output.code, Some(2), "{output}");
-    assert!(output.stderr.lines().count() == 5 && output.stderr.contains("again in 0.2"), "{output}");
+    assert!(output.stderr.lines().count() == 5 && output.stderr.contains("retry in 0.2"), "{output}");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn rejected_points_are_reported() {
     // ExportMetricsServiceResponse { partial_success { rejected_data_points: 3, error_message: "no room" } }
     let partial = b"\x0a\x0b\x08\x03\x12\x07no room";
     let receiver = Scripted::start(|_| answer("200 OK", &["Content-Type: application/x-protobuf"], partial));
-    push(&workspace, &["--otlp", &receiver.url("")]).refused(2, &["did not take", "points: no room"]);
+    push(&workspace, &["--otlp", &receiver.url("")]).refused(2, &["the receiver rejected 3 points: no room"]);
     let receiver = Scripted::start(|_| answer("200 OK", &["Content-Type: application/x-protobuf"], b""));
     let output = push(&workspace, &["--otlp", &receiver.url("/")]).success();
     assert!(output.stdout.contains("of OTLP"), "{output}");

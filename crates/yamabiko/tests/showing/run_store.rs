@@ -19,11 +19,11 @@ fn ids(workspace: &Workspace, arguments: &[&str]) -> Vec<String> {
 #[test]
 fn runs_search_finds_the_matching_runs() {
     let workspace = Workspace::shared();
-    let book = workspace.runs();
-    let a = id(&ended(&book, "bench", 0, "yamabiko bench http://server/one --rate 100/s", 100));
-    let b = id(&ended(&book, "Release", 60, "yamabiko bench http://server/two", 300));
-    let c = id(&ended(&book, "search", 86_400, "yamabiko capacity http://server/three", 200));
-    let going_on = begun(&book, "now", 90_000);
+    let store = workspace.runs();
+    let a = id(&ended(&store, "bench", 0, "yamabiko bench http://server/one --rate 100/s", 100));
+    let b = id(&ended(&store, "Release", 60, "yamabiko bench http://server/two", 300));
+    let c = id(&ended(&store, "search", 86_400, "yamabiko capacity http://server/three", 200));
+    let going_on = begun(&store, "now", 90_000);
     let d = going_on.id().to_owned();
     workspace.run(&["runs", "tag", &b, "v1.2", "host=a"]).success();
     for (arguments, found) in [
@@ -49,11 +49,13 @@ fn runs_search_finds_the_matching_runs() {
         assert_eq!(ids(&workspace, arguments).iter().collect::<Vec<_>>(), found, "{arguments:?}");
     }
     let list = workspace.run(&["runs"]).success();
-    assert!(list.stdout.contains("tags") && list.stdout.contains("host=a v1.2"), "{list}");
+    assert!(list.stdout.contains("[host=a] [v1.2]"), "{list}");
     let none = workspace.run(&["runs", "search", "nothing-like-it"]).success();
-    assert_eq!(none.stdout, "no run is like that\n");
+    assert_eq!(none.stdout, "no run matches\n");
     workspace.run(&["runs", "search", "--where", "p99"]).refused(1, &["`p99` has neither", "p99 > 200ms"]);
-    workspace.run(&["runs", "search", "--since", "yesterday"]).refused(1, &["`yesterday` is no moment", "2026-11-20"]);
+    workspace
+        .run(&["runs", "search", "--since", "yesterday"])
+        .refused(1, &["`yesterday` is not a valid time", "2026-11-20"]);
     workspace.run(&["runs", "search", "--verdict", "good"]).refused(1, &["valid, suspect, invalid"]);
     workspace.run(&["runs", "--json", "search"]).refused(1, &["--json"]);
 }
@@ -82,8 +84,8 @@ fn tags_are_stored_with_the_run() {
 #[test]
 fn runs_delete_confirms_and_refuses() {
     let workspace = Workspace::shared();
-    let book = workspace.runs();
-    let (a, b) = (ended(&book, "a", 0, "yamabiko bench", 1), ended(&book, "b", 1, "yamabiko bench", 1));
+    let store = workspace.runs();
+    let (a, b) = (ended(&store, "a", 0, "yamabiko bench", 1), ended(&store, "b", 1, "yamabiko bench", 1));
     workspace.run(&["runs", "delete", &id(&a)]).refused(1, &["--yes"]);
     assert!(a.exists());
 
@@ -103,18 +105,20 @@ fn runs_delete_confirms_and_refuses() {
     let gone = on_terminal("y\n");
     assert!(gone.stdout.contains("1 run deleted") && !a.exists() && b.exists(), "{gone}");
 
-    let going_on = begun(&book, "c", 2);
+    let going_on = begun(&store, "c", 2);
     // A run that cannot be deleted keeps the others.
-    workspace.run(&["runs", "delete", "--yes", &id(&b), going_on.id()]).refused(1, &[going_on.id(), "it goes on"]);
+    workspace
+        .run(&["runs", "delete", "--yes", &id(&b), going_on.id()])
+        .refused(1, &[going_on.id(), "it is still running"]);
     assert!(going_on.path().exists() && b.exists());
 
     // By its path outside of the run store; by a link inside it.
     let outside = workspace.path().join("elsewhere");
     fs::create_dir(&outside).unwrap();
     let other = ended(&outside, "d", 3, "yamabiko bench", 1);
-    workspace.run(&["runs", "delete", "--yes", str_of(&other)]).refused(1, &["not a run of the book"]);
-    symlink(&other, book.join(id(&other))).unwrap();
-    workspace.run(&["runs", "delete", "--yes", &id(&other)]).refused(1, &["a link to somewhere else"]);
+    workspace.run(&["runs", "delete", "--yes", str_of(&other)]).refused(1, &["not a run of this run store"]);
+    symlink(&other, store.join(id(&other))).unwrap();
+    workspace.run(&["runs", "delete", "--yes", &id(&other)]).refused(1, &["a symbolic link"]);
     assert!(other.join("summary.json").exists());
 
     // Files in a run that are links go; what they point to stays.
@@ -127,22 +131,22 @@ fn runs_delete_confirms_and_refuses() {
 #[test]
 fn trials_of_an_experiment_are_listed_with_its_name() {
     let workspace = Workspace::shared();
-    let book = workspace.runs();
-    let before = id(&ended(&book, "before", 0, "yamabiko bench", 1));
-    let trials: Vec<String> = (2..9).map(|second| id(&ended(&book, "trial", second, "yamabiko bench", 1))).collect();
+    let store = workspace.runs();
+    let before = id(&ended(&store, "before", 0, "yamabiko bench", 1));
+    let trials: Vec<String> = (2..9).map(|second| id(&ended(&store, "trial", second, "yamabiko bench", 1))).collect();
     let named: Vec<String> = trials.iter().chain([&before]).cloned().collect();
-    let suite = id(&naming(&book, "suite", 1, &named));
+    let suite = id(&naming(&store, "suite", 1, &named));
 
     let one = workspace.run(&["runs", "delete", "--yes", &trials[0]]).success();
-    assert!(one.stderr.contains(&format!("{suite} made it on its way")), "{one}");
+    assert!(one.stderr.contains(&format!("{suite} refers to this run, which it made")), "{one}");
     workspace.run(&["runs", "delete", &suite]).refused(1, &["--yes"]);
     let with = workspace.run(&["runs", "delete", "--yes", "--trials", &suite]).success();
     assert!(with.stderr.contains("7 runs deleted"), "{with}");
     // What it only looked at is older than it, and stays.
     assert_eq!(ids(&workspace, &[]), [before.as_str()]);
 
-    let trial = id(&ended(&book, "trial", 20, "yamabiko bench", 1));
-    let suite = id(&naming(&book, "suite", 19, std::slice::from_ref(&trial)));
+    let trial = id(&ended(&store, "trial", 20, "yamabiko bench", 1));
+    let suite = id(&naming(&store, "suite", 19, std::slice::from_ref(&trial)));
     let left = workspace.run(&["runs", "delete", "--yes", &suite]).success();
     assert!(left.stderr.contains("1 run made on the way stay") && left.stderr.contains(&trial), "{left}");
     assert_eq!(ids(&workspace, &[]), [before, trial]);
@@ -151,8 +155,8 @@ fn trials_of_an_experiment_are_listed_with_its_name() {
 #[test]
 fn disk_usage_is_listed_by_run_and_table() {
     let workspace = Workspace::shared();
-    let book = workspace.runs();
-    let (a, b) = (ended(&book, "a", 0, "yamabiko bench", 1), ended(&book, "b", 1, "yamabiko bench", 1));
+    let store = workspace.runs();
+    let (a, b) = (ended(&store, "a", 0, "yamabiko bench", 1), ended(&store, "b", 1, "yamabiko bench", 1));
     fs::write(a.join("requests.parquet"), vec![1; 10_000_000]).unwrap();
     fs::create_dir(b.join("series")).unwrap();
     fs::write(b.join("series/000001.parquet"), vec![1; 20_000_000]).unwrap();
@@ -172,12 +176,12 @@ fn disk_usage_is_listed_by_run_and_table() {
 #[test]
 fn runs_list_works_without_the_catalogue() {
     let workspace = Workspace::shared();
-    let book = workspace.runs();
+    let store = workspace.runs();
     for second in 0..5 {
-        ended(&book, "bench", second, "yamabiko bench", 1);
+        ended(&store, "bench", second, "yamabiko bench", 1);
     }
     let right = workspace.run(&["runs", "--no-catalogue"]).success().stdout;
-    let catalogue = book.join("catalogue.sqlite");
+    let catalogue = store.join("catalogue.sqlite");
     assert!(!catalogue.exists());
     let same = || assert_eq!(workspace.run(&["runs"]).success().stdout, right);
     same();

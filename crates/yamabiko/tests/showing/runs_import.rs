@@ -1,4 +1,4 @@
-//! `yamabiko runs export` and `import`: from one book to another.
+//! `yamabiko runs export` and `import`: from one run store to another.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::stored_runs::{begun, ended, id, naming};
 use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
-/// The program with another book.
+/// The program with another run store.
 fn elsewhere(workspace: &Workspace, arguments: &[&str]) -> Output {
     let mut command = Command::new("/usr/bin/env");
     command.arg(format!("YAMABIKO_RUNS={}", str_of(&workspace.path().join("other"))));
@@ -17,9 +17,9 @@ fn elsewhere(workspace: &Workspace, arguments: &[&str]) -> Output {
 #[test]
 fn exported_runs_are_imported_and_reported_in_another_run_store() {
     let workspace = Workspace::shared();
-    let book = workspace.runs();
+    let store = workspace.runs();
     let (a, b) =
-        (ended(&book, "a", 0, "yamabiko bench http://server/a", 100), ended(&book, "b", 1, "yamabiko bench", 1));
+        (ended(&store, "a", 0, "yamabiko bench http://server/a", 100), ended(&store, "b", 1, "yamabiko bench", 1));
     workspace.run(&["runs", "tag", &id(&a), "kept"]).success();
     let (one, two) = (workspace.file("one.tar.gz"), workspace.file("two.tar.gz"));
     let written = workspace.run(&["runs", "export", &id(&a), &id(&b), str_of(&one)]).success();
@@ -37,7 +37,7 @@ fn exported_runs_are_imported_and_reported_in_another_run_store() {
     // Again: refused, unless they may have other names.
     elsewhere(&workspace, &["runs", "import", str_of(&one)]).refused(1, &[&id(&a), "--rename", "Nothing was imported"]);
     let renamed = elsewhere(&workspace, &["runs", "import", "--rename", str_of(&one)]).success();
-    assert!(renamed.stdout.contains(&format!("it was {}", id(&a))), "{renamed}");
+    assert!(renamed.stdout.contains(&format!("renamed from {}", id(&a))), "{renamed}");
     let list = elsewhere(&workspace, &["runs", "--json"]).success().json();
     assert_eq!(list["runs"].as_array().unwrap().len(), 4);
 }
@@ -46,20 +46,20 @@ fn exported_runs_are_imported_and_reported_in_another_run_store() {
 #[test]
 fn deleting_an_imported_experiment_keeps_local_runs() {
     let workspace = Workspace::shared();
-    let book = workspace.runs();
-    let trials: Vec<String> = (1..4).map(|second| id(&ended(&book, "trial", second, "yamabiko bench", 1))).collect();
-    let suite = naming(&book, "suite", 0, &trials);
+    let store = workspace.runs();
+    let trials: Vec<String> = (1..4).map(|second| id(&ended(&store, "trial", second, "yamabiko bench", 1))).collect();
+    let suite = naming(&store, "suite", 0, &trials);
     // A forged mark has no effect.
     fs::write(suite.join("imported.txt"), "").unwrap();
     let archive = workspace.file("suite.tar.gz");
     let pack = |runs: &[&str]| {
-        let status = Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(&book).args(runs).status().unwrap();
+        let status = Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(&store).args(runs).status().unwrap();
         assert!(status.success());
     };
     let (suite, all) = (id(&suite), trials.clone());
     pack(&[&suite, &all[0]]);
 
-    // The other book has made the second and the third itself.
+    // The other run store has made the second and the third itself.
     let other = workspace.path().join("other");
     fs::create_dir(&other).unwrap();
     for second in [2, 3] {
@@ -67,7 +67,7 @@ fn deleting_an_imported_experiment_keeps_local_runs() {
     }
     elsewhere(&workspace, &["runs", "import", str_of(&archive)]).success();
     let one = elsewhere(&workspace, &["runs", "delete", "--yes", &trials[1]]).success();
-    assert!(!one.stderr.contains("made it on its way"), "{one}");
+    assert!(!one.stderr.contains("refers to this run"), "{one}");
     let with = elsewhere(&workspace, &["runs", "delete", "--yes", "--trials", &suite]).success();
     assert!(with.stderr.contains("2 runs deleted"), "the suite, and the trial that came with it: {with}");
     let list = elsewhere(&workspace, &["runs", "--json"]).success().json();
@@ -93,8 +93,8 @@ fn invalid_archives_are_refused_in_one_line() {
     let a = ended(&workspace.runs(), "a", 0, "yamabiko bench", 1);
     let going_on = begun(&workspace.runs(), "b", 1);
     let file = workspace.file("x.tar.gz");
-    workspace.run(&["runs", "export", going_on.id(), str_of(&file)]).refused(1, &["goes on"]);
-    workspace.run(&["runs", "export", &id(&a), going_on.id()]).refused(1, &["is a run", "name a file"]);
+    workspace.run(&["runs", "export", going_on.id(), str_of(&file)]).refused(1, &["it is still running"]);
+    workspace.run(&["runs", "export", &id(&a), going_on.id()]).refused(1, &["is a run", "expected the file to write"]);
     workspace.run(&["runs", "export", &id(&a)]).refused(1, &["runs export"]);
     workspace.run(&["runs", "export", &id(&a), "/no/such/folder/x.tar.gz"]).refused(2, &["/no/such/folder"]);
     assert!(!file.exists());
@@ -114,7 +114,7 @@ fn invalid_archives_are_refused_in_one_line() {
     };
     fs::write(workspace.path().join("evil"), "x").unwrap();
     pack(&["-Pczf", str_of(&bad), "--transform", "s,evil,../evil,", "evil"]);
-    elsewhere(&workspace, &["runs", "import", str_of(&bad)]).refused(1, &["climbs out"]);
+    elsewhere(&workspace, &["runs", "import", str_of(&bad)]).refused(1, &["leaves its folder"]);
     std::os::unix::fs::symlink("/etc/passwd", a.join("link")).unwrap();
     pack(&["-czf", str_of(&bad), "-C", str_of(&workspace.runs()), &id(&a)]);
     elsewhere(&workspace, &["runs", "import", str_of(&bad)]).refused(1, &["a link"]);

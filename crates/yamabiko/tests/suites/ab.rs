@@ -286,14 +286,14 @@ fn ab_prints_help_and_refuses_wrong_input() {
         ("-n 5 -c 9 http://h/", 22, "ab: Cannot use concurrency level greater than total number of requests"),
         ("http://h", 22, "ab: invalid URL"),
         ("-q", 22, "ab: wrong number of arguments"),
-        ("-H nonsense http://127.0.0.1:9/", 1, "`nonsense` is not a header"),
+        ("-H nonsense http://127.0.0.1:9/", 1, "`nonsense` is not a valid header"),
     ] {
         let words: Vec<&str> = ["ab"].into_iter().chain(words.split_whitespace()).collect();
         let output = workspace.run(&words);
         assert_eq!(output.code, Some(code), "{output}");
         assert!(output.stderr.contains(says), "{output}");
     }
-    assert_eq!(std::fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the book");
+    assert_eq!(std::fs::read_dir(workspace.runs()).unwrap().count(), 0, "the run store is empty");
 }
 
 #[test]

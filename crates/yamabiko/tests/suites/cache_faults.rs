@@ -177,7 +177,7 @@ fn one_that_drops_fields_is_not_believed(workspace: &Workspace, origin: &Serving
     let output = sweep(workspace, origin, Fault::DropsAsk, &[]);
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
-    let check = check(&document, "asks reached the origin").unwrap_or_else(|| panic!("{output}"));
+    let check = check(&document, "request ids reached the origin").unwrap_or_else(|| panic!("{output}"));
     assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"invalid".into()), "{check}");
     let why = check["why"].as_str().unwrap();
     assert!(why.contains("X-Yamabiko-Request-Id"), "{why}");
@@ -194,7 +194,9 @@ fn a_correct_cache_is_reported_without_faults() {
     let one = point(&document);
     assert!(one["wrong"].as_object().unwrap().is_empty(), "{one}");
     assert!(one["errors"].as_object().unwrap().is_empty(), "{one}");
-    for name in ["cache_responses_correct", "asks", "the origin was reached"] {
+    for name in
+        ["cache_responses_correct", "cache_forwards_request_ids", "request ids reached the origin", "origin reached"]
+    {
         assert_eq!(check(&document, name), None, "{output}");
     }
     // Nothing is missed but what had not come yet, or was over.

@@ -66,7 +66,7 @@ fn compare_accepts_several_runs_per_side() {
 
     let same = workspace.run(&["compare", &a, &alike]).success();
     assert!(same.stdout.contains("mean response time: no difference detected; detectable from "), "{same}");
-    assert!(same.stdout.contains("or more would have been."), "{same}");
+    assert!(same.stdout.contains("no; detectable from "), "{same}");
 
     let other = workspace.run(&["compare", &a, &slower, "--json"]).success();
     let document = other.json();
@@ -101,7 +101,7 @@ fn compare_reports_differences_of_plans_and_verdicts() {
     workspace.run(&["compare", &a, &faster]).refused(1, &["load.rate", "100/s", "200/s", "--different-plans"]);
     let anyway = workspace.run(&["compare", &a, &faster, "--different-plans", "--no-save"]).success();
     let line = anyway.stdout.lines().find(|line| line.contains("load.rate")).unwrap_or_else(|| panic!("{anyway}"));
-    assert!(line.contains("100/s") && line.contains("200/s") && line.ends_with("the plan"), "{line}");
+    assert!(line.contains("100/s") && line.contains("200/s") && line.ends_with(" plan"), "{line}");
     // The last run of load is not the comparison that was just made.
     let carried = workspace.run(&["compare", &a, "last,last~3", "--different-plans"]);
     carried.refused(1, &["are on one side", "load.rate"]);
@@ -124,7 +124,7 @@ fn compare_writes_text_json_and_html() {
     let files = ["--html", str_of(&html), "--md", str_of(&md), "--junit", str_of(&xml)];
     let made = workspace.run(&[&["compare", &a, &b, "--fail-if", terms], &files[..]].concat());
     assert_eq!(made.code, Some(4), "{made}");
-    assert!(made.stdout.contains("FAILED, shown") && made.stdout.contains("held, shown"), "{made}");
+    assert!(made.stdout.contains("mean +5%   FAILED ") && made.stdout.contains("mean +1s   passed "), "{made}");
     assert!(made.stdout.trim_end().ends_with("/c.html"), "{made}");
     let page = fs::read_to_string(&html).unwrap();
     for part in
@@ -135,7 +135,7 @@ fn compare_writes_text_json_and_html() {
     }
     let text = fs::read_to_string(&md).unwrap();
     assert!(
-        text.contains("| mean +5% | FAILED, shown |") && text.contains("| mean response time | 1.00 ms | 1.10 ms |"),
+        text.contains("| mean +5% | FAILED |") && text.contains("| mean response time | 1.00 ms | 1.10 ms |"),
         "{text}"
     );
     let xml = fs::read_to_string(&xml).unwrap();
@@ -144,7 +144,7 @@ fn compare_writes_text_json_and_html() {
     let id = page.split_once("<h1>").unwrap().1.split_once("</h1>").unwrap().0;
     let again = workspace.run(&["report", id, "--html", "-"]);
     assert_eq!(again.code, Some(4));
-    assert!(again.stdout == page, "the page from the book is another");
+    assert!(again.stdout == page, "the page from the run store differs");
     let again = workspace.run(&["report", id, "--md", "-"]);
     assert_eq!(again.stdout, text);
     let other = workspace.run(&["compare", &a, &moved, "--json", "--no-save"]);
@@ -158,7 +158,7 @@ fn compare_writes_text_json_and_html() {
     for terms in ["cpu +5%", "mean +5%, cpu +5%", "mean +1s, cpu +5%"] {
         let unknown = workspace.run(&["compare", &a, &b, "--fail-if", terms, "--junit", str_of(&xml)]);
         assert_eq!(unknown.code, Some(3), "{unknown}");
-        assert!(unknown.stdout.contains("not known"), "{unknown}");
+        assert!(unknown.stdout.contains("there is no interval here, so the term cannot be judged"), "{unknown}");
         let xml = fs::read_to_string(&xml).unwrap();
         assert!(xml.contains("errors=\"1\""), "{xml}");
         let id = xml.split_once("<testsuite name=\"").unwrap().1.split_once('"').unwrap().0;

@@ -55,13 +55,13 @@ fn disk_runs_every_test_and_its_figures_match_fio() {
     assert!(is_empty(folder.path()));
     // Reported again from the run store.
     let again = workspace.run(&["report", "last"]);
-    assert!(again.stdout.contains("seeks, 3 at once") && again.stdout.contains("fdatasync"), "{}", again.stdout);
+    assert!(again.stdout.contains("seeks, 3 concurrent") && again.stdout.contains("fdatasync"), "{}", again.stdout);
     // The page was made with the run, and is made again.
     let page = workspace.file("disk.html");
     workspace.run(&["report", "last", "--html", str_of(&page)]);
     for page in [dir.join("report.html"), page] {
         let html = fs::read_to_string(&page).unwrap();
-        assert!(html.contains("random reads of 4 KiB a second"), "{}", page.display());
+        assert!(html.contains("random 4 KiB reads/s"), "{}", page.display());
     }
 }
 
@@ -87,7 +87,7 @@ fn disk_refuses_a_memory_file_system() {
     assert!(said.stdout.contains("SUSPECT") && said.stdout.contains("tmpfs"), "{}", said.stdout);
     assert!(said.stdout.contains("page cache"), "{}", said.stdout);
     let html = fs::read_to_string(&page).unwrap();
-    assert!(html.contains("None of this is the speed of a disk") && html.contains("(PAGE CACHE)"));
+    assert!(html.contains("None of these figures is the speed of a disk") && html.contains("(PAGE CACHE)"));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn invalid_disk_options_are_refused_by_name() {
     workspace.run(&["disk", path, "-t", "speed"]).refused(1, &["speed", "commits"]);
     workspace.run(&["disk", "/no/such/folder"]).refused(2, &["/no/such/folder"]);
     assert!(is_empty(folder.path()));
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the book");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "the run store is empty");
 }
 
 /// Killed without a chance to clean up: fio goes too, and the file was never there.

@@ -244,7 +244,7 @@ fn the_third_wrong_secret_blocks_the_address() {
         assert!(matches!(error, TesterError::WrongSecret { .. }), "{error}");
     }
     let error = Session::open(at, &secret(), None).err().unwrap();
-    assert!(error.to_string().contains("closed its door"), "{error}");
+    assert!(error.to_string().contains("blocks this address for a minute"), "{error}");
     // Other clients are not blocked. Their proofs must be for their own nonce.
     let knock = |change: &dyn Fn(&mut Vec<u8>, [u8; 32])| {
         let mut stream = connect(at, STRANGER);
@@ -348,7 +348,7 @@ fn injected_repeated_or_truncated_frames_end_the_session() {
     let frame = raw.up.write(br#"{"do":"go","trial":1,"to":"192.0.2.1"}"#);
     raw.stream.write_all(&frame).unwrap();
     assert_eq!(raw.hear(), None);
-    wait_until("its end is told", || server.stderr().contains("no message of ours"));
+    wait_until("its end is told", || server.stderr().contains("sent an invalid message"));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn a_local_gateway_measurement_is_stored_and_reported_again() {
     assert_eq!(conditions.len(), 1);
     let condition = &conditions[0];
     assert_eq!(condition["name"], "nat", "the paper's number is its name");
-    assert_eq!(condition.get("link"), None, "nobody knows a real gateway's links");
+    assert_eq!(condition.get("link"), None, "the links of a real gateway are unknown");
     for figure in ["mbit_per_s", "transactions_per_s", "connections_per_s"] {
         let figure = &condition[figure];
         let trials: Vec<f64> =
@@ -132,7 +132,7 @@ fn gateway_errors_name_their_cause() {
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     });
-    workspace.run(&client(&there, str_of(&file), &[])).refused(2, &["is no gateway server", &there]);
+    workspace.run(&client(&there, str_of(&file), &[])).refused(2, &["is not a gateway server", &there]);
     answers.join().unwrap();
     // No secret, or none that is one.
     let words = ["no token", "--token-file", "YAMABIKO_TOKEN"];
@@ -142,10 +142,12 @@ fn gateway_errors_name_their_cause() {
         .refused(2, &[&words[..], &["does not know this secret"]].concat());
     let short = token(&workspace, "short", "short");
     workspace.run(&client(&at, str_of(&short), &[])).refused(1, &["16 to 256"]);
-    workspace.run(&client("127.0.0.1:port", str_of(&file), &[])).refused(1, &["`port` is no port", "ADDRESS:PORT"]);
+    workspace
+        .run(&client("127.0.0.1:port", str_of(&file), &[]))
+        .refused(1, &["`port` is not a valid port", "ADDRESS:PORT"]);
     drop(server);
     let kept = fs::read_dir(workspace.runs()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
-    assert_eq!(kept, 0, "nothing was measured, so nothing is in the book");
+    assert_eq!(kept, 0, "nothing was measured, so nothing is in the run store");
 }
 
 #[test]

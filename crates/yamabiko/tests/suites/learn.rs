@@ -162,8 +162,8 @@ fn learn_weights_clients_or_connections_as_configured() {
     close(rtts_ms(&workspace, CLIENTS as u32)[30], rtt_ms(30) as f64);
     let document = learn(&workspace, &file, "--except 198.19.0.1 --json --force").success().json();
     assert_eq!((count(&document, "learned.connections"), count(&document, "learned.clients")), (295, 59));
-    learn(&workspace, &file, "--port 443 --force").refused(1, &["no TCP connection"]);
-    learn(&workspace, &file, "--server 198.18.0.9 --force").refused(1, &["no TCP connection"]);
+    learn(&workspace, &file, "--port 443 --force").refused(1, &["no matching TCP connection"]);
+    learn(&workspace, &file, "--server 198.18.0.9 --force").refused(1, &["no matching TCP connection"]);
     learn(&workspace, &file, "--port 80 --server 198.18.0.1 --by request --force").success();
 }
 
@@ -199,8 +199,8 @@ fn learn_refuses_unusable_captures_and_writes_nothing() {
         learn(&workspace, &file, "").refused(1, words);
         assert!(!workspace.file("learned.toml").exists() && !workspace.file("learned.arrivals.csv").exists());
     };
-    wrong("a.gz", &[0x1F, 0x8B, 8, 0, 0, 0], &["a.gz: byte 0", "compressed"]);
-    wrong("none.pcap", &pcap(&[]), &["none.pcap: no TCP connection"]);
+    wrong("a.gz", &[0x1F, 0x8B, 8, 0, 0, 0], &["a.gz: byte 0", "decompress or convert"]);
+    wrong("none.pcap", &pcap(&[]), &["none.pcap: no matching TCP connection"]);
     wrong("few.pcap", &pcap(&visits()[..19]), &["19 connections", "20 are needed"]);
     let syns: Vec<Talk> = visits()
         .into_iter()
@@ -209,7 +209,7 @@ fn learn_refuses_unusable_captures_and_writes_nothing() {
             talk
         })
         .collect();
-    wrong("syns.pcap", &pcap(&syns), &["300 connections were begun and none was established"]);
+    wrong("syns.pcap", &pcap(&syns), &["300 connections were attempted and none was established"]);
     learn(&workspace, std::path::Path::new("/no/such/file"), "").refused(1, &["no such file", "no run of that name"]);
     learn(&workspace, workspace.path(), "").refused(1, &["no run that watched"]);
     workspace.run(&["profile", "learn"]).refused(1, &["<FILE>"]);

@@ -253,7 +253,7 @@ fn addresses_are_hashed_before_they_reach_the_send_queue() {
     manager.kept(|kept| {
         let of = |row: &Value, end: &str| row[end]["address"].as_str().map(str::to_owned);
         for row in &kept.rows {
-            for address in [of(row, "peer"), of(row, "own")].into_iter().flatten() {
+            for address in [of(row, "peer"), of(row, "local")].into_iter().flatten() {
                 assert!(address.starts_with("h:") && address.len() == 18, "{address}");
             }
         }

@@ -45,11 +45,11 @@ fn tokens_are_managed_with_and_without_a_running_manager() {
     token(&["add", "other", "--output", str_of(&file)]).refused(2, &["it must not be there yet"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), kept);
     token(&["revoke", "shop-7"]).success();
-    token(&["revoke", "shop-7"]).refused(1, &["there is no good token `shop-7`"]);
+    token(&["revoke", "shop-7"]).refused(1, &["there is no active token `shop-7`"]);
     let list = token(&["list"]).success().stdout;
     let lines: Vec<&str> = list.lines().collect();
     assert_eq!(lines.len(), 3, "a token that could be written nowhere was not made: {list}");
-    assert!(lines[1].starts_with("boss ") && lines[1].ends_with(" good"), "{list}");
+    assert!(lines[1].starts_with("boss ") && lines[1].ends_with(" active"), "{list}");
     assert!(lines[2].starts_with("shop-7 ") && lines[2].contains("revoked "), "{list}");
     for secret in [&text, &kept] {
         assert!(!list.contains(secret.split_once('.').unwrap().1.trim()));

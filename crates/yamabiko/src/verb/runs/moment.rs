@@ -43,7 +43,7 @@ fn parse(typed: &str, now: SystemTime) -> Result<Moment, String> {
     }
     let ago = ago(typed).ok_or_else(|| {
         format!(
-            "`{typed}` is no moment: it is written like 2026-11-20, 2026-11-20T09:30 (UTC), or 7d, 12h for so long ago"
+            "`{typed}` is not a valid time: expected a form such as 2026-11-20, 2026-11-20T09:30 (UTC), or 7d, 12h ago"
         )
     })?;
     let then = now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH);

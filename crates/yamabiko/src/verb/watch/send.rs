@@ -393,7 +393,7 @@ mod tests {
             sender.push(seconds(100), &View::default());
         }
         let (words, is_doubtful) = sender.state();
-        assert!(is_doubtful && words.contains("600 s held, 100 s lost"), "{words}");
+        assert!(is_doubtful && words.contains("600 s queued, 100 s lost"), "{words}");
         assert!(sender.refusal().is_none(), "it may come back");
         let state = sender.shared.lock();
         assert_eq!((state.backlog.front().unwrap().index, state.next_index), (100, 700));

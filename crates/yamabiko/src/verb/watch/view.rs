@@ -35,7 +35,7 @@ pub struct View {
 pub struct Point {
     /// Capture time divided by 10^9.
     pub second: u64,
-    /// Mean of the connections in process.
+    /// Mean of the concurrent connections.
     pub connections_mean: f64,
 }
 
@@ -61,7 +61,7 @@ impl View {
         };
         let remark = if self.remark.is_empty() { String::new() } else { format!("; {}", self.remark) };
         format!(
-            "{:>5.0} s  {} connections in process, {} new, {} requests, {} answered, {} in progress, {} packets, \
+            "{:>5.0} s  {} concurrent connections, {} new, {} requests, {} answered, {} in progress, {} packets, \
              {}{rtt}, {} sent again, {} lost{remark}",
             self.elapsed_s,
             figures::level(last.connections_mean),

@@ -105,7 +105,7 @@ mod tests {
         ];
         let text = table(&listed);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "shop-7  agent     1970-01-01 00:00:00  never                good");
+        assert_eq!(lines[1], "shop-7  agent     1970-01-01 00:00:00  never                active");
         assert_eq!(lines[2], "a       operator  1970-01-01 00:00:00  1970-01-01 00:00:00  revoked 1970-01-01 00:00:00");
     }
 }

@@ -24,7 +24,7 @@ pub struct Series {
     folder: Option<RunFolder>,
     opening: Option<Opening>,
     writer: Option<WatchSeriesWriter>,
-    /// Why the series is not kept any more.
+    /// Why the series is no longer stored.
     failure: Option<anyhow::Error>,
     next_index: u64,
     missing: u64,
@@ -51,10 +51,10 @@ impl Series {
         }
     }
 
-    /// Why it is not kept, if it should be.
+    /// Why the series is no longer stored, if it should be.
     pub fn trouble(&self) -> Option<String> {
         let error = self.failure.as_ref()?;
-        Some(format!("{}: {error:#}; the series is not kept any more", plain(&self.head.host)))
+        Some(format!("{}: {error:#}; the series is no longer stored", plain(&self.head.host)))
     }
 
     /// Where it is kept, if it is.

@@ -3,7 +3,7 @@
 //! ```text
 //!   title                                          time
 //!   figures of the last second, mean beside them           one column, or two where there is room
-//!   connections in process, the last minutes               from 9 lines up
+//!   concurrent connections, the last minutes               from 9 lines up
 //!   handshake RTT, all                                     from 19 lines up, or beside the graph
 //!   remark, keys
 //! ```
@@ -209,7 +209,7 @@ fn all_figures(view: &View, ink: Ink) -> Vec<Figure> {
         Figure {
             style: ink.headline(),
             ..figure(
-                ["in process", "connections in process"],
+                ["in process", "concurrent connections"],
                 level(last.connections_mean),
                 level(totals.connections.mean),
             )
@@ -273,7 +273,7 @@ fn draw_graph(frame: &mut Frame<'_>, area: Rect, view: &View, ink: Ink) {
     let columns = usize::from(area.width.saturating_sub(AXIS));
     let (means, seconds) = columns_of(&view.history, columns);
     let top = nice_top(means.iter().copied().fold(0.0, f64::max));
-    let title = format!("connections in process, last {}", span(seconds));
+    let title = format!("concurrent connections, last {}", span(seconds));
     let plot = framed(frame, area, &title, &short(top), ink);
     let start = plot.width.saturating_sub(means.len() as u16);
     let room = Rect { x: plot.x + start, width: plot.width - start, ..plot };

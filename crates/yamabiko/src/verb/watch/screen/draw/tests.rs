@@ -75,7 +75,7 @@ fn watch_screen_fits_80_by_24() {
         "48.0 ms",
         "8.87 Mbit/s",
         "0.25 %",
-        "connections in process, last 60 s",
+        "concurrent connections, last 60 s",
         "handshake RTT, all 506",
         "10ms",
         "100ms",
