@@ -8,7 +8,7 @@ use super::{Axis, Quantity, Scale, Series, Shape};
 impl Chart {
     /// A cumulative distribution of durations on a logarithmic axis. Add [`Series::distribution`] and [`Series::shares_of`].
     pub fn cumulative(title: impl Into<String>, label: impl Into<String>) -> Self {
-        let share = Axis { to: Some(1.0), ..Axis::from_zero("share at most so long", Quantity::Share) };
+        let share = Axis { to: Some(1.0), ..Axis::from_zero("cumulative share", Quantity::Share) };
         Chart::new(title, Axis::log(label, Quantity::Nanoseconds), share)
     }
 

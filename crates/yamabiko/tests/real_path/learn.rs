@@ -97,7 +97,7 @@ fn a_live_capture_learns_two_client_classes_and_their_loss() {
     assert!((0.006..0.02).contains(&loss), "{loss}\n{output}");
     assert_eq!(profile.up.loss(), 0.0, "{output}");
     let said = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in ["captured beside the server", "connections of 100 clients", "replay yamabiko bench", "--close"] {
+    for words in ["captured at the server", "connections of 100 clients", "replay yamabiko bench", "--close"] {
         assert!(said.contains(words), "{words} in\n{output}");
     }
 }

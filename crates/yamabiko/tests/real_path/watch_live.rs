@@ -150,10 +150,10 @@ fn the_screen_shows_connections_and_q_restores_the_terminal() {
         while open.len() < wanted {
             open.push(TcpStream::connect(format!("127.0.0.1:{port}")).unwrap());
         }
-        wait_until("they are on the screen", || terminal.figure("in process") == Some(wanted as f64));
+        wait_until("they are on the screen", || terminal.figure("concurrent") == Some(wanted as f64));
     }
     let screen = terminal.screen();
-    assert!(screen.contains("handshake RTT, all 20") && screen.contains("lo, beside the server"), "{screen}");
+    assert!(screen.contains("handshake RTT, all 20") && screen.contains("lo, at the server"), "{screen}");
     assert!(screen.contains(['█', '▇', '▆']), "{screen}");
     terminal.press("q");
     wait_until("its end", || terminal.screen().contains("status=0"));
@@ -177,7 +177,7 @@ fn a_signal_restores_the_terminal_and_plain_never_changes_it() {
     let (server, port) = server(&workspace);
     let arguments = ["watch", "-i", "lo", "--port", &port, "--no-save"];
     let mut terminal = OnTerminal::start(&workspace, 10, 40, &[("NO_COLOR", "1")], &arguments);
-    wait_until("the screen is there", || terminal.screen().contains("in process"));
+    wait_until("the screen is there", || terminal.screen().contains("concurrent"));
     let pid = crate::support::processes::descendants(terminal.running.pid())
         .into_iter()
         .find(|&pid| {

@@ -84,7 +84,7 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
     let text = workspace.run(&["report", &id]).stdout;
     assert!(text.contains("an earlier request could have stored") && text.contains("polymix-1"), "{text}");
     let page = workspace.run(&["report", &id, "--html", "-"]).stdout;
-    assert!(page.contains("Document hit ratio") && page.contains("Error ratio"));
+    assert!(page.contains("Hit ratio") && page.contains("Error ratio"));
 }
 
 /// In front of the origin, and a cache with persistent connections in comparison with one without.

@@ -120,7 +120,7 @@ fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
     let shown = workspace.run(&["profile", "show", str_of(&workspace.file("learned.toml"))]).success().stdout;
     let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        words.contains("shop.pcap, 15.445s, captured beside the server:") && words.contains("300 connections of 60"),
+        words.contains("shop.pcap, 15.445s, captured at the server:") && words.contains("300 connections of 60"),
         "{shown}"
     );
 }

@@ -116,7 +116,7 @@ fn refuse_wrong_end(found: &Found, is_told: bool) -> Result<()> {
     }
     let [near, far] = [near_ns, far_ns].map(report::figures::duration);
     Err(anyhow!(
-        "{}: taken beside the server, a capture has its SYN-ACKs at once and waits for the clients; here SYN-ACKs took \
+        "{}: taken at the server, a capture has its SYN-ACKs at once and waits for the clients; here SYN-ACKs took \
          {near} and clients {far} (medians): it was taken at the clients' end, so give --at client, or --at server if it \
          was not",
         found.name

@@ -150,7 +150,7 @@ fn notes(found: &Found, targets: &Targets, arguments: &args::Learn) -> Vec<Strin
         format!(
             "Each value is {value}, seen as {}.",
             match learned.capture_point {
-                CapturePoint::AtServer => "ACK - SYN-ACK beside the server",
+                CapturePoint::AtServer => "ACK - SYN-ACK at the server",
                 CapturePoint::AtClient => "SYN-ACK - SYN beside the client",
                 CapturePoint::Between => "ACK - SYN between both",
             }
@@ -217,7 +217,7 @@ pub fn pace_words(arrivals: &Arrivals) -> String {
 /// Where a capture was taken, in words.
 pub fn place(point: CapturePoint) -> &'static str {
     match point {
-        CapturePoint::AtServer => "beside the server",
+        CapturePoint::AtServer => "at the server",
         CapturePoint::AtClient => "beside the client",
         CapturePoint::Between => "between client and server",
     }

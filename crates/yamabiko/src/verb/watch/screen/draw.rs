@@ -127,7 +127,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &V
     let point = match totals.capture_point.as_str() {
         "client" => ", beside the client",
         "between" => ", between client and server",
-        _ => ", beside the server",
+        _ => ", at the server",
     };
     let time = clock(view.elapsed_s);
     let name = if area.width >= 60 { "yamabiko watch  " } else { "" };
@@ -209,7 +209,7 @@ fn all_figures(view: &View, ink: Ink) -> Vec<Figure> {
         Figure {
             style: ink.headline(),
             ..figure(
-                ["in process", "concurrent connections"],
+                ["concurrent", "concurrent connections"],
                 level(last.connections_mean),
                 level(totals.connections.mean),
             )

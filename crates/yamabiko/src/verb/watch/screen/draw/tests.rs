@@ -67,9 +67,9 @@ fn watch_screen_fits_80_by_24() {
     let lines = shown(80, 24, &picture(&view), PLAIN);
     let page = lines.join("\n");
     for words in [
-        "yamabiko watch  eth0, beside the server",
+        "yamabiko watch  eth0, at the server",
         "0:01:00",
-        "in process",
+        "concurrent",
         "40.0",
         "110.0/s",
         "48.0 ms",
@@ -92,7 +92,7 @@ fn watch_screen_of_any_size_shows_main_figures() {
     let view = view(700);
     for (width, height) in [(40, 10), (40, 24), (60, 15), (80, 24), (80, 50), (120, 30), (200, 60)] {
         let page = shown(width, height, &picture(&view), PLAIN).join("\n");
-        for words in ["eth0", "in process", "40.0", "110.0/s"] {
+        for words in ["eth0", "concurrent", "40.0", "110.0/s"] {
             assert!(page.contains(words), "{width}x{height}: {words} in\n{page}");
         }
     }
