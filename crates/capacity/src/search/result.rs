@@ -58,7 +58,7 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
         objective: objective.into(),
         find: quantity.find.name().into(),
         unit: quantity.find.unit().into(),
-        result: result,
+        result,
         rate_per_s: result.and_then(|result| requests_at(rules, sequence, result)),
         short_trials_result: short,
         width,

@@ -68,7 +68,7 @@ impl Squid {
     /// the directory, and
     ///
     /// - `collapsed_forwarding` is off, the default: with it, squid 5.7 answers a plain GET that it collapsed with a
-    /// conditional one with the 304 of the latter;
+    ///   conditional one with the 304 of the latter;
     /// - no name is resolved: origins are addresses;
     /// - memory stores objects of up to 64 MB, instead of up to 512 KB.
     ///
