@@ -68,8 +68,7 @@ fn line(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> Lin
         RunState::Running { .. } => return without_figures(entry, "running", Ink::Strong, String::new()),
         RunState::Unfinished { rows, parts } => {
             let text = format!(
-                "no summary: killed, or the disk was full; {} requests in {} closed parts are readable \
-                 (requests/*.parquet)",
+                "{} requests readable (in {} closed parts); no summary: killed, or the disk was full",
                 count(*rows),
                 count(*parts as u64)
             );

@@ -111,7 +111,7 @@ fn packet_capture_measures_the_timing_of_the_path() {
         assert!(count(outside, &format!("{direction}.min")) > 23_900_000, "{outside}");
         assert!(disturbed(&document) || number(outside, &format!("{direction}.p50")) < 25_000_000.0, "{outside}");
     }
-    assert!(document["path"]["measured_rtt_source"].as_str().unwrap().contains("packets"));
+    assert!(document["path"]["measured_rtt_source"].as_str().unwrap().contains("captured"));
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn run(workspace: &Workspace, command: &[&str]) -> Output {
 }
 
 fn started(watch: &Running) {
-    wait_until("the capture is open", || watch.stderr().contains("watching "));
+    wait_until("the capture is open", || watch.stderr().contains("capturing on "));
 }
 
 fn exact(document: &Value, connections: u64, statuses: &[(&str, u64)]) {

@@ -40,7 +40,7 @@ fn fetch(workspace: &Workspace, port: &str, times: usize) {
 }
 
 fn started(watch: &Running) {
-    wait_until("the capture is open", || watch.stderr().contains("watching "));
+    wait_until("the capture is open", || watch.stderr().contains("capturing on "));
 }
 
 fn book(workspace: &Workspace, word: &str) -> Vec<PathBuf> {

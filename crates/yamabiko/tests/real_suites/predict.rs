@@ -114,13 +114,13 @@ fn both_predictions_are_compared_with_the_measured_capacity() {
     let predict = &document["predict"];
     let kinds = |kind: &str| predict["loads"].as_array().unwrap().iter().filter(|load| load["kind"] == kind).count();
     assert!(kinds("component") >= 18 && kinds("light") == 3, "{predict}");
-    let rate = number(&document, "predict.sum.rate_per_s");
+    let rate = number(&document, "predict.component_sum.rate_per_s");
     assert!(rate > 0.0 && predict["component_sum"]["bound_by"] == "cpu_quota", "{predict}");
-    assert!(number(&document, "predict.sum.cost_error") > -1.0);
+    assert!(number(&document, "predict.component_sum.cost_error") > -1.0);
     // On a busy machine the search may find no sustained load; then no comparison is made, and the result says so.
     match predict["measured_rate_per_s"].as_f64() {
         Some(measured) => {
-            let error = number(&document, "predict.sum.error");
+            let error = number(&document, "predict.component_sum.error");
             assert!((error - (rate / measured - 1.0)).abs() < 1e-9, "{predict}");
             assert!(predict["error"].is_number(), "{predict}");
         }

@@ -41,7 +41,7 @@ const BESIDE: [(&str, &str); 10] = [
     ("load.by_distance.*", "failed"),
     (
         "path",
-        "rtt_error_ns measured_rtt_source timing_error_isolated_ns timing_error_burst_ns from_outside read_delay_ns up down",
+        "rtt_error_ns measured_rtt_source timing_error_isolated_ns timing_error_burst_ns packet_capture read_delay_ns up down",
     ),
     (
         "watch",

@@ -180,7 +180,7 @@ fn open_device(arguments: &args::Learn, device: &str) -> Result<Source> {
         let time = arguments.duration.map_or("until Ctrl-C".to_owned(), |time| {
             format!("for {} (Ctrl-C ends it earlier)", units::format_duration(time))
         });
-        say(format_args!("watching {device} {time}"));
+        say(format_args!("capturing on {device} {time}"));
     }
     Ok(Source::Device(capture, device.to_owned()))
 }
