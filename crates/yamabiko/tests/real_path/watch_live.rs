@@ -336,7 +336,7 @@ fn a_restarted_receiver_gets_the_missed_seconds() {
     started(&watch);
     wait_until("something was received", || receiver.stderr().matches(" concurrent connections").count() >= 2);
     stop(receiver).success();
-    wait_until("it is missed", || watch.stderr().contains("away for") && watch.stderr().contains("s held"));
+    wait_until("it is missed", || watch.stderr().contains("unreachable for") && watch.stderr().contains("s queued"));
     let receiver = receive(&workspace, &address, &token);
     wait_until("it is back", || receiver.stderr().matches(" concurrent connections").count() >= 2);
     let output = stop(watch).success();
