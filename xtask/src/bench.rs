@@ -46,7 +46,7 @@ const BENCHES: &[Bench] = &[
         about: "100,000 connections at once through the path, from several processes",
         run: connections::run,
     },
-    Bench { name: "path", about: "asked RTT against got, lateness, requests and bytes against direct", run: path::run },
+    Bench { name: "path", about: "configured against measured RTT, timing error, requests and bytes against direct", run: path::run },
     Bench { name: "replay", about: "a log of a million requests at its own times", run: replay::run },
     Bench {
         name: "serve",
@@ -71,7 +71,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "cache",
-        about: "exchanges per second of robots and origin together, without a cache [--rounds N] [--seconds N]",
+        about: "exchanges per second of virtual users and origin together, without a cache [--rounds N] [--seconds N]",
         run: cache::run,
     },
     Bench {
@@ -86,7 +86,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "predict",
-        about: "five sites foretold, and the capacity that is then found [--only SITE] [--rounds N] [--seconds N]",
+        about: "capacity of five sites, predicted and measured [--only SITE] [--rounds N] [--seconds N]",
         run: predict::run,
     },
     Bench {

@@ -144,7 +144,7 @@ impl Disk {
         self.cut(&OpenOptions::new().write(true).open(self.folder.join(name))?, length)
     }
 
-    /// Removes a file; a missing file is no error.
+    /// Removes a file; a missing file is not an error.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         self.step()?;
         match fs::remove_file(self.folder.join(name)) {

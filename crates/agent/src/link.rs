@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn errors_about_untrusted_certificates_say_what_to_do() {
-        for (why, mend) in [(Distrust::Issuer, "--ca"), (Distrust::Name, "--host"), (Distrust::Time, "clock")] {
+        for (why, fix) in [(Distrust::Issuer, "--ca"), (Distrust::Name, "--host"), (Distrust::Time, "clock")] {
             match heard::<Stored>(Err(Failure::Untrusted { why, words: "bad".into() })) {
                 Err(RequestError::NotAManager(words)) => {
-                    assert!(words.starts_with("bad; ") && words.contains(mend), "{words}")
+                    assert!(words.starts_with("bad; ") && words.contains(fix), "{words}")
                 }
                 other => panic!("{other:?}"),
             }

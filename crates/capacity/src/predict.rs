@@ -2,14 +2,14 @@
 //!
 //! The NTT DIRECTORY paper states that measurements of components, added up, estimate the whole. Here the components
 //! are the costs of requests to a real server and, with `--components`, those of a server that exists only as a model
-//! (parts.rs):
+//! (components.rs):
 //!
 //! ```text
 //!   loads of each class (demands.rs, gauge.rs) --> Cost, WorkloadDemand (model.rs) --+
-//!   idle open connections (memory.rs) ---------------------------------------+--> limits, curve, users (response_bytes.rs) --> PredictDocument
-//!   components measured alone (parts.rs) --> sum, WorkloadDemand ---------------------+
-//!   distances (path.rs), one load there ------------------------------------+
-//!   capacity search (check.rs) --> predicted vs. measured
+//!   idle open connections (memory.rs) -------------------------------------------------+--> limits, curve, users (limits.rs) --> PredictDocument
+//!   components measured alone (components.rs) --> sum, WorkloadDemand -----------------+
+//!   distances (path.rs), one load there -----------------------------------------------+
+//!   capacity search (comparison.rs) --> predicted vs. measured
 //! ```
 //!
 //! Read `model.rs` first: it defines the cost of a request and why the cost is two figures.

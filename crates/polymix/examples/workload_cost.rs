@@ -1,6 +1,6 @@
 //! What the model costs: one ask, one identity, one body made and compared.
 //!
-//! `cargo run --release -p workload --example mix_cost`
+//! `cargo run --release -p polymix --example workload_cost`
 //!
 //! An arrival is one ask and what its page embeds: 2.75 asks in PolyMix-2 to 4. An ask is to take under 0.5 us, and a
 //! comparison to go at memory's pace: above 5 GB/s.

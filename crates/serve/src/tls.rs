@@ -49,7 +49,7 @@ impl Tls {
     /// unencrypted). Both may be in one file.
     ///
     /// # Errors
-    /// A file is unreadable or invalid, or the two do not match. An expired certificate is no error: see
+    /// A file is unreadable or invalid, or the two do not match. An expired certificate is not an error: see
     /// [`Tls::doubt`].
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());

@@ -50,7 +50,7 @@ impl Rng {
     }
 
     /// The next 64 bits.
-    #[allow(clippy::should_implement_trait, reason = "an endless source of bits is no iterator")]
+    #[allow(clippy::should_implement_trait, reason = "an endless source of bits is not an iterator")]
     pub fn next(&mut self) -> u64 {
         let Ok(bits) = self.0.try_next_u64();
         bits

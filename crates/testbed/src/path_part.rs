@@ -35,7 +35,7 @@ pub fn document(
         rtt_error_ns: seen
             .filter(|handshakes| !handshakes.error().is_empty())
             .map(|handshakes| handshakes.error().quantiles()),
-        measured_rtt_source: if seen.is_some() { "handshakes, by the load's clock" } else { "not measured" }.into(),
+        measured_rtt_source: if seen.is_some() { "handshakes, by the load's clock" } else { "" }.into(),
         timing_error_ns: lateness.all.quantiles(),
         timing_error_isolated_ns: lateness.spread.quantiles(),
         timing_error_burst_ns: lateness.volley.quantiles(),

@@ -278,7 +278,7 @@ impl Keeper {
         // Not at low priority: records that it cannot read in time are lost.
         Urgency::Ordinary.apply_to_this_thread();
         if let Some(cores) = &self.cores {
-            // Unpinned it takes time from the server, which affects the figures and is no error.
+            // Unpinned it takes time from the server, which affects the figures and is not an error.
             let _ = cores.pin_this_thread();
         }
         let mut looked = self.clock.now();

@@ -13,7 +13,7 @@ pub(super) fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check>
     let Some(cache) = &document.cache else { return Vec::new() };
     let mut checks: Vec<Check> = cache.points.iter().map(|point| responses_correct(&point.figures)).collect();
     checks.extend(cache.points.iter().map(|point| forwards_request_ids(&point.figures)));
-    checks.extend(cache.points.iter().map(|point| exchanges_judged(&point.figures)));
+    checks.extend(cache.points.iter().map(|point| exchanges_verified(&point.figures)));
     checks.push(wall_clock_stable(evidence.wall_drift));
     checks
 }
@@ -70,7 +70,7 @@ fn forwards_request_ids(figures: &CacheFigures) -> Check {
 }
 
 /// Unverified exchanges are in no figure.
-fn exchanges_judged(figures: &CacheFigures) -> Check {
+fn exchanges_verified(figures: &CacheFigures) -> Check {
     Draft::new("cache_exchanges_verified", Weight::Invalid, "exchanges").at_most(
         figures.unverified as f64,
         0.0,
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn unverified_cache_exchanges_make_the_run_invalid() {
-        let of = |unverified| exchanges_judged(&CacheFigures { unverified, ..figures(&[]) });
+        let of = |unverified| exchanges_verified(&CacheFigures { unverified, ..figures(&[]) });
         assert_eq!(of(0).state, CheckState::Ok);
         assert_eq!((of(1).state, of(1).weight), (CheckState::Failed, Weight::Invalid));
     }

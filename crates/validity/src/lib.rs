@@ -50,7 +50,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         server_answers(document, evidence),
         timing::generator_on_time(document, evidence),
         timing::path_on_time(document),
-        timing::never_stalled(document, evidence),
+        timing::loop_not_stalled(document, evidence),
         rtt_as_configured(document, evidence),
         rtt_tail_as_configured(document, evidence),
         no_unintended_drops(document, evidence),
@@ -360,8 +360,9 @@ fn records_stored(evidence: &Evidence<'_>) -> Check {
                 1.0,
                 "requests for each row of requests.parquet",
                 &format!(
-                    "the disk was too slow to store every request: requests.parquet has every {one_in}th request; all \
-                     figures here are of all requests, but figures computed from the table are of the sample"
+                    "the disk was too slow to store every request: requests.parquet is an even sample of one \
+                     request in {one_in}; all figures here are of all requests, but figures computed from the table are of \
+                     the sample"
                 ),
             )
         }

@@ -20,7 +20,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         checks.push(timing::path_on_time(document));
     }
     if evidence.loop_health.wall >= PHASE_MIN {
-        checks.extend([timing::never_stalled(document, evidence), super::client_cpu(evidence)]);
+        checks.extend([timing::loop_not_stalled(document, evidence), super::client_cpu(evidence)]);
     }
     checks.extend([
         super::rtt_as_configured(document, evidence),

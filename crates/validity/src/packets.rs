@@ -23,7 +23,7 @@ type Wire<'a> = Result<&'a WireEvidence<'a>, &'static str>;
 
 /// All checks of the packet capture, in the order in which they are shown.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
-    let wire = evidence.wire.as_ref().ok_or_else(|| not_asked(evidence.plan));
+    let wire = evidence.wire.as_ref().ok_or_else(|| why_not_captured(evidence.plan));
     vec![
         capture_whole(wire),
         kept_up(wire),
@@ -37,7 +37,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         rtt_tail_at_server(document, wire, evidence),
         little_of_requests(wire, unread(evidence.plan)),
         little_of_connections(wire),
-        path_from_outside(document, evidence),
+        path_on_time_in_capture(document, evidence),
     ]
 }
 
@@ -59,11 +59,11 @@ pub fn capture_checks(wire: Option<&WireEvidence<'_>>) -> Vec<Check> {
     ]
 }
 
-fn not_asked(plan: &Plan) -> &'static str {
+fn why_not_captured(plan: &Plan) -> &'static str {
     match (&plan.path, plan.watch_at()) {
         (None, _) => "without a path there is no packet capture",
         (_, WatchAt::None) => "the packet capture is disabled (--watch none)",
-        (_, WatchAt::Server | WatchAt::Both) => "there is no packet capture",
+        (_, WatchAt::Server | WatchAt::Both) => "a packet capture was configured, but has no results",
     }
 }
 
@@ -292,7 +292,7 @@ fn little_of_connections(wire: Wire<'_>) -> Check {
     }
 }
 
-fn path_from_outside(document: &Document, evidence: &Evidence<'_>) -> Check {
+fn path_on_time_in_capture(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("path_on_time_in_capture", Weight::Invalid, "ns");
     let outside = document.path.as_ref().and_then(|path| path.packet_capture.as_ref());
     match outside {

@@ -168,7 +168,7 @@ pub(super) fn generator_on_time(document: &Document, evidence: &Evidence<'_>) ->
     let Some(worst) = errors.first().copied() else { return check.not_applicable("no request has ended") };
     let held = format!("upper bound of the generator's own delay in the {} of the response time", worst.figure.name());
     let broken = format!(
-        "the generator was late or stalled (its core is busy, or the machine was preempted), and may have raised the response time: {}. \
+        "the generator was late or stalled (its core is busy, or the hypervisor ran other guests), and may have raised the response time: {}. \
          Lower the rate, free a core, or repeat on a quieter machine",
         listed(&errors)
     );
@@ -206,7 +206,7 @@ fn objective_unknown(document: &Document, evidence: &Evidence<'_>) -> bool {
 }
 
 /// Stalls of the generator and the path must not change a reported figure: a time, or the rate of a closed loop.
-pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Check {
+pub(super) fn loop_not_stalled(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("loop_not_stalled", Weight::Suspect, "ns");
     let longest = evidence.loop_health.longest_stall.max(evidence.delays.longest).as_nanos() as f64;
     let stalled_share = evidence.delays.stalled.as_secs_f64() / evidence.loop_health.wall.as_secs_f64().max(1e-9);
@@ -226,7 +226,7 @@ pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Che
         ));
     }
     let how = format!(
-        "generator and path stalled {} times (stopped, or the machine was preempted), for {} in total",
+        "generator and path stalled {} times (stopped, or the hypervisor ran other guests), for {} in total",
         evidence.delays.stalls,
         milliseconds(evidence.delays.stalled.as_nanos() as f64)
     );
@@ -244,7 +244,7 @@ pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Che
 
 pub(super) fn path_on_time(document: &Document) -> Check {
     let check = Draft::new("path_on_time", Weight::Invalid, "ns");
-    let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
+    let Some(path) = &document.path else { return check.not_applicable("there is no path") };
     let figure = tail_of(path.timing_error_ns.count).unwrap_or(TimeFigure::P50);
     check.material(
         document,

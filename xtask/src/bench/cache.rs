@@ -1,8 +1,8 @@
-//! `cargo xtask bench cache [--rounds N] [--seconds N]`: what robots and origin of `yamabiko cache` do together, without a cache
+//! `cargo xtask bench cache [--rounds N] [--seconds N]`: what virtual users and origin of `yamabiko cache` do together, without a cache
 //! between them: 13 KB objects, a connection for each exchange, every byte compared and every exchange recorded.
 //!
-//! Origin on core 0, robots with their recorder on core 1. Rising rates find the highest that is carried; then, turn and turn
-//! about, that of the target (robots on either engine, and with two threads of both sides on both cores), half of it, and what the kernel allows: `serve --max` and `bench --close` in a closed loop,
+//! Origin on core 0, virtual users with their recorder on core 1. Rising rates find the highest that is achieved; then, turn and turn
+//! about, that of the target (virtual users on either engine, and with two threads of both sides on both cores), half of it, and what the kernel allows: `serve --max` and `bench --close` in a closed loop,
 //! which draw, compare and record nothing of a mix.
 //!
 //! A run whose verdict is not *valid*, in which a request failed, or that carried less than was offered counts for nothing, and
@@ -33,10 +33,10 @@ const CARRIED: f64 = 0.995;
 /// A robot waits no longer than this for its answer, so that a rate that is too high ends soon.
 const TIMEOUT: &str = "5s";
 
-/// How robots and origin are run.
+/// How virtual users and origin are run.
 struct Way {
     name: &'static str,
-    /// What robots talk to the kernel by.
+    /// Kernel interface of the virtual users.
     engine: &'static str,
     /// Two threads of each, wherever the kernel puts them; otherwise one of each, on a core of its own.
     spread: bool,
@@ -85,9 +85,9 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     need("taskset")?;
     let bench = Bench::new(extent)?;
     println!(
-        "robots and origin without a cache: objects of {BYTES} bytes, a connection for each exchange, runs of {} s.\n\
-         us of CPU per exchange: of the robots' process, start and end included; of the origin in user mode and in the kernel;\n\
-         softirq of the origin's core, which on loopback is also the robots' receiving. A run counts if its verdict is valid,\n\
+        "virtual users and origin without a cache: objects of {BYTES} bytes, a connection for each exchange, runs of {} s.\n\
+         us of CPU per exchange: of the virtual users' process, start and end included; of the origin in user mode and in the kernel;\n\
+         softirq of the origin's core, which on loopback is also the virtual users' receiving. A run counts if its verdict is valid,\n\
          nothing failed, and {:.1} % of what was offered was carried.",
         extent.seconds,
         100.0 * CARRIED
@@ -191,7 +191,7 @@ impl Bench {
         Ok(highest)
     }
 
-    /// One run of robots and origin at a rate.
+    /// One run of virtual users and origin at a rate.
     fn exchange(&self, rate: f64, way: &Way) -> Result<Exchanged> {
         let (program, mix) = (self.client.yamabiko().display(), self.mix.display());
         let listen = format!("127.0.0.1:{PORT}");
@@ -234,7 +234,7 @@ impl Bench {
     }
 }
 
-/// Share of the measured time in which the robots' loop had work, as it tells itself.
+/// Share of the measured time in which the virtual users' loop had work, as it tells itself.
 fn busy(settings: &std::collections::BTreeMap<String, String>) -> Option<f64> {
     settings.get("loop_busy")?.trim_end_matches('%').parse::<f64>().ok().map(|percent| percent / 100.0)
 }
@@ -264,7 +264,7 @@ impl fmt::Display for Exchanged {
         let [user, system, softirq] = self.origin_us;
         write!(
             f,
-            "{:>7.0}/s {:>9.1}/s {:>8.1} / {:>8.1}  CPU us: robots {:.1}, origin {user:.1} + {system:.1} (softirq {softirq:.1}); loop \
+            "{:>7.0}/s {:>9.1}/s {:>8.1} / {:>8.1}  CPU us: virtual users {:.1}, origin {user:.1} + {system:.1} (softirq {softirq:.1}); loop \
              busy {:.0} %; cores {:.0} and {:.0} %",
             self.offered,
             self.carried,

@@ -4,7 +4,7 @@
 //!    the interval holds the truth. The same with its faults: what is named.
 //! 2. nginx, Apache (prefork and event) and a Python application, each held to 20 % of a core, nginx to 5 %: five searches of one command, how far apart
 //!    they are, and what httperf finds with a ladder of rates by hand through the same lab.
-//! 3. Apache prefork at Koshien's distances, held to more than nearby: what is foretold to bind it, and what binds it.
+//! 3. Apache prefork at Koshien's distances, held to more than nearby: what is predicted to bind it, and what binds it.
 //!
 //! Trials are of `--seconds`, or of 2,000 requests where that is longer. Searches of the first and the third part are `--quick`. The whole takes some
 //! two hours; `--only` takes one part of it.
@@ -278,7 +278,7 @@ fn ladder(yamabiko: &Path, Held { share, server, page, .. }: &Held, around: f64)
     Ok(held.map_or_else(|| "no step held".to_owned(), |rate| format!("{rate:.1}/s is the last step that held")))
 }
 
-/// First what is foretold at Koshien's distances, from loads nearby and one light load there; then the search.
+/// First what is predicted at Koshien's distances, from loads nearby and one light load there; then the search.
 fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
     println!("\nApache prefork, 10 KiB, one connection per request, {OBJECTIVE_FAR}");
     let url = format!("http://server:{PORT}/10k.bin");
@@ -288,16 +288,16 @@ fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
         .args(["--path", "koshien-2001", "--clients", "500", "--workers", &workers, "--no-save", "--json"])
         .output()
         .context("yamabiko")?;
-    let foretold: Value = serde_json::from_slice(&output.stdout)
+    let predicted: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())?;
     println!(
-        "  foretold: {}/s in {} .. {}, bound by {}, {}{}",
-        foretold["predict"]["rate_per_s"],
-        foretold["predict"]["interval"][0],
-        foretold["predict"]["interval"][1],
-        foretold["predict"]["bound_by"],
-        foretold["validity"]["verdict"],
-        doubts(&foretold)
+        "  predicted: {}/s in {} .. {}, bound by {}, {}{}",
+        predicted["predict"]["rate_per_s"],
+        predicted["predict"]["interval"][0],
+        predicted["predict"]["interval"][1],
+        predicted["predict"]["bound_by"],
+        predicted["validity"]["verdict"],
+        doubts(&predicted)
     );
     let words = [
         "--quick",

@@ -56,7 +56,7 @@ fn print(document: &Value) {
     println!(
         "\n{} connections from {CLIENTS} addresses, 40 ms away, in {} processes; {RATE} over them for {SECONDS} s: open {:.0} \
          (mean), not opened {}; {} requests, {} whole; {:.0} B a connection in the generator, {:.0} B in the kernel (both \
-         ends); send lag p50 {:.0} us, p99 {:.0} us; lateness p50 {:.0} us, p99 {:.0} us",
+         ends); send lag p50 {:.0} us, p99 {:.0} us; timing error p50 {:.0} us, p99 {:.0} us",
         held["connections"],
         held["processes"],
         number(&load["connections"]["mean"]),

@@ -99,7 +99,7 @@ fn precision(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Resul
     let (udp, document) = echoed(yamabiko, site, profile, CLIENTS)?;
     let path = document.path.context("the document has no path part")?;
     println!(
-        "  {label:<14} |RTT got - asked| {}; lateness: spread {}, volleys {} ({:.1} % of packets); up, from outside {}; \
+        "  {label:<14} RTT error {}; timing error: isolated {}, bursts {} ({:.1} % of packets); up, in the capture {}; \
          send lag {}; {} sent, {} back; path busy {}",
         three(&udp.rtt_error_ns),
         three(&path.timing_error_isolated_ns),
@@ -144,7 +144,7 @@ fn volleys(yamabiko: &Path, site: &Site) -> Result<()> {
     )?;
     let path = serde_json::from_str::<Document>(&text)?.path.context("the document has no path part")?;
     println!(
-        "volleys: closed loop, 64 connections, 48 ms for all: lateness of volleys {}, of the rest {}",
+        "bursts: closed loop, 64 connections, 48 ms for all: timing error of bursts {}, of isolated packets {}",
         three(&path.timing_error_burst_ns),
         three(&path.timing_error_isolated_ns)
     );

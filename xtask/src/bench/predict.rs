@@ -83,7 +83,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
             asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
         let (line, error) = line(case.name, &predicted, &found);
         println!("{line}");
-        println!("    {}; {}", when_foretold(&predicted), when_found(&found));
+        println!("    {}; {}", describe_prediction(&predicted), describe_measurement(&found));
         doubts("predicted", &predicted.validity);
         doubts("measured", &found.validity);
         off += u32::from(error.is_none_or(|error| error.abs() > ERROR_MAX));
@@ -155,14 +155,14 @@ fn asked<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&
 }
 
 /// What a request cost the server's processes in the loads that it was held under, and how fast the machine was then: medians.
-fn when_foretold(predicted: &PredictDocument) -> String {
+fn describe_prediction(predicted: &PredictDocument) -> String {
     let held: Vec<&MeasuredLoad> = predicted.predict.loads.iter().filter(|load| load.limited_cores.is_some()).collect();
     let costs: Vec<f64> = held.iter().map(|load| 1e6 * load.busy_processes / load.rate_per_s).collect();
     beside("predicted", &costs, held.iter().filter_map(|load| load.cpu_probe_ns))
 }
 
 /// The same in the long trials of the search that count.
-fn when_found(found: &CapacityDocument) -> String {
+fn describe_measurement(found: &CapacityDocument) -> String {
     let counts = |trial: &&TrialPart| trial.search > 0 && trial.verdict != "void";
     let long: Vec<&TrialPart> = found.capacity.trials.iter().filter(counts).collect();
     let cost = |trial: &&TrialPart| Some(1e6 * trial.server?.cpu_cores / trial.achieved_rate_per_s);

@@ -36,7 +36,7 @@ pub struct UdpResult {
     pub send_lag_ns: schema::Quantiles,
     /// |RTT got less asked|, ns.
     pub rtt_error_ns: schema::Quantiles,
-    /// One-way time up got less asked (half the RTT), ns: read delay, lateness and the receiver's own delay.
+    /// One-way time up, measured minus configured (half the RTT), ns: read delay, timing error and the receiver's own delay.
     pub up_error_ns: schema::Quantiles,
 }
 

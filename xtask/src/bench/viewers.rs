@@ -37,7 +37,7 @@ struct Figures {
     response_p50_us: f64,
     response_p99_us: f64,
     send_lag_p99_us: f64,
-    lateness_p99_us: f64,
+    timing_error_p99_us: f64,
     /// Bytes that all viewers read.
     seen: u64,
     verdict: &'static str,
@@ -69,7 +69,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         ("response p50", |f| f.response_p50_us),
         ("response p99", |f| f.response_p99_us),
         ("send lag p99", |f| f.send_lag_p99_us),
-        ("lateness p99", |f| f.lateness_p99_us),
+        ("timing error p99", |f| f.timing_error_p99_us),
     ];
     for (name, of) in figures {
         println!("{name}");
@@ -133,7 +133,7 @@ fn once(program: &Path, site: &Site, seconds: u64, viewers: Option<usize>) -> Re
         response_p50_us: us(load.response_time_ns.p50),
         response_p99_us: us(load.response_time_ns.p99),
         send_lag_p99_us: us(load.send_lag_ns.p99),
-        lateness_p99_us: us(path.timing_error_ns.p99),
+        timing_error_p99_us: us(path.timing_error_ns.p99),
         seen,
         verdict: document.validity.verdict.name(),
     })

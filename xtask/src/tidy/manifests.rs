@@ -37,8 +37,8 @@ const ORDER: &[&str] = &[
 
 /// Arrows that would point down and are still wrong.
 const NEVER: &[(&str, &str, &str)] = &[
-    ("report", "experiment", "it reads the book, never a running experiment"),
-    ("report", "testbed", "it reads the book, never a running experiment"),
+    ("report", "experiment", "it reads stored runs, never a running experiment"),
+    ("report", "testbed", "it reads stored runs, never a running experiment"),
 ];
 
 /// What brings descriptors, threads or clocks with it.
@@ -157,6 +157,6 @@ mod tests {
     #[test]
     fn report_depends_on_store_only() {
         assert_eq!(whys("report", "[dependencies]\nstore.workspace = true\nschema.workspace = true"), []);
-        assert!(whys("report", "[dependencies]\ntestbed.workspace = true")[0].1.contains("reads the book"));
+        assert!(whys("report", "[dependencies]\ntestbed.workspace = true")[0].1.contains("reads stored runs"));
     }
 }

@@ -231,7 +231,7 @@ fn storage(
     let Some(test) = done.document.disk.get(Trial::RandomReadDeep.name()) else {
         measuring
             .notes
-            .push("storage could not be measured, so it is no limit here; `yamabiko disk` shows the reason".into());
+            .push("storage could not be measured, so it is not a limit here; `yamabiko disk` shows the reason".into());
         return Ok(None);
     };
     let reads: f64 =

@@ -239,9 +239,9 @@ fn findings(
         let why: Vec<&str> = found.iter().map(|finding| finding.words.as_str()).collect();
         let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
         let words = |load| rules.quantity.words(load);
-        let words = format!("{} passed for seconds, {} is sustained{why}", words(short), words(result));
-        let figures = [("short_trials_result".to_owned(), short), ("answer".to_owned(), result)];
-        found.push(Finding { name: "does_not_last".into(), test: String::new(), figures: figures.into(), words });
+        let words = format!("{} passed in short trials only, {} is sustained{why}", words(short), words(result));
+        let figures = [("short_trials_result".to_owned(), short), ("result".to_owned(), result)];
+        found.push(Finding { name: "not_sustained".into(), test: String::new(), figures: figures.into(), words });
     }
     found.extend(each_connection(rules, made));
     found
@@ -278,10 +278,10 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, result: Option<f64>, end: 
             let (lower, upper) = sequence.so_far();
             notes.push(match (lower, upper) {
                 (Some(lower), Some(upper)) => {
-                    format!("Stopped early: the capacity is between {} and {}.", words(lower), words(upper))
+                    format!("Stopped early: so far the capacity appears to be between {} and {}.", words(lower), words(upper))
                 }
-                (Some(lower), None) => format!("Stopped early: the capacity is at least {}.", words(lower)),
-                (None, Some(upper)) => format!("Stopped early: the capacity is under {}.", words(upper)),
+                (Some(lower), None) => format!("Stopped early: so far the capacity appears to be at least {}.", words(lower)),
+                (None, Some(upper)) => format!("Stopped early: so far the capacity appears to be under {}.", words(upper)),
                 (None, None) => "Stopped early: the capacity is unknown.".to_owned(),
             });
         }

@@ -80,11 +80,11 @@ impl FrameReader {
         }
     }
 
-    /// The text of the next frame; `None` until all of it is there.
+    /// The text of the next frame; `None` until the frame is complete.
     ///
     /// # Errors
-    /// The frame is not the next one of the other end: now and for ever.
-    #[allow(clippy::should_implement_trait, reason = "it is fed in between, and its end is no end")]
+    /// The frame is out of sequence or not authentic; every later call fails, too.
+    #[allow(clippy::should_implement_trait, reason = "it is fed in between, and the end of its input is not final")]
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, NotTheirs> {
         if self.broken {
             return Err(NotTheirs);

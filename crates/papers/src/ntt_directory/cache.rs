@@ -56,11 +56,11 @@ fn hit_ratio(server: SocketAddr) -> Result<Option<f64>, ExperimentError> {
     Ok(ratio_in(&get(server, "/-/status?format=prometheus").map_err(ExperimentError::file("/-/status"))?))
 }
 
-/// Metric lines such as `yamabiko_cache_answers_total{outcome="hit",reason="fresh"} 12`.
+/// Metric lines such as `yamabiko_cache_responses_total{outcome="hit",reason="fresh"} 12`.
 fn ratio_in(prometheus: &str) -> Option<f64> {
     let count = |outcome: &str| -> f64 {
         let label = format!("outcome=\"{outcome}\"");
-        let lines = prometheus.lines().filter(|line| line.starts_with("yamabiko_cache_") && line.contains(&label));
+        let lines = prometheus.lines().filter(|line| line.starts_with("yamabiko_cache_responses_total{") && line.contains(&label));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).fold(0.0, |sum, count| sum + count)
     };
     let hits = count("hit") + count("stale") + count("collapsed");
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn hit_ratio_is_read_from_the_servers_metrics() {
-        let text = "HTTP/1.1 200 OK\r\n\r\n# TYPE yamabiko_cache_answers_total counter\n\
-                    yamabiko_cache_answers_total{outcome=\"hit\",reason=\"fresh\"} 60\n\
-                    yamabiko_cache_answers_total{outcome=\"collapsed\",reason=\"waited\"} 15\n\
-                    yamabiko_cache_answers_total{outcome=\"miss\",reason=\"unknown\"} 25\n\
+        let text = "HTTP/1.1 200 OK\r\n\r\n# TYPE yamabiko_cache_responses_total counter\n\
+                    yamabiko_cache_responses_total{outcome=\"hit\",reason=\"fresh\"} 60\n\
+                    yamabiko_cache_responses_total{outcome=\"collapsed\",reason=\"waited\"} 15\n\
+                    yamabiko_cache_responses_total{outcome=\"miss\",reason=\"absent\"} 25\n\
                     yamabiko_requests_total{outcome=\"hit\"} 1000\n";
         assert_eq!(ratio_in(text), Some(0.75));
         assert_eq!(ratio_in("HTTP/1.1 404 Not Found\r\n\r\n"), None);

@@ -61,7 +61,7 @@ pub(super) fn print(page: &mut Page, part: &CachePart) {
 /// Wrong responses by kind, each with some of its requests.
 fn wrong(page: &mut Page, point: &CachePoint) {
     for (kind, n) in crate::phrases::by_frequency(&point.figures.wrong) {
-        // A false miss is no error: a finite cache evicts.
+        // A false miss is not an error: a finite cache evicts.
         if kind == Wrong::FalseMiss.name() {
             continue;
         }

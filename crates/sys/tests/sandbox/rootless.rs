@@ -92,7 +92,7 @@ pub fn missing_control_group_is_an_error() {
     let limits = Limits { cpu: Some("50%".parse().unwrap()), ..Limits::default() };
     let error = Cgroup::create("server", limits).unwrap_err().to_string();
     assert!(error.contains("delegated") && error.contains("root"), "{error}");
-    sys::cgroup::sweep().expect("nothing to sweep is no error");
+    sys::cgroup::sweep().expect("nothing to sweep is not an error");
 }
 
 fn rootless(mut spec: SandboxSpec<'_>) -> SandboxSpec<'_> {

@@ -118,7 +118,7 @@ HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct 
     return result;
 }
 
-/* libc itself writes, in a call without a hook. A formatting error is no error of the connection. */
+/* libc itself writes, in a call without a hook. A formatting error is not an error of the connection. */
 #define PRINT(fd, call) \
     do { \
         struct connection *c = followed(fd); \

@@ -77,7 +77,7 @@ fn show(outcome: &Outcome, json: bool) -> Result<()> {
     }
 }
 
-/// Writes to stdout; a reader that has gone away (`| head`) is no error.
+/// Writes to stdout; a reader that has gone away (`| head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
     match terminal::write_out(text) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -89,14 +89,14 @@ fn doctor_changes_nothing_and_leaves_nothing() {
 fn doctor_predicts_what_an_unprivileged_user_can_measure() {
     let user = User::new();
     let server = own_from(&user.program, &user.workspace);
-    for (tun, mend) in [(Tun::ForAll, ""), (Tun::ForRoot, "chmod 666 /dev/net/tun"), (Tun::Missing, "modprobe tun")] {
+    for (tun, fix) in [(Tun::ForAll, ""), (Tun::ForRoot, "chmod 666 /dev/net/tun"), (Tun::Missing, "modprobe tun")] {
         let output = user.run(tun, &["doctor", "--quick", "--json"]);
         let document = output.json();
         let said = |name: &str| verb(&document, name)["state"] != "missing";
-        assert_eq!(said("bench --server"), mend.is_empty(), "{output}");
-        assert_eq!(output.code, Some(if mend.is_empty() { 0 } else { 2 }), "{output}");
+        assert_eq!(said("bench --server"), fix.is_empty(), "{output}");
+        assert_eq!(output.code, Some(if fix.is_empty() { 0 } else { 2 }), "{output}");
         let advice = verb(&document, "bench --server")["fix"].as_str().unwrap();
-        assert!(advice.contains(if mend.is_empty() { "root" } else { mend }), "{advice}");
+        assert!(advice.contains(if fix.is_empty() { "root" } else { fix }), "{advice}");
 
         let short = bench(&server, "-n 5 --no-save");
         assert_eq!(worked(&user.run(tun, &short)), said("bench --server"));

@@ -147,7 +147,7 @@ fn written_by(file: &str, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Re
     let mut out = io::BufWriter::new(io::stdout().lock());
     let outcome = fill(&mut out).and_then(|()| Ok(out.flush()?));
     match outcome {
-        // A reader that has gone away (`| head`) is no error.
+        // A reader that has gone away (`| head`) is not an error.
         Err(error) if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {
             Ok(())
         }
