@@ -46,7 +46,11 @@ const BENCHES: &[Bench] = &[
         about: "100,000 connections at once through the path, from several processes",
         run: connections::run,
     },
-    Bench { name: "path", about: "configured against measured RTT, timing error, requests and bytes against direct", run: path::run },
+    Bench {
+        name: "path",
+        about: "configured against measured RTT, timing error, requests and bytes against direct",
+        run: path::run,
+    },
     Bench { name: "replay", about: "a log of a million requests at its own times", run: replay::run },
     Bench {
         name: "serve",

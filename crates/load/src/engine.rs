@@ -58,7 +58,8 @@
 //!
 //! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `dispatch` finds a connection for a request,
 //! `closing` ends requests and connections, `evaluation` says what a response is found to be and what follows from it,
-//! `workload_requests` is for workloads, `sessions` carries out sessions, `closed_loop` and `users` are the two closed loops, `streams` is HTTP/2.
+//! `workload_requests` makes the requests of cache workloads,
+//! `sessions` carries out sessions, `closed_loop` and `users` are the two closed loops, `streams` is HTTP/2.
 
 mod closed_loop;
 mod closing;
@@ -127,7 +128,7 @@ pub struct Load {
     arrivals: Loop,
     /// Which request an arrival asks for.
     chooser: Chooser,
-    /// What arrivals of a workload ask for instead.
+    /// Virtual users of a cache workload, which replace the requests of arrivals.
     virtual_users: Option<Box<VirtualUsers>>,
     /// Seed of what is drawn in requests that are part of no session.
     places_seed: u64,
@@ -180,8 +181,8 @@ impl Load {
     /// A load that begins at `start`, with its warm-up if it has one.
     ///
     /// # Panics
-    /// Without a request, or with more than 65535 different hosts and ports; with a workload in a closed loop or over HTTP/2, or
-    /// with fewer requests than the workload has kinds.
+    /// Without a request, or with more than 65535 different hosts and ports; with a cache workload in a closed loop
+    /// or over HTTP/2, or with fewer requests than the cache workload has kinds.
     pub fn new(mut spec: LoadSpec, start: Timestamp) -> Self {
         assert!(!spec.workload.requests.is_empty(), "at least one request");
         spec.clients = spec.clients.max(1);

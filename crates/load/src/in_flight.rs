@@ -1,4 +1,4 @@
-//! A request received, and what it is part of.
+//! A request in flight, and what it is part of.
 
 use schema::{Method, RequestRecord};
 use slab::Slab;
@@ -111,7 +111,8 @@ impl Purposes {
         }
     }
 
-    /// Takes the ask of a request that has ended, or will not be intended; the purpose_key is still to be ended.
+    /// Takes the cache request of a request that has ended, or will not be scheduled; the caller must still call
+    /// [`Self::end`].
     pub(crate) fn take_asking(&mut self, purpose_key: PurposeKey) -> Option<Box<WorkloadRequest>> {
         if purpose_key == PurposeKey::PLAIN { None } else { self.0.get_mut(purpose_key.0 as usize)?.asking.take() }
     }

@@ -33,7 +33,7 @@ pub struct Live {
     pub bytes_sent: u64,
     /// Arrivals that had to wait because every connection up to the cap was busy.
     pub cap_hits: u64,
-    /// Requests retransmitted on a fresh connection ([`Retry`](crate::Retry)).
+    /// Requests retried on a fresh connection ([`Retry`](crate::Retry)).
     pub retried: u64,
     /// Times that a request was sent, retries included.
     pub sends: u64,

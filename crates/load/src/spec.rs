@@ -18,7 +18,7 @@ pub struct LoadSpec {
     pub streams_max: u32,
     /// Whether connections serve more than one request.
     pub reuse: Reuse,
-    /// Whether a request that the server closed before may be retransmitted.
+    /// Whether a request that the server closed before may be retried.
     pub retry: Retry,
     /// When requests are intended.
     pub arrivals: Arrivals,
@@ -130,7 +130,7 @@ pub enum Reuse {
     Close,
 }
 
-/// When a request is retransmitted, once, on a fresh connection.
+/// When a request is retried, once, on a fresh connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retry {
     /// Never: a connection that ends unanswered is a failure of its request.

@@ -96,7 +96,7 @@ impl Reply {
 struct Page {
     client: u32,
     left: VecDeque<(RequestId, Ask)>,
-    /// RequestContent for and not over.
+    /// Embedded objects requested and not complete.
     out: u32,
 }
 
@@ -269,7 +269,7 @@ impl VirtualUsers {
         exchange
     }
 
-    /// Whether the origin was to cut the reply to `workload_requests`, whose head had this identity. A cache may join asks, so that the
+    /// Whether the origin was to cut the response to `asking`, whose head had this identity. A cache may join asks, so that the
     /// reply is another's and was cut for that one; but not one that was over before this was asked: that stump was kept.
     fn was_cut_by_origin(&self, asking: &WorkloadRequest, stamp: Option<Stamp>) -> bool {
         let Some(stamp) = stamp else {

@@ -100,7 +100,7 @@ pub enum Content {
 
 impl Checker {
     /// A checker for the response to `ask`. Request id and time are not used yet.
-    pub fn new(world: Arc<World>, ask: Ask, _id: RequestId, _asked_unix_ms: u64) -> Checker {
+    pub fn new(world: Arc<World>, ask: Ask, _id: RequestId, _requested_unix_ms: u64) -> Checker {
         Checker {
             world,
             method: ask.method,

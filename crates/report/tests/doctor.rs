@@ -87,7 +87,7 @@ fn doctor_lines_fit_the_width_and_have_every_text() {
             assert!(text.is_ascii(), "{text}");
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             for said in [
-                "READY Does not work: bench --rtt, this host. Works partially: bench --server.",
+                "READY Does not work: bench --rtt, this host. Partially: bench --server.",
                 "1 note below, marked `note`.",
                 "why RTM_SETLINK: Operation not permitted fix run as root",
                 "missing tun open /dev/net/tun: Permission denied affects everything with a path fix chmod 666 /dev/net/tun",

@@ -227,7 +227,7 @@ fn live_page_of_a_killed_run_keeps_its_data() {
     drop(run);
     let state = looked(&mut follower);
     assert_eq!((state.status.word.as_str(), state.is_over), ("Killed", true));
-    assert!(state.lead.starts_with("The run was killed, or could not write its summary; so far: "), "{}", state.lead);
+    assert!(state.lead.starts_with("The run was killed, or could not write its summary. "), "{}", state.lead);
     assert_eq!(chart(&state, "rates").xs.len(), 5);
     // A run without a progress file.
     let mut old = begin(&book, "old");

@@ -192,7 +192,7 @@ fn failed_checks_come_first_with_value_limit_and_reason() {
 
 /// Names, commands, URLs and plans are the user's, and a server's: none of them is markup, in the page or in its data.
 #[test]
-fn run_page_escapes_text_from_outside() {
+fn run_page_escapes_foreign_text() {
     const WILD: &str = "</script></title><img src=x onerror=alert(1)><!--\u{2028}\" onload=\"'";
     let mut sources = whole();
     let document = &mut sources.document;

@@ -39,7 +39,7 @@ record! {
         /// Whether the object had been requested before.
         pub repeat: bool,
         // A plain repeat of a cacheable object whose earlier request could fill a cache.
-        /// Whether a cache could have stored it: see docs/concepts/cache-bench.md.
+        /// Whether an unlimited cache could have had a copy: see docs/concepts/cache-bench.md.
         pub offered: bool,
         /// Whether the origin lets caches store the object.
         pub cacheable: bool,

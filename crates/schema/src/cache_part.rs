@@ -104,7 +104,7 @@ pub struct CacheFigures {
     pub basic_answered: u64,
     /// Basic requests that could be hits: repeats of which an earlier request could have left a copy.
     pub offered: u64,
-    /// Basic requests for cacheable objects that had been requested before, whether or not a cache could have stored
+    /// Basic requests for cacheable objects that had been requested before, whether or not a cache could have had a copy of
     /// them: the offered hits of other benchmarks.
     pub repeats: u64,
     /// Of those offered, the ones that were sent while no copy had come whole yet, so that only a cache that collapses requests

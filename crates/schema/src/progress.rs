@@ -63,7 +63,7 @@ pub struct RunProgress {
     /// end. With phase `done`, the verdict of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validity: Option<Validity>,
-    /// Of an experiment of several runs: id of the run under way, in the same book. Absent between two runs.
+    /// Of an experiment of several runs: id of the run under way, in the same run store. Absent between two runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
     /// Of an experiment of several runs: those that have ended, in their order.

@@ -60,7 +60,7 @@ record! {
         // in the order in which they came to be scheduled. With several shards numbers may be left out.
         /// Number of the request in the run, in order of scheduled time, from 0.
         pub sequence: u64,
-        /// Index of the virtual client; its address is the client base plus this.
+        /// Index of the virtual client; its address is the first client address plus this.
         pub client: u32,
         /// Number of the connection in the run, from 0. Null if none was ever opened for the request.
         pub connection: Option<u64>,

@@ -7,7 +7,7 @@
 //!
 //! Several programs may use one catalogue. SQLite's own locks (a rollback journal, no shared memory, so that network
 //! file systems can do it) keep its file whole; who finds it locked for longer than `LOCK_TIMEOUT` goes without. Beside that each user holds the
-//! run_store's folder by a shared flock: a catalogue is thrown away (broken, or of another version) only by who has the folder alone, since a file
+//! run store's folder by a shared flock: a catalogue is thrown away (broken, or of another version) only by who has the folder alone, since a file
 //! that SQLite has open elsewhere must not be replaced under it.
 
 //!

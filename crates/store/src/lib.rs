@@ -20,7 +20,7 @@
 //!
 //! Never call this crate on a time-critical thread: closing a part encodes and writes. Pass records in batches; see [`TableWriter`].
 //!
-//! [`RunStore::listing`] lists the runs, from the catalogue where that is up to date; [`archive`] moves runs between run stores.
+//! [`RunStore::listing`] lists the runs, from the catalogue where that is up to date; [`archive`] copies runs between run stores.
 //!
 //! Read [`run_store`] first, then [`table`] for the columns.
 

@@ -29,7 +29,7 @@ pub(crate) fn mark(dir: &Path, mark: &str) -> Result<()> {
     files::write_whole(&dir.join(IMPORTED), format!("{mark}\n").as_bytes())
 }
 
-/// The file, in the run's folder. It is this run_store's affair, and goes into no archive.
+/// The file, in the run's folder. It concerns this run store only, and goes into no archive.
 pub(crate) const IMPORTED: &str = "imported.txt";
 /// More than any mark.
 const MARK_MAX: u64 = 256;

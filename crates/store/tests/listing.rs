@@ -145,14 +145,14 @@ fn a_broken_missing_or_unreachable_catalogue_does_not_change_the_list() {
     let run_store = shelf(dir.path());
     let right = said(&run_store.listing_of_folders().unwrap());
     let path = dir.path().join("catalogue.sqlite");
-    let mended = |what: &[u8]| {
+    let repaired = |what: &[u8]| {
         fs::write(&path, what).unwrap();
         let listing = run_store.listing().unwrap();
         assert_eq!((said(&listing), listing.read), (right.clone(), 4));
         assert_eq!(run_store.listing().unwrap().read, 0);
     };
-    mended(b"");
-    mended(&b"not a database ".repeat(300));
+    repaired(b"");
+    repaired(&b"not a database ".repeat(300));
     let whole = fs::read(&path).unwrap();
     // Cut short: some of it may still be right. If the damage is found only when it is written to, the list after the next has it whole;
     // and nobody throws it away while another process has the run store's folder, as one that was just forked from this one has.

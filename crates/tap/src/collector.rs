@@ -2,7 +2,7 @@
 //! owner of the rings calls [`Collector::take`] and [`Collector::settle`].
 //!
 //! ```text
-//!   rings ──take──> InOrder ──settle──> Exchanges ──> rows ──> Sides (figures), ProgramTable (programs), the caller (the book)
+//!   rings ──take──> InOrder ──settle──> Exchanges ──> rows ──> Sides (figures), ProgramTable (programs), the caller (run store)
 //! ```
 
 use std::collections::{HashMap, HashSet};

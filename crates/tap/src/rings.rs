@@ -269,7 +269,7 @@ impl Rings {
         for area in self.askers.iter().flat_map(RingServer::made) {
             self.areas.insert(area.index, area);
         }
-        self.headers_restored += self.areas.values_mut().map(RingFile::mend).sum::<u64>();
+        self.headers_restored += self.areas.values_mut().map(RingFile::fix).sum::<u64>();
         let cut = self.areas.values().filter(|area| area.is_cut()).map(|area| (area.index, area.user));
         for (index, user) in cut.collect::<Vec<_>>() {
             self.areas.remove(&index);

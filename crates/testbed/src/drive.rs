@@ -387,7 +387,7 @@ impl Health {
         self.to = Some((now, sys::clock::thread_cpu_time()));
     }
 
-    fn stood_still(&mut self, time: Duration) {
+    fn stalled_for(&mut self, time: Duration) {
         if self.measuring() && !self.ended() {
             self.longest_stall = self.longest_stall.max(time);
         }
@@ -396,7 +396,7 @@ impl Health {
     /// An iteration ends at `now`: work that became due in it waited for its end.
     fn turned(&mut self, now: Timestamp) {
         if let Some(began) = self.turn_began.replace(now) {
-            self.stood_still(now.since(began));
+            self.stalled_for(now.since(began));
         }
     }
 
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(health.longest_stall, Duration::from_millis(300));
         health.waited(at(305), at(1000));
         assert_eq!(health.longest_stall, Duration::from_millis(300), "waiting is not a stall");
-        health.stood_still(Duration::from_millis(400));
+        health.stalled_for(Duration::from_millis(400));
         assert_eq!(health.finish(at(1000)).longest_stall, Duration::from_millis(400));
     }
 

@@ -21,7 +21,9 @@ pub(super) fn check(document: &Document, evidence: &Evidence<'_>) -> Check {
     let plan = &evidence.plan.load;
     match plan.offered() {
         Offered::Open { .. } | Offered::Phases(_) => {}
-        Offered::Closed => return check.not_applicable("in a closed loop the number in flight is limited by the number of users"),
+        Offered::Closed => {
+            return check.not_applicable("in a closed loop the number in flight is limited by the number of users");
+        }
         Offered::RateFile(_) | Offered::Replay(_) => {
             return check.not_applicable("the offered rate changes with the log or table: there is no steady state");
         }

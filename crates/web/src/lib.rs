@@ -206,7 +206,7 @@ impl Door {
         let (closes, closing) = watch::channel(None);
         let router = guard::wrap(router, &self.settings);
         let (tls, bounds, strangers) = (self.settings.tls, self.settings.bounds, self.settings.strangers);
-        let thread = thread::Builder::new().name("door".into()).spawn(move || {
+        let thread = thread::Builder::new().name("web".into()).spawn(move || {
             begin();
             runtime.block_on(listen::listen(listener, router, tls, bounds, strangers, closing));
             // Remaining tasks and their connections are dropped with the runtime. Blocking work on other threads is not

@@ -48,7 +48,7 @@ pub fn run() -> Result<()> {
     std::fs::write(site.path("20m.bin"), vec![b'b'; 20 << 20])?;
     certificate(site.path("").as_path())?;
     println!(
-        "others: {RATE} for 10 KiB over {CONNECTIONS} kept connections; medians of {ROUNDS} phases of {SECONDS} \
+        "others: {RATE} for 10 KiB over {CONNECTIONS} persistent connections; medians of {ROUNDS} phases of {SECONDS} \
          without and with the attack\n"
     );
     println!(

@@ -30,7 +30,7 @@ const LAG_P99_NS_MAX: u64 = 1_000_000;
 const STEPS: [f64; 9] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3];
 /// A rate is carried if so much of what was offered was completed in time.
 const CARRIED: f64 = 0.995;
-/// A robot waits no longer than this for its answer, so that a rate that is too high ends soon.
+/// A virtual user waits no longer than this for its answer, so that a rate that is too high ends soon.
 const TIMEOUT: &str = "5s";
 
 /// How virtual users and origin are run.

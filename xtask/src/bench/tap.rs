@@ -1,4 +1,4 @@
-//! `cargo xtask bench tap [--rounds N] [--seconds N]`: what the third witness costs the program that it stands in.
+//! `cargo xtask bench tap [--rounds N] [--seconds N]`: what the tap costs the program that it runs in.
 //!
 //! 1. One hook, in nanoseconds, by kind: `crates/tap/tests/programs/cost.c`, without and with the library in turn.
 //! 2. Programs: wrk and curl against nginx at 1 KB and at 100 KB, without, with the tap, with the tap and the book, under

@@ -34,7 +34,7 @@ pub struct UdpResult {
     pub received: u64,
     /// Send less due: how late the sender itself was, ns.
     pub send_lag_ns: schema::Quantiles,
-    /// |RTT got less asked|, ns.
+    /// RTT error, ns.
     pub rtt_error_ns: schema::Quantiles,
     /// One-way time up, measured minus configured (half the RTT), ns: read delay, timing error and the receiver's own delay.
     pub up_error_ns: schema::Quantiles,

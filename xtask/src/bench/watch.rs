@@ -2,7 +2,7 @@
 //!
 //! 1. From a file: two captures of real traffic, of over half a million packets each, one with few connections and
 //!    one with a connection a request. Packets a second, CPU time and peak memory, turn and turn about.
-//! 2. Live: load through the path, with nobody, `tcpdump -w`, `yamabiko watch` and the run's own witness at the
+//! 2. Live: load through the path, with nobody, `tcpdump -w`, `yamabiko watch` and the run's own capture at the
 //!    server's door. What each lost, and what each cost the load.
 //!
 //! Captures are made anew for each run, in the lab's namespaces, and are gone afterwards.

@@ -34,7 +34,7 @@ pub enum Fault {
     Forgets,
 }
 
-/// What the robots would ask for, each as if the origin had answered it: embedded objects right after their page.
+/// What the virtual users would request, each as if the origin had answered it: embedded objects right after their page.
 pub fn exchanges(world: &Arc<World>) -> impl Iterator<Item = CacheExchange> {
     let mut stream = Stream::new(world);
     let arrivals = (0u64..).flat_map(move |arrival| {

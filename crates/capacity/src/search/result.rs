@@ -278,10 +278,18 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, result: Option<f64>, end: 
             let (lower, upper) = sequence.so_far();
             notes.push(match (lower, upper) {
                 (Some(lower), Some(upper)) => {
-                    format!("Stopped early: so far the capacity appears to be between {} and {}.", words(lower), words(upper))
+                    format!(
+                        "Stopped early: so far the capacity appears to be between {} and {}.",
+                        words(lower),
+                        words(upper)
+                    )
                 }
-                (Some(lower), None) => format!("Stopped early: so far the capacity appears to be at least {}.", words(lower)),
-                (None, Some(upper)) => format!("Stopped early: so far the capacity appears to be under {}.", words(upper)),
+                (Some(lower), None) => {
+                    format!("Stopped early: so far the capacity appears to be at least {}.", words(lower))
+                }
+                (None, Some(upper)) => {
+                    format!("Stopped early: so far the capacity appears to be under {}.", words(upper))
+                }
                 (None, None) => "Stopped early: the capacity is unknown.".to_owned(),
             });
         }

@@ -157,7 +157,7 @@ impl Load {
     pub(super) fn drop_onwards(&mut self, now: Timestamp) {
         let Loop::Closed(workers) = &mut self.arrivals else { return };
         let onwards: Vec<Onward> = workers.workers.iter_mut().filter_map(|worker| worker.onward.take()).collect();
-        onwards.into_iter().for_each(|onward| self.drop_errand(now, onward.purpose_key));
+        onwards.into_iter().for_each(|onward| self.drop_purpose(now, onward.purpose_key));
     }
 
     /// The next request of a position, if there is to be one: where the last one's response leads, else a new one.
@@ -169,7 +169,7 @@ impl Load {
         match onward {
             Some(onward) if admitted => Some(self.intend_onward(at, client, onward)),
             Some(onward) => {
-                self.drop_errand(at, onward.purpose_key);
+                self.drop_purpose(at, onward.purpose_key);
                 None
             }
             None if admitted => {

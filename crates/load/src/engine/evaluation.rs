@@ -158,7 +158,7 @@ impl Load {
     /// what follows from it intended. Touches no connection.
     ///
     /// The next hop of a redirect is given back where the loop is closed (without sessions): the position that
-    /// issued the request issues it next, with [`Self::intend_onward`], or forgets it with [`Self::drop_errand`].
+    /// issued the request issues it next, with [`Self::intend_onward`], or forgets it with [`Self::drop_purpose`].
     pub(super) fn conclude(
         &mut self,
         done_at: Timestamp,
@@ -226,7 +226,7 @@ impl Load {
         if self.phase.admits(at) && !self.phase.is_over() {
             self.due.push(at, Wake::Ask { client, url, purpose_key });
         } else {
-            self.drop_errand(at, purpose_key);
+            self.drop_purpose(at, purpose_key);
         }
         None
     }

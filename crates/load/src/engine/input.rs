@@ -267,7 +267,7 @@ impl Load {
         }
     }
 
-    /// Whether a request and the server's close of an idle connection crossed, and the request may be retransmitted. A server that
+    /// Whether a request and the server's close of an idle connection crossed, and the request may be retried. A server that
     /// closes before it has read the request resets the connection.
     fn is_idle_race(&self, now: Timestamp, index: u32, reset: bool) -> bool {
         let connection = self.pool.slot(index);
@@ -279,7 +279,7 @@ impl Load {
             && record.sent_at.is_none_or(|sent_at| now <= sent_at + connection.handshake() + RACE_MARGIN)
     }
 
-    /// Whether a request with `method` that the server has not received may be retransmitted.
+    /// Whether a request with `method` that the server has not received may be retried.
     pub(super) fn may_retry(&self, method: Method) -> bool {
         let idempotent = matches!(method, Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete);
         self.spec.retry == Retry::IdleRace && idempotent

@@ -342,14 +342,14 @@ impl Load {
                     }
                     self.settle_session(at, slot);
                 }
-                Wake::Ask { purpose_key, .. } => self.drop_errand(at, purpose_key),
+                Wake::Ask { purpose_key, .. } => self.drop_purpose(at, purpose_key),
                 Wake::User(_) => {}
             }
         }
     }
 
     /// A request that was to follow will not be intended.
-    pub(super) fn drop_errand(&mut self, at: Timestamp, purpose_key: PurposeKey) {
+    pub(super) fn drop_purpose(&mut self, at: Timestamp, purpose_key: PurposeKey) {
         self.drop_ask(purpose_key);
         if let Some(part) = self.purposes.end(purpose_key) {
             self.part_ended(at, part, PartEnd::Never);

@@ -1,4 +1,4 @@
-//! The asks of a workload: intended, sent, looked at, and what pages bring with them.
+//! Requests of a cache workload: scheduled, sent, verified, with the embedded objects of pages.
 
 use schema::FailureCause;
 use units::Timestamp;
@@ -12,12 +12,12 @@ use crate::in_flight::{InFlightRequest, Onward, Purpose, PurposeKey};
 use crate::virtual_users::{CacheCounters, Reply, WorkloadRequest};
 
 impl Load {
-    /// Counters of the workload as they stand; all 0 without one.
+    /// Counters of the cache workload at this time; all 0 without one.
     pub fn mix_live(&self) -> CacheCounters {
         self.virtual_users.as_ref().map_or_else(CacheCounters::default, |virtual_users| virtual_users.live())
     }
 
-    /// The first request of the workload; of a workload the first that was sent. Empty where none was.
+    /// The first request of the plan's requests; with a cache workload the first that was sent. Empty if none was.
     pub fn first_request(&self) -> &[u8] {
         match &self.virtual_users {
             Some(virtual_users) => virtual_users.first_request().unwrap_or_default(),

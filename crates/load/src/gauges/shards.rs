@@ -68,7 +68,7 @@ impl ShardSampler {
     }
 }
 
-/// Sums up the samples of all shards, moment by time.
+/// Sums up the samples of all shards, time by time.
 #[derive(Debug)]
 pub struct GaugeMerger {
     moments: Moments,

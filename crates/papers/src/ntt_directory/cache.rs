@@ -60,7 +60,9 @@ fn hit_ratio(server: SocketAddr) -> Result<Option<f64>, ExperimentError> {
 fn ratio_in(prometheus: &str) -> Option<f64> {
     let count = |outcome: &str| -> f64 {
         let label = format!("outcome=\"{outcome}\"");
-        let lines = prometheus.lines().filter(|line| line.starts_with("yamabiko_cache_responses_total{") && line.contains(&label));
+        let lines = prometheus
+            .lines()
+            .filter(|line| line.starts_with("yamabiko_cache_responses_total{") && line.contains(&label));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).fold(0.0, |sum, count| sum + count)
     };
     let hits = count("hit") + count("stale") + count("collapsed");

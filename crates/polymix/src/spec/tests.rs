@@ -146,8 +146,8 @@ fn digest_identifies_workload_seed_and_differing_fields() {
         assert_eq!(differences(|other| other.kinds[0].life.variance = 0.123), ["kinds"], "{name}");
         assert_eq!(differences(|other| other.origin_abort = 0.123), ["origin_abort"], "{name}");
         assert_eq!(differences(|other| other.think = Some(Law::Constant(9.0))), ["think"], "{name}");
-        let of_robots = differences(|other| (other.recurrence, other.gzip_clients) = (0.123, 0.3));
-        assert!(of_robots.is_empty(), "{name}: requests of virtual users do not change the objects");
+        let of_users = differences(|other| (other.recurrence, other.gzip_clients) = (0.123, 0.3));
+        assert!(of_users.is_empty(), "{name}: requests of virtual users do not change the objects");
     }
     let none = |think| CacheWorkload { think, ..CacheWorkload::polymix(1) }.digest(7);
     assert_eq!(none(None), none(Some(Law::Constant(0.0))), "it does not think");

@@ -181,7 +181,7 @@ mod tests {
     use crate::plot::{Chart, Quantity, Series};
 
     #[test]
-    fn text_from_outside_never_becomes_markup() {
+    fn foreign_text_never_becomes_markup() {
         let wild =
             "<script>alert(1)</script> | [x](javascript:1) `a` **b** _c_ ![i](u) @all https://x \\ &lt; ~~d~~\n# e";
         let safe = line(wild);

@@ -102,7 +102,7 @@ fn times_table(load: &Load, times: &[(&str, &Quantiles)]) -> Table {
         match bound.filter(|_| *name == "response time") {
             None => table,
             Some(bound) => {
-                let name = "generator delay, at most".to_owned();
+                let name = "generator delay, max".to_owned();
                 table.row([vec![name, count(bound.count)], phrases::durations_row(&bound)].concat())
             }
         }

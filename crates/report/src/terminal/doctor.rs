@@ -41,7 +41,7 @@ fn headline(page: &mut Page, document: &DoctorDocument) {
     };
     let in_part = names(VerbState::Partial);
     if !in_part.is_empty() {
-        sentence.push_str(&format!(" Works partially: {in_part}."));
+        sentence.push_str(&format!(" Partially: {in_part}."));
     }
     let all_works = document.verbs.iter().all(|ability| ability.state == VerbState::Ok);
     let (word, ink) = match (document.ready(), all_works) {

@@ -51,7 +51,7 @@ pub fn green() -> Vec<Check> {
         ok("generator_on_time"),
         ok("path_on_time"),
         ok("no_unintended_drops"),
-        ok("client_not_the_limit"),
+        ok("client_cpu"),
         ok("littles_law_requests"),
         ok("littles_law_connections"),
         ok("conservation"),

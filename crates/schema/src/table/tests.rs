@@ -41,7 +41,7 @@ record! {
         /// How it was made.
         pub method: Method,
         /// Name that came from outside. Null without one.
-        pub from_outside: Option<Arc<[u8]>>,
+        pub optional_bytes: Option<Arc<[u8]>>,
         /// The other end. Null where it is not known.
         pub peer: Option<SocketAddr>,
         /// CPU time. Null where it is not known.
@@ -64,7 +64,7 @@ fn full() -> Trial {
         last: true,
         kept: true,
         method: Method::Put,
-        from_outside: Some(Arc::from(&b"a\xFF"[..])),
+        optional_bytes: Some(Arc::from(&b"a\xFF"[..])),
         peer: Some("[2001:2::1]:443".parse().unwrap()),
         cpu_s: Some(0.25),
         note: None,
@@ -94,7 +94,7 @@ fn columns_follow_from_fields_and_options() {
             ("last", Kind::Flag, "", false),
             ("kept", Kind::Integer, "", false),
             ("method", Kind::Text, "", false),
-            ("from_outside", Kind::Text, "", true),
+            ("optional_bytes", Kind::Text, "", true),
             ("peer", Kind::Text, "", true),
             ("peer_port", Kind::Integer, "", true),
             ("cpu_ns", Kind::Integer, "ns", true),
@@ -143,7 +143,7 @@ fn a_value_out_of_range_leaves_the_field_unchanged() {
         ("status", Value::Integer(-1)),
         ("began_at_ns", Value::Integer(-1)),
         ("method", Value::Text("BREW".into())),
-        ("from_outside", Value::Text("\\x".into())),
+        ("optional_bytes", Value::Text("\\x".into())),
         ("peer", Value::Text("localhost".into())),
         ("peer_port", Value::Integer(65_536)),
         ("last", Value::Integer(1)),

@@ -448,7 +448,7 @@ fn responses_break_off_as_the_workload_plans() {
         let length: u64 = response.field("Content-Length").unwrap().parse().unwrap();
         let planned = origin.world.origin_aborts(id(sequence)).unwrap().min(length - 1);
         assert_eq!(response.body.len() as u64, planned, "of {length}");
-        assert_eq!(response.field("Connection"), None, "nothing foretells it");
+        assert_eq!(response.field("Connection"), None, "no field announces it");
         cut_bytes += planned;
     }
     // Neither responses without a body nor those to requests without an id.

@@ -155,7 +155,7 @@ impl Staging {
 }
 
 impl Staging {
-    /// What tells this import from every other one of this run_store.
+    /// Distinguishes this import from every other one of this run store.
     fn mark(&self, seed: u64) -> Result<String> {
         let found = self.held.metadata().map_err(|source| StoreError::io("stat", &self.path, source))?;
         Ok(format!("{seed:016x}-{}-{}.{:09}", found.ino(), found.ctime(), found.ctime_nsec()))

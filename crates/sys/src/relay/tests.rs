@@ -98,9 +98,9 @@ fn notes_store_sets_of_signal_numbers() {
 
 /// One read after the other: the notes, then the group probe. Afterwards both are empty.
 fn read_in_turn(before: Notes, reads: &[(Notes, u64)]) -> (Round, usize) {
-    let (mut at_notes, mut at_witness, mut rests) = (reads.iter(), reads.iter(), 0);
+    let (mut at_notes, mut at_independent, mut rests) = (reads.iter(), reads.iter(), 0);
     let notes = || at_notes.next().map_or_else(Notes::default, |look| look.0);
-    let take = || at_witness.next().map_or(0, |look| look.1);
+    let take = || at_independent.next().map_or(0, |look| look.1);
     let round = settle(USR1 | USR2, before, notes, take, || rests += 1);
     (round, rests)
 }

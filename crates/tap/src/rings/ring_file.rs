@@ -78,7 +78,7 @@ impl RingFile {
         reserve(&file, 0, shape.records_at()).map_err(Error::file("allocate memory for", path))?;
         let mut area = RingFile::of(file, path, memory, set, index, user)?;
         memory_filtered(&area.memory, set);
-        area.mend();
+        area.fix();
         for slot in 0..shape.slots.min(ready.max(FIRST_SLOTS)) {
             let first = if slot < ready { shape.records(slot) } else { FIRST_RECORDS };
             area.make_room(slot, first).map_err(Error::file("allocate memory for", path))?;
@@ -124,7 +124,7 @@ impl RingFile {
         }
         let memory = map(&file, bytes).map_err(Error::file("map", path))?;
         let mut area = RingFile::of(file, path, memory, set, index, user)?;
-        area.mend();
+        area.fix();
         Ok(area)
     }
 
@@ -144,7 +144,7 @@ impl RingFile {
 
     /// Restores the header's constants and monotonic fields; returns 1 if something was wrong. Reserves memory for
     /// the slots that will be used next.
-    pub fn mend(&mut self) -> u64 {
+    pub fn fix(&mut self) -> u64 {
         let mut is_spoilt = false;
         for (at, value) in &self.constants {
             let word = self.memory.half(*at);

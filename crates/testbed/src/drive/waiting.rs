@@ -88,7 +88,7 @@ impl Drive<'_> {
         let before = self.clock.now();
         health.turned(before);
         if next <= before {
-            health.stood_still(before.since(next));
+            health.stalled_for(before.since(next));
             return poller.poll(false);
         }
         let until = if self.awaits() { next.min(beat_after(before)) } else { next };
@@ -104,7 +104,7 @@ impl Drive<'_> {
             health.rested = after;
         }
         if after > until {
-            health.stood_still(after.since(until));
+            health.stalled_for(after.since(until));
         }
         Ok(ready)
     }

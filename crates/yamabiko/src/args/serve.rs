@@ -16,8 +16,8 @@ use super::{address, threads};
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "SIGTERM and Ctrl-C: answers under way are finished, nothing new is accepted; a second one ends \
-                        at once. SIGHUP: certificate and key are read again, the log is opened anew."
+    after_help = "SIGTERM and Ctrl-C complete the responses in progress and accept nothing new; a second signal ends \
+                        immediately. SIGHUP reads certificate and key again and reopens the log."
 )]
 pub struct Serve {
     /// Serve the files of this folder

@@ -109,7 +109,7 @@ fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
         }
     };
     for _ in 0..20 {
-        waits.of("quiet, a kept connection", || send_kept(&mut kept));
+        waits.of("quiet, a persistent connection", || send_kept(&mut kept));
         waits.of("quiet, a new connection", || send_fresh(&mut fresh));
     }
 
@@ -145,8 +145,8 @@ fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
 
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(12) {
-        waits.of("under strangers, a kept connection", || send_kept(&mut kept));
-        waits.of("under strangers, a new connection", || send_fresh(&mut fresh));
+        waits.of("under unauthenticated connections, a persistent connection", || send_kept(&mut kept));
+        waits.of("under unauthenticated connections, a new connection", || send_fresh(&mut fresh));
         rest(Duration::from_millis(50));
     }
     talker.succeeds_within(crate::fleet::TEST_TIMEOUT).unwrap();

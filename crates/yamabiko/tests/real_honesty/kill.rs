@@ -48,9 +48,9 @@ fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
         }
     });
     let killed = killed.into_inner().unwrap();
-    let (in_book, whole) =
-        (killed.iter().filter(|it| it.in_book).count(), killed.iter().filter(|it| it.networks > 1).count());
-    println!("{MOMENTS} killed: {in_book} of them in the book, {whole} with both ends of the lab");
+    let (is_stored, whole) =
+        (killed.iter().filter(|it| it.is_stored).count(), killed.iter().filter(|it| it.networks > 1).count());
+    println!("{MOMENTS} killed: {is_stored} of them in the book, {whole} with both ends of the lab");
     assert!((20..MOMENTS).contains(&whole), "the moments must fall before the lab is built and after: {whole}");
     assert_eq!(devices(), Vec::<&str>::new());
     assert_eq!(mounts(), mounts_before);
@@ -69,7 +69,7 @@ fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
         assert_eq!(run["state"], expected, "{run}");
         assert_eq!(run["rows"].as_u64().unwrap_or(0), readable_rows(run), "{run}");
     }
-    assert_eq!(runs["runs"].as_array().unwrap().len(), in_book + 1);
+    assert_eq!(runs["runs"].as_array().unwrap().len(), is_stored + 1);
 }
 
 struct Killed {
@@ -77,7 +77,7 @@ struct Killed {
     /// Networks that it had when it was killed.
     networks: usize,
     /// Whether its run was in the run store already.
-    in_book: bool,
+    is_stored: bool,
 }
 
 fn kill_one(workspace: &Workspace, number: usize, moment: Duration) -> Killed {
@@ -104,8 +104,8 @@ fn kill_one(workspace: &Workspace, number: usize, moment: Duration) -> Killed {
     assert_eq!(victim.finish().signal, Some(9));
     marked.wait_until_gone();
     let of_victim = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&format!("-{name}-"));
-    let in_book = fs::read_dir(workspace.runs()).into_iter().flatten().flatten().any(of_victim);
-    Killed { pid, networks: marked.networks(), in_book }
+    let is_stored = fs::read_dir(workspace.runs()).into_iter().flatten().flatten().any(of_victim);
+    Killed { pid, networks: marked.networks(), is_stored }
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn bench(workspace: &Workspace, server: &str, options: &str) -> Output {
 }
 
 fn assert_empty(workspace: &Workspace) {
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the book");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the run store");
 }
 
 #[test]
@@ -89,9 +89,9 @@ fn a_missing_tun_device_is_reported_with_the_fix() {
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
     // All in a mount namespace of the shell's own.
     let hidden = "mount -t tmpfs none /dev/net && exec \"$0\" \"$@\"";
-    let mend = ["open /dev/net/tun", "No such file", "modprobe tun"];
-    prepared(&workspace, &["unshare", "-m"], hidden, &bench).refused(2, &mend);
-    prepared(&workspace, &["unshare", "-m"], hidden, &["net", "--", "true"]).refused(2, &mend);
+    let fix = ["open /dev/net/tun", "No such file", "modprobe tun"];
+    prepared(&workspace, &["unshare", "-m"], hidden, &bench).refused(2, &fix);
+    prepared(&workspace, &["unshare", "-m"], hidden, &["net", "--", "true"]).refused(2, &fix);
     let fake = "mount --bind /dev/null /dev/net/tun && exec \"$0\" \"$@\"";
     prepared(&workspace, &["unshare", "-m"], fake, &bench).refused(2, &["/dev/net/tun", "mknod"]);
     assert_empty(&workspace);
@@ -108,9 +108,9 @@ fn a_missing_hosts_file_is_reported() {
     let server = own(&workspace);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
     let empty = "mount -t tmpfs none /etc && exec \"$0\" \"$@\"";
-    let mend = ["/etc/hosts", "No such file", "create an empty one"];
-    prepared(&workspace, &["unshare", "-m"], empty, &bench).refused(2, &mend);
-    prepared(&workspace, &["unshare", "-m"], empty, &["net", "--", "true"]).refused(2, &mend);
+    let fix = ["/etc/hosts", "No such file", "create an empty one"];
+    prepared(&workspace, &["unshare", "-m"], empty, &bench).refused(2, &fix);
+    prepared(&workspace, &["unshare", "-m"], empty, &["net", "--", "true"]).refused(2, &fix);
     assert_empty(&workspace);
 }
 
@@ -122,9 +122,9 @@ fn an_unprivileged_user_without_user_namespaces_is_refused() {
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
     let bare = "echo 0 > /proc/sys/user/max_user_namespaces && \
                 exec setpriv --bounding-set -all --inh-caps -all --no-new-privs \"$0\" \"$@\"";
-    let mend = ["CAP_NET_ADMIN", "run as root", "user.max_user_namespaces"];
-    prepared(&workspace, &["unshare", "-U", "-r"], bare, &bench).refused(2, &mend);
-    prepared(&workspace, &["unshare", "-U", "-r"], bare, &["net", "--", "true"]).refused(2, &mend);
+    let fix = ["CAP_NET_ADMIN", "run as root", "user.max_user_namespaces"];
+    prepared(&workspace, &["unshare", "-U", "-r"], bare, &bench).refused(2, &fix);
+    prepared(&workspace, &["unshare", "-U", "-r"], bare, &["net", "--", "true"]).refused(2, &fix);
     assert_empty(&workspace);
 }
 

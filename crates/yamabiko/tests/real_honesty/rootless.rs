@@ -62,14 +62,14 @@ fn an_unprivileged_user_runs_programs_at_the_far_end() {
 fn without_a_tun_device_no_path_is_available() {
     let user = User::beside();
     let server = own_from(&user.program, &user.workspace);
-    let mend = ["/dev/net/tun", "chmod"];
-    user.run(Tun::ForRoot, &bench(&server, "-d 1s")).refused(2, &mend);
-    user.run(Tun::ForRoot, &net("--rtt 1ms", "true")).refused(2, &mend);
+    let fix = ["/dev/net/tun", "chmod"];
+    user.run(Tun::ForRoot, &bench(&server, "-d 1s")).refused(2, &fix);
+    user.run(Tun::ForRoot, &net("--rtt 1ms", "true")).refused(2, &fix);
     user.run(Tun::Missing, &net("", "true")).refused(2, &["/dev/net/tun"]);
     assert_eq!(
         fs::read_dir(user.workspace.runs()).unwrap().count(),
         0,
-        "a run that could not be made is not in the book"
+        "a run that could not be made is not in the run store"
     );
 }
 
@@ -88,15 +88,15 @@ fn targets_outside_the_testbed_need_root() {
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
     service.set_nonblocking(true).unwrap();
     let port = service.local_addr().unwrap().port();
-    let mend = ["this host's own network", "run as root", "--server", "for details run: yamabiko doctor"];
+    let fix = ["this host's own network", "run as root", "--server", "for details run: yamabiko doctor"];
     for host in ["127.0.0.1", "[::1]", "192.0.2.1", "[2001:db8::1]"] {
         let url = format!("http://{host}:{port}/");
         let refused = user.run(Tun::ForAll, &["bench", &url, "--rtt", "10ms", "-d", "1s"]);
-        refused.refused(2, &mend);
+        refused.refused(2, &fix);
         let started = user.workspace.file("started");
         let to = host.trim_matches(['[', ']']);
         let touch = ["net", "--rtt", "10ms", "--to", to, "--", "touch", str_of(&started)];
-        user.run(Tun::ForAll, &touch).refused(2, &mend);
+        user.run(Tun::ForAll, &touch).refused(2, &fix);
         assert!(!started.exists(), "the program was not started");
     }
     assert!(service.accept().is_err(), "nobody asked the service");
@@ -129,9 +129,9 @@ fn an_impossible_path_is_refused_before_the_server_starts() {
 #[test]
 fn watching_a_device_needs_root() {
     let user = User::beside();
-    let mend = ["CAP_NET_RAW", "run as root", "for details run: yamabiko doctor"];
-    user.run(Tun::ForAll, &["watch", "-i", "lo", "-d", "1s"]).refused(2, &mend);
-    user.run(Tun::ForAll, &["profile", "learn", "-i", "lo", "-d", "1s"]).refused(2, &mend);
+    let fix = ["CAP_NET_RAW", "run as root", "for details run: yamabiko doctor"];
+    user.run(Tun::ForAll, &["watch", "-i", "lo", "-d", "1s"]).refused(2, &fix);
+    user.run(Tun::ForAll, &["profile", "learn", "-i", "lo", "-d", "1s"]).refused(2, &fix);
     // The doctor has nothing to say of a device that is not there.
     let misspelt = user.run(Tun::ForAll, &["watch", "-i", "no-such-device", "-d", "1s"]);
     misspelt.refused(2, &["no-such-device"]);

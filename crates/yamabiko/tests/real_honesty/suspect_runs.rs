@@ -126,7 +126,7 @@ fn a_stall_of_the_generator_is_reported() {
     let document = doubted(&running.finish(), &["loop_not_stalled"]);
     assert!(number(check(&document, "loop_not_stalled"), "value") > 250e6);
     assert_eq!(count(&document, "load.completed"), 2000, "late is not lost");
-    // The standstill is in the response times in full.
+    // The stall is in the response times in full.
     assert!(number(&document, "load.response_time_ns.max") > 250e6);
 }
 
@@ -214,7 +214,7 @@ fn two_concurrent_testbeds_do_not_disturb_each_other() {
 /// Starts a run and waits until its first second or two are stored: the load is running.
 fn measuring(workspace: &Workspace, arguments: &[&str]) -> Running {
     let mut running = workspace.start(arguments);
-    wait_until("the first part of the book", || {
+    wait_until("the first part of the run store", || {
         assert!(!running.ended(), "it ended early: {}", running.stderr());
         let mut runs = fs::read_dir(workspace.runs()).unwrap().flatten();
         runs.any(|run| run.path().join("requests/000001.parquet").exists())

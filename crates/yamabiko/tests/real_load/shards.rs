@@ -43,11 +43,11 @@ fn start(workspace: &Workspace, seconds: u32) -> Running {
 }
 
 /// The processes of the run's shards, once there are two.
-fn lanes(running: &Running) -> Vec<i32> {
+fn shards(running: &Running) -> Vec<i32> {
     let is_lane =
         |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "yamabiko-shard");
     let find = || children(running.pid()).into_iter().filter(is_lane).collect::<Vec<_>>();
-    wait_until("two lanes in processes of their own", || find().len() == 2);
+    wait_until("two shards in processes of their own", || find().len() == 2);
     find()
 }
 
@@ -75,7 +75,7 @@ fn three_shards_measure_three_thousand_connections_as_one_run() {
 fn shard_processes_end_with_a_killed_run() {
     let workspace = Workspace::new();
     let running = start(&workspace, 30);
-    lanes(&running);
+    shards(&running);
     let all = descendants(running.pid());
     running.signal(Signal::SIGKILL);
     wait_until("every process of the run to end", || {
@@ -87,7 +87,7 @@ fn shard_processes_end_with_a_killed_run() {
 fn ctrl_c_to_the_process_group_ends_the_run_with_its_result() {
     let workspace = Workspace::new();
     let running = start(&workspace, 60);
-    let lanes = lanes(&running);
+    let shards = shards(&running);
     wait_until("it measures", || {
         let mut runs = fs::read_dir(workspace.runs()).unwrap().flatten();
         let standing = runs.find_map(|run| store::read_progress(&run.path()).ok().flatten());
@@ -95,7 +95,7 @@ fn ctrl_c_to_the_process_group_ends_the_run_with_its_result() {
     });
     std::thread::sleep(Duration::from_secs(1));
     // As timeout(1) and service managers do.
-    lanes.iter().for_each(|&lane| kill(Pid::from_raw(lane), Signal::SIGTERM).unwrap());
+    shards.iter().for_each(|&shard| kill(Pid::from_raw(shard), Signal::SIGTERM).unwrap());
     running.signal(Signal::SIGTERM);
     let document = running.finish().json();
     assert_eq!(document["run"]["interrupted"], true);
@@ -109,8 +109,8 @@ fn ctrl_c_to_the_process_group_ends_the_run_with_its_result() {
 fn a_killed_shard_ends_the_run_with_a_report() {
     let workspace = Workspace::new();
     let running = start(&workspace, 30);
-    let lanes = lanes(&running);
-    kill(Pid::from_raw(lanes[0]), Signal::SIGKILL).unwrap();
+    let shards = shards(&running);
+    kill(Pid::from_raw(shards[0]), Signal::SIGKILL).unwrap();
     let output = running.finish();
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("in its own process") && output.stdout.is_empty(), "{output}");

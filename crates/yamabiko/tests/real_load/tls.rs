@@ -210,7 +210,7 @@ fn invalid_tls_options_are_refused_before_the_run() {
     run("https://127.0.0.1:1/ --cacert /no/such/file -n 1").refused(1, &["--cacert /no/such/file", "No such file"]);
     run("https://127.0.0.1:1/ -k --cacert x.pem -n 1").refused(1, &["leave one of the two out"]);
     assert!(run("https://127.0.0.1:1/ --alpn h2 -n 1").stderr.contains("HTTP/2"));
-    assert_eq!(std::fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the book");
+    assert_eq!(std::fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the run store");
 
     // The plan is complete, and its printed form is equivalent.
     let options = "https://shop.example/ --sni other.example --tls-version 1.2 --alpn none --no-resumption -n 1";

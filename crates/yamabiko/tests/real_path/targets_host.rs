@@ -122,7 +122,7 @@ fn a_second_path_or_an_occupied_network_is_refused_by_name() {
     hosts.host.ip(&["rule", "add", "to", "198.19.0.0/16", "lookup", "77", "pref", "100"]);
     hosts.host.yamabiko(&workspace, &bench).refused(2, &["routing rules", "up0", "ip rule"]);
     hosts.host.ip(&["rule", "del", "pref", "100"]);
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the book");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the run store");
     assert_eq!(count(&hosts.host.yamabiko(&workspace, &bench).json(), "load.completed"), 20);
 }
 
@@ -145,11 +145,11 @@ fn an_unprivileged_user_is_refused_before_the_run() {
         workspace.start_command(command).finish()
     };
     let url = "http://127.0.0.1:8081/10k.bin";
-    let mend = ["this host's own network", "CAP_NET_ADMIN", "root", "--server", "--path none"];
-    user(&["bench", url, "--rtt", "5ms", "-d", "1s"]).refused(2, &mend);
-    user(&["bench", &format!("http://{}:8080/", REMOTE[0]), "--rtt", "5ms", "-d", "1s"]).refused(2, &mend);
-    user(&["net", "--to", url, "--", "true"]).refused(2, &mend);
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the book");
+    let fix = ["this host's own network", "CAP_NET_ADMIN", "root", "--server", "--path none"];
+    user(&["bench", url, "--rtt", "5ms", "-d", "1s"]).refused(2, &fix);
+    user(&["bench", &format!("http://{}:8080/", REMOTE[0]), "--rtt", "5ms", "-d", "1s"]).refused(2, &fix);
+    user(&["net", "--to", url, "--", "true"]).refused(2, &fix);
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "what never began is not in the run store");
     // Without a path, and with a server of the testbed, over both address families.
     let direct = user(&["bench", url, "-n", "20", "--json", "--no-save"]);
     assert_eq!(count(&direct.json(), "load.completed"), 20, "{direct}");

@@ -54,7 +54,7 @@ fn judge(output: &Output) -> Value {
     assert_held(&document, &["conservation", "no_unintended_drops", "responses_whole"]);
     // A connection and a question to the proxy, and from there at least a question to the origin.
     assert!(number(&document, "load.response_time_ns.min") >= 120e6, "{}", document["load"]["response_time_ns"]);
-    assert!(number(&document, "load.connect_ns.min") < 80e6, "robots are nearer than the origin: {output}");
+    assert!(number(&document, "load.connect_ns.min") < 80e6, "virtual users are nearer than the origin: {output}");
     assert!(count(&document, "path.drops.loss") > 0, "only the origin's link loses: {}", document["path"]);
     // No virtual user has the origin's address, and its flows are separate.
     assert_eq!(count(&document, "path.clients"), 10);

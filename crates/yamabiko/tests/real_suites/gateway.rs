@@ -42,7 +42,7 @@ fn gateway_measures_a_known_loss() {
     let bound = 5.0 * f64::sqrt(loss * (1.0 - loss) / sent);
     let seen = condition["floor"]["up"].as_f64().unwrap();
     assert!((seen - loss).abs() <= bound, "{seen} of {loss} +-{bound}: {condition}");
-    // Not always alone: a machine that stood still is found too.
+    // Not always alone: a machine that stalled is found too.
     let findings = condition["findings"].as_array().unwrap();
     let finding = findings.iter().find(|finding| finding["name"] == "loss_random");
     let finding = finding.unwrap_or_else(|| panic!("{condition}"));

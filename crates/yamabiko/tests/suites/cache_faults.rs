@@ -90,7 +90,7 @@ fn point(document: &Value) -> &Value {
 }
 
 /// Kinds of wrong responses.
-fn accusations(document: &Value) -> Vec<&str> {
+fn wrong_kinds(document: &Value) -> Vec<&str> {
     let wrong = point(document)["wrong"].as_object().unwrap();
     wrong.keys().map(String::as_str).filter(|kind| *kind != "false_miss").collect()
 }
@@ -111,9 +111,9 @@ fn every_cache_fault_is_reported() {
             scope.spawn(move || named_with_a_request(workspace, &sweep(workspace, origin, case.0, &[]), case));
         }
         for other in [
-            one_that_ignores_reloads_casts_doubt,
-            one_that_keeps_nothing_is_not_accused,
-            one_that_drops_fields_is_not_believed,
+            a_cache_that_ignores_reloads_is_suspect,
+            a_cache_that_stores_nothing_is_correct,
+            a_cache_that_drops_request_ids_is_invalid,
         ] {
             scope.spawn(move || other(workspace, origin));
         }
@@ -124,7 +124,7 @@ fn named_with_a_request(workspace: &Workspace, output: &Output, (fault, kind, al
     assert_eq!(output.code, Some(3), "{fault:?}: {output}");
     let document = output.json();
     assert_eq!(document["validity"]["verdict"], "invalid", "{fault:?}");
-    let found = accusations(&document);
+    let found = wrong_kinds(&document);
     assert!(found.contains(&kind), "{fault:?}: {}", point(&document));
     assert!(found.iter().all(|found| *found == kind || also.contains(found)), "{fault:?} and no other: {found:?}");
 
@@ -147,11 +147,11 @@ fn named_with_a_request(workspace: &Workspace, output: &Output, (fault, kind, al
 }
 
 /// Many caches do this by default: the sweep is suspect, with the reason.
-fn one_that_ignores_reloads_casts_doubt(workspace: &Workspace, origin: &Serving) {
+fn a_cache_that_ignores_reloads_is_suspect(workspace: &Workspace, origin: &Serving) {
     let output = sweep(workspace, origin, Fault::IgnoresReload, &["--strict"]);
     assert_eq!(output.code, Some(3), "suspect is enough with --strict: {output}");
     let document = output.json();
-    assert_eq!(accusations(&document), ["hit_on_reload"], "{}", point(&document));
+    assert_eq!(wrong_kinds(&document), ["hit_on_reload"], "{}", point(&document));
     let check = check(&document, "cache_responses_correct").unwrap();
     assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"suspect".into()), "{check}");
     let why = check["why"].as_str().unwrap();
@@ -159,11 +159,11 @@ fn one_that_ignores_reloads_casts_doubt(workspace: &Workspace, origin: &Serving)
 }
 
 /// To forget is no fault of correctness, and no hit.
-fn one_that_keeps_nothing_is_not_accused(workspace: &Workspace, origin: &Serving) {
+fn a_cache_that_stores_nothing_is_correct(workspace: &Workspace, origin: &Serving) {
     let output = sweep(workspace, origin, Fault::Forgets, &[]);
     let document = output.json();
     let point = point(&document);
-    assert_eq!(accusations(&document), [""; 0], "{point}");
+    assert_eq!(wrong_kinds(&document), [""; 0], "{point}");
     assert_eq!(check(&document, "cache_responses_correct"), None, "{output}");
     assert!(count(point, "wrong.false_miss") > 0 && count(point, "offered") > 0, "{point}");
     assert_eq!(count(point, "hits_of_all"), 0, "{point}");
@@ -173,7 +173,7 @@ fn one_that_keeps_nothing_is_not_accused(workspace: &Workspace, origin: &Serving
 
 /// A header field that the cache must forward identifies a response's request: without it every response would look
 /// like a hit.
-fn one_that_drops_fields_is_not_believed(workspace: &Workspace, origin: &Serving) {
+fn a_cache_that_drops_request_ids_is_invalid(workspace: &Workspace, origin: &Serving) {
     let output = sweep(workspace, origin, Fault::DropsAsk, &[]);
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
@@ -181,7 +181,7 @@ fn one_that_drops_fields_is_not_believed(workspace: &Workspace, origin: &Serving
     assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"invalid".into()), "{check}");
     let why = check["why"].as_str().unwrap();
     assert!(why.contains("X-Yamabiko-Request-Id"), "{why}");
-    assert_eq!(accusations(&document), [""; 0], "{}", point(&document));
+    assert_eq!(wrong_kinds(&document), [""; 0], "{}", point(&document));
     let report = workspace.run(&["report", document["run"]["id"].as_str().unwrap()]);
     assert!(report.stdout.contains("X-Yamabiko-Request-Id"), "{report}");
 }

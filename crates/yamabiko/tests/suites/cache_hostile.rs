@@ -173,7 +173,7 @@ fn other_faults_of_a_cache_are_reported() {
     let (_room, origin) = origin();
     let origin = &origin;
     std::thread::scope(|scope| {
-        scope.spawn(|| an_answer_before_the_request_is_none(origin));
+        scope.spawn(|| a_response_before_the_request_is_rejected(origin));
         scope.spawn(|| a_proxy_before_the_wrong_origin_is_named(origin));
         scope.spawn(|| one_who_says_nothing_at_all_is_waited_for_no_longer_than_asked(origin));
         scope.spawn(|| a_loop_is_named(origin, Fault::Loops, "response_timeout"));
@@ -182,7 +182,7 @@ fn other_faults_of_a_cache_are_reported() {
 }
 
 /// An unrequested response from a server that is already connected.
-fn an_answer_before_the_request_is_none(origin: &Serving) {
+fn a_response_before_the_request_is_rejected(origin: &Serving) {
     let workspace = Workspace::shared();
     let proxy = Hostile::always("/unasked");
     let rest = ["--rate", "40/s", "-d", "60s", "--json"];

@@ -30,7 +30,7 @@ enum Watcher {
     Nobody,
     Tcpdump,
     Watch,
-    Witness,
+    OwnCapture,
 }
 
 impl Watcher {
@@ -39,7 +39,7 @@ impl Watcher {
             Watcher::Nobody => "nobody",
             Watcher::Tcpdump => "tcpdump -w -s 128",
             Watcher::Watch => "yamabiko watch -i s0",
-            Watcher::Witness => "bench --watch server",
+            Watcher::OwnCapture => "bench --watch server",
         }
     }
 }
@@ -55,16 +55,16 @@ struct Round {
 
 /// Every load with every watcher.
 pub fn run(yamabiko: &Path, site: &Site) -> Result<()> {
-    // A witness inside the run is there when `bench` knows the flag, and is then on unless told otherwise.
+    // A capture inside the run exists if `bench` has the flag, and is then on by default.
     let help = Command::new(yamabiko).args(["bench", "--help"]).output()?;
-    let has_witness = String::from_utf8_lossy(&help.stdout).contains("--watch");
+    let has_capture = String::from_utf8_lossy(&help.stdout).contains("--watch");
     let mut watchers = vec![Watcher::Nobody, Watcher::Tcpdump, Watcher::Watch];
-    watchers.extend(has_witness.then_some(Watcher::Witness));
+    watchers.extend(has_capture.then_some(Watcher::OwnCapture));
     for (label, load) in LOADS {
         let mut rounds = vec![Vec::new(); watchers.len()];
         for _ in 0..ROUNDS {
             for (watcher, rounds) in watchers.iter().zip(&mut rounds) {
-                rounds.push(round(yamabiko, site, *watcher, has_witness, load)?);
+                rounds.push(round(yamabiko, site, *watcher, has_capture, load)?);
             }
         }
         print(label, &watchers, &rounds);
@@ -94,10 +94,10 @@ fn print(label: &str, watchers: &[Watcher], rounds: &[Vec<Round>]) {
     }
 }
 
-fn round(yamabiko: &Path, site: &Site, watcher: Watcher, has_witness: bool, load: &[&str]) -> Result<Round> {
+fn round(yamabiko: &Path, site: &Site, watcher: Watcher, has_capture: bool, load: &[&str]) -> Result<Round> {
     let [log, errors, dump] = ["watcher.log", "watcher.errors", "live.pcap"].map(|name| site.path(name));
     let beside = match watcher {
-        Watcher::Nobody | Watcher::Witness => String::new(),
+        Watcher::Nobody | Watcher::OwnCapture => String::new(),
         Watcher::Tcpdump => format!(
             "timeout -s INT {WATCHED_S} tcpdump -i s0 -s 128 -Z root -w {} > {} 2>&1 & ",
             dump.display(),
@@ -115,8 +115,8 @@ fn round(yamabiko: &Path, site: &Site, watcher: Watcher, has_witness: bool, load
     let mut bench = Command::new(yamabiko);
     bench.args(["bench", &format!("http://server:{PORT}/1k.bin"), "--rtt", "0ms", "--server", &server]);
     bench.args(["-d", LOADED, "--no-save", "--json"]).args(load);
-    if has_witness {
-        bench.args(["--watch", if watcher == Watcher::Witness { "server" } else { "none" }]);
+    if has_capture {
+        bench.args(["--watch", if watcher == Watcher::OwnCapture { "server" } else { "none" }]);
     }
     let done = bench.output().with_context(|| format!("{bench:?}"))?;
     if !matches!(done.status.code(), Some(0 | 3)) {
@@ -133,7 +133,7 @@ fn round(yamabiko: &Path, site: &Site, watcher: Watcher, has_witness: bool, load
             });
             of_watch(&document?)?
         }
-        Watcher::Witness => of_watch(&document)?,
+        Watcher::OwnCapture => of_watch(&document)?,
     };
     for path in [log, errors, dump] {
         let _ = std::fs::remove_file(path);

@@ -157,7 +157,7 @@ impl Load {
         }
     }
 
-    /// A request that the server has not taken up is retransmitted, once; then it fails for `cause`.
+    /// A request that the server has not taken up is retried, once; then it fails for `cause`.
     pub(super) fn retry_stream(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
         let stream = self.streams.at(index);
         let connection = stream.connection;

@@ -266,7 +266,7 @@ mod tests {
         loaded.used = vec![0.99, 1.01];
         let proxy = ProxyLoad { achieved_per_s: 12.0, error_ratio: 0.5, overloaded: true, ..ProxyLoad::default() };
         loaded.proxies = vec![proxy.clone(), ProxyLoad { overloaded: false, ..proxy }];
-        loaded.findings = ["stood still for 1.00 s".to_owned()].into();
+        loaded.findings = ["stalled for 1.00 s".to_owned()].into();
         let cells = vec![of(Condition::None, &[90.0, 94.0]), of(Condition::Nat, &[80.0, 88.0]), loaded];
         Forwarded { factor: Factor::given(15.0), cells }
     }
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(of("nat", RATE).published.as_deref(), Some("over 50"));
         assert_eq!(of("nat-proxy-loaded", LESS_THAN_NAT).published.as_deref(), Some("half"));
         let note = &of("nat-proxy-loaded", RATE).note;
-        assert_eq!(note, "the proxy was overloaded in 1 of 2; stood still for 1.00 s");
+        assert_eq!(note, "the proxy was overloaded in 1 of 2; stalled for 1.00 s");
         assert_eq!(of("none", DEVIATION).measured.map(|sd| (sd * 100.0).round()), Some(283.0));
     }
 

@@ -341,7 +341,7 @@ impl Made<'_> {
             ),
             (
                 "yamabiko_measured_send_lag_percentile_seconds",
-                "What the generator was late by in the measured phase; 100 is the maximum.",
+                "Send lag of the load generator in the measured phase; 100 is the maximum.",
                 &measured.send_lag_ns,
             ),
         ];

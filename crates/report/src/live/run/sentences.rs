@@ -28,7 +28,7 @@ pub(super) fn lead(records: &Records) -> String {
         };
     };
     let killed = match progress.phase {
-        RunPhase::Killed => "The run was killed, or could not write its summary; so far: ",
+        RunPhase::Killed => "The run was killed, or could not write its summary. ",
         _ => "",
     };
     if let Some(load) = &progress.load {
@@ -62,7 +62,7 @@ pub(super) fn lead(records: &Records) -> String {
     if let Some(path) = &progress.path {
         return format!("{killed}{} packets through the path so far.", count(path.packets));
     }
-    progress.step.clone().unwrap_or_else(|| killed.trim_end_matches("; so far: ").to_owned())
+    progress.step.clone().unwrap_or_else(|| killed.trim_end().to_owned())
 }
 
 /// p50 and p99 in one unit.

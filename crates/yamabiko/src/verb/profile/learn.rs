@@ -116,9 +116,9 @@ fn refuse_wrong_end(found: &Found, is_told: bool) -> Result<()> {
     }
     let [near, far] = [near_ns, far_ns].map(report::figures::duration);
     Err(anyhow!(
-        "{}: taken at the server, a capture has its SYN-ACKs at once and waits for the clients; here SYN-ACKs took \
-         {near} and clients {far} (medians): it was taken at the clients' end, so give --at client, or --at server if it \
-         was not",
+        "{}: in a capture at the server SYN-ACKs follow immediately and the clients' ACKs come later; here SYN-ACKs took \
+         {near} and clients' ACKs {far} (medians), as at the clients' end: give --at client, or --at server if it was \
+         captured at the server",
         found.name
     ))
 }

@@ -62,7 +62,7 @@ impl Networks {
     }
 
     /// As before.
-    pub fn mend(&self) -> Result<()> {
+    pub fn fix(&self) -> Result<()> {
         done(self.at_agents(&["ip", "link", "set", "yfa", "up"]))
     }
 

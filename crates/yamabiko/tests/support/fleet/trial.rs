@@ -363,7 +363,7 @@ impl Trial {
             Harm::Cut => {
                 self.cut()?;
                 sleep(lasting);
-                self.networks.mend()
+                self.networks.fix()
             }
             Harm::CutAndManager => {
                 self.cut()?;
@@ -371,7 +371,7 @@ impl Trial {
                 self.kill_manager()?;
                 sleep(lasting / 2);
                 self.start_manager()?;
-                self.networks.mend()
+                self.networks.fix()
             }
         }
     }

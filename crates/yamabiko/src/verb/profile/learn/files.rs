@@ -151,7 +151,7 @@ fn notes(found: &Found, targets: &Targets, arguments: &args::Learn) -> Vec<Strin
             "Each value is {value}, seen as {}.",
             match learned.capture_point {
                 CapturePoint::AtServer => "ACK - SYN-ACK at the server",
-                CapturePoint::AtClient => "SYN-ACK - SYN beside the client",
+                CapturePoint::AtClient => "SYN-ACK - SYN at the client",
                 CapturePoint::Between => "ACK - SYN between both",
             }
         ),
@@ -218,7 +218,7 @@ pub fn pace_words(arrivals: &Arrivals) -> String {
 pub fn place(point: CapturePoint) -> &'static str {
     match point {
         CapturePoint::AtServer => "at the server",
-        CapturePoint::AtClient => "beside the client",
+        CapturePoint::AtClient => "at the client",
         CapturePoint::Between => "between client and server",
     }
 }

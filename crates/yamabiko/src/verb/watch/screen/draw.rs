@@ -125,7 +125,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &V
         source = format!("{source} ({} of {})", picture.place.0, picture.place.1);
     }
     let point = match totals.capture_point.as_str() {
-        "client" => ", beside the client",
+        "client" => ", at the client",
         "between" => ", between client and server",
         _ => ", at the server",
     };
