@@ -86,7 +86,7 @@ fn wire(part: &WatchPart) -> Node {
     let (rtt, service) = (&part.handshake_rtt_ns, &part.service_time_ns);
     Node::new("wire", at)
         .line("arrived", rate(part.request_rate_per_s))
-        .line("concurrent conns", mean_max(part.connections.mean, part.connections.max))
+        .line("connections", mean_max(part.connections.mean, part.connections.max))
         .line("in flight", mean_max(part.in_flight.mean, part.in_flight.max))
         .line("handshake RTT", if rtt.count == 0 { String::new() } else { two(rtt.p50, rtt.p99) })
         .line("processing", if service.count == 0 { String::new() } else { two(service.p50, service.p99) })
@@ -111,9 +111,11 @@ fn mean_max(mean: f64, max: u64) -> String {
     format!("{}, max {}", level(mean), count(max))
 }
 
-/// Median and 99th percentile in one unit.
+/// Median and 99th percentile in one unit, which stands once: boxes are narrow.
 fn two(median: u64, p99: u64) -> String {
-    durations::in_one_unit(&[median as f64, p99 as f64]).join(", ")
+    let both = durations::in_one_unit(&[median as f64, p99 as f64]);
+    let median = both[0].split(' ').next().unwrap_or_default();
+    format!("{median}, {}", both[1])
 }
 
 #[cfg(test)]

@@ -69,7 +69,10 @@ pub(super) fn ticks(columns: usize, at: &impl Fn(usize) -> f64) -> String {
     let mut line = String::new();
     for tick in 0..TICKS {
         let column = (columns - 1) * tick / (TICKS - 1);
-        let label = duration(at(column).round() as u64);
+        let label = match at(column).round() as u64 {
+            0 => "0 s".to_owned(),
+            ns => duration(ns),
+        };
         let start = if tick + 1 == TICKS { columns.saturating_sub(length(&label)) } else { column };
         let gap = start.saturating_sub(length(&line));
         line.push_str(&" ".repeat(gap.max(usize::from(tick > 0))));

@@ -12,12 +12,14 @@ pub(super) fn print(page: &mut Page, part: &WatchPart) {
     page.entry(
         "wire",
         &format!(
-            "{} packets ({}) at the server's end, {} of {} data packets retransmitted ({})",
+            "{} packets ({}) at the server's end, {} data packets retransmitted",
             count(part.packets),
             bytes(part.bytes),
-            count(part.retransmitted),
-            count(part.data_packets),
-            share(part.retransmit_share)
+            match part.retransmitted {
+                0 => format!("none of {}", count(part.data_packets)),
+                packets =>
+                    format!("{} of {} ({})", count(packets), count(part.data_packets), share(part.retransmit_share)),
+            }
         ),
     );
     page.entry(
