@@ -150,7 +150,7 @@ pub struct Demo {
     /// Length of each of the three measured phases
     #[arg(short, long, default_value = "15s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Duration,
-    /// Seed of random numbers
+    /// Set the seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Print one JSON document only
@@ -202,13 +202,13 @@ pub struct ResultOptions {
     /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
-    /// Name of the run, a part of its folder's name
+    /// Set the run's name, a part of its folder's name
     #[arg(long, default_value = "bench")]
     pub name: String,
     /// Do not store the run
     #[arg(long)]
     pub no_save: bool,
-    /// Seed of random numbers
+    /// Set the seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Print the plan instead of running it
@@ -266,7 +266,7 @@ pub struct Net {
     pub tap: bool,
     #[command(flatten)]
     pub host: HostOptions,
-    /// Seed of random numbers
+    /// Set the seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Write the path's figures as a JSON document to this file

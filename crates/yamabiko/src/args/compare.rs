@@ -62,16 +62,16 @@ pub struct Compare {
     pub keep_runs: bool,
     #[command(flatten)]
     pub live: LiveOptions,
-    /// Seed of all random choices
+    /// Set the seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Do not store the result
     #[arg(long)]
     pub no_save: bool,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
-    /// Also write an HTML page to this file; it needs no network
+    /// Also write an HTML page to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
     /// Also write a Markdown summary to this file
@@ -81,7 +81,7 @@ pub struct Compare {
     #[cfg(feature = "export")]
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub junit: Option<PathBuf>,
-    /// Exit with status 3 also if the result is suspect
+    /// Exit with 3 also if the result is only suspect
     #[arg(long)]
     pub strict: bool,
     // For two servers; comparing stored runs has no progress to watch.

@@ -22,16 +22,16 @@ pub struct Disk {
     #[arg(short, long, value_delimiter = ',', value_name = "TESTS", value_parser = trial, default_values_t = Trial::ALL.map(Test))]
     #[arg(hide_default_value = true)]
     pub tests: Vec<Test>,
-    /// Set the seed of every random choice
+    /// Set the seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
-    /// Write the report page to this file
+    /// Also write an HTML page to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
-    /// Do not save the run in the run store
+    /// Do not store the run
     #[arg(long)]
     pub no_save: bool,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
     /// Exit with 3 if the result is suspect, too

@@ -53,7 +53,7 @@ pub struct Learn {
     /// Write over files that are there
     #[arg(long)]
     pub force: bool,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
 }

@@ -53,7 +53,7 @@ pub struct Check {
     /// Compare with the figures of this profile instead
     #[arg(long, value_name = "PROFILE")]
     pub against: Option<String>,
-    /// Seed of random numbers
+    /// Set the seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Print one JSON document only

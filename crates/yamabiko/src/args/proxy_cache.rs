@@ -143,22 +143,22 @@ pub struct OriginOptions {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Result")]
 pub struct SweepResult {
-    /// Write the report page to this file
+    /// Also write an HTML page to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
     /// Exit with 3 if the result is suspect, too
     #[arg(long)]
     pub strict: bool,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
-    /// Set the name that is part of the run's folder
+    /// Set the run's name, a part of its folder's name
     #[arg(long, default_value = "cache")]
     pub name: String,
-    /// Do not save the runs in the run store
+    /// Do not store the runs
     #[arg(long)]
     pub no_save: bool,
-    /// Set the seed of every random choice
+    /// Set the seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Print the plan instead of running it

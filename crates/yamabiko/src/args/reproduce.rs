@@ -31,10 +31,10 @@ pub struct Reproduced {
     /// Also write an HTML page to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<std::path::PathBuf>,
-    /// Seed of all random choices
+    /// Set the seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -36,7 +36,7 @@ pub struct Tap {
     /// Write the report to this file instead of stderr
     #[arg(short, long, value_name = "FILE", value_parser = crate::page_file::output, conflicts_with = "json")]
     pub output: Option<PathBuf>,
-    /// Name of the run, a part of its folder's name
+    /// Set the run's name, a part of its folder's name
     #[arg(long, default_value = "tap")]
     pub name: String,
     /// Do not store the run

@@ -76,7 +76,7 @@ pub struct Watch {
     /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
-    /// Name of the run, a part of its folder's name
+    /// Set the run's name, a part of its folder's name
     #[arg(long, default_value = "watch")]
     pub name: String,
     /// Do not store the run
