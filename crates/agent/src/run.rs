@@ -16,6 +16,7 @@ use std::time::Duration;
 use http::Uri;
 use http::header::AUTHORIZATION;
 use sys::clock::{boot_id, monotonic_ns, realtime_ns};
+use sys::file_lock::FileLock;
 use tap::Only;
 use tap::rings::{Adoption, Capacity};
 use tap::standing::{Entry, Standing};
@@ -77,7 +78,7 @@ pub struct Agent {
     recorder: (Orders<()>, JoinHandle<()>),
     sender: JoinHandle<()>,
     /// Locked while the agent runs.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Agent {
@@ -324,18 +325,18 @@ fn again(manager: &str, plan: &Plan, name: &str) -> Result<Post, AgentError> {
 }
 
 /// Locks the data folder for this agent.
-fn lock(data: &Path) -> Result<File, AgentError> {
+fn lock(data: &Path) -> Result<FileLock, AgentError> {
     let failed = |source| AgentError::Io { what: format!("opening {}", data.display()), source };
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let mut options = File::options();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(data.join(LOCK)).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(AgentError::Plan(format!(
+    match FileLock::exclusive(file) {
+        Ok(lock) => Ok(lock),
+        Err((_, std::fs::TryLockError::WouldBlock)) => Err(AgentError::Plan(format!(
             "another agent runs with {}: each agent needs its own --data and --folder",
             data.display()
         ))),
-        Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
+        Err((_, std::fs::TryLockError::Error(source))) => Err(failed(source)),
     }
 }
 

@@ -17,13 +17,14 @@
 #[cfg(test)]
 mod crash_points;
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use sys::file_lock::FileLock;
 
 #[cfg(test)]
 pub(crate) use crash_points::CrashPoints;
@@ -37,7 +38,7 @@ pub struct Data {
     /// Idle reading connections.
     idle: Mutex<Vec<Connection>>,
     /// The folder lock; commands have none.
-    _lock: Option<File>,
+    _lock: Option<FileLock>,
     #[cfg(test)]
     pub(crate) stops: CrashPoints,
 }
@@ -52,11 +53,10 @@ impl Data {
         let path = folder.join(LOCK);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let lock = lock.map_err(|source| Error::io("open", &path, source))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::Taken(folder.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(Error::io("flock", &path, source)),
-        }
+        let lock = FileLock::exclusive(lock).map_err(|(_, error)| match error {
+            TryLockError::WouldBlock => Error::Taken(folder.to_owned()),
+            TryLockError::Error(source) => Error::io("flock", &path, source),
+        })?;
         Self::with(folder, Some(lock))
     }
 
@@ -74,7 +74,7 @@ impl Data {
         Self::with(folder, None)
     }
 
-    fn with(folder: &Path, lock: Option<File>) -> Result<Arc<Data>> {
+    fn with(folder: &Path, lock: Option<FileLock>) -> Result<Arc<Data>> {
         let path = folder.join(INDEX);
         let writer = connect(&path)?;
         furnish(&writer, &path)?;

@@ -25,8 +25,15 @@ use schema::Record;
 pub struct RunFolder {
     path: PathBuf,
     started: SystemTime,
-    /// The lock: the kernel releases it when the process ends.
-    _lock: File,
+    /// The lock: the kernel also releases it when the process ends.
+    lock: File,
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        // Closing alone would leave the lock to a child process that is between fork and exec.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl RunFolder {
@@ -39,7 +46,7 @@ impl RunFolder {
             }
             _ => {}
         }
-        Ok(RunFolder { path, started, _lock: lock })
+        Ok(RunFolder { path, started, lock })
     }
 
     /// Opens the folder of a run that ended, or was killed, to resume it.
@@ -58,7 +65,7 @@ impl RunFolder {
             Err(fs::TryLockError::Error(source)) if source.kind() != io::ErrorKind::Unsupported => {
                 Err(StoreError::io("flock", &path, source))
             }
-            _ => Ok(RunFolder { path, started, _lock: lock }),
+            _ => Ok(RunFolder { path, started, lock }),
         }
     }
 

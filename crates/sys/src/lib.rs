@@ -16,6 +16,7 @@ pub mod datagrams;
 pub mod epoll;
 mod error;
 pub mod file;
+pub mod file_lock;
 pub mod idle;
 pub mod inherited;
 pub mod limits;

@@ -24,6 +24,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use sys::file_lock::FileLock;
 
 use super::trust::{self, Leaf};
 use super::{LIBRARY, LIBRARY_NAME, RING_NAME, environment_in, loadable, usable};
@@ -45,7 +46,7 @@ pub struct DaemonFolder {
     path: PathBuf,
     dir: File,
     /// Locked while this lives.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl DaemonFolder {
@@ -283,27 +284,28 @@ fn safe_place(path: &Path) -> Result<PathBuf> {
 }
 
 /// Locks the folder for one agent. The file has its process number for the error message of a second one.
-fn lock(dir: &File, path: &Path) -> Result<File> {
+fn lock(dir: &File, path: &Path) -> Result<FileLock> {
     let name = path.join(LOCK_NAME);
     let error = |errno: Errno| Error::file("open", &name)(errno.into());
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let file = openat(dir, LOCK_NAME, flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(error)?;
-    let mut file = File::from(file);
+    let file = File::from(file);
     if !file.metadata().is_ok_and(|file| file.is_file() && file.uid() == geteuid().as_raw()) {
         return Err(refused(path, format!("{LOCK_NAME} in it is not a file of this user")));
     }
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
+    let mut lock = match FileLock::exclusive(file) {
+        Ok(lock) => lock,
+        Err((file, TryLockError::WouldBlock)) => {
             let mut text = String::new();
             let _ = file.take(20).read_to_string(&mut text);
             return Err(Error::Taken { path: path.to_owned(), pid: text.trim().parse().ok() });
         }
-        Err(TryLockError::Error(error)) => return Err(Error::file("lock", &name)(error)),
-    }
-    change_mode(&file, 0o600, &name)?;
+        Err((_, TryLockError::Error(error))) => return Err(Error::file("lock", &name)(error)),
+    };
+    let file = lock.file();
+    change_mode(file, 0o600, &name)?;
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(Error::file("write", &name))?;
-    Ok(file)
+    Ok(lock)
 }
 
 #[cfg(test)]
