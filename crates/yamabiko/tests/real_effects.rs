@@ -87,7 +87,6 @@ fn a_rate_trace_delivers_packets_at_its_times() {
     let ends = TwoEnds::new(&format!("rtt = \"10ms\"\nup = \"trace:{}\"\nqueue = \"1MB\"", folder.display()));
     std::fs::remove_file(&folder).unwrap();
     let (client, server) = (ends.client(PORT), ends.server(PORT));
-    let sentinel = Sentinel::start();
     client.connect((SERVER, PORT)).unwrap();
     // IP packets of 1500 bytes: each uses one complete transmission opportunity.
     for _ in 0..100 {
@@ -101,13 +100,16 @@ fn a_rate_trace_delivers_packets_at_its_times() {
             (monotonic_ns() - ends.start_ns) as f64 / 1e6 - 5.0
         })
         .collect();
-    // Where in the trace the first left: the last place from which none would be early. All others follow from it.
-    let moment = |number: usize| [7.0, 20.0, 60.0, 61.0, 100.0][number % 5] + 100.0 * (number / 5) as f64;
-    let late = |first: usize| arrived.iter().enumerate().map(move |(index, at)| at - moment(first + index));
+    // The first packet was sent at the latest opportunity of the trace for which no packet is early. All others follow
+    // from it.
+    let opportunity_ms = |number: usize| [7.0, 20.0, 60.0, 61.0, 100.0][number % 5] + 100.0 * (number / 5) as f64;
+    let late = |first: usize| arrived.iter().enumerate().map(move |(index, at)| at - opportunity_ms(first + index));
     let first = (0..100).rev().find(|&first| late(first).all(|late| late > -0.1)).expect("one that none is early for");
-    let late: Vec<f64> = late(first).collect();
-    let on_time = late.iter().filter(|&&late| late < 1.0).count();
-    assert!(sentinel.disturbed() || on_time >= 70, "within a millisecond {on_time} of 100: {late:?}");
+    let mut late: Vec<f64> = late(first).collect();
+    late.sort_by(f64::total_cmp);
+    // The gaps of the trace are 1 to 40 ms: another trace would be off by tens of milliseconds in most packets. How exact
+    // the times are on a quiet machine is the subject of `cargo xtask bench path`.
+    assert!(late[50] < 6.0, "median {} ms late: {late:?}", late[50]);
     assert_conserved(&ends.end());
 }
 
@@ -137,21 +139,20 @@ const READ_MS: f64 = 4.0;
 fn a_handover_doubles_the_measured_rtt() {
     let ends = TwoEnds::new("rtt = \"20ms\"\nchanges = [{ at = \"1s\", rtt = \"x2\" }]");
     let start_ns = ends.start_ns;
-    let sentinel = Sentinel::start();
     let seen = probes(&ends, Duration::from_millis(2), Duration::from_secs(2));
-    let median = |from_ms: f64, to_ms: f64| {
+    let lower_decile = |from_ms: f64, to_ms: f64| {
         let mut delays: Vec<f64> = seen
             .iter()
             .filter(|(sent, _)| (from_ms..to_ms).contains(&((sent - start_ns) as f64 / 1e6)))
             .map(|(sent, arrived)| (arrived.expect("nothing is lost") - sent) as f64 / 1e6)
             .collect();
         delays.sort_by(f64::total_cmp);
-        delays[delays.len() / 2]
+        delays[delays.len() / 10]
     };
-    // One way: half of it.
-    let (before, after) = (median(0.0, 990.0), median(1010.0, 2000.0));
+    // One way: half of the RTT. A busy machine delays many packets, but not nine in ten by milliseconds.
+    let (before, after) = (lower_decile(0.0, 990.0), lower_decile(1010.0, 2000.0));
     assert!(before >= 10.0 && after >= 20.0, "{before} {after}");
-    assert!(sentinel.disturbed() || before < 12.0 && after < 22.0, "{before} {after}");
+    assert!(before < 14.0 && after < 24.0, "{before} {after}");
     assert_conserved(&ends.end());
 }
 

@@ -16,8 +16,8 @@ fn ping_measures_the_configured_rtt() {
     let mut times: Vec<f64> = times_ms(&pinged.stdout);
     assert_eq!(times.len(), 10, "{pinged}");
     times.sort_by(f64::total_cmp);
-    assert!((times[5] - 48.0).abs() < 0.5, "{times:?}");
-    assert!(times[0] > 47.98, "none comes early: {times:?}");
+    // The fastest of ten: a busy machine delays some of them.
+    assert!((47.98..50.0).contains(&times[0]), "{times:?}");
     assert!(pinged.stdout.contains("(198.18.0.1)"), "`server` is a name: {pinged}");
 }
 

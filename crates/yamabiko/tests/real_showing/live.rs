@@ -214,7 +214,8 @@ fn the_live_page_reconnects_and_works_by_keyboard() {
     }
     let file = workspace.file("secret");
     fs::write(&file, "correct-horse-battery").unwrap();
-    let first = Page::open(&workspace, &["--token-file", str_of(&file)]);
+    // At an address that no other test uses: its port is still unused when the second process wants it.
+    let first = Page::open(&workspace, &["--listen", "127.0.88.2:0", "--token-file", str_of(&file)]);
     let (url, listen) = (first.url.clone(), first.address().to_owned());
     let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);

@@ -266,7 +266,9 @@ fn a_given_secret_keeps_the_url_after_a_restart() {
     let file = workspace.file("secret");
     fs::write(&file, "correct-horse-battery\n").unwrap();
     set_mode(&file, 0o600);
-    let first = Page::open(&workspace, &["last", "--token-file", str_of(&file)]);
+    // At an address that no other test uses: its port is still unused when the second process wants it.
+    let at = ["last", "--listen", "127.0.88.1:0", "--token-file", str_of(&file)];
+    let first = Page::open(&workspace, &at);
     assert_eq!(first.root, "/correct-horse-battery/");
     let before = first.events("events").until("snapshot");
     let listen = first.host.clone();
