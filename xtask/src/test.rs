@@ -133,11 +133,7 @@ impl<'a> Run<'a> {
             let what = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
             run.check(&[&what[..], &["--", "-D", "warnings"]].concat())
         });
-        // The refusals of verbs and options that are left out can be tested only where they are.
-        self.step("small build", |run| {
-            let what = ["test", "--package", "yamabiko", "--no-default-features", "--locked", "--bins", "left_out"];
-            run.tests(run.cargo(&what))
-        });
+        self.step("small build", Run::small_build);
         self.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
         self.step("audit", |run| audit::run(run.root).map(|()| ONE));
         if !self.step("packages", |_| installing.map_or(Ok(()), Beside::finish).map(|()| ONE)) {
@@ -155,6 +151,16 @@ impl<'a> Run<'a> {
         }
         self.step("tests", Run::ordinary_tests);
         self.step("real-network tests", Run::real_tests);
+    }
+
+    /// The program without its optional parts compiles. `--full` also tests that it refuses their verbs and options by name,
+    /// which compiles every crate a second time.
+    fn small_build(&self) -> Result<Tally> {
+        let small = ["--package", "yamabiko", "--no-default-features", "--locked", "--bins"];
+        if self.extent == Extent::Full {
+            return self.tests(self.cargo(&[&["test"], &small[..], &["left_out"]].concat()));
+        }
+        self.check(&[&["clippy"], &small[..], &["--", "-D", "warnings"]].concat())
     }
 
     /// What this machine can do as it is.
