@@ -28,6 +28,16 @@ impl Tally {
         }
     }
 
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Tally) -> Tally {
+        Tally {
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            ignored: self.ignored + other.ignored,
+        }
+    }
+
     /// What a step counts for in the end. A test that did not run is not one that passed, and a step whose program
     /// failed counts as a failure even when no single test did.
     pub fn settle(self, succeeded: bool) -> Tally {

@@ -17,6 +17,7 @@
 //! `N passed, N failed`: tests and steps together.
 
 pub mod beside;
+mod targets;
 pub mod threads;
 
 use std::io::{BufRead as _, BufReader};
@@ -24,9 +25,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use self::beside::Beside;
+use self::targets::{ordinary_targets, real_targets, targets_of};
 use crate::rights::Rights;
 use crate::tally::Tally;
 use crate::{audit, packages, readers, tidy};
@@ -229,10 +231,27 @@ impl<'a> Run<'a> {
         self.tests(cargo)
     }
 
-    /// As root.
+    /// As root: two streams of test binaries, one beside the other. The output of the second is printed when both have ended.
     fn real_tests(&self) -> Result<Tally> {
+        let streams = threads::streams(real_targets(&self.root.join("crates/yamabiko/tests"))?);
+        let [first, second] = streams.map(|targets| self.real_stream(targets));
+        let (first, second) = (first?, second?);
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let mut text = String::new();
+                let tally = count_tests(second, |line| text.push_str(line));
+                (text, tally)
+            });
+            let first = self.tests(first);
+            let (text, second) = second.join().map_err(|_| anyhow!("the thread of the second stream panicked"))?;
+            println!("\n== real-network tests, second stream\n{text}");
+            Ok(first?.plus(second?))
+        })
+    }
+
+    /// The command for these real-network test binaries.
+    fn real_stream(&self, targets: Vec<String>) -> Result<Command> {
         let target = target_folder(self.root);
-        let targets = real_targets(&self.root.join("crates/yamabiko/tests"))?;
         let mut cargo = self.cargo(&[self.tests_of_all(), named(targets)].concat());
         cargo.env(readers::VARIABLE, target.join(readers::FOLDER));
         if self.extent == Extent::Full {
@@ -253,7 +272,7 @@ impl<'a> Run<'a> {
         if !start.is_empty() {
             cargo.env(runner_variable(&host_triple()?), start.trim_end());
         }
-        self.tests(cargo)
+        Ok(cargo)
     }
 
     /// The beginning of each of the three commands that build or run tests: with the same packages and features, or the second
@@ -265,27 +284,8 @@ impl<'a> Run<'a> {
     }
 
     /// Runs cargo test, passing its output on and counting the tests.
-    fn tests(&self, mut cargo: Command) -> Result<Tally> {
-        let mut child = cargo.stdout(Stdio::piped()).spawn().context("start cargo test")?;
-        let output = child.stdout.take().context("the output of cargo test")?;
-        let mut tally = Tally::default();
-        let mut lines = BufReader::new(output);
-        let mut line = Vec::new();
-        // By bytes: a test may print what is not UTF-8.
-        while lines.read_until(b'\n', &mut line).context("read the output of cargo test")? > 0 {
-            let text = String::from_utf8_lossy(&line);
-            print!("{text}");
-            tally.take(&text);
-            line.clear();
-        }
-        let status = child.wait().context("wait for cargo test")?;
-        if tally.ignored > 0 {
-            println!("{} tests are there but did not run: they count as failed", tally.ignored);
-        }
-        if tally == Tally::default() && status.success() {
-            bail!("cargo test succeeded without a single test");
-        }
-        Ok(tally.settle(status.success()))
+    fn tests(&self, cargo: Command) -> Result<Tally> {
+        count_tests(cargo, |line| print!("{line}"))
     }
 
     /// cargo, in the workspace, so that nothing but the step that fetches can reach the network.
@@ -306,6 +306,30 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Runs cargo test, counts the tests, and gives each line of the output to `print`.
+fn count_tests(mut cargo: Command, mut print: impl FnMut(&str)) -> Result<Tally> {
+    let mut child = cargo.stdout(Stdio::piped()).spawn().context("start cargo test")?;
+    let output = child.stdout.take().context("the output of cargo test")?;
+    let mut tally = Tally::default();
+    let mut lines = BufReader::new(output);
+    let mut line = Vec::new();
+    // By bytes: a test may print what is not UTF-8.
+    while lines.read_until(b'\n', &mut line).context("read the output of cargo test")? > 0 {
+        let text = String::from_utf8_lossy(&line);
+        print(&text);
+        tally.take(&text);
+        line.clear();
+    }
+    let status = child.wait().context("wait for cargo test")?;
+    if tally.ignored > 0 {
+        print(&format!("{} tests are there but did not run: they count as failed\n", tally.ignored));
+    }
+    if tally == Tally::default() && status.success() {
+        bail!("cargo test succeeded without a single test");
+    }
+    Ok(tally.settle(status.success()))
+}
+
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
@@ -321,67 +345,8 @@ pub fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// The names of the real-network tests: `real_*.rs` in `folder`, in order.
-fn real_targets(folder: &Path) -> Result<Vec<String>> {
-    let mut names = targets_of(folder)?;
-    names.retain(|name| is_real(name));
-    if names.is_empty() {
-        bail!("no real_*.rs in {}: nothing would be tested", folder.display());
-    }
-    Ok(names)
-}
-
-/// The names of all other test binaries of the crates in `folder`, in order; a name that several have is there once, and means all.
-fn ordinary_targets(folder: &Path) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
-        let crate_ = entry.with_context(|| format!("read {}", folder.display()))?.path();
-        let manifest = crate_.join("Cargo.toml");
-        let said = std::fs::read_to_string(&manifest).with_context(|| format!("read {}", manifest.display()))?;
-        let elsewhere = said.split("[[test]]").skip(1).any(|section| {
-            section.lines().take_while(|line| !line.starts_with('[')).any(|line| line.trim_start().starts_with("path"))
-        });
-        if elsewhere {
-            bail!("{}: a test has a path of its own: here it would not be found, and not run", manifest.display());
-        }
-        let tests = crate_.join("tests");
-        if tests.is_dir() {
-            names.extend(targets_of(&tests)?);
-        }
-    }
-    names.retain(|name| !is_real(name) && name != SHARED);
-    names.sort();
-    names.dedup();
-    if names.is_empty() {
-        bail!("no tests in {}: nothing would be tested", folder.display());
-    }
-    Ok(names)
-}
-
-/// The test binaries of a folder as cargo finds them: `NAME.rs` and `NAME/main.rs`, in order.
-fn targets_of(folder: &Path) -> Result<Vec<String>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
-    let mut names = Vec::new();
-    for entry in entries {
-        let path = entry.with_context(|| format!("read {}", folder.display()))?.path();
-        let is_target = path.join("main.rs").is_file() || path.extension().is_some_and(|extension| extension == "rs");
-        if let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_target) {
-            names.push(stem.to_owned());
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-fn is_real(name: &str) -> bool {
-    name.starts_with("real_")
-}
-
 /// By it tests are told which program to start, where that is not the one that was built with them.
 const PROGRAM: &str = "YAMABIKO_BIN";
-
-/// What the command's tests share, and no test itself.
-const SHARED: &str = "support";
 
 fn host_triple() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("start rustc -vV")?;
@@ -421,40 +386,6 @@ mod tests {
         assert_eq!(parse(&["--no-install", "--full"]), Ok(Options { extent: Extent::Full, install: false }));
         assert!(parse(&["--quick", "--full"]).unwrap_err().contains("exclude"));
         assert!(parse(&["--fast"]).unwrap_err().contains("--no-install"));
-    }
-
-    #[test]
-    fn real_test_binaries_are_found_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(real_targets(folder.path()).is_err());
-        for name in ["real_b.rs", "real_a.rs", "support.rs", "real_notes.md", "unreal_c.rs"] {
-            std::fs::write(folder.path().join(name), "").unwrap();
-        }
-        assert_eq!(real_targets(folder.path()).unwrap(), ["real_a", "real_b"]);
-    }
-
-    #[test]
-    fn ordinary_test_binaries_are_found_as_cargo_finds_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let write = |name: &str, text: &str| {
-            std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
-            std::fs::write(at(name), text).unwrap();
-        };
-        for name in
-            ["one/tests/real_a.rs", "one/tests/b.rs", "one/tests/support.rs", "one/tests/b/inner.rs", "two/tests/b.rs"]
-        {
-            write(name, "");
-        }
-        write("two/tests/c/main.rs", "");
-        write("two/tests/notes/page.md", "");
-        write("three/Cargo.toml", "");
-        write("one/Cargo.toml", "[[test]]\nname = \"b\"\n[lib]\npath = \"there.rs\"\n");
-        write("two/Cargo.toml", "[[test]]\nname = \"c\"\nharness = false\n");
-        assert_eq!(ordinary_targets(folder.path()).unwrap(), ["b", "c"]);
-        // What would be looked for at the wrong place is not passed over.
-        write("two/Cargo.toml", "[[test]]\nname = \"c\"\npath = \"elsewhere/c.rs\"\n");
-        assert!(ordinary_targets(folder.path()).unwrap_err().to_string().contains("two/Cargo.toml"));
     }
 
     #[test]

@@ -24,6 +24,8 @@ use anyhow::{Context as _, Result};
 const WAITING: [&str; 4] = ["command", "misbehaving", "showing", "suites"];
 const ONE_IS_MEASURED: [&str; 4] = ["real_honesty", "real_path", "real_showing", "real_suites"];
 
+const SECOND_STREAM: [&str; 4] = ["real_attacks", "real_experiments", "real_fleet", "real_load"];
+
 /// What libtest asks for the number of its threads.
 pub const VARIABLE: &str = "RUST_TEST_THREADS";
 
@@ -53,6 +55,13 @@ pub fn become_binary(program: &str, arguments: &[&str]) -> Result<()> {
     Err(command.exec()).with_context(|| format!("start {program}"))
 }
 
+/// The real-network test binaries as two streams that run one beside the other, each one binary at a time. A stream takes about
+/// half of the time; what is not named in the table is in the first.
+pub fn streams(binaries: Vec<String>) -> [Vec<String>; 2] {
+    let (second, first) = binaries.into_iter().partition(|name| SECOND_STREAM.contains(&&**name));
+    [first, second]
+}
+
 /// None: as libtest has it.
 fn threads(program: &str, cores: usize) -> Option<usize> {
     // cargo calls it NAME-HASH.
@@ -78,9 +87,18 @@ mod tests {
         );
         assert_eq!([threads("suites", 3), threads("", 3), threads("/", 3)], [None; 3]);
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/yamabiko/tests");
-        for name in WAITING.into_iter().chain(ONE_IS_MEASURED) {
+        for name in WAITING.into_iter().chain(ONE_IS_MEASURED).chain(SECOND_STREAM) {
             assert!(tests.join(format!("{name}.rs")).is_file(), "{name} is a test binary no more");
         }
+    }
+
+    #[test]
+    fn real_network_binaries_run_in_two_streams() {
+        let names = ["real_attacks", "real_new", "real_path"].map(str::to_owned).to_vec();
+        assert_eq!(
+            streams(names),
+            [vec!["real_new".to_owned(), "real_path".to_owned()], vec!["real_attacks".to_owned()]]
+        );
     }
 
     #[test]
