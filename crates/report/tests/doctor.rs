@@ -44,7 +44,7 @@ fn document() -> DoctorDocument {
             finding(
                 Area::Rights,
                 "privilege",
-                State::WorthKnowing,
+                State::Note,
                 "user 1000 can create user namespaces, and is root in them",
                 &["watch -i", "timing error"],
                 Some("run as root to use these"),

@@ -62,7 +62,7 @@ impl Made {
     }
 
     fn stands(&self, progress: &RunProgress) {
-        self.folder.standing().write(progress).unwrap();
+        self.folder.progress_file().write(progress).unwrap();
     }
 
     fn follower(&self) -> Follower {
@@ -205,7 +205,7 @@ fn live_page_ends_with_the_figures_of_the_document() {
     let mut document = documents::document();
     document.run.id = folder.id().to_owned();
     folder.write_summary(&document).unwrap();
-    folder.standing().write(&RunProgress { phase: RunPhase::Done, ..progress(31.05) }).unwrap();
+    folder.progress_file().write(&RunProgress { phase: RunPhase::Done, ..progress(31.05) }).unwrap();
     let ended = looked(&mut follower);
     assert!(ended.is_over && follower.is_over());
     let load = document.load.as_ref().unwrap();
@@ -354,7 +354,7 @@ fn live_page_of_a_search_runs_until_its_progress_ends() {
     assert!(going.judged.as_ref().is_some_and(|judged| judged.said.starts_with("Provisional: ")), "{:?}", going.judged);
     assert!(going.whole().contains(&format!("Now: {}", under.folder.id())), "{}", going.whole());
     assert!(!going.whole().contains("Next steps"), "{}", going.whole());
-    let entry = || RunEntry::look(search.folder.path()).unwrap().state;
+    let entry = || RunEntry::read(search.folder.path()).unwrap().state;
     assert!(matches!(entry(), RunState::Running { .. }), "{:?}", entry());
     let mut list = RunList::default();
     assert_eq!(list.look(&book.dirs().unwrap()).lead, "2 runs are running.");

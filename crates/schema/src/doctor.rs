@@ -92,8 +92,9 @@ impl Area {
 pub enum State {
     /// No problem.
     Ok,
-    /// Everything works, but some figure or comfort suffers.
-    WorthKnowing,
+    /// Everything works, but a figure is less precise or a step is less convenient. Serialised as `worth_knowing`.
+    #[serde(rename = "worth_knowing")]
+    Note,
     /// A verb, or a part of one, does not work.
     Missing,
 }
@@ -103,7 +104,7 @@ impl State {
     pub const fn name(self) -> &'static str {
         match self {
             State::Ok => "ok",
-            State::WorthKnowing => "worth knowing",
+            State::Note => "note",
             State::Missing => "missing",
         }
     }

@@ -33,7 +33,7 @@ use units::Timestamp;
 use crate::capture_tables::CaptureTables;
 use crate::drive::progress::Progress;
 use crate::watching::queue::Inlet;
-use validity::evidence::{Kept, WireFigures};
+use validity::evidence::{StoredRows, WireFigures};
 
 use self::boundaries::Boundaries;
 pub use batch::Batch;
@@ -177,7 +177,7 @@ impl Recorder {
         if let Some(writer) = self.writer {
             let (rows, error) = writer.join().expect("the writer does not panic");
             recorded.store_error = recorded.store_error.or(error);
-            recorded.table = Some(Kept { rows, one_in: self.room.share.one_in() });
+            recorded.table = Some(StoredRows { rows, one_in: self.room.share.one_in() });
         }
         recorded.exchanges_left_out += self.write_queue.map_or(0, |write_queue| write_queue.left_out());
         recorded
@@ -415,7 +415,7 @@ impl<'a> Counts<'a> {
     /// Writes a progress snapshot, if the run is stored.
     fn write_snapshot(&self, room: &Room) {
         if let (Some(standing), Some(write_queue)) = (&self.standing, self.write_queue) {
-            let table = Kept { rows: 0, one_in: room.share.one_in() };
+            let table = StoredRows { rows: 0, one_in: room.share.one_in() };
             write_queue.put_standing(standing(&self.counting, self.wire.as_ref().map(|wire| &wire.book), table));
         }
     }

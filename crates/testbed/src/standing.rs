@@ -52,7 +52,7 @@ impl Opening {
             verb: verb.to_owned(),
             ..RunProgress::default()
         };
-        let opening = Opening { file: folder.standing(), base, clock };
+        let opening = Opening { file: folder.progress_file(), base, clock };
         opening.write(&opening.base);
         opening
     }
@@ -322,7 +322,7 @@ impl Keeper {
             little: &LittleTerms::default(),
             levels: &Levels::default(),
             in_flight_by_second: &[],
-            mistaken_drops: sight.mistaken,
+            unintended_drops: sight.mistaken,
             cap_hits: self.progress.live().cap_hits,
             wall_drift: None,
             table: Some(table),

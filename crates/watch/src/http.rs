@@ -242,7 +242,7 @@ impl Http {
         let reader = self.reader_mut(direction);
         let before = reader.held.len();
         if before == 0 {
-            if let Some(used) = self.read_head_at_once(direction, bytes, length, out) {
+            if let Some(used) = self.read_head_in_place(direction, bytes, length, out) {
                 return used;
             }
             if !may_be(direction, bytes) {
@@ -292,7 +292,13 @@ impl Http {
 
     /// Reads the head that begins here, if no more of it follows: it ends here, or the rest was truncated. Most heads
     /// do, and are read in place. Returns the bytes used.
-    fn read_head_at_once(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> Option<u64> {
+    fn read_head_in_place(
+        &mut self,
+        direction: Direction,
+        bytes: &[u8],
+        length: u64,
+        out: &mut Out<'_>,
+    ) -> Option<u64> {
         let head = Head::read(direction, bytes, self.asked());
         // Bytes that are not a head may have an end nevertheless.
         let end = head.as_ref().map_or_else(|| head::end_of_head(bytes, 0), Head::end);
@@ -307,8 +313,8 @@ impl Http {
         }
         let is_cut = (bytes.len() as u64) < length;
         // The same limits as for stored heads: results must not depend on how a head was read.
-        let has_room = bytes.len() <= out.limits.held_per_direction && out.has_room(bytes.len());
-        let head = head.filter(|_| is_cut && has_room)?;
+        let has_space = bytes.len() <= out.limits.held_per_direction && out.has_space(bytes.len());
+        let head = head.filter(|_| is_cut && has_space)?;
         work::spend(bytes.len());
         self.count(direction, bytes.len() as u64, out);
         self.note_cut(&head, out);

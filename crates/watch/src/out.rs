@@ -44,13 +44,13 @@ impl Out<'_> {
     }
 
     /// Whether memory for `bytes` is available.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_space(&self, bytes: usize) -> bool {
         *self.held + bytes <= self.limits.held_in_all
     }
 
     /// Reserves memory for `bytes`; false when there is none.
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
-        let fits = self.has_room(bytes);
+        let fits = self.has_space(bytes);
         if fits {
             *self.held += bytes;
         }

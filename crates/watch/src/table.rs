@@ -98,8 +98,8 @@ impl<F> Table<F> {
     pub(crate) fn remove(&mut self, index: Index) -> Key {
         self.unlink(index);
         let (key, hash) = (self.entry(index).key, self.entry(index).hash);
-        if let Ok(found) = self.slots.find_entry(spread(hash), |slot| slot.index == index) {
-            found.remove();
+        if let Ok(slot) = self.slots.find_entry(spread(hash), |slot| slot.index == index) {
+            slot.remove();
         }
         self.free.push(index);
         key

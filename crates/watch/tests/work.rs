@@ -39,7 +39,7 @@ fn ahead(talk: &mut Talk, ahead: u32, payload: &[u8]) {
 }
 
 fn request(talk: &mut Talk) {
-    talk.say(CLIENT, b"GET / HTTP/1.1\r\n\r\n");
+    talk.send_data(CLIENT, b"GET / HTTP/1.1\r\n\r\n");
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl Follower {
         take(&mut self.server, &mut records.server, &mut records.missing, "server_series");
         match self.distributions.poll() {
             Ok(fresh) => {
-                if fresh.anew {
+                if fresh.replaces_earlier {
                     records.spread.clear();
                 }
                 records.spread.add(fresh.rows);
@@ -133,7 +133,7 @@ impl Follower {
         }
         let records = &mut self.records;
         if records.progress.is_none() && records.ended.is_none() && !records.is_dead {
-            let entry = RunEntry::look(&records.dir);
+            let entry = RunEntry::read(&records.dir);
             records.is_dead = entry.is_ok_and(|entry| matches!(entry.state, RunState::Unfinished { .. }));
         }
     }
@@ -233,7 +233,7 @@ impl Records {
 fn take<R: schema::Record>(tail: &mut Tail<R>, rows: &mut Vec<R>, missing: &mut Vec<String>, name: &str) {
     match tail.poll() {
         Ok(fresh) => {
-            if fresh.anew {
+            if fresh.replaces_earlier {
                 rows.clear();
             }
             rows.extend(fresh.rows);

@@ -50,7 +50,7 @@ fn headline(page: &mut Page, document: &DoctorDocument) {
         (false, _) => ("MISSING", Ink::Bad),
     };
     page.marked(&[(&padded(word, WORD), ink)], WORD, &sentence, Ink::Strong);
-    let notes = document.findings.iter().filter(|finding| finding.state == State::WorthKnowing).count();
+    let notes = document.findings.iter().filter(|finding| finding.state == State::Note).count();
     if notes > 0 {
         let noun = if notes == 1 { "note" } else { "notes" };
         let text = format!("{} {noun} below, marked `note`.", count(notes as u64));
@@ -81,7 +81,7 @@ fn verb(page: &mut Page, ability: &Ability) {
 fn print(page: &mut Page, finding: &Finding) {
     let (word, ink) = match finding.state {
         State::Ok => ("ok", Ink::Good),
-        State::WorthKnowing => ("note", Ink::Doubtful),
+        State::Note => ("note", Ink::Doubtful),
         State::Missing => ("missing", Ink::Bad),
     };
     named(page, word, ink, &finding.name, &finding.found);

@@ -1,4 +1,4 @@
-//! What was asked of a cache and what came of it comes back as it was written.
+//! Cache exchanges are read back as they were written.
 
 use crate::support::{document, fresh_run};
 use schema::document::Document;
@@ -9,7 +9,7 @@ use schema::{
 use store::{read_cache_exchanges, read_summary};
 use units::Timestamp;
 
-/// An exchange that is told apart from every other by its number; every other one has everything that may be absent.
+/// An exchange whose fields differ by its number; every second one has all optional fields.
 pub fn exchange(number: u64) -> CacheExchange {
     let full = number % 2 == 1;
     let at = |offset: u64| Timestamp::from_nanos(number * 1_000 + offset);

@@ -34,8 +34,8 @@ pub(super) struct ResponseHead {
 /// The end of a head that begins at the start of `bytes`: the offset just past its empty line. Searches from `from` on.
 pub(super) fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
-    while let Some(found) = memchr(b'\n', bytes.get(at..)?) {
-        at += found + 1;
+    while let Some(position) = memchr(b'\n', bytes.get(at..)?) {
+        at += position + 1;
         match bytes.get(at..)? {
             [b'\n', ..] => return Some(at + 1),
             [b'\r', b'\n', ..] => return Some(at + 2),
@@ -121,7 +121,7 @@ fn first_line(bytes: &[u8]) -> (&[u8], Option<usize>) {
 #[inline]
 fn line_end(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
-    let near = &bytes[..bytes.len().min(NEAR)];
+    let near = &bytes[..bytes.len().min(INLINE_SEARCH_BYTES)];
     let (eights, rest) = near.as_chunks::<8>();
     for (at, eight) in eights.iter().enumerate() {
         let differs = u64::from_le_bytes(*eight) ^ (ONES * b'\n' as u64);
@@ -251,7 +251,7 @@ const VERSION: &[u8] = b"HTTP/1.";
 /// Number of bytes beyond which more do not change whether a head may begin so.
 pub(super) const DECISIVE_BYTES: usize = METHOD_MAX + 2;
 /// Bytes of a line searched without a call.
-const NEAR: usize = 64;
+const INLINE_SEARCH_BYTES: usize = 64;
 /// The longest registered method has 16 letters.
 const METHOD_MAX: usize = 32;
 

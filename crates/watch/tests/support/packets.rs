@@ -163,7 +163,7 @@ impl Talk {
     }
 
     /// Data from one side, 10 ms later its acknowledgement.
-    pub fn say(&mut self, from_client: bool, payload: &[u8]) -> &mut Talk {
+    pub fn send_data(&mut self, from_client: bool, payload: &[u8]) -> &mut Talk {
         self.send(from_client, ACK | PSH, payload).wait(10).send(!from_client, ACK, b"")
     }
 
