@@ -121,7 +121,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>], style: Style) -> String {
 fn footer(page: &mut Page, run: &Run) {
     page.blank();
     if run.dir.is_empty() {
-        page.entry("stored", "no: this run was not saved");
+        page.entry("stored", "no: this run was not stored");
     } else {
         page.verbatim("stored in", &run.dir);
     }

@@ -157,7 +157,7 @@ pub(super) fn judged(records: &Records) -> Option<Judged> {
     };
     let rows = validity.checks.iter().map(row);
     let (rest, open) = rows.partition(|row| row.tone == "good" || row.tone == "soft");
-    Some(Judged { word, tone, said: summary, open, rest })
+    Some(Judged { word, tone, summary, open, rest })
 }
 
 /// Configured and measured RTT, and response times by distance.

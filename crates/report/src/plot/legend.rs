@@ -25,7 +25,7 @@ pub(super) fn draw(svg: &mut Svg, entries: &[Entry<'_>], left: f64, top: f64, wi
         } else {
             svg.line(&entry.class, [x, y], [x + MARK, y]);
         }
-        svg.words("name", [x + MARK + GAP, y + 4.0], Anchor::Start, &name);
+        svg.text("name", [x + MARK + GAP, y + 4.0], Anchor::Start, &name);
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     fn legend_wraps_names_and_shortens_long_ones() {
         let entry = |name| Entry { name, class: String::new(), filled: false };
         let entries =
-            [entry("load"), entry("wire"), entry("a very long name of a series that nobody can read at once")];
+            [entry("load"), entry("wire"), entry("a very long name of a series that does not fit on one line")];
         assert_eq!(lines(&entries, 900.0), 1);
         assert_eq!(lines(&entries, 100.0), 3);
         assert!(fitting(entries[2].name, 100.0).ends_with('…'));

@@ -44,10 +44,10 @@ fn percentiles(page: &mut Page, load: &Load) {
     }
     page.blank();
     page.line(&[(&format!("{:MARGIN$}response time by percentile", ""), Ink::Label)]);
-    let room = page.width().saturating_sub(MARGIN + NAME + FIGURE + 1).clamp(10, WIDEST);
+    let available = page.width().saturating_sub(MARGIN + NAME + FIGURE + 1).clamp(10, WIDEST);
     for (name, value) in [("p50", q.p50), ("p90", q.p90), ("p99", q.p99), ("p99.9", q.p99_9), ("max", q.max)] {
-        let drawn = bar(value, q.max, room, page.unicode());
-        let rest = " ".repeat(room.saturating_sub(length(&drawn)));
+        let drawn = bar(value, q.max, available, page.unicode());
+        let rest = " ".repeat(available.saturating_sub(length(&drawn)));
         page.line(&[
             (&format!("{:MARGIN$}{name:>width$} ", "", width = NAME - 1), Ink::Label),
             (&drawn, Ink::Bar),

@@ -73,9 +73,9 @@ impl Page {
 
     /// `front`, which takes `indent` columns after the margin, and `text` wrapped at the right of it.
     pub(super) fn marked(&mut self, front: &[(&str, Ink)], indent: usize, text: &str, ink: Ink) {
-        let room = self.width().saturating_sub(MARGIN + indent).max(20);
+        let available = self.width().saturating_sub(MARGIN + indent).max(20);
         let mut front = Some(front);
-        for line in wrapped(&plain(text), room) {
+        for line in wrapped(&plain(text), available) {
             self.put(&" ".repeat(MARGIN), Ink::Plain);
             match front.take() {
                 Some(pieces) => pieces.iter().for_each(|(text, ink)| self.put(text, *ink)),

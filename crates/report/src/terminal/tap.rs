@@ -187,7 +187,7 @@ fn side(page: &mut Page, name: &str, view: &TapView) {
 }
 
 fn groups(page: &mut Page, by: &str, groups: &[TapGroup]) {
-    let room = page.width().saturating_sub(62).max(16);
+    let available = page.width().saturating_sub(62).max(16);
     let mut rows: Vec<Vec<String>> = groups
         .iter()
         .take(GROUPS)
@@ -195,7 +195,7 @@ fn groups(page: &mut Page, by: &str, groups: &[TapGroup]) {
             let times = &group.response_ns;
             let time = |value| if times.count == 0 { "-".to_owned() } else { duration(value) };
             vec![
-                shortened(&group.name, room),
+                shortened(&group.name, available),
                 count(group.connections),
                 count(group.attempts),
                 count(group.failed),
