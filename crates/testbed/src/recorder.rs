@@ -86,7 +86,7 @@ pub struct Recording {
 }
 
 /// Makes progress snapshots.
-pub type ProgressNow = Box<dyn Fn(&Counting, Option<&CaptureTables>, Kept) -> RunProgress + Send>;
+pub type ProgressNow = Box<dyn Fn(&Counting, Option<&CaptureTables>, StoredRows) -> RunProgress + Send>;
 
 /// Results of the recorder when the shards have ended.
 pub struct Recorded {
@@ -101,7 +101,7 @@ pub struct Recorded {
     /// The first write error; the counts are exact all the same.
     pub store_error: Option<String>,
     /// The table of requests, if one was written.
-    pub table: Option<Kept>,
+    pub table: Option<StoredRows>,
     /// Figures of a cache workload.
     pub cache: Option<CacheFigures>,
     /// Exchanges of the workload missing in their table, because memory was full or the disk failed.

@@ -2,7 +2,7 @@
 
 use schema::document::{Check, Document, Weight};
 
-use super::TOO_FEW;
+use super::TAIL_TOO_FEW_REASON;
 use super::draft::Draft;
 use super::little::{self, Sampled};
 use super::timing::tail_of;
@@ -238,7 +238,7 @@ fn rtt_tail_at_server(document: &Document, wire: Wire<'_>, evidence: &Evidence<'
         Err(reason) => reason.end(check),
         Ok(wire) => {
             let Some(figure) = tail_of(wire.figures.handshake_error.len()) else {
-                return check.not_applicable(TOO_FEW);
+                return check.not_applicable(TAIL_TOO_FEW_REASON);
             };
             check.material(
                 document,
