@@ -146,7 +146,7 @@ pub enum CompareVerdict {
     More,
     /// The interval includes 0.
     NoDifferenceShown,
-    /// There is no interval.
+    /// The interval is unknown.
     NotKnown,
 }
 
@@ -218,7 +218,7 @@ pub enum FailCertainty {
     Possible,
     /// The whole interval is within the limit.
     Excluded,
-    /// There is no interval.
+    /// The interval is unknown.
     #[default]
     NotKnown,
 }

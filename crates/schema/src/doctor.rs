@@ -7,7 +7,8 @@ use crate::document::{Host, Quantiles};
 /// Schema of [`DoctorDocument`].
 pub const SCHEMA: &str = "yamabiko.doctor/2";
 
-/// The main verb of [`DoctorDocument::verbs`]: a server of the testbed behind a path. Without it a machine is not ready.
+/// The main verb of [`DoctorDocument::verbs`]: a server of the testbed behind a path. Without it a machine is not
+/// ready.
 pub const MAIN_VERB: &str = "bench --server";
 
 /// The document of `doctor`. It describes a machine, not a run, and has no verdict.

@@ -199,7 +199,7 @@ pub struct PerConnection {
     /// Kernel bytes of the server's end, half of both ends' memory here; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_bytes: Option<f64>,
-    /// Descriptors; absent where the kernel does not count them.
+    /// Descriptors; absent if the kernel does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<f64>,
     /// Resident memory of the server without connections.
@@ -217,7 +217,7 @@ pub struct PathTimes {
     pub round_trips: f64,
     /// Mean response time of the path alone: round trips, and transmission at the clients' rates.
     pub response_mean_s: f64,
-    /// The same as measured in one light load on the path; absent if there was none.
+    /// Mean as measured in one light load on the path; absent without such a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_mean_s: Option<f64>,
     /// Lifetime of a connection by the model; absent with keep-alive.

@@ -9,13 +9,13 @@ use crate::document::{Quantiles, Run, Validity, Verdict};
 /// Records of programs' own socket calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapPart {
-    /// Connections that programs opened; absent where there was none.
+    /// Connections that programs opened; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<TapView>,
-    /// Connections that programs accepted; absent where there was none.
+    /// Connections that programs accepted; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<TapView>,
-    /// Lookups of names; absent where there was none.
+    /// Lookups of names; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookups: Option<TapLookups>,
     /// Every program that ran, and whether it was seen.
@@ -23,15 +23,15 @@ pub struct TapPart {
     /// Programs that are not listed, since a list is bounded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub programs_left_out: u64,
-    /// Records that came out of the rings.
+    /// Records read from the rings.
     pub records: u64,
     /// Records dropped because a ring was full: figures lack them.
     pub records_dropped: u64,
     /// Connections dropped because the collector was full: in no figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub connections_left_out: u64,
-    /// Connections dropped because the library's table in their program was full, 65,534 concurrent ones, or whose descriptor
-    /// is above 1,048,575: in no figure.
+    /// Connections dropped because the library's table in their program was full, 65,534 concurrent ones, or whose
+    /// descriptor is above 1,048,575: in no figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub connections_unfollowed: u64,
 }
@@ -89,7 +89,7 @@ pub struct TapView {
     pub overall_rate_bytes_per_s: Quantiles,
     /// All bytes sent, greetings and cut exchanges included.
     pub sent_bytes_total: u64,
-    /// All bytes received, likewise.
+    /// All bytes received, greetings and cut exchanges included.
     pub received_bytes_total: u64,
     /// Segments retransmitted, where TCP_INFO was read.
     pub retransmits: u64,
@@ -172,20 +172,20 @@ pub struct TapSlice {
     pub runs: Vec<TapSliceRun>,
     /// The conditions, as typed.
     pub conditions: Vec<String>,
-    /// Rows looked at.
+    /// Rows read.
     pub rows: u64,
     /// Rows that met the conditions.
     pub rows_taken: u64,
-    /// Connections that programs opened; absent where there was none.
+    /// Connections that programs opened; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<TapView>,
-    /// Connections that programs accepted; absent where there was none.
+    /// Connections that programs accepted; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<TapView>,
-    /// Lookups of names; absent where there was none.
+    /// Lookups of names; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookups: Option<TapLookups>,
-    /// What the groups are by: `peer`, `port`, `program` or `minute`.
+    /// Key of the groups: `peer`, `port`, `program` or `minute`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The groups.

@@ -43,7 +43,7 @@ pub struct Check {
     pub state: CheckState,
     /// Effect of a failure on the verdict.
     pub weight: Weight,
-    /// The figure, where it ran.
+    /// The figure; absent if the check did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// The limit for the figure.
