@@ -317,7 +317,7 @@ pub fn run(
         predict.notes.append(&mut measuring.notes);
         let mut document = real_server::document(predict, checks, order, &record, &mut measuring)?;
         if input.options.check && interrupts.count() == 0 {
-            showing.put(|standing| standing.predict = Some(document.predict.clone()));
+            showing.put(|progress| progress.predict = Some(document.predict.clone()));
             let of_search = comparison::make(input, &mut document.predict, order, run_store, interrupts, stage)?;
             let as_measured = checks::as_measured(&document.predict);
             document.validity = Validity::from_checks([document.validity.checks, as_measured, of_search].concat());
@@ -328,7 +328,7 @@ pub fn run(
     let document = made.inspect_err(|_| {
         let _ = std::fs::remove_dir_all(record.path());
     })?;
-    showing.done(&document.validity, |standing| standing.predict = Some(document.predict.clone()));
+    showing.done(&document.validity, |progress| progress.predict = Some(document.predict.clone()));
     Ok(PredictResult { document, folder: record.path().to_owned() })
 }
 

@@ -286,7 +286,7 @@ pub fn make(
                 runs: runs.clone(),
                 ..Reproduction::default()
             };
-            showing.put(|standing| standing.reproduce = Some(part));
+            showing.put(|progress| progress.reproduce = Some(part));
         }
     }
     checks.extend(nothing_measured(&checks));
@@ -316,7 +316,7 @@ pub fn make(
         },
     };
     record.write_summary(&document)?;
-    showing.done(&document.validity, |standing| standing.reproduce = Some(document.reproduce.clone()));
+    showing.done(&document.validity, |progress| progress.reproduce = Some(document.reproduce.clone()));
     Ok(KoshienReproduced { document, made, folder: record.path().to_owned() })
 }
 

@@ -14,7 +14,7 @@
 //! ```text
 //!   virtual users ───┐                                 ┌─── squid, with limited CPU share and memory
 //!                    ├── one interface of 10 F Mbit/s ──┤
-//!   origin ──────────┘   for both of its sides          └─── started anew for each point
+//!   origin ──────────┘   for both of its sides          └─── restarted for each point
 //! ```
 //!
 //! **Time runs F times as fast as in the paper.** One core of today does hundreds of times the work of a 100 MHz

@@ -1,9 +1,9 @@
 //! `--fail-if`: differences that end a comparison with exit status 4.
 //!
-//! The rule: a term fails where a difference is *shown* (its interval excludes 0) and the estimate exceeds the limit,
-//! or where the whole interval exceeds the limit. So a server compared with itself almost never fails, as it would by
-//! the estimate alone; and a difference clearly above the limit fails although its interval reaches below it, as it
-//! would not if the whole interval had to exceed the limit. [`FailCertainty`] qualifies each verdict.
+//! The rule: a term fails if a difference is *shown* (its interval excludes 0) and the estimate exceeds the limit, or
+//! if the whole interval exceeds the limit. A rule by the estimate alone would often fail a server compared with
+//! itself. A rule by the whole interval alone would pass a difference clearly above the limit if its interval reaches
+//! below the limit. [`FailCertainty`] qualifies each verdict.
 
 use schema::CompareVerdict;
 use schema::compare_part::{ComparedMetric, FailCertainty, FailTerm};
@@ -163,7 +163,7 @@ fn of_time(nanos: f64) -> String {
 }
 
 fn number_of(typed: &str) -> Result<f64, String> {
-    // The sign was already removed: `+-5%` is invalid.
+    // The sign was removed before: `+-5%` is invalid.
     let number = typed.parse::<f64>().ok().filter(|number| number.is_finite() && !typed.starts_with(['+', '-']));
     number.ok_or_else(|| format!("`{typed}%` is not a valid percentage; {EXPECTED}"))
 }

@@ -21,9 +21,9 @@ use experiment::{Order, Stage};
 /// Time between two runs' loads: sandboxes, start of the server, last responses. 1.5 s were measured on two busy cores
 /// with a server in Python.
 const RUN_OVERHEAD: Duration = Duration::from_secs(1);
-/// Number of void blocks before the comparison is given up, and more where many blocks are made.
+/// Number of void blocks after which the comparison ends; with many blocks see [`VOID_BLOCKS_ONE_IN`].
 const VOID_BLOCKS_MIN: usize = 2;
-/// One in this many.
+/// The comparison ends if one in this number of blocks is void, if that is more than [`VOID_BLOCKS_MIN`].
 const VOID_BLOCKS_ONE_IN: usize = 4;
 
 /// Input of a comparison.
@@ -44,7 +44,7 @@ impl InterleavedPlan {
     pub fn time(&self) -> [Duration; 2] {
         let load = &self.sides[0].load;
         let run = load.duration.unwrap_or(Duration::from_secs(10)) + load.warmup + RUN_OVERHEAD;
-        // One more: the first block does not count.
+        // One block more, because the first block does not count.
         let of = |blocks: usize| run * (RUNS_A_BLOCK * (blocks + 1)) as u32;
         [of(self.blocks.least), of(self.blocks.most.max(self.blocks.least))]
     }
@@ -90,7 +90,7 @@ pub fn run(
     let mut stage = showing.staging(stage);
     let measuring = Measuring { plan, question, order, run_store, by, blocks: Vec::new(), ended: None };
     let done = measuring.all(&record, differ, interrupts, &mut stage, &showing).inspect_err(gone)?;
-    showing.done(&done.document.validity, |standing| standing.compare = Some(done.document.compare.clone()));
+    showing.done(&done.document.validity, |progress| progress.compare = Some(done.document.compare.clone()));
     Ok(done)
 }
 
@@ -124,7 +124,7 @@ struct Measuring<'a> {
     run_store: &'a RunStore,
     by: Metric,
     blocks: Vec<Block>,
-    /// Why the comparison was given up.
+    /// Why the comparison ended early.
     ended: Option<String>,
 }
 
@@ -144,7 +144,7 @@ impl Measuring<'_> {
             let interrupted = block.runs.len() < RUNS_A_BLOCK;
             self.blocks.push(block);
             let checks = self.checks(false);
-            showing.put(|standing| standing.compare = Some(self.closing(differ.clone(), checks, false).part));
+            showing.put(|progress| progress.compare = Some(self.closing(differ.clone(), checks, false).part));
             if interrupted || interrupts.count() > 0 {
                 break;
             }

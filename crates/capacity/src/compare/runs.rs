@@ -44,7 +44,7 @@ pub fn find(run_store: &RunStore, words: &str) -> Result<Vec<PathBuf>, Experimen
 /// The folder of a run with load. Comparisons and searches are stored too and may be the last; the error then names the
 /// newest two runs with load.
 fn of_load(run_store: &RunStore, word: &str) -> Result<PathBuf, ExperimentError> {
-    let found = run_store.find(word).map_err(asked_for)?;
+    let found = run_store.find(word).map_err(request_error)?;
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
     if is_load(&&found) || store::read_summary(&found).is_err() {
         return Ok(found);
@@ -60,8 +60,8 @@ fn of_load(run_store: &RunStore, word: &str) -> Result<PathBuf, ExperimentError>
     )))
 }
 
-/// A missing or incomplete run is an error of the request, not of the machine.
-fn asked_for(error: StoreError) -> ExperimentError {
+/// Converts a store error: a missing or incomplete run is an error of the user's options, not of the machine.
+fn request_error(error: StoreError) -> ExperimentError {
     match error {
         StoreError::Io { .. } | StoreError::DiskFull { .. } => error.into(),
         other => ExperimentError::Plan(other.to_string()),
@@ -77,7 +77,7 @@ struct StoredRun {
 
 impl StoredRun {
     fn read(dir: &Path) -> Result<Self, ExperimentError> {
-        let document = store::read_summary(dir).map_err(asked_for)?;
+        let document = store::read_summary(dir).map_err(request_error)?;
         if document.load.is_none() {
             return Err(ExperimentError::Plan(format!(
                 "{}: only runs with load, such as those of `bench`, can be compared; this one has none",
@@ -86,7 +86,7 @@ impl StoredRun {
         }
         // Different paths can name the same folder.
         let dir = dir.canonicalize().map_err(ExperimentError::file(dir))?;
-        Ok(StoredRun { document, plan: store::read_plan(&dir).map_err(asked_for)?, dir })
+        Ok(StoredRun { document, plan: store::read_plan(&dir).map_err(request_error)?, dir })
     }
 
     fn name(&self) -> &str {

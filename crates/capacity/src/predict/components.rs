@@ -345,7 +345,7 @@ impl MeasuredComponents {
         }
     }
 
-    /// Of a request of the workload.
+    /// Traffic of a request of the workload.
     fn traffic(&self) -> Traffic {
         let mut sum = Traffic::default();
         let resumed = self.described.resumed.value();
@@ -357,7 +357,7 @@ impl MeasuredComponents {
             let traffic = self.network.traffic(body as f64 + self.shape.head_bytes);
             sum.up_bytes += share * (traffic.up_bytes + bytes(|(up, _)| up));
             sum.down_bytes += share * (traffic.down_bytes + bytes(|(_, down)| down));
-            // Two flights each path_times, each acknowledged.
+            // Two flights in each direction, each acknowledged.
             sum.up_packets += share * (traffic.up_packets + 2.0 * hands);
             sum.down_packets += share * (traffic.down_packets + 2.0 * hands);
             sum.response_body_bytes += share * traffic.response_body_bytes;

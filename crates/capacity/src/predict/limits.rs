@@ -73,9 +73,9 @@ pub fn limits(known: &PredictionInputs<'_>) -> Vec<PredictLimit> {
             limits.push(PredictLimit { resource: resource.into(), rate_per_s, interval: None, words });
         }
     };
-    if let (Some(workers), Some(held_s)) = (known.workers, known.worker_occupied_s) {
+    if let (Some(workers), Some(occupied_s)) = (known.workers, known.worker_occupied_s) {
         // A worker is occupied for the path's time and while its request is computed.
-        let busy_s = held_s + known.processes.at(0.0, f64::INFINITY);
+        let busy_s = occupied_s + known.processes.at(0.0, f64::INFINITY);
         let words = format!("{workers} workers, each occupied by a connection for {}", seconds(busy_s));
         plain("workers", f64::from(workers) / busy_s, words);
     }
@@ -290,7 +290,8 @@ pub fn users(known: &PredictionInputs<'_>, users: u32, think: Duration) -> (Vec<
     (rows, Some((station.demand_s + way_s + think_s) * most))
 }
 
-/// Machines of this kind at_saturation a load balancer for a peak, each with `headroom` of its result unused.
+/// Number of machines of this kind behind a load balancer for a peak, each with the share `headroom` of its result
+/// unused.
 pub fn machines(rate_per_s: f64, peak_per_s: f64, headroom: f64) -> Machines {
     let at_peak = (peak_per_s / (rate_per_s * (1.0 - headroom))).ceil().max(1.0) as u64;
     Machines { peak_per_s, headroom, at_peak, with_headroom: at_peak + 1 }

@@ -52,7 +52,7 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &RequestClass) -> Result<Op
         measuring.leave_out(made.iter().map(|(_, one)| one));
         measuring
             .notes
-            .push("memory per connection is unknown: the server kept fewer connections than were opened".into());
+            .push("memory per connection is unknown: the server kept fewer connections open than were opened".into());
         return Ok(None);
     }
     Ok(of(&made))
@@ -73,7 +73,7 @@ fn of(made: &[(f64, LoadResult)]) -> Option<PerConnection> {
     })
 }
 
-/// Connections that fit into `bytes` of memory beside the server itself.
+/// Number of connections that fit into `bytes` of memory in addition to the server itself.
 pub fn connections(per: &PerConnection, bytes: f64) -> Option<f64> {
     let each = per.server_bytes + per.kernel_bytes.unwrap_or(0.0);
     (each > 0.0).then(|| ((bytes - per.base_bytes) / each).max(0.0))

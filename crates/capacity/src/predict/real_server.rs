@@ -104,7 +104,7 @@ impl RealServer<'_> {
             .fold(0.0, f64::max);
         if quota.is_none() && used < cores * 0.8 && cores > 1.0 {
             let usable = used.ceil().clamp(1.0, cores);
-            // Here a figure rests on the closed loop that otherwise only gives the scale.
+            // Here a figure is based on the closed loop that otherwise only gives the scale.
             measuring.loads.iter_mut().filter(|load| load.kind == "rough").for_each(|load| load.left_out = false);
             measuring.notes.push(format!(
                 "in a closed loop the server used {used:.2} of {cores:.0} cores: assumed usable are {usable:.0} \

@@ -20,7 +20,7 @@ const ERROR: f64 = 1.0;
 pub fn all(rules: &Rules, sequence: &TrialSequence<'_>, part: &CapacityPart) -> Vec<Check> {
     vec![
         generator_headroom(rules, sequence, part),
-        search_monotone(part),
+        bracket_found(part),
         confirmed(rules, sequence),
         trials_valid(sequence),
         answer_trials_valid(sequence, part),
@@ -86,7 +86,8 @@ fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &Capaci
     make(CheckState::Ok, Some(busy), Some(GENERATOR_BUSY_MAX), "ratio", "busy share of the generator at the result")
 }
 
-fn search_monotone(part: &CapacityPart) -> Check {
+/// The check `search_monotone`: whether every search ended with a passed load and a failed load within the width.
+fn bracket_found(part: &CapacityPart) -> Check {
     let (state, why) = if part.monotone {
         (CheckState::Ok, "a load that passed and one that failed are within the width".to_owned())
     } else {
@@ -284,8 +285,8 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
             "variation of the CPU cost per request between long trials near the result",
         ),
         Some(spread) => {
-            let pace = sequence.result().and_then(|searched| pace_spread(sequence.made(), searched));
-            let whose = whose(spread, pace);
+            let probe_spread = sequence.result().and_then(|searched| cpu_probe_spread(sequence.made(), searched));
+            let whose = whose(spread, probe_spread);
             let why = format!(
                 "the CPU cost per request varies between long trials near the result: {whose}; the capacity is known \
                  no better than this; repeat on a quieter machine, or with more searches (--searches)"
@@ -297,17 +298,17 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
 
 /// Attributes the variation `spread` of the cost per request to machine or server, from the variation `pace` of the CPU
 /// speed probe.
-pub(super) fn whose(spread: f64, pace: Option<f64>) -> String {
-    match pace {
+pub(super) fn whose(spread: f64, probe_spread: Option<f64>) -> String {
+    match probe_spread {
         None => "the speed of the machine or of the server changes between trials".to_owned(),
         // A server uses more cache than the probe and loses more when caches are shared.
-        Some(pace) if pace > spread / 4.0 => format!(
+        Some(probe_spread) if probe_spread > spread / 4.0 => format!(
             "the machine's speed changes between trials (the CPU speed probe took up to {:.1} % longer)",
-            100.0 * pace
+            100.0 * probe_spread
         ),
-        Some(pace) => format!(
+        Some(probe_spread) => format!(
             "the server's speed changes between starts (the CPU speed probe took at most {:.1} % longer)",
-            100.0 * pace
+            100.0 * probe_spread
         ),
     }
 }
@@ -332,7 +333,7 @@ pub(super) fn cost_spread(made: &[TrialPart], searched: f64) -> Option<f64> {
 }
 
 /// Slowest over fastest CPU speed probe of the long trials near `searched`, less 1. `None`: fewer than two are known.
-pub(super) fn pace_spread(made: &[TrialPart], searched: f64) -> Option<f64> {
+pub(super) fn cpu_probe_spread(made: &[TrialPart], searched: f64) -> Option<f64> {
     let decided = near(made, searched).filter(|trial| ["good", "bad"].contains(&trial.verdict.as_str()));
     let paces: Vec<f64> = decided.filter_map(|trial| trial.cpu_probe_ns).map(|ns| ns as f64).collect();
     let (least, most) = (paces.iter().copied().reduce(f64::min)?, paces.iter().copied().reduce(f64::max)?);

@@ -13,7 +13,7 @@ const RUN_OVERHEAD: Duration = Duration::from_millis(1_500);
 const UNKNOWN_CAPACITY: f64 = 1_000.0;
 /// Assumed distance of the result beyond the only known side of its bracket.
 const ASSUMED_FACTOR: f64 = 1.3;
-/// The same where an earlier search found a similar result.
+/// Assumed distance of the result after an earlier search found a similar result.
 const NEAR: f64 = 1.01;
 /// Share of its length after which a trial that fails ends.
 const FAILED_TRIAL_SHARE: f64 = 0.5;
@@ -31,7 +31,7 @@ pub fn rest(rules: &Rules, sequence: &TrialSequence<'_>) -> Duration {
     let mut time = Duration::ZERO;
     for _ in 0..TRIALS_MAX {
         let Next::Make(request) = sequence.next() else { break };
-        let trial = played(rules, &request, capacity);
+        let trial = simulated_trial(rules, &request, capacity);
         time += takes(&request, &trial.verdict);
         sequence.add(trial);
     }
@@ -62,7 +62,7 @@ fn capacity(rules: &Rules, sequence: &TrialSequence<'_>) -> f64 {
 }
 
 /// Verdict of a trial against the assumed server.
-fn played(rules: &Rules, request: &TrialRequest, capacity: f64) -> TrialPart {
+fn simulated_trial(rules: &Rules, request: &TrialRequest, capacity: f64) -> TrialPart {
     let verdict = match request.purpose {
         Purpose::Limit if request.load > TYPICAL_GENERATOR_PER_S => "client",
         Purpose::Guess | Purpose::Calibration | Purpose::Limit => "good",

@@ -31,7 +31,7 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
     let searched = sequence.result().filter(|_| found);
     let result = searched.and_then(|searched| passed(rules, sequence, searched));
     let quantity = &rules.quantity;
-    // With idle open connections, achieved rate says nothing about their number.
+    // The achieved rate has no relation to the number of idle open connections.
     let carries = quantity.find != Find::Connections;
     let brackets = sequence.brackets();
     let (interval, interval_of) = match result {

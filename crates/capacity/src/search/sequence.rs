@@ -7,7 +7,8 @@
 //!
 //! An overload of a share e stays below a response time of L for L / e seconds, so short trials let too high a load
 //! pass and only give the starting point of the long ones. No function here runs a trial or reads a clock. Given the
-//! same trials again ([`TrialSequence::add`]), a search continues where it stopped; this is how an interrupted search resumes.
+//! same trials again ([`TrialSequence::add`]), a search continues where it stopped; this is how an interrupted search
+//! resumes.
 
 mod next;
 
@@ -249,8 +250,8 @@ impl<'a> TrialSequence<'a> {
     pub fn warmup(&self) -> (Duration, bool) {
         // Users who have not started yet make no load, so their start-up time is added.
         let least = self.rules.quantity.warmup;
-        if let Some(given) = self.rules.warmup {
-            return (given.max(least), true);
+        if let Some(configured) = self.rules.warmup {
+            return (configured.max(least), true);
         }
         let settled = self.counted(Purpose::Calibration, 0).filter_map(|trial| trial.settled_s).next_back();
         settled.map_or((WARMUP_UNSETTLED.max(least), false), |settled_s| {
@@ -307,7 +308,7 @@ impl<'a> TrialSequence<'a> {
         let quantity = &self.rules.quantity;
         let known = self.rules.first.or(plan.start.map(LoadLimit::value));
         if quantity.find == Find::Connections {
-            // A closed loop's throughput says nothing about the number of open connections.
+            // The throughput of a closed loop has no relation to the number of open connections.
             return self.within(known.unwrap_or(FIRST_CONNECTIONS));
         }
         // The initial estimate also gives the response size for the generator trials.

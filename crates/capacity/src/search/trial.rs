@@ -12,7 +12,7 @@ use schema::{TrialPart, TrialSecond, TrialServer};
 use testbed::Outcome;
 
 #[cfg(test)]
-pub(super) use self::judge::knows;
+pub(super) use self::judge::has_class;
 pub use self::judge::{TrialVerdict, judge};
 use self::judge::{calibration, doubts, generator_error, guess, limit};
 use super::findings;
@@ -54,7 +54,7 @@ impl Purpose {
     }
 
     /// Whether the trial is long enough to be stored as a run.
-    pub const fn is_kept(self) -> bool {
+    pub const fn is_stored(self) -> bool {
         matches!(self, Purpose::Long | Purpose::Confirmation)
     }
 }
@@ -130,7 +130,7 @@ pub fn part(
     let mut part = figures(&seen, slo);
     part.server = server(outcome, plan);
     part.cpu_busy = part.server.map(|server| server.cpu_cores / server.may_use_cores);
-    if request.purpose.is_kept() {
+    if request.purpose.is_stored() {
         part.run = document.run.id.clone();
     }
     if request.purpose == Purpose::Calibration {

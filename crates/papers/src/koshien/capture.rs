@@ -52,8 +52,10 @@ impl CaptureFigures {
 
     /// `handshakes`: time of the SYN in ns, and the RTT of completed handshakes.
     fn of(seconds: Vec<WatchSecond>, handshakes: &[(u64, Option<u64>)], warmup: Duration) -> CaptureFigures {
-        let moments = || handshakes.iter().map(|(syn_at, _)| *syn_at);
-        let (Some(first), Some(last)) = (moments().min(), moments().max()) else { return CaptureFigures::default() };
+        let syn_times = || handshakes.iter().map(|(syn_at, _)| *syn_at);
+        let (Some(first), Some(last)) = (syn_times().min(), syn_times().max()) else {
+            return CaptureFigures::default();
+        };
         let seconds: Vec<_> = seconds.into_iter().filter(|second| second.second >= first / SECOND_NS).collect();
         let from_ns = first + units::time::saturating_nanos(warmup);
         let is_steady =

@@ -56,7 +56,7 @@ pub struct MachineFigures {
     /// Its interface.
     pub interface: Interface,
     /// Requests per second that its cache sustained, one per client.
-    pub held: Option<f64>,
+    pub sustained: Option<f64>,
     /// Mbit/s with NAT and the cache loaded, over F.
     pub with_cache: Option<f64>,
     /// Mbit/s with NAT alone, over F.
@@ -68,8 +68,8 @@ impl MachineFigures {
         experiment(self.machine, self.interface)
     }
 
-    fn holds(&self, clients: u32) -> bool {
-        self.held.is_some_and(|held| held >= f64::from(clients))
+    fn supports(&self, clients: u32) -> bool {
+        self.sustained.is_some_and(|sustained| sustained >= f64::from(clients))
     }
 
     fn fills(&self, mbit_per_s: Option<f64>) -> bool {
@@ -96,10 +96,10 @@ pub fn hardware(clients: u32, seen: &[MachineFigures]) -> Hardware {
         seen.iter().find(|one| does(one)).map(|one| (one.machine, one.interface))
     };
     Hardware {
-        both: least(&|one| one.holds(clients) && one.fills(one.with_cache)),
-        cache: least(&|one| one.holds(clients)),
+        both: least(&|one| one.supports(clients) && one.fills(one.with_cache)),
+        cache: least(&|one| one.supports(clients)),
         gateway: least(&|one| one.fills(one.alone)),
-        known: seen.iter().any(|one| one.held.is_some() && one.with_cache.is_some()),
+        known: seen.iter().any(|one| one.sustained.is_some() && one.with_cache.is_some()),
     }
 }
 
@@ -167,7 +167,7 @@ fn costs(
             &of_rounds(&cost),
         ));
         words.push(match paper {
-            // A note that all share is printed once.
+            // A note common to all rows is printed once.
             Some(paper) if paper != A_LITTLE => format!("{place}: {}, published: {paper}", cost_text(&cost)),
             _ => format!("{place}: {}", cost_text(&cost)),
         });
@@ -233,12 +233,12 @@ fn needed(rows: &[ReproductionRow], forwarded: Option<&Forwarded>, clients: u32)
         .map(|(machine, interface)| MachineFigures {
             machine,
             interface,
-            held: find(rows, &experiment(machine, interface), "", USABLE),
+            sustained: find(rows, &experiment(machine, interface), "", USABLE),
             with_cache: mean((machine, interface), Condition::NatProxyLoaded),
             alone: mean((machine, interface), Condition::Nat),
         })
         .collect();
-    // Needs both halves; with only one the question was not input.
+    // The conclusion needs figures of the cache and of forwarding.
     if !hardware(clients, &seen).known {
         return Vec::new();
     }
@@ -254,12 +254,12 @@ fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
         format!(
             "{} supported {} clients and forwarded {} of {} Mbit/s with the loaded cache",
             one.name(),
-            number(one.held),
+            number(one.sustained),
             number(one.with_cache),
             one.interface.megabits()
         )
     };
-    let measured = |one: &&MachineFigures| one.held.is_some() && one.with_cache.is_some();
+    let measured = |one: &&MachineFigures| one.sustained.is_some() && one.with_cache.is_some();
     let distance = match (least.cache, least.gateway) {
         (Some(cache), Some(gateway)) => {
             format!(" With the cache on a separate machine: {} for it, and {} as gateway.", name(cache), name(gateway))
@@ -307,11 +307,11 @@ mod tests {
         );
     }
 
-    fn seen(machine: Machine, interface: Interface, held: f64, with_cache: f64) -> MachineFigures {
+    fn seen(machine: Machine, interface: Interface, sustained: f64, with_cache: f64) -> MachineFigures {
         MachineFigures {
             machine,
             interface,
-            held: Some(held),
+            sustained: Some(sustained),
             with_cache: Some(with_cache),
             alone: Some(with_cache + 1.0),
         }
@@ -346,12 +346,12 @@ mod tests {
     #[test]
     fn missing_measurement_gives_no_conclusion() {
         assert!(rows(&[], None, 40).is_empty());
-        let held = row(&experiment(Machine::Large, Interface::Mbit10), "", USABLE, "/s", 40.0);
-        assert!(rows(std::slice::from_ref(&held), None, 40).is_empty(), "a cache alone");
+        let sustained = row(&experiment(Machine::Large, Interface::Mbit10), "", USABLE, "/s", 40.0);
+        assert!(rows(std::slice::from_ref(&sustained), None, 40).is_empty(), "a cache alone");
         let cells = vec![cell(Machine::Large, Interface::Mbit10, Condition::NatProxyLoaded, &[9.5, 9.5])];
         let forwarded = Forwarded { factor: Factor::given(10.0), cells };
         assert!(rows(&[], Some(&forwarded), 40).is_empty(), "forwarding alone");
-        let both = sentences(&rows(&[held], Some(&forwarded), 40));
+        let both = sentences(&rows(&[sustained], Some(&forwarded), 40));
         assert!(both[0].starts_with("40 clients need at least the machine large, 10 Mbit/s"), "{both:?}");
     }
 

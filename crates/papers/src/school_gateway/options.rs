@@ -182,8 +182,8 @@ impl SchoolGatewayOptions {
     }
 
     pub(super) fn rates_of(&self, experiment: &CacheExperiment) -> Vec<f64> {
-        let is_asked = |rate: &f64| !experiment.is_sweep() || self.rates.iter().any(|input| input == rate);
-        experiment.rates.iter().copied().filter(is_asked).collect()
+        let is_requested = |rate: &f64| !experiment.is_sweep() || self.rates.iter().any(|input| input == rate);
+        experiment.rates.iter().copied().filter(is_requested).collect()
     }
 }
 

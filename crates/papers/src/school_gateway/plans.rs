@@ -23,7 +23,7 @@ const THINK_S: (f64, f64) = (3.0, 1.5);
 /// The cache's port in the testbed.
 const LISTEN: ([u8; 4], u16) = ([198, 18, 0, 1], 3128);
 /// Clients of the paper's class.
-const SEATS: u32 = 40;
+const CLASS_CLIENTS: u32 = 40;
 /// Phases of the class, in the paper's time: the teacher fetches 4 pages a second, then the last responses arrive.
 const TEACHER: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(10);
@@ -116,7 +116,7 @@ impl MeasurementContext<'_> {
             measured: false,
         };
         plan.cache.arrivals = ArrivalKind::Constant;
-        plan.cache.clients = Some(SEATS);
+        plan.cache.clients = Some(CLASS_CLIENTS);
         // Its phases have lengths of their own.
         let none = SweepPlan::default();
         (plan.cache.point, plan.cache.warmup) = (none.point, none.warmup);

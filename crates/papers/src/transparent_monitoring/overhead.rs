@@ -136,7 +136,7 @@ pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<Overhead>, Exper
 
 /// Whether the runs of the largest amount without the tap vary little enough to detect a cost.
 fn judge(context: &mut MeasurementContext<'_>, link: MonitoredLink, points: &[OverheadPoint]) {
-    // A single run was requested, or an interrupt left no more.
+    // A single run was requested, or an interrupt ended the runs.
     let Some(spread) = points.last().and_then(OverheadPoint::spread).filter(|spread| spread.is_finite()) else {
         return;
     };

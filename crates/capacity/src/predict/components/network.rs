@@ -1,4 +1,4 @@
-//! Components with network: a minimal server (`serve --component exchange`) at_saturation the testbed's devices, in a control
+//! Components with network: a minimal server (`serve --component exchange`) behind the testbed's devices, in a control
 //! group of its own, saturated as at its capacity.
 //!
 //! Receiving cannot be measured alone, since the client sends a request only after a response. So the cost of the
@@ -172,7 +172,7 @@ fn saturated(
     let mut own =
         Measuring::new(plan, measuring.command, measuring.interrupts, &mut *measuring.stage, measuring.run_store);
     let class = RequestClass { name: name.to_owned(), load: plan.plan.load.clone() };
-    // All plans use the same cores; one closed loop determines them.
+    // All plans have the same cores; one closed loop determines their number.
     let busy = match *cores {
         Some(busy) => Some(busy),
         None => {

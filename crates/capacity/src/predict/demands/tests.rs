@@ -1,4 +1,4 @@
-//! Which loads are made, and which of them figures rest on.
+//! Which loads are planned, and which loads figures are based on.
 
 use super::load_result::pause_s;
 use super::*;
@@ -60,7 +60,7 @@ fn load(rate_per_s: f64, busy: f64, failed: &[&str]) -> LoadResult {
 }
 
 #[test]
-fn disturbed_loads_are_left_out_while_enough_remain() {
+fn disturbed_loads_are_excluded_while_enough_remain() {
     let of = |verdicts: &[&str]| -> Vec<LoadResult> {
         let load = |verdict: &&str| {
             let mut made = load(1.0, 0.1, &[]);
@@ -69,21 +69,21 @@ fn disturbed_loads_are_left_out_while_enough_remain() {
         };
         verdicts.iter().map(load).collect()
     };
-    let kept = |verdicts: &[&str], least: usize| -> Vec<String> {
-        let (kept, out) = counted(of(verdicts), least);
-        assert_eq!(kept.len() + out.len(), verdicts.len());
-        kept.into_iter().map(|made| made.part.verdict).collect()
+    let used_verdicts = |verdicts: &[&str], least: usize| -> Vec<String> {
+        let (used_verdicts, out) = counted(of(verdicts), least);
+        assert_eq!(used_verdicts.len() + out.len(), verdicts.len());
+        used_verdicts.into_iter().map(|made| made.part.verdict).collect()
     };
     let (v, s, i) = ("valid", "suspect", "invalid");
-    assert_eq!(kept(&[v; 5], 3), [v; 5]);
-    // At most a fifth may be left out.
-    assert_eq!(kept(&[v, s, v, v, v], 3), [v; 4]);
-    assert_eq!(kept(&[v, s, s, v, v], 3), [v, s, s, v, v]);
-    assert_eq!(kept(&[v, s, v, v], 3), [v, s, v, v]);
-    // Invalid loads are left out as long as enough remain.
-    assert_eq!(kept(&[v, i, i, v, s], 3), [v, v, s]);
-    assert_eq!(kept(&[v, i, i, i, s], 3), [v, i, i, i, s]);
-    assert_eq!(kept(&[i, v, v], 2), [v; 2]);
+    assert_eq!(used_verdicts(&[v; 5], 3), [v; 5]);
+    // At most a fifth may be excluded.
+    assert_eq!(used_verdicts(&[v, s, v, v, v], 3), [v; 4]);
+    assert_eq!(used_verdicts(&[v, s, s, v, v], 3), [v, s, s, v, v]);
+    assert_eq!(used_verdicts(&[v, s, v, v], 3), [v, s, v, v]);
+    // Invalid loads are excluded as long as enough remain.
+    assert_eq!(used_verdicts(&[v, i, i, v, s], 3), [v, v, s]);
+    assert_eq!(used_verdicts(&[v, i, i, i, s], 3), [v, i, i, i, s]);
+    assert_eq!(used_verdicts(&[i, v, v], 2), [v; 2]);
     // Loads without information never count.
     let mut unsound = of(&[v, v]);
     unsound[0].part.failed = vec!["failures".into()];

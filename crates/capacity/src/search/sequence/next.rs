@@ -69,7 +69,7 @@ impl TrialSequence<'_> {
             (Some(trial), None) if trial.settled_s.is_none() => CALIBRATION[1],
             _ => return None,
         };
-        // Users who have not started yet say nothing about settling.
+        // Users who have not started yet give no information about settling.
         Some(self.ask(Purpose::Calibration, 0, load, lasts, self.rules.quantity.warmup, SHORT_WIDTH))
     }
 

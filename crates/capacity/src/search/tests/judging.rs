@@ -70,7 +70,7 @@ fn failed_check_of_each_class_gives_its_verdict() {
         ("wire_kept_up", "good", "bad"),
         ("a_check_of_tomorrow", "void", "void"),
     ] {
-        // An absence of this length explains any growth.
+        // A stall of this length explains any growth.
         let value = if check == "loop_not_stalled" { 2e9 } else { 0.5 };
         assert_eq!(verdict(10, 0.0, 0.1, &[(check, value)]), good, "{check}");
         assert_eq!(verdict(300, 0.0, 0.1, &[(check, value)]), bad, "{check}");
@@ -159,14 +159,14 @@ fn invalid_run_behind_the_result_makes_it_invalid() {
     let confirms = |trial: &TrialPart| trial.stage == "confirmation" && trial.load < result;
     assert!(made.iter().any(confirms));
     assert_eq!(verdict(&confirms, "suspect"), Verdict::Suspect);
-    // No figure rests on the first trials, and failed loads are judged by their trial alone.
+    // No figure is based on the first trials, and failed loads are judged by their trial alone.
     let aside = |trial: &TrialPart| ["guess", "limit", "calibration"].contains(&trial.stage.as_str());
     assert_eq!(verdict(&aside, "invalid"), Verdict::Valid);
 }
 
 #[test]
 fn growth_beyond_any_disturbance_is_bad() {
-    // An absence of 40 ms explains some twelve requests at 100/s; 50 a second for 10 s are more.
+    // A stall of 40 ms explains some twelve requests at 100/s; 50 a second for 10 s are more.
     assert_eq!(verdict(300, 52.0, 0.1, &[("loop_not_stalled", 40e6)]), "bad");
     assert_eq!(verdict(300, 2.5, 0.1, &[("loop_not_stalled", 40e6)]), "void");
     // Three times 40 ms explain 300 ms against an objective of 200; three times 30 do not.
@@ -251,7 +251,7 @@ fn every_validity_check_has_a_class() {
         for start in ["Draft::new(\"", "law(evidence, \"", "law(\n            evidence,\n            \""] {
             for piece in source.split(start).skip(1) {
                 let name = piece.split('"').next().unwrap();
-                assert!(trial::knows(name), "{name}: no class in judge.rs");
+                assert!(trial::has_class(name), "{name}: no class in judge.rs");
                 names += 1;
             }
         }

@@ -6,7 +6,7 @@ use stats::queueing::{Station, mva};
 
 use super::*;
 
-fn asks(find: Find, start: f64) -> CapacityPlan {
+fn search_plan(find: Find, start: f64) -> CapacityPlan {
     CapacityPlan { find, ..plan(start) }
 }
 
@@ -15,7 +15,7 @@ fn near(find: Find, truth: f64, made: impl Fn(u64) -> Simulated) -> (u32, u32) {
     let (mut near, mut covered) = (0, 0);
     for seed in 0..10 {
         let start = (truth * (0.1 + 1.6 * Rng::new(seed, 9).uniform())).round().max(1.0);
-        let (part, verdict, end) = searched(&mut made(seed), asks(find, start));
+        let (part, verdict, end) = searched(&mut made(seed), search_plan(find, start));
         assert_eq!((end, verdict), (End::Found, Verdict::Valid), "seed {seed}: {:?}", part.notes);
         assert_eq!((part.find.as_str(), part.unit.as_str()), (find.name(), find.unit()));
         let result = part.result.expect("found");
@@ -52,7 +52,7 @@ fn search_for_random_users_agrees_with_mean_value_analysis() {
     let mut near_it = 0;
     for seed in 0..10 {
         let long = Duration::from_secs(180);
-        let plan = CapacityPlan { trial: long, confirm: Duration::ZERO, ..asks(Find::Users, 600.0) };
+        let plan = CapacityPlan { trial: long, confirm: Duration::ZERO, ..search_plan(Find::Users, 600.0) };
         let (part, ..) = searched(&mut made(seed), plan);
         near_it += u32::from(part.result.is_some_and(|result| (result / f64::from(truth) - 1.0).abs() <= 0.03));
     }
@@ -61,7 +61,7 @@ fn search_for_random_users_agrees_with_mean_value_analysis() {
 
 #[test]
 fn search_for_users_reports_the_achieved_rate() {
-    let (part, ..) = searched(&mut Simulated::new(Server::four(), OBJECTIVE, 1), asks(Find::Users, 500.0));
+    let (part, ..) = searched(&mut Simulated::new(Server::four(), OBJECTIVE, 1), search_plan(Find::Users, 500.0));
     let rate = part.rate_per_s.unwrap();
     assert!((rate / 200.0 - 1.0).abs() < 0.02, "{rate}");
     assert!(part.knee.is_some() && part.saturation_rate_per_s.is_some());
@@ -76,7 +76,7 @@ fn search_finds_the_most_open_connections() {
         assert!(near_it == 10 && covered >= 9, "{truth}: {near_it} and {covered} of 10");
     }
     let server = Server { connections: 137, ..Server::four() };
-    let (part, ..) = searched(&mut Simulated::new(server, OBJECTIVE, 1), asks(Find::Connections, 64.0));
+    let (part, ..) = searched(&mut Simulated::new(server, OBJECTIVE, 1), search_plan(Find::Connections, 64.0));
     assert_eq!(part.bound_by.name, "connections", "{:?}", part.bound_by);
     // The achieved rate over idle open connections is no figure of theirs, and there are no overload trials.
     assert_eq!((part.knee, part.saturation_rate_per_s, part.under_overload), (None, None, None));
@@ -106,14 +106,14 @@ fn search_finds_the_highest_rate_of_new_connections() {
 #[test]
 fn findings_are_reported_for_every_searched_quantity() {
     let degrades = Server { slower_by: 0.01, ..Server::four() };
-    let (part, ..) = searched(&mut Simulated::new(degrades, OBJECTIVE, 1), asks(Find::Users, 500.0));
+    let (part, ..) = searched(&mut Simulated::new(degrades, OBJECTIVE, 1), search_plan(Find::Users, 500.0));
     let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();
     assert!(names.contains(&"not_sustained"), "{names:?}");
     let lasts = part.findings.iter().find(|finding| finding.name == "not_sustained").unwrap();
     assert!(lasts.words.contains("users passed in short trials only"), "{}", lasts.words);
     let leaks = Server { leak: 1e6, connections: 800, ..Server::four() };
     for find in [Find::Users, Find::Connections, Find::NewConnections] {
-        let (part, ..) = searched(&mut Simulated::new(leaks.clone(), OBJECTIVE, 1), asks(find, 300.0));
+        let (part, ..) = searched(&mut Simulated::new(leaks.clone(), OBJECTIVE, 1), search_plan(find, 300.0));
         let leak = part.findings.iter().find(|finding| finding.name == "memory_grows");
         assert!(part.result.is_some() && leak.is_some(), "{find:?}: {:?}", part.findings);
     }
@@ -123,7 +123,7 @@ fn findings_are_reported_for_every_searched_quantity() {
 fn load_above_the_machines_limit_gives_no_result() {
     let server = Server { connections: 5000, ..Server::four() };
     let with = |most| Simulated { most, ..Simulated::new(server.clone(), OBJECTIVE, 1) };
-    let (part, verdict, end) = searched(&mut with(3000.0), asks(Find::Connections, 500.0));
+    let (part, verdict, end) = searched(&mut with(3000.0), search_plan(Find::Connections, 500.0));
     assert_eq!((end, part.result, verdict), (End::ClientLimit { passed: 3000.0 }, None, Verdict::Invalid));
     assert!(
         part.notes[0].contains("The client is the limit (about 3000 connections here: open files)"),
@@ -132,13 +132,13 @@ fn load_above_the_machines_limit_gives_no_result() {
     );
     assert_eq!(part.generator_limit.map(|limit| limit.how).as_deref(), Some("counted"));
     // Boundary values: 5,000 of 5,400 is more than nine tenths, of 5,700 less.
-    let (part, verdict, _) = searched(&mut with(5400.0), asks(Find::Connections, 500.0));
+    let (part, verdict, _) = searched(&mut with(5400.0), search_plan(Find::Connections, 500.0));
     assert!(part.result.is_some() && verdict == Verdict::Invalid);
-    let (part, verdict, _) = searched(&mut with(5700.0), asks(Find::Connections, 500.0));
+    let (part, verdict, _) = searched(&mut with(5700.0), search_plan(Find::Connections, 500.0));
     assert!(part.result.is_some() && verdict == Verdict::Valid);
     // For users the request rate counts, too: 150/s are 1,050 users with think time 7 s.
     let mut simulated = Simulated { generator: 150.0, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
-    let (part, verdict, end) = searched(&mut simulated, asks(Find::Users, 500.0));
+    let (part, verdict, end) = searched(&mut simulated, search_plan(Find::Users, 500.0));
     let End::ClientLimit { passed } = end else { panic!("{end:?}") };
     assert!(passed <= 1050.0 && part.result.is_none() && verdict == Verdict::Invalid, "{passed}");
 }
@@ -148,7 +148,7 @@ fn interrupted_search_for_users_resumes_with_the_same_trials() {
     let mut whole = Simulated { disturbed: vec![2], ..Simulated::new(Server::four(), OBJECTIVE, 7) };
     let rules = Rules {
         can_limit: true,
-        ..whole.rules(CapacityPlan { start: None, overload: true, ..asks(Find::Users, 1.0) })
+        ..whole.rules(CapacityPlan { start: None, overload: true, ..search_plan(Find::Users, 1.0) })
     };
     let mut sequence = TrialSequence::new(&rules);
     assert_eq!(drive(&mut sequence, &mut whole).unwrap(), Some(End::Found));
@@ -194,7 +194,7 @@ fn cost_variation_between_trials_fails_its_check() {
         server: Some(TrialServer { cpu_cores: used, may_use_cores: 0.05, ..TrialServer::default() }),
         ..TrialPart::default()
     };
-    let near = |got: Option<f64>, expected: f64| assert!((got.unwrap() - expected).abs() < 1e-9, "{got:?}");
+    let near = |actual: Option<f64>, expected: f64| assert!((actual.unwrap() - expected).abs() < 1e-9, "{actual:?}");
     let trials = [
         trial("long", "bad", 1500.0, 0.05, 35.0),
         trial("confirmation", "bad", 1440.0, 0.0495, 38.5),
@@ -208,7 +208,7 @@ fn cost_variation_between_trials_fails_its_check() {
     assert_eq!(checks::cost_spread(&trials[1..3], 1440.0), None, "one of each verdict");
     // The CPU speed probe attributes the variation: over all long trials near the result, whatever their verdict,
     // except disturbed ones.
-    assert_eq!(checks::pace_spread(&trials, 1440.0), None);
+    assert_eq!(checks::cpu_probe_spread(&trials, 1440.0), None);
     let paced = |verdict: &str, load: f64, cpu_probe_ns: u64| TrialPart {
         cpu_probe_ns: Some(cpu_probe_ns),
         ..trial("long", verdict, load, 0.05, 35.0)
@@ -219,8 +219,8 @@ fn cost_variation_between_trials_fails_its_check() {
         paced("void", 1440.0, 30_000),
         paced("bad", 1900.0, 5000),
     ];
-    near(checks::pace_spread(&paced, 1440.0), 0.07);
-    assert_eq!(checks::pace_spread(&paced[1..], 1440.0), None, "one alone");
+    near(checks::cpu_probe_spread(&paced, 1440.0), 0.07);
+    assert_eq!(checks::cpu_probe_spread(&paced[1..], 1440.0), None, "one alone");
     let machine = checks::whose(0.1, Some(0.07));
     assert!(machine.starts_with("the machine's speed") && machine.contains("7.0 % longer"), "{machine}");
     assert!(checks::whose(0.1, Some(0.01)).starts_with("the server's speed"));

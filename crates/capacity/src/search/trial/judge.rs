@@ -32,7 +32,7 @@ impl TrialVerdict {
     }
 }
 
-/// What a failed validity check says about a load.
+/// Meaning of a failed validity check for the verdict on a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckClass {
     /// The server's limit is exceeded.
@@ -48,7 +48,7 @@ enum CheckClass {
     Slowed,
     /// May fail in a trial that failed; must pass in one that passed.
     WhereGood,
-    /// Says nothing about the load.
+    /// Irrelevant for the load.
     Aside,
 }
 
@@ -142,7 +142,7 @@ pub fn judge(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
         return TrialVerdict::ClientLimit(check.why.clone());
     }
     // Idle open connections carry few requests at uncritical times, so send lag only slows them.
-    let holds = seen.request.find == Find::Connections;
+    let is_of_connections = seen.request.find == Find::Connections;
     let reasons = reasons(seen, slo, failed(CheckClass::Server).map(|check| check.why.clone()).collect());
     if let Some(check) = failed(CheckClass::Late).next()
         && seen.loop_busy >= BUSY_SHARE
@@ -153,7 +153,7 @@ pub fn judge(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
     // connections, the server caused it.
     if let Some(check) = failed(CheckClass::Late).find(|check| check.value.is_none()) {
         let is_lost = !reasons.is_empty() && is_beyond(seen, slo);
-        if !waited && !holds && !is_lost {
+        if !waited && !is_of_connections && !is_lost {
             return TrialVerdict::Void(check.why.clone());
         }
     }
@@ -207,7 +207,7 @@ fn explains(check: &Check, excess_ns: f64) -> bool {
     }
 }
 
-/// What a check says about a load. A timing error that is not material to any figure only slowed the trial.
+/// The class of a failed check. A timing error that is not material to any figure only slowed the trial.
 fn class_of(check: &Check) -> CheckClass {
     let class =
         CHECK_CLASSES.iter().find(|(name, _)| *name == check.name).map_or(CheckClass::Void, |(_, class)| *class);
@@ -219,7 +219,7 @@ fn class_of(check: &Check) -> CheckClass {
 
 /// Whether a validity check has a class.
 #[cfg(test)]
-pub(in crate::search) fn knows(check: &str) -> bool {
+pub(in crate::search) fn has_class(check: &str) -> bool {
     CHECK_CLASSES.iter().any(|(name, _)| *name == check)
 }
 
@@ -260,11 +260,12 @@ fn is_beyond(seen: &TrialEvidence<'_>, slo: &Slo) -> bool {
     // One stall is known; further ones are likely.
     let cores = seen.document.server.as_ref().and_then(|server| server.cores.as_ref());
     let others_s = cores.map_or(0.0, |cores| cores.delayed_by_others_s);
-    let away_s = STALLS_ASSUMED * value("loop_not_stalled") / 1e9 + value("machine_undisturbed") * actual_s + others_s;
+    let stalled_s =
+        STALLS_ASSUMED * value("loop_not_stalled") / 1e9 + value("machine_undisturbed") * actual_s + others_s;
     // A late generator has no more to send than what became due meanwhile.
     let is_late = checks.iter().any(|check| check.state == CheckState::Failed && class_of(check) == CheckClass::Late);
     let late_ns = seen.document.load.as_ref().filter(|_| is_late).map_or(0, |load| load.send_lag_ns.max);
-    let explained = (away_s + late_ns as f64 / 1e9).min(actual_s) * seen.request.rate_per_s;
+    let explained = (stalled_s + late_ns as f64 / 1e9).min(actual_s) * seen.request.rate_per_s;
     let piled = match (seen.lost, slo.response_limit()) {
         (Some(lost), _) => lost.in_flight(),
         (None, _) => (seen.growth.per_s - seen.growth.bound_per_s) * actual_s,
@@ -275,9 +276,9 @@ fn is_beyond(seen: &TrialEvidence<'_>, slo: &Slo) -> bool {
 /// The verdict of a trial's run, with the checks that failed. Send lag over idle open connections makes it suspect
 /// only, since the times of those few requests are uncritical.
 pub(super) fn doubts(seen: &TrialEvidence<'_>) -> (Verdict, Vec<String>) {
-    let holds = seen.request.find == Find::Connections;
+    let is_of_connections = seen.request.find == Find::Connections;
     let lighter = |check: &Check| match class_of(check) {
-        CheckClass::Late if holds => Check { weight: Weight::Suspect, ..check.clone() },
+        CheckClass::Late if is_of_connections => Check { weight: Weight::Suspect, ..check.clone() },
         _ => check.clone(),
     };
     let checks: Vec<Check> = verdict::doubts(&seen.document.validity).map(lighter).collect();

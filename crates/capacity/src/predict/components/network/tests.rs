@@ -65,7 +65,7 @@ fn receive_and_send_add_up_to_an_exchange() {
         // The measured cost lies in its interval, which is no wider than a few hundredths.
         assert!(both.half > 0.0 && both.half < expected * 0.1, "{up} {down}: {both:?}");
     }
-    // ItemCost side has half of the smallest exchange.
+    // Each side has half of the smallest exchange.
     let half = of(part::RECEIVE).processes.at(500.0).value;
     assert!((half / 2.055e-6 - 1.0).abs() < 0.01, "{half}");
     let connection = of(part::CONNECTION).processes.at(0.0);
