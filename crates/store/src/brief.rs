@@ -50,8 +50,8 @@ pub struct BriefLoad {
 }
 
 impl Brief {
-    /// The brief of the run `id` with this document. `text` is the stored JSON of the document, which is searched for ids of
-    /// other runs; `plan` is the plan's TOML.
+    /// The brief of the run `id` with this document. `text` is the stored JSON of the document, which is searched for
+    /// ids of other runs; `plan` is the plan's TOML.
     pub fn of(id: &str, document: &Document, text: &str, plan: &str) -> Brief {
         Brief {
             url: url(&document.run.command, plan),

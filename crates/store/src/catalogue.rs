@@ -1,15 +1,15 @@
 //! The catalogue: an index of the run store, so that a list of runs reads only changed folders.
 //!
 //! `catalogue.sqlite` in the run store's folder has a row for each run that ended: the result of [`crate::listing`] for
-//! its folder, and a key of the files that were read. The folders are authoritative: a row is used only while those files
-//! are unchanged, a row with a wrong checksum is ignored, and lists work without a catalogue that cannot be opened, read
-//! or written. Only lists read and write the catalogue, so no run waits for it.
+//! its folder, and a key of the files that were read. The folders are authoritative: a row is used only while those
+//! files are unchanged, a row with a wrong checksum is ignored, and lists work without a catalogue that cannot be
+//! opened, read or written. Only lists read and write the catalogue, so no run waits for it.
 //!
 //! Several programs may use one catalogue concurrently. SQLite's own locks keep the file consistent (a rollback journal
-//! without shared memory, which works on network file systems). A program that finds the catalogue locked for longer than
-//! `LOCK_TIMEOUT` works without it. In addition each user has a shared flock on the run store's folder. A catalogue that
-//! is broken or of another version is deleted only under an exclusive lock of the folder, because a file that another
-//! process has open in SQLite must not be replaced.
+//! without shared memory, which works on network file systems). A program that finds the catalogue locked for longer
+//! than `LOCK_TIMEOUT` works without it. In addition each user has a shared flock on the run store's folder. A
+//! catalogue that is broken or of another version is deleted only under an exclusive lock of the folder, because a file
+//! that another process has open in SQLite must not be replaced.
 
 //!
 //! Without the feature `catalogue` there is no catalogue, and every list reads the folders.

@@ -98,8 +98,8 @@ impl Input {
         R::columns().iter().try_for_each(|column| self.fill_column(&*group, column, &mut rows[before..]))
     }
 
-    /// Number of rows of a group, after validation of the footer. The parquet crate trusts the footer: a corrupt footer would
-    /// make it panic or allocate without limit.
+    /// Number of rows of a group, after validation of the footer. The parquet crate trusts the footer: a corrupt footer
+    /// would make it panic or allocate without limit.
     fn checked_rows(&self, group: &dyn RowGroupReader) -> Result<usize> {
         let metadata = group.metadata();
         let rows = metadata.num_rows();
@@ -145,8 +145,8 @@ impl Input {
         }
     }
 
-    /// Reads a whole column chunk and sets each value in its row, skipping rows without a value. `value` converts a stored
-    /// value into the column's value.
+    /// Reads a whole column chunk and sets each value in its row, skipping rows without a value. `value` converts a
+    /// stored value into the column's value.
     fn put<D: DataType, R>(
         &self,
         mut reader: ColumnReaderImpl<D>,

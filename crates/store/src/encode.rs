@@ -71,7 +71,8 @@ impl<R: Record> Encoder<R> {
 
     /// Writes the footer and returns the file, not yet synced.
     pub(crate) fn end(mut output: Output, path: &Path) -> Result<File> {
-        // `into_inner` would also flush, but would convert the system's error to text: a full disk must be reported as such.
+        // `into_inner` would also flush, but would convert the system's error to text: a full disk must be reported as
+        // such.
         output.finish().map_err(|source| StoreError::parquet(path, source))?;
         output.inner().try_clone().map_err(|source| StoreError::io("dup", path, source))
     }

@@ -30,8 +30,8 @@ pub struct RunEntry {
 pub enum RunState {
     /// Ended, with a document.
     Finished(Box<Brief>),
-    /// Still running. A running run may have a document already: a capacity search writes one after every trial. The end of
-    /// the run is in progress.json.
+    /// Still running. A running run may have a document already: a capacity search writes one after every trial. The
+    /// end of the run is in progress.json.
     Running {
         /// Closed parts of the requests table.
         parts: usize,

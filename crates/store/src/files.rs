@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{Result, StoreError};
 
-/// Writes `bytes` to a temporary file next to `path`, syncs it, and renames it: a reader sees the old file or the new one.
+/// Writes `bytes` to a temporary file next to `path`, syncs it, and renames it: a reader sees the old file or the new
+/// one.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     write_for(0o666, path, bytes)
 }

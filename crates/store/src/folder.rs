@@ -19,8 +19,8 @@ use crate::{
 };
 use schema::Record;
 
-/// The folder of a running run. The folder is locked (flock) until this is dropped, so that a list of runs distinguishes
-/// a running run from a killed one.
+/// The folder of a running run. The folder is locked (flock) until this is dropped, so that a list of runs
+/// distinguishes a running run from a killed one.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -85,7 +85,8 @@ impl RunFolder {
         }
     }
 
-    /// Writes summary.json atomically: a [`Document`], optionally with further parts. Its presence means that the run ended.
+    /// Writes summary.json atomically: a [`Document`], optionally with further parts. Its presence means that the run
+    /// ended.
     ///
     /// # Errors
     /// A full disk or another failure of the file system; [`StoreError::Summary`] if the document could not be read

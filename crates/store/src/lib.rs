@@ -18,9 +18,11 @@
 //! every closed part stays readable, and [`RunEntry::state`] has their number. Live viewers read [`read_progress`] and
 //! the series with a [`Tail`], which reads each part once.
 //!
-//! Never call this crate on a time-critical thread: closing a part encodes and writes. Pass records in batches; see [`TableWriter`].
+//! Never call this crate on a time-critical thread: closing a part encodes and writes. Pass records in batches; see
+//! [`TableWriter`].
 //!
-//! [`RunStore::listing`] lists the runs, from the catalogue where the catalogue is up to date; [`archive`] copies runs between run stores.
+//! [`RunStore::listing`] lists the runs, from the catalogue where the catalogue is up to date; [`archive`] copies runs
+//! between run stores.
 //!
 //! Read [`run_store`] first, then [`table`] for the columns.
 

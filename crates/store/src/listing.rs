@@ -1,9 +1,9 @@
 //! The list of runs, from the catalogue for unchanged folders and from the folders otherwise.
 //!
-//! For each run the list reads a key from the file system: inode, size and change time of the summary, the progress file
-//! and the tags, and for a run without a summary whether the folder is locked. While the key is unchanged, the row of the
-//! catalogue is valid. The progress file is part of the key because a resumed search has a summary all the time, and
-//! only its progress file reports that the search is running again.
+//! For each run the list reads a key from the file system: inode, size and change time of the summary, the progress
+//! file and the tags, and for a run without a summary whether the folder is locked. While the key is unchanged, the row
+//! of the catalogue is valid. The progress file is part of the key because a resumed search has a summary all the time,
+//! and only its progress file reports that the search is running again.
 
 use std::fs;
 use std::io;

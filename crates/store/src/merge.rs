@@ -20,10 +20,10 @@ pub struct FinishedTable {
     pub bytes: u64,
 }
 
-/// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes the parts. Rows are encoded again
-/// into row groups of the size that analysis programs expect; row groups that have that size are copied. Memory is
-/// bounded by one such group. A table without parts becomes an empty file. With `keeps`, only rows for which it is true
-/// are written.
+/// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes the parts. Rows are encoded
+/// again into row groups of the size that analysis programs expect; row groups that have that size are copied. Memory
+/// is bounded by one such group. A table without parts becomes an empty file. With `keeps`, only rows for which it is
+/// true are written.
 ///
 /// # Errors
 /// I/O and Parquet errors. The parts stay unchanged, and no partial file remains.

@@ -1,7 +1,8 @@
 //! Origin of a run: made in this run store, or imported, and with which other runs.
 //!
-//! An imported document may contain ids of local runs. Such a reference is not trusted, so an import writes a marker file
-//! for each run, with the same text for all runs of one archive. A file of that name in the archive is overwritten.
+//! An imported document may contain ids of local runs. Such a reference is not trusted, so an import writes a marker
+//! file for each run, with the same text for all runs of one archive. A file of that name in the archive is
+//! overwritten.
 
 use std::fs::File;
 use std::io::Read;

@@ -20,8 +20,8 @@ impl ProgressFile {
         ProgressFile { path: dir.join(PROGRESS_FILE) }
     }
 
-    /// Replaces the file atomically: a reader sees the previous or the new snapshot. The file is not synced: a sync a second
-    /// would cost the run more than a power cut.
+    /// Replaces the file atomically: a reader sees the previous or the new snapshot. The file is not synced: a sync a
+    /// second would cost the run more than a power cut.
     ///
     /// # Errors
     /// A full disk or another failure of the file system; a figure that is not a number.
@@ -32,8 +32,8 @@ impl ProgressFile {
     }
 }
 
-/// The last snapshot of the run in `dir`; `None` without progress.json. The phase is [`RunPhase::Killed`] if no process has
-/// locked the folder and progress.json does not report the end.
+/// The last snapshot of the run in `dir`; `None` without progress.json. The phase is [`RunPhase::Killed`] if no process
+/// has locked the folder and progress.json does not report the end.
 ///
 /// # Errors
 /// The file cannot be read, or is invalid.

@@ -86,9 +86,9 @@ pub fn read_cache_exchanges(dir: &Path) -> Result<Rows<CacheExchange>> {
     Rows::open(dir)
 }
 
-/// Iterator over the rows of one table, read one row group at a time. A file that cannot be read yields one error, and the
-/// rows of the next file follow. If the finished table replaces the parts meanwhile, the iterator continues with the
-/// table's rows after those returned already.
+/// Iterator over the rows of one table, read one row group at a time. A file that cannot be read yields one error, and
+/// the rows of the next file follow. If the finished table replaces the parts meanwhile, the iterator continues with
+/// the table's rows after those returned already.
 pub struct Rows<R: Record> {
     dir: PathBuf,
     files: VecDeque<PathBuf>,

@@ -10,8 +10,9 @@ use crate::folder::SUMMARY;
 use crate::run_store::has_id_shape;
 use crate::{Result, RunStore, StoreError, read_progress};
 
-/// Removes the run in `dir`, a folder of `run_store`. The folder is renamed first, so that a list shows the run completely
-/// or not at all. Remains of an earlier killed removal are removed as well. Links in the folder are removed, not followed.
+/// Removes the run in `dir`, a folder of `run_store`. The folder is renamed first, so that a list shows the run
+/// completely or not at all. Remains of an earlier killed removal are removed as well. Links in the folder are removed,
+/// not followed.
 ///
 /// # Errors
 /// [`StoreError::Refused`] if `dir` is not in the run store, is a link, or the run is still running. Also I/O errors.

@@ -50,8 +50,8 @@ impl RunStore {
         &self.root
     }
 
-    /// Creates the folder of a new run. The id contains the letters, digits and dashes of `name`. Four random letters from
-    /// the seed distinguish runs that start in the same second; they are drawn until the id is unused.
+    /// Creates the folder of a new run. The id contains the letters, digits and dashes of `name`. Four random letters
+    /// from the seed distinguish runs that start in the same second; they are drawn until the id is unused.
     ///
     /// # Errors
     /// The folder cannot be created: no permission, full disk.
@@ -112,7 +112,8 @@ impl RunStore {
         Ok(self.ids()?.iter().map(|id| self.root.join(id)).collect())
     }
 
-    /// The folder of one run: by `last`, by `last~N` (the N-th before it, of any verb), by its id, by the beginning of its id, or by its path.
+    /// The folder of one run: by `last`, by `last~N` (the N-th before it, of any verb), by its id, by the beginning of
+    /// its id, or by its path.
     ///
     /// # Errors
     /// [`StoreError::NoSuchRun`], [`StoreError::Ambiguous`], or the run store cannot be read.

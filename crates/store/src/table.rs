@@ -1,4 +1,5 @@
-//! The list of all stored tables, and their documentation page. Each table is defined at its record by `schema::record!`.
+//! The list of all stored tables, and their documentation page. Each table is defined at its record by
+//! `schema::record!`.
 
 mod page;
 

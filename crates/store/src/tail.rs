@@ -18,8 +18,8 @@ use schema::Record;
 /// ```
 ///
 /// A poll without new rows costs one failed `open`. If the finished table replaces parts between two polls, their rows
-/// are not lost: the poll returns all rows of the table, and [`Fresh::replaces_earlier`] is set: the caller must discard
-/// the rows of earlier polls.
+/// are not lost: the poll returns all rows of the table, and [`Fresh::replaces_earlier`] is set: the caller must
+/// discard the rows of earlier polls.
 #[derive(Debug)]
 pub struct Tail<R: Record> {
     dir: PathBuf,
@@ -60,8 +60,8 @@ impl<R: Record> Tail<R> {
     /// The new rows; empty if the table does not exist.
     ///
     /// # Errors
-    /// A part, or the table, cannot be read. The error is returned once, and the file is not read again. Rows before it were
-    /// returned by the previous poll, rows after it follow with the next.
+    /// A part, or the table, cannot be read. The error is returned once, and the file is not read again. Rows before it
+    /// were returned by the previous poll, rows after it follow with the next.
     pub fn poll(&mut self) -> Result<Fresh<R>> {
         let mut rows = Vec::new();
         if self.whole {

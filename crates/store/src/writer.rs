@@ -34,12 +34,12 @@ pub type CacheExchangesWriter = TableWriter<CacheExchange>;
 
 /// Collects rows of one table and writes them as parts.
 ///
-/// [`push`](Self::push) copies rows into memory and returns; [`close_part`](Self::close_part) encodes the collected rows
-/// (about 10 ms for 50,000 rows) and writes them as one readable file. Call both from a thread that is not time-critical,
-/// `close_part` every second or two: a crash loses the rows that are not in a closed part.
+/// [`push`](Self::push) copies rows into memory and returns; [`close_part`](Self::close_part) encodes the collected
+/// rows (about 10 ms for 50,000 rows) and writes them as one readable file. Call both from a thread that is not
+/// time-critical, `close_part` every second or two: a crash loses the rows that are not in a closed part.
 ///
-/// After the first error nothing more is written, and every call returns that error again. Parts closed before the error
-/// stay unchanged.
+/// After the first error nothing more is written, and every call returns that error again. Parts closed before the
+/// error stay unchanged.
 pub struct TableWriter<R: Record> {
     /// The run's folder.
     dir: PathBuf,
@@ -62,8 +62,8 @@ impl<R: Record> TableWriter<R> {
         }
     }
 
-    /// Adds rows to the part that is being collected. A part that has grown to [`Record::ROWS_A_PART`] is closed immediately,
-    /// so that memory stays bounded.
+    /// Adds rows to the part that is being collected. A part that has grown to [`Record::ROWS_A_PART`] is closed
+    /// immediately, so that memory stays bounded.
     ///
     /// # Errors
     /// The first error of this writer; the rows are then dropped.
@@ -125,8 +125,8 @@ impl<R: Record> TableWriter<R> {
         merge::join_parts::<R>(&self.dir, &mut self.encoder, None)
     }
 
-    /// Finishes the table with only the rows for which `keeps` is true: a table whose sampling rate decreased while it grew
-    /// becomes one even sample.
+    /// Finishes the table with only the rows for which `keeps` is true: a table whose sampling rate decreased while it
+    /// grew becomes one even sample.
     ///
     /// # Errors
     /// As for [`finish`](Self::finish).
@@ -135,8 +135,9 @@ impl<R: Record> TableWriter<R> {
         merge::join_parts(&self.dir, &mut self.encoder, Some(keeps))
     }
 
-    /// Finishes the table with exactly `rows`, and removes all provisional parts, of this writer or another. A concurrent
-    /// reader finds the parts or the table. Allowed after an error of this writer: fewer rows may fit on the disk.
+    /// Finishes the table with exactly `rows`, and removes all provisional parts, of this writer or another. A
+    /// concurrent reader finds the parts or the table. Allowed after an error of this writer: fewer rows may fit on the
+    /// disk.
     ///
     /// # Errors
     /// A full disk or another failure of the file system; the parts then still exist.

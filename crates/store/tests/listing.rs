@@ -126,7 +126,8 @@ fn a_resumed_search_counts_as_running_immediately() {
     let again = RunFolder::reopen(path, morning()).unwrap();
     write_phase(&again, RunPhase::Starting);
     assert!(matches!(state(), RunState::Running { .. }));
-    // After a kill the run is again listed as interrupted, once no forked child of this process shares the folder's lock.
+    // After a kill the run is again listed as interrupted, once no forked child of this process shares the folder's
+    // lock.
     drop(again);
     let ended = || {
         std::thread::yield_now();
@@ -154,9 +155,9 @@ fn a_broken_missing_or_unreachable_catalogue_does_not_change_the_list() {
     repaired(b"");
     repaired(&b"not a database ".repeat(300));
     let whole = fs::read(&path).unwrap();
-    // A truncated catalogue may still have correct rows. If only a write detects the damage, the list after the next has
-    // an intact catalogue. No process deletes it while another one has locked the run store's folder, such as a child that
-    // was just forked from this process.
+    // A truncated catalogue may still have correct rows. If only a write detects the damage, the list after the next
+    // has an intact catalogue. No process deletes it while another one has locked the run store's folder, such as a
+    // child that was just forked from this process.
     fs::write(&path, &whole[..whole.len() - 1000]).unwrap();
     let mut last = usize::MAX;
     for _ in 0..LISTS_MAX {

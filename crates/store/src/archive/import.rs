@@ -12,8 +12,8 @@
 //! - more than [`FILES_MAX`] files, or more unpacked bytes than the limit;
 //! - a gzip or a tar header with a wrong checksum, and any data after the end.
 //!
-//! Permissions and owners in the archive are ignored: this program creates all files anew in a new folder. Each run gets
-//! a marker of this import (`origin.rs`), so that references in its document to local runs are not trusted.
+//! Permissions and owners in the archive are ignored: this program creates all files anew in a new folder. Each run
+//! gets a marker of this import (`origin.rs`), so that references in its document to local runs are not trusted.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -56,7 +56,8 @@ pub struct Imported {
 /// Imports the runs of an archive into the run store: all of them or none.
 ///
 /// # Errors
-/// [`StoreError::Archive`] if the archive is invalid, or the run store cannot be written. Either way nothing is imported.
+/// [`StoreError::Archive`] if the archive is invalid, or the run store cannot be written. Either way nothing is
+/// imported.
 pub fn import(run_store: &RunStore, archive: impl Read, name: &str, how: Import) -> Result<Vec<Imported>> {
     let root = run_store.root();
     fs::create_dir_all(root).map_err(|source| StoreError::io("mkdir", root, source))?;
@@ -90,7 +91,8 @@ pub fn import(run_store: &RunStore, archive: impl Read, name: &str, how: Import)
         match outcome {
             Ok(id) => done.push(Imported { was, id }),
             Err(error) => {
-                // All or none: runs already renamed into the run store return to the staging folder, which is then removed.
+                // All or none: runs already renamed into the run store return to the staging folder, which is then
+                // removed.
                 for run in &done {
                     let _ = fs::rename(root.join(&run.id), staging.path.join(&run.was));
                 }

@@ -1,4 +1,5 @@
-//! Headers of a tar archive: POSIX.1-1988 ustar (pax, "ustar Interchange Format"), and of GNU's additions the size in base 256.
+//! Headers of a tar archive: POSIX.1-1988 ustar (pax, "ustar Interchange Format"), and of GNU's additions the size in
+//! base 256.
 //!
 //! ```text
 //!   0 name 100 | 100 mode 8 | 108 uid 8 | 116 gid 8 | 124 size 12 | 136 mtime 12 | 148 checksum 8 | 156 type 1

@@ -17,8 +17,8 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// Opens the catalogue of the run store at `root`, and reads every row with a correct checksum, by id. A missing or broken
-    /// catalogue is created anew.
+    /// Opens the catalogue of the run store at `root`, and reads every row with a correct checksum, by id. A missing or
+    /// broken catalogue is created anew.
     pub(crate) fn open(root: &Path) -> Without<(Catalogue, HashMap<String, Row>)> {
         let (path, run_store) = lock_folder(root)?;
         let opened = connect(&path).and_then(|connection| Ok((rows(&connection)?, connection)));
@@ -57,8 +57,8 @@ impl Catalogue {
         Ok(Catalogue { connection, path, run_store })
     }
 
-    /// Replaces or inserts rows by id and deletes the rows of removed runs, in one transaction. A catalogue that turns out to
-    /// be broken is deleted; the next list creates another.
+    /// Replaces or inserts rows by id and deletes the rows of removed runs, in one transaction. A catalogue that turns
+    /// out to be broken is deleted; the next list creates another.
     pub(crate) fn change(self, rows: &[Row], removed: &[String]) -> Without<()> {
         let Catalogue { mut connection, path, run_store } = self;
         let mut write = || -> rusqlite::Result<()> {
@@ -221,7 +221,8 @@ const VERSION: i64 = 2;
 /// Longest wait for another program's write, which takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The tables, and a view for manual queries: `sqlite3 catalogue.sqlite 'SELECT id, p99_ns FROM runs WHERE verb = "bench"'`.
+/// The tables, and a view for manual queries: `sqlite3 catalogue.sqlite 'SELECT id, p99_ns FROM runs WHERE verb =
+/// "bench"'`.
 const SCHEMA: &str = "\
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS entries (

@@ -1,5 +1,5 @@
-//! A full disk loses no data written before. `/dev/full` fails every write with ENOSPC, so a link to `/dev/full` in place
-//! of the next file simulates a disk that is full at exactly that time.
+//! A full disk loses no data written before. `/dev/full` fails every write with ENOSPC, so a link to `/dev/full` in
+//! place of the next file simulates a disk that is full at exactly that time.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -182,8 +182,8 @@ fn table_schemas_match_schemas_txt() {
     }
 }
 
-/// The files of 2026-11-26 were written before the columns had their present names. Do not rewrite these files. They have
-/// the rows that this test makes, so that new files differ from them only in names.
+/// The files of 2026-11-26 were written before the columns had their present names. Do not rewrite these files. They
+/// have the rows that this test makes, so that new files differ from them only in names.
 #[test]
 fn earlier_table_files_differ_from_new_ones_only_in_names() {
     fn check<R: Record>(rows: &[R], renamed: &[&str]) {

@@ -49,7 +49,8 @@ impl Watch {
         self.due = due;
     }
 
-    /// The second in which a connection with its last packet at `last_packet_at` is checked: when it will have been idle.
+    /// The second in which a connection with its last packet at `last_packet_at` is checked: when it will have been
+    /// idle.
     pub(super) fn next_check(&self, last_packet_at: u64) -> u64 {
         last_packet_at.saturating_add(self.idle_timeout()).div_ceil(SECOND)
     }
