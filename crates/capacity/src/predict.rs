@@ -137,12 +137,12 @@ const BEYOND_MAX: f64 = 2.0;
 const PATH_SHARE: f64 = 0.3;
 const PATH_RATE_MAX: f64 = 1_000.0;
 /// Quota period of the testbed, unless the share is too small for it.
-const PERIOD: Duration = Duration::from_millis(5);
+const QUOTA_PERIOD: Duration = Duration::from_millis(5);
 const BUDGET_MIN_S: f64 = 1e-3;
 
 /// Quota period that the testbed uses for this share of a core.
 fn period(cores: f64) -> Duration {
-    PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / cores))
+    QUOTA_PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / cores))
 }
 
 impl PredictPlan {
@@ -298,7 +298,7 @@ pub fn run(
     let showing = ExperimentProgress::begin(&record, "predict", &order.command, input.plan.seed, stage);
     let mut staged = showing.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
-    let made = record.write_plan(&input.plan.to_toml()).map_err(ExperimentError::from).and_then(|()| {
+    let outcome = record.write_plan(&input.plan.to_toml()).map_err(ExperimentError::from).and_then(|()| {
         let mut measuring = Measuring::new(input, &order.command, interrupts, &mut *stage, None);
         measuring.showing = Some(&showing);
         let measured = match input.options.components {
@@ -325,7 +325,7 @@ pub fn run(
         record.write_summary(&document)?;
         Ok(document)
     });
-    let document = made.inspect_err(|_| {
+    let document = outcome.inspect_err(|_| {
         let _ = std::fs::remove_dir_all(record.path());
     })?;
     showing.done(&document.validity, |progress| progress.predict = Some(document.predict.clone()));

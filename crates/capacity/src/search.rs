@@ -82,7 +82,7 @@ pub trait Trials {
     ///
     /// # Errors
     /// The trial cannot be stored.
-    fn made(&mut self, trial: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError>;
+    fn record(&mut self, trial: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError>;
 }
 
 /// Makes trials until the search ends. `None`: interrupted.
@@ -95,14 +95,14 @@ pub fn drive(sequence: &mut TrialSequence<'_>, trials: &mut dyn Trials) -> Resul
             Next::End(end) => return Ok(Some(end)),
             Next::Make(request) => request,
         };
-        let trial = match trials.make(&request, sequence.made().len(), sequence.response_bytes()) {
+        let trial = match trials.make(&request, sequence.trials().len(), sequence.response_bytes()) {
             Ok(Some(trial)) => trial,
             Ok(None) => return Ok(None),
-            Err(error) if sequence.made().is_empty() => return Err(error),
+            Err(error) if sequence.trials().is_empty() => return Err(error),
             Err(error) => return Ok(Some(End::Refused(format!("the search stopped: {error}")))),
         };
         sequence.add(trial.clone());
-        trials.made(&trial, sequence)?;
+        trials.record(&trial, sequence)?;
     }
 }
 
@@ -371,7 +371,7 @@ impl Trials for RunningSearch<'_> {
         Ok(Some(part))
     }
 
-    fn made(&mut self, trial: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
+    fn record(&mut self, trial: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
         self.journal.trial(trial)?;
         let later = distances_of(&self.capacity) - 1 - self.before.len() as u32;
         let each = estimate::rest(&self.rules, &TrialSequence::new(&self.rules));

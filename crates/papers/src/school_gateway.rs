@@ -96,7 +96,7 @@ pub fn make(
     let builder = DocumentBuilder::new(run_store, NAME, &input.order, stage)?;
     let mut staged = builder.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
-    let mut made = Made { builder, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
+    let mut made = DocumentSoFar { builder, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
     // Factors first: all other figures depend on them, and a missing one should be reported early.
     let mut factor = None;
     if input.forwards() {
@@ -122,7 +122,7 @@ pub fn make(
     }
     let concluded = conclusions::rows(&made.rows, forwarded.as_ref(), input.clients);
     made.rows.extend(concluded);
-    let Made { builder, about, notes, rows } = made;
+    let DocumentSoFar { builder, about, notes, rows } = made;
     let part = Reproduction {
         name: NAME.into(),
         about: format!("{} {}", summary::PAPER, about.join(" ")),
@@ -135,14 +135,14 @@ pub fn make(
 }
 
 /// The document so far.
-struct Made {
+struct DocumentSoFar {
     builder: DocumentBuilder,
     about: Vec<String>,
     notes: Vec<&'static str>,
     rows: Vec<ReproductionRow>,
 }
 
-impl Made {
+impl DocumentSoFar {
     /// The caches, and their scale if known.
     fn caches(
         &mut self,

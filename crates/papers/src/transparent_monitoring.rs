@@ -245,8 +245,8 @@ pub fn make(
         rows,
         runs: Vec::new(),
     };
-    let made = context.builder.close(&input.order, interrupts.count() > 0, part)?;
-    Ok(TransparentReproduced { document: made.document, overheads, log_comparisons, folder: made.folder })
+    let reproduced = context.builder.close(&input.order, interrupts.count() > 0, part)?;
+    Ok(TransparentReproduced { document: reproduced.document, overheads, log_comparisons, folder: reproduced.folder })
 }
 
 /// What all runs share.

@@ -351,7 +351,11 @@ fn live_page_of_a_search_runs_until_its_progress_ends() {
     let going = polled_state(&mut follower);
     assert_eq!((going.status.word.as_str(), going.is_over), ("Running", false));
     assert_eq!(going.lead, "Current step: trial 2: 800/s.");
-    assert!(going.judged.as_ref().is_some_and(|judged| judged.summary.starts_with("Provisional: ")), "{:?}", going.judged);
+    assert!(
+        going.judged.as_ref().is_some_and(|judged| judged.summary.starts_with("Provisional: ")),
+        "{:?}",
+        going.judged
+    );
     assert!(going.whole().contains(&format!("Now: {}", under.folder.id())), "{}", going.whole());
     assert!(!going.whole().contains("Next steps"), "{}", going.whole());
     let entry = || RunEntry::read(search.folder.path()).unwrap().state;

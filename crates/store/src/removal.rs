@@ -22,7 +22,7 @@ pub fn remove(run_store: &RunStore, dir: &Path) -> Result<()> {
     let _alone = lock_exclusively(&dir, &id)?;
     // A killed removal of the same run may have left the target of the rename.
     sweep(&root);
-    let aside = root.join(format!("{ASIDE}{id}"));
+    let aside = root.join(format!("{REMOVED_PREFIX}{id}"));
     fs::rename(&dir, &aside).map_err(|source| StoreError::io("rename", &dir, source))?;
     fs::remove_dir_all(&aside).map_err(|source| StoreError::io("rmdir", &aside, source))?;
     File::open(&root).and_then(|root| root.sync_all()).map_err(|source| StoreError::io("fsync", &root, source))
@@ -79,7 +79,7 @@ fn lock_exclusively(dir: &Path, id: &str) -> Result<File> {
 fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let is_remains = name.to_str().and_then(|name| name.strip_prefix(ASIDE)).is_some_and(has_id_shape);
+        let is_remains = name.to_str().and_then(|name| name.strip_prefix(REMOVED_PREFIX)).is_some_and(has_id_shape);
         let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         // A removal in progress has locked its folder.
         if is_remains && folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
@@ -89,4 +89,4 @@ fn sweep(root: &Path) {
 }
 
 /// Name prefix of a folder that is being removed: hidden, and never a run id.
-const ASIDE: &str = ".removed-";
+const REMOVED_PREFIX: &str = ".removed-";

@@ -177,7 +177,7 @@ fn refused(bytes: &[u8], how: Import, words: &str) {
     let outside = dir.path().join("outside");
     let run_store = RunStore::at(dir.path().join("deep/run_store"));
     let error = import(&run_store, bytes, "x.tar.gz", how).unwrap_err().to_string();
-    assert!(error.contains(words), "`{error}` does not say `{words}`");
+    assert!(error.contains(words), "`{error}` does not contain `{words}`");
     assert!(empty(&run_store) && !outside.exists(), "{words}");
 }
 

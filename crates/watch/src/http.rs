@@ -53,11 +53,11 @@ enum Head<'a> {
 
 impl Head<'_> {
     /// Reads a head whose end may be missing; `None` when its first line is not HTTP/1. A response belongs to a request
-    /// of kind `asked`.
-    fn read(direction: Direction, bytes: &[u8], asked: Asked) -> Option<Head<'_>> {
+    /// of kind `request_kind`.
+    fn read(direction: Direction, bytes: &[u8], request_kind: Asked) -> Option<Head<'_>> {
         match direction {
             Direction::Up => head::request(bytes).map(Head::Request),
-            Direction::Down => head::response(bytes, asked).map(Head::Response),
+            Direction::Down => head::response(bytes, request_kind).map(Head::Response),
         }
     }
 
@@ -299,7 +299,7 @@ impl Http {
         length: u64,
         out: &mut Out<'_>,
     ) -> Option<u64> {
-        let head = Head::read(direction, bytes, self.asked());
+        let head = Head::read(direction, bytes, self.request_kind());
         // Bytes that are not a head may have an end nevertheless.
         let end = head.as_ref().map_or_else(|| head::end_of_head(bytes, 0), Head::end);
         if let Some(end) = end {
@@ -324,7 +324,7 @@ impl Http {
 
     /// A complete head was read, from several segments.
     fn head_ended(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
-        match Head::read(direction, bytes, self.asked()) {
+        match Head::read(direction, bytes, self.request_kind()) {
             Some(head) => self.head_read(&head, out),
             None => self.lose(direction, out),
         }
@@ -355,8 +355,8 @@ impl Http {
     }
 
     /// The kind of request that the next response belongs to.
-    fn asked(&self) -> Asked {
-        self.queue.front().map_or(Asked::Other, Exchange::asked)
+    fn request_kind(&self) -> Asked {
+        self.queue.front().map_or(Asked::Other, Exchange::request_kind)
     }
 
     fn response_head(&mut self, head: &ResponseHead, out: &mut Out<'_>) {
@@ -384,7 +384,7 @@ impl Http {
 
     /// The first part of a head was read and the rest is missing.
     fn head_cut(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
-        if let Some(head) = Head::read(direction, bytes, self.asked()) {
+        if let Some(head) = Head::read(direction, bytes, self.request_kind()) {
             self.note_cut(&head, out);
         }
     }

@@ -14,7 +14,7 @@ use super::path::{ConnectionUse, PathModel, Traffic};
 /// Simulated arrivals per point of the curve and per step of the search for the objective's limit.
 const ARRIVALS: u64 = 40_000;
 /// Points of the curve, as shares of the CPU's limit.
-const SHARES: [f64; 12] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98];
+const CURVE_LOAD_SHARES: [f64; 12] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98];
 /// Relative width of the search for the objective's limit.
 const OBJECTIVE_WIDTH: f64 = 0.005;
 /// Most users whose rate is computed.
@@ -140,7 +140,7 @@ fn objective(known: &PredictionInputs<'_>, limits: &[PredictLimit]) -> Option<Pr
         };
         slo.judge(&Document::of_load(load, 0.0)).met
     };
-    let (mut low, mut high) = (most * SHARES[0], most * SHARES[11]);
+    let (mut low, mut high) = (most * CURVE_LOAD_SHARES[0], most * CURVE_LOAD_SHARES[11]);
     let interval = |rate: f64| least.interval.map(|ends| ends.map(|end| end * rate / most));
     if is_met(high) {
         return None;
@@ -255,7 +255,7 @@ pub fn curve(known: &PredictionInputs<'_>) -> Vec<CurvePoint> {
             p99_s: at(0.99),
         }
     };
-    SHARES.iter().map(|share| point(*share)).collect()
+    CURVE_LOAD_SHARES.iter().map(|share| point(*share)).collect()
 }
 
 /// Rates and response times of 1 to `users` users with think time `think`, at selected numbers; and the number from

@@ -215,20 +215,20 @@ impl RealServer<'_> {
         let longest = longest.map_or(Duration::ZERO, |spec| testbed::distances::longest_rtt(&spec));
         plan.load.warmup = (longest * 4 + Duration::from_millis(500)).min(Duration::from_secs(15));
         let lasts = input.options.each.max(longest * 2);
-        let made = measuring.measure("workload", "path", &plan, lasts, "the path, light load")?;
-        let Some(made) = made else { return Ok(times) };
-        if verdict::named(&made.part.verdict) == Verdict::Invalid {
+        let load_result = measuring.measure("workload", "path", &plan, lasts, "the path, light load")?;
+        let Some(load_result) = load_result else { return Ok(times) };
+        if verdict::named(&load_result.part.verdict) == Verdict::Invalid {
             measuring.notes.push(format!(
                 "the load on the path was invalid ({}): path times are those of the model alone",
-                made.part.failed.join(", ")
+                load_result.part.failed.join(", ")
             ));
-            measuring.leave_out([&made]);
+            measuring.leave_out([&load_result]);
             return Ok(times);
         }
-        times.measured_mean_s = Some(made.part.response_mean_ns / 1e9);
-        if connection_use.close && made.connection_s > 0.0 {
-            times.measured_connection_s = Some(made.connection_s);
-            times.worker_occupied_s = Some((made.connection_s - made.connect_s).max(0.0));
+        times.measured_mean_s = Some(load_result.part.response_mean_ns / 1e9);
+        if connection_use.close && load_result.connection_s > 0.0 {
+            times.measured_connection_s = Some(load_result.connection_s);
+            times.worker_occupied_s = Some((load_result.connection_s - load_result.connect_s).max(0.0));
         }
         Ok(times)
     }

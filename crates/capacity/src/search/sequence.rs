@@ -55,7 +55,7 @@ pub const EXTENDED_TRIAL_MAX: Duration = Duration::from_secs(60);
 /// Warm-up where the calibration did not see the server settle.
 const WARMUP_UNSETTLED: Duration = Duration::from_secs(15);
 /// Significant digits of loads: loads are stored as text and must be read back unchanged.
-const DIGITS: i32 = 7;
+const LOAD_DIGITS: i32 = 7;
 /// Searches step towards this share of their width and end at the whole width, so that rounding of loads alone causes
 /// no further step.
 const WIDTH_AIM: f64 = 0.95;
@@ -130,7 +130,7 @@ pub enum End {
 #[derive(Clone, Debug)]
 pub struct TrialSequence<'a> {
     rules: &'a Rules,
-    made: Vec<TrialPart>,
+    trials: Vec<TrialPart>,
 }
 
 /// Result of one search.
@@ -142,17 +142,17 @@ enum StageResult<T> {
 impl<'a> TrialSequence<'a> {
     /// A search without trials.
     pub fn new(rules: &'a Rules) -> Self {
-        TrialSequence { rules, made: Vec::new() }
+        TrialSequence { rules, trials: Vec::new() }
     }
 
     /// Adds a finished trial.
     pub fn add(&mut self, trial: TrialPart) {
-        self.made.push(trial);
+        self.trials.push(trial);
     }
 
     /// The trials so far.
-    pub fn made(&self) -> &[TrialPart] {
-        &self.made
+    pub fn trials(&self) -> &[TrialPart] {
+        &self.trials
     }
 
     /// The next step.
@@ -286,7 +286,7 @@ impl<'a> TrialSequence<'a> {
             stages.iter().any(|stage| stage.name() == trial.stage) && trial.verdict == "good" && trial.loop_busy > 0.0
         };
         let busiest =
-            self.made.iter().filter(counts).max_by(|a, b| a.achieved_rate_per_s.total_cmp(&b.achieved_rate_per_s))?;
+            self.trials.iter().filter(counts).max_by(|a, b| a.achieved_rate_per_s.total_cmp(&b.achieved_rate_per_s))?;
         Some(busiest.achieved_rate_per_s * 0.95 / busiest.loop_busy)
     }
 
@@ -295,7 +295,7 @@ impl<'a> TrialSequence<'a> {
         let of = move |trial: &&TrialPart| {
             trial.stage == purpose.name() && trial.search == search && trial.verdict != "void"
         };
-        self.made.iter().filter(of)
+        self.trials.iter().filter(of)
     }
 
     /// First load of the short stage.
@@ -397,7 +397,7 @@ impl<'a> TrialSequence<'a> {
 
     /// Mean response size in bytes, as far as known.
     pub fn response_bytes(&self) -> f64 {
-        self.made.iter().map(|trial| trial.response_bytes).find(|bytes| *bytes > 0.0).unwrap_or(0.0)
+        self.trials.iter().map(|trial| trial.response_bytes).find(|bytes| *bytes > 0.0).unwrap_or(0.0)
     }
 }
 
@@ -407,6 +407,6 @@ pub fn rounded(load: f64) -> f64 {
         return load;
     }
     // Converted through text, since text is how it is read back.
-    let digits = (DIGITS - 1) as usize;
+    let digits = (LOAD_DIGITS - 1) as usize;
     format!("{load:.digits$e}").parse().expect("a number as it was printed")
 }

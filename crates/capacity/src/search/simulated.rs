@@ -210,15 +210,15 @@ impl Simulated {
         let document = self.document(request, load, lasts_s);
         let growth = growth_of(request, &levels);
         let loop_busy = (request.rate_per_s / self.generator).min(1.0);
-        let seen = TrialEvidence { document: &document, growth, loop_busy, lost: None, request };
+        let evidence = TrialEvidence { document: &document, growth, loop_busy, lost: None, request };
         let judged = match request.purpose {
             _ if self.disturbed.contains(&number) => TrialVerdict::Void("disturbed".into()),
             Purpose::Guess => TrialVerdict::Good,
             _ if request.rate_per_s > self.generator => TrialVerdict::ClientLimit("the generator was late".into()),
             Purpose::Limit | Purpose::Calibration => TrialVerdict::Good,
-            _ => judge(&seen, &self.slo),
+            _ => judge(&evidence, &self.slo),
         };
-        let mut part = with(figures(&seen, &self.slo), judged);
+        let mut part = with(figures(&evidence, &self.slo), judged);
         if request.purpose == Purpose::Calibration {
             part.settled_s = warmup::settled(&spans);
         }
@@ -302,8 +302,8 @@ impl Trials for Simulated {
         Ok(Some(self.trial(request, number)))
     }
 
-    fn made(&mut self, _: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
-        assert!(sequence.made().len() < 200, "the search does not end: {:?}", sequence.so_far());
+    fn record(&mut self, _: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
+        assert!(sequence.trials().len() < 200, "the search does not end: {:?}", sequence.so_far());
         Ok(())
     }
 }

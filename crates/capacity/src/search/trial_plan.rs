@@ -107,7 +107,7 @@ pub fn keep(request: &TrialRequest, slo: &Slo) -> ObjectiveLimits {
         // A closed loop has no planned number of requests.
         errors: if judged { slo.errors_limit() } else { f64::INFINITY },
         tails: if judged { slo.tails().collect() } else { Vec::new() },
-        // Overload trials measure the achieved rate, so lateness does not end them.
+        // Overload trials measure the achieved rate, so late responses do not end them.
         patience: matches!(request.purpose, Purpose::Overload | Purpose::Limit | Purpose::Guess).then(|| rest(slo)),
     }
 }

@@ -91,15 +91,15 @@ pub struct Hardware {
 }
 
 /// The smallest sufficient machine, of machines in ascending order.
-pub fn hardware(clients: u32, seen: &[MachineFigures]) -> Hardware {
+pub fn hardware(clients: u32, machines: &[MachineFigures]) -> Hardware {
     let least = |does: &dyn Fn(&MachineFigures) -> bool| {
-        seen.iter().find(|one| does(one)).map(|one| (one.machine, one.interface))
+        machines.iter().find(|one| does(one)).map(|one| (one.machine, one.interface))
     };
     Hardware {
         both: least(&|one| one.supports(clients) && one.fills(one.with_cache)),
         cache: least(&|one| one.supports(clients)),
         gateway: least(&|one| one.fills(one.alone)),
-        known: seen.iter().any(|one| one.sustained.is_some() && one.with_cache.is_some()),
+        known: machines.iter().any(|one| one.sustained.is_some() && one.with_cache.is_some()),
     }
 }
 
@@ -229,7 +229,7 @@ fn separate_machines(forwarded: &Forwarded) -> Vec<ReproductionRow> {
 
 fn needed(rows: &[ReproductionRow], forwarded: Option<&Forwarded>, clients: u32) -> Vec<ReproductionRow> {
     let mean = |place: (Machine, Interface), condition| forwarded?.cell(place.0, place.1, condition)?.mean();
-    let seen: Vec<MachineFigures> = places()
+    let machines: Vec<MachineFigures> = places()
         .map(|(machine, interface)| MachineFigures {
             machine,
             interface,
@@ -239,15 +239,15 @@ fn needed(rows: &[ReproductionRow], forwarded: Option<&Forwarded>, clients: u32)
         })
         .collect();
     // The conclusion needs figures of the cache and of forwarding.
-    if !hardware(clients, &seen).known {
+    if !hardware(clients, &machines).known {
         return Vec::new();
     }
-    let words = hardware_in_words(clients, &seen);
+    let words = hardware_in_words(clients, &machines);
     vec![sentence(HARDWARE, words, Some("about 40 req/s for a class of 40 clients; an interface of at least 100 Mb/s"))]
 }
 
-fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
-    let least = hardware(clients, seen);
+fn hardware_in_words(clients: u32, machines: &[MachineFigures]) -> String {
+    let least = hardware(clients, machines);
     let name = |(machine, interface): (Machine, Interface)| experiment(machine, interface);
     let figures = |one: &MachineFigures| {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), level);
@@ -269,7 +269,7 @@ fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
     };
     match least.both {
         Some(place) => {
-            let one = seen.iter().find(|one| (one.machine, one.interface) == place);
+            let one = machines.iter().find(|one| (one.machine, one.interface) == place);
             format!(
                 "{clients} clients need at least the machine {} for gateway and cache: {}.",
                 name(place),
@@ -278,7 +278,7 @@ fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
         }
         None => format!(
             "No machine here is sufficient for {clients} clients as gateway and cache: {}.{distance}",
-            seen.iter().filter(measured).map(figures).collect::<Vec<_>>().join("; ")
+            machines.iter().filter(measured).map(figures).collect::<Vec<_>>().join("; ")
         ),
     }
 }
@@ -307,7 +307,7 @@ mod tests {
         );
     }
 
-    fn seen(machine: Machine, interface: Interface, sustained: f64, with_cache: f64) -> MachineFigures {
+    fn machines(machine: Machine, interface: Interface, sustained: f64, with_cache: f64) -> MachineFigures {
         MachineFigures {
             machine,
             interface,
@@ -320,10 +320,10 @@ mod tests {
     #[test]
     fn sufficient_machine_supports_clients_and_forwards() {
         let all = [
-            seen(Machine::Small, Interface::Mbit10, 40.0, 8.99),
-            seen(Machine::Middle, Interface::Mbit10, 39.0, 9.5),
-            seen(Machine::Large, Interface::Mbit10, 40.0, 9.0),
-            seen(Machine::Large, Interface::Mbit100, 80.0, 95.0),
+            machines(Machine::Small, Interface::Mbit10, 40.0, 8.99),
+            machines(Machine::Middle, Interface::Mbit10, 39.0, 9.5),
+            machines(Machine::Large, Interface::Mbit10, 40.0, 9.0),
+            machines(Machine::Large, Interface::Mbit100, 80.0, 95.0),
         ];
         let least = hardware(40, &all);
         assert_eq!(

@@ -25,8 +25,8 @@ const LISTEN: ([u8; 4], u16) = ([198, 18, 0, 1], 3128);
 /// Clients of the paper's class.
 const CLASS_CLIENTS: u32 = 40;
 /// Phases of the class, in the paper's time: the teacher fetches 4 pages a second, then the last responses arrive.
-const TEACHER: Duration = Duration::from_secs(15);
-const PAUSE: Duration = Duration::from_secs(10);
+const TEACHER_PHASE: Duration = Duration::from_secs(15);
+const PAUSE_PHASE: Duration = Duration::from_secs(10);
 
 impl MeasurementContext<'_> {
     pub(super) fn plan_of(
@@ -121,8 +121,8 @@ impl MeasurementContext<'_> {
         let none = SweepPlan::default();
         (plan.cache.point, plan.cache.warmup) = (none.point, none.warmup);
         plan.cache.phases = vec![
-            PointPhase { recurrence: Some([0.0; 2]), ..phase("teacher", TEACHER.div_f64(factor), 0.1) },
-            phase("pause", PAUSE.div_f64(factor), 0.0),
+            PointPhase { recurrence: Some([0.0; 2]), ..phase("teacher", TEACHER_PHASE.div_f64(factor), 0.1) },
+            phase("pause", PAUSE_PHASE.div_f64(factor), 0.0),
             PointPhase {
                 recurrence: Some([1.0; 2]),
                 grows: false,

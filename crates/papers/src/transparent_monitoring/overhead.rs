@@ -73,7 +73,7 @@ pub fn order(link: MonitoredLink, time: Duration) -> &'static [bool] {
     // Twice where runs are short and noisy, the second time in reverse order.
     const TURNS: [bool; 8] = [false, true, true, false, true, false, false, true];
     match link {
-        _ if time < SHORT => &PAIR,
+        _ if time < SINGLE_PAIR_TIME_MAX => &PAIR,
         MonitoredLink::Unlimited => &TURNS,
         _ => &TURNS[..4],
     }
@@ -220,7 +220,7 @@ pub fn rows(overheads: &[Overhead]) -> Vec<ReproductionRow> {
 /// The published cost.
 const VARIATION_MAX: f64 = 0.1;
 /// Total duration below which each link has one pair of runs.
-const SHORT: Duration = Duration::from_secs(30);
+const SINGLE_PAIR_TIME_MAX: Duration = Duration::from_secs(30);
 const COMPLETE_TRANSFERS: [&str; 2] = [
     "every transfer was seen complete on the wire",
     "transfers are missing or incomplete on the wire: throughputs are of other amounts than stated",

@@ -145,7 +145,7 @@ impl Staging {
     fn new(root: &Path) -> Result<Self> {
         let mut number = process::id();
         loop {
-            let path = root.join(format!("{STAGING}{number}"));
+            let path = root.join(format!("{STAGING_PREFIX}{number}"));
             match fs::create_dir(&path) {
                 Ok(()) => {
                     let lock = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
@@ -176,7 +176,7 @@ impl Drop for Staging {
 /// Removes staging folders of killed imports.
 fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let remaining = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGING));
+        let remaining = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGING_PREFIX));
         let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if remaining && folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
@@ -372,7 +372,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// Name prefix of a staging folder: hidden, and never a run id.
-const STAGING: &str = ".import-";
+const STAGING_PREFIX: &str = ".import-";
 /// A killed run of a day has tens of thousands of parts.
 const FILES_MAX: u64 = 200_000;
 /// Path components: the run's folder, a table's folder, a part, and one spare.

@@ -57,8 +57,8 @@ fn an_unreadable_part_does_not_hide_the_others() {
     }
     fs::write(run.path().join("series/000002.parquet"), "").unwrap();
     assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(0, 1), second(2, 1)], replaces_earlier: false });
-    let said = tail.poll().unwrap_err().to_string();
-    assert!(said.contains("000002.parquet"), "{said}");
+    let message = tail.poll().unwrap_err().to_string();
+    assert!(message.contains("000002.parquet"), "{message}");
     writer.push(&[second(3, 1)]).unwrap();
     writer.close_part().unwrap();
     assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(3, 1)], replaces_earlier: false });

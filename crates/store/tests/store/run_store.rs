@@ -63,8 +63,8 @@ fn runs_are_found_by_last_id_prefix_and_path() {
         other => panic!("{other:?}"),
     };
     assert_eq!(candidates, [first.id(), second.id()]);
-    for asked in ["", "no-such-run", "../", "/"] {
-        assert!(matches!(run_store.find(asked), Err(StoreError::NoSuchRun { .. })), "{asked}");
+    for name in ["", "no-such-run", "../", "/"] {
+        assert!(matches!(run_store.find(name), Err(StoreError::NoSuchRun { .. })), "{name}");
     }
     second.write_plan("x = 1\n").unwrap();
     let path = dir.path().join(second.id());

@@ -162,7 +162,7 @@ prop_compose! {
         ),
         url: u32,
         scheduled_at in timestamp(),
-        moments in proptest::array::uniform5(proptest::option::of(timestamp())),
+        times in proptest::array::uniform5(proptest::option::of(timestamp())),
         done_at in timestamp(),
         status: u16,
         bytes in proptest::array::uniform2(0..i64::MAX as u64),
@@ -171,7 +171,7 @@ prop_compose! {
         early_response: bool,
         failure in proptest::option::of(proptest::sample::select(&FailureCause::ALL[..])),
     ) -> RequestRecord {
-        let [started_at, connected_at, secured_at, sent_at, first_byte_at] = moments;
+        let [started_at, connected_at, secured_at, sent_at, first_byte_at] = times;
         let [bytes_received, bytes_sent] = bytes;
         let (connection, session, stream) = named;
         RequestRecord {

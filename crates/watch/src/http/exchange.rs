@@ -104,7 +104,7 @@ impl Exchange {
     }
 
     /// The kind of request, as far as the framing of the response depends on it.
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn request_kind(&self) -> Asked {
         match self.kind {
             Method::Head => Asked::Head,
             Method::Connect => Asked::Connect,

@@ -95,7 +95,7 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
 
 /// Parses a response head from bytes whose end may be missing, and which other bytes may follow. `None` when the status
 /// cannot be read or the first line is not a status line.
-pub(super) fn response(bytes: &[u8], asked: Asked) -> Option<ResponseHead> {
+pub(super) fn response(bytes: &[u8], request_kind: Asked) -> Option<ResponseHead> {
     let (line, fields) = first_line(bytes);
     let (minor, rest) = line.strip_prefix(VERSION)?.split_first()?;
     let digits = rest.strip_prefix(b" ")?.first_chunk::<3>()?;
@@ -104,7 +104,7 @@ pub(super) fn response(bytes: &[u8], asked: Asked) -> Option<ResponseHead> {
     }
     let status = digits.iter().fold(0, |status, &digit| status * 10 + u16::from(digit - b'0'));
     let fields = fields.map(|fields| Fields::read(bytes, fields)).unwrap_or_default();
-    Some(ResponseHead { status, body: fields.of_response(status, minor, asked), end: fields.end })
+    Some(ResponseHead { status, body: fields.of_response(status, minor, request_kind), end: fields.end })
 }
 
 /// The first line without its end, and the offset behind it; `None` for that when the line's end is missing.
@@ -208,8 +208,8 @@ impl<'a> Fields<'a> {
         self.fault.map_or_else(body, Err)
     }
 
-    fn of_response(&self, status: u16, minor: &u8, asked: Asked) -> Result<Body, Reason> {
-        let body = || self.framing.response(Role::Observer, status, version(Some(minor)), asked);
+    fn of_response(&self, status: u16, minor: &u8, request_kind: Asked) -> Result<Body, Reason> {
+        let body = || self.framing.response(Role::Observer, status, version(Some(minor)), request_kind);
         self.fault.map_or_else(|| body().map_err(|fault| fault.reason), Err)
     }
 }

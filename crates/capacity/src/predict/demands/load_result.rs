@@ -58,7 +58,7 @@ pub fn is_usable(load: &MeasuredLoad) -> bool {
 }
 
 /// The figures of a load of this class and kind.
-pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> LoadResult {
+pub(super) fn result_of(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> LoadResult {
     let document = &outcome.document;
     let empty = schema::document::Load::default();
     let load = document.load.as_ref().unwrap_or(&empty);

@@ -63,16 +63,16 @@ fn load(rate_per_s: f64, busy: f64, failed: &[&str]) -> LoadResult {
 fn disturbed_loads_are_excluded_while_enough_remain() {
     let of = |verdicts: &[&str]| -> Vec<LoadResult> {
         let load = |verdict: &&str| {
-            let mut made = load(1.0, 0.1, &[]);
-            made.part.verdict = (*verdict).into();
-            made
+            let mut load_result = load(1.0, 0.1, &[]);
+            load_result.part.verdict = (*verdict).into();
+            load_result
         };
         verdicts.iter().map(load).collect()
     };
     let used_verdicts = |verdicts: &[&str], least: usize| -> Vec<String> {
         let (used_verdicts, out) = counted(of(verdicts), least);
         assert_eq!(used_verdicts.len() + out.len(), verdicts.len());
-        used_verdicts.into_iter().map(|made| made.part.verdict).collect()
+        used_verdicts.into_iter().map(|load_result| load_result.part.verdict).collect()
     };
     let (v, s, i) = ("valid", "suspect", "invalid");
     assert_eq!(used_verdicts(&[v; 5], 3), [v; 5]);
@@ -106,9 +106,9 @@ fn failed_loads_give_no_cost() {
     assert!((measured.cores.saturated.unwrap().value - 0.012).abs() < 1e-9);
     assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
     // Half of receive processing may belong to other programs.
-    let doubtful = |mut made: LoadResult| {
-        made.part.busy_cores_interval = Some([made.part.busy_processes, made.part.busy_cores]);
-        made
+    let doubtful = |mut load_result: LoadResult| {
+        load_result.part.busy_cores_interval = Some([load_result.part.busy_processes, load_result.part.busy_cores]);
+        load_result
     };
     let (light, saturated) = (light.map(doubtful), saturated.map(doubtful));
     let doubted = super::measured(&light, &saturated);

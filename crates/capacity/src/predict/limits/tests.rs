@@ -151,7 +151,7 @@ fn curve_matches_processor_sharing_plus_path_times() {
         ..known()
     };
     let points = curve(&whole);
-    assert_eq!(points.len(), SHARES.len());
+    assert_eq!(points.len(), CURVE_LOAD_SHARES.len());
     let half = points.iter().find(|point| (point.busy - 0.5).abs() < 1e-9).unwrap();
     near(half.rate_per_s, 200.0);
     // Two round trips and 2.5 ms / (1 - 0.5), simulated.

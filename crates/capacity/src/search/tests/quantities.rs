@@ -11,11 +11,11 @@ fn search_plan(find: Find, start: f64) -> CapacityPlan {
 }
 
 /// The number of ten seeds whose result is within 3 % of the truth, and the number whose interval contains it.
-fn near(find: Find, truth: f64, made: impl Fn(u64) -> Simulated) -> (u32, u32) {
+fn near(find: Find, truth: f64, simulated_server: impl Fn(u64) -> Simulated) -> (u32, u32) {
     let (mut near, mut covered) = (0, 0);
     for seed in 0..10 {
         let start = (truth * (0.1 + 1.6 * Rng::new(seed, 9).uniform())).round().max(1.0);
-        let (part, verdict, end) = searched(&mut made(seed), search_plan(find, start));
+        let (part, verdict, end) = searched(&mut simulated_server(seed), search_plan(find, start));
         assert_eq!((end, verdict), (End::Found, Verdict::Valid), "seed {seed}: {:?}", part.notes);
         assert_eq!((part.find.as_str(), part.unit.as_str()), (find.name(), find.unit()));
         let result = part.result.expect("found");
@@ -35,8 +35,9 @@ fn search_finds_the_most_users_of_a_closed_network() {
     let truth = 200.0 * (7.0 + 0.2) - 1.0;
     let (near_it, covered) = near(Find::Users, truth, |seed| Simulated::new(Server::four(), OBJECTIVE, seed));
     assert!(near_it == 10 && covered >= 9, "{near_it} and {covered} of 10");
-    let made = |seed| Simulated { think: (3.0, false), ..Simulated::new(Server::one(50.0), "p90 < 200ms", seed) };
-    let (near_it, covered) = near(Find::Users, 50.0 * (3.0 + 0.2) - 1.0, made);
+    let simulated_server =
+        |seed| Simulated { think: (3.0, false), ..Simulated::new(Server::one(50.0), "p90 < 200ms", seed) };
+    let (near_it, covered) = near(Find::Users, 50.0 * (3.0 + 0.2) - 1.0, simulated_server);
     assert!(near_it >= 9 && covered >= 9, "{near_it} and {covered} of 10");
 }
 
@@ -47,13 +48,13 @@ fn search_for_random_users_agrees_with_mean_value_analysis() {
     let points = mva(&[Station::queue(0.005)], 7.0, 2000);
     let truth = points.iter().rev().find(|point| point.response_s < 0.3).unwrap().users;
     assert!((1430..1480).contains(&truth), "{truth}");
-    let made =
+    let simulated_server =
         |seed| Simulated { think: (7.0, true), ..Simulated::new(Server::exponential(200.0), "mean < 300ms", seed) };
     let mut near_it = 0;
     for seed in 0..10 {
         let long = Duration::from_secs(180);
         let plan = CapacityPlan { trial: long, confirm: Duration::ZERO, ..search_plan(Find::Users, 600.0) };
-        let (part, ..) = searched(&mut made(seed), plan);
+        let (part, ..) = searched(&mut simulated_server(seed), plan);
         near_it += u32::from(part.result.is_some_and(|result| (result / f64::from(truth) - 1.0).abs() <= 0.03));
     }
     assert!(near_it >= 9, "{near_it} of 10");
@@ -71,8 +72,8 @@ fn search_for_users_reports_the_achieved_rate() {
 fn search_finds_the_most_open_connections() {
     for truth in [137, 5000] {
         let server = Server { connections: truth, ..Server::four() };
-        let made = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
-        let (near_it, covered) = near(Find::Connections, truth as f64, made);
+        let simulated_server = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
+        let (near_it, covered) = near(Find::Connections, truth as f64, simulated_server);
         assert!(near_it == 10 && covered >= 9, "{truth}: {near_it} and {covered} of 10");
     }
     let server = Server { connections: 137, ..Server::four() };
@@ -87,8 +88,8 @@ fn search_finds_the_most_open_connections() {
 fn search_for_connections_is_limited_by_the_objective() {
     // 20 ms, and 0.1 ms per open connection: 200 ms at 1,800 connections.
     let server = Server { workers: 64, each_s: 1e-4, ..Server::four() };
-    let made = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
-    let (near_it, covered) = near(Find::Connections, 1800.0, made);
+    let simulated_server = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
+    let (near_it, covered) = near(Find::Connections, 1800.0, simulated_server);
     assert!(near_it >= 9 && covered >= 9, "{near_it} and {covered} of 10");
 }
 
@@ -96,10 +97,10 @@ fn search_for_connections_is_limited_by_the_objective() {
 fn search_finds_the_highest_rate_of_new_connections() {
     // 1 ms for the request and 4 ms for the connection: 200/s, of 1,000 requests a second over keep-alive connections.
     let server = Server { accept_s: 0.004, ..Server::one(1000.0) };
-    let made = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
-    let (near_it, covered) = near(Find::NewConnections, 200.0, made);
+    let simulated_server = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
+    let (near_it, covered) = near(Find::NewConnections, 200.0, simulated_server);
     assert!(near_it == 10 && covered >= 9, "{near_it} and {covered} of 10");
-    let (part, ..) = searched(&mut made(1), plan(300.0));
+    let (part, ..) = searched(&mut simulated_server(1), plan(300.0));
     assert!((part.result.unwrap() / 1000.0 - 1.0).abs() < 0.03, "{:?}", part.result);
 }
 
@@ -152,7 +153,7 @@ fn interrupted_search_for_users_resumes_with_the_same_trials() {
     };
     let mut sequence = TrialSequence::new(&rules);
     assert_eq!(drive(&mut sequence, &mut whole).unwrap(), Some(End::Found));
-    let trials = sequence.made().to_vec();
+    let trials = sequence.trials().to_vec();
     for stage in ["guess", "limit", "short", "long", "confirmation", "overload"] {
         assert!(trials.iter().any(|trial| trial.stage == stage), "{stage}");
     }

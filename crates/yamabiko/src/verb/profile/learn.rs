@@ -16,7 +16,7 @@ use schema::document::Check;
 use sys::clock::realtime_ns;
 use sys::signal::Interrupts;
 use watch::CapturePoint;
-use watch::learn::{By, Learn, LearnSpec, Learned, CaptureLocation};
+use watch::learn::{By, CaptureLocation, Learn, LearnSpec, Learned};
 
 use crate::args::{self, At};
 use crate::exit::{self, Exit};

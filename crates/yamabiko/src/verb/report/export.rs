@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use plan::{HttpVersion, Plan};
-use report::export::{self, Archive, RequestTarget, Figures};
+use report::export::{self, Archive, Figures, RequestTarget};
 use schema::Document;
 use schema::Record;
 
@@ -64,11 +64,11 @@ fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Re
     })
 }
 
-/// What the run targets for, by index; empty, with a word about it, where the plan cannot tell any more.
-pub fn targets(dir: &Path) -> Vec<RequestTarget> {
-    let targets = plan(dir).and_then(|plan| testbed::targets(&plan).map_err(anyhow::Error::from));
-    match targets {
-        Ok(targets) => targets.into_iter().map(|(method, url)| RequestTarget { method, url }).collect(),
+/// What the run asked for, by index; empty, with a word about it, where the plan cannot tell any more.
+pub fn asked(dir: &Path) -> Vec<RequestTarget> {
+    let asked = plan(dir).and_then(|plan| testbed::asked(&plan).map_err(anyhow::Error::from));
+    match asked {
+        Ok(asked) => asked.into_iter().map(|(method, url)| RequestTarget { method, url }).collect(),
         Err(error) => {
             say(format_args!("note: methods and URLs of the requests are unknown: {}", error.root_cause()));
             Vec::new()
@@ -84,12 +84,12 @@ fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
         HttpVersion::Http11 => "HTTP/1.1",
         HttpVersion::Http2 => "HTTP/2",
     };
-    let targets = targets(dir);
+    let asked = asked(dir);
     let archive = Archive {
         run: &document.run.id,
         zero_unix_ms: store::unix_ms(&document.run.started_at).context("the run's start cannot be read")?,
         version,
-        targets: &targets,
+        targets: &asked,
         of: recorded.requests,
         limit,
     };
@@ -156,6 +156,6 @@ fn written_by(file: &str, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Re
 }
 
 const FORMATS: [&str; 9] = ["fortio", "hlog", "hgrm", "csv", "jsonl", "har", "prometheus", "openmetrics", "otlp"];
-/// Entries of an archive unless targets for otherwise: what browsers' tools open without trouble.
+/// Entries of an archive unless asked for otherwise: what browsers' tools open without trouble.
 const ENTRIES: u64 = 10_000;
 const NO_LOAD: &str = "the run has no load, so there is nothing to export";
