@@ -43,7 +43,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// The same state, with a reference to the verb that states the reason.
+    /// The state of another verb, with a reference to the verb that states the reason.
     fn same_as(&self, verb: &str) -> Outcome {
         let what = format!("as {verb}");
         match self {

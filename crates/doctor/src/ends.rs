@@ -16,9 +16,9 @@ use testbed::places::{SERVER, SERVER_NAME, forwards_ipv6};
 
 /// A TUN with an address, up, in its own namespace, to measure the cost of a write.
 pub(super) struct Device {
-    /// Its namespace.
+    /// Network namespace of the device.
     pub(super) net: NetNamespace,
-    /// Its descriptor.
+    /// Descriptor of the device.
     pub(super) tun: Tun,
 }
 

@@ -104,7 +104,7 @@ pub enum PathSetting {
 }
 
 impl PathSetting {
-    /// Both networks.
+    /// Both networks, with a link and without.
     pub const ALL: [PathSetting; 2] = [PathSetting::Link, PathSetting::Direct];
 
     /// Name in the rows.

@@ -143,7 +143,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Both settings.
+    /// Both TCP settings.
     pub const ALL: [Setting; 2] = [Setting::Year2001, Setting::Today];
 
     /// Name in the rows.

@@ -132,7 +132,7 @@ pub enum LoggingServer {
 }
 
 impl LoggingServer {
-    /// Both.
+    /// Both servers.
     pub const ALL: [LoggingServer; 2] = [LoggingServer::Nginx, LoggingServer::Apache];
 
     /// Name in the rows.
@@ -283,7 +283,7 @@ impl MeasurementContext<'_> {
         format!("http://server:{PORT}/{FILE}")
     }
 
-    /// Its access log, with the lines of the last run only.
+    /// Access log of a server, with the lines of the last run only.
     fn access_log(&self, server: LoggingServer) -> PathBuf {
         match server {
             LoggingServer::Nginx => self.nginx.access_log(self.folder),

@@ -33,11 +33,11 @@ pub struct CompareSources {
 /// A run of one side.
 #[derive(Clone, Debug)]
 pub struct SideRun {
-    /// Its name.
+    /// Name of the run.
     pub id: String,
     /// Length of its warm-up in seconds.
     pub warmup_s: f64,
-    /// Its seconds.
+    /// Seconds of the run.
     pub series: Vec<SecondRecord>,
     /// Response times of its measured phase.
     pub response_time: Histogram,

@@ -21,7 +21,7 @@ pub fn answer(load: &Load) -> String {
     let times = &load.response_time_ns;
     let response_times = match times.count {
         0 => "no responses".to_owned(),
-        // Of few requests a high percentile would only be the slowest one.
+        // A high percentile of few requests would only be the slowest request.
         count => match [(0.01, "p99", times.p99), (0.05, "p95", times.p95), (0.1, "p90", times.p90)]
             .into_iter()
             .find(|(beyond, _, _)| is_known(count, *beyond))

@@ -179,7 +179,7 @@ pub(crate) fn saved(point: &CachePoint) -> String {
     }
 }
 
-/// The same as a number.
+/// Share of requests that did not reach the origin, as a number: see [`saved`].
 pub(crate) fn saved_share(point: &CachePoint) -> Option<f64> {
     let origin = point.origin.as_ref()?;
     let sent = origin.saved_requests.saturating_add_unsigned(origin.requests);

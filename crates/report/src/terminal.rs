@@ -76,7 +76,7 @@ pub fn render(document: &Document, response_times: Option<&Histogram>, style: St
     render_over_time(document, response_times, &[], style)
 }
 
-/// The same with small plots of the run's seconds, if `seconds` has any.
+/// A run on one screen, with small plots of its seconds if `seconds` has any.
 pub fn render_over_time(
     document: &Document,
     response_times: Option<&Histogram>,

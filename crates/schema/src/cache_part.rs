@@ -42,7 +42,7 @@ pub struct CachePoint {
     pub achieved_rate_per_s: f64,
     /// Length of the measured phase in seconds.
     pub duration_s: f64,
-    /// Whether it ended early because too many requests failed or every connection was refused.
+    /// Whether the point ended early because too many requests failed or every connection was refused.
     pub ended_early: bool,
     /// Whether the user ended it early.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -67,7 +67,7 @@ pub struct Ratio {
     /// Simulation of the recorded requests with a cache without size limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideal: Option<f64>,
-    /// The same with a cache of the size stated that evicts the least recently used.
+    /// Best hit ratio of a cache of the stated size that evicts the least recently used object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideal_lru: Option<f64>,
     /// Responses from the cache, by the identity of the responses.
@@ -84,11 +84,11 @@ pub struct Ratio {
 pub struct CacheFigures {
     /// Exchanges.
     pub requests: u64,
-    /// Of these, successful ones, including those aborted by the client as planned.
+    /// Successful exchanges, including those aborted by the client as planned.
     pub answered: u64,
     /// Failed exchanges by cause.
     pub errors: BTreeMap<String, u64>,
-    /// Of those that failed for their status, the number by status.
+    /// Exchanges that failed for their status, by status.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_statuses: BTreeMap<String, u64>,
     /// Failed over all, 0 to 1; absent without requests.
@@ -100,7 +100,7 @@ pub struct CacheFigures {
     pub byte_hit_ratio: Ratio,
     /// Basic requests.
     pub basic_requests: u64,
-    /// Of these, answered ones.
+    /// Basic exchanges with a response.
     pub basic_answered: u64,
     /// Basic requests that could be hits: repeats of which an earlier request could have left a copy.
     pub offered: u64,
@@ -110,7 +110,7 @@ pub struct CacheFigures {
     /// Of those offered, the ones that were sent while no copy had come whole yet, so that only a cache that collapses
     /// requests could serve them.
     pub offered_while_fetching: u64,
-    /// Of those offered, requests after the lifetime of the last copy.
+    /// Offered repeats after the lifetime of the last copy.
     pub offered_expired: u64,
     /// Basic requests answered from the cache.
     pub hits: u64,
@@ -133,9 +133,9 @@ pub struct CacheFigures {
     pub unverified: u64,
     /// done - scheduled, of all requests, failed ones until their failure.
     pub response_time_ns: Quantiles,
-    /// The same, of basic requests answered from the cache.
+    /// Response times of basic requests answered from the cache.
     pub hits_response_time_ns: Quantiles,
-    /// The same of basic requests served by the origin.
+    /// Response times of basic requests served by the origin.
     pub misses_response_time_ns: Quantiles,
     /// Body bytes received.
     pub body_bytes: u64,

@@ -152,7 +152,7 @@ pub struct TrialPart {
     pub server: Option<TrialServer>,
     /// Mean concurrent connections.
     pub connections: f64,
-    /// Of the connections to be kept open, the number refused, closed, or missing; absent for other quantities.
+    /// Number of connections to be kept open that were refused, closed, or missing; absent for other quantities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_missing: Option<f64>,
     /// Share of the machine's CPU time stolen by the hypervisor; absent if unknown.

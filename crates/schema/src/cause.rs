@@ -146,7 +146,7 @@ pub enum DropCause {
     Outage,
     /// Not a packet that the path can forward.
     Malformed,
-    /// Its address belongs to no client.
+    /// The packet's address belongs to no client.
     NoRoute,
     /// In transit when the path was shut down.
     Shutdown,

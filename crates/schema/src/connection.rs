@@ -58,7 +58,7 @@ impl ConnectionState {
         ConnectionState::Oth,
     ];
 
-    /// As Zeek writes it.
+    /// The name in Zeek's logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             ConnectionState::S0 => "S0",
@@ -99,7 +99,7 @@ impl RecordEnd {
     pub const ALL: [RecordEnd; 5] =
         [RecordEnd::Closed, RecordEnd::Idle, RecordEnd::Reused, RecordEnd::Evicted, RecordEnd::CaptureEnd];
 
-    /// As written into files.
+    /// The name in files.
     pub const fn as_str(self) -> &'static str {
         match self {
             RecordEnd::Closed => "closed",

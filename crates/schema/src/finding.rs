@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 /// thousandth packet, a server that fills its memory. Doubt about the measurement itself is a [`crate::Check`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Its name: lower case, words joined by `_`; the pages on `gateway` and `capacity` list them.
+    /// Name of the finding: lower case, words joined by `_`; the pages on `gateway` and `capacity` list them.
     pub name: String,
     /// Test or trial of the finding; empty if it concerns the whole measurement.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub test: String,
-    /// Its figures by name; each name ends in its unit, as everywhere.
+    /// Figures of the finding by name; each name ends in its unit, as everywhere.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
     /// One sentence for people, with the figures in it.

@@ -62,7 +62,7 @@ pub struct GatewayCondition {
     /// One TCP stream up: payload received, in Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mbit_per_s: Option<Measured>,
-    /// The same down.
+    /// One TCP stream down: payload received, in Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mbit_per_s_down: Option<Measured>,
     /// Transactions on an open connection, one after the other: one byte to the server, one byte back.
@@ -138,7 +138,7 @@ pub struct PacketRate {
     /// IP bits per second at that rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits_per_s: Option<f64>,
-    /// What ended the search: `gateway` (more loss), `link`, `tester` (cannot send more) or `nothing_passes`.
+    /// Limit of the search: `gateway` (more loss), `link`, `tester` (cannot send more) or `nothing_passes`.
     pub limited_by: String,
     /// Results of several searches.
     #[serde(default, skip_serializing_if = "Option::is_none")]

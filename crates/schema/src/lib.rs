@@ -92,7 +92,7 @@ pub use watch_part::{CaptureReading, NotAnalyzed, PacketFault, WatchDocument, Wa
 pub use watch_second::WatchSecond;
 pub use wire_request::{Framing, WireRequest};
 
-/// Which way a packet travels: up is from the client to the server.
+/// Direction of a packet: up is from the client to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// Client to server.
@@ -102,7 +102,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both, in the order in which arrays indexed by [`Direction::index`] hold them.
+    /// Both directions, in the order of arrays indexed by [`Direction::index`].
     pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 
     /// 0 for up, 1 for down.

@@ -67,7 +67,7 @@ pub struct RunProgress {
     /// Id of the current run of an experiment with several runs, in the same run store. Absent between two runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
-    /// Of an experiment of several runs: those that have ended, in their order.
+    /// Ended runs of an experiment with several runs, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<String>,
     /// The search for a capacity, so far.
@@ -112,7 +112,7 @@ pub enum RunPhase {
 }
 
 impl RunPhase {
-    /// As in JSON.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             RunPhase::Starting => "starting",
@@ -139,9 +139,9 @@ pub struct LoadProgress {
     pub loop_kind: String,
     /// Requests scheduled in the measured phase, ended or not.
     pub offered: u64,
-    /// Of these, requests with a complete response.
+    /// Offered requests with a complete response.
     pub completed: u64,
-    /// Of these, those that failed, by cause.
+    /// Offered requests that failed, by cause.
     pub failed: BTreeMap<String, u64>,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
@@ -155,7 +155,7 @@ pub struct LoadProgress {
     pub response_time_ns: Quantiles,
     /// started - scheduled.
     pub send_lag_ns: Quantiles,
-    /// By band of the client's configured RTT; none without a path.
+    /// Results by band of the client's configured RTT; empty without a path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_distance: Vec<DistanceBand>,
 }

@@ -55,7 +55,7 @@ pub struct WatchPart {
     pub by_direction: u64,
     /// Packets with payload.
     pub data_packets: u64,
-    /// Of these, retransmitted: they repeated bytes seen before.
+    /// Retransmitted packets: they repeated bytes seen before.
     pub retransmitted: u64,
     /// The share of retransmitted packets.
     pub retransmit_share: f64,

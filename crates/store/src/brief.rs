@@ -35,7 +35,7 @@ pub struct Brief {
 pub struct BriefLoad {
     /// Requests scheduled in the measured phase.
     pub offered_requests: u64,
-    /// The same per second.
+    /// Requests scheduled per second.
     pub offered_rate_per_s: f64,
     /// Responses completed within the measured phase, a second.
     pub achieved_rate_per_s: f64,

@@ -102,7 +102,7 @@ pub enum StoreError {
     /// The operation is refused.
     #[error("{what}: {why}")]
     Refused {
-        /// Its subject: a run, a tag.
+        /// Subject of the operation: a run, a tag.
         what: String,
         /// The reason, and what to do instead.
         why: String,
@@ -110,7 +110,7 @@ pub enum StoreError {
     /// The archive is invalid; nothing was imported.
     #[error("{archive} is not imported: {why}")]
     Archive {
-        /// Its name.
+        /// Name of the archive.
         archive: String,
         /// What is wrong with it.
         why: String,

@@ -42,7 +42,7 @@ pub(crate) fn join_parts<R: Record>(
 /// Writes `rows` as `dir/<table>.parquet`, in place of the parts, which are then removed.
 ///
 /// # Errors
-/// Those of [`join_parts`].
+/// See [`join_parts`].
 pub(crate) fn write_table<R: Record>(dir: &Path, encoder: &mut Encoder<R>, rows: &[R]) -> Result<FinishedTable> {
     let path = dir.join(format!("{}.parquet", R::TABLE));
     let unfinished = files::unfinished(&path);

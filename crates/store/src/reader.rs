@@ -25,7 +25,7 @@ pub fn read_requests(dir: &Path) -> Result<Rows<RequestRecord>> {
 /// The seconds of a run.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
     Rows::open(dir)
 }
@@ -33,7 +33,7 @@ pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
 /// Distributions of response times of a run, in the order of the seconds.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_distributions(dir: &Path) -> Result<Rows<DistributionRecord>> {
     Rows::open(dir)
 }
@@ -41,7 +41,7 @@ pub fn read_distributions(dir: &Path) -> Result<Rows<DistributionRecord>> {
 /// The seconds of a run's measured phase at the server of the testbed.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_server_series(dir: &Path) -> Result<Rows<ServerSecond>> {
     Rows::open(dir)
 }
@@ -49,7 +49,7 @@ pub fn read_server_series(dir: &Path) -> Result<Rows<ServerSecond>> {
 /// The connections of a run, as seen in packets.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_connections(dir: &Path) -> Result<Rows<ConnectionRecord>> {
     Rows::open(dir)
 }
@@ -57,7 +57,7 @@ pub fn read_connections(dir: &Path) -> Result<Rows<ConnectionRecord>> {
 /// The requests of a run, as seen in packets.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_wire_requests(dir: &Path) -> Result<Rows<WireRequest>> {
     Rows::open(dir)
 }
@@ -65,7 +65,7 @@ pub fn read_wire_requests(dir: &Path) -> Result<Rows<WireRequest>> {
 /// The seconds of a run, as seen in packets.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
     Rows::open(dir)
 }
@@ -73,7 +73,7 @@ pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
 /// The exchanges of a run, as seen by socket calls.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
     Rows::open(dir)
 }
@@ -81,7 +81,7 @@ pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
 /// The verified exchanges of a cache benchmark.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_cache_exchanges(dir: &Path) -> Result<Rows<CacheExchange>> {
     Rows::open(dir)
 }

@@ -97,7 +97,7 @@ pub(super) fn responses_solicited(document: &Document) -> Check {
             "share of responses on connections with unsolicited data",
         );
     };
-    // Of the whole run, like the count of connections.
+    // Unsolicited data counts over the whole run, like the count of connections.
     let share = unsolicited.responses as f64 / responses(load).max(unsolicited.responses).max(1) as f64;
     let weight = if share > UNSOLICITED_SHARE { Weight::Invalid } else { Weight::Suspect };
     Draft::new(name, weight, "ratio").end(

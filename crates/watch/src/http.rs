@@ -349,7 +349,7 @@ impl Http {
             Ok(Body::Length(left @ 1..)) => self.up.stage = Stage::Body(left),
             Ok(Body::Chunked) => self.up.stage = Stage::Chunked(Chunked::new()),
             Ok(Body::None | Body::Length(0)) => self.message_ended(Direction::Up, out),
-            // Neither ends a request.
+            // A request has no body that lasts until the close, and no tunnel: the end of this one is unknown.
             Ok(Body::UntilClose | Body::Tunnel) | Err(_) => self.lose(Direction::Up, out),
         }
     }

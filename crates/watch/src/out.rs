@@ -14,11 +14,11 @@ use crate::spec::Limits;
 pub(crate) struct Out<'a> {
     /// Capture time of the packet, in nanoseconds.
     pub(crate) at: u64,
-    /// Its number in the capture.
+    /// Number of the packet in the capture.
     pub(crate) packet: u64,
     /// The connection's sequence number.
     pub(crate) connection: u64,
-    /// Its ends, and whether the second one is the client.
+    /// Ends of the connection, and whether the second one is the client.
     pub(crate) key: &'a Key,
     pub(crate) client_is_second: bool,
     pub(crate) limits: &'a Limits,

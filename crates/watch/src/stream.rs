@@ -34,7 +34,7 @@ pub(crate) enum Stream {
 /// A PROXY protocol header that is being received.
 #[derive(Debug, Default)]
 pub(crate) struct Header {
-    /// Its bytes so far, while it may be the start of another protocol.
+    /// Bytes of the header so far, while they may be the start of another protocol.
     held: Vec<u8>,
     /// Remaining bytes.
     left: u64,

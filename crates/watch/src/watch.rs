@@ -244,7 +244,7 @@ impl Watch {
         self.series.handshake_rtt.quantiles()
     }
 
-    /// The same as a histogram: for a live display of the distribution.
+    /// Round-trip times of all handshakes as a histogram, for a live display of the distribution.
     pub fn handshake_rtt_histogram(&self) -> &Histogram {
         &self.series.handshake_rtt
     }

@@ -210,7 +210,7 @@ fn bytes_acknowledged_and_not_seen_are_missing_until_they_arrive() {
     assert_eq!(talk.outcome().connection().down.missing_bytes, 100);
     talk.packets.push((talk.at, late));
     assert_eq!(talk.outcome().connection().down.missing_bytes, 60);
-    // The same at the end of the seen bytes.
+    // Bytes acknowledged beyond the seen bytes.
     talk.server.next += 1000;
     talk.wait(1).send(CLIENT, ACK, b"");
     assert_eq!(talk.outcome().connection().down.missing_bytes, 1060);

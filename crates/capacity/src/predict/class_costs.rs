@@ -18,7 +18,7 @@ const NEW_CONNECTION: &str = "new connection";
 
 /// A measured class of the workload.
 pub struct WorkloadClass {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
     /// Number per request; absent: measured for comparison only.
     pub each: Option<f64>,
@@ -26,7 +26,7 @@ pub struct WorkloadClass {
     pub measured: Option<ClassMeasurement>,
     /// Cost to the server's processes.
     pub processes: ItemCost,
-    /// The same including receive processing.
+    /// Cost including receive processing.
     pub cores: ItemCost,
 }
 

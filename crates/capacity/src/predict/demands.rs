@@ -100,7 +100,7 @@ pub struct Measuring<'a> {
 pub struct ClassMeasurement {
     /// Cost to the server's processes.
     pub processes: ClassCost,
-    /// The same including receive processing.
+    /// Cost including receive processing.
     pub cores: ClassCost,
     /// Bytes and packets of a request.
     pub traffic: Option<Traffic>,

@@ -36,7 +36,7 @@ pub struct PredictionInputs<'a> {
     pub processor: Processor,
     /// CPU time of the server's processes per request of the workload.
     pub processes: WorkloadDemand,
-    /// The same including receive processing: never less, see [`WorkloadDemand::covering`].
+    /// CPU time per request including receive processing: never less, see [`WorkloadDemand::covering`].
     pub cores: WorkloadDemand,
     /// Classes of the workload: share, and demand relative to the workload's mean.
     pub classes: Vec<(f64, f64)>,
@@ -217,7 +217,7 @@ struct Service {
     demand_s: f64,
     /// Cores that the server can use.
     cores: u32,
-    /// Its CPU limit in units of `demand_s`, and the quota period; absent without a limit.
+    /// CPU limit of the server in units of `demand_s`, and the quota period; absent without a limit.
     quota: Option<(f64, Duration)>,
     /// Used share of the tightest resource.
     busy: f64,

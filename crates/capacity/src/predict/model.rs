@@ -61,7 +61,7 @@ impl Estimate {
         if self.value >= part.value { self } else { Estimate { value: part.value, half: self.half.max(part.half) } }
     }
 
-    /// Both ends. A demand is never below 0, whatever the noise.
+    /// Both ends of the interval. A demand is never below 0, whatever the noise.
     pub fn interval(self) -> [f64; 2] {
         [self.value - self.half, self.value + self.half]
     }
@@ -105,7 +105,7 @@ impl ClassCost {
         ClassCost { light: line(&light), saturated: at_capacity(&each), coarse: [0.0; 2] }
     }
 
-    /// The same with this common error.
+    /// Sets the common error of the loads.
     pub fn known_to(mut self, coarse: [f64; 2]) -> Self {
         self.coarse = coarse;
         self.saturated = self.saturated.map(|saturated| Estimate { half: saturated.half + coarse[1], ..saturated });

@@ -68,7 +68,7 @@ fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &Capaci
             return make(CheckState::Failed, Some(share), Some(GENERATOR_HEADROOM_SHARE), "ratio", &why);
         }
     }
-    // Of the trials at the result, by the generator's own figures.
+    // The trials at the result, by the generator's own figures.
     let at = |trial: &&TrialPart| trial.load == result && trial.verdict == "good" && is_about_server(trial);
     let busy = sequence.trials().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
     let error = sequence.trials().iter().filter(at).map(|trial| trial.generator_error).fold(0.0, f64::max);

@@ -207,7 +207,7 @@ impl<'a> TrialSequence<'a> {
     pub fn result(&self) -> Option<f64> {
         let mut lowers: Vec<f64> = self.brackets().into_iter().map(|(lower, _)| lower).collect();
         lowers.sort_by(f64::total_cmp);
-        // Of an even number the lower of the two middle values, since it is a load that was tried.
+        // For an even number of searches the lower of the two middle values, because that load was tried.
         (!lowers.is_empty()).then(|| lowers[(lowers.len() - 1) / 2])
     }
 

@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// The same with exponential work.
+    /// A single worker with this many requests per second of exponential work.
     pub fn exponential(rate: f64) -> Self {
         Server { exponential: true, ..Server::one(rate) }
     }

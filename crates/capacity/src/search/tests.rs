@@ -143,7 +143,7 @@ fn search_interrupted_anywhere_resumes_with_the_same_trials() {
 
 #[test]
 fn server_passing_only_short_trials_is_found_not_sustained() {
-    // Its work grows by 1 % a second: a load that passes for ten seconds fails for sixty.
+    // The server's work grows by 1 % a second: a load that passes for ten seconds fails for sixty.
     let server = Server { slower_by: 0.01, ..Server::four() };
     let (part, ..) = searched(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();

@@ -64,7 +64,7 @@ impl Purpose {
 pub struct TrialRequest {
     /// The searched quantity.
     pub find: Find,
-    /// Its purpose.
+    /// Purpose of the trial.
     pub purpose: Purpose,
     /// Number of the long search, from 1; 0: none.
     pub search: u32,

@@ -123,7 +123,7 @@ impl Site {
         format!("exec {} serve {} --listen {listen} {options}", quoted(&self.program), self.www())
     }
 
-    /// The same with an access log, as general servers have.
+    /// `yamabiko serve` for the pages, with an access log, as general servers have.
     pub fn serve_and_log(&self, listen: SocketAddr) -> String {
         self.serve(listen, &format!("--log {}", quoted(&self.folder.path().join("yamabiko-access.log"))))
     }

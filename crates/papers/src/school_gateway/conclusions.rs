@@ -53,7 +53,7 @@ pub fn separate_machine(cost: &ForwardingCost) -> SeparateMachine {
 pub struct MachineFigures {
     /// The machine.
     pub machine: Machine,
-    /// Its interface.
+    /// Interface of the machine.
     pub interface: Interface,
     /// Requests per second that its cache sustained, one per client.
     pub sustained: Option<f64>,

@@ -119,7 +119,7 @@ impl Factor {
 pub struct Cell {
     /// The machine.
     pub machine: Machine,
-    /// Its interface.
+    /// Interface of the machine.
     pub interface: Interface,
     /// The condition.
     pub condition: Condition,

@@ -117,7 +117,7 @@ impl MeasurementContext<'_> {
         };
         plan.cache.arrivals = ArrivalKind::Constant;
         plan.cache.clients = Some(CLASS_CLIENTS);
-        // Its phases have lengths of their own.
+        // The phases of the class have their own lengths.
         let none = SweepPlan::default();
         (plan.cache.point, plan.cache.warmup) = (none.point, none.warmup);
         plan.cache.phases = vec![

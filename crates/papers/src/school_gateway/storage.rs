@@ -21,9 +21,9 @@ pub const BYTES_PER_K: f64 = 1024.0;
 
 /// Bonnie's rate.
 pub const RATE: &str = "K/s";
-/// Of a core, during a test.
+/// Share of a core used during a test.
 pub const CPU: &str = "CPU of the test";
-/// Of the seeks.
+/// Seeks per second.
 pub const SEEKS: &str = "seeks/s";
 
 /// The paper's columns and the corresponding tests.

@@ -29,7 +29,7 @@ pub struct TimeComponent {
     pub published: Option<&'static str>,
 }
 
-/// In order of time.
+/// The components in order of time.
 pub const PARTS: [TimeComponent; 6] = [
     TimeComponent {
         name: "set-up",

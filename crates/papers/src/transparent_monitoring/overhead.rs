@@ -17,7 +17,7 @@ use super::{FILE_BYTES, LoggingServer, MeasurementContext, MonitoredLink, RunReq
 use experiment::ExperimentError;
 use stats::median;
 
-/// In order.
+/// The links in the order of measurement.
 pub const LINKS: [MonitoredLink; 2] = [MonitoredLink::Ethernet, MonitoredLink::Unlimited];
 
 /// Results for one link.

@@ -41,9 +41,9 @@ pub struct Figures {
 pub struct Measured {
     /// Requests scheduled in the measured phase.
     pub offered: u64,
-    /// Of these, requests with a complete response.
+    /// Scheduled requests with a complete response.
     pub completed: u64,
-    /// Of these, failed requests by cause.
+    /// Failed requests by cause.
     pub failed: BTreeMap<String, u64>,
     /// Responses by status.
     pub status: BTreeMap<String, u64>,

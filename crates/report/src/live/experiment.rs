@@ -225,7 +225,7 @@ fn of_reproduction(part: &Reproduction) -> Found {
     }
 }
 
-/// Both sides by metric.
+/// Figures of both sides by metric.
 fn of_comparison(document: &CompareDocument) -> Found {
     let ComparePart { a, b, metrics, .. } = &document.compare;
     let rows = metrics.iter().map(|metric| {

@@ -37,7 +37,7 @@ pub struct State {
 pub struct Status {
     /// The word.
     pub word: String,
-    /// Its colour.
+    /// Colour of the word.
     pub tone: &'static str,
 }
 
@@ -53,7 +53,7 @@ pub struct Progress {
 /// A headline figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fact {
-    /// Its name.
+    /// Name of the figure.
     pub name: &'static str,
     /// Text for people.
     pub text: String,
@@ -71,7 +71,7 @@ pub struct Fact {
 pub struct Judged {
     /// `Valid`, `Suspect`, `Invalid`.
     pub word: &'static str,
-    /// Its colour.
+    /// Colour of the verdict.
     pub tone: &'static str,
     /// A sentence.
     pub summary: String,
@@ -97,7 +97,7 @@ pub struct Section {
     pub id: String,
     /// The heading; may be empty.
     pub heading: String,
-    /// Its pieces.
+    /// Pieces of the section.
     pub pieces: Vec<Piece>,
 }
 

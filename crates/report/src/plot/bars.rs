@@ -23,7 +23,7 @@ pub struct Bars {
 /// One group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarRow {
-    /// Its name: `RTT 50 ms to 100 ms`.
+    /// Name of the group: `RTT 50 ms to 100 ms`.
     pub name: String,
     /// A value for each series; `None` and NaN are shown as a dash.
     pub values: Vec<Option<f64>>,

@@ -52,7 +52,7 @@ pub enum Scale {
 /// One named row of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name in the legend.
+    /// Name of the series in the legend.
     pub name: String,
     /// Shape of the series.
     pub shape: Shape,
@@ -135,19 +135,19 @@ impl Series {
         Series { shape: Shape::Step, ..Series::line(name, points) }
     }
 
-    /// The same series, thin and dashed.
+    /// Makes the series thin and dashed.
     pub fn dashed(mut self) -> Self {
         self.dashed = true;
         self
     }
 
-    /// The same series with a dot at each point.
+    /// Adds a dot at each point of the series.
     pub fn dotted(mut self) -> Self {
         self.shape = Shape::Dotted;
         self
     }
 
-    /// The same series in another colour.
+    /// Sets the colour of the series.
     pub fn color(mut self, color: usize) -> Self {
         self.color = Some(color);
         self

@@ -53,7 +53,7 @@ impl Series {
         let mut points: Vec<[f64; 2]> = Vec::new();
         for (at, &value) in values.iter().enumerate() {
             let value = at_least(value as f64);
-            // Both corners of the step, so that straight lines draw it on any axis.
+            // Each step has both corners as points, so that straight lines draw it on any axis.
             points.push([value, at as f64 / values.len() as f64]);
             points.push([value, (at + 1) as f64 / values.len() as f64]);
         }

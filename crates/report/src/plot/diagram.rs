@@ -26,7 +26,7 @@ pub struct Diagram {
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Its name: `clients`.
+    /// Name of the node: `clients`.
     pub name: String,
     /// Kind: name of a profile, a command; may be empty.
     pub about: String,

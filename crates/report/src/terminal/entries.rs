@@ -8,7 +8,7 @@ use super::page::{Ink, Page};
 pub enum Entry {
     /// A label, and text that is wrapped.
     Words(String, String),
-    /// The same as a warning.
+    /// A label, and text that is wrapped and coloured as a warning.
     Warning(String, String),
     /// A label, and text that is not wrapped because it will be copied.
     Verbatim(String, String),

@@ -90,7 +90,7 @@ impl Page {
         self.verbatim_at(LABEL, label, text);
     }
 
-    /// The same with the text at column `indent`.
+    /// A label and text that is not wrapped, with the text at column `indent`.
     pub(super) fn verbatim_at(&mut self, indent: usize, label: &str, text: &str) {
         self.line(&[(&" ".repeat(MARGIN), Ink::Plain), (&padded(label, indent), Ink::Label), (text, Ink::Plain)]);
     }

@@ -29,9 +29,9 @@ pub struct Load {
     pub loop_kind: String,
     /// Requests scheduled in the measured phase.
     pub offered_requests: u64,
-    /// The same per second.
+    /// Offered requests per second.
     pub offered_rate_per_s: f64,
-    /// Of the offered requests, those with a complete response, including responses after the end of the phase.
+    /// Offered requests with a complete response, including responses after the end of the phase.
     pub completed: u64,
     /// Responses completed *within* the measured phase, a second.
     pub achieved_rate_per_s: f64,
@@ -41,7 +41,7 @@ pub struct Load {
     /// absent where all could. Over HTTP/2 no reason is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub malformed_responses: Vec<MalformedResponses>,
-    /// Of the offered requests, those neither completed nor failed when the run ended.
+    /// Offered requests neither completed nor failed when the run ended.
     pub in_flight_at_end: u64,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
@@ -76,10 +76,10 @@ pub struct Load {
     /// Times that the offered requests were sent, retries included.
     #[serde(default)]
     pub requests_sent: u64,
-    /// Of the offered requests, those sent more than once (`--retry`).
+    /// Offered requests that were sent more than once (`--retry`).
     #[serde(default)]
     pub requests_retried: u64,
-    /// Of the completed requests, those whose response was complete before the server had received the whole request.
+    /// Completed requests whose response was complete before the server had received the whole request.
     #[serde(default)]
     pub early_responses: u64,
     /// Empty lines between responses, over the whole run; they are skipped.
@@ -102,7 +102,7 @@ pub struct Load {
     /// Sessions; absent if the plan has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
-    /// By band of the client's configured RTT; absent without a path.
+    /// Results by band of the client's configured RTT; absent without a path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_distance: Vec<DistanceBand>,
     /// Results by URL, if there are several.
@@ -179,7 +179,7 @@ pub struct Tls {
 pub struct Sessions {
     /// Begun.
     pub begun: u64,
-    /// Of these, the ones that began in the measured phase.
+    /// Sessions that began in the measured phase.
     pub begun_measured: u64,
     /// `begun_measured` over the length of the measured phase.
     pub rate_per_s: f64,
@@ -196,7 +196,7 @@ pub struct Sessions {
 pub struct OpenConnections {
     /// Configured number.
     pub connections: u64,
-    /// Of these, the ones that were not established.
+    /// Idle open connections that were not established.
     pub failed: u64,
     /// Rate at which they were opened and, at the end, closed.
     pub per_second: u64,
@@ -257,9 +257,9 @@ pub struct UrlsLeftOut {
 /// One phase of a load that has several: the requests that were scheduled in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhasePart {
-    /// Its name in the plan.
+    /// Name of the phase in the plan.
     pub name: String,
-    /// When it began, in seconds from the beginning of the measured phase.
+    /// Start of the phase, in seconds from the start of the measured phase.
     pub from_s: f64,
     /// End; earlier than planned if the run ended early.
     pub to_s: f64,
@@ -267,13 +267,13 @@ pub struct PhasePart {
     pub is_steady: bool,
     /// Requests scheduled in it.
     pub offered_requests: u64,
-    /// The same per second.
+    /// Offered requests per second.
     pub offered_rate_per_s: f64,
-    /// Of the offered requests, those with a complete response, including responses in a later phase.
+    /// Offered requests with a complete response, including responses in a later phase.
     pub completed: u64,
     /// Responses completed *within* the phase, a second, whenever their requests were scheduled.
     pub achieved_rate_per_s: f64,
-    /// Of the offered requests, those that failed.
+    /// Offered requests that failed.
     pub failed: u64,
     /// done - scheduled. Failed requests are included, until their failure.
     pub response_time_ns: Quantiles,

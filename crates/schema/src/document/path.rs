@@ -25,9 +25,9 @@ pub struct Path {
     pub measured_rtt_source: String,
     /// Timing error: how much later than computed packets left the path; all packets.
     pub timing_error_ns: Quantiles,
-    /// The same, of packets that were not part of a burst.
+    /// Timing error of packets that were not part of a burst.
     pub timing_error_isolated_ns: Quantiles,
-    /// The same, of packets in a burst (8 or more due within 50 us).
+    /// Timing error of packets in a burst (8 or more due within 50 us).
     pub timing_error_burst_ns: Quantiles,
     /// The path as measured by packet capture at both ends (`--watch both`).
     #[serde(default, skip_serializing_if = "Option::is_none")]

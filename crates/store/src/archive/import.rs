@@ -47,9 +47,9 @@ pub struct Import {
 /// A run that was imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// Its id in the archive.
+    /// Id of the run in the archive.
     pub was: String,
-    /// Its id in the run store.
+    /// Id of the run in the run store.
     pub id: String,
 }
 

@@ -23,9 +23,9 @@ pub struct Arrivals {
 /// A time interval. Bins are aligned to whole seconds of the clock, so the first and the last may be shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Its start, from the start of the capture, in ns.
+    /// Start of the bin, from the start of the capture, in ns.
     pub from_ns: u64,
-    /// Its length in ns.
+    /// Length of the bin in ns.
     pub length_ns: u64,
     /// Connections that arrived in it.
     pub connections: u64,

@@ -44,9 +44,9 @@ pub struct Shares {
 /// A client with a large share of all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heavy {
-    /// Its address; in IPv6 the first of its /64.
+    /// Address of the client; in IPv6 the first of its /64.
     pub address: IpAddr,
-    /// Its connections.
+    /// Connections of the client.
     pub connections: u64,
     /// Their share of all.
     pub share: f64,

@@ -19,9 +19,9 @@ const REQUIRED_CHECKS: [&str; 5] = ["server_answers", "server_alive", "error_rat
 /// Result of a load.
 #[derive(Clone, Debug)]
 pub struct LoadResult {
-    /// Its index among the loads of the document.
+    /// Index of the load among the loads of the document.
     pub number: usize,
-    /// Its row in the document.
+    /// Row of the load in the document.
     pub part: MeasuredLoad,
     /// Bytes and packets in each direction; absent without a path.
     pub traffic: Option<Traffic>,

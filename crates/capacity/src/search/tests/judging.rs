@@ -38,7 +38,7 @@ fn verdict(p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)
     verdict_on(Find::Rate, p99_ms, growth_per_s, loop_busy, checks)
 }
 
-/// The same for another searched quantity.
+/// The verdict on a trial of another searched quantity.
 fn verdict_on(find: Find, p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)]) -> String {
     let document = document(p99_ms, checks.iter().map(|(name, value)| failed(name, *value)).collect());
     let growth = Growth { per_s: growth_per_s, bound_per_s: 2.0, chance_per_s: 1.0 };
