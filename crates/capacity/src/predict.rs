@@ -125,7 +125,7 @@ pub struct PredictResult {
     pub folder: PathBuf,
 }
 
-/// Time of each load besides its length: sandboxes, server, warm-up, drain.
+/// Time of each load in addition to its length: sandboxes, server, warm-up, drain.
 const LOAD_EXTRA: Duration = Duration::from_millis(900);
 /// Shortest trial of the `--check` search: its short trials then have the least length.
 pub const CHECK_TRIAL_MIN: Duration = Duration::from_secs(2);
@@ -285,7 +285,7 @@ impl PredictPlan {
 /// stores nothing, since half of the costs give no prediction.
 ///
 /// # Errors
-/// The plan contradicts itself, the server does not respond, the machine lacks a feature, or an interrupt came.
+/// The plan contradicts itself, the server does not respond, the machine lacks a feature, or an interrupt occurred.
 pub fn run(
     input: &PredictPlan,
     order: &Order,

@@ -51,7 +51,7 @@ use experiment::progress::ExperimentProgress;
 use experiment::watchdog::ObjectiveGuard;
 use experiment::{Order, SearchProgress, Stage};
 
-/// Options of `capacity` besides its plan.
+/// Options of `capacity` in addition to its plan.
 #[derive(Clone, Debug)]
 pub struct CapacityOptions {
     /// Options that every experiment has.

@@ -138,7 +138,7 @@ fn fix(document: &DoctorDocument, name: &str) -> String {
 }
 
 #[test]
-fn a_good_machine_has_only_ok_findings_and_verbs() {
+fn a_machine_without_problems_has_only_ok_findings_and_verbs() {
     let document = document(Facts { measured: Some(measured()), ..good() });
     for finding in &document.findings {
         assert_eq!(finding.state, State::Ok, "{finding:?}");
@@ -222,7 +222,7 @@ fn the_setting_that_refuses_namespaces_is_named() {
 }
 
 #[test]
-fn root_sees_what_ordinary_users_cannot_do() {
+fn root_learns_which_features_ordinary_users_lack() {
     let mut facts = good();
     facts.rights.ordinary_user = Some(refused("unshare CLONE_NEWUSER: Operation not permitted", None));
     facts.rights.settings = BTreeMap::from([("kernel.apparmor_restrict_unprivileged_userns", "1".to_owned())]);
@@ -230,7 +230,7 @@ fn root_sees_what_ordinary_users_cannot_do() {
     assert_eq!(finding(&seen, "ordinary users").state, State::Note);
     assert!(fix(&seen, "ordinary users").contains("apparmor"));
     assert_eq!(verb(&seen, "without root").state, VerbState::Missing);
-    assert!(seen.ready(), "root needs none of it");
+    assert!(seen.ready(), "root does not need these features");
     let mut facts = good();
     facts.rights.ordinary_user = Some(refused("open /dev/net/tun: Permission denied", Some("chmod 666 /dev/net/tun")));
     assert_eq!(fix(&document(facts), "ordinary users"), "chmod 666 /dev/net/tun");

@@ -21,8 +21,8 @@
 //! Pentium, and no kernel schedules so small a share smoothly. So rates and interface speeds are F times the paper's,
 //! and think times and timeouts 1/F: concurrency and relative load equal the paper's, and figures are converted back by
 //! F. F is calibrated first, from squid's CPU time per request: the small machine gets the CPU for the paper's 10/s.
-//! The other two follow by clock rate, and nothing else is fitted. Forwarding has its own F, found likewise. The
-//! paper's conclusions are evaluated on the measured figures ([`conclusions`]). Read [`scale`] next.
+//! The other two follow by clock rate, and nothing else is fitted. Forwarding has its own F, calibrated in the same
+//! way. The paper's conclusions are evaluated on the measured figures ([`conclusions`]). Read [`scale`] next.
 
 pub mod conclusions;
 pub mod forwarding;

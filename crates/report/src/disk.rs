@@ -59,7 +59,7 @@ impl TestResult<'_> {
         if self.in_memory { format!("{about} ({IN_MEMORY})") } else { about.to_owned() }
     }
 
-    /// The short name for a plot, marked likewise.
+    /// The short name for a plot, marked if the figure is not that of storage.
     pub fn short(&self) -> String {
         let short = TESTS.iter().find(|words| words.name == self.name).map_or(self.name, |words| words.short);
         if self.in_memory { format!("{short} (CACHE)") } else { short.to_owned() }
@@ -155,7 +155,7 @@ fn megabytes(test: &DiskTest) -> String {
     format!("{} MB/s", rounded(test.bytes_per_s / 1e6))
 }
 
-/// A rate with one decimal below 100, else without.
+/// A rate with one decimal below 100, without decimals from 100.
 pub(crate) fn rounded(value: f64) -> String {
     if value < 100.0 { format!("{value:.1}") } else { figures::count(value.round() as u64) }
 }

@@ -53,8 +53,8 @@ pub fn page(
     page_with(title, document, table, &[1], sections)
 }
 
-/// Builds the page of any reproduction: result, verdict, summary (`words` are its columns of text, from 0), `sections` of
-/// figures, notes, every row.
+/// Builds the page of any reproduction: result, verdict, summary (`words` are its columns of text, from 0), `sections`
+/// of figures, notes, every row.
 pub fn page_with(
     title: &str,
     document: &ReproductionDocument,

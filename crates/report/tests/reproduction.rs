@@ -70,8 +70,8 @@ fn reproduction_page_has_figures_for_every_setting() {
     {
         assert!(html.contains(expected), "{expected} is not on the page");
     }
-    assert!(html.contains("21.1 &amp; more") && html.contains("P1 &lt;b&gt;about"), "text is text");
-    assert!(!html.contains("<for all>") && !html.contains("koshien </pre>"), "text is text");
+    assert!(html.contains("21.1 &amp; more") && html.contains("P1 &lt;b&gt;about"), "text is escaped and never markup");
+    assert!(!html.contains("<for all>") && !html.contains("koshien </pre>"), "text is escaped and never markup");
 }
 
 #[test]

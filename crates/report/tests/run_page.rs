@@ -231,7 +231,7 @@ fn run_page_escapes_foreign_text() {
     let (html, all) = html(&sources);
     assert!(html.contains("&lt;img src=x onerror=alert(1)&gt;") && !html.contains("<img"));
     assert!(!all.iter().any(|one| one.attributes.iter().any(|(name, _)| name.starts_with("on"))));
-    assert_eq!(texts(&all, "script").len(), 3, "data, library, ours");
+    assert_eq!(texts(&all, "script").len(), 3, "data, chart library, own script");
     let data = all.iter().find(|one| one.get("id") == Some("plots")).unwrap();
     serde_json::from_str::<serde_json::Value>(&data.text).unwrap();
 }
@@ -294,7 +294,7 @@ fn markdown_has_the_sections_of_the_page_without_plots() {
             None => assert!(!line.contains("<script") && !line.replace("\\]", "").contains("](javascript"), "{line}"),
         }
     }
-    assert_eq!(fence, None, "every fence ends");
+    assert_eq!(fence, None, "every code fence is closed");
 }
 
 /// The size of the page of a day of seconds is bounded.

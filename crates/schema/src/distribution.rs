@@ -42,8 +42,8 @@ record! {
 
 /// The buckets of a distribution: eight a doubling, below 16 ns one for each value.
 ///
-/// A bucket is at most an eighth of its lower edge wide, the resolution of the eye on a logarithmic axis. From nothing to an
-/// hour there are 318 of them; the times of one second lie in a few dozen.
+/// A bucket is at most an eighth of its lower edge wide, the resolution of the eye on a logarithmic axis. From nothing
+/// to an hour there are 318 of them; the times of one second lie in a few dozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket(pub u16);
 
@@ -65,7 +65,8 @@ impl Bucket {
     }
 }
 
-/// Finer buckets: 32 a doubling, below 64 ns one for each value. A bucket is at most a thirty-second of its lower edge wide.
+/// Finer buckets: 32 a doubling, below 64 ns one for each value. A bucket is at most a thirty-second of its lower edge
+/// wide.
 ///
 /// From nothing to an hour there are 1205 of them. Quantiles over a long time are computed from these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,8 +7,8 @@ use crate::predict_part::PredictLimit;
 /// One component measured alone: cost of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComponentCost {
-    /// `connection`, `receive`, `send`, `parse`, `open-read`, `open-read-cold`, `log-line`, `log-buffered`, `handshake-full`, `handshake-resumed`
-    /// or `records`.
+    /// `connection`, `receive`, `send`, `parse`, `open-read`, `open-read-cold`, `log-line`, `log-buffered`,
+    /// `handshake-full`, `handshake-resumed` or `records`.
     pub component: String,
     /// Description of the operation.
     pub words: String,

@@ -67,7 +67,8 @@ record! {
         /// Bytes of the responses: heads and bodies, interim ones included.
         pub response_bytes: u64 [unit "bytes"],
         // The weaker of request and response.
-        /// How the ends of the messages were found: exact, by heads; by_direction, from one change of direction to the next.
+        /// How the ends of the messages were found: exact, by heads; by_direction, from one change of direction to the
+        /// next.
         pub framing: Framing,
         /// Whether the response was seen to its end.
         pub complete: bool,

@@ -64,7 +64,7 @@ fn exported_runs_are_imported_unchanged() {
     let (_dir, run_store, _) = fresh_run();
     let dirs = [run(&run_store, "one"), run(&run_store, "two")];
     let bytes = packed(&dirs);
-    assert_eq!(bytes, packed(&dirs), "the same runs make the same bytes");
+    assert_eq!(bytes, packed(&dirs), "archives of the same runs are identical");
     let there = tempfile::tempdir().unwrap();
     let other = RunStore::at(there.path().join("not there yet"));
     let imported = import(&other, &bytes[..], "x.tar.gz", Import::default()).unwrap();
@@ -73,7 +73,7 @@ fn exported_runs_are_imported_unchanged() {
     for (from, to) in dirs.iter().zip(&back) {
         assert_eq!(contents(from), contents(to));
     }
-    assert_eq!(bytes, packed(&back), "and so does what came of them");
+    assert_eq!(bytes, packed(&back), "an archive of the imported runs is identical");
     assert_eq!(other.list().unwrap()[0].tags, ["kept"]);
     // Runs of one import have the same marker; a later import has another.
     let marks = [&dirs[0], &back[0], &back[1]].map(|run| imported_with(run));

@@ -169,7 +169,7 @@ fn a_broken_missing_or_unreachable_catalogue_does_not_change_the_list() {
         }
         std::thread::yield_now();
     }
-    assert_eq!(last, 0, "it is whole again in the end");
+    assert_eq!(last, 0, "the catalogue is intact at the end");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let listing = run_store.listing().unwrap();

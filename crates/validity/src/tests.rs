@@ -345,7 +345,7 @@ fn checks_that_could_not_run_make_the_run_suspect() {
 }
 
 #[test]
-fn without_a_path_its_checks_do_not_apply() {
+fn path_checks_do_not_apply_without_a_path() {
     let mut case = Case::good();
     case.document.path = None;
     case.unintended_drops = None;

@@ -264,7 +264,7 @@ mod tests {
         }
         assert_eq!((table.remove(indices[7]), *table.flow(indices[7])), (key(8), 8));
         assert_eq!(table.find(&key(8), table.hash(&key(8))), None);
-        assert_eq!(add(&mut table, 9000, 5), indices[7], "its place is used again");
+        assert_eq!(add(&mut table, 9000, 5), indices[7], "the slot is reused");
         assert_eq!(table.len(), 4999);
     }
 

@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn metric_without_interval_is_not_known() {
+    fn metric_without_interval_has_an_unknown_verdict() {
         let alone = ComparedFigures { evidence: Evidence::None, ..figures(Metric::Memory, 2.0, 0.1) };
         let none = ComparedFigures {
             metric: Metric::Errors,

@@ -57,7 +57,7 @@ impl WorkloadClass {
 /// Measures the real server: costs, notes and checks.
 ///
 /// # Errors
-/// A load could not be made, or an interrupt came.
+/// A load could not be made, or an interrupt occurred.
 pub fn predict(
     input: &PredictPlan,
     measuring: &mut Measuring<'_>,

@@ -136,7 +136,7 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// Whether an interrupt came.
+    /// Whether an interrupt occurred.
     pub fn is_interrupted(&self) -> bool {
         self.interrupts.count() > 0
     }

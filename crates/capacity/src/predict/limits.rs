@@ -40,7 +40,8 @@ pub struct PredictionInputs<'a> {
     pub cores: WorkloadDemand,
     /// Classes of the workload: share, and demand relative to the workload's mean.
     pub classes: Vec<(f64, f64)>,
-    /// Time of a request besides CPU and path, in seconds: network stacks, devices, wake-up of a sleeping server.
+    /// Time of a request in addition to CPU and path, in seconds: network stacks, devices, wake-up of a sleeping
+    /// server.
     pub extra_s: f64,
     /// Distances, use of connections, and bytes of a request.
     pub path: Option<(&'a PathModel, ConnectionUse, Traffic)>,

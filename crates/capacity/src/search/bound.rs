@@ -159,7 +159,7 @@ mod tests {
         assert!(refused.words.contains("2 of 102 missing"), "{}", refused.words);
         let waits = bound_by(&[missing_trial(0.0)], 100.0, 102.0);
         assert!(waits.name == "connections" && waits.words.contains("no response in time"), "{waits:?}");
-        // A used-up CPU is the limit, whatever else waits.
+        // A used-up CPU is the limit, even if requests also wait for other resources.
         assert_eq!(of(TrialPart { connections_missing: Some(0.0), ..bad(1.0, false, None) }), "cores");
     }
 

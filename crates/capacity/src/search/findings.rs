@@ -1,4 +1,4 @@
-//! Findings of a trial besides its verdict: stalls, growing memory, rising response times, throttling.
+//! Findings of a trial in addition to its verdict: stalls, growing memory, rising response times, throttling.
 //!
 //! Each finding has a name and figures, since a single capacity figure would hide it.
 

@@ -33,7 +33,7 @@ pub struct Server {
     pub stall: Option<(f64, f64)>,
     /// Growth of resident memory in bytes per second.
     pub leak: f64,
-    /// Work of a new connection besides its request, in seconds.
+    /// Work of a new connection in addition to its request, in seconds.
     pub accept_s: f64,
     /// Limit of open connections; more are refused.
     pub connections: usize,

@@ -169,14 +169,14 @@ mod tests {
         for experiment in input.experiments() {
             let plan = context.plan_of(&experiment, &scale, &input.rates_of(&experiment)).unwrap();
             plan.check().unwrap();
-            assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "as stored");
+            assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "the plan reads back as stored");
             let workload = plan.workload.spec().unwrap();
             assert_eq!(workload.think, Some(polymix::Law::Normal { mean: 0.3, sd: 0.15 }), "{}", experiment.name());
             assert_eq!(plan.cache.timeout, Duration::from_secs(3));
             assert_eq!(plan.cache.rates[0].per_second(), experiment.rates[0] * 10.0);
             let server = plan.server.unwrap();
             assert!(server.command.contains("squid -N -f") || server.command.contains("' -N -f"), "{}", server.command);
-            assert!(plan.cache.cache_size.unwrap() < server.memory.unwrap(), "squid needs memory for itself");
+            assert!(plan.cache.cache_size.unwrap() < server.memory.unwrap(), "squid needs additional memory");
             assert_eq!(server.cpu, Some(experiment.machine.share()));
         }
     }

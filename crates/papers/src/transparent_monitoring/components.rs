@@ -239,7 +239,7 @@ mod tests {
         let mut early = line(1, 0);
         early.began_unix_ns -= 9_000_000;
         let joined = join(&[tap(1, 0)], &[wire(1, 0)], &[early], ZERO);
-        assert_eq!(joined.disorder_ns, 6_000_000, "the log began 6 ms before the request had come");
+        assert_eq!(joined.disorder_ns, 6_000_000, "the log begins 6 ms before the request was complete");
         let transfer = &joined.transfers[0];
         assert_eq!(signed(transfer.connection_ns), signed(transfer.log_ns) + transfer.difference_ns());
     }

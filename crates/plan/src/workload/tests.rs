@@ -71,7 +71,7 @@ fn requests_sessions_and_extractions_become_a_workload() {
     let [login, page, css] = &shop.requests[..] else { panic!("{shop:?}") };
     assert_eq!((login.label(), login.method, login.redirects_max), ("login", Method::Post, 3));
     let names: Vec<&str> = login.headers.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["X-Run", "accept"], "its own header replaces the common one");
+    assert_eq!(names, ["X-Run", "accept"], "the request's header replaces the common one");
     assert_eq!(login.body.pieces[1], Piece::Client);
     assert_eq!(login.body.pieces[0], Piece::Text(br#"{"user": "u"#[..].into()));
     assert_eq!(login.expect.status, [200..=200, 201..=201]);
@@ -130,7 +130,7 @@ fn several_requests_are_chosen_in_turn_or_by_weight() {
         ))
     };
     let in_turn = two("", "").unwrap();
-    assert_eq!(in_turn.load.choice, Some(ChoicePlan::InTurn), "written out");
+    assert_eq!(in_turn.load.choice, Some(ChoicePlan::InTurn), "defaults are written out");
     assert!(matches!(in_turn.load.workload().unwrap().choice, Choice::InTurn));
     let drawn = two("", "weight = 2.5").unwrap();
     assert_eq!(drawn.load.choice, Some(ChoicePlan::Weighted));
@@ -215,7 +215,7 @@ fn a_list_of_urls_has_weights_and_the_requests_body() {
     let list = plan.load.workload().unwrap();
     let labels: Vec<&str> = list.requests.iter().map(load::RequestSpec::label).collect();
     assert_eq!(labels, ["http://h:81/a?b={c}", "http://other/"]);
-    assert!(matches!(list.choice, Choice::Drawn), "it has a weight");
+    assert!(matches!(list.choice, Choice::Drawn), "the request has a weight");
     assert!(list.requests.iter().all(|request| request.is_literal() && request.method == Method::Put));
     assert_eq!(list.requests[1].body, load::workload::Template::bytes(b"\xff{x}"), "a file is sent as it is");
     fs::write(folder.path().join("urls.txt"), "http://h/\nftp://h/\n").unwrap();

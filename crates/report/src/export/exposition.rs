@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn numbers_are_written_in_the_exposition_format() {
         assert_eq!([0.0, 1.0, 1e-9, f64::INFINITY, f64::NAN].map(number), ["0.0", "1.0", "1e-9", "+Inf", "NaN"]);
     }
 }

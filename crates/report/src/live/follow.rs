@@ -124,7 +124,8 @@ impl Follower {
                 }
             }
         }
-        // A capacity search writes its document after every trial: the run is over only if its progress file reports the end as well.
+        // A capacity search writes its document after every trial: the run is over only if its progress file reports
+        // the end as well.
         let still_running = self.records.progress.as_ref().is_some_and(|progress| !progress.phase.is_over());
         let ended = ended.filter(|_| !still_running);
         if ended != self.summary {

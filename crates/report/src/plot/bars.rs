@@ -2,8 +2,8 @@
 
 use super::Quantity;
 
-/// Values by name: groups of horizontal bars on a linear axis from 0 ([`Bars::new`]), or, for values decades apart, dots on a
-/// logarithmic axis ([`Bars::dots`]), where the length of a bar would be misleading.
+/// Values by name: groups of horizontal bars on a linear axis from 0 ([`Bars::new`]), or, for values decades apart,
+/// dots on a logarithmic axis ([`Bars::dots`]), where the length of a bar would be misleading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// The title.

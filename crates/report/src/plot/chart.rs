@@ -44,8 +44,8 @@ pub enum Scale {
     Linear,
     /// Logarithmic. Values that are not positive are not drawn.
     Log,
-    /// For quantiles from 0 to 1: 90 %, 99 %, 99.9 % have equal distances, so that the tail is readable. The quantile 1 is not
-    /// drawn.
+    /// For quantiles from 0 to 1: 90 %, 99 %, 99.9 % have equal distances, so that the tail is readable. The quantile 1
+    /// is not drawn.
     Tail,
 }
 
@@ -60,7 +60,8 @@ pub struct Series {
     pub points: Vec<[f64; 2]>,
     /// Whether the line is thin and dashed, for configured values.
     pub dashed: bool,
-    /// Index of the colour, from 0; `None`: by position among the series. Set it to use one colour in several plots of a page.
+    /// Index of the colour, from 0; `None`: by position among the series. Set it to use one colour in several plots of
+    /// a page.
     pub color: Option<usize>,
 }
 

@@ -52,7 +52,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn text_stays_text() {
+    fn plain_text_is_not_escaped() {
         assert_eq!(escaped("/山彦?a='b'".as_bytes()), "/山彦?a='b'");
         assert_eq!(escaped(b"/a\\b\x1b[31m\xFF"), "/a\\x5cb\\x1b[31m\\xff");
         assert_eq!(unescaped("a\\"), None);

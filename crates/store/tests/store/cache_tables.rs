@@ -131,5 +131,5 @@ fn the_cache_part_round_trips_with_flattened_figures() {
     assert_eq!(point["offered_rate_per_s"], 20.0);
     assert_eq!(point["hit_ratio"], serde_json::json!({ "offered": 0.55, "ideal": 0.551, "measured": 0.5 }));
     assert_eq!(point["wrong"]["stale"], 2);
-    assert_eq!(json["cache"]["points"][0].get("origin"), None, "what was not found out is absent");
+    assert_eq!(json["cache"]["points"][0].get("origin"), None, "an unknown figure is absent");
 }

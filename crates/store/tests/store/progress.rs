@@ -146,11 +146,11 @@ fn progress_of_a_run_without_a_process_is_killed() {
     assert_eq!(read_progress(&dir).unwrap(), Some(progress.clone()), "the run is still running");
     drop(run);
     assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Killed);
-    assert!(fs::read_to_string(dir.join("progress.json")).unwrap().contains("measured"), "the file is as it was left");
+    assert!(fs::read_to_string(dir.join("progress.json")).unwrap().contains("measured"), "the file is unchanged");
     progress.phase = RunPhase::Done;
     file.write(&progress).unwrap();
     assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Done);
-    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "no temporary file remains");
     fs::write(dir.join("progress.json"), "{").unwrap();
     assert!(read_progress(&dir).unwrap_err().to_string().contains("progress.json"));
 }

@@ -83,11 +83,11 @@ pub struct WireFigures {
     pub handshake_error: Histogram,
     /// Last byte of the request to last byte of its response, of requests begun in the phase.
     pub service_time: Histogram,
-    /// Connections whose SYN came in the phase.
+    /// Connections whose SYN arrived in the phase.
     pub connections_opened: u64,
-    /// Requests whose first byte came in the phase.
+    /// Requests whose first byte arrived in the phase.
     pub requests: u64,
-    /// Responses whose last byte came in the phase.
+    /// Responses whose last byte arrived in the phase.
     pub responses: u64,
     /// Requests of the phase without a complete response.
     pub incomplete: u64,

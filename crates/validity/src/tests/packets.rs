@@ -97,7 +97,7 @@ fn an_incomplete_capture_makes_the_run_suspect_and_is_not_compared() {
 
 /// Inside TLS the capture has no requests, which is no contradiction; its other figures are judged.
 #[test]
-fn inside_tls_connections_are_compared_and_requests_are_not() {
+fn connections_inside_tls_are_compared_and_requests_are_not() {
     let mut case = Case::good();
     case.plan.load.url = "https://server/".into();
     (case.agreed().both, case.agreed().differences) = (0, Default::default());

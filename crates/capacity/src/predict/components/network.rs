@@ -24,7 +24,7 @@ use experiment::ExperimentError;
 use experiment::programs::quoted;
 use stats::median;
 
-/// Response bodies to measure, besides the model's largest.
+/// Response bodies to measure, in addition to the model's largest.
 const RESPONSE_BODIES: [u64; 4] = [0, 4 << 10, 16 << 10, 64 << 10];
 /// Largest body to measure; larger ones are extrapolated.
 pub const BODY_MAX: u64 = 4 << 20;

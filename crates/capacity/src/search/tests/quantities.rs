@@ -221,7 +221,7 @@ fn cost_variation_between_trials_fails_its_check() {
         paced("bad", 1900.0, 5000),
     ];
     near(checks::cpu_probe_spread(&paced, 1440.0), 0.07);
-    assert_eq!(checks::cpu_probe_spread(&paced[1..], 1440.0), None, "one alone");
+    assert_eq!(checks::cpu_probe_spread(&paced[1..], 1440.0), None, "one trial has no spread");
     let machine = checks::whose(0.1, Some(0.07));
     assert!(machine.starts_with("the machine's speed") && machine.contains("7.0 % longer"), "{machine}");
     assert!(checks::whose(0.1, Some(0.01)).starts_with("the server's speed"));
