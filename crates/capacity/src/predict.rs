@@ -125,7 +125,7 @@ pub struct PredictResult {
     pub folder: PathBuf,
 }
 
-/// Time of each load besides its length: sandboxes, server, warm-up, drain.
+/// Time of each load in addition to its length: sandboxes, server, warm-up, drain.
 const LOAD_EXTRA: Duration = Duration::from_millis(900);
 /// Shortest trial of the `--check` search: its short trials then have the least length.
 pub const CHECK_TRIAL_MIN: Duration = Duration::from_secs(2);
@@ -137,12 +137,12 @@ const BEYOND_MAX: f64 = 2.0;
 const PATH_SHARE: f64 = 0.3;
 const PATH_RATE_MAX: f64 = 1_000.0;
 /// Quota period of the testbed, unless the share is too small for it.
-const PERIOD: Duration = Duration::from_millis(5);
+const QUOTA_PERIOD: Duration = Duration::from_millis(5);
 const BUDGET_MIN_S: f64 = 1e-3;
 
 /// Quota period that the testbed uses for this share of a core.
 fn period(cores: f64) -> Duration {
-    PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / cores))
+    QUOTA_PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / cores))
 }
 
 impl PredictPlan {
@@ -285,7 +285,7 @@ impl PredictPlan {
 /// stores nothing, since half of the costs give no prediction.
 ///
 /// # Errors
-/// The plan contradicts itself, the server does not respond, the machine lacks a feature, or an interrupt came.
+/// The plan contradicts itself, the server does not respond, the machine lacks a feature, or an interrupt occurred.
 pub fn run(
     input: &PredictPlan,
     order: &Order,
@@ -298,7 +298,7 @@ pub fn run(
     let showing = ExperimentProgress::begin(&record, "predict", &order.command, input.plan.seed, stage);
     let mut staged = showing.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
-    let made = record.write_plan(&input.plan.to_toml()).map_err(ExperimentError::from).and_then(|()| {
+    let outcome = record.write_plan(&input.plan.to_toml()).map_err(ExperimentError::from).and_then(|()| {
         let mut measuring = Measuring::new(input, &order.command, interrupts, &mut *stage, None);
         measuring.showing = Some(&showing);
         let measured = match input.options.components {
@@ -317,7 +317,7 @@ pub fn run(
         predict.notes.append(&mut measuring.notes);
         let mut document = real_server::document(predict, checks, order, &record, &mut measuring)?;
         if input.options.check && interrupts.count() == 0 {
-            showing.put(|standing| standing.predict = Some(document.predict.clone()));
+            showing.put(|progress| progress.predict = Some(document.predict.clone()));
             let of_search = comparison::make(input, &mut document.predict, order, run_store, interrupts, stage)?;
             let as_measured = checks::as_measured(&document.predict);
             document.validity = Validity::from_checks([document.validity.checks, as_measured, of_search].concat());
@@ -325,10 +325,10 @@ pub fn run(
         record.write_summary(&document)?;
         Ok(document)
     });
-    let document = made.inspect_err(|_| {
+    let document = outcome.inspect_err(|_| {
         let _ = std::fs::remove_dir_all(record.path());
     })?;
-    showing.done(&document.validity, |standing| standing.predict = Some(document.predict.clone()));
+    showing.done(&document.validity, |progress| progress.predict = Some(document.predict.clone()));
     Ok(PredictResult { document, folder: record.path().to_owned() })
 }
 

@@ -51,7 +51,7 @@ use experiment::progress::ExperimentProgress;
 use experiment::watchdog::ObjectiveGuard;
 use experiment::{Order, SearchProgress, Stage};
 
-/// Options of `capacity` besides its plan.
+/// Options of `capacity` in addition to its plan.
 #[derive(Clone, Debug)]
 pub struct CapacityOptions {
     /// Options that every experiment has.
@@ -82,7 +82,7 @@ pub trait Trials {
     ///
     /// # Errors
     /// The trial cannot be stored.
-    fn made(&mut self, trial: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError>;
+    fn record(&mut self, trial: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError>;
 }
 
 /// Makes trials until the search ends. `None`: interrupted.
@@ -95,14 +95,14 @@ pub fn drive(sequence: &mut TrialSequence<'_>, trials: &mut dyn Trials) -> Resul
             Next::End(end) => return Ok(Some(end)),
             Next::Make(request) => request,
         };
-        let trial = match trials.make(&request, sequence.made().len(), sequence.response_bytes()) {
+        let trial = match trials.make(&request, sequence.trials().len(), sequence.response_bytes()) {
             Ok(Some(trial)) => trial,
             Ok(None) => return Ok(None),
-            Err(error) if sequence.made().is_empty() => return Err(error),
+            Err(error) if sequence.trials().is_empty() => return Err(error),
             Err(error) => return Ok(Some(End::Refused(format!("the search stopped: {error}")))),
         };
         sequence.add(trial.clone());
-        trials.made(&trial, sequence)?;
+        trials.record(&trial, sequence)?;
     }
 }
 
@@ -280,7 +280,7 @@ impl RunningSearch<'_> {
         }
         let document = self.document(None, interrupted);
         self.record.write_summary(&document)?;
-        self.showing.done(&document.validity, |standing| standing.capacity = Some(document.capacity.clone()));
+        self.showing.done(&document.validity, |progress| progress.capacity = Some(document.capacity.clone()));
         Ok(document)
     }
 
@@ -310,9 +310,10 @@ impl RunningSearch<'_> {
     }
 
     /// The document as far as known; `at_hand` is the distance being measured.
-    fn document(&self, at_hand: Option<(CapacityPart, Vec<Check>)>, interrupted: bool) -> CapacityDocument {
-        let at_hand = at_hand.map(|(part, checks)| (self.at.clone(), part, checks));
-        let parts: Vec<(String, CapacityPart, Vec<Check>)> = self.before.iter().cloned().chain(at_hand).collect();
+    fn document(&self, current_distance: Option<(CapacityPart, Vec<Check>)>, interrupted: bool) -> CapacityDocument {
+        let current_distance = current_distance.map(|(part, checks)| (self.at.clone(), part, checks));
+        let parts: Vec<(String, CapacityPart, Vec<Check>)> =
+            self.before.iter().cloned().chain(current_distance).collect();
         let checks = parts.iter().flat_map(|(name, _, checks)| checks.iter().map(|check| named(name, check)));
         let validity = Validity::from_checks(checks.collect());
         let capacity =
@@ -351,10 +352,10 @@ impl Trials for RunningSearch<'_> {
         let plan = trial_plan::of_trial(&self.plan, request, number, bytes, &self.order.program);
         let mut guard =
             ObjectiveGuard::new(self.stage.begin(&self.named_load(request)), trial_plan::keep(request, self.slo));
-        let run_store = request.purpose.is_kept().then_some(self.run_store);
+        let run_store = request.purpose.is_stored().then_some(self.run_store);
         let outcome = match testbed::bench(&plan, &self.order.command, run_store, self.interrupts, &mut guard) {
             Ok(outcome) => outcome,
-            // A failed generator trial leaves the generator's limit unknown; the search goes on.
+            // After a failed generator trial the generator's limit is unknown, and the search continues.
             Err(error) if request.purpose == Purpose::Limit => return Ok(Some(self.void(request, error.to_string()))),
             Err(error) => return Err(error.into()),
         };
@@ -370,7 +371,7 @@ impl Trials for RunningSearch<'_> {
         Ok(Some(part))
     }
 
-    fn made(&mut self, trial: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
+    fn record(&mut self, trial: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
         self.journal.trial(trial)?;
         let later = distances_of(&self.capacity) - 1 - self.before.len() as u32;
         let each = estimate::rest(&self.rules, &TrialSequence::new(&self.rules));
@@ -380,9 +381,9 @@ impl Trials for RunningSearch<'_> {
         let checks = checks::all(&self.rules, sequence, &part);
         let document = self.document(Some((part, checks)), true);
         self.record.write_summary(&document)?;
-        self.showing.put(|standing| {
-            standing.validity = Some(document.validity);
-            standing.capacity = Some(document.capacity);
+        self.showing.put(|progress| {
+            progress.validity = Some(document.validity);
+            progress.capacity = Some(document.capacity);
         });
         Ok(())
     }

@@ -10,16 +10,20 @@ use super::findings::namespaces_fix;
 /// All verbs, or parts of them, the main ones first.
 pub fn abilities(facts: &Facts) -> Vec<Ability> {
     let testbed = testbed(facts);
-    // The reason is given once, at the main verb.
-    let same = testbed.like(MAIN_VERB);
-    let with = |outcome| and(&same, outcome);
+    // Only the main verb states the reason; other verbs refer to it.
+    let same = testbed.same_as(MAIN_VERB);
+    let with = |outcome| worse(&same, outcome);
     vec![
-        ability("bench", "load on any URL, no path; ab", direct(facts)),
+        ability("bench", "load on any URL, no path; ab", without_path(facts)),
         ability(MAIN_VERB, "a server behind a path; demo, run, profile check", testbed.clone()),
         ability("bench --server-cpu", "a CPU limit of that server", with(share(facts))),
         ability("bench --server-tcp", "congestion control of that server", with(trial(&facts.ends.congestion))),
         ability("net", "any program at the clients' end of a path", same.clone()),
-        ability("bench --rtt, this host", "a service on this host through a path; net --to", outside(facts, &same)),
+        ability(
+            "bench --rtt, this host",
+            "a service on this host through a path; net --to",
+            other_target(facts, &same),
+        ),
         ability("bench --rtt, remote", "another host through a path; net --to", remote(facts, &same)),
         ability("IPv6 through a path", "IPv6 targets", with(trial(&facts.ends.clients_v6))),
         ability("watch -i", "live capture of a device", trial(&facts.rights.capture)),
@@ -39,8 +43,8 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// The same state, with a reference to the verb that states the reason.
-    fn like(&self, verb: &str) -> Outcome {
+    /// The state of another verb, with a reference to the verb that states the reason.
+    fn same_as(&self, verb: &str) -> Outcome {
         let what = format!("as {verb}");
         match self {
             Outcome::Ok => Outcome::Ok,
@@ -60,7 +64,7 @@ fn ability(verb: &str, about: &str, outcome: Outcome) -> Ability {
 }
 
 /// The worse of two outcomes; the first of two equal ones.
-fn and(first: &Outcome, second: Outcome) -> Outcome {
+fn worse(first: &Outcome, second: Outcome) -> Outcome {
     match (first, &second) {
         (Outcome::Missing(_), _) | (Outcome::Partial(..), Outcome::Ok | Outcome::Partial(..)) => first.clone(),
         _ => second,
@@ -71,18 +75,18 @@ fn trial(trial: &Trial) -> Outcome {
     match trial {
         Trial::Worked(_) => Outcome::Ok,
         Trial::Refused(refusal) => Outcome::Missing(refusal.clone()),
-        Trial::NotTried => no("not tried, because an earlier step was refused", None),
+        Trial::NotTried => missing("not tried, because an earlier step was refused", None),
     }
 }
 
-fn no(what: impl Into<String>, fix: Option<&str>) -> Outcome {
+fn missing(what: impl Into<String>, fix: Option<&str>) -> Outcome {
     Outcome::Missing(Refusal { what: what.into(), fix: fix.map(str::to_owned) })
 }
 
-fn direct(facts: &Facts) -> Outcome {
+fn without_path(facts: &Facts) -> Outcome {
     let (_, hard) = facts.machine.facts.nofile;
     if hard <= DESCRIPTORS_RESERVED {
-        return no(format!("only {hard} files may be open at the same time"), Some("ulimit -Hn 100000 as root"));
+        return missing(format!("only {hard} files may be open at the same time"), Some("ulimit -Hn 100000 as root"));
     }
     Outcome::Ok
 }
@@ -125,26 +129,28 @@ fn share(facts: &Facts) -> Outcome {
 }
 
 /// A target outside the testbed: the server's end of the path is in the host's network.
-fn outside(facts: &Facts, testbed: &Outcome) -> Outcome {
+fn other_target(facts: &Facts, testbed: &Outcome) -> Outcome {
     if matches!(facts.rights.privilege, Privilege::Root) {
-        let right = and(testbed, trial(&facts.rights.host_network));
+        let right = worse(testbed, trial(&facts.rights.host_network));
         return match &facts.rights.range_taken {
-            Some(route) => and(&right, no(format!("this host routes {route} itself"), Some("remove that route"))),
+            Some(route) => {
+                worse(&right, missing(format!("this host routes {route} itself"), Some("remove that route")))
+            }
             None => right,
         };
     }
     // An ordinary user needs this first.
     match trial(&facts.rights.host_network) {
-        Outcome::Ok => no("needs CAP_SYS_ADMIN in addition to CAP_NET_ADMIN", Some("run as root")),
+        Outcome::Ok => missing("needs CAP_SYS_ADMIN in addition to CAP_NET_ADMIN", Some("run as root")),
         refused => refused,
     }
 }
 
 /// A target on another host, whose responses must return through the path.
 fn remote(facts: &Facts, testbed: &Outcome) -> Outcome {
-    let through = and(&outside(facts, testbed), trial(&facts.ends.masquerade));
+    let through = worse(&other_target(facts, testbed), trial(&facts.ends.masquerade));
     let through = match facts.ends.forward_v6.refusal() {
-        Some(_) => and(
+        Some(_) => worse(
             &through,
             Outcome::Partial(
                 "not with IPv6: forwarding for a single device needs Linux 6.17".into(),
@@ -156,7 +162,7 @@ fn remote(facts: &Facts, testbed: &Outcome) -> Outcome {
     match &facts.rights.forwarding_refused_by {
         Some(chain) => {
             let why = format!("chain {chain} of the host's firewall may drop the packets");
-            and(&through, Outcome::Partial(why, Some("iptables -I FORWARD -i yamabiko+ -j ACCEPT".into())))
+            worse(&through, Outcome::Partial(why, Some("iptables -I FORWARD -i yamabiko+ -j ACCEPT".into())))
         }
         None => through,
     }
@@ -164,7 +170,7 @@ fn remote(facts: &Facts, testbed: &Outcome) -> Outcome {
 
 fn serve(facts: &Facts) -> Outcome {
     match facts.machine.kernel {
-        Some(version) if version < (5, 6) => no("this kernel has no openat2", Some("Linux 5.6 or newer")),
+        Some(version) if version < (5, 6) => missing("this kernel has no openat2", Some("Linux 5.6 or newer")),
         _ => Outcome::Ok,
     }
 }
@@ -174,7 +180,7 @@ fn storing(facts: &Facts) -> Outcome {
         return Outcome::Ok;
     }
     let why = format!("{} is not writable: runs are refused without --no-save", facts.run_store.root.display());
-    no(why, Some("set YAMABIKO_RUNS to a writable directory, or give --no-save"))
+    missing(why, Some("set YAMABIKO_RUNS to a writable directory, or give --no-save"))
 }
 
 fn rootless(facts: &Facts, testbed: &Outcome) -> Outcome {

@@ -16,9 +16,9 @@ use testbed::places::{SERVER, SERVER_NAME, forwards_ipv6};
 
 /// A TUN with an address, up, in its own namespace, to measure the cost of a write.
 pub(super) struct Device {
-    /// Its namespace.
+    /// Network namespace of the device.
     pub(super) net: NetNamespace,
-    /// Its descriptor.
+    /// Descriptor of the device.
     pub(super) tun: Tun,
 }
 
@@ -54,7 +54,7 @@ fn make(ends: &mut Ends, rootless: bool, machine: &Machine) -> Option<Device> {
     ends.namespace = Trial::Worked("created, and removed with its descriptor".into());
     ends.clients_v4 = in_namespace(&clients, clients_v4, "clients can use every address of a network");
     ends.clients_v6 = in_namespace(&clients, clients_v6, "clients can use every address of a network");
-    let net = match place(rootless) {
+    let net = match run_in_sandbox(rootless) {
         Ok((net, trial)) => {
             ends.sandbox = trial;
             net
@@ -107,7 +107,7 @@ fn make(ends: &mut Ends, rootless: bool, machine: &Machine) -> Option<Device> {
     };
     if let [first, _, ..] = machine.allowed.list() {
         ends.steering = Trial::of(sys::accounting::set_rps(&net, DEVICE, &[*first]), "can run on the server's cores");
-        // The cost of a write to the device is measured without it.
+        // The cost of a write to the device is measured without the sandbox.
         let _ = sys::accounting::set_rps(&net, DEVICE, &[]);
     }
     up.worked().then_some(Device { net, tun })
@@ -118,7 +118,7 @@ fn in_namespace(net: &NetNamespace, work: impl FnOnce() -> sys::Result<()> + Sen
 }
 
 /// Runs a command in a sandbox until it ends.
-fn place(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
+fn run_in_sandbox(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
     let mut place = Place::start(SandboxSpec {
         hosts: vec![(SERVER.into(), SERVER_NAME.to_owned())],
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::Null, stderr: Stdio::Null },

@@ -1,4 +1,4 @@
-//! What was read, tried and measured, before it becomes findings.
+//! Facts: settings read, features tried and timers measured. Findings and abilities are computed from these.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ pub struct Facts {
 /// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// It worked; a description for the reader.
+    /// The feature works; a description for the report.
     Worked(String),
-    /// It was refused.
+    /// The feature was refused.
     Refused(Refusal),
-    /// It was not tried, because an earlier step was refused.
+    /// The feature was not tried, because an earlier step was refused.
     NotTried,
 }
 
@@ -53,12 +53,12 @@ impl Trial {
         }
     }
 
-    /// Whether it worked.
+    /// Whether the feature works.
     pub fn worked(&self) -> bool {
         matches!(self, Trial::Worked(_))
     }
 
-    /// The refusal, if it was refused.
+    /// The refusal; `None` in the other states.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Trial::Refused(refusal) => Some(refusal),
@@ -87,9 +87,9 @@ pub struct Rights {
     pub user: u32,
     /// Whether this process started in a user namespace other than the machine's.
     pub in_user_namespace: bool,
-    /// How it can obtain its own namespaces.
+    /// How this process can create its own namespaces.
     pub privilege: Privilege,
-    /// What user 65534 could do; tried as root only.
+    /// Result of creating a user namespace as user 65534; tried as root only.
     pub ordinary_user: Option<Trial>,
     /// Scheduling class of a thread that requests SCHED_FIFO.
     pub urgency: Urgency,

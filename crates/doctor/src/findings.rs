@@ -1,4 +1,4 @@
-//! States of all facts: ok, worth knowing or missing, with the affected verbs or figures and the fix.
+//! States of all facts: ok, note or missing, with the affected verbs or figures and the fix.
 
 mod machine;
 mod network;
@@ -21,7 +21,7 @@ fn ok(area: Area, name: &str, found: impl Into<String>) -> Finding {
     Finding { area, name: name.into(), found: found.into(), state: State::Ok, touches: Vec::new(), fix: None }
 }
 
-/// A finding that is worth knowing, or missing.
+/// A finding of state note or missing.
 fn not_ok(
     state: State,
     area: Area,

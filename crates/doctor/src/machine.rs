@@ -15,7 +15,7 @@ pub fn read() -> sys::Result<Machine> {
     let kernel = kernel_version(&facts.kernel);
     let allowed = Cores::allowed().unwrap_or_default();
     let sources = words(CLOCK_SOURCES);
-    let traces = Traces {
+    let traces = MachineIds {
         release: &facts.kernel,
         cpuinfo: &text("/proc/cpuinfo"),
         vendor: &text("/sys/class/dmi/id/sys_vendor"),
@@ -57,7 +57,7 @@ pub fn run_store(root: &Path) -> RunStoreFacts {
 }
 
 /// Properties by which a virtual machine is recognised.
-struct Traces<'a> {
+struct MachineIds<'a> {
     release: &'a str,
     cpuinfo: &'a str,
     vendor: &'a str,
@@ -66,7 +66,7 @@ struct Traces<'a> {
     clock_sources: &'a [String],
 }
 
-impl Traces<'_> {
+impl MachineIds<'_> {
     /// The hypervisor; `None` on bare metal, as far as it can be seen.
     fn hypervisor(&self) -> Option<String> {
         let board = format!("{} {}", self.vendor.trim(), self.product.trim());
@@ -92,9 +92,9 @@ impl Traces<'_> {
 
 /// The first container that is recognised.
 fn container(exists: impl Fn(&str) -> bool, systemd: &str, cgroups: &str) -> Option<String> {
-    let said = systemd.trim();
-    if !said.is_empty() {
-        return Some(said.to_owned());
+    let name = systemd.trim();
+    if !name.is_empty() {
+        return Some(name.to_owned());
     }
     let in_groups = [("kubepods", "Kubernetes"), ("/docker", "Docker"), ("libpod", "Podman"), ("/lxc", "LXC")];
     if let Some((_, name)) = in_groups.iter().find(|(trace, _)| cgroups.contains(trace)) {
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    const BARE: Traces<'static> = Traces {
+    const BARE: MachineIds<'static> = MachineIds {
         release: "6.1.0-28-amd64",
         cpuinfo: "processor\t: 0\nflags\t\t: fpu vme tsc\n",
         vendor: "Dell Inc.\n",
@@ -188,7 +188,7 @@ mod tests {
         clock_sources: &[],
     };
 
-    fn found(traces: &Traces<'_>) -> Option<String> {
+    fn found(traces: &MachineIds<'_>) -> Option<String> {
         traces.hypervisor()
     }
 
@@ -205,21 +205,21 @@ mod tests {
             ("Xen\n", "HVM domU\n", "Xen"),
         ];
         for (vendor, product, name) in cases {
-            assert_eq!(found(&Traces { vendor, product, ..BARE }).as_deref(), Some(name));
+            assert_eq!(found(&MachineIds { vendor, product, ..BARE }).as_deref(), Some(name));
         }
-        assert_eq!(found(&Traces { vendor: "Amazon EC2\n", product: "m7i.metal\n", ..BARE }), None);
-        assert_eq!(found(&Traces { vendor: "Microsoft Corporation", product: "Surface Pro", ..BARE }), None);
-        let wsl = Traces { release: "5.15.167.4-microsoft-standard-WSL2", ..BARE };
+        assert_eq!(found(&MachineIds { vendor: "Amazon EC2\n", product: "m7i.metal\n", ..BARE }), None);
+        assert_eq!(found(&MachineIds { vendor: "Microsoft Corporation", product: "Surface Pro", ..BARE }), None);
+        let wsl = MachineIds { release: "5.15.167.4-microsoft-standard-WSL2", ..BARE };
         assert_eq!(found(&wsl).as_deref(), Some("WSL 2 (Hyper-V)"));
         // A microVM has no board.
-        let bare_board = Traces { vendor: "", product: "", ..BARE };
+        let bare_board = MachineIds { vendor: "", product: "", ..BARE };
         let sources = ["tsc".to_owned(), "kvm-clock".to_owned()];
-        assert_eq!(found(&Traces { clock_sources: &sources, ..bare_board }).as_deref(), Some("KVM"));
-        let bare_board = Traces { vendor: "", product: "", ..BARE };
-        let flagged = Traces { cpuinfo: "flags\t\t: fpu hypervisor tsc\n", ..bare_board };
+        assert_eq!(found(&MachineIds { clock_sources: &sources, ..bare_board }).as_deref(), Some("KVM"));
+        let bare_board = MachineIds { vendor: "", product: "", ..BARE };
+        let flagged = MachineIds { cpuinfo: "flags\t\t: fpu hypervisor tsc\n", ..bare_board };
         assert_eq!(found(&flagged).as_deref(), Some("an unknown hypervisor"));
         // Neither a program named hypervisor nor a longer flag is the flag.
-        let named = Traces { cpuinfo: "model name\t: hypervisor\nflags\t: nohypervisor\n", ..BARE };
+        let named = MachineIds { cpuinfo: "model name\t: hypervisor\nflags\t: nohypervisor\n", ..BARE };
         assert_eq!(found(&named), None);
     }
 

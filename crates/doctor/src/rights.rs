@@ -27,7 +27,7 @@ pub fn read() -> Rights {
         awake: Trial::of(Awake::hold(), "processors stay awake during a run"),
         capture: Trial::of(probe::packet_socket(), "packets of this host's devices can be captured"),
         host_network: Trial::of(probe::change_network(), "devices and routes of this host can be added"),
-        range_taken: RANGES.iter().find_map(|(network, prefix)| taken(network.parse().ok()?, *prefix)),
+        range_taken: RANGES.iter().find_map(|(network, prefix)| first_route(network.parse().ok()?, *prefix)),
         forwarding_refused_by: sys::nft::forwarding_refused_by(IpAddr::from([0, 0, 0, 0])).ok().flatten(),
         settings: settings(|path| fs::read_to_string(path).ok()),
     }
@@ -35,12 +35,12 @@ pub fn read() -> Rights {
 
 /// The scheduling class that a thread gets when it requests the real-time class, tried in a thread of its own.
 fn urgency() -> Urgency {
-    let asked = std::thread::Builder::new().spawn(|| Urgency::RealTime.apply_to_this_thread());
-    asked.ok().and_then(|thread| thread.join().ok()).unwrap_or(Urgency::Ordinary)
+    let thread = std::thread::Builder::new().spawn(|| Urgency::RealTime.apply_to_this_thread());
+    thread.ok().and_then(|thread| thread.join().ok()).unwrap_or(Urgency::Ordinary)
 }
 
 /// The first route of this host to any address of `network`.
-fn taken(network: IpAddr, prefix: u8) -> Option<String> {
+fn first_route(network: IpAddr, prefix: u8) -> Option<String> {
     let mut netlink = Netlink::open().ok()?;
     let routes = netlink.routes(network).ok()?;
     let route = routes.iter().find(|route| route.overlaps(network, prefix))?;

@@ -21,7 +21,7 @@ fn refused(what: &str, fix: Option<&str>) -> Trial {
     Trial::Refused(Refusal { what: what.into(), fix: fix.map(str::to_owned) })
 }
 
-/// Root on a machine without any problem.
+/// Facts of root on a machine without any problem.
 fn good() -> Facts {
     Facts {
         rights: Rights {
@@ -138,7 +138,7 @@ fn fix(document: &DoctorDocument, name: &str) -> String {
 }
 
 #[test]
-fn a_good_machine_has_only_ok_findings_and_verbs() {
+fn a_machine_without_problems_has_only_ok_findings_and_verbs() {
     let document = document(Facts { measured: Some(measured()), ..good() });
     for finding in &document.findings {
         assert_eq!(finding.state, State::Ok, "{finding:?}");
@@ -197,12 +197,12 @@ fn an_ordinary_user_has_the_testbed_and_not_the_host() {
         assert_eq!(verb(&document, refused).state, VerbState::Missing, "{refused}");
     }
     assert_eq!(verb(&document, "bench --rtt, this host").fix.as_deref(), Some("run as root"));
-    assert_eq!(verb(&document, "net").why, "as bench --server", "a reason is given once");
+    assert_eq!(verb(&document, "net").why, "as bench --server", "only the main verb states the reason");
 }
 
 #[test]
 fn the_setting_that_refuses_namespaces_is_named() {
-    for (setting, value, wanted) in [
+    for (setting, value, expected) in [
         ("kernel.apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel.unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
         ("user.max_user_namespaces", "0", "user.max_user_namespaces=10000"),
@@ -214,7 +214,7 @@ fn the_setting_that_refuses_namespaces_is_named() {
         assert!(!document.ready());
         assert_eq!(finding(&document, "privilege").state, State::Missing);
         assert_eq!(finding(&document, "privilege").found, "unshare CLONE_NEWUSER: Operation not permitted");
-        assert!(fix(&document, "privilege").contains(wanted), "{}", fix(&document, "privilege"));
+        assert!(fix(&document, "privilege").contains(expected), "{}", fix(&document, "privilege"));
         assert_eq!(verb(&document, MAIN_VERB).fix, finding(&document, "privilege").fix);
         assert_eq!(verb(&document, "net").state, VerbState::Missing);
         assert_eq!(verb(&document, "bench").state, VerbState::Ok);
@@ -222,15 +222,15 @@ fn the_setting_that_refuses_namespaces_is_named() {
 }
 
 #[test]
-fn root_sees_what_ordinary_users_cannot_do() {
+fn root_learns_which_features_ordinary_users_lack() {
     let mut facts = good();
     facts.rights.ordinary_user = Some(refused("unshare CLONE_NEWUSER: Operation not permitted", None));
     facts.rights.settings = BTreeMap::from([("kernel.apparmor_restrict_unprivileged_userns", "1".to_owned())]);
     let seen = document(facts);
-    assert_eq!(finding(&seen, "ordinary users").state, State::WorthKnowing);
+    assert_eq!(finding(&seen, "ordinary users").state, State::Note);
     assert!(fix(&seen, "ordinary users").contains("apparmor"));
     assert_eq!(verb(&seen, "without root").state, VerbState::Missing);
-    assert!(seen.ready(), "root needs none of it");
+    assert!(seen.ready(), "root does not need these features");
     let mut facts = good();
     facts.rights.ordinary_user = Some(refused("open /dev/net/tun: Permission denied", Some("chmod 666 /dev/net/tun")));
     assert_eq!(fix(&document(facts), "ordinary users"), "chmod 666 /dev/net/tun");
@@ -275,11 +275,11 @@ fn routes_firewall_and_masquerading_limit_targets_outside_the_testbed() {
 }
 
 #[test]
-fn few_cores_or_a_cpu_limit_are_worth_knowing() {
+fn few_cores_or_a_cpu_limit_are_notes() {
     let mut facts = good();
     facts.machine.quota = Some(2.0);
     let bounded = document(facts);
-    assert_eq!(finding(&bounded, "cores").state, State::WorthKnowing);
+    assert_eq!(finding(&bounded, "cores").state, State::Note);
     assert!(finding(&bounded, "cores").found.contains("2.00"));
     let mut facts = good();
     // A limit above the number of cores has no effect.
@@ -301,28 +301,28 @@ fn states_change_at_their_limits() {
     };
     let files = |hard| move |facts: &mut Facts| facts.machine.facts.nofile = (hard, hard);
     assert_eq!(state(&files(10_000), "descriptors"), State::Ok);
-    assert_eq!(state(&files(9_999), "descriptors"), State::WorthKnowing);
+    assert_eq!(state(&files(9_999), "descriptors"), State::Note);
     assert_eq!(state(&files(255), "descriptors"), State::Missing);
     let version = |version| move |facts: &mut Facts| facts.machine.kernel = Some(version);
     assert_eq!(state(&version((5, 6)), "kernel"), State::Ok);
     assert_eq!(state(&version((5, 5)), "kernel"), State::Missing);
     let stolen = |share| move |facts: &mut Facts| facts.machine.steal_since_boot = share;
     assert_eq!(state(&stolen(0.01), "virtualisation"), State::Ok);
-    assert_eq!(state(&stolen(0.011), "virtualisation"), State::WorthKnowing);
+    assert_eq!(state(&stolen(0.011), "virtualisation"), State::Note);
 }
 
 #[test]
 fn a_clock_is_judged_by_its_cost_if_measured_otherwise_by_its_name() {
     let mut facts = good();
     facts.machine.clock_source = ("hpet".into(), vec!["hpet".into(), "acpi_pm".into()]);
-    assert_eq!(finding(&document(facts.clone()), "clock").state, State::WorthKnowing);
+    assert_eq!(finding(&document(facts.clone()), "clock").state, State::Note);
     // The measured cost decides, not the name.
     facts.measured = Some(measured());
     assert_eq!(finding(&document(facts), "clock").state, State::Ok);
     let mut facts = good();
     facts.measured =
         Some(Measured { clock_read_ns: Quantiles { count: 200, p50: 900, ..Quantiles::default() }, ..measured() });
-    assert_eq!(finding(&document(facts), "clock").state, State::WorthKnowing);
+    assert_eq!(finding(&document(facts), "clock").state, State::Note);
 }
 
 #[test]
@@ -332,15 +332,15 @@ fn timers_are_judged_by_hybrid_waits() {
     let mut late = measured();
     late.wake_up[0].late_ns.p99 = 1_000_001;
     let document = document(Facts { measured: Some(late), ..good() });
-    assert_eq!(finding(&document, "timers").state, State::WorthKnowing);
+    assert_eq!(finding(&document, "timers").state, State::Note);
     assert!(finding(&document, "timers").touches[0].contains("path_on_time"));
 }
 
 #[test]
-fn bbr_as_default_is_worth_knowing() {
+fn bbr_as_default_is_a_note() {
     let mut facts = good();
     facts.machine.facts.congestion_control = "bbr".into();
     let document = document(facts);
-    assert_eq!(finding(&document, "congestion control").state, State::WorthKnowing);
+    assert_eq!(finding(&document, "congestion control").state, State::Note);
     assert_eq!(fix(&document, "congestion control"), "--server-tcp cc=cubic");
 }

@@ -46,10 +46,10 @@ pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measu
 
 fn on_thread(core: Option<Cores>, device: Option<Device>) -> io::Result<Measured> {
     let core = core.filter(|core| core.pin_this_thread().is_ok());
-    // A running measurement holds the right to the real-time class, and must not be disturbed by this one.
+    // Another run in progress has the lock of the real-time class, and this measurement must not disturb that run.
     let right = RealTimeLock::take();
-    let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
-    let urgency = wanted.apply_to_this_thread();
+    let requested = if right.is_some() { Urgency::RealTime } else { Urgency::High };
+    let urgency = requested.apply_to_this_thread();
     Ok(Measured {
         scheduling: urgency.name().into(),
         core: core.map(|core| core.to_string()),
@@ -68,11 +68,11 @@ fn wake_ups() -> io::Result<Vec<WakeUp>> {
     epoll.add(timer.as_fd(), Interest::READ.edge(), 0)?;
     let mut found = Vec::new();
     let mut margin = Margin::default();
-    for (ahead, waits) in AHEAD {
+    for (ahead, waits) in WAITS {
         let (mut hybrid, mut sleep) = (Vec::new(), Vec::new());
         for _ in 0..waits {
-            hybrid.push(late(ahead, margin.of(ahead), &epoll, &mut timer)?);
-            let asleep = late(ahead, Duration::ZERO, &epoll, &mut timer)?;
+            hybrid.push(wake_delay(ahead, margin.of(ahead), &epoll, &mut timer)?);
+            let asleep = wake_delay(ahead, Duration::ZERO, &epoll, &mut timer)?;
             margin.learn(Duration::from_nanos(asleep));
             sleep.push(asleep);
         }
@@ -88,7 +88,7 @@ fn wake_ups() -> io::Result<Vec<WakeUp>> {
 }
 
 /// Waits for a time `ahead`, the last `spin` of it without sleeping, and returns how late the wait ended.
-fn late(ahead: Duration, spin: Duration, epoll: &Epoll, timer: &mut Timer) -> io::Result<u64> {
+fn wake_delay(ahead: Duration, spin: Duration, epoll: &Epoll, timer: &mut Timer) -> io::Result<u64> {
     let mut events = [Event::EMPTY; 1];
     let due_ns = monotonic_ns() + ahead.as_nanos() as u64;
     timer.arm(Duration::from_nanos(due_ns) - spin)?;
@@ -131,9 +131,9 @@ fn tun_writes(device: &Device) -> Option<Vec<u64>> {
     for _ in 0..TUN_WRITES {
         let begun = monotonic_ns();
         device.tun.write(&packet).ok()?;
-        let took = monotonic_ns() - begun;
+        let elapsed_ns = monotonic_ns() - begun;
         if socket.recv(&mut buffer).is_ok() {
-            times.push(took);
+            times.push(elapsed_ns);
         }
     }
     (!times.is_empty()).then_some(times)
@@ -162,7 +162,7 @@ fn datagram(from: Ipv4Addr, to: Ipv4Addr, port: u16) -> Vec<u8> {
 }
 
 /// Distances of the wake-up times, and number of waits: 1.4 s in total, most of it asleep.
-const AHEAD: [(Duration, u32); 4] = [
+const WAITS: [(Duration, u32); 4] = [
     (Duration::from_micros(200), 100),
     (Duration::from_millis(1), 100),
     (Duration::from_millis(5), 40),
@@ -182,7 +182,7 @@ mod tests {
     fn every_wait_ends_at_or_after_its_time() {
         for wake_up in wake_ups().unwrap() {
             // An early wake-up would underflow; all waits are counted.
-            let expected = AHEAD.iter().find(|(ahead, _)| ahead.as_nanos() as u64 == wake_up.ahead_ns).unwrap().1;
+            let expected = WAITS.iter().find(|(ahead, _)| ahead.as_nanos() as u64 == wake_up.ahead_ns).unwrap().1;
             assert_eq!(wake_up.late_ns.count, u64::from(expected), "{wake_up:?}");
         }
     }

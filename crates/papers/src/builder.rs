@@ -45,7 +45,7 @@ impl DocumentBuilder {
     pub fn rows(&self, rows: &[ReproductionRow]) {
         let (name, rows, runs) = (self.name.clone(), rows.to_vec(), self.runs.clone());
         let so_far = Reproduction { name, rows, runs, ..Reproduction::default() };
-        self.showing.put(|standing| standing.reproduce = Some(so_far));
+        self.showing.put(|progress| progress.reproduce = Some(so_far));
     }
 
     /// Adds a run by name; `division` if this host's cores were divided, which a run confined to one of them cannot
@@ -65,11 +65,11 @@ impl DocumentBuilder {
         }
         self.duration_s += run.duration_s;
         self.host.get_or_insert_with(|| run.host.clone());
-        self.showing.put(|standing| {
-            let part = standing.reproduce.get_or_insert_with(Reproduction::default);
+        self.showing.put(|progress| {
+            let part = progress.reproduce.get_or_insert_with(Reproduction::default);
             part.name.clone_from(&self.name);
             part.runs.clone_from(&self.runs);
-            standing.validity = Some(Validity::from_checks(self.checks.clone()));
+            progress.validity = Some(Validity::from_checks(self.checks.clone()));
         });
     }
 
@@ -104,7 +104,7 @@ impl DocumentBuilder {
             reproduce: Reproduction { runs: self.runs, ..part },
         };
         self.record.write_summary(&document)?;
-        self.showing.done(&document.validity, |standing| standing.reproduce = Some(document.reproduce.clone()));
+        self.showing.done(&document.validity, |progress| progress.reproduce = Some(document.reproduce.clone()));
         Ok(Reproduced { document, folder: self.record.path().to_owned() })
     }
 }

@@ -40,7 +40,7 @@ pub const NAME: &str = "dserver";
 /// Requests per measurement in the paper.
 pub const REQUESTS: u64 = 1000;
 /// Bandwidth of the paper's network.
-const LINK: Option<BitRate> = BitRate::from_bits_per_second(100_000_000);
+const LINK_RATE: Option<BitRate> = BitRate::from_bits_per_second(100_000_000);
 /// Rounds without a path, where a thousand requests take a tenth of a second.
 const ROUNDS: u32 = 5;
 const PORT: u16 = 8080;
@@ -61,7 +61,7 @@ impl DserverOptions {
     /// Approximate duration: the link's time for all bytes.
     pub fn time(&self) -> Duration {
         let bytes: u64 = self.sizes.iter().filter_map(|&at| SIZES.get(at)).map(|size| size.bytes).sum();
-        let link = LINK.map_or(1, BitRate::bits_per_second) as f64 / 8.0;
+        let link = LINK_RATE.map_or(1, BitRate::bits_per_second) as f64 / 8.0;
         let runs = ComparedServer::ALL.len() * self.sizes.len();
         let starts = Duration::from_secs(1) * runs as u32 + Duration::from_millis(500) * runs as u32 * ROUNDS;
         Duration::from_secs_f64((bytes * self.requests) as f64 * ComparedServer::ALL.len() as f64 / link).max(starts)
@@ -104,7 +104,7 @@ pub enum PathSetting {
 }
 
 impl PathSetting {
-    /// Both networks.
+    /// Both networks, with a link and without.
     pub const ALL: [PathSetting; 2] = [PathSetting::Link, PathSetting::Direct];
 
     /// Name in the rows.
@@ -140,11 +140,11 @@ pub fn make(
     };
     let mut builder = DocumentBuilder::new(run_store, NAME, &input.order, stage)?;
     let mut stage = builder.staging(stage);
-    let mut made = Vec::new();
-    context.through_the_link(&mut builder, &mut made, &mut stage)?;
-    builder.rows(&rows::rows(&made));
-    context.direct(&mut builder, &mut made, &mut stage)?;
-    let rows = rows::rows(&made);
+    let mut measurements = Vec::new();
+    context.through_the_link(&mut builder, &mut measurements, &mut stage)?;
+    builder.rows(&rows::rows(&measurements));
+    context.direct(&mut builder, &mut measurements, &mut stage)?;
+    let rows = rows::rows(&measurements);
     let part = Reproduction {
         name: NAME.into(),
         about: context.about(),
@@ -176,7 +176,7 @@ impl MeasurementContext<'_> {
     fn through_the_link(
         &self,
         builder: &mut DocumentBuilder,
-        made: &mut Vec<DserverMeasurement>,
+        measurements: &mut Vec<DserverMeasurement>,
         stage: &mut dyn Stage,
     ) -> Result<(), ExperimentError> {
         let listen = SocketAddr::from(([198, 18, 0, 1], PORT));
@@ -185,7 +185,7 @@ impl MeasurementContext<'_> {
                 if self.interrupts.count() > 0 {
                     return Ok(());
                 }
-                let rate = LINK.map(path::Rate::Constant);
+                let rate = LINK_RATE.map(path::Rate::Constant);
                 let plan = Plan {
                     path: Some(PathPlan {
                         rtt: Some(Duration::ZERO),
@@ -210,7 +210,7 @@ impl MeasurementContext<'_> {
                     observer.as_mut(),
                 )?
                 .document;
-                self.take(builder, made, &name, (server, PathSetting::Link, size), &document);
+                self.take(builder, measurements, &name, (server, PathSetting::Link, size), &document);
             }
         }
         Ok(())
@@ -220,7 +220,7 @@ impl MeasurementContext<'_> {
     fn direct(
         &self,
         builder: &mut DocumentBuilder,
-        made: &mut Vec<DserverMeasurement>,
+        measurements: &mut Vec<DserverMeasurement>,
         stage: &mut dyn Stage,
     ) -> Result<(), ExperimentError> {
         let mut running = Vec::new();
@@ -262,7 +262,7 @@ impl MeasurementContext<'_> {
                             )
                         })?
                         .document;
-                    self.take(builder, made, &name, (*server, PathSetting::Direct, size), &document);
+                    self.take(builder, measurements, &name, (*server, PathSetting::Direct, size), &document);
                 }
             }
         }
@@ -302,7 +302,7 @@ impl MeasurementContext<'_> {
     fn take(
         &self,
         builder: &mut DocumentBuilder,
-        made: &mut Vec<DserverMeasurement>,
+        measurements: &mut Vec<DserverMeasurement>,
         name: &str,
         (server, way, size): (ComparedServer, PathSetting, &'static Size),
         document: &Document,
@@ -312,7 +312,7 @@ impl MeasurementContext<'_> {
         if one.missing > 0 && self.interrupts.count() == 0 {
             builder.check(failed(name, one.missing));
         }
-        made.push(one);
+        measurements.push(one);
     }
 
     fn about(&self) -> String {

@@ -14,7 +14,7 @@ pub fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f6
     }
 }
 
-/// The same with the published text and a note.
+/// Adds the published text and a note to a row.
 pub fn with_published(row: ReproductionRow, paper: Option<&str>, note: &str) -> ReproductionRow {
     ReproductionRow { published: paper.map(str::to_owned), note: note.to_owned(), ..row }
 }

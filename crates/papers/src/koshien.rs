@@ -143,7 +143,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Both settings.
+    /// Both TCP settings.
     pub const ALL: [Setting; 2] = [Setting::Year2001, Setting::Today];
 
     /// Name in the rows.
@@ -217,7 +217,7 @@ pub struct KoshienReproduced {
     /// The complete document.
     pub document: ReproductionDocument,
     /// Figures of each experiment, in order.
-    pub made: Vec<KoshienMeasurement>,
+    pub measurements: Vec<KoshienMeasurement>,
     /// Folder in the run store.
     pub folder: PathBuf,
 }
@@ -254,7 +254,7 @@ pub fn make(
     let record = run_store.create("reproduce-koshien", input.started, input.seed)?;
     let showing = ExperimentProgress::begin(&record, "reproduce", &input.command, input.seed, stage);
     let mut stage = showing.staging(stage);
-    let mut made = Vec::new();
+    let mut measurements = Vec::new();
     let mut checks = Vec::new();
     let mut runs = Vec::new();
     let mut host = None;
@@ -269,28 +269,28 @@ pub fn make(
             let (dir, document, text) = context.run_one(experiment, setting, observer.as_mut())?;
             checks.extend(of_run(&name, &document.validity));
             checks.extend(text.map(|text| checks::of_httperf(&name, &text)));
-            let seen = CaptureFigures::read(&dir, WARMUP)?;
-            checks.push(checks::of_steadiness(&name, &seen));
+            let capture = CaptureFigures::read(&dir, WARMUP)?;
+            checks.push(checks::of_steadiness(&name, &capture));
             runs.push(document.run.id);
             duration_s += document.run.duration_s;
             host.get_or_insert(document.run.host);
-            made.push(KoshienMeasurement {
+            measurements.push(KoshienMeasurement {
                 experiment,
                 setting,
-                seen,
+                capture,
                 configured_rtts_ns: context.configured_rtts(experiment)?,
             });
             let part = Reproduction {
                 name: NAME.into(),
-                rows: rows::rows(&made),
+                rows: rows::rows(&measurements),
                 runs: runs.clone(),
                 ..Reproduction::default()
             };
-            showing.put(|standing| standing.reproduce = Some(part));
+            showing.put(|progress| progress.reproduce = Some(part));
         }
     }
     checks.extend(nothing_measured(&checks));
-    let rows = rows::rows(&made);
+    let rows = rows::rows(&measurements);
     let document = ReproductionDocument {
         schema: SCHEMA.into(),
         run: Run {
@@ -316,8 +316,8 @@ pub fn make(
         },
     };
     record.write_summary(&document)?;
-    showing.done(&document.validity, |standing| standing.reproduce = Some(document.reproduce.clone()));
-    Ok(KoshienReproduced { document, made, folder: record.path().to_owned() })
+    showing.done(&document.validity, |progress| progress.reproduce = Some(document.reproduce.clone()));
+    Ok(KoshienReproduced { document, measurements, folder: record.path().to_owned() })
 }
 
 /// What all experiments share.

@@ -14,15 +14,15 @@
 //! ```text
 //!   virtual users ───┐                                 ┌─── squid, with limited CPU share and memory
 //!                    ├── one interface of 10 F Mbit/s ──┤
-//!   origin ──────────┘   for both of its sides          └─── started anew for each point
+//!   origin ──────────┘   for both of its sides          └─── restarted for each point
 //! ```
 //!
 //! **Time runs F times as fast as in the paper.** One core of today does hundreds of times the work of a 100 MHz
 //! Pentium, and no kernel schedules so small a share smoothly. So rates and interface speeds are F times the paper's,
 //! and think times and timeouts 1/F: concurrency and relative load equal the paper's, and figures are converted back by
 //! F. F is calibrated first, from squid's CPU time per request: the small machine gets the CPU for the paper's 10/s.
-//! The other two follow by clock rate, and nothing else is fitted. Forwarding has its own F, found likewise. The
-//! paper's conclusions are evaluated on the measured figures ([`conclusions`]). Read [`scale`] next.
+//! The other two follow by clock rate, and nothing else is fitted. Forwarding has its own F, calibrated in the same
+//! way. The paper's conclusions are evaluated on the measured figures ([`conclusions`]). Read [`scale`] next.
 
 pub mod conclusions;
 pub mod forwarding;
@@ -96,7 +96,7 @@ pub fn make(
     let builder = DocumentBuilder::new(run_store, NAME, &input.order, stage)?;
     let mut staged = builder.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
-    let mut made = Made { builder, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
+    let mut made = DocumentSoFar { builder, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
     // Factors first: all other figures depend on them, and a missing one should be reported early.
     let mut factor = None;
     if input.forwards() {
@@ -122,7 +122,7 @@ pub fn make(
     }
     let concluded = conclusions::rows(&made.rows, forwarded.as_ref(), input.clients);
     made.rows.extend(concluded);
-    let Made { builder, about, notes, rows } = made;
+    let DocumentSoFar { builder, about, notes, rows } = made;
     let part = Reproduction {
         name: NAME.into(),
         about: format!("{} {}", summary::PAPER, about.join(" ")),
@@ -135,14 +135,14 @@ pub fn make(
 }
 
 /// The document so far.
-struct Made {
+struct DocumentSoFar {
     builder: DocumentBuilder,
     about: Vec<String>,
     notes: Vec<&'static str>,
     rows: Vec<ReproductionRow>,
 }
 
-impl Made {
+impl DocumentSoFar {
     /// The caches, and their scale if known.
     fn caches(
         &mut self,

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Every run is made by the testbed (`net`, `net --tap`). The throughputs of experiment 1 come from the packet capture,
-//! so that runs with and without the tap are measured alike. [`parts`] explains how three vantage points of one
+//! so that runs with and without the tap are measured alike. [`components`] explains how three vantage points of one
 //! transfer are combined.
 
 pub mod components;
@@ -132,7 +132,7 @@ pub enum LoggingServer {
 }
 
 impl LoggingServer {
-    /// Both.
+    /// Both servers.
     pub const ALL: [LoggingServer; 2] = [LoggingServer::Nginx, LoggingServer::Apache];
 
     /// Name in the rows.
@@ -245,8 +245,8 @@ pub fn make(
         rows,
         runs: Vec::new(),
     };
-    let made = context.builder.close(&input.order, interrupts.count() > 0, part)?;
-    Ok(TransparentReproduced { document: made.document, overheads, log_comparisons, folder: made.folder })
+    let reproduced = context.builder.close(&input.order, interrupts.count() > 0, part)?;
+    Ok(TransparentReproduced { document: reproduced.document, overheads, log_comparisons, folder: reproduced.folder })
 }
 
 /// What all runs share.
@@ -283,7 +283,7 @@ impl MeasurementContext<'_> {
         format!("http://server:{PORT}/{FILE}")
     }
 
-    /// Its access log, with the lines of the last run only.
+    /// Access log of a server, with the lines of the last run only.
     fn access_log(&self, server: LoggingServer) -> PathBuf {
         match server {
             LoggingServer::Nginx => self.nginx.access_log(self.folder),
@@ -292,9 +292,9 @@ impl MeasurementContext<'_> {
     }
 
     /// Makes a run, and adds its checks.
-    fn run_one(&mut self, dish: &RunRequest<'_>) -> Result<NetOutcome, ExperimentError> {
+    fn run_one(&mut self, request: &RunRequest<'_>) -> Result<NetOutcome, ExperimentError> {
         let listen = std::net::SocketAddr::from(([198, 18, 0, 1], PORT));
-        let (command, pid_file) = match dish.server {
+        let (command, pid_file) = match request.server {
             LoggingServer::Nginx => (
                 self.nginx.configure_logging(self.folder, listen, Some(logs::NGINX_FORMAT))?,
                 self.nginx.pid_file(self.folder),
@@ -304,7 +304,7 @@ impl MeasurementContext<'_> {
                 self.apache.pid_file(self.folder),
             ),
         };
-        for old in [&pid_file, &self.access_log(dish.server)] {
+        for old in [&pid_file, &self.access_log(request.server)] {
             match fs::remove_file(old) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(ExperimentError::file(old)(error));
@@ -312,51 +312,56 @@ impl MeasurementContext<'_> {
                 _ => {}
             }
         }
-        let plain: String = dish.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let plain: String = request.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let plan = NetPlan {
-            path: dish.link.path(),
-            server: Some(ServerPlan { command, tcp: dish.link.tcp(), start_timeout: START, ..ServerPlan::default() }),
+            path: request.link.path(),
+            server: Some(ServerPlan {
+                command,
+                tcp: request.link.tcp(),
+                start_timeout: START_TIMEOUT,
+                ..ServerPlan::default()
+            }),
             target: TargetPlan::default(),
             to: Vec::new(),
             clients: 1,
             watch: WatchPlan::default(),
-            tap: dish.tap.then(TapPlan::default),
+            tap: request.tap.then(TapPlan::default),
             host: HostPlan::default(),
             seed: self.input.order.seed,
             book: Some(self.run_store.clone()),
             name: format!("{NAME}-{}", plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")),
         };
-        let script = format!("{}{}", wait_until_there(&pid_file), dish.script);
+        let script = format!("{}{}", wait_until_exists(&pid_file), request.script);
         let command = ["/bin/sh", "-c", &script].map(OsString::from);
-        // Without a load there is nothing to observe but the start.
-        let _ = self.stage.begin(dish.name);
+        // Without a load only the start is observed.
+        let _ = self.stage.begin(request.name);
         let outcome = testbed::net(&plan, &command, Some(self.interrupts), |_| {})?;
-        self.builder.take(dish.name, &outcome.document, None);
+        self.builder.take(request.name, &outcome.document, None);
         Ok(outcome)
     }
 
     /// Adds a check that two counts are equal; none for an interrupted run.
-    fn expect(&mut self, name: &str, what: &str, weight: Weight, (got, expected): (u64, u64), whys: [&str; 2]) {
+    fn expect(&mut self, name: &str, what: &str, weight: Weight, (actual, expected): (u64, u64), whys: [&str; 2]) {
         if self.interrupted() {
             return;
         }
         self.builder.check(Check {
             name: format!("{name}: {what}"),
-            state: if got == expected { CheckState::Ok } else { CheckState::Failed },
+            state: if actual == expected { CheckState::Ok } else { CheckState::Failed },
             weight,
-            value: Some(got as f64),
+            value: Some(actual as f64),
             limit: Some(expected as f64),
             unit: "transfers".into(),
-            why: whys[usize::from(got != expected)].into(),
+            why: whys[usize::from(actual != expected)].into(),
         });
     }
 }
 
 /// Start timeout of a server.
-const START: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Shell code that waits for a file which the server writes when it listens; gives up after 20 s.
-fn wait_until_there(file: &Path) -> String {
+fn wait_until_exists(file: &Path) -> String {
     let file = experiment::programs::quoted(file);
     format!(
         "end=$(($(date +%s)+20)); until [ -e {file} ]; do [ $(date +%s) -lt $end ] || \

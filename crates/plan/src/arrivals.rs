@@ -173,8 +173,8 @@ impl LoadPlan {
             ("rate_file", self.rate_file.is_some()),
             ("replay", self.replay.is_some()),
         ];
-        let given: Vec<&str> = keys.into_iter().filter_map(|(key, is_given)| is_given.then_some(key)).collect();
-        if let [one, other, ..] = given[..] {
+        let present: Vec<&str> = keys.into_iter().filter_map(|(key, is_present)| is_present.then_some(key)).collect();
+        if let [one, other, ..] = present[..] {
             return Err(format!(
                 "{one} and {other} both define when requests start (--rate, --phase or --sweep, --rate-file, --replay): \
                  leave one of the two out"
@@ -216,13 +216,13 @@ impl LoadPlan {
 /// # Errors
 /// One sentence: the expected form, or that there are too many steps.
 pub fn sweep(typed: &str, hold: Duration) -> Result<Vec<PhasePlan>, String> {
-    let wanted = || format!("`{typed}` is not a valid sweep: expected FROM..TO:STEP, such as 100..1000/s:100/s");
-    let (range, step) = typed.split_once(':').ok_or_else(wanted)?;
-    let (from, to) = range.split_once("..").ok_or_else(wanted)?;
+    let refusal = || format!("`{typed}` is not a valid sweep: expected FROM..TO:STEP, such as 100..1000/s:100/s");
+    let (range, step) = typed.split_once(':').ok_or_else(refusal)?;
+    let (from, to) = range.split_once("..").ok_or_else(refusal)?;
     let (from, to, step) = (from.trim(), to.trim(), step.trim());
     // A unit may be left out if another part has it.
     let unit = [to, from, step].into_iter().find_map(|text| text.find('/').map(|at| &text[at..]));
-    let unit = unit.ok_or_else(wanted)?;
+    let unit = unit.ok_or_else(refusal)?;
     let rate = |text: &str| -> Result<f64, String> {
         let text = if text.contains('/') { text.to_owned() } else { format!("{text}{unit}") };
         text.parse::<RequestRate>().map(RequestRate::per_second).map_err(|error| error.to_string())

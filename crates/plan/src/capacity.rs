@@ -260,13 +260,13 @@ impl CapacityPlan {
     /// Longest trial.
     pub const TRIAL_MAX: Duration = Duration::from_secs(3600);
     /// Default interval between the requests of an idle open connection.
-    const EACH_EVERY: Duration = Duration::from_secs(60);
+    const REQUEST_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
     /// Least number of cycles in a trial of users; fewer give no stable mean.
     pub const TURNS_MIN: u32 = 3;
 
     /// Interval between the requests of an idle open connection.
     pub fn each_every(&self) -> Duration {
-        self.each_every.unwrap_or(Self::EACH_EVERY)
+        self.each_every.unwrap_or(Self::REQUEST_INTERVAL_DEFAULT)
     }
 }
 
@@ -300,9 +300,9 @@ impl LoadPlan {
     /// Time over which users start, so that their requests are not simultaneous; `None` where think times spread them.
     fn users_begin_over(&self) -> Option<Duration> {
         /// Longest start-up; the requests of longer sessions are spread enough.
-        const LONGEST: Duration = Duration::from_secs(60);
+        const START_UP_MAX: Duration = Duration::from_secs(60);
         let turn = self.turn().filter(|turn| !turn.begins_spread && !turn.lasts.is_zero())?;
-        Some(turn.lasts.min(LONGEST))
+        Some(turn.lasts.min(START_UP_MAX))
     }
 }
 
@@ -360,9 +360,9 @@ mod tests {
         trial.check().unwrap();
         assert_eq!(trial.capacity, None);
         assert_eq!((trial.load.rate.unwrap().per_second(), trial.load.duration), (12.5, Some(Duration::from_secs(3))));
-        let held = plan.of_trial(TrialLoad::Connections(50, rate), Duration::from_secs(3));
-        held.check().unwrap();
-        assert_eq!((held.load.open_connections, held.load.is_open()), (Some(50), true));
+        let open = plan.of_trial(TrialLoad::Connections(50, rate), Duration::from_secs(3));
+        open.check().unwrap();
+        assert_eq!((open.load.open_connections, open.load.is_open()), (Some(50), true));
         assert!(plan.of_trial(TrialLoad::NewConnections(rate), Duration::from_secs(3)).load.close);
     }
 

@@ -33,7 +33,7 @@ impl Plan {
         self.check_transport()?;
         self.load.check_tls()?;
         if self.load.secure() && self.host.engine == Engine::IoUring {
-            return Err(transport::SECURE_ON_RING.into());
+            return Err(transport::TLS_ON_IO_URING.into());
         }
         self.check_ends()?;
         self.check_watch()?;
@@ -108,16 +108,16 @@ impl LoadPlan {
         if self.connections == Some(0) {
             return Err("connections = 0 (-c): expected at least one".into());
         }
-        if let Some(held) = self.open_connections {
+        if let Some(open) = self.open_connections {
             let http2 = !matches!(self.http, HttpVersion::Http10 | HttpVersion::Http11);
             if !self.is_open() || self.close || http2 {
                 return Err("open_connections (--open-connections) need an open loop over HTTP/1: give a \
                      rate (--rate), and leave out close (--close) and HTTP/2"
                     .into());
             }
-            if held == 0 || self.connections.is_some_and(|most| most < held) {
+            if open == 0 || self.connections.is_some_and(|most| most < open) {
                 return Err(format!(
-                    "open_connections = {held} (--open-connections): expected at least 1, and at most as many as connections (-c)"
+                    "open_connections = {open} (--open-connections): expected at least 1, and at most as many as connections (-c)"
                 ));
             }
         }

@@ -38,7 +38,7 @@ impl FromStr for Proxy {
         let bare = bare.strip_suffix('/').unwrap_or(bare);
         let (user, bare) = bare.rsplit_once('@').map_or((None, bare), |(user, bare)| (Some(user), bare));
         // The password must not appear in messages.
-        let wanted = || format!("`{bare}` is not a valid proxy: expected HOST:PORT, such as proxy.example:3128");
+        let refusal = || format!("`{bare}` is not a valid proxy: expected HOST:PORT, such as proxy.example:3128");
         if user.is_some_and(|user| !user.contains(':') || user.starts_with(':') || user.chars().any(char::is_control)) {
             return Err("expected USER:PASSWORD before the @ of a proxy".into());
         }
@@ -48,13 +48,13 @@ impl FromStr for Proxy {
         {
             return Ok(Proxy { host: address.ip().to_string(), port: address.port(), user });
         }
-        let (host, port) = bare.split_once(':').ok_or_else(wanted)?;
+        let (host, port) = bare.split_once(':').ok_or_else(refusal)?;
         let usual = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         match port.parse::<u16>() {
             Ok(port @ 1..) if !host.is_empty() && host.chars().all(usual) => {
                 Ok(Proxy { host: host.to_owned(), port, user })
             }
-            _ => Err(wanted()),
+            _ => Err(refusal()),
         }
     }
 }

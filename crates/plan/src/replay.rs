@@ -147,8 +147,8 @@ mod tests {
                 ("url = \"http://h/\"\nchoice = \"weighted\"", "leave choice out"),
                 ("url = \"http://h/\"\nurls = \"list\"", "leave urls"),
             ] {
-                let said = refused(&format!("{keys}\n{recording}\n"));
-                assert!(said.contains(why), "{keys}: {said}");
+                let message = refused(&format!("{keys}\n{recording}\n"));
+                assert!(message.contains(why), "{keys}: {message}");
             }
             let text = format!("[load]\nurl = \"http://h\"\nduration = \"1s\"\n{recording}\n");
             let plan = Plan::from_toml(&text, "x").unwrap();

@@ -121,7 +121,7 @@ impl TimeFigure {
     }
 }
 
-const WANTED: &str = "expected a form such as 'p99 < 200ms, errors < 0.1%' (mean, p50, p75, p90, p95, p99, \
+const EXPECTED_FORM: &str = "expected a form such as 'p99 < 200ms, errors < 0.1%' (mean, p50, p75, p90, p95, p99, \
                       p99.9, p99.99, max, errors)";
 
 impl Slo {
@@ -216,7 +216,7 @@ impl FromStr for Slo {
             .map(Term::parse)
             .collect::<Result<_, _>>()?;
         if terms.is_empty() {
-            return Err(format!("the objective is empty: {WANTED}"));
+            return Err(format!("the objective is empty: {EXPECTED_FORM}"));
         }
         Ok(Slo { typed: typed.to_owned(), terms })
     }
@@ -224,7 +224,7 @@ impl FromStr for Slo {
 
 impl Term {
     fn parse(typed: &str) -> Result<Self, String> {
-        let at = typed.find('<').ok_or_else(|| format!("`{typed}` has no `<`: {WANTED}"))?;
+        let at = typed.find('<').ok_or_else(|| format!("`{typed}` has no `<`: {EXPECTED_FORM}"))?;
         let (name, rest) = (typed[..at].trim(), &typed[at + 1..]);
         let (inclusive, limit) = match rest.strip_prefix('=') {
             Some(limit) => (true, limit.trim()),
@@ -233,7 +233,7 @@ impl Term {
         let quantity = match (TimeFigure::named(name), name) {
             (Some(figure), _) => Quantity::Time(figure),
             (None, "errors") => Quantity::Errors,
-            _ => return Err(format!("`{name}` is not a quantity of an objective: {WANTED}")),
+            _ => return Err(format!("`{name}` is not a quantity of an objective: {EXPECTED_FORM}")),
         };
         let limit = if quantity == Quantity::Errors {
             limit.parse::<Probability>().map_err(|error| error.to_string())?.value()

@@ -86,7 +86,7 @@ impl FromStr for To {
     /// Parses `HOST`, `HOST:PORT`, `[v6]:PORT`, `http://HOST:PORT/..` or `https://..`, each optionally with
     /// `=ADDRESS,ADDRESS`.
     fn from_str(typed: &str) -> Result<Self, String> {
-        const WANTED: &str = "expected a host, such as shop.example, 127.0.0.1:8080, [::1]:8080, https://shop.example/, or \
+        const EXPECTED_FORM: &str = "expected a host, such as shop.example, 127.0.0.1:8080, [::1]:8080, https://shop.example/, or \
                               with its address shop.example=192.0.2.7";
         // A URL may have a `=` in its query, after the host.
         let (scheme, rest) = typed.split_once("://").map_or(("", typed), |(scheme, rest)| (scheme, rest));
@@ -98,28 +98,30 @@ impl FromStr for To {
             "" => None,
             "http" => Some(80),
             "https" => Some(443),
-            other => return Err(format!("`{other}`: unknown scheme, only http and https are supported; {WANTED}")),
+            other => {
+                return Err(format!("`{other}`: unknown scheme, only http and https are supported; {EXPECTED_FORM}"));
+            }
         };
         let (host, port) = if authority.parse::<std::net::Ipv6Addr>().is_ok() {
             (authority, None)
         } else if let Some(rest) = authority.strip_prefix('[') {
-            let (host, after) = rest.split_once(']').ok_or(WANTED)?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| WANTED)?;
-            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(WANTED)?) })
+            let (host, after) = rest.split_once(']').ok_or(EXPECTED_FORM)?;
+            host.parse::<std::net::Ipv6Addr>().map_err(|_| EXPECTED_FORM)?;
+            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(EXPECTED_FORM)?) })
         } else {
             authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)))
         };
         let port = match port {
             None => default_port,
-            Some(port) => Some(port.parse::<u16>().ok().filter(|&port| port > 0).ok_or(WANTED)?),
+            Some(port) => Some(port.parse::<u16>().ok().filter(|&port| port > 0).ok_or(EXPECTED_FORM)?),
         };
         let usual = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
         if host.is_empty() || !host.chars().all(usual) {
-            return Err(WANTED.into());
+            return Err(EXPECTED_FORM.into());
         }
         let addresses = addresses.split(',').filter(|address| !address.is_empty());
         let addresses =
-            addresses.map(|address| address.parse().map_err(|_| WANTED.to_owned())).collect::<Result<_, _>>()?;
+            addresses.map(|address| address.parse().map_err(|_| EXPECTED_FORM.to_owned())).collect::<Result<_, _>>()?;
         Ok(To { host: host.to_owned(), port, addresses })
     }
 }

@@ -255,12 +255,12 @@ fn packets_are_captured_at_the_servers_end_by_default() {
     let read = |text: &str| Plan::from_toml(text, "test");
     assert_eq!(read(load).unwrap().watch.at, Some(WatchAt::None));
     assert_eq!(read(&lab).unwrap().watch.at, Some(WatchAt::Server));
-    let said = |at: &str| read(&format!("{lab}[watch]\nat = \"{at}\"\n")).map(|plan| plan.watch.at);
-    assert_eq!(said("both").unwrap(), Some(WatchAt::Both));
-    assert!(said("client").unwrap_err().to_string().contains("client"));
+    let message = |at: &str| read(&format!("{lab}[watch]\nat = \"{at}\"\n")).map(|plan| plan.watch.at);
+    assert_eq!(message("both").unwrap(), Some(WatchAt::Both));
+    assert!(message("client").unwrap_err().to_string().contains("client"));
     let refused = |text: String, word: &str| {
-        let said = read(&text).unwrap_err().to_string();
-        assert!(said.contains(word), "{said}");
+        let message = read(&text).unwrap_err().to_string();
+        assert!(message.contains(word), "{message}");
     };
     refused(format!("{load}[watch]\nat = \"server\"\n"), "--rtt 0ms");
     refused(format!("{lab}[watch]\nsnaplen = \"127B\"\n"), "--watch-snaplen");

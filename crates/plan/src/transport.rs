@@ -138,7 +138,7 @@ impl Plan {
         }
         let Some(tls) = &load.tls else { return Ok(()) };
         if self.host.engine == Engine::IoUring {
-            return Err(SECURE_ON_RING.into());
+            return Err(TLS_ON_IO_URING.into());
         }
         let mut secure = targets.iter().filter(|target| target.secure);
         secure.try_for_each(|target| tls.server_name(&target.host).map(drop))
@@ -153,7 +153,7 @@ const REQUESTS_MAX: u64 = 10_000_000;
 const PLAIN_THROUGH_PROXY: &str = "HTTP/2 through a proxy (--proxy) works only for https:// URLs (TLS inside CONNECT)";
 
 /// Why io_uring is refused with TLS.
-pub(super) const SECURE_ON_RING: &str =
+pub(super) const TLS_ON_IO_URING: &str =
     "engine = \"io_uring\" (--engine) does not support https:// URLs: write epoll, or leave it out";
 
 /// The name of a header line that HTTP/2 forbids (RFC 9113, section 8.2.2).

@@ -235,7 +235,7 @@ impl LoadPlan {
                 Ok(())
             };
         }
-        build::workload(self, build::Files::Left).map(drop)
+        build::workload(self, build::Files::Skip).map(drop)
     }
 
     /// All URLs in the plan itself; URLs relative to the host of `url` are completed.
@@ -262,9 +262,9 @@ impl LoadPlan {
 
     /// Whether the plan defines the expected status of every request.
     pub fn expects_statuses(&self) -> bool {
-        let says = |expect: &Option<ExpectPlan>| expect.as_ref().is_some_and(|expect| expect.status.is_some());
-        let common = says(&self.expect);
-        let own = |request: &RequestPlan| if request.expect.is_some() { says(&request.expect) } else { common };
+        let has_status = |expect: &Option<ExpectPlan>| expect.as_ref().is_some_and(|expect| expect.status.is_some());
+        let common = has_status(&self.expect);
+        let own = |request: &RequestPlan| if request.expect.is_some() { has_status(&request.expect) } else { common };
         self.content.is_some()
             || self.cache_workload.is_some()
             || if self.request.is_empty() { common } else { self.request.iter().all(own) }

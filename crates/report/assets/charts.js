@@ -1,5 +1,5 @@
 "use strict";
-// Replaces the plots over time by charts with zoom and the values under the cursor. Without it the page is complete.
+// Replaces the plots over time by charts with zoom and values under the cursor. The page is complete without this script.
 (() => {
   const plots = JSON.parse(document.getElementById("plots").textContent);
   const { color, FONT, text, labels, powers } = figures;

@@ -1,5 +1,5 @@
 "use strict";
-// What the pages build themselves of. Words go onto a page as text, never as markup.
+// Functions that build the pages. Text is inserted as text, never as markup.
 const dom = (() => {
   const $ = (id) => document.getElementById(id);
   // Invisible characters, and those that change the writing direction, are shown as their code.
@@ -15,7 +15,7 @@ const dom = (() => {
     const words = plain(content);
     if (node.textContent !== words) node.textContent = words;
   };
-  // Puts nodes into a parent in this order, and nothing else. Those that stand there stay untouched: focus and scrolling hold.
+  // Makes `nodes`, in this order, the only children of a parent. Existing nodes stay untouched, so that focus and scroll position stay.
   const place = (parent, nodes) => {
     nodes.forEach((node, at) => {
       if (parent.children[at] !== node) parent.insertBefore(node, parent.children[at] ?? null);
@@ -50,7 +50,7 @@ const dom = (() => {
     });
     const scroll = element("div", "scroll");
     scroll.append(table);
-    // What can be scrolled can be reached by the keyboard.
+    // Scrollable elements are reachable by keyboard.
     scroll.tabIndex = 0;
     scroll.setAttribute("role", "region");
     scroll.setAttribute("aria-label", head.filter(Boolean).join(", ") || "table");

@@ -1,11 +1,11 @@
 "use strict";
-// How figures are written, in the program's own way: shared by the report's charts and the live page.
+// Formats figures as the program does; shared by the report's charts and the live page.
 const figures = (() => {
   const root = document.documentElement;
   const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const FONT = '12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif';
 
-  // Figures as the program writes them: three digits that matter, and a unit.
+  // Formats a figure with three significant digits and a unit.
   const grouped = (number) => String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
   const digits = (v) => (v < 9.995 ? v.toFixed(2) : v < 99.95 ? v.toFixed(1) : v.toFixed(0));
   const scaled = (v, least, units) => {
@@ -27,7 +27,7 @@ const figures = (() => {
     }
   };
 
-  // Labels of an axis: one unit and as few decimals as tell them apart.
+  // Labels of an axis: one unit, and the fewest decimals that distinguish them.
   const labels = (ticks, quantity, log) => {
     const most = Math.max(...ticks.map((t) => Math.abs(t ?? 0)));
     const units = quantity === "ns" ? TIMES : quantity === "bytes" ? SIZES : [];
@@ -44,7 +44,7 @@ const figures = (() => {
     });
   };
 
-  // Marks of a logarithmic axis: 1, 2 and 5 of each power of ten, or the powers alone where there are many.
+  // Ticks of a logarithmic axis: 1, 2 and 5 times each power of ten, or only the powers if there are many.
   const powers = (u, axis, low, high) => {
     const factors = Math.log10(high / low) > 2.2 ? [1] : [1, 2, 5];
     const marks = [];

@@ -1,6 +1,6 @@
 "use strict";
-// The manager's page: what all its parts share. It is sent all agents and alerts as they stand, and then what changes
-// (crates/manager/src/api/overview.rs); everything else it asks the API for. Words go onto the page as text, never as markup.
+// The manager's page: functions common to all its parts. The server sends the state of all agents and alerts, and then
+// changes (crates/manager/src/api/overview.rs); everything else comes from the API. Text is inserted as text, never as markup.
 const fleet = (() => {
   const { $, plain, element, say, place } = dom;
   const { text } = figures;
@@ -11,9 +11,9 @@ const fleet = (() => {
   const views = new Map();
   let current = { name: "", params: new URLSearchParams() };
 
-  // ---- Asking ----
+  // ---- Requests ----
 
-  // Answers JSON, or throws what the manager says.
+  // Returns the JSON response, or throws the manager's error message.
   const api = async (path, { method = "GET", body } = {}) => {
     const options = { method, headers: {} };
     if (body !== undefined) {
@@ -26,9 +26,9 @@ const fleet = (() => {
     } catch {
       throw new Error("The manager cannot be reached. Is it running?");
     }
-    const said = answer.status === 204 ? null : await answer.json().catch(() => null);
-    if (answer.ok) return said;
-    throw new Error(said?.message ?? `The manager answers ${answer.status}.`);
+    const payload = answer.status === 204 ? null : await answer.json().catch(() => null);
+    if (answer.ok) return payload;
+    throw new Error(payload?.message ?? `The manager responded with status ${answer.status}.`);
   };
   const query = (fields) => {
     const given = Object.entries(fields).filter(([, value]) => value !== "" && value != null);
@@ -60,7 +60,7 @@ const fleet = (() => {
   };
   const count = (number) => text(number, "count");
 
-  // ---- Parts that are alike ----
+  // ---- Common parts ----
 
   // Names and values; a value may be `[text, note, tone]`.
   const facts = (holder, list) => {
@@ -79,7 +79,7 @@ const fleet = (() => {
     );
   };
   const table = (holder, head, rows, options = {}) => {
-    // Where somebody stands in it by the keyboard they stay.
+    // Keeps the keyboard focus inside the table.
     const held = holder.contains(document.activeElement) && document.activeElement.classList.contains("scroll");
     if (!rows.length) holder.replaceChildren(element("p", "note", options.none ?? "There are none."));
     else dom.fillTable(holder, { head, rows, left: options.left }, options.className);
@@ -91,7 +91,7 @@ const fleet = (() => {
     node.href = hash;
     return node;
   };
-  // Puts a link in the place of a row's first words.
+  // Replaces the first text of a row by a link.
   const linked = (rows, hashOf) =>
     rows.forEach((row, at) => {
       const cell = row.cells[0];
@@ -103,7 +103,7 @@ const fleet = (() => {
     node.addEventListener("click", act);
     return node;
   };
-  // A button that wants a second click.
+  // A button that requires a second click.
   const careful = (words, sure, act) => {
     const node = button(words, () => {
       if (node.dataset.sure) return act();
@@ -120,7 +120,7 @@ const fleet = (() => {
     say(node, words);
     node.classList.toggle("bad", isTrouble);
   };
-  // Does something that asks, and says what came of it.
+  // Runs an asynchronous action, and shows its result or error.
   const attempt = async (node, act, done = "") => {
     try {
       const outcome = await act();
@@ -132,7 +132,7 @@ const fleet = (() => {
     }
   };
 
-  // ---- Which part is shown ----
+  // ---- Selection of the visible part ----
 
   const view = (name, parts) => views.set(name, parts);
   const read = () => {
@@ -148,7 +148,7 @@ const fleet = (() => {
     for (const entry of $("nav").children) {
       if (entry.hash === `#${shownAs}`) {
         entry.setAttribute("aria-current", "page");
-        // On a phone the parts are wider than the screen.
+        // On a phone the list of parts is wider than the screen.
         entry.parentElement.scrollLeft = entry.offsetLeft - entry.parentElement.offsetLeft - 40;
       } else entry.removeAttribute("aria-current");
     }
@@ -160,7 +160,7 @@ const fleet = (() => {
     }
   };
 
-  // ---- What comes ----
+  // ---- Messages from the manager ----
 
   const firing = () => (seen?.head.alerts ?? []).filter(isFiring);
   const isFiring = (alert) => alert.state === "firing";
@@ -177,12 +177,12 @@ const fleet = (() => {
     $("status").className = `status ${fires ? "bad" : "good"}`;
     const left = seen.head.agents_left_out;
     const lead = agents.length
-      ? left && `And ${count(left)} agents more, which are not on this page: the API has them.`
+      ? left && `And ${count(left)} more agents are not on this page: the API has them.`
       : "`yamabiko tap manager token add NAME` makes a token, or the part Tokens of this page; `yamabiko tap agent --manager URL --token FILE` comes with it.";
     say($("lead"), lead || "");
     $("lead").hidden = !lead;
     document.title = plain(`${fires ? `(${fires}) ` : ""}${title} · yamabiko manager`);
-    // Said aloud when it changes, and not with every figure.
+    // Screen readers announce this text only when it changes, not with every figure.
     const words = `${title}. ${status}.`;
     if (words !== spoken) say($("aloud"), (spoken = words));
   };
@@ -208,7 +208,7 @@ const fleet = (() => {
       lose("");
       change(JSON.parse(event.data));
       clockOff = seen.head.now_unix_ns / 1e6 - Date.now();
-      // Once a frame, and not while the page is hidden.
+      // Drawn once per frame, and not while the page is hidden.
       frame ||= requestAnimationFrame(() => {
         frame = 0;
         show();
@@ -218,8 +218,8 @@ const fleet = (() => {
     events.addEventListener("snapshot", (event) => take(event, (whole) => (seen = whole)));
     events.addEventListener("step", (event) => take(event, apply));
     events.addEventListener("error", () => {
-      lose("The connection to the manager is lost; trying again. What is shown is as it was.");
-      // Some refusals end it permanently; a page that waits tries on.
+      lose("The connection to the manager is lost; trying again. The page shows the last received state.");
+      // Some refusals close the event stream permanently; the page then connects again.
       if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
     });
   };
@@ -232,7 +232,7 @@ const fleet = (() => {
     });
     go();
     connect();
-    // What is asked for again while it is looked at.
+    // Data that is requested repeatedly while it is visible.
     setInterval(() => !document.hidden && views.get(current.name).again?.(current.params), 10000);
   };
 

@@ -1,4 +1,4 @@
-// Agents: the table of all, and one of them.
+// Agents: the table of all agents, and the page of one agent.
 (() => {
   const { $, element, say, place } = dom;
   const { text } = figures;
@@ -6,7 +6,7 @@
 
   // Rows on the page; a search has the others.
   const ROWS_MAX = 500;
-  // A clock that is off by more is worth a word.
+  // A larger clock offset is shown.
   const CLOCK_MAX_NS = 1e9;
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -29,19 +29,19 @@
   const STATES = { connected: ["connected", "good"], away: ["away", "bad"], never: ["never came", "soft"] };
   const RANKS = { away: 0, never: 1, connected: 2 };
 
-  // What a column says of an agent, how it is sorted, and what is doubtful about it.
+  // Columns: text for an agent, sort key, and colour of doubtful values.
   const COLUMNS = [
-    { id: "name", title: "Agent", words: true, says: (agent) => agent.name, by: (agent) => agent.name },
-    { id: "state", title: "State", words: true, says: (agent) => (agent.state === "away" ? `away ${ago(agent.last_seen_unix_ns).replace(" ago", "")}` : STATES[agent.state][0]), by: (agent) => RANKS[agent.state], tone: (agent) => STATES[agent.state][1] },
-    { id: "group", title: "Group", words: true, says: (agent) => agent.group || "–", by: (agent) => agent.group },
-    { id: "p99", title: "p99", says: (agent) => text(p99(agent), "ns"), by: p99, spark: (agent) => hourOf(agent)?.response_p99_ns, color: 0 },
-    { id: "errors", title: "Failed", says: (agent) => text(errors(agent), "share"), by: errors, spark: (agent) => hourOf(agent)?.failed.map((failed, at) => (hourOf(agent).attempts[at] ? failed / hourOf(agent).attempts[at] : null)), least: 0.01, color: 1 },
-    { id: "rate", title: "Rows a second", says: (agent) => (agent.rows_per_s == null ? "–" : text(agent.rows_per_s, "level")), by: (agent) => agent.rows_per_s },
-    { id: "spool", title: "Rows in spool", says: (agent) => (agent.spool ? count(waits(agent)) : "–"), by: waits },
-    { id: "lacks", title: "Lost", says: (agent) => count(lacks(agent)), by: lacks, tone: (agent) => (lacks(agent) ? "doubt" : "") },
-    { id: "clock", title: "Clock offset", says: (agent) => (agent.state === "never" ? "–" : off(agent.clock_offset_ns)), by: (agent) => Math.abs(agent.clock_offset_ns), tone: (agent) => (isOff(agent) ? "doubt" : "") },
-    { id: "settings", title: "Settings", says: (agent) => (!agent.settings ? "–" : goesBy(agent) ? `${agent.settings.version}` : `${agent.settings_seen} of ${agent.settings.version}`), by: (agent) => agent.settings?.version ?? 0, tone: (agent) => (goesBy(agent) ? "" : "doubt") },
-    { id: "version", title: "Version", words: true, says: (agent) => agent.version || "–", by: (agent) => agent.version },
+    { id: "name", title: "Agent", words: true, text: (agent) => agent.name, by: (agent) => agent.name },
+    { id: "state", title: "State", words: true, text: (agent) => (agent.state === "away" ? `away ${ago(agent.last_seen_unix_ns).replace(" ago", "")}` : STATES[agent.state][0]), by: (agent) => RANKS[agent.state], tone: (agent) => STATES[agent.state][1] },
+    { id: "group", title: "Group", words: true, text: (agent) => agent.group || "–", by: (agent) => agent.group },
+    { id: "p99", title: "p99", text: (agent) => text(p99(agent), "ns"), by: p99, spark: (agent) => hourOf(agent)?.response_p99_ns, color: 0 },
+    { id: "errors", title: "Failed", text: (agent) => text(errors(agent), "share"), by: errors, spark: (agent) => hourOf(agent)?.failed.map((failed, at) => (hourOf(agent).attempts[at] ? failed / hourOf(agent).attempts[at] : null)), least: 0.01, color: 1 },
+    { id: "rate", title: "Rows a second", text: (agent) => (agent.rows_per_s == null ? "–" : text(agent.rows_per_s, "level")), by: (agent) => agent.rows_per_s },
+    { id: "spool", title: "Rows in spool", text: (agent) => (agent.spool ? count(waits(agent)) : "–"), by: waits },
+    { id: "lacks", title: "Lost", text: (agent) => count(lacks(agent)), by: lacks, tone: (agent) => (lacks(agent) ? "doubt" : "") },
+    { id: "clock", title: "Clock offset", text: (agent) => (agent.state === "never" ? "–" : off(agent.clock_offset_ns)), by: (agent) => Math.abs(agent.clock_offset_ns), tone: (agent) => (isOff(agent) ? "doubt" : "") },
+    { id: "settings", title: "Settings", text: (agent) => (!agent.settings ? "–" : goesBy(agent) ? `${agent.settings.version}` : `${agent.settings_seen} of ${agent.settings.version}`), by: (agent) => agent.settings?.version ?? 0, tone: (agent) => (goesBy(agent) ? "" : "doubt") },
+    { id: "version", title: "Version", words: true, text: (agent) => agent.version || "–", by: (agent) => agent.version },
   ];
 
   // ---- The table ----
@@ -58,7 +58,7 @@
     cell.append(
       fleet.button(column.title, () => {
         sorted = { id: column.id, up: sorted.id === column.id ? !sorted.up : true };
-        anew();
+        rebuild();
       }),
     );
     headRow().append(cell);
@@ -66,12 +66,12 @@
 
   const compare = (column) => (a, b) => {
     const [x, y] = [column.by(a), column.by(b)];
-    // What is not known stands last, either way.
+    // Unknown values are last in either order.
     if (x == null || y == null) return (x == null) - (y == null) || a.name.localeCompare(b.name);
     const way = typeof x === "string" ? x.localeCompare(y) : x - y;
     return (sorted.up ? way : -way) || (a.name < b.name ? -1 : 1);
   };
-  const wanted = (agents) => {
+  const selected = (agents) => {
     const [search, group, state] = [$("agents-search").value.trim().toLowerCase(), $("agents-group").value, $("agents-state").value];
     return agents.filter(
       (agent) =>
@@ -123,7 +123,7 @@
     COLUMNS.forEach((column, at) => {
       const cell = row.cells[at];
       if (column.id !== "name") {
-        say(cell.lastElementChild, column.says(agent));
+        say(cell.lastElementChild, column.text(agent));
         cell.lastElementChild.className = column.tone?.(agent) ?? "";
       }
       if (column.spark) spark(cell, column.spark(agent), column);
@@ -155,7 +155,7 @@
     facts($("agents-facts"), [
       ["Connected", count(of("connected"))],
       ["Away", count(of("away")), "", of("away") ? "bad" : ""],
-      ["Never came", count(of("never"))],
+      ["Never connected", count(of("never"))],
       ["Rows a second", rates.length ? text(sum(rates), "level") : "–", "the last minute"],
       ["Waiting for a file", count(seen.head.waiting_rows), "rows"],
       ["Clocks off", count(agents.filter(isOff).length), "by more than a second", agents.some(isOff) ? "doubt" : ""],
@@ -167,8 +167,8 @@
       const is_it = COLUMNS[at].id === sorted.id;
       cell.setAttribute("aria-sort", is_it ? (sorted.up ? "ascending" : "descending") : "none");
     });
-    const found = wanted(agents);
-    // Rows do not move under the reader's finger: a new order comes when it was asked for, else now and then.
+    const found = selected(agents);
+    // Rows keep their places: the order changes on request, otherwise rarely.
     const scroll = $("agents-scroll");
     const is_held = scroll.matches(":hover") || scroll.contains(document.activeElement);
     const names = new Set(found.map((agent) => agent.name));
@@ -183,15 +183,15 @@
     const more = order.length - shown.length;
     say($("agents-count"), order.length === agents.length && !more ? "" : `${count(order.length)} of ${count(agents.length)}${more ? `, the first ${count(shown.length)} shown` : ""}`);
   };
-  const anew = () => {
+  const rebuild = () => {
     orderedAt = -Infinity;
     if (fleet.seen()) show(fleet.seen());
   };
-  $("agents-controls").addEventListener("input", anew);
+  $("agents-controls").addEventListener("input", rebuild);
   $("agents-controls").addEventListener("submit", (event) => event.preventDefault());
   fleet.view("agents", { show });
 
-  // ---- One ----
+  // ---- One agent ----
 
   let name = "";
   const showOne = (seen) => {
@@ -219,13 +219,13 @@
     fleet.settingsOf($("agent-settings"), agent);
   };
   const ask = async () => {
-    const asked = name;
-    const found = await fleet.api(`agents/${encodeURIComponent(asked)}`).catch(() => null);
-    if (asked !== name) return;
+    const requested = name;
+    const found = await fleet.api(`agents/${encodeURIComponent(requested)}`).catch(() => null);
+    if (requested !== name) return;
     const programs = found?.programs ?? [];
     const head = ["program", "seen", "unseen", "connections", "bytes unseen", "why it is not whole", "last"];
     const rows = programs.map((program) => [program.name, count(program.seen), count(program.unseen), count(program.connections), text(program.unseen_bytes, "bytes"), program.why, ago(program.last_unix_ns)]);
-    fleet.table($("agent-programs"), head, rows, { left: [5], none: "Nothing is known of its programs yet." });
+    fleet.table($("agent-programs"), head, rows, { left: [5], none: "Its programs are not known yet." });
   };
   fleet.view("agent", {
     open(params) {

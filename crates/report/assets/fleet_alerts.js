@@ -1,4 +1,4 @@
-// Alerts: what fires, the rules, what they said.
+// Alerts: firing alerts, the rules, the history.
 (() => {
   const { $, element } = dom;
   const { count, moment, span } = fleet;
@@ -21,7 +21,7 @@
 
   const looksAt = ({ metric, threshold, over }) => {
     const name = METRICS[metric]?.[0] ?? metric;
-    // How long an agent says nothing has no time over which it is made.
+    // The metric of an agent's silence has no time window.
     if (metric === "agent_silent" || metric === "agent_lag") return `${name} for more than ${threshold}`;
     return `${name} ${isBelow(metric) ? "below" : "above"} ${threshold} over ${over}`;
   };
@@ -35,7 +35,7 @@
   };
   const since = (seconds) => (seconds ? span(fleet.now() / 1000 - seconds) : "–");
 
-  // ---- What fires, and the rules ----
+  // ---- Firing alerts, and the rules ----
 
   let shown = "";
   const show = (seen) => {
@@ -64,7 +64,7 @@
       const worst = alert.subjects[0];
       return [alert.rule.name, STATES[alert.state][0], worst?.value_text ?? "–", meant(alert.rule) + (alert.trouble ? `. It cannot be judged: ${alert.trouble}` : ""), ""];
     });
-    const nodes = fleet.table($("alerts-rules"), ["rule", "state", "value", "what it means", ""], rows, { left: [1, 3], none: "There is no rule yet: the form below makes one." });
+    const nodes = fleet.table($("alerts-rules"), ["rule", "state", "value", "what it means", ""], rows, { left: [1, 3], none: "There is no rule yet: create one with the form below." });
     nodes.forEach((row, at) => {
       const { rule, state } = alerts[at];
       row.cells[1].classList.add(STATES[state][1]);
@@ -88,14 +88,14 @@
   const form = $("alerts-form");
   const FIELDS = [
     { id: "name", title: "Name", about: "a-z, 0-9, -, ., _", required: true },
-    { id: "metric", title: "What is looked at", options: Object.entries(METRICS).map(([id, [words]]) => [id, words]) },
-    { id: "threshold", title: "It is bad beyond", about: "above it; of availability and attempts below it", required: true },
+    { id: "metric", title: "Metric", options: Object.entries(METRICS).map(([id, [words]]) => [id, words]) },
+    { id: "threshold", title: "Limit", about: "above it; of availability and attempts below it", required: true },
     { id: "over", title: "Over", about: "whole minutes: 5m", of: "5m" },
-    { id: "for", title: "Bad for so long before it fires", about: "0s: at once", of: "0s" },
-    { id: "ends_at", title: "Good again at", about: "nothing: at the threshold" },
-    { id: "ends_after", title: "Good for so long before it ends", about: "0s: at once", of: "0s" },
-    { id: "min_attempts", title: "Only with so many attempts", of: "1" },
-    { id: "by", title: "Each by itself", options: [["none", "all together"], ["agent", "agent"], ["group", "group"], ["program", "program"], ["peer", "peer"]] },
+    { id: "for", title: "Time beyond the limit before it fires", about: "0s: immediately", of: "0s" },
+    { id: "ends_at", title: "Recovery limit", about: "nothing: at the threshold" },
+    { id: "ends_after", title: "Time within the limit before it ends", about: "0s: immediately", of: "0s" },
+    { id: "min_attempts", title: "Minimum number of attempts", of: "1" },
+    { id: "by", title: "Group by", options: [["none", "all together"], ["agent", "agent"], ["group", "group"], ["program", "program"], ["peer", "peer"]] },
     { id: "group", title: "Only of group", about: "nothing: all" },
     { id: "agent", title: "Only of agent", about: "nothing: all" },
     { id: "program", title: "Only of program", about: "nothing: all" },
@@ -127,7 +127,7 @@
     inputs.set(field.id, input);
   }
   const row = element("div", "row");
-  const keep = element("button", "", "Keep this rule");
+  const keep = element("button", "", "Save this rule");
   keep.type = "submit";
   const said = element("p", "said");
   said.setAttribute("role", "status");
@@ -151,17 +151,17 @@
       const value = inputs.get(field.id).value.trim();
       if (value !== "") rule[field.id] = field.id === "min_attempts" ? Number(value) : value;
     }
-    const kept = await fleet.attempt(said, () => fleet.api(`alerts/${encodeURIComponent(rule.name)}`, { method: "PUT", body: rule }));
-    if (kept) fleet.tell(said, `${kept.name} is kept. It is judged with the next full minute.`);
+    const stored = await fleet.attempt(said, () => fleet.api(`alerts/${encodeURIComponent(rule.name)}`, { method: "PUT", body: rule }));
+    if (stored) fleet.tell(said, `${stored.name} is saved. It is evaluated with the next full minute.`);
   });
 
-  // ---- What they said ----
+  // ---- History ----
 
   const log = async () => {
     const answer = await fleet.api("alert-log?limit=100").catch(() => null);
     if (!answer) return;
     const rows = answer.events.map((event) => logged(event));
-    fleet.table($("alerts-log"), ["when", "rule", "", "what"], rows, { left: [1, 2, 3], none: "They said nothing yet." });
+    fleet.table($("alerts-log"), ["when", "rule", "", "what"], rows, { left: [1, 2, 3], none: "No alert has fired yet." });
   };
   const WORDS = { firing: "fires", no_data: "no data", resolved: "over" };
   const logged = (event) => [moment(event.at_s * 1e9), event.alert, WORDS[event.event] ?? event.event, event.text];

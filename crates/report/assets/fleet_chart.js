@@ -1,4 +1,4 @@
-// A chart over the wall clock, with its legend and the same as a table.
+// A chart over the wall clock, with a legend and a table of the same values.
 fleet.chart = (() => {
   const { element, say, fillTable } = dom;
   const { color, FONT, text, labels, powers } = figures;
@@ -21,10 +21,10 @@ fleet.chart = (() => {
   const moment = (seconds) => fleet.moment(seconds * 1e9).slice(0, 16);
   const plotted = (piece) => {
     if (!piece.xs.length) return [[], ...piece.series.map(() => [])];
-    // The last span lasts until its end.
+    // The last span is drawn until its end.
     return [[...piece.xs, piece.until], ...piece.series.map((line) => [...line.ys, line.ys[line.ys.length - 1]])];
   };
-  // Marks of the time axis, in UTC: the day where one begins, else the time of day.
+  // Ticks of the time axis, in UTC: the date at the begin of a day, otherwise the time of day.
   const marks = (ticks) => {
     const step = ticks.length > 1 ? ticks[1] - ticks[0] : 0;
     return ticks.map((tick) => {
@@ -33,7 +33,7 @@ fleet.chart = (() => {
       return tick % 86400 ? words.slice(11) : words.slice(5, 10);
     });
   };
-  // Where no cursor is, the legend has the latest values.
+  // Without a cursor, the legend shows the latest values.
   const latest = (u) => {
     if (u.cursor.left >= 0 || !u.data[0].length) return;
     let at = u.data[0].length - 2;

@@ -5,7 +5,7 @@
   const { count, moment } = fleet;
 
   const SPANS = { minute: 60, hour: 3600, day: 86400 };
-  // Lines that the eye can tell apart.
+  // Largest number of distinguishable lines.
   const LINES = 6;
   const QUANTILES = [["p50", "median"], ["p90", "90 %"], ["p99", "99 %"]];
   const controls = $("quality-controls");
@@ -13,7 +13,7 @@
 
   const nameOf = (group, by) => group.key ?? (group.others ? "all others" : by === "none" ? "all" : by === "group" ? "in no group" : "not known");
 
-  // Every span of the time, so that one without anything is a gap.
+  // Every span of the time, so that a span without data is a gap.
   const begins = (answer) => {
     const step = SPANS[answer.resolution];
     if (!step) return [...new Set(answer.groups.flatMap((group) => (group.spans ?? []).map((one) => one.begin_s)))].sort((a, b) => a - b);
@@ -21,11 +21,11 @@
   };
 
   const charts = {
-    times: fleet.chart("Response time", "From a request's first byte to its answer's last, of those that succeeded."),
-    errors: fleet.chart("Failed", "Of exchanges that ended, and connections that were not made."),
-    availability: fleet.chart("Availability", "Windows of 10 s in which an attempt succeeded, of those in which one was made."),
-    attempts: fleet.chart("Attempts", "Exchanges that ended, a second."),
-    bytes: fleet.chart("Throughput", "Bytes received, a second."),
+    times: fleet.chart("Response time", "From a request's first byte to its response's last byte, of successful exchanges."),
+    errors: fleet.chart("Failed", "Share of failures, of ended exchanges and failed connections."),
+    availability: fleet.chart("Availability", "Windows of 10 s with a successful attempt, of all windows with an attempt."),
+    attempts: fleet.chart("Attempts", "Ended exchanges per second."),
+    bytes: fleet.chart("Throughput", "Bytes received per second."),
   };
   place($("quality-charts"), Object.values(charts).map((chart) => chart.node));
 
@@ -45,10 +45,10 @@
       ? QUANTILES.map(([id, name], color) => ({ ...lines((one) => one.response_ns?.[id])[0], name, color })).filter((line) => line.ys)
       : lines((one) => one.response_ns?.[quantile]);
     const word = QUANTILES.find(([id]) => id === quantile)[1];
-    charts.times.show({ about: `From a request's first byte to its answer's last, of those that succeeded${is_one ? "" : `: ${word}`}.${drawn}`, quantity: "ns", log: true, xs, until, series: times });
+    charts.times.show({ about: `From a request's first byte to its response's last byte, of successful exchanges${is_one ? "" : `: ${word}`}.${drawn}`, quantity: "ns", log: true, xs, until, series: times });
     charts.errors.show({ quantity: "share", xs, until, series: lines((one) => one.error_ratio) });
     charts.availability.show({ quantity: "share", top: 1, xs, until, series: lines((one) => one.availability?.windows) });
-    // A span that goes on has not lasted yet: over the time that has passed.
+    // The rate of the current span is over its elapsed time.
     const passed = (begin, at) => Math.max(1, Math.min(xs[at + 1] ?? until, fleet.now() / 1000) - begin);
     const rates = lines((one) => one.attempts_estimated ?? one.attempts);
     for (const line of rates) line.ys = line.ys.map((y, at) => (y == null ? null : y / passed(xs[at], at)));
@@ -73,7 +73,7 @@
     });
     const by = answer.by === "none" ? "" : answer.by;
     const head = [by, "attempts", "failed", "error ratio", "availability", "of windows", "median", "90 %", "99 %", "99.9 %", "largest", "received a second"];
-    const nodes = fleet.table($("quality-table"), head, rows, { none: "Nothing was seen in this time." });
+    const nodes = fleet.table($("quality-table"), head, rows, { none: "There are no exchanges in this time." });
     nodes.forEach((row, at) => (row.dataset.values = JSON.stringify(answer.groups[at].whole)));
     const linked = { agent: (key) => `#agent?${new URLSearchParams({ name: key })}` }[answer.by];
     if (linked) answer.groups.forEach((group, at) => group.key && fleet.linked([nodes[at]], () => linked(group.key)));
@@ -81,10 +81,10 @@
     const failed = answer.groups.reduce((sum, group) => sum + group.whole.failed, 0);
     const span = `${moment(answer.from_s * 1e9).slice(0, 16)} to ${moment(answer.until_s * 1e9).slice(0, 16)} UTC, by ${answer.resolution}`;
     const times = answer.by === "none" ? answer.groups[0]?.whole.response_ns : null;
-    const unlisted = answer.attempts_unlisted ? ` ${count(answer.attempts_unlisted)} attempts may belong here too, and are not told apart any more.` : "";
+    const unlisted = answer.attempts_unlisted ? ` ${count(answer.attempts_unlisted)} further attempts may belong here, but are stored without this distinction.` : "";
     const said = all
       ? `${count(all)} attempts, ${failed ? `${text(failed / all, "share")} failed` : "none failed"}${times ? `; half took at most ${text(times.p50, "ns")}, 99 % at most ${text(times.p99, "ns")}` : ""}. ${span}.${unlisted}`
-      : `Nothing was seen. ${span}.`;
+      : `No exchanges. ${span}.`;
     fleet.tell($("quality-said"), said);
   };
 
@@ -95,7 +95,7 @@
     $("quality-quantile").hidden = asked.by === "none";
     const { quantile, ...parameters } = asked;
     const answer = await fleet.attempt($("quality-said"), () => fleet.api(`quality${fleet.query(parameters)}`), $("quality-said").textContent);
-    // Another question may have been asked meanwhile.
+    // The fields may have changed meanwhile.
     if (!answer || number !== asking) return;
     tell(answer);
     draw(answer, asked);
@@ -105,7 +105,7 @@
   const soon = () => {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
-      // The address says what is shown, so that it can be handed on and come back to.
+      // The page's address contains the query, so that it can be shared and opened again.
       const { quantile, ...parameters } = fields();
       const hash = `#quality${fleet.query(parameters)}`;
       if (location.hash !== hash) history.replaceState(null, "", hash);
@@ -119,7 +119,7 @@
   });
   fleet.view("quality", {
     open(params) {
-      // A link says all of what it is about; without a word it is what was looked at last.
+      // A link contains the complete query; without one the last query is used.
       if (params.size) controls.reset();
       for (const field of controls.elements) if (field.name && params.has(field.name)) field.value = params.get(field.name);
       ask();
@@ -156,7 +156,7 @@
 
   const NAMES = { response_p50: "p50 response time", response_p99: "p99 response time", error_ratio: "failed", availability: "availability, of windows" };
   const value = (metric, figure) => text(figure, metric.unit === "ns" ? "ns" : "share");
-  // Differences of times are shares of A's, of ratios points of percent.
+  // Differences of times are relative to A; those of ratios are percentage points.
   const difference = (metric, figure) => `${figure > 0 ? "+" : figure < 0 ? "−" : ""}${(Math.abs(figure) * 100).toFixed(2)}${metric.unit === "ns" ? " %" : " points"}`;
 
   let comparing = 0;
@@ -164,7 +164,7 @@
     const number = ++comparing;
     if (!a.value || !b.value) {
       $("compare-table").replaceChildren();
-      return fleet.tell($("compare-said"), "Two groups are needed: the page of an agent puts it into one.");
+      return fleet.tell($("compare-said"), "Two groups are needed: assign agents to groups on their pages.");
     }
     if (a.value === b.value) {
       $("compare-table").replaceChildren();

@@ -11,7 +11,7 @@
   ];
   let forms = 0;
 
-  // A form of these fields. `send` gets what was changed and answers words to say.
+  // A form of these fields. `send` receives the changed fields and returns the text to show.
   const form = (fields, send, save) => {
     const node = element("form", "fields");
     const number = ++forms;
@@ -58,7 +58,7 @@
     return change;
   };
 
-  // ---- Of one agent ----
+  // ---- One agent ----
 
   let of = null;
   fleet.settingsOf = (holder, agent) => {
@@ -71,7 +71,7 @@
           const changed = await fleet.api(`agents/${encodeURIComponent(of.agent.name)}/settings`, { method: "PUT", body: change });
           of.agent = { ...of.agent, ...changed };
           for (const field of FIELDS) inputs.get(field.id).value = field.of(of.agent);
-          return `Stored as version ${changed.settings.version}. The agent gets it with its next batch.`;
+          return `Stored as version ${changed.settings.version}. The agent receives it with its next batch.`;
         },
         "Save",
       );
@@ -87,23 +87,23 @@
       if (input !== document.activeElement && input.value === field.of(of.agent)) input.value = field.of(agent);
     }
     of.agent = agent;
-    const wanted = agent.settings?.version ?? 1;
-    const is_there = agent.settings_seen === wanted;
-    say($("agent-goes-by"), is_there ? `The agent uses version ${wanted}.` : `Version ${wanted} is configured; the agent uses ${agent.settings_seen || "none yet"}.`);
+    const configured = agent.settings?.version ?? 1;
+    const is_current = agent.settings_seen === configured;
+    say($("agent-goes-by"), is_current ? `The agent uses version ${configured}.` : `Version ${configured} is configured; the agent uses ${agent.settings_seen || "none yet"}.`);
   };
 
-  // ---- Of a group ----
+  // ---- A group ----
 
   const GROUP_FIELDS = FIELDS.filter((field) => field.id !== "group");
   const made = form(
     GROUP_FIELDS,
     async (inputs) => {
       const group = $("settings-group").value;
-      if (!group) throw new Error("No agent is in a group yet: its own page puts it into one.");
+      if (!group) throw new Error("No agent is in a group yet: assign one on its page.");
       const change = changedOf(GROUP_FIELDS, inputs, (field) => boxes.get(field.id).checked);
-      if (!Object.keys(change).length) throw new Error("Nothing is ticked: what is not stays as it is.");
+      if (!Object.keys(change).length) throw new Error("No field is selected: other fields stay unchanged.");
       const { agents } = await fleet.api(`groups/${encodeURIComponent(group)}/settings`, { method: "PUT", body: change });
-      return `Kept for ${fleet.count(agents.length)} agents. Each gets it with its next batch.`;
+      return `Stored for ${fleet.count(agents.length)} agents. Each receives it with its next batch.`;
     },
     "Save for the whole group",
   );
@@ -136,7 +136,7 @@
       `${agent.settings?.version ?? "–"}`,
       `${agent.settings_seen || "–"}`,
     ]);
-    const nodes = fleet.table($("settings-agents"), ["agent", "only", "programs", "share", "version wanted", "goes by"], rows, { left: [1, 2], none: "No agent is in a group yet." });
+    const nodes = fleet.table($("settings-agents"), ["agent", "only", "programs", "share", "version configured", "version in use"], rows, { left: [1, 2], none: "No agent is in a group yet." });
     fleet.linked(nodes, (at) => `#agent?${new URLSearchParams({ name: agents[at].name })}`);
   };
   $("settings-controls").addEventListener("input", () => fleet.seen() && show(fleet.seen()));

@@ -1,4 +1,4 @@
-// Refusals, tokens, and how the manager itself fares.
+// Refusals, tokens, and the state of the manager.
 (() => {
   const { $, element, say } = dom;
   const { text } = figures;
@@ -12,7 +12,7 @@
     const named = (why) => why.replaceAll("_", " ");
     fleet.table($("refusals-counts"), ["why", "how often, ever"], answer.counts.map((one) => [named(one.why), count(one.count)]), { none: "Nothing was refused." });
     const rows = answer.last.map((one) => [moment(one.at_unix_ns), named(one.why), `${one.status}`, one.agent || "–", one.address, one.path, one.message]);
-    fleet.table($("refusals-last"), ["when", "why", "status", "token of", "from", "asked for", "what it was told"], rows, { left: [1, 3, 4, 5, 6], none: "Nothing was refused." });
+    fleet.table($("refusals-last"), ["when", "why", "status", "token of", "from", "path", "response"], rows, { left: [1, 3, 4, 5, 6], none: "Nothing was refused." });
   };
   fleet.view("refusals", { open: refusals, again: refusals });
 
@@ -29,7 +29,7 @@
       const { name, revoked_unix_ns } = answer.tokens[at];
       if (revoked_unix_ns) return row.classList.add("soft");
       const revoke = fleet.careful("Revoke", `Revoke ${name}?`, async () => {
-        await fleet.attempt(said, () => fleet.api(`tokens/${encodeURIComponent(name)}`, { method: "DELETE" }), `The tokens of ${name} are worth nothing any more.`);
+        await fleet.attempt(said, () => fleet.api(`tokens/${encodeURIComponent(name)}`, { method: "DELETE" }), `The tokens of ${name} are revoked.`);
         tokens();
       });
       revoke.setAttribute("aria-label", `Revoke the tokens of ${name}`);
@@ -42,14 +42,14 @@
     const made = await fleet.attempt(said, () => fleet.api("tokens", { method: "POST", body: { name: name.trim(), role } }));
     $("tokens-made").hidden = !made;
     if (!made) return;
-    fleet.tell(said, `A token of ${made.name}, as ${made.role}, is made.`);
+    fleet.tell(said, `A token of ${made.name}, as ${made.role}, is created.`);
     say($("tokens-text"), made.token);
     form.reset();
     tokens();
   });
   fleet.view("tokens", {
     open() {
-      // A secret does not stay where others may look later.
+      // The secret is removed from the page, so that nobody reads it later.
       $("tokens-made").hidden = true;
       say($("tokens-text"), "");
       fleet.tell(said, "");
@@ -62,12 +62,12 @@
   const upkeep = async () => {
     const [health, retention, days] = await Promise.all(["health", "retention", "days"].map((path) => fleet.api(path).catch(() => null)));
     if (!health || !retention || !days) return;
-    const kept = [retention.keep_for_s == null ? "" : `for ${fleet.span(retention.keep_for_s)}`, retention.keep_bytes == null ? "" : `at most ${text(retention.keep_bytes, "bytes")}`].filter(Boolean);
+    const limits = [retention.keep_for_s == null ? "" : `for ${fleet.span(retention.keep_for_s)}`, retention.keep_bytes == null ? "" : `at most ${text(retention.keep_bytes, "bytes")}`].filter(Boolean);
     fleet.facts($("upkeep-facts"), [
       ["Runs since", ago(health.started_unix_ns).replace(" ago", ""), `version ${health.version}`],
       ["Rows in files", count(retention.rows), `${count(retention.parts)} files, ${text(retention.bytes, "bytes")}`],
       ["Days", count(retention.days), retention.oldest_day ? `since ${retention.oldest_day}` : ""],
-      ["Kept", kept.length ? kept[0] : "for ever", kept[1] ?? ""],
+      ["Retention", limits.length ? limits[0] : "unlimited", limits[1] ?? ""],
       ["Waiting", count(health.queue.rows), `rows, in ${count(health.queue.batches)} batches`],
       ["Newest file", health.last_part_unix_ns ? ago(health.last_part_unix_ns) : "–"],
       ["Index", text(health.index_bytes, "bytes")],
@@ -76,7 +76,7 @@
       ["Pages", count(health.viewers), "look on"],
     ]);
     const rows = days.days.map((day) => [day.day, count(day.parts), count(day.rows), text(day.bytes, "bytes"), moment(day.first_unix_ns).slice(11), moment(day.last_unix_ns).slice(11)]);
-    const nodes = fleet.table($("upkeep-days"), ["day", "files", "rows", "size", "first", "last"], rows, { none: "Nothing is in a file yet." });
+    const nodes = fleet.table($("upkeep-days"), ["day", "files", "rows", "size", "first", "last"], rows, { none: "There are no files yet." });
     nodes.forEach((row, at) => {
       const { day } = days.days[at];
       const open = fleet.button(day, async () => {

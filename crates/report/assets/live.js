@@ -1,16 +1,16 @@
-// The live page: draws the state that it is sent and applies what is new of it. It knows nothing of runs; what a state is
-// made of, crates/report/src/live/state.rs says. Words go onto the page as text, never as markup.
+// The live page: draws the state that the server sends, and applies its changes. The script has no code specific to runs;
+// crates/report/src/live/state.rs defines a state. Text is inserted as text, never as markup.
 (() => {
   const { color, FONT, text, labels, powers } = figures;
   const { $, plain, element, say, place } = dom;
   const root = document.body.dataset.root;
-  // Checks that did not hold, before the others are folded.
+  // Number of failed checks shown before the others are folded.
   const DOUBTS = 3;
   let state = null;
   let last = "";
   let paused = false;
   let zoom = null;
-  // Sections and pieces as they stand on the page, by id.
+  // Sections and pieces on the page, by id.
   const standing = new Map();
   const made = new Map();
 
@@ -50,7 +50,7 @@
   const height = (figure) => (figure.clientWidth < 480 ? 190 : figure.classList.contains("wide") ? 250 : 210);
   const linear = uPlot.paths.linear();
   const stepped = uPlot.paths.stepped({ align: 1 });
-  // Few seconds are steps, as in the report; of many a step is narrower than a pixel.
+  // A few seconds are drawn as steps, as in the report; with many seconds a step is narrower than a pixel.
   const paths = (u, at, from, to) => (to - from > 200 ? linear : stepped)(u, at, from, to);
 
   const shade = (one) => (u) => {
@@ -90,7 +90,7 @@
     },
   });
 
-  // Where no cursor is, the legend has the latest values.
+  // Without a cursor, the legend shows the latest values.
   const latest = (u) => {
     if (u.cursor.left >= 0 || !u.data[0].length) return;
     let at = u.data[0].length - 2;
@@ -105,7 +105,7 @@
   };
 
   const plotted = (piece) => {
-    // The last second lasts until its end.
+    // The last second is drawn until its end.
     const count = piece.xs.length;
     if (!count) return [[], ...piece.ys.map(() => [])];
     const width = count > 1 ? piece.xs[1] - piece.xs[0] : 1;
@@ -180,7 +180,7 @@
       return new uPlot(options, marks(piece), one.holder);
     },
   };
-  // The library wants values to have scales; these are its corners.
+  // The library needs values for its scales; these are the corners of the heat map.
   const marks = (piece) => {
     const xs = piece.columns.map((column) => column.x);
     if (xs.length) xs.push(xs[xs.length - 1] + piece.seconds);
@@ -228,27 +228,27 @@
     return `${text(cell.x, "s")}: ${text(cell.count, "count")} requests took ${text(from, "ns")} to ${text(to, "ns")}`;
   };
 
-  // ---- What a chart says in words ----
+  // ---- Text alternative of a chart ----
 
   const now = (piece) => {
     if (piece.kind === "heat") return `${piece.columns.length} columns.`;
-    const said = piece.series.map((line, at) => {
+    const values = piece.series.map((line, at) => {
       const ys = piece.ys[at];
       for (let back = ys.length - 1; back >= 0; back--) if (ys[back] != null) return `${line.name} ${text(ys[back], piece.quantity)}`;
       return null;
     });
-    return `Latest: ${said.filter(Boolean).join(", ") || "nothing yet"}.`;
+    return `Latest: ${values.filter(Boolean).join(", ") || "nothing yet"}.`;
   };
-  // The same as rows, as many as one reads.
+  // The same values as table rows, limited in number.
   const rowsOf = (piece) => {
     if (piece.kind === "heat") {
-      const share = (cells, wanted) => {
+      const share = (cells, quantile) => {
         let total = 0;
         for (let at = 1; at < cells.length; at += 2) total += cells[at];
         let below = 0;
         for (let at = 0; at < cells.length; at += 2) {
           below += cells[at + 1];
-          if (below >= total * wanted) return text(piece.edges[cells[at] + 1], "ns");
+          if (below >= total * quantile) return text(piece.edges[cells[at] + 1], "ns");
         }
         return "–";
       };
@@ -256,7 +256,7 @@
       const rows = piece.columns.filter((column, at) => at % every === 0);
       return {
         head: ["time", "half under", "90 % under", "99 % under"],
-        rows: rows.map(({ x, cells }) => [text(x, "s"), ...[0.5, 0.9, 0.99].map((wanted) => share(cells, wanted))]),
+        rows: rows.map(({ x, cells }) => [text(x, "s"), ...[0.5, 0.9, 0.99].map((quantile) => share(cells, quantile))]),
       };
     }
     const every = Math.ceil(piece.xs.length / 40);
@@ -271,7 +271,7 @@
 
   const fillTable = (holder, table, className) => dom.fillTable(holder, { ...table, root }, className);
 
-  // Markup of the program's own plots: shapes and words alone are let in, whatever it is.
+  // Markup of the program's own plots: only shapes and text elements are accepted.
   const SHAPES = new Set(["svg", "title", "desc", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clippath", "marker", "polyline", "polygon", "ellipse"]);
   const svgOf = (markup) => {
     const parsed = new DOMParser().parseFromString(markup.replace(/^<svg /, '<svg xmlns="http://www.w3.org/2000/svg" '), "image/svg+xml");
@@ -311,7 +311,7 @@
     }
   });
 
-  // A chart is drawn when it is on the screen, and at most once a frame.
+  // A chart is drawn only while it is visible, and at most once per frame.
   const due = new Set();
   let frame = 0;
   const schedule = (one) => {
@@ -329,7 +329,7 @@
     const figure = element("figure", piece.kind === "heat" || piece.wide ? "wide" : "half");
     figure.dataset.id = piece.id;
     caption(figure, piece.title, piece.about);
-    const one = { piece, node: figure, plot: null, holder: element("div"), reading: element("div", "reading"), isSeen: false, isDue: true, told: -Infinity };
+    const one = { piece, node: figure, plot: null, holder: element("div"), reading: element("div", "reading"), isSeen: false, isDue: true, announced: -Infinity };
     figure.append(one.holder);
     if (piece.kind === "heat") figure.append(one.reading);
     one.holder.setAttribute("role", "img");
@@ -354,9 +354,9 @@
         one.plot.over.title = "Drag to zoom, double-click for the whole";
       } else one.plot.setData(one.piece.kind === "heat" ? marks(one.piece) : plotted(one.piece));
       if (one.piece.kind === "chart") latest(one.plot);
-      // Words change calmly: a reader may be in the midst of them.
-      if (performance.now() - one.told > 5000) {
-        one.told = performance.now();
+      // Text is updated rarely, because someone may be reading it.
+      if (performance.now() - one.announced > 5000) {
+        one.announced = performance.now();
         one.holder.setAttribute("aria-label", `${one.piece.title}. ${one.piece.about} ${now(one.piece)}`);
         fill();
       }
@@ -443,7 +443,7 @@
     heading.hidden = !section.heading;
     if (section.heading) node.setAttribute("aria-labelledby", heading.id);
     place(pieces, section.pieces.map(pieceNode));
-    // Small tables stand side by side.
+    // Small tables are placed side by side.
     const isSmall = (piece) => (piece.kind === "table" && (piece.rows[0]?.length ?? 0) <= 2 && !piece.links) || (piece.kind === "text" && !piece.verbatim && piece.text.length < 120);
     node.classList.toggle("narrow", section.pieces.every(isSmall));
     return node;
@@ -483,7 +483,7 @@
     const isOpen = [...section.querySelectorAll("details")].pop()?.open ?? false;
     const box = element("div", `verdict ${judged.tone}`);
     const line = element("p");
-    line.append(element("strong", "", judged.word), plain(` ${judged.said}`));
+    line.append(element("strong", "", judged.word), plain(` ${judged.summary}`));
     box.append(line);
     const checks = (rows) => {
       const holder = element("div");
@@ -503,7 +503,7 @@
     };
     const [first, more] = [judged.open.slice(0, DOUBTS), judged.open.slice(DOUBTS)];
     if (first.length) box.append(checks(first));
-    if (more.length) fold(`And ${more.length} more that did not hold`, more, false);
+    if (more.length) fold(`And ${more.length} more that did not pass`, more, false);
     if (judged.rest.length) fold(first.length ? "The other checks" : "The checks", judged.rest, isOpen);
     section.replaceChildren(box);
   };
@@ -556,7 +556,7 @@
     document.body.dataset.over = state.is_over;
   };
 
-  // ---- What comes ----
+  // ---- Messages from the server ----
 
   const apply = (step) => {
     if (step.head) state = { ...step.head, sections: state.sections };
@@ -599,8 +599,8 @@
       lose("");
     });
     events.addEventListener("error", () => {
-      lose("The connection is lost; trying again. What is shown is as it was.");
-      // Some refusals end it permanently; a page that waits tries on.
+      lose("The connection is lost; trying again. The page shows the last received state.");
+      // Some refusals close the event stream permanently; the page then connects again.
       if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
     });
   };
@@ -610,7 +610,7 @@
     $("pause").setAttribute("aria-pressed", paused);
     say($("pause"), paused ? "Go on" : "Pause");
     if (paused) return;
-    // What came meanwhile: everything anew.
+    // Messages may have been missed: the server sends the complete state.
     for (const section of state?.sections ?? []) section.pieces.forEach((piece) => made.get(piece.id)?.show(piece));
     show();
   });

@@ -1,4 +1,4 @@
-//! Prints every page of this crate from made-up figures, to be looked at while working on the layout:
+//! Prints every page of this crate from synthetic figures, for work on the layout:
 //! `cargo run -p report --example look`.
 
 #[path = "../tests/support/documents.rs"]
@@ -19,7 +19,7 @@ fn main() {
         Weight::Invalid,
         Some((12_300_000.0, 1_000_000.0)),
         "ns",
-        "99 % of the requests left within 12.3 ms of their moment. This machine is too busy for this rate: lower --rate or give it more cores.",
+        "99 % of the requests started within 12.3 ms of their scheduled time. This machine is too busy for this rate: lower --rate or give it more cores.",
     );
     checks[7] = support::check(
         "steady_state",

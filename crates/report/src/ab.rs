@@ -1,13 +1,13 @@
-//! The layout of ApacheBench 2.3, so that scripts which read its report read this one.
+//! Reports in the layout of ApacheBench 2.3, for scripts that parse ab's output.
 //!
 //! ```text
-//!   Report (figures) --> text    what ab prints        \
+//!   Report (figures) --> text    ab's standard output  \
 //!                    --> html    ab -w                  > pure functions, snapshot-tested
 //!                    --> files   ab -g and ab -e       /
 //! ```
 //!
-//! Every line, label, column and number format is ab's. Where ab counts or computes wrongly the figure is the right one,
-//! and docs/concepts/ab.md says how they differ. [`times`] has the arithmetic.
+//! Every line, label, column and number format is that of ab. Where ab counts or computes wrongly, this report has the
+//! correct figure; docs/concepts/ab.md lists the differences. [`times`] has the arithmetic.
 
 mod files;
 mod html;
@@ -21,84 +21,84 @@ pub use self::html::{Attributes, html};
 pub use self::text::{Shown, text};
 pub use self::times::{RequestTimes, Times};
 
-/// What a report shows.
+/// Figures of a report.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Value of the Server header in the first response; empty where there was none.
+    /// Value of the Server header in the first response; empty without the header.
     pub software: String,
     /// The URL's host.
     pub hostname: String,
-    /// Its port.
+    /// The URL's port.
     pub port: u16,
     /// TLS; `None` for http.
     pub tls: Option<Secured>,
     /// Path and query of the URL.
     pub path: String,
-    /// Body of the first response that was whole, in bytes; `None` where lengths may vary.
+    /// Body length of the first complete response in bytes; `None` if lengths may vary.
     pub document_bytes: Option<u64>,
     /// Connections of the closed loop.
     pub concurrency: u32,
-    /// From the first connect to the last byte.
+    /// Time from the first connect to the last byte.
     pub taken: Duration,
-    /// Requests that ended, failed ones included.
+    /// Requests that ended, including failed ones.
     pub complete: u64,
-    /// Those that failed, each counted once.
+    /// Failed requests, each counted once.
     pub failed: Failed,
-    /// Those whose request could not be written whole; among the failed.
+    /// Requests that could not be written completely; included in the failed requests.
     pub write_errors: u64,
     /// Responses with a status outside 200 to 299.
     pub non_2xx: u64,
-    /// Responses that left their connection open; `None` where that was not asked for.
+    /// Responses after which the connection stayed open; `None` if keep-alive was not requested.
     pub kept_alive: Option<u64>,
-    /// Bytes of responses, heads included.
+    /// Bytes of responses, including heads.
     pub bytes_received: u64,
-    /// Bytes of requests, heads included; `None` where they have no body.
+    /// Bytes of requests, including heads; `None` for requests without a body.
     pub bytes_sent: Option<u64>,
-    /// Bytes of bodies.
+    /// Bytes of response bodies.
     pub body_bytes: u64,
     /// Times of every request that ended.
     pub times: Times,
-    /// The wall clock at the zero of those times.
+    /// Wall clock at the zero of these times.
     pub zero_at: SystemTime,
 }
 
-/// Requests that failed, by ab's four kinds.
+/// Failed requests by ab's four kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failed {
-    /// No connection: refused, timed out, no port, a TLS handshake that failed.
+    /// No connection: refused, timed out, no free port, or a failed TLS handshake.
     pub connect: u64,
-    /// Reset, timed out, or closed before the first byte.
+    /// Connection reset, timed out, or closed before the first byte.
     pub receive: u64,
-    /// A body of another length than the first response's, or cut short.
+    /// The body is truncated, or its length differs from that of the first response.
     pub length: u64,
-    /// Anything else: what came was no HTTP.
+    /// Other failures: the response was not valid HTTP.
     pub exceptions: u64,
 }
 
-/// What TLS settled.
+/// Negotiated TLS parameters.
 #[derive(Clone, Debug)]
 pub struct Secured {
     /// Version and cipher suite, such as `TLSv1.3,TLS_AES_256_GCM_SHA384`.
     pub protocol: String,
-    /// The name sent in SNI; none for an address.
+    /// The name sent in SNI; `None` for an address.
     pub server_name: Option<String>,
 }
 
 impl Failed {
-    /// All of them.
+    /// Number of failed requests of all kinds.
     pub fn all(&self) -> u64 {
         self.connect + self.receive + self.length + self.exceptions
     }
 }
 
 impl Report {
-    /// Requests that ended a second; `None` where nothing ended or no time passed.
+    /// Ended requests per second; `None` without requests or elapsed time.
     fn requests_per_s(&self) -> Option<f64> {
         let rate = self.complete as f64 / self.taken.as_secs_f64();
         (self.complete > 0 && rate.is_finite()).then_some(rate)
     }
 
-    /// So many bytes over the run, in KiB a second.
+    /// A number of bytes of the run as a rate in KiB per second.
     fn kib_per_s(&self, bytes: u64) -> f64 {
         bytes as f64 / 1024.0 / self.taken.as_secs_f64()
     }

@@ -1,5 +1,5 @@
-//! The result of `cache` as one page, with the plots of the school gateway paper (2001): responses, mean response time, hit
-//! ratio and error ratio by offered rate.
+//! The result of `cache` as one page, with the plots of the school gateway paper (2001): responses, mean response time,
+//! hit ratio and error ratio by offered rate.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub fn cache_page(document: &Document, plan: &str) -> Page {
         .about(about);
     let page = sections(part).into_iter().fold(page, Page::section);
     page.section(repeat).foot(match &runs[..] {
-        [] => "These runs were not saved.".to_owned(),
+        [] => "These runs were not stored.".to_owned(),
         runs => format!("Stored runs: {}", runs.join(", ")),
     })
 }

@@ -1,5 +1,5 @@
-//! The result of `capacity` as one page: response time, requests in flight and CPU against the load (offered rate, users,
-//! connections), the confirmation over time, every trial.
+//! The result of `capacity` as one page: response time, requests in flight and CPU against the load (offered rate,
+//! users, connections), the confirmation over time, every trial.
 
 use schema::{CapacityDocument, CapacityPart, TrialPart};
 
@@ -46,7 +46,7 @@ pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
         .section(notes)
         .section(repeat)
         .foot(match &runs[..] {
-            [] => "Its trials were not saved.".to_owned(),
+            [] => "Its trials were not stored.".to_owned(),
             runs => format!("Long trials, stored as runs: {}", runs.join(", ")),
         })
 }

@@ -1,4 +1,5 @@
-//! The result of `compare` as one page: differences with intervals, both distributions in one chart, differences of plans.
+//! The result of `compare` as one page: differences with intervals, both distributions in one chart, differences of
+//! plans.
 //!
 //! ```text
 //!   CompareDocument ──┐
@@ -32,11 +33,11 @@ pub struct CompareSources {
 /// A run of one side.
 #[derive(Clone, Debug)]
 pub struct SideRun {
-    /// Its name.
+    /// Name of the run.
     pub id: String,
     /// Length of its warm-up in seconds.
     pub warmup_s: f64,
-    /// Its seconds.
+    /// Seconds of the run.
     pub series: Vec<SecondRecord>,
     /// Response times of its measured phase.
     pub response_time: Histogram,
@@ -48,8 +49,9 @@ impl CompareSources {
         CompareSources { document, sides: [Vec::new(), Vec::new()], plan: String::new(), missing: Vec::new() }
     }
 
-    /// Reads the compared runs. `plan` is that of the comparison; if empty, that of A's first run is read. `find` returns the
-    /// folder of a run; it is called with names only, never paths, since a document may come from elsewhere.
+    /// Reads the compared runs. `plan` is that of the comparison; if empty, that of A's first run is read. `find`
+    /// returns the folder of a run; it is called with names only, never paths, since a document may come from
+    /// elsewhere.
     pub fn read(document: CompareDocument, plan: String, find: &dyn Fn(&str) -> Option<PathBuf>) -> Self {
         let mut sources = CompareSources { plan, ..CompareSources::of(document) };
         let names = [&sources.document.compare.a.runs, &sources.document.compare.b.runs].map(Clone::clone);
@@ -115,7 +117,7 @@ pub fn compare_page(sources: &CompareSources) -> Page {
         .section(notes)
         .section(repeat)
         .foot(if run.dir.is_empty() {
-            "This comparison was not saved.".to_owned()
+            "This comparison was not stored.".to_owned()
         } else {
             format!("Stored in {}", run.dir)
         })
@@ -273,7 +275,7 @@ fn over_time(sources: &CompareSources) -> Section {
                 most = measured().map(value).filter(|value| value.is_finite()).fold(most, f64::max);
             }
         }
-        // That nothing failed needs no diagram.
+        // Without failures there is no chart of failures.
         if title != "Failed" || most > 0.0 {
             section = section.figure(chart);
         }

@@ -13,30 +13,30 @@ struct Words {
     /// Short name, for plots.
     short: &'static str,
     /// Whether it is a test of Bonnie.
-    bonnies: bool,
+    bonnie_test: bool,
 }
 
-const fn bonnies(name: &'static str, about: &'static str, short: &'static str) -> Words {
-    Words { name, about, short, bonnies: true }
+const fn bonnie_test(name: &'static str, about: &'static str, short: &'static str) -> Words {
+    Words { name, about, short, bonnie_test: true }
 }
 
-const fn need(name: &'static str, about: &'static str, short: &'static str) -> Words {
-    Words { name, about, short, bonnies: false }
+const fn application_test(name: &'static str, about: &'static str, short: &'static str) -> Words {
+    Words { name, about, short, bonnie_test: false }
 }
 
-/// In the order of the tables.
+/// All tests, in the order of the tables.
 const TESTS: [Words; 11] = [
-    bonnies("write_per_char", "write, 1 byte per call", "write, 1 byte"),
-    bonnies("write_per_block", "write, 16 KiB per call", "write, 16 KiB"),
-    bonnies("rewrite", "rewrite, 16 KiB", "rewrite"),
-    bonnies("read_per_char", "read, 1 byte per call", "read, 1 byte"),
-    bonnies("read_per_block", "read, 16 KiB per call", "read, 16 KiB"),
-    bonnies("seeks", "seeks, 3 concurrent", "seeks"),
-    need("random_read_4k", "4 KiB random reads", "random reads"),
-    need("random_read_4k_32", "4 KiB random reads, 32 concurrent", "random reads, 32"),
-    need("random_write_4k", "4 KiB random writes", "random writes"),
-    need("random_write_4k_32", "4 KiB random writes, 32 concurrent", "random writes, 32"),
-    need("commits", "4 KiB and fdatasync", "commits"),
+    bonnie_test("write_per_char", "write, 1 byte per call", "write, 1 byte"),
+    bonnie_test("write_per_block", "write, 16 KiB per call", "write, 16 KiB"),
+    bonnie_test("rewrite", "rewrite, 16 KiB", "rewrite"),
+    bonnie_test("read_per_char", "read, 1 byte per call", "read, 1 byte"),
+    bonnie_test("read_per_block", "read, 16 KiB per call", "read, 16 KiB"),
+    bonnie_test("seeks", "seeks, 3 concurrent", "seeks"),
+    application_test("random_read_4k", "4 KiB random reads", "random reads"),
+    application_test("random_read_4k_32", "4 KiB random reads, 32 concurrent", "random reads, 32"),
+    application_test("random_write_4k", "4 KiB random writes", "random writes"),
+    application_test("random_write_4k_32", "4 KiB random writes, 32 concurrent", "random writes, 32"),
+    application_test("commits", "4 KiB and fdatasync", "commits"),
 ];
 
 /// The name of a test for people; an unknown test keeps its own name.
@@ -45,21 +45,21 @@ pub fn about(name: &str) -> &str {
 }
 
 /// One test of a document.
-pub(crate) struct Made<'a> {
+pub(crate) struct TestResult<'a> {
     pub name: &'a str,
     pub figures: &'a DiskTest,
     /// Whether the page cache or memory answered, by the check in the document.
     pub in_memory: bool,
 }
 
-impl Made<'_> {
+impl TestResult<'_> {
     /// The name, marked if the figure is not that of storage.
     pub fn label(&self) -> String {
         let about = about(self.name);
         if self.in_memory { format!("{about} ({IN_MEMORY})") } else { about.to_owned() }
     }
 
-    /// The short name for a plot, marked likewise.
+    /// The short name for a plot, marked if the figure is not that of storage.
     pub fn short(&self) -> String {
         let short = TESTS.iter().find(|words| words.name == self.name).map_or(self.name, |words| words.short);
         if self.in_memory { format!("{short} (CACHE)") } else { short.to_owned() }
@@ -70,33 +70,37 @@ impl Made<'_> {
 const IN_MEMORY: &str = "PAGE CACHE";
 
 /// The tests of Bonnie.
-pub(crate) fn of_bonnie(document: &DiskDocument) -> Vec<Made<'_>> {
-    made(document, true)
+pub(crate) fn bonnie_tests(document: &DiskDocument) -> Vec<TestResult<'_>> {
+    results(document, true)
 }
 
-/// The others: what caches and databases ask for; and whatever this version does not know.
-pub(crate) fn of_needs(document: &DiskDocument) -> Vec<Made<'_>> {
+/// The other tests: access patterns of caches and databases, and tests that this version does not know.
+pub(crate) fn application_tests(document: &DiskDocument) -> Vec<TestResult<'_>> {
     let unknown = document.disk.keys().filter(|name| TESTS.iter().all(|words| words.name != name.as_str()));
-    let mut needs = made(document, false);
+    let mut needs = results(document, false);
     needs.extend(unknown.filter_map(|name| one(document, name)));
     needs
 }
 
-fn made(document: &DiskDocument, bonnies: bool) -> Vec<Made<'_>> {
-    TESTS.iter().filter(|words| words.bonnies == bonnies).filter_map(|words| one(document, words.name)).collect()
+fn results(document: &DiskDocument, bonnie_test: bool) -> Vec<TestResult<'_>> {
+    TESTS
+        .iter()
+        .filter(|words| words.bonnie_test == bonnie_test)
+        .filter_map(|words| one(document, words.name))
+        .collect()
 }
 
-fn one<'a>(document: &'a DiskDocument, name: &'a str) -> Option<Made<'a>> {
+fn one<'a>(document: &'a DiskDocument, name: &'a str) -> Option<TestResult<'a>> {
     let figures = document.disk.get(name)?;
     let check = format!("{name}: storage measured");
     let failed = |check: &&schema::Check| check.state == CheckState::Failed;
     let in_memory = document.validity.checks.iter().filter(failed).any(|failed| failed.name == check);
-    Some(Made { name, figures, in_memory })
+    Some(TestResult { name, figures, in_memory })
 }
 
 /// The tests that did not measure storage, in a sentence; nothing if there is none.
 pub(crate) fn not_of_storage(document: &DiskDocument) -> Option<String> {
-    let all = of_bonnie(document).into_iter().chain(of_needs(document));
+    let all = bonnie_tests(document).into_iter().chain(application_tests(document));
     let (mut caught, mut others) = (Vec::new(), 0_usize);
     for test in all {
         if test.in_memory { caught.push(about(test.name)) } else { others += 1 }
@@ -151,7 +155,7 @@ fn megabytes(test: &DiskTest) -> String {
     format!("{} MB/s", rounded(test.bytes_per_s / 1e6))
 }
 
-/// A rate with one decimal below 100, else without.
+/// A rate with one decimal below 100, without decimals from 100.
 pub(crate) fn rounded(value: f64) -> String {
     if value < 100.0 { format!("{value:.1}") } else { figures::count(value.round() as u64) }
 }

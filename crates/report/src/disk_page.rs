@@ -3,7 +3,7 @@
 
 use schema::{DiskDocument, Quantiles};
 
-use crate::disk::{self, Made};
+use crate::disk::{self, TestResult};
 use crate::durations;
 use crate::figures::{bytes, count};
 use crate::page::{Page, Section, Table};
@@ -46,7 +46,7 @@ pub fn disk_page(document: &DiskDocument, plan: &str) -> Page {
         .section(Section::new("Notes").text(disk::TERMS).text(PER_CHAR))
         .section(repeat)
         .foot(if run.dir.is_empty() {
-            "This run was not saved.".to_owned()
+            "This run was not stored.".to_owned()
         } else {
             format!("Output of fio, a file for each test: {}", run.dir)
         })
@@ -57,7 +57,7 @@ const PER_CHAR: &str = "1 byte per call is a system call for each byte, as in Bo
      buffered and many times as fast. Writes include the final flush, which Bonnie 1.0 left out.";
 
 fn as_bonnie_does(document: &DiskDocument) -> Section {
-    let tests = disk::of_bonnie(document);
+    let tests = disk::bonnie_tests(document);
     let head = ["Bonnie tests", "KB/s", "per second", "%CPU", "read", "written", "time", "from or to storage"];
     let table = tests.iter().fold(Table::new(&head), |table, test| {
         let figures = test.figures;
@@ -85,8 +85,8 @@ fn as_bonnie_does(document: &DiskDocument) -> Section {
 
 /// Operations per second, with Bonnie's seeks for comparison.
 fn operations(document: &DiskDocument) -> Bars {
-    let seeks = disk::of_bonnie(document).into_iter().filter(|test| test.name == "seeks");
-    let all = seeks.chain(disk::of_needs(document));
+    let seeks = disk::bonnie_tests(document).into_iter().filter(|test| test.name == "seeks");
+    let all = seeks.chain(disk::application_tests(document));
     let bars = Bars::dots("Operations", Quantity::PerSecond, &["per second"]);
     let bars = all.fold(bars, |bars, test| bars.row(test.short(), &[Some(test.figures.iops)]));
     bars.about(
@@ -95,7 +95,7 @@ fn operations(document: &DiskDocument) -> Bars {
 }
 
 fn needs(document: &DiskDocument) -> Section {
-    let tests = disk::of_needs(document);
+    let tests = disk::application_tests(document);
     let head = ["caches, databases", "per second", "bytes/s", "%CPU", "time", "from or to storage"];
     let rates = tests.iter().fold(Table::new(&head), |table, test| {
         let figures = test.figures;
@@ -138,14 +138,15 @@ fn curve(q: &Quantiles) -> Vec<[f64; 2]> {
         (0.999, q.p99_9),
         (0.9999, q.p99_99),
     ];
-    // 0.1 of 10 values is one value, in spite of rounding.
+    // 0.1 of 10 values is one value, despite floating-point rounding.
     let known = |at: f64| q.count as f64 * (1.0 - at) > 1.0 - 1e-6;
     all.into_iter().filter(|(at, _)| known(*at)).map(|(at, ns)| [at, ns as f64]).collect()
 }
 
 fn processor(document: &DiskDocument) -> Section {
     let bars = Bars::new("User and kernel CPU time", Quantity::Share, &["user", "kernel"]);
-    let all: Vec<Made<'_>> = disk::of_bonnie(document).into_iter().chain(disk::of_needs(document)).collect();
+    let all: Vec<TestResult<'_>> =
+        disk::bonnie_tests(document).into_iter().chain(disk::application_tests(document)).collect();
     let bars = all
         .iter()
         .fold(bars, |bars, test| bars.row(test.short(), &[Some(test.figures.cpu_user), Some(test.figures.cpu_system)]));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   histogram ──> fortio, hgrm                              one distribution
-//!   any table ──> csv, jsonl                                row by row, whatever its length
+//!   any table ──> csv, jsonl                                row by row, in constant memory
 //!   requests  ──> har                                       an even sample of bounded size
 //!   seconds   ──> Figures ──> metrics ──> exposition        Prometheus' text, OpenMetrics' text
 //!                                    |──> remote_write      messages for Prometheus
@@ -34,9 +34,9 @@ pub use metrics::metrics;
 pub use percentiles::hgrm;
 pub use tables::{csv, jsonl, object, push_field, write_csv, write_csv_head, write_json};
 
-/// A request of a run, by the index in its records.
+/// Method and URL of a request. The index in a list of these is [`schema::RequestRecord::url`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestTarget {
     /// Method.
     pub method: schema::Method,
     /// Complete URL as in the plan, placeholders included.

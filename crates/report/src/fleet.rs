@@ -1,11 +1,11 @@
-//! The page of the manager of taps: a file of HTML, its style and its scripts, carried in the program.
+//! The web page of the tap manager: HTML, style and scripts, embedded in the program.
 //!
-//! The script asks the manager's API and follows its event stream; nothing of what agents say stands in these files. Words from
-//! agents go onto the page as text: see `assets/dom.js`.
+//! The scripts query the manager's API and follow its event stream; these files contain no data of agents. Text from
+//! agents is inserted into the page as text, never as HTML: see `assets/dom.js`.
 
 use crate::live::{Asset, DOM, FIGURES, SCRIPT_KIND, STYLE_KIND, library, styles};
 
-/// The page. Its files stand beside it.
+/// The HTML of the page, which refers to [`assets`] by name.
 pub fn html() -> &'static str {
     include_str!("../assets/fleet.html")
 }
@@ -19,7 +19,7 @@ pub fn assets() -> Vec<Asset> {
     ]
 }
 
-/// One after the other in one file: each uses what those before it made.
+/// The scripts in the order of concatenation: each uses definitions of those before it.
 const SCRIPTS: &[&str] = &[
     include_str!("../assets/fleet.js"),
     include_str!("../assets/fleet_chart.js"),
@@ -41,12 +41,12 @@ mod tests {
             assert!(html().contains(&format!("\"{name}\"")), "{name}");
             assert!(assets().iter().any(|asset| asset.name == name), "{name}");
         }
-        // The content policy would refuse them.
+        // The content security policy forbids inline resources.
         for inline in ["<script>", "<style", " style=", " onclick", " onload", "http:", "https:", "//"] {
             assert!(!html().contains(inline), "{inline}");
         }
         let script = SCRIPTS.concat();
-        // A namespace is a name.
+        // The URL of the SVG namespace is a name and is not fetched.
         assert!(!script.replace("http://www.w3.org/2000/svg", "").contains("http"));
         let style = include_str!("../assets/fleet.css");
         assert!(!style.contains("url(") && !style.contains("@import"));

@@ -261,7 +261,7 @@ pub(crate) fn without_empty_columns(
     (columns.iter().map(|&at| head[at]).collect(), rows)
 }
 
-/// The same as [`loaded_with`], shorter for a plot.
+/// A shorter form of [`loaded_with`], for a plot.
 pub(crate) fn loaded_with_short(name: &str) -> String {
     let words: Vec<&str> = name.split('_').collect();
     match words.as_slice() {

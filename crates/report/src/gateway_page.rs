@@ -1,5 +1,5 @@
-//! The result of `gateway` as one page: rates by condition and link with their intervals, packet rates by size, RTT under
-//! load, CPU of the gateway, findings.
+//! The result of `gateway` as one page: rates by condition and link with their intervals, packet rates by size, RTT
+//! under load, CPU of the gateway, findings.
 
 use schema::{ForwardingPart, GatewayCondition, GatewayDocument, Measured};
 
@@ -36,7 +36,7 @@ pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
         .section(proxies(part))
         .section(part.notes.iter().fold(Section::new("Notes"), Section::text))
         .section(repeat)
-        .foot(if run.dir.is_empty() { "This run was not saved.".to_owned() } else { format!("Stored in {}", run.dir) })
+        .foot(if run.dir.is_empty() { "This run was not stored.".to_owned() } else { format!("Stored in {}", run.dir) })
 }
 
 fn found(part: &ForwardingPart) -> Section {

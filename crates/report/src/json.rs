@@ -1,4 +1,4 @@
-//! What verbs other than a run's own print under `--json`.
+//! JSON output (`--json`) of the list of runs and of disk usage.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,18 +8,20 @@ use serde::Serialize;
 use store::{DiskUse, RunEntry, RunState};
 
 /// The list of runs as one JSON document: `{ "schema": "yamabiko.runs/2", "runs": [ .. ] }`, in the order given. Each
-/// run has `id`, `dir` and `state` (`finished`, `running`, `unfinished`, `unreadable`), and `tags` where it has any; a finished one `url`, where
-/// it asked for one, and `answer` (what it found, by `sentence`) where it had no load of its own. What a state does not have is absent.
+/// run has `id`, `dir` and `state` (`finished`, `running`, `unfinished`, `unreadable`), and `tags` if it has any. A
+/// finished run also has `url` if it requested one, and, without a load of its own, `answer` (the result, by
+/// `sentence`). Fields that do not apply to a state are absent.
 ///
 /// # Errors
-/// None with entries read from a book: their figures were JSON before.
+/// None for entries read from a run store, because their figures come from JSON.
 pub fn runs(entries: &[RunEntry], sentence: impl Fn(&RunEntry) -> Option<String>) -> serde_json::Result<String> {
     let runs = entries.iter().map(|entry| one(entry, &sentence)).collect();
     serde_json::to_string_pretty(&List { schema: "yamabiko.runs/2", runs })
 }
 
-/// What runs take of the disk as one JSON document: `{ "schema": "yamabiko.disk_use/2", "runs": [ .. ], "total": .. }`.
-/// Each has `bytes`, `bytes_on_disk`, `files` and `parts` (bytes by table, of histogram logs `hlog`, of the rest `other`).
+/// The disk usage of runs as one JSON document: `{ "schema": "yamabiko.disk_use/2", "runs": [ .. ], "total": .. }`.
+/// Each has `bytes`, `bytes_on_disk`, `files` and `parts` (bytes by table, of histogram logs `hlog`, of the rest
+/// `other`).
 ///
 /// # Errors
 /// None.
@@ -43,11 +45,11 @@ pub fn disk_use(runs: &[(String, DiskUse)], total: &DiskUse) -> serde_json::Resu
 #[derive(Serialize)]
 struct List<'a> {
     schema: &'static str,
-    runs: Vec<One<'a>>,
+    runs: Vec<ListedRun<'a>>,
 }
 
 #[derive(Default, Serialize)]
-struct One<'a> {
+struct ListedRun<'a> {
     id: &'a str,
     dir: Option<&'a Path>,
     state: &'static str,
@@ -56,7 +58,7 @@ struct One<'a> {
     #[serde(flatten)]
     finished: Option<Finished<'a>>,
     #[serde(flatten)]
-    load: Option<Carried<'a>>,
+    load: Option<LoadFigures<'a>>,
     #[serde(flatten)]
     parts: Option<Parts>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +79,7 @@ struct Finished<'a> {
 }
 
 #[derive(Serialize)]
-struct Carried<'a> {
+struct LoadFigures<'a> {
     offered_rate_per_s: f64,
     achieved_rate_per_s: f64,
     failed: &'a BTreeMap<String, u64>,
@@ -91,8 +93,8 @@ struct Parts {
     rows: u64,
 }
 
-fn one(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> One<'_> {
-    let mut one = One { id: &entry.id, dir: Some(&entry.dir), tags: &entry.tags, ..One::default() };
+fn one(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> ListedRun<'_> {
+    let mut one = ListedRun { id: &entry.id, dir: Some(&entry.dir), tags: &entry.tags, ..ListedRun::default() };
     match &entry.state {
         RunState::Finished(brief) => {
             one.state = "finished";
@@ -105,7 +107,7 @@ fn one(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> One<
                 url: &brief.url,
                 answer: if brief.load.is_none() { sentence(entry) } else { None },
             });
-            one.load = brief.load.as_ref().map(|load| Carried {
+            one.load = brief.load.as_ref().map(|load| LoadFigures {
                 offered_rate_per_s: load.offered_rate_per_s,
                 achieved_rate_per_s: load.achieved_rate_per_s,
                 failed: &load.failed,
@@ -124,7 +126,7 @@ fn one(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> One<
             one.state = "unreadable";
             one.why = Some(why);
         }
-        // States of a later version of the run store.
+        // The enum is non-exhaustive: states of a later version of the run store.
         _ => one.state = "unknown",
     }
     one
@@ -169,7 +171,7 @@ mod tests {
         assert_eq!(list["runs"][1].get("verdict"), None);
         assert_eq!(list["runs"][2]["why"], "x\u{1b}");
         assert!(!text.contains('\u{1b}'));
-        assert_eq!(list["runs"][0].get("answer"), None, "its figures say it");
+        assert_eq!(list["runs"][0].get("answer"), None, "a run with a load has figures instead");
         assert_eq!((&list["runs"][3]["url"], &list["runs"][3]["answer"]), (&"http://a/".into(), &"found by a".into()));
     }
 }

@@ -1,20 +1,20 @@
-//! The live page: what a run's folder holds while it goes, as something that a browser draws and keeps up to date.
+//! The live page: the state of a running run, read from its folder, in a form that a browser draws and updates.
 //!
 //! ```text
-//!   run folder ──Follower::look──▶ records ──▶ State ──whole()──▶ JSON: all of it, for who comes to look
-//!                                                └─────step()───▶ JSON: what is new since the state before
+//!   run folder ──Follower::poll──▶ records ──▶ State ──whole()──▶ JSON: the complete state, for a new viewer
+//!                                                └─────step()───▶ JSON: the changes since the previous state
 //! ```
 //!
-//! A [`State`] is a page in words and numbers: facts, the verdict as it stands, sections of charts, tables and text. The
-//! script of the page knows nothing of runs: it draws states and applies steps ([`state`] says what they are made of). So
-//! a run, a search for a capacity, a capture, the list of runs are one page, and a figure is written there as everywhere
-//! else in the program.
+//! A [`State`] is the content of a page: facts, the current verdict, sections of charts, tables and text. The script of
+//! the page draws states and applies steps ([`state`] defines both); it has no code specific to runs. Therefore a run,
+//! a capacity search, a capture and the list of runs share one page, with figures formatted as everywhere else in the
+//! program.
 //!
-//! Every size is bounded: so many points a series, so many columns of a heat map ([`POINTS_MAX`]), whatever a run lasts.
-//! Text that comes from servers, URLs and files is text in the state, and the script puts it on the page as text.
+//! Every size is bounded for a run of any length: points of a series, columns of a heat map ([`POINTS_MAX`]). Text from
+//! servers, URLs and files is text in the state, and the script inserts it into the page as text.
 //!
-//! Nothing here reads a clock or owns a thread; [`Follower`] reads the folder when it is asked to. Start with
-//! [`Follower`] for what is read, then `run` for what is shown of it.
+//! This module reads no clock and has no thread; [`Follower`] reads the folder on each poll. Read [`Follower`] first
+//! for the input, then `run` for the output.
 
 mod assets;
 mod experiment;

@@ -5,7 +5,7 @@
 //!     .subject(url, command)                      what was measured, and how
 //!     .judged("", &document.validity)             verdict, every check that did not pass; the others folded
 //!     .section(Section::new("Over time")
-//!         .text("What the reader should know first.")
+//!         .text("An introduction.")
 //!         .figure(Chart::over_time(..).series(..))  consecutive figures are placed side by side
 //!         .table(Table::new(&["", "published", "measured"]).row(["1", "4 to 6", "0.1"]))
 //!         .folded("How it was done", Section::new("").verbatim("plan", toml)))
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The page makes no network requests: style, script and data are inline, and its content security policy forbids
-//! requests. Without script each figure is an SVG; the script replaces charts over time by ones with zoom and values under
-//! the cursor. All text is escaped here.
+//! requests. Without script each figure is an SVG; the script replaces charts over time by ones with zoom and values
+//! under the cursor. All text is escaped here.
 
 mod interactive;
 mod markdown;
@@ -87,7 +87,7 @@ impl Page {
         self
     }
 
-    /// Adds a section; a section without pieces is left out.
+    /// Adds a section; a section without pieces is omitted.
     pub fn section(mut self, section: Section) -> Self {
         if !section.pieces.is_empty() {
             self.sections.push(section);
@@ -117,8 +117,8 @@ impl Page {
         found
     }
 
-    /// The page as Markdown: text, tables and verdicts, no figures. All text is escaped: none of it becomes markup, a link or a
-    /// mention of a person.
+    /// The page as Markdown: text, tables and verdicts, no figures. All text is escaped: none of it becomes markup, a
+    /// link or a mention of a person.
     pub fn to_markdown(&self) -> String {
         markdown::page(self)
     }

@@ -21,7 +21,7 @@ pub fn answer(load: &Load) -> String {
     let times = &load.response_time_ns;
     let response_times = match times.count {
         0 => "no responses".to_owned(),
-        // Of few requests a high percentile would only be the slowest one.
+        // A high percentile of few requests would only be the slowest request.
         count => match [(0.01, "p99", times.p99), (0.05, "p95", times.p95), (0.1, "p90", times.p90)]
             .into_iter()
             .find(|(beyond, _, _)| is_known(count, *beyond))
@@ -123,10 +123,19 @@ fn marked(count: u64, beyond: f64, text: &str) -> String {
 /// The mark of a percentile from too few values.
 const TOO_FEW: &str = "~";
 
-/// The legend of the mark, if one of these rows has it.
+/// The legend of the mark, if one of these rows of [`times_row`] has it.
 pub(crate) fn too_few_values<'a>(rows: impl IntoIterator<Item = &'a Quantiles>) -> Option<String> {
+    mark_legend(rows, &PERCENTILES)
+}
+
+/// The legend of the mark, if one of these rows of [`percentiles`] has it.
+pub(crate) fn too_few_values_to_p99<'a>(rows: impl IntoIterator<Item = &'a Quantiles>) -> Option<String> {
+    mark_legend(rows, &PERCENTILES[..3])
+}
+
+fn mark_legend<'a>(rows: impl IntoIterator<Item = &'a Quantiles>, shown: &[Percentile]) -> Option<String> {
     let fewest = rows.into_iter().map(|q| q.count).filter(|count| *count > 0).min()?;
-    let (name, beyond, _) = PERCENTILES.into_iter().find(|(_, beyond, _)| !is_known(fewest, *beyond))?;
+    let &(name, beyond, _) = shown.iter().find(|(_, beyond, _)| !is_known(fewest, *beyond))?;
     Some(format!(
         "{TOO_FEW} estimate: fewer than 20 values lie beyond this percentile, and no check uses it; {name} needs {} requests",
         figures::count(values_needed(beyond))
@@ -398,6 +407,8 @@ mod tests {
         assert!(too_few_values([&times(10)]).unwrap().ends_with("p50 needs 40 requests"));
         assert!(too_few_values([&times(2_000)]).unwrap().ends_with("p99.9 needs 20,000 requests"));
         assert_eq!(too_few_values([&times(20_000)]), None);
+        assert_eq!(too_few_values_to_p99([&times(2_000)]), None);
+        assert!(too_few_values_to_p99([&times(1_999)]).unwrap().ends_with("p99 needs 2,000 requests"));
         let sentence = |count| answer(&Load { response_time_ns: times(count), ..Load::default() });
         assert!(sentence(10).contains("the slowest of 10 took 1.93 s"), "{}", sentence(10));
         assert!(sentence(2_000).contains("median 1.00 ms, p99 1,930.00 ms"), "{}", sentence(2_000));

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! A [`Figure`] is drawn for a page ([`Figure::inline`]), whose style sheet has the colours, or as a separate file
-//! ([`Figure::standalone`]), which includes them. Both follow the reader's dark or light mode. No coordinate is ever NaN or
-//! outside of the view box: values that cannot be drawn (NaN, infinite, not positive on a logarithmic axis) are gaps.
+//! ([`Figure::standalone`]), which includes them. Both follow the reader's dark or light mode. No coordinate is ever
+//! NaN or outside of the view box: values that cannot be drawn (NaN, infinite, not positive on a logarithmic axis) are
+//! gaps.
 //!
 //! Read [`chart`] first, then `draw` for how it becomes SVG.
 
@@ -39,7 +40,7 @@ pub use quantity::Quantity;
 pub use spans::{SpanRow, Spans};
 pub(crate) use svg::{COLORS as COLORS_CSS, STYLE as STYLE_CSS, escape};
 
-/// How wide a figure is drawn, in CSS pixels.
+/// Width of a figure in CSS pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// Full width of a page, for plots over time.

@@ -57,7 +57,7 @@ pub fn term_rows(sum: &ComponentSum) -> Vec<Vec<String>> {
 /// Columns of [`comparison_rows`].
 pub const COMPARISON_HEAD: [&str; 5] = ["predicted from", "CPU per request", "rate", "limited by", "error"];
 
-/// Both predictions and the measurement; empty without a sum of components.
+/// Rows of both predictions and the measurement; empty without a sum of components.
 pub fn comparison_rows(predict: &PredictPart) -> Vec<Vec<String>> {
     let Some(sum) = &predict.component_sum else { return Vec::new() };
     let per_second = |value: Option<f64>| value.map_or("-".into(), rate);

@@ -46,7 +46,7 @@ pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
         .section(assumes)
         .section(loads(part))
         .section(repeat)
-        .foot(if run.dir.is_empty() { "This run was not saved.".to_owned() } else { format!("Stored in {}", run.dir) })
+        .foot(if run.dir.is_empty() { "This run was not stored.".to_owned() } else { format!("Stored in {}", run.dir) })
 }
 
 fn curve(part: &PredictPart) -> Section {

@@ -9,9 +9,9 @@ use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 /// Captured packets of one experiment.
 #[derive(Clone, Debug)]
 pub struct ExperimentView<'a> {
-    /// Its name in legends: `2: 100 clients, RTT 48 ms for all`.
+    /// Name of the experiment in legends: `2: 100 clients, RTT 48 ms for all`.
     pub name: String,
-    /// Its colour, the same in every figure.
+    /// Colour of the experiment, the same in every figure.
     pub color: usize,
     /// Second by second, from its first connection on.
     pub seconds: &'a [WatchSecond],
@@ -53,8 +53,8 @@ pub fn page(
     page_with(title, document, table, &[1], sections)
 }
 
-/// Builds the page of any reproduction: result, verdict, summary (`words` are its columns of text, from 0), `sections` of
-/// figures, notes, every row.
+/// Builds the page of any reproduction: result, verdict, summary (`words` are its columns of text, from 0), `sections`
+/// of figures, notes, every row.
 pub fn page_with(
     title: &str,
     document: &ReproductionDocument,

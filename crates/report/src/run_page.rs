@@ -59,10 +59,12 @@ pub fn page(sources: &Sources) -> Page {
     }
     page = page.section(over_time::section(sources));
     if let Some(part) = &document.load {
+        let bands = part.by_distance.iter().map(|band| &band.response_time_ns);
+        let legend = crate::phrases::too_few_values_to_p99(bands).map(|text| format!("{text}.")).unwrap_or_default();
         page = page
             .section(load::times(part, sources))
             .section(phases::by_phase(part))
-            .section(load::by_distance(part))
+            .section(load::by_distance(part).text(legend))
             .section(load::by_url(part))
             .section(load::failures(part));
     }
@@ -82,7 +84,7 @@ pub fn page(sources: &Sources) -> Page {
         page = page.section(environment::server(part, sources));
     }
     page = page.section(environment::host(&run.host)).section(repeat(run, sources));
-    page.foot(if run.dir.is_empty() { "This run was not saved.".to_owned() } else { format!("Stored in {}", run.dir) })
+    page.foot(if run.dir.is_empty() { "This run was not stored.".to_owned() } else { format!("Stored in {}", run.dir) })
 }
 
 /// Start and length of the run, by which a reader recognizes it.
@@ -90,14 +92,14 @@ fn when(run: &Run) -> String {
     let warmup = if run.warmup_s > 0.0 { format!(" after a warm-up of {}", span(run.warmup_s)) } else { String::new() };
     let early = if run.interrupted { ", interrupted: the figures cover that time only" } else { "" };
     let started = match wall_clock(&run.started_at) {
-        moment if moment.is_empty() => moment,
-        moment => format!("{moment}: "),
+        time if time.is_empty() => time,
+        time => format!("{time}: "),
     };
     format!("{started}measured for {}{warmup}{early}.", span(run.duration_s))
 }
 
 fn objective(slo: &Slo, requests: u64) -> Section {
-    let said = if slo.met { "Met" } else { "Not met" };
+    let outcome = if slo.met { "Met" } else { "Not met" };
     let mut table = Table::new(&["term", "figure", "limit", ""]).left(&[3]);
     for term in &slo.terms {
         let figure = measure(term.value, &term.unit);
@@ -106,7 +108,7 @@ fn objective(slo: &Slo, requests: u64) -> Section {
     }
     let warning =
         crate::phrases::too_few_requests(slo, requests).map(|warning| format!("{warning}.")).unwrap_or_default();
-    Section::new("Objective").text(format!("{said}: {}", slo.objective)).table(table).text(warning)
+    Section::new("Objective").text(format!("{outcome}: {}", slo.objective)).table(table).text(warning)
 }
 
 fn repeat(run: &Run, sources: &Sources) -> Section {

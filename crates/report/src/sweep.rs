@@ -163,14 +163,16 @@ pub(crate) fn hits_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String
     (head, part.points.iter().map(row).collect())
 }
 
-/// Offered hit ratio without repeats sent during the first fetch: the limit for a cache that does not collapse requests.
+/// Offered hit ratio without repeats sent during the first fetch: the limit for a cache that does not collapse
+/// requests.
 pub(crate) fn uncollapsed(point: &CachePoint) -> Option<f64> {
     let figures = &point.figures;
     let uncollapsed = figures.offered.saturating_sub(figures.offered_while_fetching);
     (figures.basic_requests > 0).then(|| uncollapsed as f64 / figures.basic_requests as f64)
 }
 
-/// Requests that did not reach the origin, as a share of those sent; negative for a cache that sends more than it receives.
+/// Requests that did not reach the origin, as a share of those sent; negative for a cache that sends more than it
+/// receives.
 pub(crate) fn saved(point: &CachePoint) -> String {
     match saved_share(point) {
         None => "-".to_owned(),
@@ -179,7 +181,7 @@ pub(crate) fn saved(point: &CachePoint) -> String {
     }
 }
 
-/// The same as a number.
+/// Share of requests that did not reach the origin, as a number: see [`saved`].
 pub(crate) fn saved_share(point: &CachePoint) -> Option<f64> {
     let origin = point.origin.as_ref()?;
     let sent = origin.saved_requests.saturating_add_unsigned(origin.requests);

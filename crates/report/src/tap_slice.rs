@@ -65,10 +65,12 @@ fn by_group(by: &str, groups: &[TapGroup]) -> Section {
     }
     let section = Section::new(format!("By {by}"));
     let section = if by == "minute" { over_minutes(section, groups) } else { section.figure(dots(by, groups)) };
+    let legend = crate::phrases::too_few_values_to_p99(groups.iter().map(|group| &group.response_ns));
+    let legend = legend.map(|text| format!("{text}.")).unwrap_or_default();
     if groups.len() > GROUPS_SHOWN {
-        section.folded("All groups", Section::new("").table(table))
+        section.folded("All groups", Section::new("").table(table).text(legend))
     } else {
-        section.table(table)
+        section.table(table).text(legend)
     }
 }
 

@@ -76,7 +76,7 @@ pub fn render(document: &Document, response_times: Option<&Histogram>, style: St
     render_over_time(document, response_times, &[], style)
 }
 
-/// The same with small plots of the run's seconds, if `seconds` has any.
+/// A run on one screen, with small plots of its seconds if `seconds` has any.
 pub fn render_over_time(
     document: &Document,
     response_times: Option<&Histogram>,
@@ -121,7 +121,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>], style: Style) -> String {
 fn footer(page: &mut Page, run: &Run) {
     page.blank();
     if run.dir.is_empty() {
-        page.entry("stored", "no: this run was not saved");
+        page.entry("stored", "no: this run was not stored");
     } else {
         page.verbatim("stored in", &run.dir);
     }

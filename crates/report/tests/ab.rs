@@ -1,5 +1,5 @@
-//! ApacheBench's layout with figures that are made up. Each label, column and unit stands where ab puts it: the lines
-//! were held against what ab 2.3 prints, and `real_load/ab.rs` of the command does so again with a server.
+//! ApacheBench's layout with synthetic figures. Labels, columns and units are those of ab: the lines were compared with
+//! the output of ab 2.3, and `real_load/ab.rs` of the command compares them again with a server.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ fn request(number: u64) -> RequestTimes {
     }
 }
 
-/// A good run: three requests over a second and a half.
+/// A run without failures: three requests over a second and a half.
 fn good() -> Report {
     Report {
         software: "nginx/1.22.1".into(),
@@ -40,7 +40,7 @@ fn good() -> Report {
     }
 }
 
-/// One with every line there is.
+/// A run whose report has every possible line.
 fn bad() -> Report {
     Report {
         software: String::new(),

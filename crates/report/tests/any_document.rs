@@ -1,4 +1,4 @@
-//! Whatever a document holds, a page comes out, and nothing in it moves the terminal's cursor.
+//! Any document renders without a panic, and the output has no control characters.
 
 #[path = "support/markup.rs"]
 mod markup;
@@ -21,7 +21,7 @@ use schema::{
 use stats::{Histogram, Rng};
 use store::{Brief, RunEntry, RunState};
 
-/// Draws values that are likely to break a page: extremes, and text full of control characters.
+/// Generates values that are likely to break a page: extremes, and text with control characters.
 struct Wild(Rng);
 
 impl Wild {
@@ -506,7 +506,7 @@ proptest! {
             let line = terminal::cache_point(point);
             prop_assert!(!line.contains('\n') && harmless(&(line + "\n")));
         }
-        // Colours must not panic either; they are control characters of our own.
+        // Rendering with colours must not panic either; colours are control characters of the program.
         terminal::render(&document, None, Style { color: true, ..style });
         let (id, why) = (wild.text(), wild.text());
         let tags = wild.many(Wild::text);
@@ -522,7 +522,7 @@ proptest! {
         prop_assert!(harmless(&terminal::profile(&view, style)));
     }
 
-    /// The same as HTML: whatever names and figures are, every element ends, and no coordinate is not a number.
+    /// As HTML, for any names and figures: every element is closed, and every coordinate is a number.
     #[test]
     fn any_document_renders_as_well_formed_html(seed: u64) {
         let mut wild = Wild(Rng::new(seed, 0));

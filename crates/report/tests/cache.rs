@@ -81,7 +81,7 @@ fn document(points: Vec<CachePoint>) -> Document {
 fn cache_screen_has_a_line_for_every_rate() {
     let document = document(vec![point(20.0, 0.0), point(40.0, 0.0), point(50.0, 0.6)]);
     let text = terminal::cache(&document, Style::PLAIN);
-    let wanted = [
+    let expected = [
         "40 clients supported at one request per second each; 50.0/s was too much.",
         "No response was wrong.",
         "response timeout 600",
@@ -94,14 +94,14 @@ fn cache_screen_has_a_line_for_every_rate() {
     ];
     // A line may break anywhere between words.
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for wanted in wanted {
-        assert!(flat.contains(wanted), "{wanted}\n{text}");
+    for expected in expected {
+        assert!(flat.contains(expected), "{expected}\n{text}");
     }
     assert!(text.lines().all(|line| line.len() <= 110), "{text}");
 
     let page = cache_page(&document, "[cache]");
     let titles: Vec<&str> = page.figures().iter().map(|figure| figure.title()).collect();
-    let wanted = [
+    let expected = [
         "Responses",
         "Mean response time",
         "Hit ratio",
@@ -109,7 +109,7 @@ fn cache_screen_has_a_line_for_every_rate() {
         "Byte hit ratio",
         "Requests saved at the origin",
     ];
-    assert_eq!(titles, wanted, "the four plots of the paper first");
+    assert_eq!(titles, expected, "the four plots of the paper first");
     let html = page.into_html();
     markup::elements(&html);
     assert!(html.contains("20261122-120000-cache-50-abcd"), "each point's own run is named");
@@ -144,9 +144,9 @@ fn phases_of_a_cache_schedule_are_separate_series() {
     let page = cache_page(&document, "");
     let svg = page.figures()[0].standalone();
     assert!(svg.contains("achieved, top1") && svg.contains("achieved, top2"), "{svg}");
-    // One rate is one point, and that is seen and says what it is.
+    // A single rate is one visible point with a label.
     assert!(svg.contains("<title>achieved, top1 at 50.0/s: 50.0/s</title></circle>"), "{svg}");
-    // What was offered as hits is each phase's own, and nothing is named that has no line.
+    // Each phase has its own offered hit ratio, and every name in the legend has a line.
     for figure in [2, 4] {
         let svg = page.figures()[figure].standalone();
         assert!(svg.contains("offered, top1") && svg.contains("offered, top2"), "{svg}");

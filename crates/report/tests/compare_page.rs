@@ -1,5 +1,5 @@
-//! The page of a comparison: what is shown and what is not is said plainly, both sides stand in one chart, and nothing that a run, a
-//! plan or a machine is called becomes markup.
+//! The page of a comparison: detected and undetected differences are stated, both sides are in one chart, and no name
+//! of a run, plan or machine becomes markup.
 
 #[path = "support/markup.rs"]
 mod markup;
@@ -137,13 +137,13 @@ fn detected_difference_has_its_interval_and_both_curves() {
             "Difference of mean response time in each block",
         ]
     );
-    for said in [
+    for expected in [
         "B compared with A: mean response time: B is 10.0 % higher than A (8.0 % to 12.0 %).",
         "Different: mean response time. No difference detected: p99 response time (detectable from 5.0 %).",
         "FAILED, likely",
         "unknown",
     ] {
-        assert!(html.contains(said), "{said}\n{html}");
+        assert!(html.contains(expected), "{expected}\n{html}");
     }
     // The plots have the ranges of both sides' seconds, from the start of the measured phase.
     let data = all.iter().find(|one| one.get("id") == Some("plots")).expect("data for the charts");
@@ -181,18 +181,18 @@ fn comparison_escapes_text_in_html_markdown_and_junit() {
     assert!(!xml.contains("<img") && !xml.contains('\u{1b}'), "{xml}");
 }
 
-/// Only names are looked for: a document from elsewhere must not make anybody read other folders.
+/// Only plain names are searched: a document of unknown origin must not cause reads of other folders.
 #[test]
 fn compared_runs_are_found_by_name_never_by_path() {
     let mut document = sources(vec![]).document;
     document.compare.a.runs = ["../up", "/etc", "a/b", "..", ".", "", "fine"].map(String::from).to_vec();
     document.compare.b.runs.clear();
-    let asked = std::cell::RefCell::new(Vec::new());
+    let requested = std::cell::RefCell::new(Vec::new());
     let read = CompareSources::read(document, String::new(), &|name| {
-        asked.borrow_mut().push(name.to_owned());
+        requested.borrow_mut().push(name.to_owned());
         None
     });
-    assert_eq!(*asked.borrow(), ["fine"]);
+    assert_eq!(*requested.borrow(), ["fine"]);
     assert_eq!(read.missing.len(), 7);
     let html = compare_page(&read).into_html();
     assert!(html.contains("fine is no longer stored"), "{html}");

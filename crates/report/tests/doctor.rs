@@ -44,7 +44,7 @@ fn document() -> DoctorDocument {
             finding(
                 Area::Rights,
                 "privilege",
-                State::WorthKnowing,
+                State::Note,
                 "user 1000 can create user namespaces, and is root in them",
                 &["watch -i", "timing error"],
                 Some("run as root to use these"),
@@ -83,10 +83,10 @@ fn doctor_lines_fit_the_width_and_have_every_text() {
                 assert!(line.chars().count() <= usize::from(width), "{width}: {line}");
                 assert_eq!(line, line.trim_end(), "{width}");
             }
-            // A terminal without UTF-8 must show every character.
+            // All text is ASCII, so that a terminal without UTF-8 shows every character.
             assert!(text.is_ascii(), "{text}");
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            for said in [
+            for expected in [
                 "READY Does not work: bench --rtt, this host. Partially: bench --server.",
                 "1 note below, marked `note`.",
                 "why RTM_SETLINK: Operation not permitted fix run as root",
@@ -95,7 +95,7 @@ fn doctor_lines_fit_the_width_and_have_every_text() {
                 "ok cores 4 online, all allowed",
                 "timer: sleep, 20 ms 81.0 us 513.0 us",
             ] {
-                assert!(words.contains(said), "{width}: `{said}` is not in\n{text}");
+                assert!(words.contains(expected), "{width}: `{expected}` is not in\n{text}");
             }
         }
     }

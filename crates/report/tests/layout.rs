@@ -1,5 +1,5 @@
-//! How the pages look. The figures are made up in `support`, so a change here is a change of layout and of nothing
-//! else; the arithmetic of each figure has its own test in `figures`.
+//! Layout of the screens. The figures are synthetic (`support`), so that a changed snapshot is a change of layout only;
+//! the arithmetic of figures is tested in `figures`.
 
 #[path = "support/documents.rs"]
 mod support;
@@ -84,7 +84,7 @@ fn screen_of_a_profile() {
     insta::assert_snapshot!(terminal::profile(&view, SCREEN));
 }
 
-/// Two classes of clients, a link that loses, and a delay that swings: with Unicode and without, all within the width.
+/// A profile with two classes of clients, packet loss, and a periodic delay.
 fn mixed() -> ProfileView {
     let rate = |client: usize| if client < 7 { Some(8e6) } else { None };
     let swing = |at: usize| (40e6 + 20e6 * (at as f64 / 100.0 * std::f64::consts::TAU).sin()) as u64;

@@ -1,4 +1,4 @@
-//! Plots of any data: whole markup, nothing outside, nothing that is not a number, and the structure a reader relies on.
+//! Plots of any data: well-formed markup, coordinates that are numbers inside the frame, and title, axes and legend.
 
 #[path = "support/markup.rs"]
 mod markup;
@@ -27,7 +27,7 @@ fn coordinates(data: &str) -> Vec<(char, f64)> {
     found
 }
 
-/// Whole, and all of it inside the view box.
+/// Checks that the SVG is well-formed and inside the view box.
 fn check(svg: &str) -> Vec<Element> {
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg:.400}");
     let all = elements(svg);
@@ -99,7 +99,7 @@ fn plot_has_title_axes_units_and_legend() {
     let about = all.iter().find(|one| one.name == "desc").unwrap();
     assert_eq!(about.text, "From two vantage points. load: 20 to 24. wire: 20.5 to 24.5.");
     let line = all.iter().find(|one| one.has_class("s0") && one.get("d").unwrap().contains('V')).unwrap();
-    // 60 values that each hold for a second: one stroke, begun once.
+    // 60 consecutive values of a second each are one path with one start.
     assert_eq!(line.get("d").unwrap().matches('M').count(), 1);
     assert!(svg.contains("prefers-color-scheme:dark"));
 }
@@ -120,7 +120,7 @@ fn plots_accept_zero_one_and_many_points() {
     all_ways(&Figure::from(Bars::dots("t", Quantity::Nanoseconds, &["n"]).row("zero", &[Some(0.0), None])));
 }
 
-/// A distribution whose values are all the same is a vertical line in the middle, not a division by nothing.
+/// A distribution of equal values is a vertical line in the middle, without a division by zero.
 #[test]
 fn plot_of_a_constant_value_has_an_axis() {
     let mut values = Histogram::new();
@@ -133,7 +133,7 @@ fn plot_of_a_constant_value_has_an_axis() {
     assert_eq!(texts(&all, "tick")[6..], ["10 ms", "20 ms", "50 ms", "100 ms"]);
 }
 
-/// Bars on a linear axis are as long as their values are large.
+/// On a linear axis, bar lengths are proportional to the values.
 #[test]
 fn bar_lengths_are_proportional_to_values() {
     let bars =
@@ -145,7 +145,7 @@ fn bar_lengths_are_proportional_to_values() {
     assert_eq!(texts(&all, "tick"), ["50", "100", "-"]);
 }
 
-/// What has room is not cut, whatever the sums of widths are rounded to.
+/// A name that fits is not shortened, despite rounding of widths.
 #[test]
 fn bar_names_are_complete() {
     for name in ["none", "nat", "the share of a core", "none, 100Mbit", "a", "nginx"] {

@@ -1,4 +1,4 @@
-//! The page of a reproduction: the answer, the verdict, published and measured figures, figures of every setting.
+//! The page of a reproduction: result, verdict, published and measured figures, plots of every setting.
 
 use report::page::Page;
 use report::page::Section;
@@ -40,7 +40,7 @@ fn document(state: CheckState) -> ReproductionDocument {
     }
 }
 
-fn made(state: CheckState, settings: &[SettingView<'_>]) -> Page {
+fn page_of(state: CheckState, settings: &[SettingView<'_>]) -> Page {
     let lines = [vec!["2, TCP of 2001".to_owned(), "about 25, steady".to_owned(), "21.1".to_owned()]];
     let offered = Offered { rate_per_s: 110.0, warmup_s: 8.0 };
     page("Koshien", &document(state), (&["experiment", "paper", "here"], &lines), offered, settings)
@@ -63,19 +63,20 @@ fn reproduction_page_has_figures_for_every_setting() {
             configured_rtts_ns: &rtts_ns,
         }],
     };
-    let page = made(CheckState::Ok, &[setting("TCP of 2001"), setting("TCP of today")]);
+    let page = page_of(CheckState::Ok, &[setting("TCP of 2001"), setting("TCP of today")]);
     assert_eq!(page.figures().len(), 6, "connections, arrivals and RTTs of both");
     let html = page.into_html();
-    for wanted in ["TCP of 2001", "TCP of today", "about 25, steady", "The hosts were slower.", "koshien-2-2001-abcd"] {
-        assert!(html.contains(wanted), "{wanted} is not on the page");
+    for expected in ["TCP of 2001", "TCP of today", "about 25, steady", "The hosts were slower.", "koshien-2-2001-abcd"]
+    {
+        assert!(html.contains(expected), "{expected} is not on the page");
     }
-    assert!(html.contains("21.1 &amp; more") && html.contains("P1 &lt;b&gt;about"), "text is text");
-    assert!(!html.contains("<for all>") && !html.contains("koshien </pre>"), "text is text");
+    assert!(html.contains("21.1 &amp; more") && html.contains("P1 &lt;b&gt;about"), "text is escaped and never markup");
+    assert!(!html.contains("<for all>") && !html.contains("koshien </pre>"), "text is escaped and never markup");
 }
 
 #[test]
 fn reproduction_page_has_failed_checks_before_figures() {
-    let page = made(CheckState::Failed, &[]);
+    let page = page_of(CheckState::Failed, &[]);
     assert!(page.figures().is_empty());
     let html = page.into_html();
     let doubt = html.find("packets left the path late").expect("the failed check is on the page");

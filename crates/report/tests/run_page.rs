@@ -1,5 +1,5 @@
-//! The page of a run: every part of its document and nothing of what it does not have; whole markup whatever names say;
-//! no request to any network.
+//! The page of a run: a section for each part of the document, no section for absent parts, well-formed markup for any
+//! names, and no network requests.
 
 #[path = "support/documents.rs"]
 mod documents;
@@ -69,13 +69,13 @@ fn distributed(second: u32) -> impl Iterator<Item = DistributionRecord> {
     })
 }
 
-/// A run with everything.
+/// A run with every part.
 fn whole() -> Sources {
     let mut document = documents::document();
     document.watch = Some(WatchPart { requests: 6_600, source: "s0".into(), ..WatchPart::default() });
     let mut sources = Sources::of(document);
     sources.series = (0..70).map(second).collect();
-    // The document's moment, 2026-11-20T09:30:05Z, in seconds since 1970.
+    // The document's start, 2026-11-20T09:30:05Z, in seconds since 1970.
     sources.watch_series = (0..70).map(|at| watched(1_795_167_005 + at)).collect();
     sources.server_series = (0..60).map(served).collect();
     sources.distributions = (0..70).flat_map(distributed).collect();
@@ -112,15 +112,15 @@ fn run_page_has_a_section_for_every_part() {
             "Server memory",
         ]
     );
-    for said in [
+    for expected in [
         "109.8 requests/s achieved of 110.0 offered",
         "nginx -c /etc/nginx/one.conf",
         "name = &quot;bench&quot;",
         "AMD EPYC 9B14",
     ] {
-        assert!(html.contains(said), "{said}");
+        assert!(html.contains(expected), "{expected}");
     }
-    // The verdict stands before any figure, and the green checks are folded.
+    // The verdict is before any figure, and passed checks are folded.
     let place = |what: &str| html.find(what).unwrap_or_else(|| panic!("{what} is missing"));
     assert!(place("class=\"verdict good\"") < place("<details>") && place("<details>") < place("generator on time"));
     assert!(place("generator on time") < place("<h2>"));
@@ -183,14 +183,14 @@ fn failed_checks_come_first_with_value_limit_and_reason() {
     let (html, all) = html(&sources);
     assert_eq!(texts(&all, "strong"), ["Invalid"]);
     let failed = html.split_once("class=\"verdict bad\"").unwrap().1.split_once("<details>").unwrap().0;
-    for said in ["generator on time", "failed", "12.3 ms", "1 ms", "lower the rate", "Do not use these figures"] {
-        assert!(failed.contains(said), "{said}: {failed}");
+    for expected in ["generator on time", "failed", "12.3 ms", "1 ms", "lower the rate", "Do not use these figures"] {
+        assert!(failed.contains(expected), "{expected}: {failed}");
     }
     assert!(html.contains(", interrupted: the figures cover that time only."));
     assert!(html.contains("series could not be read"));
 }
 
-/// Names, commands, URLs and plans are the user's, and a server's: none of them is markup, in the page or in its data.
+/// Names, commands, URLs and plans come from users and servers: none becomes markup, in the page or in its data.
 #[test]
 fn run_page_escapes_foreign_text() {
     const WILD: &str = "</script></title><img src=x onerror=alert(1)><!--\u{2028}\" onload=\"'";
@@ -231,12 +231,12 @@ fn run_page_escapes_foreign_text() {
     let (html, all) = html(&sources);
     assert!(html.contains("&lt;img src=x onerror=alert(1)&gt;") && !html.contains("<img"));
     assert!(!all.iter().any(|one| one.attributes.iter().any(|(name, _)| name.starts_with("on"))));
-    assert_eq!(texts(&all, "script").len(), 3, "data, library, ours");
+    assert_eq!(texts(&all, "script").len(), 3, "data, chart library, own script");
     let data = all.iter().find(|one| one.get("id") == Some("plots")).unwrap();
     serde_json::from_str::<serde_json::Value>(&data.text).unwrap();
 }
 
-/// A page is one file: nothing in it refers to another, and its policy forbids what might.
+/// A page is one file without references to other files, and its content security policy forbids requests.
 #[test]
 fn run_page_makes_no_network_requests() {
     let (html, all) = html(&whole());
@@ -266,7 +266,7 @@ fn page_of_a_quarter_of_an_hour_is_small() {
     assert!(html.len() < 900_000, "{}", html.len());
 }
 
-/// Its words are those of the page; its figures are not in it; whatever names say, a table has as many cells on every line.
+/// Markdown has the text of the page without plots; for any names, all lines of a table have the same number of cells.
 #[test]
 fn markdown_has_the_sections_of_the_page_without_plots() {
     let mut sources = whole();
@@ -283,7 +283,7 @@ fn markdown_has_the_sections_of_the_page_without_plots() {
     }
     assert!(!text.lines().any(|line| line == "## Over time"), "a section of figures alone");
     assert!(text.contains("**Valid.** All 8 applicable validity checks passed.") && !text.contains("<svg"), "{text}");
-    // Outside of fences nothing is markup.
+    // Outside of code fences there is no markup.
     let mut fence: Option<usize> = None;
     for line in text.lines() {
         let ticks = line.chars().take_while(|&c| c == '`').count();
@@ -294,10 +294,10 @@ fn markdown_has_the_sections_of_the_page_without_plots() {
             None => assert!(!line.contains("<script") && !line.replace("\\]", "").contains("](javascript"), "{line}"),
         }
     }
-    assert_eq!(fence, None, "every fence ends");
+    assert_eq!(fence, None, "every code fence is closed");
 }
 
-/// A day at one second each: what is drawn is bounded.
+/// The size of the page of a day of seconds is bounded.
 #[test]
 fn page_of_a_day_has_a_bounded_size() {
     let mut sources = whole();

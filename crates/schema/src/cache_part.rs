@@ -11,10 +11,10 @@ use crate::document::Quantiles;
 pub struct CachePart {
     /// Name of the workload.
     pub workload: String,
-    /// The cache as configured: `forward HOST:PORT`, `reverse URL`, or `none`. Of a single run without a proxy `at URL`:
-    /// the origin or a reverse proxy, which is unknown.
+    /// The cache as configured: `forward HOST:PORT`, `reverse URL`, or `none`. Of a single run without a proxy `at
+    /// URL`: the origin or a reverse proxy, which is unknown.
     pub proxy: String,
-    /// Document hit ratio that the workload aims at, 0 to 1; absent where it names none.
+    /// Document hit ratio that the workload aims at, 0 to 1; absent if it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_hit_ratio: Option<f64>,
     /// The points in the order of measurement.
@@ -22,7 +22,7 @@ pub struct CachePart {
     /// Clients supported; absent without the option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients_supported: Option<ClientsSupported>,
-    /// Notes on the figures: what was scaled and what was not, what was not filled.
+    /// Notes on the figures: scaled and unscaled quantities, and caches that were not filled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -42,21 +42,21 @@ pub struct CachePoint {
     pub achieved_rate_per_s: f64,
     /// Length of the measured phase in seconds.
     pub duration_s: f64,
-    /// Whether it ended early because too many requests failed or every connection was refused.
+    /// Whether the point ended early because too many requests failed or every connection was refused.
     pub ended_early: bool,
     /// Whether the user ended it early.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
-    /// What the virtual users saw.
+    /// Figures of the virtual users.
     #[serde(flatten)]
     pub figures: CacheFigures,
-    /// What reached the origin; absent where the origin was not queried.
+    /// Requests that reached the origin; absent if the origin was not queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<OriginTraffic>,
 }
 
-/// Hits over requests, or their bytes over bytes, 0 to 1; of plain GETs that the proxy could see. Each is absent where it
-/// is undefined: no request, no response, or no simulation.
+/// Hits over requests, or their bytes over bytes, 0 to 1; of plain GETs that the proxy could see. Each is absent where
+/// it is undefined: no request, no response, or no simulation.
 ///
 /// `offered` and the ideals are over requests: properties of the workload. `measured` is over responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct Ratio {
     /// Simulation of the recorded requests with a cache without size limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideal: Option<f64>,
-    /// The same with a cache of the size stated that evicts the least recently used.
+    /// Best hit ratio of a cache of the stated size that evicts the least recently used object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideal_lru: Option<f64>,
     /// Responses from the cache, by the identity of the responses.
@@ -75,20 +75,20 @@ pub struct Ratio {
     pub measured: Option<f64>,
 }
 
-/// What the virtual users saw of a cache: the exchanges that were scheduled in the measured phase.
+/// Figures of the virtual users: the exchanges that were scheduled in the measured phase.
 ///
-/// Counts of exchanges: `requests = answered + sum of errors`. *Basic* ones are plain GETs (no condition, no reload) visible
-/// to the proxy (not in a CONNECT tunnel); hit ratios cover these. Bytes of ratios are lengths of bodies as the origin
-/// generates them, whatever was received.
+/// Counts of exchanges: `requests = answered + sum of errors`. *Basic* ones are plain GETs (no condition, no reload)
+/// visible to the proxy (not in a CONNECT tunnel); hit ratios cover these. Bytes of ratios are lengths of bodies as the
+/// origin generates them, whatever was received.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheFigures {
     /// Exchanges.
     pub requests: u64,
-    /// Of these, successful ones, including those aborted by the client as planned.
+    /// Successful exchanges, including those aborted by the client as planned.
     pub answered: u64,
     /// Failed exchanges by cause.
     pub errors: BTreeMap<String, u64>,
-    /// Of those that failed for their status, the number by status.
+    /// Exchanges that failed for their status, by status.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_statuses: BTreeMap<String, u64>,
     /// Failed over all, 0 to 1; absent without requests.
@@ -100,41 +100,42 @@ pub struct CacheFigures {
     pub byte_hit_ratio: Ratio,
     /// Basic requests.
     pub basic_requests: u64,
-    /// Of these, answered ones.
+    /// Basic exchanges with a response.
     pub basic_answered: u64,
     /// Basic requests that could be hits: repeats of which an earlier request could have left a copy.
     pub offered: u64,
-    /// Basic requests for cacheable objects that had been requested before, whether or not a cache could have had a copy of
-    /// them: the offered hits of other benchmarks.
+    /// Basic requests for cacheable objects that had been requested before, whether or not a cache could have had a
+    /// copy of them: the offered hits of other benchmarks.
     pub repeats: u64,
-    /// Of those offered, the ones that were sent while no copy had come whole yet, so that only a cache that collapses requests
-    /// could serve them.
+    /// Of those offered, the ones that were sent while no copy had come whole yet, so that only a cache that collapses
+    /// requests could serve them.
     pub offered_while_fetching: u64,
-    /// Of those offered, requests after the lifetime of the last copy.
+    /// Offered repeats after the lifetime of the last copy.
     pub offered_expired: u64,
     /// Basic requests answered from the cache.
     pub hits: u64,
-    /// Of these, the ones that were not offered: a cache may finish a fetch that its client aborted, fetch without the client's
-    /// condition, keep objects of an earlier run, prefetch, or make one variant from another.
+    /// Of these, the ones that were not offered: a cache may finish a fetch that its client aborted, fetch without the
+    /// client's condition, keep objects of an earlier run, prefetch, or make one variant from another.
     pub hits_not_offered: u64,
     /// Answers of any form and method from the cache, without 304.
     pub hits_of_all: u64,
-    /// Responses generated for a request without request id, and not certainly before this one: possibly hits, not counted as
-    /// hits. More than a few mean that the proxy does not forward `X-Yamabiko-Request-Id`.
+    /// Responses generated for a request without request id, and not certainly before this one: possibly hits, not
+    /// counted as hits. More than a few mean that the proxy does not forward `X-Yamabiko-Request-Id`.
     #[serde(default)]
     pub without_identity: u64,
-    /// Hits with an older version after its lifetime, which the origin may have renewed by a 304 before the object changed. Not
-    /// in `wrong`.
+    /// Hits with an older version after its lifetime, which the origin may have renewed by a 304 before the object
+    /// changed. Not in `wrong`.
     #[serde(default)]
     pub possibly_stale: u64,
-    /// Exchanges that were not verified because they came too fast: in no other count, so that the others are too low.
+    /// Exchanges that were not verified because of their high rate. They are in no other count, so the other counts are
+    /// too low.
     #[serde(default)]
     pub unverified: u64,
-    /// done - scheduled, of all, failed ones at the moment of their failure.
+    /// done - scheduled, of all requests, failed ones until their failure.
     pub response_time_ns: Quantiles,
-    /// The same, of basic requests answered from the cache.
+    /// Response times of basic requests answered from the cache.
     pub hits_response_time_ns: Quantiles,
-    /// The same of basic requests served by the origin.
+    /// Response times of basic requests served by the origin.
     pub misses_response_time_ns: Quantiles,
     /// Body bytes received.
     pub body_bytes: u64,
@@ -169,30 +170,32 @@ pub struct WrongExample {
     pub why: String,
 }
 
-/// What reached the origin, by its own count, while a point was measured (its warm-up and drain included), beside what the
-/// virtual users were answered in the same time. What failed, and a proxy's own error page, saves nothing.
+/// Requests and bytes at the origin, by its own count, while a point was measured (including warm-up and drain),
+/// compared with the responses to the virtual users in the same time. Failed requests and error pages of the proxy are
+/// no savings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OriginTraffic {
     /// Requests that reached the origin.
     pub requests: u64,
     /// Body bytes that the origin sent.
     pub bytes: u64,
-    /// Requests of the virtual users that were answered with the origin's objects less those; negative where the cache requests more than it
-    /// answers.
+    /// Requests of the virtual users with a response of the origin's objects, less the origin's requests; negative if
+    /// the cache sends more requests than it receives.
     pub saved_requests: i64,
-    /// Bytes of bodies of these answers less those it sent; negative where the cache fetches more than it sends.
+    /// Bytes of bodies of these responses less those that the origin sent; negative if the cache fetches more than it
+    /// sends.
     pub saved_bytes: i64,
 }
 
-/// Clients supported. At its peak every client of a class makes one request a second, so that 40 clients need 40/s (school
-/// gateway, 2001).
+/// Clients supported. At its peak every client of a class makes one request a second, so that 40 clients need 40/s
+/// (school gateway, 2001).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientsSupported {
     /// The highest offered rate that, with every lower one, satisfied the rule, over the rate per client.
     pub clients: u64,
     /// Requests a second of a client at the peak.
     pub rate_per_client_per_s: f64,
-    /// The lowest offered rate that did not meet it; absent where all did: the machine may support more.
+    /// The lowest offered rate that did not meet it; absent if all met it: the machine may support more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsustained_rate_per_s: Option<f64>,
     /// Points that do not count, by rate: interrupted ones, and those with invalid runs.

@@ -119,7 +119,7 @@ pub struct TrialPart {
     pub load: f64,
     /// Planned length in seconds, without its warm-up.
     pub planned_s: f64,
-    /// Actual length: less than planned where the trial was failed early, or cut short.
+    /// Actual length: less than planned if the trial failed or ended early.
     pub actual_s: f64,
     /// `good`, `bad`, `client` (the generator's limit) or `void` (disturbed, not counted).
     pub verdict: String,
@@ -152,7 +152,7 @@ pub struct TrialPart {
     pub server: Option<TrialServer>,
     /// Mean concurrent connections.
     pub connections: f64,
-    /// Of the connections to be kept open, the number refused, closed, or missing; absent for other quantities.
+    /// Number of connections to be kept open that were refused, closed, or missing; absent for other quantities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_missing: Option<f64>,
     /// Share of the machine's CPU time stolen by the hypervisor; absent if unknown.
@@ -166,8 +166,8 @@ pub struct TrialPart {
     pub stall_ns: u64,
     /// The 99th percentile of the send lag.
     pub send_lag_p99_ns: u64,
-    /// How far the generator's own delay may have raised the response time, over what is material (1 % of it, or 50 us
-    /// where that is more): above 1 the figures may be the generator's.
+    /// Possible effect of the generator's delay on the response time, over the material error (1 % of it, or 50 us if
+    /// that is more): above 1 the figures may be the generator's.
     #[serde(default)]
     pub generator_error: f64,
     /// Busy share of the generator.
@@ -190,7 +190,7 @@ pub struct TrialPart {
 pub struct TrialServer {
     /// CPU time of its processes per second: 1 is one core all the time.
     pub cpu_cores: f64,
-    /// Receive processing outside of its processes, likewise; absent if inseparable.
+    /// Receive processing outside of its processes, in the same unit; absent if inseparable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_cores: Option<f64>,
     /// Available cores; a fraction with a CPU limit (`--server-cpu`).

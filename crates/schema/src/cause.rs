@@ -1,14 +1,14 @@
 //! Causes of failed requests and dropped packets: each has exactly one.
 
-/// Why a request failed. A request that got a complete response has none, whatever its status, unless the plan expects
-/// something of the response.
+/// Why a request failed. A request with a complete response of any status has no cause, unless the plan expects
+/// a property of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureCause {
     /// The connection was not established within the connect timeout, its TLS handshake included.
     ConnectTimeout,
-    /// The server's host answered the connect with RST.
+    /// The server's host responded to the connect with RST.
     ConnectRefused,
     /// No route, host or network unreachable, or another error of connect.
     ConnectFailed,
@@ -16,8 +16,8 @@ pub enum FailureCause {
     TlsHandshake,
     /// The server's certificate was refused: another name, an unknown issuer, expired.
     TlsCertificate,
-    /// After the handshake the server sent a TLS alert, or a record that is none. A TLS 1.3 server refuses a client's
-    /// certificate so.
+    /// After the handshake the server sent a TLS alert, or an invalid record. A TLS 1.3 server refuses a client's
+    /// certificate in this way.
     TlsBroken,
     /// A response delimited by the end of the connection ended without TLS's close_notify: it may be truncated.
     TlsTruncated,
@@ -37,10 +37,10 @@ pub enum FailureCause {
     UnsolicitedData,
     /// The server reset the request's HTTP/2 stream.
     StreamReset,
-    /// The server ended its HTTP/2 connection (GOAWAY) before it processed the request, and again after one retry; or with an
-    /// error code.
+    /// The server ended its HTTP/2 connection (GOAWAY) before it processed the request, and again after one retry; or
+    /// with an error code.
     GoAway,
-    /// The proxy answered CONNECT with a status other than 2xx.
+    /// The proxy responded to CONNECT with a status other than 2xx.
     ProxyRefused,
     /// The response was complete; its status is not one that the plan expects.
     UnexpectedStatus,
@@ -48,12 +48,12 @@ pub enum FailureCause {
     UnexpectedLength,
     /// The response was complete; its body is not what the plan expects.
     UnexpectedBody,
-    /// The response was complete; a value that the plan takes from it is not there.
+    /// The response was complete; a value that the plan extracts from it is missing.
     MissingValue,
     /// The response was a redirect beyond the number that the plan follows.
     TooManyRedirects,
-    /// The response was a redirect that cannot be followed: no Location, one that cannot be read, or a host the plan does
-    /// not name.
+    /// The response was a redirect that cannot be followed: no Location, one that cannot be read, or a host the plan
+    /// does not name.
     BadRedirect,
     /// No local port was left for this client address.
     NoPorts,
@@ -142,11 +142,11 @@ pub enum DropCause {
     QueueFull,
     /// The link's active queue management (CoDel, PIE), as configured.
     Aqm,
-    /// The link was out, as configured.
+    /// The link had an outage, as configured.
     Outage,
-    /// Not a packet the path understands.
+    /// Not a packet that the path can forward.
     Malformed,
-    /// Its address belongs to no client.
+    /// The packet's address belongs to no client.
     NoRoute,
     /// In transit when the path was shut down.
     Shutdown,

@@ -136,7 +136,7 @@ pub struct ComparedMetric {
     pub detectable_difference: Option<f64>,
 }
 
-/// What the interval shows about a metric.
+/// Conclusion of the interval about a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompareVerdict {
@@ -146,7 +146,7 @@ pub enum CompareVerdict {
     More,
     /// The interval includes 0.
     NoDifferenceShown,
-    /// There is no interval.
+    /// The interval is unknown.
     NotKnown,
 }
 
@@ -160,7 +160,7 @@ pub struct ComparedBlock {
     /// Why not; empty if they are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// Its runs, in order.
+    /// Runs of the block, in order.
     pub runs: Vec<ComparedRun>,
 }
 
@@ -169,19 +169,19 @@ pub struct ComparedBlock {
 pub struct ComparedRun {
     /// `A` or `B`.
     pub side: String,
-    /// Its id in the run store; empty if not stored.
+    /// Id of the run in the run store; empty if not stored.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run: String,
     /// `valid`, `suspect` or `invalid`.
     pub verdict: String,
-    /// Its figures, by name of the metric.
+    /// Figures of the run, by name of the metric.
     pub figures: std::collections::BTreeMap<String, f64>,
 }
 
 /// One term of `--fail-if`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailTerm {
-    /// As typed.
+    /// The term as typed.
     pub term: String,
     /// The metric's name.
     #[serde(default)]
@@ -218,7 +218,7 @@ pub enum FailCertainty {
     Possible,
     /// The whole interval is within the limit.
     Excluded,
-    /// There is no interval.
+    /// The interval is unknown.
     #[default]
     NotKnown,
 }

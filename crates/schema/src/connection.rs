@@ -58,7 +58,7 @@ impl ConnectionState {
         ConnectionState::Oth,
     ];
 
-    /// As Zeek writes it.
+    /// The name in Zeek's logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             ConnectionState::S0 => "S0",
@@ -99,7 +99,7 @@ impl RecordEnd {
     pub const ALL: [RecordEnd; 5] =
         [RecordEnd::Closed, RecordEnd::Idle, RecordEnd::Reused, RecordEnd::Evicted, RecordEnd::CaptureEnd];
 
-    /// As written into files.
+    /// The name in files.
     pub const fn as_str(self) -> &'static str {
         match self {
             RecordEnd::Closed => "closed",
@@ -177,8 +177,8 @@ group! {
         pub missing_bytes: u64 [unit "bytes"],
         /// SYN packets, repetitions included.
         pub syns: u32 [unit "packets"],
-        // A bare SYN or FIN retransmitted is not among `retransmitted_packets`, which counts payload; tcptrace counts it
-        // there.
+        // A bare SYN or FIN retransmitted is not among `retransmitted_packets`, which counts payload; tcptrace counts
+        // it there.
         /// FIN packets, repetitions included.
         pub fins: u32 [unit "packets"],
         /// Maximum segment size, from its SYN. Null without the option.
@@ -239,7 +239,8 @@ record! {
         // Unlike `closed_at` it includes packets that one side still sends after the other's RST.
         /// Last packet until both sides had sent FIN or RST, inclusive; less first_at_ns it is Zeek's duration.
         pub open_until: Timestamp,
-        /// Connection state at the end, by Zeek's names: S0, S1, SF, REJ, S2, S3, RSTO, RSTR, RSTOS0, RSTRH, SH, SHR, OTH.
+        /// Connection state at the end, by Zeek's names: S0, S1, SF, REJ, S2, S3, RSTO, RSTR, RSTOS0, RSTRH, SH, SHR,
+        /// OTH.
         pub state: ConnectionState,
         /// Why the record was closed: closed, idle, reused, evicted, capture_end.
         pub end: RecordEnd,

@@ -2,7 +2,7 @@
 
 use crate::record;
 
-/// What is distributed.
+/// The distributed quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// done - scheduled, of the requests completed in the second.
@@ -13,7 +13,7 @@ impl Measure {
     /// All of them.
     pub const ALL: [Measure; 1] = [Measure::ResponseTime];
 
-    /// As in the table.
+    /// The name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Measure::ResponseTime => "response_time",
@@ -42,8 +42,8 @@ record! {
 
 /// The buckets of a distribution: eight a doubling, below 16 ns one for each value.
 ///
-/// A bucket is at most an eighth of its lower edge wide, the resolution of the eye on a logarithmic axis. From nothing to an
-/// hour there are 318 of them; the times of one second lie in a few dozen.
+/// A bucket is at most an eighth of its lower edge wide, the resolution of the eye on a logarithmic axis. From nothing
+/// to an hour there are 318 of them; the times of one second lie in a few dozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket(pub u16);
 
@@ -54,18 +54,19 @@ impl Bucket {
         Bucket(place(value_ns, PRECISION_BITS))
     }
 
-    /// Its lower edge in ns, inclusive.
+    /// Lower edge of the bucket in ns, inclusive.
     pub const fn from_ns(self) -> u64 {
         lower(self.0, PRECISION_BITS)
     }
 
-    /// Its upper edge in ns, exclusive; of the last bucket the largest value there is.
+    /// Upper edge of the bucket in ns, exclusive; for the last bucket the largest possible value.
     pub const fn to_ns(self) -> u64 {
         upper(self.0, PRECISION_BITS)
     }
 }
 
-/// Finer buckets: 32 a doubling, below 64 ns one for each value. A bucket is at most a thirty-second of its lower edge wide.
+/// Finer buckets: 32 a doubling, below 64 ns one for each value. A bucket is at most a thirty-second of its lower edge
+/// wide.
 ///
 /// From nothing to an hour there are 1205 of them. Quantiles over a long time are computed from these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,7 +89,7 @@ impl FineBucket {
         upper(self.0, FINE_BITS)
     }
 
-    /// How much wider than its lower edge a bucket is at most: by so much a quantile may be too high.
+    /// Largest relative width of a bucket: an upper bound on the error of a quantile.
     pub const WIDTH: f64 = 1.0 / (1_u32 << FINE_BITS) as f64;
 
     /// The last there is.

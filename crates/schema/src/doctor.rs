@@ -7,7 +7,8 @@ use crate::document::{Host, Quantiles};
 /// Schema of [`DoctorDocument`].
 pub const SCHEMA: &str = "yamabiko.doctor/2";
 
-/// The main verb of [`DoctorDocument::verbs`]: a server of the testbed behind a path. Without it a machine is not ready.
+/// The main verb of [`DoctorDocument::verbs`]: a server of the testbed behind a path. Without it a machine is not
+/// ready.
 pub const MAIN_VERB: &str = "bench --server";
 
 /// The document of `doctor`. It describes a machine, not a run, and has no verdict.
@@ -45,14 +46,14 @@ pub struct Finding {
     pub area: Area,
     /// Name, the same in every document: without versions or figures.
     pub name: String,
-    /// What was found, as text.
+    /// The found value, as text.
     pub found: String,
-    /// Its state.
+    /// State of the finding.
     pub state: State,
     /// Affected verbs and figures; empty if it is ok.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touches: Vec<String>,
-    /// How to fix it: a command, or what to request. Absent if it is ok, or if there is no fix.
+    /// Fix: a command, or what to request. Absent if the state is ok, or without a fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -92,8 +93,9 @@ impl Area {
 pub enum State {
     /// No problem.
     Ok,
-    /// Everything works, but some figure or comfort suffers.
-    WorthKnowing,
+    /// Everything works, but a figure is less precise or a step is less convenient. Serialised as `worth_knowing`.
+    #[serde(rename = "worth_knowing")]
+    Note,
     /// A verb, or a part of one, does not work.
     Missing,
 }
@@ -103,7 +105,7 @@ impl State {
     pub const fn name(self) -> &'static str {
         match self {
             State::Ok => "ok",
-            State::WorthKnowing => "worth knowing",
+            State::Note => "note",
             State::Missing => "missing",
         }
     }
@@ -116,12 +118,12 @@ pub struct Ability {
     pub verb: String,
     /// Purpose of the verb.
     pub about: String,
-    /// Its state.
+    /// State of the verb.
     pub state: VerbState,
     /// The reason of a state other than ok; empty if it is ok.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// How to fix it.
+    /// Fix of the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -130,11 +132,11 @@ pub struct Ability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerbState {
-    /// It works.
+    /// The verb works.
     Ok,
-    /// It works, but not as well as on another machine or for another user.
+    /// The verb works, but not as well as on another machine or for another user.
     Partial,
-    /// It does not work.
+    /// The verb does not work.
     Missing,
 }
 
@@ -159,7 +161,7 @@ pub struct Measured {
     /// The core that the thread was pinned to; absent without pinning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
-    /// How late a thread wakes up, by kind of wait and by its length.
+    /// Wake-up delay of a thread, by kind of wait and by length.
     pub wake_up: Vec<WakeUp>,
     /// One reading of the clock: each value is the mean of a hundred consecutive readings.
     pub clock_read_ns: Quantiles,
@@ -172,7 +174,7 @@ pub struct Measured {
     pub busy_share: f64,
 }
 
-/// How late a thread wakes up.
+/// Wake-up delay of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WakeUp {
     /// `hybrid` or `sleep`, as of `--wait`.

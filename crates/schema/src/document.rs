@@ -1,6 +1,7 @@
 //! The JSON document of a run, field for field (docs/concepts/json.md).
 //!
-//! Absent parts are absent, never zero. Every `_ns` field is nanoseconds. Reading accepts exactly what writing writes.
+//! A figure that was not measured is absent, never zero. Every `_ns` field is nanoseconds. Reading accepts exactly what
+//! writing writes.
 
 mod distribution;
 mod load;
@@ -32,7 +33,7 @@ pub const SCHEMA: &str = "yamabiko.run/2";
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was run, where and when.
+    /// Command, place and time of the run.
     pub run: Run,
     /// Validity checks and verdict.
     pub validity: Validity,
@@ -60,8 +61,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// A document of a load alone, `duration_s` seconds long, without checks: to evaluate a load without a run, and as a
-    /// start for other documents.
+    /// A document of a load alone, `duration_s` seconds long, without checks: to evaluate a load without a run, and as
+    /// a start for other documents.
     pub fn of_load(load: Load, duration_s: f64) -> Self {
         Document {
             schema: SCHEMA.into(),

@@ -1,7 +1,7 @@
-//! The files of a manager's days: one row an exchange, as socket calls on an agent's machine show it.
+//! The daily files of a tap manager: one row for each exchange, as seen by socket calls on an agent's machine.
 //!
-//! Unlike a run's tables these hold what came from other machines: text is text, whatever it says. It is checked where it comes
-//! in, so that no control character is in it.
+//! Unlike a run's tables these files contain text from other machines, stored without escaping. The manager checks the
+//! text when it receives rows, so that it has no control characters.
 
 use crate::{TapRow, record};
 

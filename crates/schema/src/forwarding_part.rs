@@ -12,7 +12,7 @@ use crate::finding::Finding;
 pub struct GatewayDocument {
     /// [`crate::document::SCHEMA`].
     pub schema: String,
-    /// What was measured, where and when.
+    /// Command, place and time of the measurement.
     pub run: Run,
     /// Validity of the figures.
     pub validity: Validity,
@@ -25,7 +25,7 @@ pub struct GatewayDocument {
 pub struct ForwardingPart {
     /// `testbed`: this kernel, in a namespace; `remote`: a real gateway between this host and `peer`.
     pub mode: String,
-    /// Where the tester's other end is; absent in the testbed.
+    /// Address of the tester's other end; absent in the testbed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// CPU limit of the gateway, as a share of one core: 1 is a core. Absent without a limit and for a real gateway.
@@ -62,7 +62,7 @@ pub struct GatewayCondition {
     /// One TCP stream up: payload received, in Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mbit_per_s: Option<Measured>,
-    /// The same down.
+    /// One TCP stream down: payload received, in Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mbit_per_s_down: Option<Measured>,
     /// Transactions on an open connection, one after the other: one byte to the server, one byte back.
@@ -74,11 +74,12 @@ pub struct GatewayCondition {
     /// Highest packet rate for each size and direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<PacketRate>,
-    /// RTT through the gateway by background load: `idle`, `stream_up`, `packets_64_up_50` (64 bytes, at 50 % of their rate) ..
+    /// RTT through the gateway by background load: `idle`, `stream_up`, `packets_64_up_50` (64 bytes, at 50 % of their
+    /// rate) ..
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rtt_ns: BTreeMap<String, Quantiles>,
-    /// Bottleneck of a stream, by test: `link`, `gateway` (its CPU share or core was used up), `tester`, `window` (socket
-    /// buffers, by exclusion: nothing else was saturated and nothing lost), `unknown`.
+    /// Bottleneck of a stream, by test: `link`, `gateway` (its CPU share or core was used up), `tester`, `window`
+    /// (socket buffers, by exclusion: nothing else was saturated and nothing lost), `unknown`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bound_by: BTreeMap<String, String>,
     /// The gateway's CPU time by test, over the time of the trials: 1 is one core.
@@ -137,7 +138,7 @@ pub struct PacketRate {
     /// IP bits per second at that rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits_per_s: Option<f64>,
-    /// What ended the search: `gateway` (more loss), `link`, `tester` (cannot send more) or `nothing_passes`.
+    /// Limit of the search: `gateway` (more loss), `link`, `tester` (cannot send more) or `nothing_passes`.
     pub limited_by: String,
     /// Results of several searches.
     #[serde(default, skip_serializing_if = "Option::is_none")]

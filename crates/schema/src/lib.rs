@@ -3,14 +3,16 @@
 //! [`request::RequestRecord`] is one request as the load saw it, [`second::SecondRecord`] one second of the live
 //! series, [`document::Document`] the JSON document of a run.
 //! [`connection::ConnectionRecord`], [`wire_request::WireRequest`] and [`watch_second::WatchSecond`] are the same as
-//! seen in packets, [`tap_exchange::TapExchange`] an exchange as seen by socket calls. Writers (load, path, watch, server resource usage) and
-//! readers (store, report, the validity checks) share only these types, so that a term has one meaning in every file and on every page.
+//! seen in packets, [`tap_exchange::TapExchange`] an exchange as seen by socket calls. Writers (load, path, watch,
+//! server resource usage) and readers (store, report, the validity checks) share only these types, so that a term has
+//! one meaning in every file and on every page.
 //!
 //! [`tap_row::TapRow`] is such an exchange as an agent sends it, [`fleet_row::FleetRow`] as the manager stores it.
 //!
 //! [`cache_exchange::CacheExchange`] is a request of a cache benchmark, [`cache_part::CachePart`] their summary.
 //!
-//! [`progress::RunProgress`] is the snapshot of a run that is under way, [`distribution::DistributionRecord`] the response times of one second.
+//! [`progress::RunProgress`] is the snapshot of a run that is under way, [`distribution::DistributionRecord`] the
+//! response times of one second.
 //!
 //! [`doctor::DoctorDocument`] is of a machine and not of a run.
 //!
@@ -18,9 +20,9 @@
 //!
 //! [`mod@table`] is how a record is defined, and how its columns follow from its fields: read it before adding one.
 //!
-//! Clocks: in a run's tables every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured. In the logs
-//! of `yamabiko watch` it counts from 1970 (UTC), in [`TapRow`] from the zero of the batch's clock, which [`FleetRow`] has as
-//! `zero_unix_ns`.
+//! Clocks: in a run's tables every `_at_ns` counts from the run's zero on the monotonic clock of the machine that
+//! measured. In the logs of `yamabiko watch` it counts from 1970 (UTC), in [`TapRow`] from the zero of the batch's
+//! clock, which [`FleetRow`] has as `zero_unix_ns`.
 
 pub mod cache_exchange;
 pub mod cache_part;
@@ -92,7 +94,7 @@ pub use watch_part::{CaptureReading, NotAnalyzed, PacketFault, WatchDocument, Wa
 pub use watch_second::WatchSecond;
 pub use wire_request::{Framing, WireRequest};
 
-/// Which way a packet travels: up is from the client to the server.
+/// Direction of a packet: up is from the client to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// Client to server.
@@ -102,7 +104,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both, in the order in which arrays indexed by [`Direction::index`] hold them.
+    /// Both directions, in the order of arrays indexed by [`Direction::index`].
     pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 
     /// 0 for up, 1 for down.

@@ -124,7 +124,7 @@ pub struct Demand {
     pub loads: String,
     /// Seconds of a core.
     pub seconds: f64,
-    /// Its interval at 95 %.
+    /// Interval of the CPU time at 95 %.
     pub interval: [f64; 2],
     /// Of `light`: busy share of a core without requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,7 +157,7 @@ pub struct MeasuredLoad {
     pub second_half: Option<f64>,
     /// CPU time of the server's processes, in cores.
     pub busy_processes: f64,
-    /// The same including receive processing.
+    /// CPU time including receive processing.
     pub busy_cores: f64,
     /// Bounds of that, since part of it may be other programs' work on the server's cores; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,7 +199,7 @@ pub struct PerConnection {
     /// Kernel bytes of the server's end, half of both ends' memory here; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_bytes: Option<f64>,
-    /// Descriptors; absent where the kernel does not count them.
+    /// Descriptors; absent if the kernel does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<f64>,
     /// Resident memory of the server without connections.
@@ -217,7 +217,7 @@ pub struct PathTimes {
     pub round_trips: f64,
     /// Mean response time of the path alone: round trips, and transmission at the clients' rates.
     pub response_mean_s: f64,
-    /// The same as measured in one light load on the path; absent if there was none.
+    /// Mean as measured in one light load on the path; absent without such a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_mean_s: Option<f64>,
     /// Lifetime of a connection by the model; absent with keep-alive.
@@ -272,15 +272,15 @@ pub struct UsersPoint {
 pub struct UslPart {
     /// Rate with one request in flight.
     pub gamma: f64,
-    /// Its interval.
+    /// Interval of `gamma`.
     pub gamma_interval: [f64; 2],
     /// Contention.
     pub alpha: f64,
-    /// Its interval.
+    /// Interval of `alpha`.
     pub alpha_interval: [f64; 2],
     /// Coherency.
     pub beta: f64,
-    /// Its interval.
+    /// Interval of `beta`.
     pub beta_interval: [f64; 2],
     /// Share of the variation explained.
     pub r2: f64,
@@ -297,6 +297,6 @@ pub struct Machines {
     pub headroom: f64,
     /// Machines that serve the peak.
     pub at_peak: u64,
-    /// The same with one spare machine.
+    /// Number of machines with one spare machine.
     pub with_headroom: u64,
 }

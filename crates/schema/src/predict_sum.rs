@@ -7,8 +7,8 @@ use crate::predict_part::PredictLimit;
 /// One component measured alone: cost of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComponentCost {
-    /// `connection`, `receive`, `send`, `parse`, `open-read`, `open-read-cold`, `log-line`, `log-buffered`, `handshake-full`, `handshake-resumed`
-    /// or `records`.
+    /// `connection`, `receive`, `send`, `parse`, `open-read`, `open-read-cold`, `log-line`, `log-buffered`,
+    /// `handshake-full`, `handshake-resumed` or `records`.
     pub component: String,
     /// Description of the operation.
     pub words: String,
@@ -26,12 +26,12 @@ pub struct ComponentCost {
 pub struct PartLaw {
     /// Seconds of a core for one operation with no byte.
     pub fixed_s: f64,
-    /// Its interval at 95 %.
+    /// Interval of the fixed cost at 95 %.
     pub fixed_interval: [f64; 2],
     /// Cost per byte; absent if independent of bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_byte_s: Option<f64>,
-    /// Its interval at 95 %.
+    /// Interval of the cost per byte at 95 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_byte_interval: Option<[f64; 2]>,
 }
@@ -45,7 +45,7 @@ pub struct ComponentPoint {
     pub count: u64,
     /// CPU time of the process per operation, in seconds.
     pub processes_s: f64,
-    /// The same including receive processing.
+    /// CPU time including receive processing.
     pub cores_s: f64,
     /// Elapsed time per operation; absent if several ran concurrently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,11 +61,11 @@ pub struct ComponentSum {
     pub classes: Vec<ClassSum>,
     /// CPU time of the server's processes per request of the workload, in seconds.
     pub processes_s: f64,
-    /// Its interval at 95 %.
+    /// Interval of the CPU time at 95 %.
     pub processes_interval: [f64; 2],
-    /// The same including receive processing.
+    /// CPU time including receive processing.
     pub cores_s: f64,
-    /// Its interval at 95 %.
+    /// Interval of the CPU time including receive processing at 95 %.
     pub cores_interval: [f64; 2],
     /// Requests per second at which the first resource is used up or the objective is no longer met; absent if the sum
     /// is zero.
@@ -99,7 +99,7 @@ pub struct ClassSum {
     pub terms: Vec<ComponentTerm>,
     /// CPU time of the server's processes per request.
     pub processes_s: f64,
-    /// The same including receive processing.
+    /// CPU time including receive processing.
     pub cores_s: f64,
 }
 
@@ -114,9 +114,9 @@ pub struct ComponentTerm {
     pub bytes: f64,
     /// CPU time of the processes for all of them.
     pub processes_s: f64,
-    /// Its interval at 95 %.
+    /// Interval of the CPU time at 95 %.
     pub interval: [f64; 2],
-    /// The same including receive processing.
+    /// CPU time including receive processing.
     pub cores_s: f64,
 }
 

@@ -1,7 +1,8 @@
 //! Progress of a run that is under way: the content of `progress.json`.
 //!
-//! The file is replaced about once a second and for the last time when the run ends, for live pages and other programs. Figures
-//! are provisional and contain the requests that have ended; the results of the run are in its document ([`crate::Document`]).
+//! The file is replaced about once a second and for the last time when the run ends, for live pages and other programs.
+//! Figures are provisional and contain the requests that have ended; the results of the run are in its document
+//! ([`crate::Document`]).
 //!
 //! Absent parts are absent, never zero. Clocks and units are those of the document.
 
@@ -29,8 +30,8 @@ pub struct RunProgress {
     pub seed: u64,
     /// Wall clock at the run's zero, RFC 3339, UTC; of a run that is still starting, when that began.
     pub started_at: String,
-    /// Verb of the run: `bench`, `net`, `watch`, `tap`, `capacity`, `cache`, `gateway`, `predict`, `reproduce`, `compare`. A run
-    /// of a plan (`run`, `demo`) is a `bench`.
+    /// Verb of the run: `bench`, `net`, `watch`, `tap`, `capacity`, `cache`, `gateway`, `predict`, `reproduce`,
+    /// `compare`. A run of a plan (`run`, `demo`) is a `bench`.
     pub verb: String,
     /// Phase of the run.
     pub phase: RunPhase,
@@ -38,13 +39,13 @@ pub struct RunProgress {
     pub at_s: f64,
     /// Length of the warm-up in seconds.
     pub warmup_s: f64,
-    /// Length of the measured phase in seconds, as planned; absent where time does not end it.
+    /// Length of the measured phase in seconds, as planned; absent if the phase does not end by time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// Requests that end the measured phase, as planned; absent where no number of them does.
+    /// Requests that end the measured phase, as planned; absent if the phase does not end by a number of requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
-    /// Current step in a few words, such as `trial 4: 1,200/s`; absent where the phase says it all.
+    /// Current step in a few words, such as `trial 4: 1,200/s`; absent if the phase is sufficient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The load, so far.
@@ -59,14 +60,14 @@ pub struct RunProgress {
     /// Records of programs' own socket calls, so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tap: Option<TapProgress>,
-    /// The validity checks that can be evaluated midway, by the figures so far. Provisional: all checks are evaluated at the
-    /// end. With phase `done`, the verdict of the run.
+    /// The validity checks that can be evaluated midway, by the figures so far. Provisional: all checks are evaluated
+    /// at the end. With phase `done`, the verdict of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validity: Option<Validity>,
-    /// Of an experiment of several runs: id of the run under way, in the same run store. Absent between two runs.
+    /// Id of the current run of an experiment with several runs, in the same run store. Absent between two runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
-    /// Of an experiment of several runs: those that have ended, in their order.
+    /// Ended runs of an experiment with several runs, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<String>,
     /// The search for a capacity, so far.
@@ -102,15 +103,16 @@ pub enum RunPhase {
     Measured,
     /// No more load is offered; requests in flight may end, and files are completed.
     Drain,
-    /// The run has ended, and its document is there.
+    /// The run has ended, and its document is written.
     Done,
-    /// The run was killed, or failed to write its end. Never in the file: `store::read_progress` reports it where the run's folder
-    /// is not locked and no end was written. A search that was killed has a document with its partial result.
+    /// The run was killed, or failed to write its end. Never in the file: `store::read_progress` reports it where the
+    /// run's folder is not locked and no end was written. A search that was killed has a document with its partial
+    /// result.
     Killed,
 }
 
 impl RunPhase {
-    /// As in JSON.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             RunPhase::Starting => "starting",
@@ -128,8 +130,8 @@ impl RunPhase {
     }
 }
 
-/// The load, so far. Counts and distributions are of requests scheduled in the measured phase that have ended; gauges are
-/// current values.
+/// The load, so far. Counts and distributions are of requests scheduled in the measured phase that have ended; gauges
+/// are current values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadProgress {
     /// `open` or `closed`.
@@ -137,9 +139,9 @@ pub struct LoadProgress {
     pub loop_kind: String,
     /// Requests scheduled in the measured phase, ended or not.
     pub offered: u64,
-    /// Of these, those that got a complete response.
+    /// Offered requests with a complete response.
     pub completed: u64,
-    /// Of these, those that failed, by cause.
+    /// Offered requests that failed, by cause.
     pub failed: BTreeMap<String, u64>,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
@@ -153,7 +155,7 @@ pub struct LoadProgress {
     pub response_time_ns: Quantiles,
     /// started - scheduled.
     pub send_lag_ns: Quantiles,
-    /// By band of the client's configured RTT; none without a path.
+    /// Results by band of the client's configured RTT; empty without a path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_distance: Vec<DistanceBand>,
 }
@@ -161,13 +163,13 @@ pub struct LoadProgress {
 /// The path, so far, its warm-up included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathProgress {
-    /// Name of the profile, or how it was given.
+    /// Name of the profile, or the option that defined the path.
     pub profile: String,
     /// Number of virtual clients.
     pub clients: u64,
     /// Configured RTT, one value a client.
     pub configured_rtt_ns: Quantiles,
-    /// Measured RTT, one value a handshake; absent where none was timed yet.
+    /// Measured RTT, one value a handshake; absent before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_rtt_ns: Option<Quantiles>,
     /// Timing error of packets; absent before the first packet.
@@ -181,10 +183,10 @@ pub struct PathProgress {
     pub drops: BTreeMap<String, u64>,
 }
 
-/// What the wire showed so far, some tenths of a second behind.
+/// Figures of the packet capture so far, some tenths of a second old.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchProgress {
-    /// Where the packets come from: a device or a file.
+    /// Source of the packets: a device or a file.
     pub source: String,
     /// Packets of any kind, as captured.
     pub packets: u64,
@@ -194,11 +196,11 @@ pub struct WatchProgress {
     pub connections: u64,
     /// Transactions in progress, at the end of the last whole second.
     pub in_flight: u64,
-    /// HTTP requests whose first byte came.
+    /// HTTP requests whose first byte was captured.
     pub requests: u64,
-    /// HTTP responses whose last byte came.
+    /// HTTP responses whose last byte was captured.
     pub responses: u64,
-    /// Round-trip times of handshakes, as the capture point implies them; absent where none was timed yet.
+    /// Round-trip times of handshakes, as the capture point implies them; absent before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake_rtt_ns: Option<Quantiles>,
 }
@@ -212,7 +214,7 @@ pub struct TapProgress {
     pub exchanges: u64,
     /// Attempts that have failed.
     pub failed: u64,
-    /// Median of their response times in ns; absent where there is none.
+    /// Median of their response times in ns; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_p50_ns: Option<u64>,
 }

@@ -6,36 +6,39 @@ use serde::{Deserialize, Serialize};
 /// in seconds of CPU time, of all these cores together; an interval is `[at least, at most]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerCores {
-    /// How many cores these are: the server's own, or where nothing is pinned all that this program may use.
+    /// Number of cores: the server's own, or without pinning all that this program may use.
     pub cores: u32,
-    /// Length of the time that the figures are of, in seconds.
+    /// Length of the interval of the figures, in seconds.
     pub elapsed_s: f64,
     /// Processes that are neither the server's nor this program's.
     pub other_processes_s: [f64; 2],
-    /// Threads of the kernel that work for the machine as a whole, for all users (memory, RCU); not among the other processes.
+    /// Threads of the kernel that work for the machine as a whole, for all users (memory, RCU); not among the other
+    /// processes.
     #[serde(default)]
     pub kernel_threads_s: f64,
     /// Threads of this program.
     pub own_s: [f64; 2],
-    /// Interrupts that came while no process ran: receiving packets, timers. What interrupts a process is in that process's time, unless the kernel
-    /// counts interrupts apart (CONFIG_IRQ_TIME_ACCOUNTING).
+    /// Interrupts while no process ran: receiving packets, timers. Interrupts of a process are in that process's time,
+    /// unless the kernel counts interrupts separately (CONFIG_IRQ_TIME_ACCOUNTING).
     pub interrupts_s: [f64; 2],
-    /// Taken by the hypervisor.
+    /// Stolen by the hypervisor.
     pub stolen_s: f64,
-    /// Part of the server's figure that may be work of others: the width of its interval without the resolution of clocks.
+    /// Part of the server's figure that may be work of others: the width of its interval without the resolution of
+    /// clocks.
     pub not_attributable_s: f64,
-    /// Source of the CPU time of all processes: `cpuacct` or `schedstat` (to the nanosecond), or `/proc` (each process's own figure, to 10 ms; processes that
-    /// lived between two readings are missed).
+    /// Source of the CPU time of all processes: `cpuacct` or `schedstat` (to the nanosecond), or `/proc` (each
+    /// process's own figure, to 10 ms, without processes that existed only between two readings).
     pub source: String,
-    /// Run queue wait: time for which threads of the server were ready to run and had no core, for whatever reason; waiting for each
-    /// other and for `--server-cpu` included. Absent where the kernel does not measure it, or too many of its threads were too short-lived.
+    /// Run queue wait: time for which threads of the server were ready to run and had no core, including waits for each
+    /// other and for `--server-cpu`. Absent if the kernel does not measure it, or if too many threads were short-lived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_queue_wait_s: Option<f64>,
-    /// For how long, at most, the server waited for a core that another process had.
+    /// Upper bound on the time for which the server waited for a core that another process used.
     pub delayed_by_others_s: f64,
     /// The longest such time without a pause, at most, in nanoseconds.
     pub delayed_longest_ns: u64,
-    /// The figure of the response times that this could have changed most, relative to its limit. Absent without responses.
+    /// The figure of the response times that this could have changed most, relative to its limit. Absent without
+    /// responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub could_have_moved: Option<MovedFigure>,
     /// The other processes that used these cores most, the first the most.
@@ -59,15 +62,15 @@ pub struct MovedFigure {
 /// Another process on the server's cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OtherProcess {
-    /// Its number; of `ended_children` their parent's.
+    /// Process id; for `ended_children` that of their parent.
     pub pid: i32,
-    /// Its name as the kernel has it.
+    /// Name of the process in the kernel.
     pub name: String,
     /// CPU time that it used while it was seen on these cores, in seconds, to 10 ms.
     pub cpu_s: f64,
     /// The same as a share of one core.
     pub share: f64,
-    /// Not the process itself, but children of it that ended between two readings; which cores they used is not known.
+    /// Not the process itself, but children of it that ended between two readings; the cores they used are unknown.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ended_children: bool,
 }

@@ -3,14 +3,14 @@
 //! ```text
 //!   record! { /// One request ..            row's meaning: documentation, the file's metadata, docs/concepts/columns.md
 //!       pub struct RequestRecord in "requests" {
-//!           /// When it was scheduled.      column's meaning, the same
+//!           /// When it was scheduled.      column's meaning: the same three uses
 //!           pub scheduled_at: Timestamp,     struct field; column scheduled_at_ns, BIGINT, ns, never null
 //!           ..
 //! ```
 //!
-//! A field's type says how many columns it is and of which kind ([`Columns`]): one for a number, a flag, a time or a name, two
-//! for an address and its port, many for a group of fields. `store` writes columns to Parquet and reads them back, `report`
-//! prints them as text; neither knows one record from another.
+//! A field's type determines the number and kind of its columns ([`Columns`]): one for a number, a flag, a time or a
+//! name, two for an address and its port, many for a group of fields. `store` writes columns to Parquet and reads them,
+//! `report` prints them as text; neither has code for a specific record.
 //!
 //! Read [`Record`] first, then [`Column`], then the macro.
 
@@ -27,54 +27,54 @@ pub use cell::{Cell, Named, nanoseconds, zero_or_one};
 pub use field::{Columns, Field};
 pub use record::rows_a_part;
 
-/// A record that is a row of a table.
+/// A record: one row of a table.
 pub trait Record: Clone + Send + 'static {
-    /// Name of the table; of its file, without `.parquet`.
+    /// Name of the table, which is its file name without `.parquet`.
     const TABLE: &'static str;
-    /// What one row is.
+    /// Description of one row.
     const ROW: &'static str;
     /// Rows of a part and of a row group: bounds the memory of the writer.
     const ROWS_A_PART: usize;
-    /// A row of which nothing is known yet; reading fills it column by column.
+    /// A row without values; reading fills it column by column.
     const BLANK: Self;
 
-    /// The columns, in the order of the file. They are made anew by each call: ask once for many rows.
+    /// The columns, in the order of the file. Each call builds them again, so call it once for many rows.
     fn columns() -> Vec<Column<Self>>;
 
-    /// The table without the way to fill it.
+    /// The description of the table, without access to records.
     fn table() -> Table {
         let columns = Self::columns().into_iter().map(|column| column.description).collect();
         Table { name: Self::TABLE, row: Self::ROW, columns }
     }
 }
 
-/// Rows of a part where the record does not say otherwise: about 18 MB of requests. In the joined file, a row group then has at
-/// least the 122,880 rows that DuckDB hands to one thread.
+/// Default number of rows of a part: about 18 MB of requests. In the joined file a row group then has at least the
+/// 122,880 rows that DuckDB processes per thread.
 pub const ROWS_A_PART_MAX: usize = 131_072;
 
-/// One table of a run, as a reader of its Parquet file meets it.
+/// Description of a table of a run, for readers of its Parquet file.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Table {
     /// Name of the file, without `.parquet`.
     pub name: &'static str,
-    /// What one row is.
+    /// Description of one row.
     pub row: &'static str,
-    /// In the order of the file.
+    /// The columns in the order of the file.
     pub columns: Vec<ColumnDescription>,
 }
 
-/// One column, as a reader of its Parquet file meets it.
+/// Description of a column, for readers of its Parquet file.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ColumnDescription {
     /// Name in the file.
     pub name: String,
     /// Type in the file.
     pub kind: Kind,
-    /// Unit, or what the number counts; empty where there is none.
+    /// Unit, or the counted items; empty without a unit.
     pub unit: &'static str,
     /// Whether a row may have no value.
     pub nullable: bool,
-    /// What it means; for a nullable column also when it is null.
+    /// Meaning; for a nullable column also the condition of null.
     pub about: &'static str,
 }
 
@@ -104,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// How values of this type run where the column does not say otherwise.
+    /// Default shape of values of this type.
     pub(crate) const fn shape(self) -> Shape {
         match self {
             Kind::Integer => Shape::Rising,
@@ -114,37 +114,37 @@ impl Kind {
     }
 }
 
-/// How a column's values run from row to row, which decides their encoding.
+/// How a column's values change from row to row, which determines their encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Near the value before (times, sequence numbers): stored as differences.
+    /// Close to the previous value (times, sequence numbers): stored as differences.
     Rising,
-    /// Few different values: stored as a dictionary.
+    /// Few distinct values: stored as a dictionary.
     Few,
-    /// Neither: stored as they are.
+    /// Neither: stored plain.
     Any,
 }
 
 /// The value of a column in one row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// None.
+    /// No value.
     Null,
-    /// Of [`Kind::Integer`].
+    /// Value of [`Kind::Integer`].
     Integer(i64),
-    /// Of [`Kind::Float`].
+    /// Value of [`Kind::Float`].
     Float(f64),
-    /// Of [`Kind::Flag`].
+    /// Value of [`Kind::Flag`].
     Flag(bool),
-    /// Of [`Kind::Text`].
+    /// Value of [`Kind::Text`].
     Text(Cow<'a, str>),
 }
 
-/// A column of records `R`, and how to take its values from rows and put them back.
+/// A column of records `R`, with access to its value in a row.
 pub struct Column<R> {
-    /// What readers see.
+    /// Description for readers.
     pub description: ColumnDescription,
-    /// How its values run.
+    /// Shape of its values.
     pub shape: Shape,
     pub(crate) get: Box<Get<R>>,
     pub(crate) set: Box<Set<R>>,
@@ -156,41 +156,41 @@ type Set<R> = dyn Fn(&mut R, Value<'_>) -> bool + Send;
 type Collect<R> = dyn Fn(&[R], &mut Values) + Send;
 
 impl<R> Column<R> {
-    /// The value in one row.
+    /// Reads the value from a row.
     pub fn get<'a>(&self, row: &'a R) -> Value<'a> {
         (self.get)(row)
     }
 
-    /// Puts a value into a row. `false`, and the row stays as it is, where the field cannot have this value.
+    /// Sets the value in a row. Returns `false` and leaves the row unchanged if the field cannot have this value.
     pub fn set(&self, row: &mut R, value: Value<'_>) -> bool {
         (self.set)(row, value)
     }
 
-    /// Adds the values of many rows to `values`, in one loop that is compiled for this column.
+    /// Appends the values of many rows to `values`, in one loop that is compiled for this column.
     pub fn collect(&self, rows: &[R], values: &mut Values) {
         (self.collect)(rows, values);
     }
 }
 
-/// Values of one column, row after row. Only the list of the column's kind is filled.
+/// Values of one column, in the order of rows. Only the list of the column's kind is filled.
 #[derive(Debug, Default)]
 pub struct Values {
-    /// One a row: 1 where it has a value, else 0.
+    /// Definition level of each row: 1 with a value, otherwise 0.
     pub present: Vec<i16>,
-    /// Integers of the rows that have one.
+    /// Integers of the rows with a value.
     pub integers: Vec<i64>,
-    /// The same of floats.
+    /// Floats of the rows with a value.
     pub floats: Vec<f64>,
-    /// The same of flags.
+    /// Flags of the rows with a value.
     pub flags: Vec<bool>,
-    /// The same of texts, one behind the other.
+    /// Texts of the rows with a value, concatenated.
     pub text: String,
-    /// Where each text begins and ends in [`text`](Self::text). A text that equals the one before it is there once.
+    /// Range of each text in [`text`](Self::text). A text equal to the previous one is stored once.
     pub texts: Vec<(usize, usize)>,
 }
 
 impl Values {
-    /// Forgets all values and keeps the memory.
+    /// Removes all values and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.present.clear();
         self.integers.clear();
@@ -200,7 +200,7 @@ impl Values {
         self.texts.clear();
     }
 
-    /// Adds the value of the next row.
+    /// Appends the value of the next row.
     #[inline]
     pub(crate) fn push(&mut self, value: Value<'_>) {
         self.present.push(i16::from(!matches!(value, Value::Null)));

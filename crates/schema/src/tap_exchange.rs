@@ -190,7 +190,8 @@ record! {
         pub outcome: TapOutcome,
         /// Why it failed: the system's name of the error, no_response, or given_up. Null if it did not fail.
         pub error: Option<TapError>,
-        /// close called, or the program found to have ended. Null on all rows but the last, and where the run ended first.
+        /// close called, or the program found to have ended. Null on all rows but the last, and where the run ended
+        /// first.
         pub closed_at: Option<Timestamp>,
         /// Bytes sent and received on the whole connection, by the program's calls. Null on all rows but the last.
         pub connection_bytes: Option<u64> [unit "bytes"],
@@ -203,23 +204,24 @@ record! {
 }
 
 impl TapExchange {
-    /// Ts at a client: first call that sent entered, to the last one returned. `None` where nothing was sent.
+    /// Ts at a client: first call that sent entered, to the last one returned. `None` if nothing was sent.
     pub fn send_ns(&self) -> Option<u64> {
         between(self.sent_first_at, self.sent_last_at)
     }
 
-    /// Tr at a client: first byte received to last byte received. `None` where nothing was received; 0 where one call
-    /// took it all.
+    /// Tr at a client: first byte received to last byte received. `None` if nothing was received; 0 if one call
+    /// received everything.
     pub fn receive_ns(&self) -> Option<u64> {
         between(self.received_first_at, self.received_last_at)
     }
 
-    /// At a client: request handed over to first byte of the answer in hand (for a greeting: connection made to first
-    /// byte). At a server: last byte of the request received to the first call that sent of the answer, its own time.
-    /// 0 where the answer overtook the request; `None` where there was no answer, or nothing to answer.
+    /// Waiting time. At a client: request sent to first byte of the response (for a greeting: connection established to
+    /// first byte). At a server: last byte of the request received to the first call that sent the response, which is
+    /// the server's own time. 0 if the response began before the request ended; `None` without a response, or without a
+    /// request.
     pub fn wait_ns(&self) -> Option<u64> {
         match (self.side, self.outcome) {
-            // On the first row, so the set-up is there.
+            // A greeting is on the first row, which has the set-up time.
             (TapSide::Client, TapOutcome::Greeting) => {
                 let made = self.opened_at.as_nanos().saturating_add(self.setup_ns?);
                 Some(self.received_first_at?.as_nanos().saturating_sub(made))
@@ -230,8 +232,8 @@ impl TapExchange {
         }
     }
 
-    /// Request's first moment to answer's last: Ts + wait + Tr. `None` where one of them was not there, and for a
-    /// greeting.
+    /// Response time: start of the request to end of the response, Ts + wait + Tr. `None` if one of these is absent,
+    /// and for a greeting.
     pub fn response_ns(&self) -> Option<u64> {
         match (self.outcome, self.side) {
             (TapOutcome::Greeting, _) => None,
@@ -245,30 +247,30 @@ impl TapExchange {
         between(Some(self.opened_at), self.closed_at)
     }
 
-    /// Ra: bytes both ways over Tc, in bytes a second. On the last row only; `None` where Tc is 0 or absent.
+    /// Ra: bytes both ways over Tc, in bytes a second. On the last row only; `None` if Tc is 0 or absent.
     pub fn overall_rate(&self) -> Option<f64> {
         per_second(self.connection_bytes?, self.connection_ns()?)
     }
 
-    /// Rs = Ds / Ts, in bytes a second. `None` where Ts is 0 or absent.
+    /// Rs = Ds / Ts, in bytes a second. `None` if Ts is 0 or absent.
     pub fn send_rate(&self) -> Option<f64> {
         per_second(self.sent_bytes, self.send_ns()?)
     }
 
-    /// Rr = Dr / Tr, in bytes a second. `None` where Tr is 0 or absent. Bias: the bytes of the first call are in Dr and
-    /// the time they took to arrive is in the wait, so an answer of few calls seems faster than it was.
+    /// Rr = Dr / Tr, in bytes a second. `None` if Tr is 0 or absent. Bias: the bytes of the first call are in Dr, but
+    /// their time of arrival is in the wait, so a response received by few calls has too high a rate.
     pub fn receive_rate(&self) -> Option<f64> {
         per_second(self.received_bytes, self.receive_ns()?)
     }
 
-    /// End of the exchange: the last known time of it.
+    /// End of the exchange: its last known time.
     pub fn ended_at(&self) -> Timestamp {
         if self.connection.is_none() {
             return Timestamp::from_nanos(self.opened_at.as_nanos().saturating_add(self.lookup_ns.unwrap_or(0)));
         }
         let setup = self.setup_ns.map(|setup| Timestamp::from_nanos(self.opened_at.as_nanos().saturating_add(setup)));
         let moved = [self.sent_last_at, self.received_last_at].into_iter().flatten().max();
-        // A connection that idled after its last exchange was not closed for it; one that failed was.
+        // After a successful exchange the close does not belong to the exchange; after a failure it does.
         let closed = if self.outcome == TapOutcome::Succeeded { None } else { self.closed_at };
         moved.max(closed).or(setup).unwrap_or(self.opened_at)
     }
@@ -301,10 +303,10 @@ pub mod shared_text {
         text.as_deref().serialize(serializer)
     }
 
-    /// Reads it, not shared yet.
+    /// Reads the text, not shared yet.
     ///
     /// # Errors
-    /// It is no text.
+    /// The value is not text.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
         Ok(Option::<String>::deserialize(deserializer)?.map(Arc::from))
     }
@@ -313,7 +315,7 @@ pub mod shared_text {
 const NO_RESPONSE: &str = "no_response";
 const GIVEN_UP: &str = "given_up";
 
-/// Numbers of Linux that are the same on all its common architectures (asm-generic/errno.h): those a socket may give.
+/// Numbers of Linux that are the same on all its common architectures (asm-generic/errno.h): the errors of sockets.
 const ERRNO: &[(i32, &str)] = &[
     (1, "EPERM"),
     (4, "EINTR"),

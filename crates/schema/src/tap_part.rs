@@ -9,13 +9,13 @@ use crate::document::{Quantiles, Run, Validity, Verdict};
 /// Records of programs' own socket calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapPart {
-    /// Connections that programs opened; absent where there was none.
+    /// Connections that programs opened; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<TapView>,
-    /// Connections that programs accepted; absent where there was none.
+    /// Connections that programs accepted; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<TapView>,
-    /// Lookups of names; absent where there was none.
+    /// Lookups of names; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookups: Option<TapLookups>,
     /// Every program that ran, and whether it was seen.
@@ -23,15 +23,15 @@ pub struct TapPart {
     /// Programs that are not listed, since a list is bounded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub programs_left_out: u64,
-    /// Records that came out of the rings.
+    /// Records read from the rings.
     pub records: u64,
     /// Records dropped because a ring was full: figures lack them.
     pub records_dropped: u64,
     /// Connections dropped because the collector was full: in no figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub connections_left_out: u64,
-    /// Connections dropped because the library's table in their program was full, 65,534 concurrent ones, or whose descriptor
-    /// is above 1,048,575: in no figure.
+    /// Connections dropped because the library's table in their program was full, 65,534 concurrent ones, or whose
+    /// descriptor is above 1,048,575: in no figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub connections_unfollowed: u64,
 }
@@ -42,11 +42,11 @@ pub struct TapPart {
 pub struct TapView {
     /// Connections: connect called, or accept returned.
     pub connections: u64,
-    /// Of these, the ones that were not established.
+    /// Connections that were not established.
     pub connections_failed: u64,
-    /// Of these, the ones without a request.
+    /// Connections without a request.
     pub connections_unused: u64,
-    /// Of these, the ones still open when the run ended.
+    /// Connections still open when the run ended.
     pub connections_open_at_end: u64,
     /// Request-response exchanges that ended: in success, in failure.
     pub exchanges: u64,
@@ -89,7 +89,7 @@ pub struct TapView {
     pub overall_rate_bytes_per_s: Quantiles,
     /// All bytes sent, greetings and cut exchanges included.
     pub sent_bytes_total: u64,
-    /// All bytes received, likewise.
+    /// All bytes received, greetings and cut exchanges included.
     pub received_bytes_total: u64,
     /// Segments retransmitted, where TCP_INFO was read.
     pub retransmits: u64,
@@ -102,7 +102,7 @@ pub struct TapView {
 pub struct TapLookups {
     /// Calls of getaddrinfo that returned.
     pub count: u64,
-    /// Those that failed, by error.
+    /// Failed lookups by error.
     pub failed: BTreeMap<String, u64>,
     /// Duration of a lookup.
     pub lookup_ns: Quantiles,
@@ -124,7 +124,7 @@ pub struct TapAvailability {
 /// One program that ran under the tap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapProgram {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
     /// Processes of that name.
     pub processes: u64,
@@ -146,7 +146,7 @@ pub struct TapGroup {
     pub connections: u64,
     /// Attempts that ended.
     pub attempts: u64,
-    /// Those that failed.
+    /// Failed attempts.
     pub failed: u64,
     /// Failed over all; absent without attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,20 +172,20 @@ pub struct TapSlice {
     pub runs: Vec<TapSliceRun>,
     /// The conditions, as typed.
     pub conditions: Vec<String>,
-    /// Rows looked at.
+    /// Rows read.
     pub rows: u64,
     /// Rows that met the conditions.
     pub rows_taken: u64,
-    /// Connections that programs opened; absent where there was none.
+    /// Connections that programs opened; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<TapView>,
-    /// Connections that programs accepted; absent where there was none.
+    /// Connections that programs accepted; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<TapView>,
-    /// Lookups of names; absent where there was none.
+    /// Lookups of names; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookups: Option<TapLookups>,
-    /// What the groups are by: `peer`, `port`, `program` or `minute`.
+    /// Key of the groups: `peer`, `port`, `program` or `minute`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The groups.
@@ -200,10 +200,10 @@ pub struct TapSliceRun {
     pub id: String,
     /// Wall clock at its zero, RFC 3339, UTC.
     pub started_at: String,
-    /// Its verdict; absent for a run that did not end.
+    /// Verdict of the run; absent for a run that did not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// What of it could not be read, in words; empty if all could.
+    /// Parts of the run that could not be read, as text; empty if all could be read.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unread: String,
 }
@@ -216,7 +216,7 @@ pub const SLICE_SCHEMA: &str = "yamabiko.tap_slice/2";
 pub struct TapDocument {
     /// [`crate::document::SCHEMA`].
     pub schema: String,
-    /// What was run, where and when.
+    /// Command, place and time of the run.
     pub run: Run,
     /// Whether to believe it.
     pub validity: Validity,

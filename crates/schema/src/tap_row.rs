@@ -10,8 +10,9 @@ use crate::table::{Column, Columns, Field, Kind, Value};
 use crate::{TapExchange, TapOutcome, TapSide, group};
 
 group! {
-    /// An exchange, a connection without one, or a lookup that failed, as an agent sends it: [`TapExchange`] with addresses that may
-    /// be hashed and with names as text. Times are ns of the batch's clock. An absent field is not known.
+    /// An exchange, a connection without one, or a lookup that failed, as an agent sends it: [`TapExchange`] with
+    /// addresses that may be hashed and with names as text. Times are ns of the batch's clock. An absent field is not
+    /// known.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct TapRow {
@@ -73,8 +74,8 @@ group! {
         /// Why it failed: the system's name of the error, no_response, or given_up. Null if it did not fail.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub error: Option<String>,
-        /// close called, or the program found to have ended. Null on all rows but the last, and where the agent's machine went
-        /// down first.
+        /// close called, or the program found to have ended. Null on all rows but the last, and where the agent's
+        /// machine went down first.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub closed_at_ns: Option<u64>,
         /// Bytes sent and received on the whole connection, by the program's calls. Null on all rows but the last.
@@ -108,7 +109,7 @@ pub struct TapPeer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum TapAddress {
-    /// As it is.
+    /// A plain address.
     Plain(IpAddr),
     /// The first 64 bits of its HMAC-SHA-256 under the agent's key: `h:` and 16 hexadecimal digits.
     Hashed(u64),
@@ -155,7 +156,7 @@ impl TryFrom<String> for TapAddress {
     }
 }
 
-/// An address and its port: two columns. An address that is none, which only a file from elsewhere has, is not known.
+/// An address and its port: two columns. An invalid address, which only a foreign file has, counts as unknown.
 impl Columns for Option<TapPeer> {
     const BLANK: Self = None;
 
@@ -194,7 +195,8 @@ impl Columns for Option<TapPeer> {
 }
 
 impl TapRow {
-    /// Of an exchange whose moments count from the batch's zero. `address` says what stands for an address.
+    /// The row of an exchange whose times count from the batch's zero. `address` converts an address, which may hash
+    /// it.
     pub fn of(exchange: &TapExchange, address: &dyn Fn(IpAddr) -> TapAddress) -> TapRow {
         let ns = |at: Option<units::Timestamp>| at.map(units::Timestamp::as_nanos);
         let end = |end: Option<std::net::SocketAddr>| end.map(|e| TapPeer { address: address(e.ip()), port: e.port() });
@@ -227,7 +229,7 @@ impl TapRow {
         }
     }
 
-    /// When it ended, as [`TapExchange::ended_at`] has it.
+    /// End of the exchange, as [`TapExchange::ended_at`].
     pub fn ended_at_ns(&self) -> u64 {
         if self.connection.is_none() {
             return self.opened_at_ns.saturating_add(self.lookup_ns.unwrap_or(0));
@@ -239,7 +241,7 @@ impl TapRow {
         moved.max(closed).or(setup).unwrap_or(self.opened_at_ns)
     }
 
-    /// Whether it is a client's.
+    /// Whether the row is of a client.
     pub fn is_clients(&self) -> bool {
         self.side == TapSide::Client.as_str()
     }

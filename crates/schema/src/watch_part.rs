@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Level, Quantiles, Run, Validity};
 
-/// What a capture showed, from its first packet to its last.
+/// Figures of a packet capture, from its first packet to its last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchPart {
-    /// Where the packets came from: a device or a file.
+    /// Source of the packets: a device or a file.
     pub source: String,
-    /// Where they were captured: `server`, `client` or `between`.
+    /// Capture point: `server`, `client` or `between`.
     pub capture_point: String,
     /// Packets of any kind, as captured: a super-packet that the kernel had not yet cut counts once.
     pub packets: u64,
@@ -33,9 +33,9 @@ pub struct WatchPart {
     pub in_flight: Level,
     /// HTTP sessions: connections with a request, not closed.
     pub sessions: Level,
-    /// HTTP requests whose first byte came.
+    /// HTTP requests whose first byte was captured.
     pub requests: u64,
-    /// HTTP responses whose last byte came.
+    /// HTTP responses whose last byte was captured.
     pub responses: u64,
     /// HTTP requests a second.
     pub request_rate_per_s: f64,
@@ -55,18 +55,18 @@ pub struct WatchPart {
     pub by_direction: u64,
     /// Packets with payload.
     pub data_packets: u64,
-    /// Of these, retransmitted: they repeated bytes seen before.
+    /// Retransmitted packets: they repeated bytes seen before.
     pub retransmitted: u64,
     /// The share of retransmitted packets.
     pub retransmit_share: f64,
     /// Packets that filled a gap.
     pub out_of_order: u64,
-    /// How the packets could be read; absent for a capture of a run's own devices.
+    /// Quality of the capture; absent for a capture of a run's own devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureReading>,
 }
 
-/// Packets left out of a capture, repairs of their order, and doubts.
+/// Packets excluded from a capture, corrections of their order, and doubts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CaptureReading {
@@ -84,7 +84,7 @@ pub struct CaptureReading {
     pub clock_jumps: PacketFault,
     /// Packets whose headers were not captured in full.
     pub truncated_headers: u64,
-    /// Connections whose first data was not captured: what they carry is unknown.
+    /// Connections whose first data was not captured: their protocol is unknown.
     pub unread_streams: u64,
     /// Connections that began with a PROXY protocol header.
     pub proxy_protocol_connections: u64,
@@ -97,19 +97,20 @@ pub struct CaptureReading {
 /// Something wrong with packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacketFault {
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
     /// Number of the first such packet in the capture, from 1; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_packet: Option<u64>,
-    /// By how much at most, in ns.
+    /// Largest extent in ns.
     pub max_ns: u64,
 }
 
 /// Packets of a protocol that is not analyzed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NotAnalyzed {
-    /// What number it is: `ethertype`, `ip_protocol`, `udp_port`, `link_type` .., or `other` for those beyond the first kinds.
+    /// Kind of the number: `ethertype`, `ip_protocol`, `udp_port`, `link_type` .., or `other` for those beyond the
+    /// first kinds.
     pub kind: String,
     /// The number.
     pub number: u32,
@@ -141,7 +142,7 @@ pub struct WatchConnections {
 pub struct WatchDocument {
     /// [`crate::document::SCHEMA`].
     pub schema: String,
-    /// What was captured, where and when.
+    /// Command, place and time of the capture.
     pub run: Run,
     /// Whether to believe it.
     pub validity: Validity,

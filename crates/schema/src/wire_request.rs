@@ -7,7 +7,7 @@ use units::Timestamp;
 
 use crate::record;
 
-/// How the end of a message was found.
+/// How the end of a message was determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Framing {
     /// By its head: a length, chunks, no body, or the end of the connection where HTTP says so.
@@ -22,7 +22,7 @@ impl Framing {
     /// Both.
     pub const ALL: [Framing; 2] = [Framing::Exact, Framing::ByDirection];
 
-    /// As written into files.
+    /// The name in files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Framing::Exact => "exact",
@@ -67,7 +67,8 @@ record! {
         /// Bytes of the responses: heads and bodies, interim ones included.
         pub response_bytes: u64 [unit "bytes"],
         // The weaker of request and response.
-        /// How the ends of the messages were found: exact, by heads; by_direction, from one change of direction to the next.
+        /// How the ends of the messages were found: exact, by heads; by_direction, from one change of direction to the
+        /// next.
         pub framing: Framing,
         /// Whether the response was seen to its end.
         pub complete: bool,

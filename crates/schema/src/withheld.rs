@@ -1,8 +1,9 @@
 //! Redaction: credentials in commands and plans are shown as `..`.
 //!
-//! A run's command is in its document, in its progress.json, on pages, in a comparison's JUnit and in archives, and a plan is on pages;
-//! people share all of them. Redacted are the values of the headers Authorization, Proxy-Authorization and Cookie, those of
-//! basic authentication, and the passwords of proxies and URLs. Only plan.toml holds them, since it repeats the run.
+//! A run's command is in its document, in its progress.json, on pages, in a comparison's JUnit report and in archives,
+//! and a plan is on pages; people share all of these. Redacted are the values of the headers Authorization,
+//! Proxy-Authorization and Cookie, credentials of basic authentication, and the passwords of proxies and URLs. Only
+//! plan.toml contains them, since it repeats the run.
 
 /// Replacement of a credential.
 pub const WITHHELD: &str = "..";
@@ -10,26 +11,26 @@ pub const WITHHELD: &str = "..";
 /// Headers whose values are credentials.
 const HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
-/// A header's line as it is shown: `Authorization: ..`. `None` where it may be shown as it is.
+/// The redacted header line: `Authorization: ..`. `None` if the line has no credential.
 pub fn header(line: &str) -> Option<String> {
     let (name, value) = line.split_once(':')?;
     let is_one = HEADERS.iter().any(|known| name.trim().eq_ignore_ascii_case(known));
     (is_one && !value.trim().is_empty()).then(|| format!("{name}: {WITHHELD}"))
 }
 
-/// `USER:PASSWORD@HOST` as it is shown, a scheme in front and a path behind or not: `USER:..@HOST`, or `..@HOST` where
-/// nothing says which part is the password. `None` without a user before an @.
+/// Redacts `USER:PASSWORD@HOST`, optionally with a scheme before and a path after it: `USER:..@HOST`, or `..@HOST` if
+/// the password cannot be identified. `None` without a user before an @.
 pub fn authority(typed: &str) -> Option<String> {
     let (scheme, rest) = typed.find("://").map_or(("", typed), |at| typed.split_at(at + 3));
-    // A password in a proxy's may hold a slash; one in a URL's may not.
+    // The password of a proxy may contain a slash; that of a URL may not.
     let end = if scheme.is_empty() { rest.len() } else { rest.find(['/', '?', '#']).unwrap_or(rest.len()) };
     let (user, host) = rest[..end].rsplit_once('@')?;
     let user = user.split_once(':').map_or(String::new(), |(user, _)| format!("{user}:"));
     Some(format!("{scheme}{user}{WITHHELD}@{host}{}", &rest[end..]))
 }
 
-/// A plan as it is shown. It is read line by line, not as TOML, so that an invalid plan is shown as well; a text
-/// over several lines is not looked into.
+/// A redacted plan. It is processed line by line, not as TOML, so that an invalid plan can be shown as well; strings
+/// over several lines are not searched.
 pub fn plan(text: &str) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
@@ -45,7 +46,7 @@ fn line(line: &str) -> String {
     }
 }
 
-/// A line of TOML with other words in its strings where `shown` gives some.
+/// A line of TOML with its strings replaced where `shown` returns a replacement.
 fn strings(line: &str, shown: &dyn Fn(&str) -> Option<String>) -> String {
     let (mut out, mut rest) = (String::new(), line);
     while let Some(at) = rest.find(['"', '\'']) {
@@ -61,7 +62,7 @@ fn strings(line: &str, shown: &dyn Fn(&str) -> Option<String>) -> String {
     out + rest
 }
 
-/// Where a string ends; `None` if not on this line.
+/// The offset of a string's end; `None` if it is not on this line.
 fn closing(inner: &str, quote: &str) -> Option<usize> {
     let mut escaped = false;
     let ends = inner.char_indices().find(|&(at, c)| {

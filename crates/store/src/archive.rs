@@ -1,12 +1,13 @@
-//! Runs in one file, to be carried to another machine: a gzipped tar, written by [`export`], read by [`import`].
+//! Run archives: runs in one gzipped tar file, for copying to another machine. [`export`] writes it, [`import`] reads
+//! it.
 //!
 //! ```text
 //!   20261121-220204-bench-guyq/plan.toml
-//!   20261121-220204-bench-guyq/requests.parquet  ..       sorted by name; owners left out; moments to the second
+//!   20261121-220204-bench-guyq/requests.parquet  ..       sorted by name; without owners; times to the second
 //! ```
 //!
-//! The same runs make the same bytes. An archive is untrusted: [`import`] lists what it refuses.
-//! The format ([`tar`]) is ustar, which every tar reads and writes (`tar --format=ustar`).
+//! An archive is reproducible: the same runs give the same bytes. An archive is untrusted input: [`import`] lists what
+//! it refuses. The format ([`tar`]) is ustar, which every tar reads and writes (`tar --format=ustar`).
 
 mod export;
 mod import;

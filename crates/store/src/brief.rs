@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::run_store::has_id_shape;
 
-/// A finished run in a list. Everything in it comes out of summary.json.
+/// A finished run in a list. All fields come from summary.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
     /// Wall clock at the run's zero, RFC 3339, UTC.
     pub started_at: String,
     /// Length of the measured phase in seconds.
     pub duration_s: f64,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
-    /// URLs of the run: those of its command, or the first of its plan; empty where neither has one.
+    /// URLs of the run: those of its command, or the first of its plan; empty if neither has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Figures of the load; absent where there was none.
+    /// Figures of the load; `None` without a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<BriefLoad>,
-    /// Ids of other runs that its document names, in order: the trials of an experiment, the runs compared.
+    /// Ids of other runs in the document, in order: the trials of an experiment, the runs compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub struct Brief {
 pub struct BriefLoad {
     /// Requests scheduled in the measured phase.
     pub offered_requests: u64,
-    /// The same per second.
+    /// Requests scheduled per second.
     pub offered_rate_per_s: f64,
     /// Responses completed within the measured phase, a second.
     pub achieved_rate_per_s: f64,
@@ -50,7 +50,8 @@ pub struct BriefLoad {
 }
 
 impl Brief {
-    /// The brief of a document whose run is `id`; `text` is the document as it is kept, in which other runs are named, and `plan` the plan.
+    /// The brief of the run `id` with this document. `text` is the stored JSON of the document, which is searched for
+    /// ids of other runs; `plan` is the plan's TOML.
     pub fn of(id: &str, document: &Document, text: &str, plan: &str) -> Brief {
         Brief {
             url: url(&document.run.command, plan),
@@ -63,7 +64,7 @@ impl Brief {
         }
     }
 
-    /// The verb that made it: `bench`, `capacity` ..; empty where its command does not say.
+    /// The verb of the run's command: `bench`, `capacity` ..; empty if the command has none.
     pub fn verb(&self) -> &str {
         let word = self.command.split_whitespace().nth(1).unwrap_or_default();
         if word.starts_with('-') { "" } else { word }
@@ -84,7 +85,7 @@ impl BriefLoad {
     }
 }
 
-/// What the command asks for; else the first that the plan does.
+/// The URLs of the command, else the first URL of the plan.
 fn url(command: &str, plan: &str) -> String {
     let words = command.split_whitespace().map(|word| word.trim_matches(['\'', '"']));
     let typed: Vec<&str> = words.filter(|word| word.starts_with("http://") || word.starts_with("https://")).collect();
@@ -94,21 +95,21 @@ fn url(command: &str, plan: &str) -> String {
     plan.lines().find_map(url_of_line).unwrap_or_default().to_owned()
 }
 
-/// `url = "http://.."` of a plan as this program writes it.
+/// The URL of a plan's line `url = "http://.."`.
 fn url_of_line(line: &str) -> Option<&str> {
     let value = line.trim().strip_prefix("url")?.trim_start().strip_prefix('=')?;
     Some(value.trim().strip_prefix('"')?.split_once('"')?.0)
 }
 
-/// The runs that a text names besides the run itself: words that have the shape of an id. A word that is none of the run store's is no
-/// harm: it is only looked up there.
+/// Ids of other runs in a text: words that have the form of a run id. A word that is not the id of a stored run does no
+/// harm: ids are only looked up in the run store.
 fn named(id: &str, text: &str) -> Vec<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
     let ids: BTreeSet<&str> = words.filter(|word| *word != id && has_id_shape(word)).collect();
     ids.into_iter().take(NAMES_MAX).map(str::to_owned).collect()
 }
 
-/// More runs than any experiment makes.
+/// Limit of ids in a document: more runs than any experiment makes.
 const NAMES_MAX: usize = 10_000;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Wall-clock moments as text, in UTC: the run's name and `started_at`. The time is a parameter; no clock is read.
+//! Wall-clock times as text, in UTC: for run ids and `started_at`. The time is a parameter; no clock is read.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
-/// A moment in UTC to the second, and its milliseconds. Moments before 1970 become 1970: no run was started then.
-fn civil(moment: SystemTime) -> (DateTime, u32) {
-    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+/// A time in UTC to the second, and its milliseconds. Times before 1970 become 1970.
+fn civil(time: SystemTime) -> (DateTime, u32) {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = SignedDuration::from_secs(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
     (EPOCH.saturating_add(seconds), since.subsec_millis())
 }
@@ -15,32 +15,32 @@ fn civil(moment: SystemTime) -> (DateTime, u32) {
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// `20261120-093005`: sorts by time.
-pub(crate) fn compact(moment: SystemTime) -> String {
-    civil(moment).0.strftime("%Y%m%d-%H%M%S").to_string()
+pub(crate) fn compact(time: SystemTime) -> String {
+    civil(time).0.strftime("%Y%m%d-%H%M%S").to_string()
 }
 
 /// `2026-11-20T09:30:05.123Z`: RFC 3339, UTC, to the millisecond (rounded down).
-pub fn rfc3339(moment: SystemTime) -> String {
-    let (civil, milli) = civil(moment);
+pub fn rfc3339(time: SystemTime) -> String {
+    let (civil, milli) = civil(time);
     format!("{civil}.{milli:03}Z")
 }
 
-/// Milliseconds since 1970 of a moment as [`rfc3339`] writes it; `None` for any other text.
-pub fn unix_ms(moment: &str) -> Option<u64> {
-    let bytes = moment.as_bytes();
+/// Milliseconds since 1970 of a text in the format of [`rfc3339`]; `None` for any other text.
+pub fn unix_ms(text: &str) -> Option<u64> {
+    let bytes = text.as_bytes();
     let shape = b"0000-00-00T00:00:00.000Z";
-    let fits = |(&byte, &wanted): (&u8, &u8)| if wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };
+    let fits = |(&byte, &expected): (&u8, &u8)| if expected == b'0' { byte.is_ascii_digit() } else { byte == expected };
     if bytes.len() != shape.len() || !bytes.iter().zip(shape).all(fits) {
         return None;
     }
-    let civil: DateTime = moment[..19].parse().ok()?;
+    let civil: DateTime = text[..19].parse().ok()?;
     let seconds = u64::try_from(civil.duration_since(EPOCH).as_secs()).ok()?;
-    Some(seconds * 1000 + moment[20..23].parse::<u64>().ok()?)
+    Some(seconds * 1000 + text[20..23].parse::<u64>().ok()?)
 }
 
 /// `Fri Nov 20 09:30:05 2026`: as C's ctime writes it, in UTC.
-pub fn ctime(moment: SystemTime) -> String {
-    civil(moment).0.strftime("%a %b %d %H:%M:%S %Y").to_string()
+pub fn ctime(time: SystemTime) -> String {
+    civil(time).0.strftime("%a %b %d %H:%M:%S %Y").to_string()
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
 //! The catalogue: an index of the run store, so that a list of runs reads only changed folders.
 //!
-//! `catalogue.sqlite` in the run store's folder has a row for each run that ended: what
-//! [`crate::listing`] found in its folder, and by which files it found that. The folders are authoritative: a row counts only while those files are unchanged, a row
-//! with a wrong checksum is ignored, and lists work without a catalogue that cannot be opened, read or written. No
-//! run waits for it: only lists read and write it.
+//! `catalogue.sqlite` in the run store's folder has a row for each run that ended: the result of [`crate::listing`] for
+//! its folder, and a key of the files that were read. The folders are authoritative: a row is used only while those
+//! files are unchanged, a row with a wrong checksum is ignored, and lists work without a catalogue that cannot be
+//! opened, read or written. Only lists read and write the catalogue, so no run waits for it.
 //!
-//! Several programs may use one catalogue. SQLite's own locks (a rollback journal, no shared memory, so that network
-//! file systems can do it) keep its file whole; who finds it locked for longer than `LOCK_TIMEOUT` goes without. Beside that each user holds the
-//! run store's folder by a shared flock: a catalogue is thrown away (broken, or of another version) only by who has the folder alone, since a file
-//! that SQLite has open elsewhere must not be replaced under it.
+//! Several programs may use one catalogue concurrently. SQLite's own locks keep the file consistent (a rollback journal
+//! without shared memory, which works on network file systems). A program that finds the catalogue locked for longer
+//! than `LOCK_TIMEOUT` works without it. In addition each user has a shared flock on the run store's folder. A
+//! catalogue that is broken or of another version is deleted only under an exclusive lock of the folder, because a file
+//! that another process has open in SQLite must not be replaced.
 
 //!
-//! Without the feature `catalogue` there is none, and every list reads the folders.
+//! Without the feature `catalogue` there is no catalogue, and every list reads the folders.
 
 #[cfg(not(feature = "catalogue"))]
 mod absent;
@@ -23,17 +24,17 @@ pub(crate) use absent::Catalogue;
 #[cfg(feature = "catalogue")]
 pub(crate) use sqlite::Catalogue;
 
-/// A run as the catalogue has it.
+/// A row of the catalogue: one run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) id: String,
-    /// By which files it was found.
+    /// Key of the files that the row was read from.
     pub(crate) key: String,
-    /// What was found, as JSON.
+    /// The run's entry, as JSON.
     pub(crate) body: String,
 }
 
-/// Why there is no catalogue, in words.
+/// Result whose error is the reason why there is no catalogue, as text.
 pub(crate) type Without<T> = std::result::Result<T, String>;
 
 /// Name of the file in the run store's folder.

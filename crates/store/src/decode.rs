@@ -19,7 +19,7 @@ use crate::{Result, StoreError};
 /// An open Parquet file of one table.
 pub(crate) struct Input {
     path: PathBuf,
-    /// Of the file, in bytes.
+    /// File size in bytes.
     length: u64,
     reader: SerializedFileReader<File>,
 }
@@ -41,7 +41,7 @@ impl Input {
         self.reader.num_row_groups()
     }
 
-    /// What the footer says of a row group; `None` where there is none of this number.
+    /// Metadata of a row group from the footer; `None` if there is no row group with this number.
     pub(crate) fn group_metadata(&self, index: usize) -> Option<&RowGroupMetaData> {
         self.reader.metadata().row_groups().get(index)
     }
@@ -57,7 +57,7 @@ impl Input {
         self.checked_rows(&*group)
     }
 
-    /// Copies one row group, as it is encoded, to `output` at `to`. Gives its rows.
+    /// Copies one row group without re-encoding to `output` at `to`. Returns its number of rows.
     pub(crate) fn copy_group(&self, index: usize, output: &mut Output, to: &Path) -> Result<u64> {
         let rows = self.rows_of(index)? as u64;
         let file = File::open(&self.path).map_err(|source| StoreError::io("open", &self.path, source))?;
@@ -81,7 +81,7 @@ impl Input {
         Ok(rows)
     }
 
-    /// All rows of one row group, added to `rows`. On an error `rows` is as before.
+    /// Appends all rows of one row group to `rows`. On an error `rows` is unchanged.
     pub(crate) fn read_group<R: Record>(&self, index: usize, rows: &mut Vec<R>) -> Result<()> {
         let before = rows.len();
         let outcome = self.fill_group(index, rows, before);
@@ -98,8 +98,8 @@ impl Input {
         R::columns().iter().try_for_each(|column| self.fill_column(&*group, column, &mut rows[before..]))
     }
 
-    /// Number of rows of a group whose footer makes sense. The crate trusts a footer: a corrupt one would make it
-    /// panic or allocate without limit.
+    /// Number of rows of a group, after validation of the footer. The parquet crate trusts the footer: a corrupt footer
+    /// would make it panic or allocate without limit.
     fn checked_rows(&self, group: &dyn RowGroupReader) -> Result<usize> {
         let metadata = group.metadata();
         let rows = metadata.num_rows();
@@ -120,7 +120,7 @@ impl Input {
     }
 
     fn fill_column<R: Record>(&self, group: &dyn RowGroupReader, column: &Column<R>, rows: &mut [R]) -> Result<()> {
-        // By name, not by position: a later version may add columns.
+        // Columns are matched by name, not by position: a later version may add columns.
         let description = &column.description;
         let schema = group.metadata().schema_descr();
         let Some(at) = schema.columns().iter().position(|there| there.path().string() == description.name) else {
@@ -145,8 +145,8 @@ impl Input {
         }
     }
 
-    /// Reads a whole column chunk and sets each value in its row, skipping rows that have none. `value` makes a column's value of the
-    /// file's.
+    /// Reads a whole column chunk and sets each value in its row, skipping rows without a value. `value` converts a
+    /// stored value into the column's value.
     fn put<D: DataType, R>(
         &self,
         mut reader: ColumnReaderImpl<D>,
@@ -174,7 +174,7 @@ impl Input {
                     column: column.description.name.clone(),
                     value: text.into_owned(),
                 }),
-                // A number that the field cannot have leaves the field blank.
+                // A number outside of the field's range leaves the field empty.
                 _ => Ok(()),
             }
         })
@@ -190,5 +190,5 @@ impl Input {
     }
 }
 
-/// A hundred times what this crate writes into one group: about 2 GB of rows.
+/// A hundred times the rows that this crate writes into one group: about 2 GB.
 const ROWS_A_GROUP_MAX: i64 = 13_107_200;

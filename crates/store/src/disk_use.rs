@@ -11,18 +11,18 @@ use crate::{Result, StoreError};
 /// Disk space of a run. Links are counted as links, never followed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
-    /// Bytes in its files.
+    /// Sum of the file sizes in bytes.
     pub bytes: u64,
-    /// Bytes of the disk's blocks that they take.
+    /// Bytes of disk blocks that the files occupy.
     pub bytes_on_disk: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Bytes in the files of each table; of histogram logs together (`hlog`), and of all the rest (`other`).
+    /// Bytes by part: each table, all histogram logs (`hlog`), and all other files (`other`).
     pub parts: BTreeMap<String, u64>,
 }
 
 impl DiskUse {
-    /// Adds another run's.
+    /// Adds the disk space of another run.
     pub fn add(&mut self, other: &DiskUse) {
         self.bytes += other.bytes;
         self.bytes_on_disk += other.bytes_on_disk;
@@ -33,10 +33,10 @@ impl DiskUse {
     }
 }
 
-/// Disk space of the run in `dir`. Files that vanish meanwhile, as the parts of a run that ends, are not counted.
+/// Disk space of the run in `dir`. Files that are removed during the count, such as joined parts, are not counted.
 ///
 /// # Errors
-/// A folder in it cannot be read.
+/// A folder in `dir` cannot be read.
 pub fn disk_use(dir: &Path) -> Result<DiskUse> {
     let mut used = DiskUse::default();
     walk(dir, "", 0, &mut used)?;
@@ -51,24 +51,24 @@ fn walk(dir: &Path, part: &str, depth: u32, used: &mut DiskUse) -> Result<()> {
     };
     for entry in entries {
         let entry = entry.map_err(|source| StoreError::io("readdir", dir, source))?;
-        let Ok(found) = entry.metadata() else { continue };
+        let Ok(metadata) = entry.metadata() else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();
-        let of = if depth == 0 { part_of(&name, found.is_dir()) } else { part };
-        if found.is_dir() {
+        let of = if depth == 0 { part_of(&name, metadata.is_dir()) } else { part };
+        if metadata.is_dir() {
             if depth < DEPTH_MAX {
                 walk(&entry.path(), of, depth + 1, used)?;
             }
             continue;
         }
         used.files += 1;
-        used.bytes += found.len();
-        used.bytes_on_disk += found.blocks() * 512;
-        *used.parts.entry(of.to_owned()).or_default() += found.len();
+        used.bytes += metadata.len();
+        used.bytes_on_disk += metadata.blocks() * 512;
+        *used.parts.entry(of.to_owned()).or_default() += metadata.len();
     }
     Ok(())
 }
 
-/// What a file or folder at the top of a run's folder belongs to.
+/// The part of a file or folder at the top of a run's folder: a table, `hlog` or `other`.
 fn part_of(name: &str, folder: bool) -> &str {
     let name = name.strip_suffix(".unfinished").unwrap_or(name);
     let table = if folder { Some(name) } else { name.strip_suffix(".parquet") };
@@ -79,5 +79,5 @@ fn part_of(name: &str, folder: bool) -> &str {
     }
 }
 
-/// No run has folders in folders in folders.
+/// Limit of nested folders: a run has at most two levels.
 const DEPTH_MAX: u32 = 8;

@@ -16,12 +16,12 @@ use schema::table::{Column, Kind, Record, Shape, Values};
 use crate::decode::Input;
 use crate::{Result, StoreError};
 
-/// Encodes rows of one table; what is the same for every file is made once.
+/// Encodes rows of one table. Schema and properties are built once and used for every file.
 pub(crate) struct Encoder<R: Record> {
     columns: Vec<Column<R>>,
     schema: TypePtr,
     properties: WriterPropertiesPtr,
-    /// Of one column, kept from column to column so that encoding does not ask for memory anew.
+    /// Buffer for one column, reused for all columns to avoid allocations.
     values: Values,
     texts: Vec<ByteArray>,
 }
@@ -36,14 +36,14 @@ impl<R: Record> Encoder<R> {
         Encoder { columns, schema, properties, values: Values::default(), texts: Vec::new() }
     }
 
-    /// Begins a file at `path`, which must bear the name of an unfinished file.
+    /// Begins a file at `path`, which must be the name of an unfinished file.
     pub(crate) fn begin(&self, path: &Path) -> Result<Output> {
         let file = File::create(path).map_err(|source| StoreError::io("create", path, source))?;
         SerializedFileWriter::new(file, self.schema.clone(), self.properties.clone())
             .map_err(|source| StoreError::parquet(path, source))
     }
 
-    /// Adds one row group; nothing for no rows.
+    /// Adds one row group; does nothing without rows.
     pub(crate) fn append(&mut self, output: &mut Output, path: &Path, rows: &[R]) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
@@ -64,14 +64,15 @@ impl<R: Record> Encoder<R> {
         Ok(())
     }
 
-    /// Whether a file's columns are those that this encoder writes.
+    /// Whether a file has exactly the columns that this encoder writes.
     pub(crate) fn wrote(&self, input: &Input) -> bool {
         input.schema() == &*self.schema
     }
 
     /// Writes the footer and returns the file, not yet synced.
     pub(crate) fn end(mut output: Output, path: &Path) -> Result<File> {
-        // `into_inner` would flush, too, but turn the system's error into text: a full disk must be reported as such.
+        // `into_inner` would also flush, but would convert the system's error to text: a full disk must be reported as
+        // such.
         output.finish().map_err(|source| StoreError::parquet(path, source))?;
         output.inner().try_clone().map_err(|source| StoreError::io("dup", path, source))
     }
@@ -92,7 +93,7 @@ fn write(
         Kind::Float => writer.typed::<DoubleType>().write_batch(&values.floats, levels, None)?,
         Kind::Flag => writer.typed::<BoolType>().write_batch(&values.flags, levels, None)?,
         Kind::Text => {
-            // All texts share one piece of memory.
+            // All texts of a column share one buffer.
             let text = ByteArray::from(values.text.as_bytes().to_vec());
             texts.clear();
             texts.extend(values.texts.iter().map(|&(begin, end)| text.slice(begin, end - begin)));

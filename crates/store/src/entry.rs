@@ -14,13 +14,13 @@ use schema::Record;
 /// A run in the run store.
 #[derive(Clone, Debug)]
 pub struct RunEntry {
-    /// Its id: the folder's name.
+    /// The run's id: the folder's name.
     pub id: String,
-    /// Its folder.
+    /// The run's folder.
     pub dir: PathBuf,
-    /// Its state.
+    /// The run's state.
     pub state: RunState,
-    /// Its tags, sorted.
+    /// The run's tags, sorted.
     pub tags: Vec<String>,
 }
 
@@ -30,24 +30,24 @@ pub struct RunEntry {
 pub enum RunState {
     /// Ended, with a document.
     Finished(Box<Brief>),
-    /// Still running. It may have a document already: a capacity search writes one after every trial; progress.json says
-    /// when the run has ended.
+    /// Still running. A running run may have a document already: a capacity search writes one after every trial. The
+    /// end of the run is in progress.json.
     Running {
-        /// Closed parts of its requests.
+        /// Closed parts of the requests table.
         parts: usize,
-        /// Requests in them.
+        /// Requests in the closed parts.
         rows: u64,
     },
-    /// Killed, or failed to write its end: there is no document.
+    /// Killed, or failed at the end: there is no document.
     Unfinished {
-        /// Closed parts of its requests.
+        /// Closed parts of the requests table.
         parts: usize,
-        /// Requests in them, all readable.
+        /// Requests in the closed parts, all readable.
         rows: u64,
     },
-    /// Its document is invalid.
+    /// The run's document is invalid.
     Unreadable {
-        /// What is wrong with it.
+        /// Why the document is invalid.
         why: String,
     },
 }
@@ -57,7 +57,7 @@ impl RunEntry {
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn look(dir: &Path) -> Result<Self> {
+    pub fn read(dir: &Path) -> Result<Self> {
         let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let state = state(&id, dir)?;
         Ok(RunEntry { id, dir: dir.to_owned(), state, tags: read_tags(dir) })
@@ -65,7 +65,7 @@ impl RunEntry {
 }
 
 fn state(id: &str, dir: &Path) -> Result<RunState> {
-    // The lock first: a run that ends between the two reads then counts as finished, not as killed.
+    // The lock is read first, so that a run that ends between the two reads counts as finished, not as killed.
     let running = is_running(dir);
     if running && has_unfinished_progress(dir) {
         let (parts, rows) = count_parts(dir, RequestRecord::TABLE)?;
@@ -88,9 +88,9 @@ fn state(id: &str, dir: &Path) -> Result<RunState> {
     Ok(if running { RunState::Running { parts, rows } } else { RunState::Unfinished { parts, rows } })
 }
 
-/// Whether progress.json says that the run has not ended.
+/// Whether progress.json reports a phase before the end of the run.
 fn has_unfinished_progress(dir: &Path) -> bool {
-    read_progress(dir).is_ok_and(|standing| standing.is_some_and(|standing| !standing.phase.is_over()))
+    read_progress(dir).is_ok_and(|progress| progress.is_some_and(|progress| !progress.phase.is_over()))
 }
 
 /// Whether the run in `dir` is still running.
@@ -101,15 +101,15 @@ pub(crate) fn is_running(dir: &Path) -> bool {
 /// Lock state of a run's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FolderLock {
-    /// Locked by the process of the run.
+    /// The process of the run has locked the folder.
     Locked,
-    /// Unlocked: the run has ended.
+    /// The folder is unlocked: the run has ended.
     Free,
     /// The file system has no locks, or the folder cannot be opened.
     Unknown,
 }
 
-/// Takes a shared lock, so that concurrent lists do not take each other for a run.
+/// Tests the lock with a shared lock, so that concurrent lists do not mistake each other for a running run.
 pub(crate) fn folder_lock(dir: &Path) -> FolderLock {
     match File::open(dir).map(|dir| dir.try_lock_shared()) {
         Ok(Ok(())) => FolderLock::Free,

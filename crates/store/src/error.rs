@@ -9,8 +9,8 @@ use parquet::errors::ParquetError;
 /// Result of this crate.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// Why the run store could not be written or read. Sources are shared, so that a writer that failed once can return its
-/// first error again.
+/// Why the run store could not be written or read. Sources are in an `Arc`, so that a writer can return its first error
+/// again on each later call.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -102,7 +102,7 @@ pub enum StoreError {
     /// The operation is refused.
     #[error("{what}: {why}")]
     Refused {
-        /// Its subject: a run, a tag.
+        /// Subject of the operation: a run, a tag.
         what: String,
         /// The reason, and what to do instead.
         why: String,
@@ -110,7 +110,7 @@ pub enum StoreError {
     /// The archive is invalid; nothing was imported.
     #[error("{archive} is not imported: {why}")]
     Archive {
-        /// Its name.
+        /// Name of the archive.
         archive: String,
         /// What is wrong with it.
         why: String,
@@ -147,7 +147,7 @@ impl StoreError {
         }
     }
 
-    /// The Parquet crate hides the system's error inside its own; a full disk must still be reported as such.
+    /// Converts an error of the parquet crate, which wraps the system's error; a full disk must be reported as such.
     pub(crate) fn parquet(path: &Path, source: ParquetError) -> Self {
         match source {
             ParquetError::External(inner) => match inner.downcast::<io::Error>() {
@@ -167,7 +167,7 @@ impl StoreError {
 
 fn advice(operation: &str, source: &io::Error) -> &'static str {
     let refused = matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
-    // A run store that cannot be created or listed is in the wrong place, whatever the reason.
+    // If the run store cannot be created or listed, another folder is the fix for any cause.
     if refused || matches!(operation, "mkdir" | "opendir" | "realpath") {
         "; set YAMABIKO_RUNS to a folder that this user may write"
     } else {

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Atomic writing of files: a file is complete or does not exist.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 
 use crate::{Result, StoreError};
 
-/// Writes `bytes` beside `path`, makes them durable, then renames: a reader sees the old file or the new one.
+/// Writes `bytes` to a temporary file next to `path`, syncs it, and renames it: a reader sees the old file or the new
+/// one.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     write_for(0o666, path, bytes)
 }
 
-/// The same, and only its owner may read it.
+/// As `write_whole`, for a file that only its owner may read.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
     write_for(0o600, path, bytes)
 }
 
-/// `mode`: less what the umask takes.
+/// Writes a file with `mode`, masked by the umask.
 fn write_for(mode: u32, path: &Path, bytes: &[u8]) -> Result<()> {
     let unfinished = unfinished(path);
     let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished);
@@ -31,8 +32,8 @@ fn write_for(mode: u32, path: &Path, bytes: &[u8]) -> Result<()> {
     outcome
 }
 
-/// The same without making anything durable: for what the next second replaces.
-pub(crate) fn write_passing(path: &Path, bytes: &[u8]) -> Result<()> {
+/// As `write_whole` without a sync: for a file that is replaced every second.
+pub(crate) fn write_unsynced(path: &Path, bytes: &[u8]) -> Result<()> {
     let unfinished = unfinished(path);
     let outcome = fs::write(&unfinished, bytes)
         .map_err(|source| StoreError::io("write", &unfinished, source))
@@ -43,23 +44,23 @@ pub(crate) fn write_passing(path: &Path, bytes: &[u8]) -> Result<()> {
     outcome
 }
 
-/// Makes a finished file durable under its own name.
+/// Syncs a finished file and renames it to its final name.
 pub(crate) fn publish(file: &File, unfinished: &Path, path: &Path) -> Result<()> {
     file.sync_all().map_err(|source| StoreError::io("fsync", unfinished, source))?;
     fs::rename(unfinished, path).map_err(|source| StoreError::io("rename", unfinished, source))?;
-    // The rename itself is durable only once the folder is.
+    // The rename is durable only after a sync of the folder.
     let folder = path.parent().unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| StoreError::io("fsync", folder, source))
 }
 
-/// The name a file bears until it is whole.
+/// The temporary name of a file until it is complete.
 pub(crate) fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".unfinished");
     PathBuf::from(name)
 }
 
-/// Removes what could not be finished. Its own failure would only hide the error that led here.
+/// Removes an unfinished file. A failure to remove is ignored, because it would hide the first error.
 pub(crate) fn discard(unfinished: &Path) {
     let _ = fs::remove_file(unfinished);
 }

@@ -19,13 +19,13 @@ use crate::{
 };
 use schema::Record;
 
-/// The folder of a running run. While this lives, the folder is locked (flock), so that a list of runs distinguishes
-/// a running run from a killed one.
+/// The folder of a running run. The folder is locked (flock) until this is dropped, so that a list of runs
+/// distinguishes a running run from a killed one.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     started: SystemTime,
-    /// The lock: the kernel also releases it when the process ends.
+    /// The open file that has the lock: the kernel also releases it when the process ends.
     lock: File,
 }
 
@@ -40,7 +40,7 @@ impl RunFolder {
     pub(crate) fn new(path: PathBuf, started: SystemTime) -> Result<Self> {
         let lock = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
         match lock.lock() {
-            // Some network file systems have no locks: there a running run is listed as unfinished.
+            // Some network file systems have no locks: there lists show a running run as unfinished.
             Err(source) if source.kind() != io::ErrorKind::Unsupported => {
                 return Err(StoreError::io("flock", &path, source));
             }
@@ -52,9 +52,9 @@ impl RunFolder {
     /// Opens the folder of a run that ended, or was killed, to resume it.
     ///
     /// # Errors
-    /// It does not exist, or another process has locked it.
+    /// The folder does not exist, or another process has locked it.
     pub fn reopen(path: PathBuf, started: SystemTime) -> Result<Self> {
-        // Its name is its id, however it was typed.
+        // The folder's name is the id, so a relative or symbolic path is resolved first.
         let path = fs::canonicalize(&path).map_err(|source| StoreError::io("realpath", &path, source))?;
         let lock = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
         match lock.try_lock() {
@@ -69,7 +69,7 @@ impl RunFolder {
         }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -79,7 +79,7 @@ impl RunFolder {
         self.path.file_name().and_then(|name| name.to_str()).expect("the run store names folders in ASCII")
     }
 
-    /// Writes plan.toml, whole or not at all. One that holds credentials ([`schema::withheld`]) is for its owner alone.
+    /// Writes plan.toml atomically. A plan with credentials ([`schema::withheld`]) is readable by its owner only.
     ///
     /// # Errors
     /// A full disk or another failure of the file system.
@@ -92,7 +92,8 @@ impl RunFolder {
         }
     }
 
-    /// Writes summary.json, whole or not at all: a [`Document`], or one with further parts. Its presence means that the run ended.
+    /// Writes summary.json atomically: a [`Document`], optionally with further parts. Its presence means that the run
+    /// ended.
     ///
     /// # Errors
     /// A full disk or another failure of the file system; [`StoreError::Summary`] if the document could not be read
@@ -101,7 +102,7 @@ impl RunFolder {
         let path = self.path.join(SUMMARY);
         let mut text = serde_json::to_string_pretty(document).map_err(|source| StoreError::summary(&path, source))?;
         text.push('\n');
-        // JSON has no NaN: serde writes null, which no reader would accept. So it fails here, not at the reader.
+        // JSON has no NaN: serde writes null, which no reader accepts. Writing fails instead of reading.
         serde_json::from_str::<Document>(&text).map_err(|source| StoreError::summary(&path, source))?;
         files::write_whole(&path, text.as_bytes())
     }
@@ -121,8 +122,8 @@ impl RunFolder {
         TableWriter::<DistributionRecord>::new(&self.path)
     }
 
-    /// progress.json, which may be written on another thread.
-    pub fn standing(&self) -> ProgressFile {
+    /// The writer of progress.json, for any thread.
+    pub fn progress_file(&self) -> ProgressFile {
         ProgressFile::of(&self.path)
     }
 
@@ -168,7 +169,7 @@ impl RunFolder {
 /// The document of the run in `dir`.
 ///
 /// # Errors
-/// [`StoreError::Unfinished`] if it has none; or the document is invalid.
+/// [`StoreError::Unfinished`] if there is no document; or the document is invalid.
 pub fn read_summary(dir: &Path) -> Result<Document> {
     let path = dir.join(SUMMARY);
     let text = match fs::read(&path) {
@@ -182,10 +183,10 @@ pub fn read_summary(dir: &Path) -> Result<Document> {
     serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))
 }
 
-/// The wire's part of the document of the run in `dir`, if it has one.
+/// The packet capture's part (`watch`) of the document of the run in `dir`, if the document has one.
 ///
 /// # Errors
-/// There is no document, or its part is not one of this version.
+/// There is no document, or the part is not of this version.
 pub fn read_watch_part(dir: &Path) -> Result<Option<WatchPart>> {
     #[derive(serde::Deserialize)]
     struct Part {
@@ -197,50 +198,50 @@ pub fn read_watch_part(dir: &Path) -> Result<Option<WatchPart>> {
     Ok(part.watch)
 }
 
-/// The document in `dir` if it is that of a reproduction.
+/// The document in `dir` if the run is a reproduction of a paper.
 ///
 /// # Errors
-/// There is no document, or its part is not one of this version.
+/// There is no document, or the part is not of this version.
 pub fn read_reproduction(dir: &Path) -> Result<Option<ReproductionDocument>> {
     read_document_with("reproduce", dir)
 }
 
-/// The document in `dir` if it is that of a disk.
+/// The document in `dir` if the run is a disk benchmark.
 ///
 /// # Errors
-/// There is no document, or its part is not one of this version.
+/// There is no document, or the part is not of this version.
 pub fn read_disk(dir: &Path) -> Result<Option<DiskDocument>> {
     read_document_with("disk", dir)
 }
 
-/// The document in `dir` if it is that of a gateway.
+/// The document in `dir` if the run is a gateway measurement.
 ///
 /// # Errors
-/// There is no document, or its part is not one of this version.
+/// There is no document, or the part is not of this version.
 pub fn read_gateway(dir: &Path) -> Result<Option<GatewayDocument>> {
     read_document_with("gateway", dir)
 }
 
-/// The document in `dir` if it is that of a capacity.
+/// The document in `dir` if the run is a capacity search.
 ///
 /// # Errors
-/// There is no document, or its part is not one of this version.
+/// There is no document, or the part is not of this version.
 pub fn read_capacity(dir: &Path) -> Result<Option<CapacityDocument>> {
     read_document_with("capacity", dir)
 }
 
-/// The document in `dir` if it is that of a comparison.
+/// The document in `dir` if the run is a comparison.
 ///
 /// # Errors
-/// There is no document, or its part is not one of this version.
+/// There is no document, or the part is not of this version.
 pub fn read_compare(dir: &Path) -> Result<Option<CompareDocument>> {
     read_document_with("compare", dir)
 }
 
-/// The document in `dir` if it is that of a prediction.
+/// The document in `dir` if the run is a prediction.
 ///
 /// # Errors
-/// There is no document, or its part is not one of this version.
+/// There is no document, or the part is not of this version.
 pub fn read_predict(dir: &Path) -> Result<Option<PredictDocument>> {
     read_document_with("predict", dir)
 }
@@ -259,7 +260,7 @@ fn read_document_with<D: serde::de::DeserializeOwned>(part: &str, dir: &Path) ->
 /// The plan of the run in `dir`, as text.
 ///
 /// # Errors
-/// There is none, or it cannot be read.
+/// There is no plan, or the file cannot be read.
 pub fn read_plan(dir: &Path) -> Result<String> {
     let path = dir.join(PLAN);
     fs::read_to_string(&path).map_err(|source| StoreError::io("read", &path, source))

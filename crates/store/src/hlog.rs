@@ -1,5 +1,5 @@
-//! HdrHistogram interval logs (format V2, deflated): one file a quantity, which the HdrHistogram tools of any language
-//! read and merge.
+//! HdrHistogram interval logs (format V2, deflated): one file for each quantity. The HdrHistogram tools of any language
+//! read and merge these files.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use stats::Histogram;
 
 use crate::{Result, StoreError, files};
 
-/// `(from, to, values)`: an interval in nanoseconds since the run's zero and what was recorded in it.
+/// `(from, to, values)`: an interval in nanoseconds since the run's zero, and the values recorded in it.
 pub(crate) type Interval<'a> = (u64, u64, &'a Histogram);
 
 /// Writes `dir/<name>.hlog`.
@@ -26,7 +26,7 @@ pub(crate) fn write(dir: &Path, name: &str, zero: SystemTime, intervals: &[Inter
         .add_comment(&format!("{name}, in ns; intervals count from the run's zero"))
         .with_start_time(zero)
         .with_base_time(zero)
-        // The column of largest values is in ms, by the custom of the other tools; the histograms are in ns.
+        // The column of largest values is in ms, as other tools expect; the histograms are in ns.
         .with_max_value_divisor(1e6)
         .begin_log_with(&mut text, &mut serializer)
         .map_err(|error| wrong(error.to_string()))?;
@@ -40,7 +40,7 @@ pub(crate) fn write(dir: &Path, name: &str, zero: SystemTime, intervals: &[Inter
 /// All intervals of `dir/<name>.hlog` as one histogram, such as `response_time`.
 ///
 /// # Errors
-/// There is none, it cannot be read, or it is not a histogram log.
+/// The file does not exist, cannot be read, or is not a histogram log.
 pub fn read_histogram(dir: &Path, name: &str) -> Result<Histogram> {
     let path = dir.join(format!("{name}.hlog"));
     let text = fs::read(&path).map_err(|source| StoreError::io("read", &path, source))?;

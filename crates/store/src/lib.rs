@@ -13,14 +13,16 @@
 //!   RunProgress      ── once a second, during the run ──────────────────────>  progress.json
 //! ```
 //!
-//! A Parquet file without its footer cannot be read, so during a run each table is a folder of closed parts. They
-//! become one file when the run ends; the folder goes only after that file is safely on disk. After a kill
+//! A Parquet file without its footer cannot be read, so during a run each table is a folder of closed parts. The parts
+//! are joined into one file when the run ends; the folder is removed after that file is synced. After a kill
 //! every closed part stays readable, and [`RunEntry::state`] has their number. Live viewers read [`read_progress`] and
-//! the series with a [`Tail`], which reads nothing twice.
+//! the series with a [`Tail`], which reads each part once.
 //!
-//! Never call this crate on a time-critical thread: closing a part encodes and writes. Pass records in batches; see [`TableWriter`].
+//! Never call this crate on a time-critical thread: closing a part encodes and writes. Pass records in batches; see
+//! [`TableWriter`].
 //!
-//! [`RunStore::listing`] lists the runs, from the catalogue where that is up to date; [`archive`] copies runs between run stores.
+//! [`RunStore::listing`] lists the runs, from the catalogue where the catalogue is up to date; [`archive`] copies runs
+//! between run stores.
 //!
 //! Read [`run_store`] first, then [`table`] for the columns.
 

@@ -1,9 +1,9 @@
-//! The list of runs: by the catalogue where it is up to date, from the folders where it is not.
+//! The list of runs, from the catalogue for unchanged folders and from the folders otherwise.
 //!
-//! For each run a few small facts are asked of the file system: which files its summary, its progress file and its tags are, and, where
-//! there is no summary, whether the folder is locked. While they are what they were, so is what was found there. The
-//! standing is one of them because a search that is taken up again has its summary all the time, and says first there that it
-//! goes on.
+//! For each run the list reads a key from the file system: inode, size and change time of the summary, the progress
+//! file and the tags, and for a run without a summary whether the folder is locked. While the key is unchanged, the row
+//! of the catalogue is valid. The progress file is part of the key because a resumed search has a summary all the time,
+//! and only its progress file reports that the search is running again.
 
 use std::fs;
 use std::io;
@@ -21,36 +21,36 @@ use crate::tags::TAGS;
 use crate::{Brief, Result, RunEntry, RunState, StoreError};
 use schema::Record as _;
 
-/// A list of runs, and what it took to make it.
+/// A list of runs, and the number of folders read for it.
 #[derive(Debug)]
 pub struct Listing {
     /// Every run, oldest first.
     pub entries: Vec<RunEntry>,
-    /// Runs whose folders had to be read; the others were known from the catalogue.
+    /// Number of runs whose folders were read; the other runs came from the catalogue.
     pub read: usize,
-    /// What the catalogue was good for.
+    /// How the catalogue was used.
     pub catalogue: CatalogueUse,
 }
 
-/// What the catalogue was good for.
+/// How the catalogue was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogueUse {
-    /// It is up to date now.
-    Kept,
-    /// It was read, but could not be updated.
+    /// The catalogue was used and is up to date now.
+    UpToDate,
+    /// The catalogue was read, but could not be updated.
     Unwritten(String),
-    /// It could not be read.
+    /// The catalogue could not be read.
     Without(String),
-    /// Nobody wanted it, or there is no run.
-    Unasked,
+    /// The catalogue was not requested, or there are no runs.
+    Unused,
 }
 
 pub(crate) fn by_folders(root: &Path, ids: &[String]) -> Result<Listing> {
     let mut entries = Vec::with_capacity(ids.len());
     for id in ids {
-        entries.extend(look(root, id)?);
+        entries.extend(read_entry(root, id)?);
     }
-    Ok(Listing { read: entries.len(), entries, catalogue: CatalogueUse::Unasked })
+    Ok(Listing { read: entries.len(), entries, catalogue: CatalogueUse::Unused })
 }
 
 pub(crate) fn by_catalogue(root: &Path, ids: &[String]) -> Result<Listing> {
@@ -58,7 +58,7 @@ pub(crate) fn by_catalogue(root: &Path, ids: &[String]) -> Result<Listing> {
         return by_folders(root, ids);
     }
     match Catalogue::open(root) {
-        Ok((catalogue, known)) => with(root, ids, known, catalogue),
+        Ok((catalogue, rows)) => with(root, ids, rows, catalogue),
         Err(why) => Ok(Listing { catalogue: CatalogueUse::Without(why), ..by_folders(root, ids)? }),
     }
 }
@@ -68,27 +68,27 @@ pub(crate) fn rebuilt(root: &Path, ids: &[String]) -> Result<Listing> {
         return by_folders(root, ids);
     }
     let cannot = |why| StoreError::Catalogue { path: root.join(CATALOGUE), why };
-    let catalogue = Catalogue::anew(root).map_err(cannot)?;
+    let catalogue = Catalogue::create_empty(root).map_err(cannot)?;
     let listing = with(root, ids, Default::default(), catalogue)?;
     match listing.catalogue {
-        CatalogueUse::Kept => Ok(listing),
+        CatalogueUse::UpToDate => Ok(listing),
         CatalogueUse::Unwritten(why) | CatalogueUse::Without(why) => Err(cannot(why)),
-        CatalogueUse::Unasked => Ok(listing),
+        CatalogueUse::Unused => Ok(listing),
     }
 }
 
 fn with(
     root: &Path,
     ids: &[String],
-    mut known: std::collections::HashMap<String, Row>,
+    mut rows: std::collections::HashMap<String, Row>,
     catalogue: Catalogue,
 ) -> Result<Listing> {
     let (mut entries, mut news, mut read) = (Vec::with_capacity(ids.len()), Vec::new(), 0);
     for id in ids {
         let dir = root.join(id);
         let key = key(&dir);
-        let kept = known.remove(id);
-        if let (Some(row), Some(key)) = (&kept, &key)
+        let row = rows.remove(id);
+        if let (Some(row), Some(key)) = (&row, &key)
             && row.key == *key
             && let Some(entry) = unpacked(row, root)
         {
@@ -96,24 +96,24 @@ fn with(
             continue;
         }
         read += 1;
-        let Some(entry) = look(root, id)? else { continue };
-        // The key was taken before the look: a change in between makes the row stale, never wrong.
+        let Some(entry) = read_entry(root, id)? else { continue };
+        // The key is read before the entry: a change in between makes the row stale, never wrong.
         if let Some(row) = key.and_then(|key| packed(&entry, key)) {
             news.push(row);
         }
         entries.push(entry);
     }
-    // What is left belongs to no folder.
-    let gone: Vec<String> = known.into_keys().collect();
-    let told = if news.is_empty() && gone.is_empty() { Ok(()) } else { catalogue.change(&news, &gone) };
-    let catalogue = told.map_or_else(CatalogueUse::Unwritten, |()| CatalogueUse::Kept);
+    // The remaining rows have no folder.
+    let removed: Vec<String> = rows.into_keys().collect();
+    let changed = if news.is_empty() && removed.is_empty() { Ok(()) } else { catalogue.change(&news, &removed) };
+    let catalogue = changed.map_or_else(CatalogueUse::Unwritten, |()| CatalogueUse::UpToDate);
     Ok(Listing { entries, read, catalogue })
 }
 
-/// Looks at a run; none where it has just been removed.
-fn look(root: &Path, id: &str) -> Result<Option<RunEntry>> {
+/// Reads the entry of a run; `None` if the run has just been removed.
+fn read_entry(root: &Path, id: &str) -> Result<Option<RunEntry>> {
     let dir = root.join(id);
-    match RunEntry::look(&dir) {
+    match RunEntry::read(&dir) {
         Ok(entry) if matches!(entry.state, RunState::Unfinished { parts: 0, .. }) && !dir.exists() => Ok(None),
         Ok(entry) => Ok(Some(entry)),
         Err(_) if !dir.exists() => Ok(None),
@@ -121,7 +121,7 @@ fn look(root: &Path, id: &str) -> Result<Option<RunEntry>> {
     }
 }
 
-/// By which files a run is what it is; none for one that goes on, which is looked at each time.
+/// The key of the files that determine a run's entry; `None` for a running run, which every list reads.
 fn key(dir: &Path) -> Option<String> {
     let tags = stamp(&dir.join(TAGS))?;
     let summary = stamp(&dir.join(SUMMARY))?;
@@ -135,7 +135,7 @@ fn key(dir: &Path) -> Option<String> {
     Some(format!("{summary} {} {} {tags}", stamp(&dir.join(joined))?, stamp(&dir.join(parts))?))
 }
 
-/// Which file, and in which state: its number, size, and moment of its last change of any kind, which nobody can set.
+/// Identity and state of a file: inode, size and ctime, which no program can set.
 fn stamp(path: &Path) -> Option<String> {
     match fs::metadata(path) {
         Ok(found) => Some(format!("{}:{}:{}.{:09}", found.ino(), found.size(), found.ctime(), found.ctime_nsec())),
@@ -148,7 +148,7 @@ fn stamp(path: &Path) -> Option<String> {
 
 const ABSENT: &str = "-";
 
-/// What the catalogue keeps of a run.
+/// The JSON body of a catalogue row.
 #[derive(Serialize, Deserialize)]
 struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,7 +170,7 @@ fn packed(entry: &RunEntry, key: String) -> Option<Row> {
     match &entry.state {
         RunState::Finished(brief) => body.finished = Some(brief.clone()),
         RunState::Unfinished { parts, rows } => body.unfinished = Some(Parts { parts: *parts, rows: *rows }),
-        // The one goes on; the other may be what another version of this program can read.
+        // A running run changes; an unreadable document may be readable by another version of this program.
         RunState::Running { .. } | RunState::Unreadable { .. } => return None,
     }
     Some(Row { id: entry.id.clone(), key, body: serde_json::to_string(&body).ok()? })

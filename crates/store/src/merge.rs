@@ -9,24 +9,24 @@ use crate::reader::part_paths;
 use crate::{Result, StoreError, files};
 use schema::Record;
 
-/// A table in its final form.
+/// A finished table: one Parquet file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedTable {
     /// The Parquet file.
     pub path: PathBuf,
-    /// Rows in it.
+    /// Rows in the file.
     pub rows: u64,
-    /// Its size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
 }
 
-/// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes them. Rows are encoded anew
-/// into row groups of the size that analysis programs expect; groups of that size are copied.
-/// Memory is bounded by one such group. A table without parts
-/// becomes an empty file. With `keeps`, only the rows that it selects.
+/// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes the parts. Rows are encoded
+/// again into row groups of the size that analysis programs expect; row groups that have that size are copied. Memory
+/// is bounded by one such group. A table without parts becomes an empty file. With `keeps`, only rows for which it is
+/// true are written.
 ///
 /// # Errors
-/// Parts stay as they are, and no half-written file remains.
+/// I/O and Parquet errors. The parts stay unchanged, and no partial file remains.
 pub(crate) fn join_parts<R: Record>(
     dir: &Path,
     encoder: &mut Encoder<R>,
@@ -42,8 +42,8 @@ pub(crate) fn join_parts<R: Record>(
 /// Writes `rows` as `dir/<table>.parquet`, in place of the parts, which are then removed.
 ///
 /// # Errors
-/// Those of [`join_parts`].
-pub(crate) fn write_anew<R: Record>(dir: &Path, encoder: &mut Encoder<R>, rows: &[R]) -> Result<FinishedTable> {
+/// See [`join_parts`].
+pub(crate) fn write_table<R: Record>(dir: &Path, encoder: &mut Encoder<R>, rows: &[R]) -> Result<FinishedTable> {
     let path = dir.join(format!("{}.parquet", R::TABLE));
     let unfinished = files::unfinished(&path);
     let write = |encoder: &mut Encoder<R>| {
@@ -63,7 +63,7 @@ fn replace_parts(folder: &Path, unfinished: &Path, outcome: Result<FinishedTable
         files::discard(unfinished);
         return outcome;
     }
-    // Only now, with the joined file durable under its own name, are the parts superfluous.
+    // The joined file is durable under its final name, so the parts are superfluous now.
     match fs::remove_dir_all(folder) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(StoreError::io("rmdir", folder, source)),
         _ => outcome,
@@ -84,7 +84,7 @@ fn write_joined<R: Record>(
     for (at, part) in parts.iter().enumerate() {
         let input = Input::open(part)?;
         for group in 0..input.groups() {
-            // A group that is of the expected size, or the last group, is copied as it is encoded.
+            // A group of the expected size, or the last group, is copied without re-encoding.
             let is_last = at + 1 == parts.len() && group + 1 == input.groups();
             let whole = keeps.is_none();
             if whole
@@ -115,7 +115,7 @@ fn write_joined<R: Record>(
     publish::<R>(output, unfinished, path, rows)
 }
 
-/// Ends a file and makes it durable under its own name.
+/// Ends a file, syncs it and renames it to its final name.
 fn publish<R: Record>(output: Output, unfinished: &Path, path: &Path, rows: u64) -> Result<FinishedTable> {
     let file = Encoder::<R>::end(output, unfinished)?;
     files::publish(&file, unfinished, path)?;

@@ -1,7 +1,8 @@
-//! Origin of a run: made in this run store, or imported, and with which others.
+//! Origin of a run: made in this run store, or imported, and with which other runs.
 //!
-//! A document that came with an archive may name runs that were made here. Such a reference is not trusted, so an import
-//! marks each run, all runs of one archive alike. What an archive itself brings under that name is written over.
+//! An imported document may contain ids of local runs. Such a reference is not trusted, so an import writes a marker
+//! file for each run, with the same text for all runs of one archive. A file of that name in the archive is
+//! overwritten.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,29 +10,29 @@ use std::path::Path;
 
 use crate::{Result, files};
 
-/// The mark of the import that the run in `dir` came with; `None` for a run that was made here, or was imported by a version
-/// of this program that left no marks.
+/// The marker of the import of the run in `dir`; `None` for a run that was made in this run store, or was imported by a
+/// version of this program without markers.
 pub fn imported_with(dir: &Path) -> Option<String> {
     let path = dir.join(IMPORTED);
-    let found = path.symlink_metadata().ok()?;
+    let metadata = path.symlink_metadata().ok()?;
     let mut text = Vec::new();
-    if found.is_file()
+    if metadata.is_file()
         && let Ok(file) = File::open(&path)
     {
         let _ = file.take(MARK_MAX).read_to_end(&mut text);
     }
-    // Whatever else stands there, it was not made here.
+    // Anything but a readable regular file counts as imported.
     Some(String::from_utf8_lossy(&text).trim().to_owned())
 }
 
-/// Leaves the mark.
+/// Writes the marker file.
 pub(crate) fn mark(dir: &Path, mark: &str) -> Result<()> {
     files::write_whole(&dir.join(IMPORTED), format!("{mark}\n").as_bytes())
 }
 
-/// The file, in the run's folder. It concerns this run store only, and goes into no archive.
+/// Name of the marker file in the run's folder. An export omits it.
 pub(crate) const IMPORTED: &str = "imported.txt";
-/// More than any mark.
+/// Read limit in bytes: longer than any marker.
 const MARK_MAX: u64 = 256;
 
 #[cfg(test)]
@@ -40,7 +41,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn an_import_mark_round_trips_and_any_file_in_its_place_counts() {
+    fn an_import_marker_round_trips_and_any_file_of_that_name_counts() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(imported_with(dir.path()), None);
         mark(dir.path(), "0042-7").unwrap();

@@ -1,4 +1,4 @@
-//! One Parquet file of a table by its path, written and read row group by row group: the files of a manager's days.
+//! One Parquet file by its path, written and read row group by row group: for the daily files of the tap manager.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use crate::merge::FinishedTable;
 use crate::{Result, StoreError, files};
 use schema::Record;
 
-/// A file that is being written. It bears its own name only once it is whole and durable: until then `NAME.unfinished`. Dropped
-/// before that, it leaves that behind, as a killed program would: [`discard`](Self::discard) removes it.
+/// A Parquet file that is being written, as `NAME.unfinished` until it is complete and synced. A drop without
+/// [`finish`](Self::finish) leaves the unfinished file; [`discard`](Self::discard) removes it.
 pub struct PartWriter<R: Record> {
     path: PathBuf,
     unfinished: PathBuf,
@@ -21,10 +21,10 @@ pub struct PartWriter<R: Record> {
 }
 
 impl<R: Record> PartWriter<R> {
-    /// Begins the file that will be `path`.
+    /// Begins the file that gets the name `path` when it is finished.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The file cannot be created.
     pub fn begin(path: &Path) -> Result<Self> {
         let encoder = Encoder::new();
         let unfinished = files::unfinished(path);
@@ -35,7 +35,7 @@ impl<R: Record> PartWriter<R> {
     /// Adds rows, as row groups of at most [`Record::ROWS_A_PART`] rows each.
     ///
     /// # Errors
-    /// A full disk or another failure of the file system. The file is then to be discarded.
+    /// A full disk or another failure of the file system. The caller must then discard the file.
     pub fn append(&mut self, rows: &[R]) -> Result<()> {
         for group in rows.chunks(R::ROWS_A_PART) {
             self.encoder.append(&mut self.output, &self.unfinished, group)?;
@@ -44,10 +44,10 @@ impl<R: Record> PartWriter<R> {
         Ok(())
     }
 
-    /// Writes its end, makes it durable, and gives it its name.
+    /// Writes the footer, syncs the file, and renames it to its final name.
     ///
     /// # Errors
-    /// As for [`append`](Self::append); what was written is removed.
+    /// As for [`append`](Self::append); the unfinished file is removed.
     pub fn finish(self) -> Result<FinishedTable> {
         let PartWriter { path, unfinished, output, rows, .. } = self;
         let outcome = Encoder::<R>::end(output, &unfinished).and_then(|file| {
@@ -61,38 +61,38 @@ impl<R: Record> PartWriter<R> {
         outcome
     }
 
-    /// Removes what was written.
+    /// Removes the unfinished file.
     pub fn discard(self) {
         files::discard(&self.unfinished);
     }
 }
 
-/// A file that can be read, row group by row group. It stays readable when somebody removes it meanwhile.
+/// An open Parquet file, readable row group by row group. It stays readable if the file is removed meanwhile.
 pub struct PartFile<R: Record> {
     input: Input,
     row: std::marker::PhantomData<R>,
 }
 
 impl<R: Record> PartFile<R> {
-    /// Opens it and reads its footer.
+    /// Opens the file and reads its footer.
     ///
     /// # Errors
-    /// It is not there, or no Parquet file.
+    /// The file does not exist, or is not a Parquet file.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(PartFile { input: Input::open(path)?, row: std::marker::PhantomData })
     }
 
-    /// Row groups in it.
+    /// Number of row groups.
     pub fn groups(&self) -> usize {
         self.input.groups()
     }
 
-    /// Rows in it.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         self.input.rows()
     }
 
-    /// Least and greatest value of an integer column in a row group, by the file's own statistics; `None` where it has none.
+    /// Minimum and maximum of an integer column in a row group, from the file's statistics; `None` without statistics.
     pub fn range_of(&self, group: usize, column: &str) -> Option<(i64, i64)> {
         let group = self.input.group_metadata(group)?;
         let chunk = group.columns().iter().find(|chunk| chunk.column_path().string() == column)?;
@@ -102,7 +102,7 @@ impl<R: Record> PartFile<R> {
         }
     }
 
-    /// All rows of a row group, added to `rows`. On an error `rows` is as before.
+    /// Appends all rows of a row group to `rows`. On an error `rows` is unchanged.
     ///
     /// # Errors
     /// The file is damaged, or of another table.

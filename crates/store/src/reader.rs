@@ -14,7 +14,7 @@ use crate::decode::Input;
 use crate::{Result, StoreError};
 use schema::Record;
 
-/// The requests of a run, in the order in which they were written.
+/// Reads the requests of a run, in the order in which they were written.
 ///
 /// # Errors
 /// The folder cannot be read. A missing table has no rows.
@@ -25,7 +25,7 @@ pub fn read_requests(dir: &Path) -> Result<Rows<RequestRecord>> {
 /// The seconds of a run.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
     Rows::open(dir)
 }
@@ -33,7 +33,7 @@ pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
 /// Distributions of response times of a run, in the order of the seconds.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_distributions(dir: &Path) -> Result<Rows<DistributionRecord>> {
     Rows::open(dir)
 }
@@ -41,7 +41,7 @@ pub fn read_distributions(dir: &Path) -> Result<Rows<DistributionRecord>> {
 /// The seconds of a run's measured phase at the server of the testbed.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_server_series(dir: &Path) -> Result<Rows<ServerSecond>> {
     Rows::open(dir)
 }
@@ -49,7 +49,7 @@ pub fn read_server_series(dir: &Path) -> Result<Rows<ServerSecond>> {
 /// The connections of a run, as seen in packets.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_connections(dir: &Path) -> Result<Rows<ConnectionRecord>> {
     Rows::open(dir)
 }
@@ -57,7 +57,7 @@ pub fn read_connections(dir: &Path) -> Result<Rows<ConnectionRecord>> {
 /// The requests of a run, as seen in packets.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_wire_requests(dir: &Path) -> Result<Rows<WireRequest>> {
     Rows::open(dir)
 }
@@ -65,7 +65,7 @@ pub fn read_wire_requests(dir: &Path) -> Result<Rows<WireRequest>> {
 /// The seconds of a run, as seen in packets.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
     Rows::open(dir)
 }
@@ -73,7 +73,7 @@ pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
 /// The exchanges of a run, as seen by socket calls.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
     Rows::open(dir)
 }
@@ -81,19 +81,20 @@ pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
 /// The verified exchanges of a cache benchmark.
 ///
 /// # Errors
-/// Those of [`read_requests`].
+/// See [`read_requests`].
 pub fn read_cache_exchanges(dir: &Path) -> Result<Rows<CacheExchange>> {
     Rows::open(dir)
 }
 
-/// Rows of one table, read one row group at a time. A file that cannot be read yields one error, and the rows of the
-/// next file follow. Where the finished table replaces the parts meanwhile, its rows follow those that were given.
+/// Iterator over the rows of one table, read one row group at a time. A file that cannot be read yields one error, and
+/// the rows of the next file follow. If the finished table replaces the parts meanwhile, the iterator continues with
+/// the table's rows after those returned already.
 pub struct Rows<R: Record> {
     dir: PathBuf,
     files: VecDeque<PathBuf>,
-    /// Rows given so far.
-    given: u64,
-    /// Rows of what follows that were given out of parts.
+    /// Number of rows returned so far.
+    returned: u64,
+    /// Rows to skip in the finished table, because they were returned from parts.
     skip: u64,
     open: Option<(Input, usize)>,
     ready: Vec<R>,
@@ -103,7 +104,7 @@ pub struct Rows<R: Record> {
 impl<R: Record> Rows<R> {
     fn open(dir: &Path) -> Result<Self> {
         let files = table_files(dir, R::TABLE)?.into();
-        Ok(Rows { dir: dir.to_owned(), files, given: 0, skip: 0, open: None, ready: Vec::new(), at: 0 })
+        Ok(Rows { dir: dir.to_owned(), files, returned: 0, skip: 0, open: None, ready: Vec::new(), at: 0 })
     }
 
     /// Reads the next row group, of this file or the next. `None` at the end.
@@ -118,7 +119,7 @@ impl<R: Record> Rows<R> {
                     if source.kind() == io::ErrorKind::NotFound && self.is_replaced() =>
                 {
                     self.files = [joined_path(&self.dir, R::TABLE)].into();
-                    self.skip = self.given;
+                    self.skip = self.returned;
                     return Some(Ok(()));
                 }
                 Err(error) => return Some(Err(error)),
@@ -134,9 +135,9 @@ impl<R: Record> Rows<R> {
         Some(Ok(()))
     }
 
-    /// Whether parts that are gone have become one file.
+    /// Whether the joined file has replaced the parts.
     fn is_replaced(&self) -> bool {
-        // Else it would be looked for in itself.
+        // If the joined file itself is missing, nothing can have replaced it.
         self.skip == 0 && joined_path(&self.dir, R::TABLE).exists()
     }
 }
@@ -148,7 +149,7 @@ impl<R: Record> Iterator for Rows<R> {
         loop {
             if let Some(row) = self.ready.get(self.at).cloned() {
                 self.at += 1;
-                self.given += 1;
+                self.returned += 1;
                 return Some(Ok(row));
             }
             if let Err(error) = self.advance()? {
@@ -158,8 +159,8 @@ impl<R: Record> Iterator for Rows<R> {
     }
 }
 
-/// The files that hold a table, in order. Once the joined file exists, parts beside it are left-overs of a crash
-/// between joining and removing, and would count every row twice.
+/// The files of a table, in order. If the joined file exists, parts are remains of a crash between joining and
+/// removing, and would count every row twice: they are ignored.
 pub(crate) fn table_files(dir: &Path, table: &str) -> Result<Vec<PathBuf>> {
     let joined = joined_path(dir, table);
     match joined.try_exists() {
@@ -173,7 +174,7 @@ fn joined_path(dir: &Path, table: &str) -> PathBuf {
     dir.join(format!("{table}.parquet"))
 }
 
-/// The closed parts in a table's folder, in order; none where there is no folder.
+/// The closed parts in a table's folder, in order; empty without the folder.
 pub(crate) fn part_paths(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -185,12 +186,12 @@ pub(crate) fn part_paths(folder: &Path) -> Result<Vec<PathBuf>> {
         .collect::<io::Result<Vec<_>>>()
         .map_err(|source| StoreError::io("readdir", folder, source))?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "parquet"));
-    // By number: a run longer than 999,999 parts has names of seven digits.
+    // Parts are sorted by number: from part 1,000,000 on, names have seven digits.
     paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     Ok(paths)
 }
 
-/// Closed parts of a table and the rows in them; a part whose footer cannot be read counts no rows.
+/// Number of closed parts of a table and of their rows; a part with an unreadable footer counts no rows.
 pub(crate) fn count_parts(dir: &Path, table: &str) -> Result<(usize, u64)> {
     let files = table_files(dir, table)?;
     let rows = files.iter().filter_map(|path| Input::open(path).ok()).map(|input| input.rows()).sum();

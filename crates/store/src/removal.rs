@@ -10,18 +10,19 @@ use crate::folder::SUMMARY;
 use crate::run_store::has_id_shape;
 use crate::{Result, RunStore, StoreError, read_progress};
 
-/// Removes the run in `dir`, a folder of `run_store`. It is renamed first, so that the list shows it completely or
-/// not at all; remains of an earlier removal are removed as well. Links in it are removed, and never followed.
+/// Removes the run in `dir`, a folder of `run_store`. The folder is renamed first, so that a list shows the run
+/// completely or not at all. Remains of an earlier killed removal are removed as well. Links in the folder are removed,
+/// not followed.
 ///
 /// # Errors
-/// [`StoreError::Refused`] if it is not in the run store, is a link, or goes on; or it cannot be removed.
+/// [`StoreError::Refused`] if `dir` is not in the run store, is a link, or the run is still running. Also I/O errors.
 pub fn remove(run_store: &RunStore, dir: &Path) -> Result<()> {
     let (root, id) = place_of(run_store, dir)?;
     let dir = root.join(&id);
-    let _alone = alone(&dir, &id)?;
-    // A removal of the same run that was killed may have left it where this one puts it.
+    let _alone = lock_exclusively(&dir, &id)?;
+    // A killed removal of the same run may have left the target of the rename.
     sweep(&root);
-    let aside = root.join(format!("{ASIDE}{id}"));
+    let aside = root.join(format!("{REMOVED_PREFIX}{id}"));
     fs::rename(&dir, &aside).map_err(|source| StoreError::io("rename", &dir, source))?;
     fs::remove_dir_all(&aside).map_err(|source| StoreError::io("rmdir", &aside, source))?;
     File::open(&root).and_then(|root| root.sync_all()).map_err(|source| StoreError::io("fsync", &root, source))
@@ -33,7 +34,7 @@ pub fn remove(run_store: &RunStore, dir: &Path) -> Result<()> {
 /// The errors of [`remove`].
 pub fn removable(run_store: &RunStore, dir: &Path) -> Result<()> {
     let (root, id) = place_of(run_store, dir)?;
-    alone(&root.join(&id), &id).map(drop)
+    lock_exclusively(&root.join(&id), &id).map(drop)
 }
 
 /// The run store's folder and the run's name in it.
@@ -54,16 +55,16 @@ fn place_of(run_store: &RunStore, dir: &Path) -> Result<(PathBuf, String)> {
     Ok((root, id.to_owned()))
 }
 
-/// The run's folder, locked as a run that goes on would lock it.
-fn alone(dir: &Path, id: &str) -> Result<File> {
+/// Opens the run's folder and locks it exclusively, as a running run does.
+fn lock_exclusively(dir: &Path, id: &str) -> Result<File> {
     let lock = File::open(dir).map_err(|source| StoreError::io("open", dir, source))?;
     let why = match lock.try_lock() {
         Ok(()) => return Ok(lock),
         Err(TryLockError::WouldBlock) => "it is still running, or another process reads it; wait until it ends",
-        // A file system without locks cannot say whether a run goes on; one that has its summary does not, unless its standing says so: a
-        // search writes both while it goes.
+        // Without locks, a run with a summary counts as ended unless its progress file reports a phase before the end:
+        // a capacity search writes both files while it runs.
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-            let is_running = read_progress(dir).ok().flatten().is_some_and(|standing| standing.phase != RunPhase::Done);
+            let is_running = read_progress(dir).ok().flatten().is_some_and(|progress| progress.phase != RunPhase::Done);
             if dir.join(SUMMARY).exists() && !is_running {
                 return Ok(lock);
             }
@@ -78,14 +79,14 @@ fn alone(dir: &Path, id: &str) -> Result<File> {
 fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let left = name.to_str().and_then(|name| name.strip_prefix(ASIDE)).is_some_and(has_id_shape);
+        let is_remains = name.to_str().and_then(|name| name.strip_prefix(REMOVED_PREFIX)).is_some_and(has_id_shape);
         let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        // A removal that is under way holds its folder.
-        if left && folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
+        // A removal in progress has locked its folder.
+        if is_remains && folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Begins the name of a folder that is being removed: no run's name, and hidden.
-const ASIDE: &str = ".removed-";
+/// Name prefix of a folder that is being removed: hidden, and never a run id.
+const REMOVED_PREFIX: &str = ".removed-";

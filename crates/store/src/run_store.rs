@@ -22,7 +22,7 @@ pub struct RunStore {
     root: PathBuf,
 }
 
-/// How many runs before the last `last` (0) and `last~N` mean.
+/// Number of runs before the last run: 0 for `last`, N for `last~N`.
 fn before_last(name: &str) -> Option<usize> {
     match name.strip_prefix("last")? {
         "" => Some(0),
@@ -40,7 +40,7 @@ impl RunStore {
         Ok(RunStore { root: root_from(|name| env::var_os(name)) })
     }
 
-    /// A run store at a folder of the caller's choice.
+    /// The run store in the folder `root`.
     pub fn at(root: impl Into<PathBuf>) -> RunStore {
         RunStore { root: root.into() }
     }
@@ -50,20 +50,20 @@ impl RunStore {
         &self.root
     }
 
-    /// Makes the folder of a new run. Of `name`, letters, digits and dashes are kept. The four letters distinguish runs
-    /// that start in the same second; they are drawn from the seed until the name is unused.
+    /// Creates the folder of a new run. The id contains the letters, digits and dashes of `name`. Four random letters
+    /// from the seed distinguish runs that start in the same second; they are drawn until the id is unused.
     ///
     /// # Errors
-    /// The folder cannot be made: no permission, full disk.
+    /// The folder cannot be created: no permission, full disk.
     pub fn create(&self, name: &str, started: SystemTime, seed_for_letters: u64) -> Result<RunFolder> {
         fs::create_dir_all(&self.root).map_err(|source| StoreError::io("mkdir", &self.root, source))?;
-        // Absolute, so that the printed path and the one in the document hold wherever they are read.
+        // The path is absolute, so that printed and stored paths are valid in any working directory.
         let root = fs::canonicalize(&self.root).map_err(|source| StoreError::io("realpath", &self.root, source))?;
-        let (moment, name) = (compact(started), plain_name(name));
+        let (time, name) = (compact(started), plain_name(name));
         let mut rng = Rng::named(seed_for_letters, "run id");
         loop {
             let letters = letters(&mut rng);
-            let path = root.join(format!("{moment}-{name}-{letters}"));
+            let path = root.join(format!("{time}-{name}-{letters}"));
             match fs::create_dir(&path) {
                 Ok(()) => return RunFolder::new(path, started),
                 Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {}
@@ -72,7 +72,7 @@ impl RunStore {
         }
     }
 
-    /// Every run, oldest first. Without the folder there are none.
+    /// Every run, oldest first; empty if the folder does not exist.
     ///
     /// # Errors
     /// A folder cannot be read.
@@ -112,7 +112,8 @@ impl RunStore {
         Ok(self.ids()?.iter().map(|id| self.root.join(id)).collect())
     }
 
-    /// The folder of one run: by `last`, by `last~N` (the N-th before it, of any verb), by its id, by the beginning of its id, or by its path.
+    /// The folder of one run: by `last`, by `last~N` (the N-th before it, of any verb), by its id, by the beginning of
+    /// its id, or by its path.
     ///
     /// # Errors
     /// [`StoreError::NoSuchRun`], [`StoreError::Ambiguous`], or the run store cannot be read.
@@ -140,7 +141,7 @@ impl RunStore {
         }
     }
 
-    /// Names of the run folders, by time of start. Within one second the letters say nothing about order, so the
+    /// Names of the run folders, by time of start. Within one second the letters have no order, so the
     /// time at which the plan was written decides.
     fn ids(&self) -> Result<Vec<String>> {
         let entries = match fs::read_dir(&self.root) {
@@ -152,7 +153,7 @@ impl RunStore {
         for entry in entries {
             let entry = entry.map_err(|source| StoreError::io("readdir", &self.root, source))?;
             let Ok(id) = entry.file_name().into_string() else { continue };
-            // What kind it is comes with the name; only a link has to be followed.
+            // The directory entry has the file type; only a link needs a stat call.
             let folder =
                 entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir());
             if folder && has_id_shape(&id) {
@@ -160,8 +161,8 @@ impl RunStore {
             }
         }
         ids.sort();
-        // Most runs have their second to themselves: only the others are looked at.
-        for second in ids.chunk_by_mut(|a, b| a[..MOMENT] == b[..MOMENT]) {
+        // Most runs are the only one of their second: only the others need the time of their plan.
+        for second in ids.chunk_by_mut(|a, b| a[..TIME_LENGTH] == b[..TIME_LENGTH]) {
             if second.len() > 1 {
                 second.sort_by_cached_key(|id| (self.begun(id), id.clone()));
             }
@@ -175,9 +176,9 @@ impl RunStore {
     }
 }
 
-/// Letters that distinguish runs of the same second.
+/// Draws the letters that distinguish runs of the same second.
 pub(crate) fn letters(rng: &mut Rng) -> String {
-    (0..LETTERS).map(|_| char::from(b'a' + rng.below(26) as u8)).collect()
+    (0..LETTER_COUNT).map(|_| char::from(b'a' + rng.below(26) as u8)).collect()
 }
 
 fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
@@ -185,7 +186,7 @@ fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     if let Some(root) = set("YAMABIKO_RUNS") {
         return root;
     }
-    // The XDG specification: a relative path there is to be ignored.
+    // The XDG specification requires to ignore a relative path.
     let data = set("XDG_DATA_HOME")
         .filter(|path| path.is_absolute())
         .or_else(|| set("HOME").filter(|path| path.is_absolute()).map(|home| home.join(".local/share")));
@@ -209,20 +210,20 @@ fn plain_name(name: &str) -> String {
     if plain.is_empty() { "run".to_owned() } else { plain.to_owned() }
 }
 
-/// Whether a folder of this name is a run's.
+/// Whether a name has the form of a run id.
 pub(crate) fn has_id_shape(id: &str) -> bool {
     let bytes = id.as_bytes();
     let digits = |range: std::ops::Range<usize>| bytes[range].iter().all(u8::is_ascii_digit);
     bytes.is_ascii()
-        && bytes.len() > MOMENT + LETTERS + 2
+        && bytes.len() > TIME_LENGTH + LETTER_COUNT + 2
         && digits(0..8)
         && bytes[8] == b'-'
-        && digits(9..MOMENT)
-        && bytes[MOMENT] == b'-'
-        && bytes[bytes.len() - LETTERS - 1] == b'-'
+        && digits(9..TIME_LENGTH)
+        && bytes[TIME_LENGTH] == b'-'
+        && bytes[bytes.len() - LETTER_COUNT - 1] == b'-'
 }
 
-/// Whether a name has the form of an id and only letters, digits and dashes, as [`RunStore::create`] makes it.
+/// Whether a name is a run id with only letters, digits and dashes, as [`RunStore::create`] makes it.
 pub(crate) fn is_plain_id(id: &str) -> bool {
     has_id_shape(id) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
@@ -235,9 +236,9 @@ pub(crate) fn is_run_folder(path: &Path) -> bool {
 }
 
 /// Length of `yyyymmdd-hhmmss`.
-pub(crate) const MOMENT: usize = 15;
-pub(crate) const LETTERS: usize = 4;
-/// Long enough to distinguish runs, short enough for a list.
+pub(crate) const TIME_LENGTH: usize = 15;
+pub(crate) const LETTER_COUNT: usize = 4;
+/// Longest name part of an id in characters: long enough to distinguish runs, short enough for a list.
 const NAME_MAX: usize = 40;
 
 #[cfg(test)]

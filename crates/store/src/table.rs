@@ -1,4 +1,5 @@
-//! The tables of a run. Each is defined at its record, by `schema::record!`; this is their list, and the page about them.
+//! The list of all stored tables, and their documentation page. Each table is defined at its record by
+//! `schema::record!`.
 
 mod page;
 

@@ -1,4 +1,4 @@
-//! Tags of a run: words that a user gave it, stored in its folder.
+//! Tags of a run: words that a user assigns, stored in the run's folder.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,9 +10,9 @@ use crate::{Result, StoreError, files};
 /// The tags of the run in `dir`, sorted. Invalid lines of the file are ignored.
 pub fn read_tags(dir: &Path) -> Vec<String> {
     let mut text = Vec::new();
-    // Bounded: whatever stands there in place of the file, a list of runs must come to its end.
+    // The read is bounded: a device or pipe of that name must not block a list of runs.
     let path = dir.join(TAGS);
-    if path.symlink_metadata().is_ok_and(|found| found.is_file())
+    if path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
         && let Ok(file) = File::open(path)
     {
         let _ = file.take(FILE_MAX).read_to_end(&mut text);
@@ -22,23 +22,23 @@ pub fn read_tags(dir: &Path) -> Vec<String> {
     tags.into_iter().take(TAGS_MAX).map(str::to_owned).collect()
 }
 
-/// Gives the run in `dir` tags and takes others from it; what it has then. Several programs may do so at once: each
-/// holds the run store at `root` while it does.
+/// Adds tags to the run in `dir` and removes others; returns the resulting tags. Concurrent changes by several programs
+/// are safe: each locks the run store at `root` for the change.
 ///
 /// # Errors
-/// A tag is no word, there would be more than 64, or the file cannot be written.
-pub fn change_tags(root: &Path, dir: &Path, given: &[String], taken: &[String]) -> Result<Vec<String>> {
-    for tag in given {
+/// A tag is not a valid word, there would be more than 64, or the file cannot be written.
+pub fn change_tags(root: &Path, dir: &Path, added: &[String], removed: &[String]) -> Result<Vec<String>> {
+    for tag in added {
         if let Some(why) = refusal(tag) {
             return Err(StoreError::Refused { what: format!("the tag `{tag}`"), why });
         }
     }
-    // Where there are no locks (some network file systems) two changes at once may lose one.
+    // On file systems without locks (some network file systems) two concurrent changes may lose one.
     let run_store = File::open(root).map_err(|source| StoreError::io("open", root, source))?;
     let _ = run_store.lock();
     let mut tags: BTreeSet<String> = read_tags(dir).into_iter().collect();
-    tags.retain(|tag| !taken.contains(tag));
-    tags.extend(given.iter().cloned());
+    tags.retain(|tag| !removed.contains(tag));
+    tags.extend(added.iter().cloned());
     if tags.len() > TAGS_MAX {
         let why = format!("a run has {TAGS_MAX} tags at most; `yamabiko runs untag` removes some");
         return Err(StoreError::Refused { what: dir.display().to_string(), why });
@@ -60,12 +60,12 @@ fn refusal(tag: &str) -> Option<String> {
     None
 }
 
-/// The file, in the run's folder: a tag a line.
+/// Name of the tag file in the run's folder: one tag a line.
 pub(crate) const TAGS: &str = "tags.txt";
 const TAGS_MAX: usize = 64;
-/// A tag is a word, not a note.
+/// Longest tag in characters.
 const LENGTH_MAX: usize = 64;
-/// All tags that a run may have, of the longest letters.
+/// Largest size in bytes of a valid tag file: the most tags, all of 4-byte characters.
 const FILE_MAX: u64 = (TAGS_MAX * (4 * LENGTH_MAX + 2)) as u64;
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     fn tags_are_added_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let change =
-            |given: &[&str], taken: &[&str]| change_tags(dir.path(), dir.path(), &strings(given), &strings(taken));
+            |added: &[&str], removed: &[&str]| change_tags(dir.path(), dir.path(), &strings(added), &strings(removed));
         assert_eq!(read_tags(dir.path()), [""; 0]);
         assert_eq!(change(&["v1.2", "甲子園", "v1.2"], &[]).unwrap(), ["v1.2", "甲子園"]);
         assert_eq!(change(&["host=a"], &["v1.2", "never-there"]).unwrap(), ["host=a", "甲子園"]);
@@ -109,7 +109,7 @@ mod tests {
         assert!(change_tags(dir.path(), dir.path(), &many(TAGS_MAX + 1), &[]).is_err());
         fs::write(dir.path().join(TAGS), "y\n".repeat(1_000_000)).unwrap();
         assert_eq!(read_tags(dir.path()), ["y"]);
-        // No file at all, but something that never ends.
+        // A link to a device that never ends instead of a file.
         fs::remove_file(dir.path().join(TAGS)).unwrap();
         std::os::unix::fs::symlink("/dev/zero", dir.path().join(TAGS)).unwrap();
         assert_eq!(read_tags(dir.path()), [""; 0]);

@@ -9,39 +9,40 @@ use crate::writer::part_path;
 use crate::{Result, StoreError};
 use schema::Record;
 
-/// A reader that gives what is new since it last looked: for tables of one or some rows a second (the series,
-/// distributions), which it takes into memory.
+/// A reader that returns the rows since the last poll, for small tables of a few rows a second (series, distributions):
+/// all new rows are in memory.
 ///
 /// ```text
 ///   requests/000001 000002 ..   each is read once        <- poll, poll, ..
-///   requests.parquet            replaces them: all anew  <- poll
+///   requests.parquet            replaces them: all rows  <- poll
 /// ```
 ///
-/// A look costs one failed open where nothing is new. Parts that the finished table has replaced between two looks are not
-/// missed: the table has their rows, exact now, and [`Fresh::anew`] says that what was given before is to be forgotten.
+/// A poll without new rows costs one failed `open`. If the finished table replaces parts between two polls, their rows
+/// are not lost: the poll returns all rows of the table, and [`Fresh::replaces_earlier`] is set: the caller must
+/// discard the rows of earlier polls.
 #[derive(Debug)]
 pub struct Tail<R: Record> {
     dir: PathBuf,
-    /// Parts that were read.
+    /// Number of parts read.
     parts: u32,
-    /// The finished table was read: nothing comes any more.
+    /// The finished table was read: no more rows follow.
     whole: bool,
-    /// What could not be read in a look that gave rows all the same; the next look says it.
+    /// The error of a poll that also had rows; the next poll returns it.
     trouble: Option<StoreError>,
     row: PhantomData<fn() -> R>,
 }
 
-/// What a look gave.
+/// Result of a poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fresh<R> {
-    /// Rows that were not given before.
+    /// New rows.
     pub rows: Vec<R>,
-    /// They are all rows of the finished table: those of earlier looks were provisional, and are among them.
-    pub anew: bool,
+    /// The rows are all rows of the finished table, and replace the provisional rows of earlier polls.
+    pub replaces_earlier: bool,
 }
 
 impl<R: Record> Tail<R> {
-    /// Of the run in `dir`, from its first row on.
+    /// A tail of the run in `dir`, from the first row on.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Tail { dir: dir.into(), parts: 0, whole: false, trouble: None, row: PhantomData }
     }
@@ -51,20 +52,20 @@ impl<R: Record> Tail<R> {
         &self.dir
     }
 
-    /// Whether the finished table was read, so that no look will give more.
+    /// Whether the finished table was read, so that no poll returns more rows.
     pub fn is_at_end(&self) -> bool {
         self.whole
     }
 
-    /// What is new. Nothing, where the table is not there at all.
+    /// The new rows; empty if the table does not exist.
     ///
     /// # Errors
-    /// A part, or the table, cannot be read. It is said once and not tried again: what could be read before and after it was given by
-    /// the look before this one, or comes with the next.
+    /// A part, or the table, cannot be read. The error is returned once, and the file is not read again. Rows before it
+    /// were returned by the previous poll, rows after it follow with the next.
     pub fn poll(&mut self) -> Result<Fresh<R>> {
         let mut rows = Vec::new();
         if self.whole {
-            return Ok(Fresh { rows, anew: false });
+            return Ok(Fresh { rows, replaces_earlier: false });
         }
         if let Some(trouble) = self.trouble.take() {
             return Err(trouble);
@@ -73,22 +74,24 @@ impl<R: Record> Tail<R> {
             return Ok(whole);
         }
         let folder = self.dir.join(R::TABLE);
-        while let Some(read) = found(Input::open(&part_path(&folder, self.parts + 1))).transpose() {
+        while let Some(read) = if_exists(Input::open(&part_path(&folder, self.parts + 1))).transpose() {
             self.parts += 1;
             if let Err(error) = read.and_then(|input| read_all(&input, &mut rows)) {
                 self.trouble.get_or_insert(error);
             }
         }
-        // The finished table may have replaced the parts meanwhile: then the next look gives it.
-        Ok(Fresh { rows, anew: false })
+        // The finished table may have replaced the parts meanwhile: the next poll returns it.
+        Ok(Fresh { rows, replaces_earlier: false })
     }
 
-    /// The finished table, if it is there.
+    /// All rows of the finished table, if it exists.
     fn finished(&mut self, rows: &mut Vec<R>) -> Result<Option<Fresh<R>>> {
-        let Some(input) = found(Input::open(&self.dir.join(format!("{}.parquet", R::TABLE))))? else { return Ok(None) };
+        let Some(input) = if_exists(Input::open(&self.dir.join(format!("{}.parquet", R::TABLE))))? else {
+            return Ok(None);
+        };
         self.whole = true;
         read_all(&input, rows)?;
-        Ok(Some(Fresh { rows: std::mem::take(rows), anew: self.parts > 0 }))
+        Ok(Some(Fresh { rows: std::mem::take(rows), replaces_earlier: self.parts > 0 }))
     }
 }
 
@@ -96,8 +99,8 @@ fn read_all<R: Record>(input: &Input, rows: &mut Vec<R>) -> Result<()> {
     (0..input.groups()).try_for_each(|group| input.read_group(group, rows))
 }
 
-/// `None` for a file that is not there.
-fn found(opened: Result<Input>) -> Result<Option<Input>> {
+/// Converts the error of a missing file to `None`.
+fn if_exists(opened: Result<Input>) -> Result<Option<Input>> {
     match opened {
         Ok(input) => Ok(Some(input)),
         Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),

@@ -1,4 +1,4 @@
-//! A table during the run: a folder of closed parts.
+//! Writer of a table during the run: a folder of closed parts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,12 +34,12 @@ pub type CacheExchangesWriter = TableWriter<CacheExchange>;
 
 /// Collects rows of one table and writes them as parts.
 ///
-/// [`push`](Self::push) copies rows into memory and returns; [`close_part`](Self::close_part) encodes what was
-/// collected (some 10 ms for 50,000 rows) and writes it as one readable file. Call both from a
-/// thread that is not time-critical, close_part every second or two: a crash loses what is not closed.
+/// [`push`](Self::push) copies rows into memory and returns; [`close_part`](Self::close_part) encodes the collected
+/// rows (about 10 ms for 50,000 rows) and writes them as one readable file. Call both from a thread that is not
+/// time-critical, `close_part` every second or two: a crash loses the rows that are not in a closed part.
 ///
-/// After the first error nothing more is written and every call returns that error again; parts closed before it
-/// stay as they are.
+/// After the first error nothing more is written, and every call returns that error again. Parts closed before the
+/// error stay unchanged.
 pub struct TableWriter<R: Record> {
     /// The run's folder.
     dir: PathBuf,
@@ -62,8 +62,8 @@ impl<R: Record> TableWriter<R> {
         }
     }
 
-    /// Adds rows to the part that is being collected. A part that has grown to [`Record::ROWS_A_PART`] is closed immediately,
-    /// so that memory stays bounded.
+    /// Adds rows to the part that is being collected. A part that has grown to [`Record::ROWS_A_PART`] is closed
+    /// immediately, so that memory stays bounded.
     ///
     /// # Errors
     /// The first error of this writer; the rows are then dropped.
@@ -90,8 +90,8 @@ impl<R: Record> TableWriter<R> {
             return Err(error);
         }
         while !rows.is_empty() {
-            let room = R::ROWS_A_PART - self.pending.len();
-            self.pending.extend(rows.drain(..room.min(rows.len())));
+            let free = R::ROWS_A_PART - self.pending.len();
+            self.pending.extend(rows.drain(..free.min(rows.len())));
             if self.pending.len() == R::ROWS_A_PART {
                 self.close_part().inspect_err(|_| rows.clear())?;
             }
@@ -119,14 +119,14 @@ impl<R: Record> TableWriter<R> {
     /// Closes the last part, joins all parts into one file and removes them. See [`FinishedTable`].
     ///
     /// # Errors
-    /// The first error of this writer. The parts are then still there.
+    /// The first error of this writer. The parts then still exist.
     pub fn finish(mut self) -> Result<FinishedTable> {
         self.close_part()?;
         merge::join_parts::<R>(&self.dir, &mut self.encoder, None)
     }
 
-    /// Finishes the table with only the rows that `keeps` selects: the parts of a table that was sampled more and
-    /// more sparsely as it grew become one even sample.
+    /// Finishes the table with only the rows for which `keeps` is true: a table whose sampling rate decreased while it
+    /// grew becomes one even sample.
     ///
     /// # Errors
     /// As for [`finish`](Self::finish).
@@ -135,13 +135,14 @@ impl<R: Record> TableWriter<R> {
         merge::join_parts(&self.dir, &mut self.encoder, Some(keeps))
     }
 
-    /// Completes the table with exactly `rows`, and replaces all its provisional parts, of this writer or another. A concurrent
-    /// reader finds the parts or the table. A writer that failed may call this, too: fewer rows may fit on the disk.
+    /// Finishes the table with exactly `rows`, and removes all provisional parts, of this writer or another. A
+    /// concurrent reader finds the parts or the table. Allowed after an error of this writer: fewer rows may fit on the
+    /// disk.
     ///
     /// # Errors
-    /// A full disk or another failure of the file system; the parts are then still there.
-    pub fn finish_anew(mut self, rows: &[R]) -> Result<FinishedTable> {
-        merge::write_anew(&self.dir, &mut self.encoder, rows)
+    /// A full disk or another failure of the file system; the parts then still exist.
+    pub fn finish_with_rows(mut self, rows: &[R]) -> Result<FinishedTable> {
+        merge::write_table(&self.dir, &mut self.encoder, rows)
     }
 
     /// Rows in closed parts.
@@ -161,8 +162,8 @@ impl<R: Record> TableWriter<R> {
         let path = part_path(&folder, self.parts + 1);
         let unfinished = files::unfinished(&path);
         let written = self.encode_part(&unfinished).and_then(|()| {
-            // Not synced: a killed program loses nothing that was written, and a sync every second would cost the
-            // run more than a power cut costs it.
+            // The part is not synced: a kill loses no written data, and a sync every second would cost the run more
+            // than a power cut does.
             fs::rename(&unfinished, &path).map_err(|source| StoreError::io("rename", &unfinished, source))
         });
         if written.is_err() {
@@ -182,7 +183,7 @@ impl<R: Record> TableWriter<R> {
     }
 }
 
-/// The path of a table's part by its number, which counts from 1.
+/// The path of a table's part by its number, from 1.
 pub(crate) fn part_path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:06}.parquet"))
 }

@@ -1,4 +1,4 @@
-//! Runs go from one run_store to another, and nothing else comes along.
+//! Archives copy runs, and only runs, from one run store to another.
 
 #[path = "store/support.rs"]
 #[allow(dead_code, reason = "a part of what the tests of the run_store share")]
@@ -37,7 +37,7 @@ fn packed(dirs: &[PathBuf]) -> Vec<u8> {
     bytes
 }
 
-/// Every file below a folder and what is in it, but for the mark of an import.
+/// Every file below a folder with its contents, except the marker of an import.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![dir.to_owned()];
@@ -54,7 +54,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Whatever was refused has left nothing.
+/// Whether the run store has no files, as after a refused import.
 fn empty(run_store: &RunStore) -> bool {
     fs::read_dir(run_store.root()).map_or(true, |entries| entries.count() == 0)
 }
@@ -64,7 +64,7 @@ fn exported_runs_are_imported_unchanged() {
     let (_dir, run_store, _) = fresh_run();
     let dirs = [run(&run_store, "one"), run(&run_store, "two")];
     let bytes = packed(&dirs);
-    assert_eq!(bytes, packed(&dirs), "the same runs make the same bytes");
+    assert_eq!(bytes, packed(&dirs), "archives of the same runs are identical");
     let there = tempfile::tempdir().unwrap();
     let other = RunStore::at(there.path().join("not there yet"));
     let imported = import(&other, &bytes[..], "x.tar.gz", Import::default()).unwrap();
@@ -73,9 +73,9 @@ fn exported_runs_are_imported_unchanged() {
     for (from, to) in dirs.iter().zip(&back) {
         assert_eq!(contents(from), contents(to));
     }
-    assert_eq!(bytes, packed(&back), "and so does what came of them");
+    assert_eq!(bytes, packed(&back), "an archive of the imported runs is identical");
     assert_eq!(other.list().unwrap()[0].tags, ["kept"]);
-    // They came together, and later ones with others.
+    // Runs of one import have the same marker; a later import has another.
     let marks = [&dirs[0], &back[0], &back[1]].map(|run| imported_with(run));
     assert!(marks[0].is_none() && marks[1].is_some() && marks[1] == marks[2], "{marks:?}");
     let again = import(&other, &bytes[..], "x.tar.gz", Import { rename: true, ..Import::default() }).unwrap();
@@ -83,7 +83,7 @@ fn exported_runs_are_imported_unchanged() {
     for run in again {
         remove(&other, &other.root().join(run.id)).unwrap();
     }
-    // Nothing but the two runs and the catalogue.
+    // The run store has only the two runs and the catalogue.
     assert_eq!(fs::read_dir(other.root()).unwrap().count(), 3);
 }
 
@@ -117,7 +117,7 @@ fn export_omits_links_and_refuses_a_running_run() {
     assert!(export(&[dir.clone(), dir], &mut bytes, Path::new("x")).is_err());
 }
 
-/// The tar of this machine reads what we write, and we read what it writes.
+/// The system's tar reads exported archives, and imports read archives of the system's tar.
 #[test]
 fn archives_are_interchangeable_with_gnu_tar() {
     let (_dir, run_store, _) = fresh_run();
@@ -141,7 +141,7 @@ fn archives_are_interchangeable_with_gnu_tar() {
     }
 }
 
-/// One entry of a tar, as anybody may write it.
+/// One entry of a tar, with any contents.
 struct Entry<'a>(&'a str, u8, &'a [u8]);
 
 const RUN: &str = "20261120-093005-bench-abcd";
@@ -177,7 +177,7 @@ fn refused(bytes: &[u8], how: Import, words: &str) {
     let outside = dir.path().join("outside");
     let run_store = RunStore::at(dir.path().join("deep/run_store"));
     let error = import(&run_store, bytes, "x.tar.gz", how).unwrap_err().to_string();
-    assert!(error.contains(words), "`{error}` does not say `{words}`");
+    assert!(error.contains(words), "`{error}` does not contain `{words}`");
     assert!(empty(&run_store) && !outside.exists(), "{words}");
 }
 
@@ -255,11 +255,11 @@ fn import_refuses_decompression_bombs_within_the_limit() {
         Import { bytes_max: Some(5000), ..Import::default() },
         "5000",
     );
-    // Who trusts it gets it.
+    // A higher limit accepts the archive.
     let dir = tempfile::tempdir().unwrap();
     let how = Import { bytes_max: Some(1 << 30), ..Import::default() };
     assert_eq!(import(&RunStore::at(dir.path()), &bomb[..], "x", how).unwrap().len(), 1);
-    // A header that promises more than there is.
+    // A header with a size beyond the end of the archive.
     let mut promising = tar(&[Entry(plan, b'0', b"x")]);
     promising[124..136].copy_from_slice(b"77777777777\0");
     promising[148..156].copy_from_slice(b"        ");

@@ -1,4 +1,4 @@
-//! The list of runs, with and without the catalogue: the same list, whatever state the catalogue is in.
+//! The list of runs is the same with and without the catalogue, in any state of the catalogue.
 
 #[path = "store/support.rs"]
 #[allow(dead_code, reason = "a part of what the tests of the run_store share")]
@@ -15,8 +15,8 @@ use schema::{RunPhase, RunProgress};
 use store::{CatalogueUse, Listing, RunFolder, RunState, RunStore, change_tags};
 use support::{document, fresh_run, morning, requests};
 
-/// A run store with runs of every kind: three that ended, one that was killed.
-fn shelf(dir: &Path) -> RunStore {
+/// A run store with three finished runs and one killed run.
+fn store_with_runs(dir: &Path) -> RunStore {
     let run_store = RunStore::at(dir);
     for number in 0..3 {
         let run = run_store.create("bench", morning() + Duration::from_secs(number), number).unwrap();
@@ -33,23 +33,23 @@ fn shelf(dir: &Path) -> RunStore {
     run_store
 }
 
-/// What a list says, without how it came about.
-fn said(listing: &Listing) -> Vec<String> {
+/// The entries of a list as text, without how they were read.
+fn entries_text(listing: &Listing) -> Vec<String> {
     listing.entries.iter().map(|entry| format!("{entry:?}")).collect()
 }
 
 #[test]
 fn lists_with_and_without_catalogue_are_equal() {
     let dir = tempfile::tempdir().unwrap();
-    let run_store = shelf(dir.path());
+    let run_store = store_with_runs(dir.path());
     let folders = run_store.listing_of_folders().unwrap();
     assert!(!dir.path().join("catalogue.sqlite").exists());
-    assert_eq!((folders.read, folders.catalogue.clone()), (4, CatalogueUse::Unasked));
+    assert_eq!((folders.read, folders.catalogue.clone()), (4, CatalogueUse::Unused));
     let first = run_store.listing().unwrap();
-    assert_eq!((first.read, first.catalogue.clone()), (4, CatalogueUse::Kept));
+    assert_eq!((first.read, first.catalogue.clone()), (4, CatalogueUse::UpToDate));
     let second = run_store.listing().unwrap();
-    assert_eq!((second.read, second.catalogue.clone()), (0, CatalogueUse::Kept));
-    assert_eq!((said(&first), said(&second)), (said(&folders), said(&folders)));
+    assert_eq!((second.read, second.catalogue.clone()), (0, CatalogueUse::UpToDate));
+    assert_eq!((entries_text(&first), entries_text(&second)), (entries_text(&folders), entries_text(&folders)));
     assert!(matches!(&second.entries[2].state, RunState::Finished(brief)
         if brief.verb() == "bench" && brief.load.as_ref().is_some_and(|load| load.offered_rate_per_s == 330.0)));
     assert!(matches!(second.entries[3].state, RunState::Unfinished { parts: 1, rows: 30 }));
@@ -59,15 +59,15 @@ fn lists_with_and_without_catalogue_are_equal() {
 #[test]
 fn changed_runs_are_read_again() {
     let dir = tempfile::tempdir().unwrap();
-    let run_store = shelf(dir.path());
+    let run_store = store_with_runs(dir.path());
     let entries = run_store.listing().unwrap().entries;
     let all_again = |run_store: &RunStore, read: usize| {
         let listing = run_store.listing().unwrap();
         assert_eq!(listing.read, read);
-        assert_eq!(said(&listing), said(&run_store.listing_of_folders().unwrap()));
+        assert_eq!(entries_text(&listing), entries_text(&run_store.listing_of_folders().unwrap()));
         assert_eq!(run_store.listing().unwrap().read, 0);
     };
-    // A tag; a summary written anew; one written over in place, as an editor does; a run removed; a part that came.
+    // A new tag, a replaced summary, a summary edited in place, a removed run, and a new part.
     change_tags(dir.path(), &entries[0].dir, &["new".into()], &[]).unwrap();
     all_again(&run_store, 1);
     let summary = entries[1].dir.join("summary.json");
@@ -83,7 +83,7 @@ fn changed_runs_are_read_again() {
     fs::copy(parts.join("000001.parquet"), parts.join("000002.parquet")).unwrap();
     all_again(&run_store, 1);
     assert!(matches!(run_store.list().unwrap()[2].state, RunState::Unfinished { parts: 2, rows: 60 }));
-    // What cannot be read today another version may read tomorrow: it is looked at each time.
+    // Each list reads an unreadable document again, because another version may read it.
     fs::write(&summary, "{}").unwrap();
     assert!(matches!(run_store.list().unwrap()[1].state, RunState::Unreadable { .. }));
     assert_eq!(run_store.listing().unwrap().read, 1);
@@ -101,32 +101,33 @@ fn a_running_run_is_read_by_every_list() {
     assert_eq!(run_store.listing().unwrap().read, 0);
 }
 
-/// It has had its summary since it was interrupted.
+/// A resumed search has had its summary since its interruption.
 #[test]
 fn a_resumed_search_counts_as_running_immediately() {
     let dir = tempfile::tempdir().unwrap();
     let run_store = RunStore::at(dir.path());
     let run = run_store.create("capacity", morning(), 1).unwrap();
-    let stands = |run: &RunFolder, phase| {
-        let standing =
+    let write_phase = |run: &RunFolder, phase| {
+        let progress =
             RunProgress { schema: PROGRESS_SCHEMA.into(), run: run.id().into(), phase, ..RunProgress::default() };
-        run.standing().write(&standing).unwrap();
+        run.progress_file().write(&progress).unwrap();
     };
-    stands(&run, RunPhase::Done);
+    write_phase(&run, RunPhase::Done);
     run.write_summary(&document(run.id())).unwrap();
     let path = run.path().to_owned();
     drop(run);
     let state = || {
         let (with, without) = (run_store.listing().unwrap(), run_store.listing_of_folders().unwrap());
-        assert_eq!(said(&with), said(&without));
+        assert_eq!(entries_text(&with), entries_text(&without));
         with.entries[0].state.clone()
     };
     assert!(matches!(state(), RunState::Finished(_)));
-    assert_eq!(run_store.listing().unwrap().read, 0, "it is known");
+    assert_eq!(run_store.listing().unwrap().read, 0, "the catalogue has the run");
     let again = RunFolder::reopen(path, morning()).unwrap();
-    stands(&again, RunPhase::Starting);
+    write_phase(&again, RunPhase::Starting);
     assert!(matches!(state(), RunState::Running { .. }));
-    // Killed, it is what it was when it was interrupted first, as soon as no fork of this process has its folder.
+    // After a kill the run is again listed as interrupted, once no forked child of this process shares the folder's
+    // lock.
     drop(again);
     let ended = || {
         std::thread::yield_now();
@@ -136,85 +137,86 @@ fn a_resumed_search_counts_as_running_immediately() {
     assert_eq!(run_store.listing().unwrap().read, 0);
 }
 
-/// A fork lasts milliseconds, and so does a list.
+/// Retries, because a forked child of this process shares locks for some milliseconds.
 const LISTS_MAX: usize = 3000;
 
 #[test]
 fn a_broken_missing_or_unreachable_catalogue_does_not_change_the_list() {
     let dir = tempfile::tempdir().unwrap();
-    let run_store = shelf(dir.path());
-    let right = said(&run_store.listing_of_folders().unwrap());
+    let run_store = store_with_runs(dir.path());
+    let right = entries_text(&run_store.listing_of_folders().unwrap());
     let path = dir.path().join("catalogue.sqlite");
     let repaired = |what: &[u8]| {
         fs::write(&path, what).unwrap();
         let listing = run_store.listing().unwrap();
-        assert_eq!((said(&listing), listing.read), (right.clone(), 4));
+        assert_eq!((entries_text(&listing), listing.read), (right.clone(), 4));
         assert_eq!(run_store.listing().unwrap().read, 0);
     };
     repaired(b"");
     repaired(&b"not a database ".repeat(300));
     let whole = fs::read(&path).unwrap();
-    // Cut short: some of it may still be right. If the damage is found only when it is written to, the list after the next has it whole;
-    // and nobody throws it away while another process has the run store's folder, as one that was just forked from this one has.
+    // A truncated catalogue may still have correct rows. If only a write detects the damage, the list after the next
+    // has an intact catalogue. No process deletes it while another one has locked the run store's folder, such as a
+    // child that was just forked from this process.
     fs::write(&path, &whole[..whole.len() - 1000]).unwrap();
     let mut last = usize::MAX;
     for _ in 0..LISTS_MAX {
         let listing = run_store.listing().unwrap();
-        assert_eq!(said(&listing), right);
+        assert_eq!(entries_text(&listing), right);
         last = listing.read;
         if last == 0 {
             break;
         }
         std::thread::yield_now();
     }
-    assert_eq!(last, 0, "it is whole again in the end");
+    assert_eq!(last, 0, "the catalogue is intact at the end");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let listing = run_store.listing().unwrap();
-    assert!(said(&listing) == right && matches!(listing.catalogue, CatalogueUse::Without(_)), "{listing:?}");
+    assert!(entries_text(&listing) == right && matches!(listing.catalogue, CatalogueUse::Without(_)), "{listing:?}");
     assert!(run_store.rebuild().unwrap_err().to_string().contains("catalogue.sqlite"));
     fs::remove_dir(&path).unwrap();
     assert_eq!(run_store.rebuild().unwrap().read, 4);
     assert_eq!(run_store.listing().unwrap().read, 0);
 }
 
-/// A row of a catalogue that came from elsewhere (a run store copied whole) is of other files.
+/// The rows of a copied catalogue (in a copy of the whole run store) have the keys of other files.
 #[test]
 fn a_copied_run_store_is_read_from_its_folders() {
     let dir = tempfile::tempdir().unwrap();
-    let run_store = shelf(&dir.path().join("a"));
+    let run_store = store_with_runs(&dir.path().join("a"));
     run_store.list().unwrap();
     let status =
         std::process::Command::new("cp").arg("-a").arg(run_store.root()).arg(dir.path().join("b")).status().unwrap();
     assert!(status.success());
     let copy = RunStore::at(dir.path().join("b"));
     let listing = copy.listing().unwrap();
-    assert_eq!((listing.read, said(&listing)), (4, said(&copy.listing_of_folders().unwrap())));
+    assert_eq!((listing.read, entries_text(&listing)), (4, entries_text(&copy.listing_of_folders().unwrap())));
 }
 
 #[test]
 fn a_user_without_write_permission_can_list_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let run_store = shelf(dir.path());
-    let right = said(&run_store.listing_of_folders().unwrap());
+    let run_store = store_with_runs(dir.path());
+    let right = entries_text(&run_store.listing_of_folders().unwrap());
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    // Root may write everywhere; as another user it was not tried.
+    // Root may write everywhere, so as root this reads through a writable catalogue.
     let listing = run_store.listing().unwrap();
-    assert_eq!(said(&listing), right);
+    assert_eq!(entries_text(&listing), right);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
 fn concurrent_lists_and_run_ends_agree() {
     let dir = tempfile::tempdir().unwrap();
-    let run_store = shelf(dir.path());
+    let run_store = store_with_runs(dir.path());
     std::thread::scope(|scope| {
         for number in 0..4_u64 {
             let run_store = &run_store;
             scope.spawn(move || {
                 for turn in 0..4 {
-                    let moment = morning() + Duration::from_secs(100 + 10 * number + turn);
-                    let run = run_store.create("bench", moment, number).unwrap();
+                    let time = morning() + Duration::from_secs(100 + 10 * number + turn);
+                    let run = run_store.create("bench", time, number).unwrap();
                     run.write_summary(&document(run.id())).unwrap();
                     let id = run.id().to_owned();
                     drop(run);
@@ -224,10 +226,10 @@ fn concurrent_lists_and_run_ends_agree() {
         }
     });
     let (with, without) = (run_store.listing().unwrap(), run_store.listing_of_folders().unwrap());
-    assert_eq!((said(&with), with.entries.len()), (said(&without), 20));
+    assert_eq!((entries_text(&with), with.entries.len()), (entries_text(&without), 20));
 }
 
-/// Ten thousand runs: the second list reads none of them, and a new one costs one.
+/// With ten thousand runs, the second list reads no folder, and a list after a new run reads one.
 #[test]
 fn ten_thousand_runs_are_listed_from_the_catalogue() {
     let dir = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ use units::Timestamp;
 use crate::capture_tables::CaptureTables;
 use crate::drive::progress::Progress;
 use crate::watching::queue::Inlet;
-use validity::evidence::{Kept, WireFigures};
+use validity::evidence::{StoredRows, WireFigures};
 
 use self::boundaries::Boundaries;
 pub use batch::Batch;
@@ -86,7 +86,7 @@ pub struct Recording {
 }
 
 /// Makes progress snapshots.
-pub type ProgressNow = Box<dyn Fn(&Counting, Option<&CaptureTables>, Kept) -> RunProgress + Send>;
+pub type ProgressNow = Box<dyn Fn(&Counting, Option<&CaptureTables>, StoredRows) -> RunProgress + Send>;
 
 /// Results of the recorder when the shards have ended.
 pub struct Recorded {
@@ -101,7 +101,7 @@ pub struct Recorded {
     /// The first write error; the counts are exact all the same.
     pub store_error: Option<String>,
     /// The table of requests, if one was written.
-    pub table: Option<Kept>,
+    pub table: Option<StoredRows>,
     /// Figures of a cache workload.
     pub cache: Option<CacheFigures>,
     /// Exchanges of the workload missing in their table, because memory was full or the disk failed.
@@ -177,7 +177,7 @@ impl Recorder {
         if let Some(writer) = self.writer {
             let (rows, error) = writer.join().expect("the writer does not panic");
             recorded.store_error = recorded.store_error.or(error);
-            recorded.table = Some(Kept { rows, one_in: self.room.share.one_in() });
+            recorded.table = Some(StoredRows { rows, one_in: self.room.share.one_in() });
         }
         recorded.exchanges_left_out += self.write_queue.map_or(0, |write_queue| write_queue.left_out());
         recorded
@@ -415,7 +415,7 @@ impl<'a> Counts<'a> {
     /// Writes a progress snapshot, if the run is stored.
     fn write_snapshot(&self, room: &Room) {
         if let (Some(standing), Some(write_queue)) = (&self.standing, self.write_queue) {
-            let table = Kept { rows: 0, one_in: room.share.one_in() };
+            let table = StoredRows { rows: 0, one_in: room.share.one_in() };
             write_queue.put_standing(standing(&self.counting, self.wire.as_ref().map(|wire| &wire.book), table));
         }
     }

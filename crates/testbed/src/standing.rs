@@ -29,7 +29,7 @@ use crate::drive::progress::{Phase, Progress};
 use crate::recorder::{Counting, ProgressNow};
 use crate::tapping::Glance;
 use plan::Plan;
-use validity::evidence::{Evidence, Kept, UnintendedDrops, Watched, WireEvidence};
+use validity::evidence::{Evidence, StoredRows, UnintendedDrops, Watched, WireEvidence};
 
 /// Constant part of a run's progress snapshots.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Opening {
             verb: verb.to_owned(),
             ..RunProgress::default()
         };
-        let opening = Opening { file: folder.standing(), base, clock };
+        let opening = Opening { file: folder.progress_file(), base, clock };
         opening.write(&opening.base);
         opening
     }
@@ -231,7 +231,7 @@ impl Keeper {
     }
 
     /// The current snapshot. Takes a few milliseconds, mostly for quantiles.
-    pub fn standing(&self, counting: &Counting, wire: Option<&CaptureTables>, table: Kept) -> RunProgress {
+    pub fn standing(&self, counting: &Counting, wire: Option<&CaptureTables>, table: StoredRows) -> RunProgress {
         let now = self.clock.now();
         let so_far = counting.tally.so_far();
         let watch = wire.zip(self.device.as_ref()).map(|(wire, device)| wire.standing(device));
@@ -278,7 +278,7 @@ impl Keeper {
         counting: &Counting,
         wire: Option<&CaptureTables>,
         watch: Option<&WatchProgress>,
-        table: Kept,
+        table: StoredRows,
     ) -> (Document, Validity) {
         let sight = self.seen.lock().clone();
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
@@ -322,7 +322,7 @@ impl Keeper {
             little: &LittleTerms::default(),
             levels: &Levels::default(),
             in_flight_by_second: &[],
-            mistaken_drops: sight.mistaken,
+            unintended_drops: sight.mistaken,
             cap_hits: self.progress.live().cap_hits,
             wall_drift: None,
             table: Some(table),

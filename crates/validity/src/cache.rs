@@ -33,7 +33,7 @@ fn responses_correct(figures: &CacheFigures) -> Check {
     let example = example.map(|one| format!("; the first: {}: {}", one.request, one.why)).unwrap_or_default();
     let check = Draft::new("cache_responses_correct", weight, "responses");
     if figures.answered == 0 && incorrect == 0 {
-        return check.not_applicable("there is no response, as server_answers says");
+        return check.not_applicable("there is no response (see server_answers)");
     }
     check.at_most(
         incorrect as f64,
@@ -55,7 +55,7 @@ fn forwards_request_ids(figures: &CacheFigures) -> Check {
     let weight = if is_much { Weight::Invalid } else { Weight::Suspect };
     let check = Draft::new("cache_forwards_request_ids", weight, "responses");
     if figures.answered == 0 && without_identity == 0 {
-        return check.not_applicable("there is no response, as server_answers says");
+        return check.not_applicable("there is no response (see server_answers)");
     }
     check.at_most(
         without_identity as f64,

@@ -14,10 +14,10 @@ impl Draft {
         Draft { name: name.into(), weight, unit: unit.into() }
     }
 
-    pub(super) fn at_most(self, value: f64, limit: f64, held: &str, broken: &str) -> Check {
+    pub(super) fn at_most(self, value: f64, limit: f64, ok_text: &str, failed_text: &str) -> Check {
         let ok = value <= limit;
         let state = if ok { CheckState::Ok } else { CheckState::Failed };
-        self.end(state, Some(value), Some(limit), if ok { held } else { broken })
+        self.end(state, Some(value), Some(limit), if ok { ok_text } else { failed_text })
     }
 
     pub(super) fn ok(self, why: &str) -> Check {

@@ -29,14 +29,14 @@ pub struct Evidence<'a> {
     /// Mean numbers in flight, one per second of the measured phase.
     pub in_flight_by_second: &'a [f64],
     /// Packets lost at the TUN devices and refused by the kernel; `None` if the counters could not be read.
-    pub mistaken_drops: Option<UnintendedDrops>,
+    pub unintended_drops: Option<UnintendedDrops>,
     /// Arrivals that waited because the limit of connections was reached.
     pub cap_hits: u64,
     /// Movement of the wall clock, by which objects of a workload change, against the run's clock; `None` without a
     /// workload.
     pub wall_drift: Option<Duration>,
     /// Rows of the table of requests, if there is one.
-    pub table: Option<Kept>,
+    pub table: Option<StoredRows>,
     /// First error of writing the run to disk.
     pub store_error: Option<&'a str>,
     /// How the server of the testbed ended, if it ended during the run.
@@ -64,7 +64,7 @@ pub struct Evidence<'a> {
 pub struct LoopHealth {
     /// The longest stall: a late wake-up, or a long iteration (the process stopped, or preempted).
     pub longest_stall: Duration,
-    /// Time the loop spent waiting, sleeping or spinning.
+    /// Time that the loop spent waiting, sleeping or spinning.
     pub idle: Duration,
     /// Length of the measured phase, measured by the loop.
     pub wall: Duration,
@@ -92,7 +92,7 @@ pub struct UnintendedDrops {
 
 /// Rows of the table of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredRows {
     /// Number of rows.
     pub rows: u64,
     /// One row for this many requests; 1 if all are stored.

@@ -15,7 +15,7 @@ const EARLY_SHARE: f64 = 0.01;
 /// With a larger share of retries, response times include the time of failed attempts.
 const RETRIED_SHARE: f64 = 0.01;
 /// Most causes or status codes in a message.
-const NAMED: usize = 4;
+const NAMED_CAUSES_MAX: usize = 4;
 
 /// Truncated or malformed responses show a defect of the server, not its limit: one is enough for doubt.
 pub(super) fn responses_whole(document: &Document) -> Check {
@@ -44,15 +44,15 @@ pub(super) fn responses_whole(document: &Document) -> Check {
 pub(super) fn error_rate(document: &Document, plan: &Plan) -> Check {
     let check = Draft::new("error_rate", Weight::Suspect, "ratio");
     let Some(load) = document.load.as_ref().filter(|load| load.completed > 0) else {
-        return check.not_applicable("there is no complete response, as server_answers says");
+        return check.not_applicable("there is no complete response (see server_answers)");
     };
     let followed = plan.load.follows_redirects();
-    // A plan that expects statuses has already failed the requests that got others.
+    // If the plan expects statuses, requests with other statuses have failed already.
     let expected = plan.load.expects_statuses();
     let good = |status: &str| expected || is_success(status) || followed && status.starts_with('3');
     // Requests that Ctrl-C interrupted do not count against the server.
-    let told = |cause: &str| !(document.run.interrupted && cause == "aborted");
-    let failed = load.failed.iter().filter(|(cause, _)| told(cause));
+    let counts = |cause: &str| !(document.run.interrupted && cause == "aborted");
+    let failed = load.failed.iter().filter(|(cause, _)| counts(cause));
     let failed: Vec<(String, u64)> = failed.map(|(cause, &count)| (cause.replace('_', " "), count)).collect();
     let bad = load.status.iter().filter(|(status, _)| !good(status));
     let bad: Vec<(String, u64)> = bad.map(|(status, &count)| (format!("status {status}"), count)).collect();
@@ -60,8 +60,9 @@ pub(super) fn error_rate(document: &Document, plan: &Plan) -> Check {
     let mut errors: Vec<(String, u64)> = failed.into_iter().chain(bad).collect();
     errors.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let count: u64 = errors.iter().map(|(_, count)| count).sum();
-    let more = if errors.len() > NAMED { ", .." } else { "" };
-    let named: Vec<String> = errors.iter().take(NAMED).map(|(what, count)| format!("{what} x {count}")).collect();
+    let more = if errors.len() > NAMED_CAUSES_MAX { ", .." } else { "" };
+    let named: Vec<String> =
+        errors.iter().take(NAMED_CAUSES_MAX).map(|(what, count)| format!("{what} x {count}")).collect();
     check.at_most(
         count as f64 / ended as f64,
         ERROR_SHARE,
@@ -96,7 +97,7 @@ pub(super) fn responses_solicited(document: &Document) -> Check {
             "share of responses on connections with unsolicited data",
         );
     };
-    // Of the whole run, like the count of connections.
+    // Unsolicited data counts over the whole run, like the count of connections.
     let share = unsolicited.responses as f64 / responses(load).max(unsolicited.responses).max(1) as f64;
     let weight = if share > UNSOLICITED_SHARE { Weight::Invalid } else { Weight::Suspect };
     Draft::new(name, weight, "ratio").end(

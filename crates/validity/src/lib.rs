@@ -41,7 +41,7 @@ use plan::slo::TimeFigure;
 const BUSY_SHARE: f64 = 0.95;
 /// A shorter phase does not show how busy the load generator is.
 const PHASE_MIN: Duration = Duration::from_millis(1);
-/// Largest share of the offered requests that may be left over at the end of the phase.
+/// Largest share of the offered requests that may still wait at the end of the phase.
 const SHORTFALL_SHARE: f64 = 0.02;
 
 /// All checks, in the order in which they are shown.
@@ -128,7 +128,7 @@ fn rtt_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
         return check.not_applicable("on links with a rate or jitter, handshakes have no fixed time");
     }
     if evidence.beyond {
-        return check.not_applicable(BEYOND);
+        return check.not_applicable(REMOTE_RTT_REASON);
     }
     match &path.rtt_error_ns {
         None => check.could_not_run("no connection was established, so no handshake was measured"),
@@ -147,10 +147,11 @@ fn rtt_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
     }
 }
 
-/// Why a tail is not judged.
-const TOO_FEW: &str = "fewer than 80 connections were established in the measured phase: too few to judge a tail";
+/// Reason of a tail check that does not apply.
+const TAIL_TOO_FEW_REASON: &str =
+    "fewer than 80 connections were established in the measured phase: too few to judge a tail";
 
-const BEYOND: &str = "handshakes with another host include the time of the real network; the checks at the server's end of the path \
+const REMOTE_RTT_REASON: &str = "handshakes with another host include the time of the real network; the checks at the server's end of the path \
                       judge them without it";
 
 fn rtt_tail_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
@@ -162,11 +163,11 @@ fn rtt_tail_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check
         return check.not_applicable("on links with a rate or jitter, handshakes have no fixed time");
     }
     if evidence.beyond {
-        return check.not_applicable(BEYOND);
+        return check.not_applicable(REMOTE_RTT_REASON);
     }
     let tail = evidence.handshake_error.and_then(|error| Some((error, tail_of(error.count)?)));
     match tail {
-        None => check.not_applicable(TOO_FEW),
+        None => check.not_applicable(TAIL_TOO_FEW_REASON),
         Some((error, figure)) => check.material(
             document,
             figure,
@@ -182,7 +183,7 @@ fn no_unintended_drops(document: &Document, evidence: &Evidence<'_>) -> Check {
     if document.path.is_none() {
         return Draft::new("no_unintended_drops", Weight::Invalid, "packets").not_applicable("there is no path");
     }
-    mistaken(evidence.mistaken_drops.as_ref())
+    unintended_drops_check(evidence.unintended_drops.as_ref())
 }
 
 /// The check of files that could not be written completely.
@@ -191,8 +192,8 @@ pub fn files_whole(error: &str) -> Check {
         .failed(&format!("the counts are exact, but the run's files are incomplete: {error}"))
 }
 
-/// The check of unintended drops for any path, with or without a load.
-pub fn mistaken(drops: Option<&UnintendedDrops>) -> Check {
+/// The check `no_unintended_drops`, for any path, with or without a load.
+pub fn unintended_drops_check(drops: Option<&UnintendedDrops>) -> Check {
     let check = Draft::new("no_unintended_drops", Weight::Invalid, "packets");
     match drops {
         None => check.could_not_run("the TUN devices' drop counters could not be read"),
@@ -216,8 +217,8 @@ fn server_host_receives(document: &Document, evidence: &Evidence<'_>) -> Check {
     if document.path.is_none() {
         return check.not_applicable("there is no path");
     }
-    match &evidence.mistaken_drops {
-        None => check.not_applicable("the counters could not be read, as no_unintended_drops says"),
+    match &evidence.unintended_drops {
+        None => check.not_applicable("the counters could not be read (see no_unintended_drops)"),
         Some(drops) => check.at_most(
             drops.not_received as f64,
             0.0,

@@ -6,9 +6,9 @@ use schema::document::Check;
 use super::draft::Draft;
 
 /// Largest relative difference at each vantage point.
-const SHARE: f64 = 0.02;
+const DIFFERENCE_SHARE_MAX: f64 = 0.02;
 /// If the standard error of the sampled mean is larger than that, the limit is this multiple of it.
-const ERRORS: f64 = 3.0;
+const STANDARD_ERRORS: f64 = 3.0;
 
 /// A sampled gauge.
 #[derive(Clone, Copy)]
@@ -30,11 +30,11 @@ pub(super) fn check(check: Draft, what: &str, sampled: Sampled<'_>, from_records
     let difference = (mean - from_records).abs() / larger;
     // If no sample saw anything, sampling is at most as precise as counting: the square root of the count.
     let counting_error = (larger / sampled.samples as f64).sqrt();
-    let resolution = ERRORS * sampled.statistics.standard_error.max(counting_error) / larger;
-    let limit = SHARE.max(resolution);
-    let held = if limit > SHARE {
+    let resolution = STANDARD_ERRORS * sampled.statistics.standard_error.max(counting_error) / larger;
+    let limit = DIFFERENCE_SHARE_MAX.max(resolution);
+    let text = if limit > DIFFERENCE_SHARE_MAX {
         format!(
-            "mean number {what}, sampled, compared with rate times mean time; the limit is widened to {ERRORS} standard errors of \
+            "mean number {what}, sampled, compared with rate times mean time; the limit is widened to {STANDARD_ERRORS} standard errors of \
              the sampling, because few were {what}"
         )
     } else {
@@ -43,7 +43,7 @@ pub(super) fn check(check: Draft, what: &str, sampled: Sampled<'_>, from_records
     check.at_most(
         difference,
         limit,
-        &held,
+        &text,
         &format!("the sampled mean number {what} differs from rate times mean time: counts or times are wrong"),
     )
 }

@@ -5,10 +5,10 @@ use schema::document::{Check, CheckState, Document};
 use super::{PHASE_MIN, failures, packets, timing};
 use crate::evidence::Evidence;
 
-/// The checks that can be judged from the data so far; other checks are left out. In `document` only ended requests
-/// count as offered, so requests in flight are not missing.
+/// The checks that can be judged from the data so far. In `document` only ended requests count as offered, so requests
+/// in flight are not missing.
 ///
-/// Left out are checks that need both ends of the phase: Little's law, conservation, steady state, achieved as offered,
+/// Omitted are checks that need both ends of the phase: Little's law, conservation, steady state, achieved as offered,
 /// and agreement of the vantage points.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let mut checks = Vec::new();

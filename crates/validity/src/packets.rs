@@ -2,7 +2,7 @@
 
 use schema::document::{Check, Document, Weight};
 
-use super::TOO_FEW;
+use super::TAIL_TOO_FEW_REASON;
 use super::draft::Draft;
 use super::little::{self, Sampled};
 use super::timing::tail_of;
@@ -27,7 +27,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     vec![
         capture_whole(wire),
         kept_up(wire),
-        clock_stood(wire),
+        wall_clock_unchanged(wire),
         requests_agree(wire, evidence),
         sends_agree(wire, evidence),
         connections_agree(wire),
@@ -53,7 +53,7 @@ pub fn capture_checks(wire: Option<&WireEvidence<'_>>) -> Vec<Check> {
     vec![
         capture_whole(wire),
         kept_up(wire),
-        clock_stood(wire),
+        wall_clock_unchanged(wire),
         little_of_requests(wire, None),
         little_of_connections(wire),
     ]
@@ -104,7 +104,7 @@ fn kept_up(wire: Wire<'_>) -> Check {
     }
 }
 
-fn clock_stood(wire: Wire<'_>) -> Check {
+fn wall_clock_unchanged(wire: Wire<'_>) -> Check {
     let check = Draft::new("wire_clock", Weight::Suspect, "ns");
     match wire {
         Err(why) => check.not_applicable(why),
@@ -238,7 +238,7 @@ fn rtt_tail_at_server(document: &Document, wire: Wire<'_>, evidence: &Evidence<'
         Err(reason) => reason.end(check),
         Ok(wire) => {
             let Some(figure) = tail_of(wire.figures.handshake_error.len()) else {
-                return check.not_applicable(TOO_FEW);
+                return check.not_applicable(TAIL_TOO_FEW_REASON);
             };
             check.material(
                 document,
@@ -335,7 +335,7 @@ fn whole(wire: Wire<'_>) -> Result<&WireEvidence<'_>, Reason> {
     let evidence = wire.map_err(|why| Reason::DoesNotApply(why.into()))?;
     let watched = evidence.watched;
     if watched.drops > 0 || evidence.figures.missing_bytes > 0 || watched.failure.is_some() {
-        return Err(Reason::CouldNotRun("the capture is incomplete, as wire_capture_drops says".into()));
+        return Err(Reason::CouldNotRun("the capture is incomplete (see wire_capture_drops)".into()));
     }
     if watched.records_lost > 0 {
         return Err(Reason::CouldNotRun(format!(
@@ -345,7 +345,7 @@ fn whole(wire: Wire<'_>) -> Result<&WireEvidence<'_>, Reason> {
     }
     // Times of another clock are not comparable with the load's, and requests are paired by time.
     if watched.clock_deviation_ns as f64 > CLOCK_NS {
-        return Err(Reason::CouldNotRun("the time of day was set during the run, as wire_clock says".into()));
+        return Err(Reason::CouldNotRun("the time of day was set during the run (see wire_clock)".into()));
     }
     if watched.whole.evicted > 0 {
         return Err(Reason::CouldNotRun(format!(
@@ -376,15 +376,15 @@ fn readable(evidence: &Evidence<'_>) -> Result<(), Reason> {
 /// Why the capture has no requests, if it has none.
 fn unread(plan: &Plan) -> Option<&'static str> {
     match &plan.load {
-        load if load.secure() => Some(SEALED),
-        load if load.http == HttpVersion::Http2 => Some(FRAMED),
+        load if load.secure() => Some(TLS_REASON),
+        load if load.http == HttpVersion::Http2 => Some(HTTP2_REASON),
         _ => None,
     }
 }
 
 /// The capture pairs requests and responses of HTTP/1.
-const FRAMED: &str = "requests and responses are HTTP/2 streams, which the packet capture does not decode: connections and round trips are compared all the same";
-const SEALED: &str = "requests and responses are inside TLS, where the packet capture cannot read them: connections and round trips are compared all the same";
+const HTTP2_REASON: &str = "requests and responses are HTTP/2 streams, which the packet capture does not decode: connections and round trips are compared all the same";
+const TLS_REASON: &str = "requests and responses are inside TLS, where the packet capture cannot read them: connections and round trips are compared all the same";
 
 /// The capture and its comparison, if times can be compared with the RTT.
 fn timed<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a Agreed, Reason> {

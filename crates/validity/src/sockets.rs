@@ -12,7 +12,7 @@ use crate::evidence::{KernelOpens, Opens, Outside};
 /// Whether a tap's figures can be believed. `cut`: a program truncated the file of the rings; `error`: why rows are
 /// missing from its table, if they are.
 pub fn tap_checks(part: &TapPart, cut: bool, error: Option<&str>) -> Vec<Check> {
-    let mut checks = vec![loaded(part), drops(part), coverage(part), room(part)];
+    let mut checks = vec![loaded(part), drops(part), coverage(part), capacity(part)];
     if cut {
         checks.push(Draft::new("tap_ring", Weight::Invalid, "").failed(
             "A program truncated the file through which its user's programs report: nothing was read from it afterwards, and \
@@ -29,8 +29,7 @@ pub fn tap_agrees(part: &TapPart, outside: Outside, made: u64, up_bytes: u64, do
     let connections = Draft::new("tap_connections_agree", Weight::Suspect, "connections");
     let bytes = Draft::new("tap_bytes_agree", Weight::Suspect, "bytes");
     if part.connections_left_out > 0 || part.connections_unfollowed > 0 {
-        let why =
-            "some connections did not fit into the tap, as tap_capacity says, and are in the capture all the same";
+        let why = "some connections did not fit into the tap (see tap_capacity), and are in the capture all the same";
         return [connections, bytes].map(|check| check.could_not_run(why));
     }
     let connections = connections.at_most(
@@ -61,7 +60,7 @@ pub fn tap_kernel(part: &TapPart, called: u64, kernel: Option<KernelOpens>) -> O
     let KernelOpens { opens, is_own } = kernel?;
     let draft = Draft::new("tap_connections_counted", Weight::Suspect, "connections");
     if part.connections_left_out > 0 || part.connections_unfollowed > 0 || part.records_dropped > 0 {
-        let why = "some connections or records did not fit into the tap, as tap_capacity and tap_drops say, and the kernel counted them all the same";
+        let why = "some connections or records did not fit into the tap (see tap_capacity and tap_drops), and the kernel counted them all the same";
         return Some(draft.could_not_run(why));
     }
     let served = part.server.as_ref().map_or(0, |server| server.connections);
@@ -105,7 +104,7 @@ fn loaded(part: &TapPart) -> Check {
 fn drops(part: &TapPart) -> Check {
     let all = part.records.saturating_add(part.records_dropped);
     let share = part.records_dropped as f64 / all.max(1) as f64;
-    let weight = if share > FEW { Weight::Invalid } else { Weight::Suspect };
+    let weight = if share > LOST_SHARE_INVALID { Weight::Invalid } else { Weight::Suspect };
     Draft::new("tap_drops", weight, "records").at_most(
         part.records_dropped as f64,
         0.0,
@@ -125,7 +124,7 @@ fn coverage(part: &TapPart) -> Check {
     )
 }
 
-fn room(part: &TapPart) -> Check {
+fn capacity(part: &TapPart) -> Check {
     let without = part.connections_left_out.saturating_add(part.connections_unfollowed);
     Draft::new("tap_capacity", Weight::Suspect, "connections").at_most(
         without as f64,
@@ -142,7 +141,7 @@ fn room(part: &TapPart) -> Check {
 /// A stopped load leaves a few bytes unread.
 const BYTES_SHARE: f64 = 0.001;
 /// Above this share of lost records the run is invalid, below it suspect.
-const FEW: f64 = 0.001;
+const LOST_SHARE_INVALID: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {
@@ -199,9 +198,9 @@ mod tests {
         let outside = Outside { connections: 65_534, ..Outside::default() };
         let agree = tap_agrees(&part, outside, 66_000, 1, 1).map(|check| check.state);
         assert_eq!(agree, [CheckState::CouldNotRun; 2]);
-        let room = room(&part);
-        assert_eq!((room.state, room.value), (CheckState::Failed, Some(466.0)));
-        assert!(room.why.starts_with("466 connections did not fit into the tables"), "{}", room.why);
+        let capacity = capacity(&part);
+        assert_eq!((capacity.state, capacity.value), (CheckState::Failed, Some(466.0)));
+        assert!(capacity.why.starts_with("466 connections did not fit into the tables"), "{}", capacity.why);
     }
 
     #[test]

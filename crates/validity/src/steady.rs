@@ -63,7 +63,7 @@ pub(super) fn check(document: &Document, evidence: &Evidence<'_>) -> Check {
 }
 
 /// The measured seconds that are completely in a phase. The first measured second begins up to a second after the
-/// measured phase, so one second is left out at each end.
+/// measured phase, so one second is omitted at each end.
 fn whole_seconds(phase: &PhasePart) -> Range<usize> {
     let (from, to) = (phase.from_s.max(0.0).ceil() as usize, phase.to_s.max(0.0).floor() as usize);
     from..to.saturating_sub(1).max(from)

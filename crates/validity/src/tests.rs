@@ -1,4 +1,4 @@
-//! Each check just inside its limit and just outside, with handmade documents.
+//! Each check just inside its limit and just outside, with synthetic documents.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ mod packets;
 mod server_cpu;
 mod timing;
 
-/// A run without any fault; each test changes one thing.
+/// A valid run; each test changes one property.
 struct Case {
     document: Document,
     plan: Plan,
@@ -29,9 +29,9 @@ struct Case {
     little: LittleTerms,
     levels: Levels,
     seconds: Vec<f64>,
-    mistaken_drops: Option<UnintendedDrops>,
+    unintended_drops: Option<UnintendedDrops>,
     cap_hits: u64,
-    table: Option<crate::evidence::Kept>,
+    table: Option<crate::evidence::StoredRows>,
     store_error: Option<&'static str>,
     server_ended: Option<&'static str>,
     gave_up: bool,
@@ -149,9 +149,9 @@ impl Case {
                 spans: vec![],
             },
             seconds: vec![10.0; 10],
-            mistaken_drops: Some(UnintendedDrops::default()),
+            unintended_drops: Some(UnintendedDrops::default()),
             cap_hits: 0,
-            table: Some(crate::evidence::Kept { rows: 1000, one_in: 1 }),
+            table: Some(crate::evidence::StoredRows { rows: 1000, one_in: 1 }),
             store_error: None,
             server_ended: None,
             gave_up: false,
@@ -173,7 +173,7 @@ impl Case {
                 little: &self.little,
                 levels: &self.levels,
                 in_flight_by_second: &self.seconds,
-                mistaken_drops: self.mistaken_drops.clone(),
+                unintended_drops: self.unintended_drops.clone(),
                 cap_hits: self.cap_hits,
                 wall_drift: None,
                 table: self.table,
@@ -221,10 +221,10 @@ impl Case {
     }
 }
 
-/// The verdict of a good run after `spoil`, and the one check that must have changed.
-fn spoilt(name: &str, spoil: impl FnOnce(&mut Case)) -> Verdict {
+/// The verdict of a valid run after `change`. Asserts that the check `name`, and no other, has changed.
+fn verdict_after(name: &str, change: impl FnOnce(&mut Case)) -> Verdict {
     let mut case = Case::good();
-    spoil(&mut case);
+    change(&mut case);
     let validity = case.judge();
     let failed: Vec<&str> = validity
         .checks
@@ -245,15 +245,15 @@ fn a_run_at_every_limit_is_valid() {
 
 #[test]
 fn a_run_just_past_a_limit_is_invalid() {
-    let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
+    let invalid = |name, change: fn(&mut Case)| assert_eq!(verdict_after(name, change), Verdict::Invalid, "{name}");
     invalid("generator_on_time", |case| case.gave_up = true);
     invalid("generator_on_time", |case| case.load().send_lag_ns.count = 989);
     invalid("no_unintended_drops", |case| {
-        case.mistaken_drops = Some(UnintendedDrops { packets: 1, places: "1 somewhere".into(), not_received: 0 });
+        case.unintended_drops = Some(UnintendedDrops { packets: 1, places: "1 somewhere".into(), not_received: 0 });
     });
     invalid("client_cpu", |case| case.health.idle = Duration::from_millis(4_999));
     for cause in ["no_ports", "no_descriptors", "local_error"] {
-        let verdict = spoilt("client_descriptors_and_ports", |case| {
+        let verdict = verdict_after("client_descriptors_and_ports", |case| {
             case.load().completed -= 1;
             case.load().failed.insert(cause.into(), 1);
         });
@@ -274,17 +274,17 @@ fn a_run_just_past_a_limit_is_invalid() {
 
 #[test]
 fn failed_checks_of_weight_suspect_make_the_run_suspect() {
-    let suspect = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Suspect, "{name}");
+    let suspect = |name, change: fn(&mut Case)| assert_eq!(verdict_after(name, change), Verdict::Suspect, "{name}");
     suspect("connection_cap", |case| case.cap_hits = 1);
     suspect("steady_state", |case| case.seconds = (0..12).map(|second| f64::from(second) * 10.0).collect());
-    suspect("server_host_receives", |case| case.mistaken_drops.as_mut().unwrap().not_received = 1);
+    suspect("server_host_receives", |case| case.unintended_drops.as_mut().unwrap().not_received = 1);
     // 2 % and three standard deviations of the number in flight: 33.4 of 1000.
     suspect("achieved_as_offered", |case| case.load().achieved_rate_per_s = 96.65);
     suspect("responses_whole", |case| {
         case.load().completed -= 1;
         case.load().failed.insert("closed_early".into(), 1);
     });
-    suspect("server_host_receives", |case| case.mistaken_drops.as_mut().unwrap().not_received = 1);
+    suspect("server_host_receives", |case| case.unintended_drops.as_mut().unwrap().not_received = 1);
     // 2 % and three standard deviations of the number in flight: 33.4 of 1000.
     suspect("achieved_as_offered", |case| case.load().achieved_rate_per_s = 96.65);
     suspect("responses_whole", |case| {
@@ -301,12 +301,12 @@ fn failed_checks_of_weight_suspect_make_the_run_suspect() {
     });
     suspect("early_responses", |case| case.load().early_responses = 11);
     suspect("requests_retried", |case| case.load().requests_retried = 11);
-    // A trace makes the run suspect; more makes it invalid.
+    // A small share makes the run suspect, a larger share makes it invalid.
     suspect("responses_solicited", |case| {
         case.load().unsolicited = Some(Unsolicited { connections: 1, responses: 1 });
     });
     let mut case = Case::good();
-    case.table = Some(crate::evidence::Kept { rows: 500, one_in: 2 });
+    case.table = Some(crate::evidence::StoredRows { rows: 500, one_in: 2 });
     assert_eq!((case.state("records_stored"), case.judge().verdict), (CheckState::Failed, Verdict::Suspect));
     suspect("records_stored", |case| case.store_error = Some("write: No space left on device"));
 }
@@ -324,10 +324,10 @@ fn expected_error_statuses_are_not_errors() {
     }
     assert_eq!(state("302", |load| load.redirects = 1), CheckState::Ok);
     assert_eq!(state("404", |load| load.redirects = 1), CheckState::Failed);
-    let said: fn(&mut plan::LoadPlan) = |load| {
+    let with_expected_404: fn(&mut plan::LoadPlan) = |load| {
         load.expect = Some(plan::ExpectPlan { status: "404".parse().ok(), ..Default::default() });
     };
-    assert_eq!(state("404", said), CheckState::Ok);
+    assert_eq!(state("404", with_expected_404), CheckState::Ok);
     let of_bodies: fn(&mut plan::LoadPlan) = |load| {
         load.expect = Some(plan::ExpectPlan { body_is: Some("x".into()), ..Default::default() });
     };
@@ -336,16 +336,19 @@ fn expected_error_statuses_are_not_errors() {
 
 #[test]
 fn checks_that_could_not_run_make_the_run_suspect() {
-    assert_eq!(spoilt("no_unintended_drops", |case| case.mistaken_drops = None), Verdict::Suspect);
-    assert_eq!(spoilt("rtt_as_configured", |case| case.path().rtt_error_ns = None), Verdict::Suspect);
-    assert_eq!(spoilt("machine_undisturbed", |case| case.document.run.host.steal_share = None), Verdict::Suspect);
+    assert_eq!(verdict_after("no_unintended_drops", |case| case.unintended_drops = None), Verdict::Suspect);
+    assert_eq!(verdict_after("rtt_as_configured", |case| case.path().rtt_error_ns = None), Verdict::Suspect);
+    assert_eq!(
+        verdict_after("machine_undisturbed", |case| case.document.run.host.steal_share = None),
+        Verdict::Suspect
+    );
 }
 
 #[test]
-fn without_a_path_its_checks_do_not_apply() {
+fn path_checks_do_not_apply_without_a_path() {
     let mut case = Case::good();
     case.document.path = None;
-    case.mistaken_drops = None;
+    case.unintended_drops = None;
     let validity = case.judge();
     assert_eq!(validity.verdict, Verdict::Valid);
     for check in &validity.checks {
@@ -355,14 +358,14 @@ fn without_a_path_its_checks_do_not_apply() {
     }
 }
 
-/// If sampling cannot resolve 2 % because few requests were in flight, the limit widens by the sampling error and the
-/// text says so.
+/// If sampling cannot resolve 2 % because few requests were in flight, the limit widens by the sampling error, and the
+/// text states the widened limit.
 #[test]
 fn littles_law_widens_its_limit_by_the_sampling_error() {
     let mut case = Case::good();
     case.levels.in_flight.level.mean = 0.010;
     case.levels.in_flight.standard_error = 0.0004;
-    // Enough requests that counting itself is not the limit.
+    // With this number of requests, counting is precise enough.
     case.levels.samples = 100_000_000;
     case.little.in_flight = 0.0110;
     let validity = case.judge();

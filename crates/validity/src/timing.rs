@@ -25,9 +25,9 @@ const JUDGED: [TimeFigure; 7] = [
 ];
 
 /// An error at the median above this multiple of the material error makes a run invalid.
-const SPOILS_MEDIAN: f64 = 10.0;
-/// The same for a higher percentile.
-const SPOILS_TAIL: f64 = 100.0;
+const INVALID_MULTIPLE_MEDIAN: f64 = 10.0;
+/// An error at a higher percentile above this multiple of the material error makes a run invalid.
+const INVALID_MULTIPLE_TAIL: f64 = 100.0;
 /// A stall reduces the rate of a closed loop by its share of the time: the rate is a reported figure, too.
 const RATE_SHARE: f64 = 0.01;
 /// Stolen CPU time above this share makes a run suspect in any case.
@@ -59,14 +59,14 @@ impl Error {
 
     fn weight(self) -> Weight {
         let tail = !matches!(self.figure, TimeFigure::Mean | TimeFigure::P50);
-        let spoils = if tail { SPOILS_TAIL } else { SPOILS_MEDIAN };
+        let spoils = if tail { INVALID_MULTIPLE_TAIL } else { INVALID_MULTIPLE_MEDIAN };
         // A mean follows the tail, which is judged itself.
         let spoilt = self.figure != TimeFigure::Mean && self.size() > spoils;
         if spoilt { Weight::Invalid } else { Weight::Suspect }
     }
 
     /// `p99 by up to 8.3 ms of 25.1 ms`
-    fn words(self) -> String {
+    fn text(self) -> String {
         format!("{} by up to {} of {}", self.figure.name(), milliseconds(self.error_ns), milliseconds(self.reported_ns))
     }
 }
@@ -114,12 +114,12 @@ impl Draft {
         document: &Document,
         figure: TimeFigure,
         error_ns: f64,
-        held: &str,
-        broken: &str,
+        ok_text: &str,
+        failed_text: &str,
     ) -> Check {
         let error = Error { figure, reported_ns: reported_ns(document, figure), error_ns };
-        let words = format!("{broken} ({} of the response time may be wrong {})", figure.name(), after_name(error));
-        let check = self.at_most(error_ns, error.limit(), held, &words);
+        let text = format!("{failed_text} ({} of the response time may be wrong {})", figure.name(), after_name(error));
+        let check = self.at_most(error_ns, error.limit(), ok_text, &text);
         Check { weight: error.weight(), ..check }
     }
 }
@@ -143,7 +143,7 @@ fn errors(reported: &Quantiles, bounds: &Quantiles) -> Vec<Error> {
 fn listed(errors: &[Error]) -> String {
     let mut material: Vec<Error> = errors.iter().copied().filter(|error| error.is_material()).collect();
     material.sort_by_key(|error| JUDGED.iter().position(|figure| *figure == error.figure));
-    material.into_iter().map(Error::words).collect::<Vec<_>>().join(", ")
+    material.into_iter().map(Error::text).collect::<Vec<_>>().join(", ")
 }
 
 /// The generator's own delay of response times must not be material.
@@ -166,16 +166,21 @@ pub(super) fn generator_on_time(document: &Document, evidence: &Evidence<'_>) ->
     }
     let errors = errors(&load.response_time_ns, &evidence.delays.all);
     let Some(worst) = errors.first().copied() else { return check.not_applicable("no request has ended") };
-    let held = format!("upper bound of the generator's own delay in the {} of the response time", worst.figure.name());
-    let broken = format!(
+    let ok_text =
+        format!("upper bound of the generator's own delay in the {} of the response time", worst.figure.name());
+    let failed_text = format!(
         "the generator was late or stalled (its core is busy, or the hypervisor ran other guests), and may have raised the response time: {}. \
          Lower the rate, free a core, or repeat on a quieter machine",
         listed(&errors)
     );
     let unknown = worst.is_material() && objective_unknown(document, evidence);
-    let broken = if unknown { format!("{broken}. Without that delay the objective may have been met") } else { broken };
+    let failed_text = if unknown {
+        format!("{failed_text}. Without that delay the objective may have been met")
+    } else {
+        failed_text
+    };
     let spoils = unknown || errors.iter().any(|error| error.weight() == Weight::Invalid);
-    let check = check.at_most(worst.error_ns, worst.limit(), &held, &broken);
+    let check = check.at_most(worst.error_ns, worst.limit(), &ok_text, &failed_text);
     Check { weight: if spoils { Weight::Invalid } else { Weight::Suspect }, ..check }
 }
 
@@ -272,7 +277,7 @@ pub(super) fn machine_undisturbed(document: &Document, evidence: &Evidence<'_>) 
         "share of CPU time taken away by the hypervisor",
         &format!(
             "the hypervisor took CPU time away, which may have raised the response time: {}{rate}; its tail may have risen by more",
-            median.words()
+            median.text()
         ),
     )
 }

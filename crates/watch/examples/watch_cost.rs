@@ -32,7 +32,7 @@ fn main() {
         let began = Instant::now();
         let mut watch = Watch::new(WatchSpec::default());
         let (mut records, mut requests) = (Vec::new(), Vec::new());
-        let (mut seen, mut seen_requests, mut last) = (0, 0, Timestamp::ZERO);
+        let (mut connections_read, mut requests_read, mut last) = (0, 0, Timestamp::ZERO);
         for packet in capture::packets(&file) {
             let packet = packet.expect("the file was just written");
             last = packet.at;
@@ -40,7 +40,7 @@ fn main() {
             if records.len() + requests.len() > 0 || watch.live().counts.packets.is_multiple_of(4096) {
                 watch.take_connections(&mut records);
                 watch.take_requests(&mut requests);
-                (seen, seen_requests) = (seen + records.len(), seen_requests + requests.len());
+                (connections_read, requests_read) = (connections_read + records.len(), requests_read + requests.len());
                 records.clear();
                 requests.clear();
             }
@@ -48,12 +48,12 @@ fn main() {
         watch.finish(last);
         watch.take_connections(&mut records);
         watch.take_requests(&mut requests);
-        (seen, seen_requests) = (seen + records.len(), seen_requests + requests.len());
-        let took = began.elapsed().as_secs_f64();
+        (connections_read, requests_read) = (connections_read + records.len(), requests_read + requests.len());
+        let elapsed_s = began.elapsed().as_secs_f64();
         println!(
-            "{:.2} M packets/s ({:.0} ns each, {:.0} of it decoding {decoded} bytes), {seen} connections, {seen_requests} requests",
-            packets as f64 / took / 1e6,
-            took / packets as f64 * 1e9,
+            "{:.2} M packets/s ({:.0} ns each, {:.0} of it decoding {decoded} bytes), {connections_read} connections, {requests_read} requests",
+            packets as f64 / elapsed_s / 1e6,
+            elapsed_s / packets as f64 * 1e9,
             decoding / packets as f64 * 1e9,
         );
     }
@@ -68,7 +68,7 @@ fn synthetic(connections: u32) -> (Vec<u8>, u64) {
     let mut first = head.to_vec();
     first.resize(1448, b'x');
     let rest = vec![b'x'; 10_240 + head.len() - 1448];
-    let (asked, answered) = (request.len() as u32, 10_240 + head.len() as u32);
+    let (request_bytes, response_bytes) = (request.len() as u32, 10_240 + head.len() as u32);
     for group in (0..connections).step_by(1000) {
         let group = group..connections.min(group + 1000);
         let mut all = |act: &dyn Fn(&mut FileBuilder, u32)| group.clone().for_each(|client| act(&mut builder, client));
@@ -76,13 +76,13 @@ fn synthetic(connections: u32) -> (Vec<u8>, u64) {
         all(&|builder, client| builder.send(client, false, 0, 1, 0x12, b""));
         all(&|builder, client| builder.send(client, true, 1, 1, 0x10, b""));
         for round in 0..5 {
-            let (up, down) = (1 + round * asked, 1 + round * answered);
+            let (up, down) = (1 + round * request_bytes, 1 + round * response_bytes);
             all(&|builder, client| builder.send(client, true, up, down, 0x18, request));
-            all(&|builder, client| builder.send(client, false, down, up + asked, 0x10, &first));
-            all(&|builder, client| builder.send(client, false, down + 1448, up + asked, 0x18, &rest));
-            all(&|builder, client| builder.send(client, true, up + asked, down + answered, 0x10, b""));
+            all(&|builder, client| builder.send(client, false, down, up + request_bytes, 0x10, &first));
+            all(&|builder, client| builder.send(client, false, down + 1448, up + request_bytes, 0x18, &rest));
+            all(&|builder, client| builder.send(client, true, up + request_bytes, down + response_bytes, 0x10, b""));
         }
-        let (up, down) = (1 + 5 * asked, 1 + 5 * answered);
+        let (up, down) = (1 + 5 * request_bytes, 1 + 5 * response_bytes);
         all(&|builder, client| builder.send(client, true, up, down, 0x11, b""));
         all(&|builder, client| builder.send(client, false, down, up + 1, 0x11, b""));
         all(&|builder, client| builder.send(client, true, up + 1, down + 1, 0x10, b""));

@@ -22,7 +22,7 @@ pub(crate) struct Flow {
     /// Sequence number in the capture.
     pub(crate) number: u64,
     /// Latest capture time of a packet of this connection: never decreases.
-    pub(crate) heard_at: u64,
+    pub(crate) last_packet_at: u64,
     /// Latest capture time when it closed; [`NEVER`] before.
     pub(crate) over_at: u64,
     /// Whether the client is the second end of the key.
@@ -56,7 +56,7 @@ impl Flow {
     pub(crate) fn new(number: u64, at: u64, client_is_second: bool, roles_seen: bool, silences: u32) -> Flow {
         Flow {
             number,
-            heard_at: at,
+            last_packet_at: at,
             over_at: NEVER,
             client_is_second,
             roles_seen,
@@ -92,7 +92,7 @@ impl Flow {
             Some(sequence) if sequence == segment.sequence => false,
             _ if self.over_at != NEVER => true,
             Some(_) => !segment.has(ACK),
-            None => !segment.has(ACK) && !self.endpoints.is_calling(peer),
+            None => !segment.has(ACK) && !self.endpoints.awaits_syn_response(peer),
         }
     }
 
@@ -100,12 +100,12 @@ impl Flow {
     /// their wait.
     #[inline]
     pub(crate) fn must_wait(&self, direction: Direction, segment: &Segment<'_>) -> bool {
-        self.waiting.is_some() || self.answers_unseen(direction, segment)
+        self.waiting.is_some() || self.acknowledges_unseen(direction, segment)
     }
 
     /// Whether a segment acknowledges bytes, or a SYN-ACK, that were not seen.
     #[inline]
-    pub(crate) fn answers_unseen(&self, direction: Direction, segment: &Segment<'_>) -> bool {
+    pub(crate) fn acknowledges_unseen(&self, direction: Direction, segment: &Segment<'_>) -> bool {
         if segment.flags & (ACK | RST | SYN) != ACK {
             return false;
         }
@@ -118,7 +118,7 @@ impl Flow {
     }
 
     /// Whether the other side has requested, since `at`, a retransmission of a segment of `direction`.
-    pub(crate) fn was_requested_again(&self, direction: Direction, at: u64) -> bool {
+    pub(crate) fn was_retransmission_requested(&self, direction: Direction, at: u64) -> bool {
         self.halves[opposite(direction).index()].has_sacked_since(at)
     }
 
@@ -126,7 +126,12 @@ impl Flow {
     /// contradicts that silence: the sender's clock did not advance, or, if the clock is unknown, data in flight was
     /// acknowledged without a retransmission.
     #[cold]
-    pub(crate) fn goes_on_after(&mut self, silence: Silence, direction: Direction, segment: &Segment<'_>) -> bool {
+    pub(crate) fn contradicts_silence(
+        &mut self,
+        silence: Silence,
+        direction: Direction,
+        segment: &Segment<'_>,
+    ) -> bool {
         self.silences = silence.count;
         if !self.is_in_process || segment.has(RST) || segment.flags & (SYN | ACK) == SYN {
             return false;
@@ -150,7 +155,7 @@ impl Flow {
         out: &mut Out<'_>,
     ) -> bool {
         let at = segment.at;
-        self.heard_at = out.series.clock();
+        self.last_packet_at = out.series.clock();
         (self.first_at, self.last_at) = (self.first_at.min(at), self.last_at.max(at));
         self.fragments = self.fragments.saturating_add(u32::from(is_fragment));
         if segment.length > 0 {
@@ -203,7 +208,7 @@ impl Flow {
             half.release(&mut feed);
         }
         let [up, down] = self.halves.each_mut().map(|half| (half.has_payload(), half.take_sent()));
-        let moment = |at: u64| (at != NEVER).then_some(Timestamp::from_nanos(at));
+        let timestamp = |at: u64| (at != NEVER).then_some(Timestamp::from_nanos(at));
         let (client_side, server_side) = self.handshake_rtts();
         ConnectionRecord {
             connection: self.number,
@@ -211,16 +216,16 @@ impl Flow {
             client_index: None,
             server: key_ends[usize::from(!self.client_is_second)],
             roles_seen: self.roles_seen,
-            syn_at: moment(self.syn_at),
-            syn_ack_at: moment(self.syn_ack_at),
-            ack_at: moment(self.ack_at),
+            syn_at: timestamp(self.syn_at),
+            syn_ack_at: timestamp(self.syn_ack_at),
+            ack_at: timestamp(self.ack_at),
             handshake_rtt_ns: client_side,
             server_rtt_ns: server_side,
             first_at: Timestamp::from_nanos(self.first_at),
             last_at: Timestamp::from_nanos(self.last_at),
-            first_data_at: moment(self.first_data_at),
-            last_data_at: moment(self.last_data_at),
-            closed_at: moment(self.closed_at),
+            first_data_at: timestamp(self.first_data_at),
+            last_data_at: timestamp(self.last_data_at),
+            closed_at: timestamp(self.closed_at),
             open_until: Timestamp::from_nanos(self.open_until),
             state: self.endpoints.name(up.0 || down.0),
             end,

@@ -53,11 +53,11 @@ enum Head<'a> {
 
 impl Head<'_> {
     /// Reads a head whose end may be missing; `None` when its first line is not HTTP/1. A response belongs to a request
-    /// of kind `asked`.
-    fn read(direction: Direction, bytes: &[u8], asked: Asked) -> Option<Head<'_>> {
+    /// of kind `request_kind`.
+    fn read(direction: Direction, bytes: &[u8], request_kind: Asked) -> Option<Head<'_>> {
         match direction {
             Direction::Up => head::request(bytes).map(Head::Request),
-            Direction::Down => head::response(bytes, asked).map(Head::Response),
+            Direction::Down => head::response(bytes, request_kind).map(Head::Response),
         }
     }
 
@@ -242,7 +242,7 @@ impl Http {
         let reader = self.reader_mut(direction);
         let before = reader.held.len();
         if before == 0 {
-            if let Some(used) = self.read_head_at_once(direction, bytes, length, out) {
+            if let Some(used) = self.read_head_in_place(direction, bytes, length, out) {
                 return used;
             }
             if !may_be(direction, bytes) {
@@ -292,8 +292,14 @@ impl Http {
 
     /// Reads the head that begins here, if no more of it follows: it ends here, or the rest was truncated. Most heads
     /// do, and are read in place. Returns the bytes used.
-    fn read_head_at_once(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> Option<u64> {
-        let head = Head::read(direction, bytes, self.asked());
+    fn read_head_in_place(
+        &mut self,
+        direction: Direction,
+        bytes: &[u8],
+        length: u64,
+        out: &mut Out<'_>,
+    ) -> Option<u64> {
+        let head = Head::read(direction, bytes, self.request_kind());
         // Bytes that are not a head may have an end nevertheless.
         let end = head.as_ref().map_or_else(|| head::end_of_head(bytes, 0), Head::end);
         if let Some(end) = end {
@@ -307,8 +313,8 @@ impl Http {
         }
         let is_cut = (bytes.len() as u64) < length;
         // The same limits as for stored heads: results must not depend on how a head was read.
-        let has_room = bytes.len() <= out.limits.held_per_direction && out.has_room(bytes.len());
-        let head = head.filter(|_| is_cut && has_room)?;
+        let has_space = bytes.len() <= out.limits.held_per_direction && out.has_space(bytes.len());
+        let head = head.filter(|_| is_cut && has_space)?;
         work::spend(bytes.len());
         self.count(direction, bytes.len() as u64, out);
         self.note_cut(&head, out);
@@ -318,7 +324,7 @@ impl Http {
 
     /// A complete head was read, from several segments.
     fn head_ended(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
-        match Head::read(direction, bytes, self.asked()) {
+        match Head::read(direction, bytes, self.request_kind()) {
             Some(head) => self.head_read(&head, out),
             None => self.lose(direction, out),
         }
@@ -343,14 +349,14 @@ impl Http {
             Ok(Body::Length(left @ 1..)) => self.up.stage = Stage::Body(left),
             Ok(Body::Chunked) => self.up.stage = Stage::Chunked(Chunked::new()),
             Ok(Body::None | Body::Length(0)) => self.message_ended(Direction::Up, out),
-            // Neither ends a request.
+            // A request has no body that lasts until the close, and no tunnel: the end of this one is unknown.
             Ok(Body::UntilClose | Body::Tunnel) | Err(_) => self.lose(Direction::Up, out),
         }
     }
 
     /// The kind of request that the next response belongs to.
-    fn asked(&self) -> Asked {
-        self.queue.front().map_or(Asked::Other, Exchange::asked)
+    fn request_kind(&self) -> Asked {
+        self.queue.front().map_or(Asked::Other, Exchange::request_kind)
     }
 
     fn response_head(&mut self, head: &ResponseHead, out: &mut Out<'_>) {
@@ -378,7 +384,7 @@ impl Http {
 
     /// The first part of a head was read and the rest is missing.
     fn head_cut(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
-        if let Some(head) = Head::read(direction, bytes, self.asked()) {
+        if let Some(head) = Head::read(direction, bytes, self.request_kind()) {
             self.note_cut(&head, out);
         }
     }

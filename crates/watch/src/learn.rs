@@ -4,7 +4,7 @@
 //! ```text
 //!   ConnectionRecord --> distance: handshake, else data --> three histograms: by connection, by request, by client
 //!                   \--> clients: connections, requests, some RTTs of each (a bounded sample of clients)
-//!                   \--> loss: what was sent again, what came late          \--> curve: points of the quantiles
+//!                   \--> loss: retransmissions, late data                   \--> curve: points of the quantiles
 //!   WireRequest -------> arrivals: a count for each second
 //! ```
 //!
@@ -32,7 +32,7 @@ use schema::{ConnectionRecord, WireRequest};
 use stats::Histogram;
 use units::Timestamp;
 
-pub use arrivals::{Arrivals, BINS_MAX, BINS_MIN, Bin, Pace};
+pub use arrivals::{ArrivalRate, Arrivals, BINS_MAX, BINS_MIN, Bin};
 pub use clients::{Heavy, Shares, Spread};
 pub use curve::{Estimate, POINTS_MAX, points};
 pub use loss::Loss;
@@ -117,7 +117,7 @@ pub struct Learn {
 pub struct Tallies {
     /// Connections that were established, or open when the capture began.
     pub connections: u64,
-    /// SYNs without a connection: refused, unanswered, given up, scans. No other figure includes them.
+    /// SYNs without a connection: refused, unanswered, abandoned, scans. No other figure includes them.
     pub half_open: u64,
     /// Connections whose RTT is that of their handshake.
     pub by_handshake: u64,
@@ -150,7 +150,7 @@ impl Learn {
     /// Adds closed connections.
     pub fn add_connections(&mut self, records: &[ConnectionRecord]) {
         for record in records {
-            if self.wants(record.client.ip(), record.server) {
+            if self.selects(record.client.ip(), record.server) {
                 self.add_connection(record);
             }
         }
@@ -159,7 +159,7 @@ impl Learn {
     /// Adds ended requests.
     pub fn add_requests(&mut self, requests: &[WireRequest]) {
         for request in requests {
-            if let (true, Some(at)) = (self.wants(request.client.ip(), request.server), request.request_first_at) {
+            if let (true, Some(at)) = (self.selects(request.client.ip(), request.server), request.request_first_at) {
                 self.arrivals.request(at);
             }
         }
@@ -224,7 +224,7 @@ impl Learn {
         })
     }
 
-    fn wants(&self, client: IpAddr, server: std::net::SocketAddr) -> bool {
+    fn selects(&self, client: IpAddr, server: std::net::SocketAddr) -> bool {
         let among = |addresses: &[IpAddr]| addresses.is_empty() || addresses.contains(&server.ip());
         among(&self.spec.servers)
             && (self.spec.ports.is_empty() || self.spec.ports.contains(&server.port()))
@@ -270,31 +270,33 @@ impl Learn {
     }
 
     /// Where the capture was taken, by the handshakes: at one end of the path, the RTT towards that end is negligible.
-    fn place(&self) -> Place {
+    fn place(&self) -> CaptureLocation {
         let [towards_client, towards_server] =
             self.parts.each_ref().map(|part| (!part.is_empty()).then(|| part.value_at(0.5)));
-        let (Some(client_ns), Some(server_ns)) = (towards_client, towards_server) else { return Place::AsTold };
+        let (Some(client_ns), Some(server_ns)) = (towards_client, towards_server) else {
+            return CaptureLocation::AsConfigured;
+        };
         let (near, far) = match self.spec.capture_point {
             CapturePoint::AtServer => (server_ns, client_ns),
             CapturePoint::AtClient => (client_ns, server_ns),
-            CapturePoint::Between => return Place::AsTold,
+            CapturePoint::Between => return CaptureLocation::AsConfigured,
         };
         if near > NEAR_END_RTT_MAX_NS && near > far.saturating_mul(2) {
-            Place::OtherEnd { near_ns: near, far_ns: far }
+            CaptureLocation::OtherEnd { near_ns: near, far_ns: far }
         } else if near > KERNEL_RESPONSE_NS && near > far / 10 {
-            Place::Between { near_ns: near, far_ns: far }
+            CaptureLocation::Between { near_ns: near, far_ns: far }
         } else {
-            Place::AsTold
+            CaptureLocation::AsConfigured
         }
     }
 }
 
 /// Whether the capture was taken at the configured capture point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum CaptureLocation {
     /// No contradiction.
     #[default]
-    AsTold,
+    AsConfigured,
     /// The configured end is some distance away: part of the RTT is missing.
     Between {
         /// Median RTT from the capture to the configured end.
@@ -345,14 +347,14 @@ pub struct Learned {
     pub shares: Shares,
     /// Variation of the RTTs of one client; `None` if no client has enough connections.
     pub spread: Option<Spread>,
-    /// Packet loss on the way up.
+    /// Packet loss from clients to servers.
     pub up: Loss,
-    /// Packet loss on the way down.
+    /// Packet loss from servers to clients.
     pub down: Loss,
     /// Arrivals of connections and requests.
     pub arrivals: Arrivals,
     /// Whether the capture was taken at the configured capture point.
-    pub place: Place,
+    pub place: CaptureLocation,
 }
 
 /// Why no profile can be learned.

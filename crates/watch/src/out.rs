@@ -14,11 +14,11 @@ use crate::spec::Limits;
 pub(crate) struct Out<'a> {
     /// Capture time of the packet, in nanoseconds.
     pub(crate) at: u64,
-    /// Its number in the capture.
+    /// Number of the packet in the capture.
     pub(crate) packet: u64,
     /// The connection's sequence number.
     pub(crate) connection: u64,
-    /// Its ends, and whether the second one is the client.
+    /// Ends of the connection, and whether the second one is the client.
     pub(crate) key: &'a Key,
     pub(crate) client_is_second: bool,
     pub(crate) limits: &'a Limits,
@@ -44,13 +44,13 @@ impl Out<'_> {
     }
 
     /// Whether memory for `bytes` is available.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_space(&self, bytes: usize) -> bool {
         *self.held + bytes <= self.limits.held_in_all
     }
 
     /// Reserves memory for `bytes`; false when there is none.
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
-        let fits = self.has_room(bytes);
+        let fits = self.has_space(bytes);
         if fits {
             *self.held += bytes;
         }

@@ -77,7 +77,7 @@ pub(crate) struct Series {
 pub(crate) struct Silence {
     /// Number of silences.
     pub(crate) count: u32,
-    /// Its length.
+    /// Length of the silence in nanoseconds.
     pub(crate) length_ns: u64,
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum Stream {
 /// A PROXY protocol header that is being received.
 #[derive(Debug, Default)]
 pub(crate) struct Header {
-    /// Its bytes so far, while it may be the start of another protocol.
+    /// Bytes of the header so far, while they may be the start of another protocol.
     held: Vec<u8>,
     /// Remaining bytes.
     left: u64,
@@ -142,7 +142,7 @@ impl Feed<'_, '_> {
         }
         let before = header.held.len();
         let mut held = std::mem::take(&mut header.held);
-        held.extend_from_slice(&bytes[..bytes.len().min(HEADER_LOOK)]);
+        held.extend_from_slice(&bytes[..bytes.len().min(HEADER_PROBE_BYTES)]);
         self.out.release(before);
         match preamble::read(&held) {
             Preamble::Length(header) => self.pass_header((header - before) as u64, bytes, length),
@@ -202,7 +202,7 @@ impl Feed<'_, '_> {
         work::spend(hello.held.len());
         let name = tls::server_name(&hello.held);
         let is_cut = !fits || (bytes.len() as u64) < length;
-        if name == ServerName::Incomplete && !is_cut && hello.tries < TRIES_MAX {
+        if name == ServerName::Incomplete && !is_cut && hello.tries < PARSE_ATTEMPTS_MAX {
             return;
         }
         if let ServerName::Name(name) = name {
@@ -267,8 +267,8 @@ impl Sink for Feed<'_, '_> {
 }
 
 /// Bytes of a segment that show whether a header of the PROXY protocol continues in it: the longest of version 1.
-const HEADER_LOOK: usize = 128;
+const HEADER_PROBE_BYTES: usize = 128;
 /// A ClientHello has a few kilobytes, even with post-quantum keys.
 const HELLO_MAX: usize = 16 * 1024;
 /// Maximum number of parse attempts for a hello in very small segments.
-const TRIES_MAX: u8 = 64;
+const PARSE_ATTEMPTS_MAX: u8 = 64;

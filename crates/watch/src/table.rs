@@ -98,8 +98,8 @@ impl<F> Table<F> {
     pub(crate) fn remove(&mut self, index: Index) -> Key {
         self.unlink(index);
         let (key, hash) = (self.entry(index).key, self.entry(index).hash);
-        if let Ok(found) = self.slots.find_entry(spread(hash), |slot| slot.index == index) {
-            found.remove();
+        if let Ok(slot) = self.slots.find_entry(spread(hash), |slot| slot.index == index) {
+            slot.remove();
         }
         self.free.push(index);
         key
@@ -264,7 +264,7 @@ mod tests {
         }
         assert_eq!((table.remove(indices[7]), *table.flow(indices[7])), (key(8), 8));
         assert_eq!(table.find(&key(8), table.hash(&key(8))), None);
-        assert_eq!(add(&mut table, 9000, 5), indices[7], "its place is used again");
+        assert_eq!(add(&mut table, 9000, 5), indices[7], "the slot is reused");
         assert_eq!(table.len(), 4999);
     }
 

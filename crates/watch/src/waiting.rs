@@ -108,8 +108,8 @@ impl WaitPolicy {
     }
 
     /// Records whether the awaited packet arrived.
-    pub(crate) fn note(&mut self, has_come: bool) {
-        self.left = if has_come { UNSUCCESSFUL_WAITS_MAX } else { self.left.saturating_sub(1) };
+    pub(crate) fn note(&mut self, has_arrived: bool) {
+        self.left = if has_arrived { UNSUCCESSFUL_WAITS_MAX } else { self.left.saturating_sub(1) };
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Watch {
     waiting: Vec<(Index, u64)>,
     /// Number of entries at which those that no longer wait are removed.
     waiting_most: usize,
-    patience: WaitPolicy,
+    wait_policy: WaitPolicy,
 }
 
 /// Counts since the start, in packets unless stated otherwise.
@@ -117,8 +117,8 @@ impl Watch {
             latest_at: 0,
             copies: spec.duplicates.then(|| Box::new(Copies::new())),
             waiting: Vec::new(),
-            waiting_most: WAITING_MOST,
-            patience: WaitPolicy::new(),
+            waiting_most: WAITING_MAX,
+            wait_policy: WaitPolicy::new(),
             spec,
         }
     }
@@ -244,7 +244,7 @@ impl Watch {
         self.series.handshake_rtt.quantiles()
     }
 
-    /// The same as a histogram: for a live display of the distribution.
+    /// Round-trip times of all handshakes as a histogram, for a live display of the distribution.
     pub fn handshake_rtt_histogram(&self) -> &Histogram {
         &self.series.handshake_rtt
     }
@@ -336,7 +336,7 @@ impl Watch {
         let (key, is_second) = Key::new(header.addresses, tcp.source_port, tcp.destination_port);
         let hash = self.table.hash(&key);
         if self.copies.is_some() && self.is_copy(&key, hash, is_second, &segment) {
-            return self.leave_copy_out(frame_length);
+            return self.count_copy(frame_length);
         }
         self.counts.tcp += 1;
         self.counts.first_fragments += u64::from(header.fragment.is_some());
@@ -358,11 +358,11 @@ impl Watch {
         }
         let Some(index) = self.table.find(key, hash) else { return false };
         let flow = self.table.flow(index);
-        !flow.was_requested_again(direction_of(flow, is_second), first_at)
+        !flow.was_retransmission_requested(direction_of(flow, is_second), first_at)
     }
 
     #[cold]
-    fn leave_copy_out(&mut self, frame_length: usize) {
+    fn count_copy(&mut self, frame_length: usize) {
         self.reading.duplicates += 1;
         self.counts.packets -= 1;
         self.counts.bytes -= frame_length as u64;
@@ -388,12 +388,12 @@ impl Watch {
         let direction = direction_of(flow, is_second);
         if flow.silences != silence.count {
             let length_ns = silence.length_ns;
-            if flow.goes_on_after(silence, direction, segment) {
+            if flow.contradicts_silence(silence, direction, segment) {
                 self.reading.jumps.note(segment.number, length_ns);
             }
         }
         if flow.must_wait(direction, segment) {
-            return self.hold_back(index, direction, segment, is_fragment);
+            return self.enqueue(index, direction, segment, is_fragment);
         }
         self.receive(index, &key, direction, segment, is_fragment);
     }
@@ -425,10 +425,10 @@ impl Watch {
     #[cold]
     fn begin(&mut self, key: Key, hash: u32, is_second: bool, segment: &Segment<'_>) -> Index {
         if self.table.len() >= self.spec.limits.flows.max(1) {
-            self.make_room();
+            self.evict_one();
         }
         let flow = self.new_flow(&key, is_second, segment);
-        let second = self.look_again(self.series.clock());
+        let second = self.next_check(self.series.clock());
         self.table.insert(key, hash, second, flow)
     }
 
@@ -438,7 +438,7 @@ impl Watch {
         let key = self.table.key(index);
         let flow = self.new_flow(&key, is_second, segment);
         let hash = self.table.hash(&key);
-        let second = self.look_again(self.series.clock());
+        let second = self.next_check(self.series.clock());
         self.end(index, RecordEnd::Reused);
         self.table.insert(key, hash, second, flow)
     }
@@ -461,9 +461,9 @@ impl Watch {
     /// Which end of a connection seen from its middle is the server: by address, by port, or the lower port.
     fn server_is_first(&self, key: &Key) -> bool {
         let [first, second] = [key.end(false), key.end(true)];
-        let told = [first, second].map(|end| self.spec.servers.contains(&end.ip()));
-        if told[0] != told[1] {
-            return told[0];
+        let is_configured = [first, second].map(|end| self.spec.servers.contains(&end.ip()));
+        if is_configured[0] != is_configured[1] {
+            return is_configured[0];
         }
         let ports = self.spec.server_ports.as_deref().unwrap_or(&[]);
         let listens = [first, second].map(|end| ports.contains(&end.port()));
@@ -487,6 +487,6 @@ fn direction_of(flow: &Flow, is_second: bool) -> Direction {
 
 const SECOND: u64 = 1_000_000_000;
 /// Number of waiting connections beyond which those that no longer wait are removed.
-const WAITING_MOST: usize = 1024;
+const WAITING_MAX: usize = 1024;
 /// Connections examined to find the longest silent one.
 const EVICTION_CANDIDATES: usize = 16;

@@ -22,7 +22,14 @@ type Sent = (u64, Vec<u8>);
 /// A connection with a request: SYN at 1000 ms, RTT 48 ms to the client, the response 20 ms after the request.
 fn visit() -> Vec<Sent> {
     let mut talk = Talk::new();
-    talk.open().send(CLIENT, ACK | PSH, GET).wait(5).send(SERVER, ACK, b"").wait(15).say(SERVER, OK).wait(10).close();
+    talk.open()
+        .send(CLIENT, ACK | PSH, GET)
+        .wait(5)
+        .send(SERVER, ACK, b"")
+        .wait(15)
+        .send_data(SERVER, OK)
+        .wait(10)
+        .close();
     numbered(&talk.packets)
 }
 
@@ -320,7 +327,7 @@ fn unread_protocols_are_named_and_truncated_packets_counted() {
 #[test]
 fn connection_without_its_first_data_is_counted_as_unread() {
     let mut talk = Talk::new();
-    talk.open().say(CLIENT, GET).say(SERVER, OK).close();
+    talk.open().send_data(CLIENT, GET).send_data(SERVER, OK).close();
     let mut watch = Watch::new(WatchSpec::default());
     talk.feed(&mut watch, 40);
     watch.finish(millis(talk.at));
@@ -347,10 +354,10 @@ fn request_after_a_proxy_header_or_blank_line_is_parsed() {
             let (first, rest) = all.split_at(cut);
             for part in [first, rest] {
                 if !part.is_empty() {
-                    talk.say(CLIENT, part);
+                    talk.send_data(CLIENT, part);
                 }
             }
-            talk.say(SERVER, OK).say(CLIENT, GET).say(SERVER, OK).close();
+            talk.send_data(SERVER, OK).send_data(CLIENT, GET).send_data(SERVER, OK).close();
             let (outcome, reading) = watched(&numbered(&talk.packets), file());
             assert_eq!(outcome.requests_seen(), ["GET /a 200 exact", "GET /a 200 exact"], "{before:?} cut at {cut}");
             assert_eq!(reading.proxied, proxied);
@@ -360,7 +367,7 @@ fn request_after_a_proxy_header_or_blank_line_is_parsed() {
         for byte in &all {
             talk.send(CLIENT, ACK, &[*byte]);
         }
-        talk.wait(5).say(SERVER, OK).close();
+        talk.wait(5).send_data(SERVER, OK).close();
         assert_eq!(
             watched(&numbered(&talk.packets), file()).0.requests_seen(),
             ["GET /a 200 exact"],
@@ -370,7 +377,7 @@ fn request_after_a_proxy_header_or_blank_line_is_parsed() {
     // A header without end, and bytes that only begin like one.
     for other in [&b"PROXY without end"[..], b"\r\n\r\n\0\r\nQUIT\n\x21", b"PROXY \r\nEHLO x\r\n"] {
         let mut talk = Talk::new();
-        talk.open().say(CLIENT, other).say(SERVER, b"220 hello\r\n").close();
+        talk.open().send_data(CLIENT, other).send_data(SERVER, b"220 hello\r\n").close();
         assert_eq!(watched(&numbered(&talk.packets), file()).0.requests_seen(), [""; 0]);
     }
 }

@@ -11,7 +11,7 @@ use wire::link::LinkType;
 #[test]
 fn handshake_has_three_times() {
     let mut talk = Talk::new();
-    talk.open().say(CLIENT, b"x").wait(5).close();
+    talk.open().send_data(CLIENT, b"x").wait(5).close();
     let outcome = talk.outcome();
     let record = outcome.connection();
     assert_eq!(
@@ -102,7 +102,7 @@ fn duration_ends_when_both_sides_have_closed() {
     assert_eq!((record.duration_ns(), record.first_to_last_ns()), (62_000_000, 65_000_000));
     assert_eq!(record.state, ConnectionState::Rsto);
     let mut open = Talk::new();
-    open.open().wait(20).say(CLIENT, b"x");
+    open.open().wait(20).send_data(CLIENT, b"x");
     assert_eq!(open.outcome().connection().duration_ns(), 80_000_000);
 }
 
@@ -156,7 +156,7 @@ fn retransmitted_segments_give_no_rtt() {
     let again = talk.make(SERVER, ACK, b"slow");
     talk.send(SERVER, ACK, b"slow").wait(200);
     talk.packets.push((talk.at, again));
-    talk.wait(40).send(CLIENT, ACK, b"").wait(5).say(SERVER, b"next");
+    talk.wait(40).send(CLIENT, ACK, b"").wait(5).send_data(SERVER, b"next");
     let rtt = talk.outcome().connection().down.data_rtt;
     assert_eq!((rtt.count, rtt.min_ns, rtt.max_ns), (1, 10_000_000, 10_000_000));
 }
@@ -190,7 +190,7 @@ fn sequence_numbers_wrap() {
     (talk.client.next, talk.server.next) = (u32::MAX - 3, u32::MAX);
     talk.open();
     for _ in 0..5 {
-        talk.say(SERVER, &[7; 1000]).say(CLIENT, &[8; 3]);
+        talk.send_data(SERVER, &[7; 1000]).send_data(CLIENT, &[8; 3]);
     }
     talk.close();
     let outcome = talk.outcome();
@@ -210,7 +210,7 @@ fn bytes_acknowledged_and_not_seen_are_missing_until_they_arrive() {
     assert_eq!(talk.outcome().connection().down.missing_bytes, 100);
     talk.packets.push((talk.at, late));
     assert_eq!(talk.outcome().connection().down.missing_bytes, 60);
-    // The same at the end of the seen bytes.
+    // Bytes acknowledged beyond the seen bytes.
     talk.server.next += 1000;
     talk.wait(1).send(CLIENT, ACK, b"");
     assert_eq!(talk.outcome().connection().down.missing_bytes, 1060);
@@ -219,7 +219,7 @@ fn bytes_acknowledged_and_not_seen_are_missing_until_they_arrive() {
 #[test]
 fn roles_of_a_connection_open_before_the_capture_follow_configuration_or_ports() {
     let mut talk = Talk::new();
-    talk.say(SERVER, b"middle").say(CLIENT, b"of something");
+    talk.send_data(SERVER, b"middle").send_data(CLIENT, b"of something");
     let outcome = talk.outcome();
     let record = outcome.connection();
     assert_eq!((record.server.port(), record.roles_seen, record.state), (80, false, ConnectionState::Oth));
@@ -237,12 +237,12 @@ fn new_syn_begins_a_connection_and_a_retransmitted_one_does_not() {
         let again = talk.make(CLIENT, SYN, b"");
         talk.open();
         talk.packets.push((talk.at, again));
-        talk.say(CLIENT, b"first");
+        talk.send_data(CLIENT, b"first");
         if is_closed {
             talk.close();
         }
         (talk.client.next, talk.server.next) = (77_000, 99_000);
-        talk.wait(100).open().say(CLIENT, b"second one").close();
+        talk.wait(100).open().send_data(CLIENT, b"second one").close();
         let outcome = talk.outcome();
         let sent: Vec<_> = outcome.connections.iter().map(|record| (record.end, record.up.payload_bytes)).collect();
         assert_eq!(sent, [(RecordEnd::Reused, 5), (RecordEnd::CaptureEnd, 10)], "closed: {is_closed}");
@@ -302,7 +302,7 @@ fn truncated_packets_and_padding_change_no_count() {
     let mut talk = Talk::new();
     talk.open();
     for _ in 0..4 {
-        talk.say(SERVER, &[7; 1448]).say(CLIENT, &[8; 60_000]);
+        talk.send_data(SERVER, &[7; 1448]).send_data(CLIENT, &[8; 60_000]);
     }
     talk.close();
     let whole = talk.outcome();
@@ -343,7 +343,7 @@ fn first_fragment_is_analysed_and_later_ones_are_counted() {
 #[test]
 fn duplicate_sack_counts_a_needless_retransmission() {
     let mut talk = Talk::new();
-    talk.open().say(SERVER, &[1; 100]);
+    talk.open().send_data(SERVER, &[1; 100]);
     let mut ack = talk.make(CLIENT, ACK, b"");
     ack.options = vec![1, 1, 5, 10];
     ack.options.extend(500_001u32.to_be_bytes());
@@ -356,8 +356,8 @@ fn duplicate_sack_counts_a_needless_retransmission() {
 fn series_has_counts_per_second() {
     let mut talk = Talk::new();
     talk.at = 10_000;
-    talk.open().wait(450).say(CLIENT, b"GET / HTTP/1.1\r\n\r\n").wait(990);
-    talk.say(SERVER, b"HTTP/1.1 204 No Content\r\n\r\n").wait(490).close();
+    talk.open().wait(450).send_data(CLIENT, b"GET / HTTP/1.1\r\n\r\n").wait(990);
+    talk.send_data(SERVER, b"HTTP/1.1 204 No Content\r\n\r\n").wait(490).close();
     let outcome = talk.outcome();
     let rows = &outcome.seconds;
     assert_eq!(rows.iter().map(|row| row.second).collect::<Vec<_>>(), [10, 11, 12]);

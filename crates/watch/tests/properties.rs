@@ -146,8 +146,8 @@ proptest! {
             packet.acknowledgement = acknowledgement.wrapping_add(far);
             packet.window = (step % 3) as u16;
             let bytes = packet.bytes();
-            let kept = (40 + snap * 20).min(bytes.len());
-            watch.handle_packet(millis(at + 10 * step as u64), LinkType::RawIp, &bytes[..kept], bytes.len() as u32);
+            let captured = (40 + snap * 20).min(bytes.len());
+            watch.handle_packet(millis(at + 10 * step as u64), LinkType::RawIp, &bytes[..captured], bytes.len() as u32);
             prop_assert!(watch.live().flows_held <= 8 && watch.live().bytes_held <= 16_384);
         }
         finish(watch, millis(10_000));

@@ -10,15 +10,15 @@ const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: x.org\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// The requests of an exchange of (sender, bytes) on a connection opened before and closed after.
-fn requests_seen(said: &[(bool, &[u8])]) -> Vec<String> {
-    talk(said).outcome().requests_seen()
+fn requests_seen(messages: &[(bool, &[u8])]) -> Vec<String> {
+    talk(messages).outcome().requests_seen()
 }
 
-fn talk(said: &[(bool, &[u8])]) -> Talk {
+fn talk(messages: &[(bool, &[u8])]) -> Talk {
     let mut talk = Talk::new();
     talk.open();
-    for (from_client, bytes) in said {
-        talk.say(*from_client, bytes);
+    for (from_client, bytes) in messages {
+        talk.send_data(*from_client, bytes);
     }
     talk.close();
     talk
@@ -70,7 +70,7 @@ fn response_ends_with_the_connection_or_is_incomplete() {
     assert_eq!(requests_seen(&[(CLIENT, GET), (SERVER, &OK[..40])]), ["GET /a 200 exact incomplete"]);
     assert_eq!(requests_seen(&[(CLIENT, GET)]), ["GET /a ? exact incomplete"]);
     let mut reset = Talk::new();
-    reset.open().say(CLIENT, GET).say(SERVER, until_close).send(SERVER, RST, b"");
+    reset.open().send_data(CLIENT, GET).send_data(SERVER, until_close).send(SERVER, RST, b"");
     assert_eq!(reset.outcome().requests_seen(), ["GET /a 200 exact incomplete"]);
 }
 
@@ -194,9 +194,9 @@ fn head_beyond_the_snaplen_is_unknown_and_later_ones_are_paired() {
     let body =
         [&b"HTTP/1.1 200 OK\r\nServer: one\r\nDate: now\r\nContent-Length: 3000\r\n\r\n"[..], &[b'x'; 800]].concat();
     let rest = vec![b'x'; 2200];
-    let said: [(bool, &[u8]); 6] =
+    let messages: [(bool, &[u8]); 6] =
         [(CLIENT, long), (SERVER, &body), (SERVER, &rest), (CLIENT, long), (SERVER, &body), (SERVER, &rest)];
-    let talk = talk(&said);
+    let talk = talk(&messages);
     assert_eq!(talk.outcome().requests.len(), 2);
     // 40 bytes of headers: 32 of each payload.
     let outcome = talk.outcome_with(WatchSpec::default(), 72);
@@ -223,10 +223,14 @@ fn head_beyond_the_snaplen_is_unknown_and_later_ones_are_paired() {
 #[test]
 fn connection_open_before_the_capture_is_parsed_from_the_next_request() {
     let mut talk = Talk::new();
-    talk.say(SERVER, b"end of some body").say(CLIENT, GET).say(SERVER, OK).say(CLIENT, GET).say(SERVER, OK);
+    talk.send_data(SERVER, b"end of some body")
+        .send_data(CLIENT, GET)
+        .send_data(SERVER, OK)
+        .send_data(CLIENT, GET)
+        .send_data(SERVER, OK);
     assert_eq!(talk.outcome().requests_seen(), ["GET /a 200 exact", "GET /a 200 exact"]);
     let mut talk = Talk::new();
-    talk.say(SERVER, OK).say(CLIENT, GET).say(SERVER, OK);
+    talk.send_data(SERVER, OK).send_data(CLIENT, GET).send_data(SERVER, OK);
     assert_eq!(talk.outcome().requests_seen(), ["? ? 200 exact", "GET /a 200 exact"]);
 }
 
@@ -235,11 +239,11 @@ fn hole_in_a_body_is_skipped_and_one_in_a_head_is_marked() {
     let long = [&b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"[..], &[b'x'; 3000]].concat();
     for (lost, requests_seen) in [(1000..2000, "GET /a 200 exact"), (10..1000, "GET /a ? by_direction")] {
         let mut talk = Talk::new();
-        talk.open().say(CLIENT, GET);
+        talk.open().send_data(CLIENT, GET);
         talk.send(SERVER, ACK, &long[..lost.start]);
         talk.server.next += lost.len() as u32;
         talk.send(SERVER, ACK, &long[lost.end..]).wait(10).send(CLIENT, ACK, b"");
-        talk.say(CLIENT, GET).say(SERVER, OK).close();
+        talk.send_data(CLIENT, GET).send_data(SERVER, OK).close();
         let outcome = talk.outcome();
         assert_eq!(outcome.requests_seen(), [requests_seen, "GET /a 200 exact"]);
         assert_eq!(outcome.connection().down.missing_bytes, lost.len() as u64);
@@ -258,8 +262,8 @@ fn server_name_of_a_client_hello_is_recorded() {
     let mut hello = vec![22, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8];
     hello.extend(body);
     for cut in [hello.len(), 20, 1] {
-        let said: Vec<(bool, &[u8])> = hello.chunks(cut).map(|part| (CLIENT, part)).collect();
-        let name = talk(&said).outcome().connection().server_name.clone();
+        let messages: Vec<(bool, &[u8])> = hello.chunks(cut).map(|part| (CLIENT, part)).collect();
+        let name = talk(&messages).outcome().connection().server_name.clone();
         // A hello in 60 and more pieces is not parsed further.
         let expected = (hello.len().div_ceil(cut) < 64).then_some(&b"www.example.org"[..]);
         assert_eq!(name.as_deref(), expected, "pieces of {cut}");

@@ -1,9 +1,9 @@
 //! `--fail-if`: differences that end a comparison with exit status 4.
 //!
-//! The rule: a term fails where a difference is *shown* (its interval excludes 0) and the estimate exceeds the limit,
-//! or where the whole interval exceeds the limit. So a server compared with itself almost never fails, as it would by
-//! the estimate alone; and a difference clearly above the limit fails although its interval reaches below it, as it
-//! would not if the whole interval had to exceed the limit. [`FailCertainty`] qualifies each verdict.
+//! The rule: a term fails if a difference is *shown* (its interval excludes 0) and the estimate exceeds the limit, or
+//! if the whole interval exceeds the limit. A rule by the estimate alone would often fail a server compared with
+//! itself. A rule by the whole interval alone would pass a difference clearly above the limit if its interval reaches
+//! below the limit. [`FailCertainty`] qualifies each verdict.
 
 use schema::CompareVerdict;
 use schema::compare_part::{ComparedMetric, FailCertainty, FailTerm};
@@ -78,17 +78,17 @@ impl FailIf {
             above: self.above,
             ..FailTerm::default()
         };
-        let Some((metric, found)) = metric.and_then(|metric| Some((metric, self.found(metric)?))) else {
+        let Some((metric, figures)) = metric.and_then(|metric| Some((metric, self.figures(metric)?))) else {
             term.why = "there is no interval here, so the term cannot be judged".to_owned();
             return term;
         };
-        (term.failed, term.sure) = self.rule(metric.verdict, &found, limit);
-        term.why = self.explanation(term.sure, &found, limit);
+        (term.failed, term.sure) = self.rule(metric.verdict, &figures, limit);
+        term.why = self.explanation(term.sure, &figures, limit);
         term
     }
 
     /// Estimate and interval in the limit's unit.
-    fn found(&self, metric: &ComparedMetric) -> Option<ComparedFigures> {
+    fn figures(&self, metric: &ComparedMetric) -> Option<ComparedFigures> {
         if metric.verdict == CompareVerdict::NotKnown {
             return None;
         }
@@ -102,13 +102,13 @@ impl FailIf {
         Some(ComparedFigures { difference: difference * scale, interval: interval.map(|end| end * scale) })
     }
 
-    fn rule(&self, verdict: CompareVerdict, found: &ComparedFigures, limit: f64) -> (Option<bool>, FailCertainty) {
+    fn rule(&self, verdict: CompareVerdict, figures: &ComparedFigures, limit: f64) -> (Option<bool>, FailCertainty) {
         let beyond = |difference: f64| if self.above { difference > limit } else { difference < limit };
         // The end of the interval on the permitted side, and the other one.
-        let [low, high] = found.interval;
+        let [low, high] = figures.interval;
         let (near, far) = if self.above { (low, high) } else { (high, low) };
         let is_shown = verdict != CompareVerdict::NoDifferenceShown;
-        match (beyond(near), is_shown && beyond(found.difference), beyond(far)) {
+        match (beyond(near), is_shown && beyond(figures.difference), beyond(far)) {
             (true, ..) => (Some(true), FailCertainty::Shown),
             (_, true, _) => (Some(true), FailCertainty::Likely),
             (.., true) => (Some(false), FailCertainty::Possible),
@@ -116,18 +116,20 @@ impl FailIf {
         }
     }
 
-    fn explanation(&self, sure: FailCertainty, found: &ComparedFigures, limit: f64) -> String {
+    fn explanation(&self, sure: FailCertainty, figures: &ComparedFigures, limit: f64) -> String {
         let text = |difference: f64| self.text(difference);
-        let [low, high] = found.interval.map(text);
-        let found = format!("{} ({low} to {high})", text(found.difference));
+        let [low, high] = figures.interval.map(text);
+        let figures = format!("{} ({low} to {high})", text(figures.difference));
         let limit = text(limit);
         match sure {
-            FailCertainty::Shown => format!("{found}: the whole interval exceeds {limit}"),
+            FailCertainty::Shown => format!("{figures}: the whole interval exceeds {limit}"),
             FailCertainty::Likely => {
-                format!("{found}: a difference is shown and the estimate exceeds {limit}; the interval does so in part")
+                format!(
+                    "{figures}: a difference is shown and the estimate exceeds {limit}; the interval does so in part"
+                )
             }
-            FailCertainty::Possible => format!("{found}: exceeding {limit} is neither shown nor excluded"),
-            FailCertainty::Excluded => format!("{found}: the whole interval is within {limit}"),
+            FailCertainty::Possible => format!("{figures}: exceeding {limit} is neither shown nor excluded"),
+            FailCertainty::Excluded => format!("{figures}: the whole interval is within {limit}"),
             FailCertainty::NotKnown => String::new(),
         }
     }
@@ -163,7 +165,7 @@ fn of_time(nanos: f64) -> String {
 }
 
 fn number_of(typed: &str) -> Result<f64, String> {
-    // The sign was already removed: `+-5%` is invalid.
+    // The sign was removed before: `+-5%` is invalid.
     let number = typed.parse::<f64>().ok().filter(|number| number.is_finite() && !typed.starts_with(['+', '-']));
     number.ok_or_else(|| format!("`{typed}%` is not a valid percentage; {EXPECTED}"))
 }

@@ -64,10 +64,13 @@ mod tests {
             steal_share: Some(0.5),
             ..a.clone()
         };
-        let found = differences(&a, &b);
-        let names: Vec<&str> = found.iter().map(|one| one.fact.as_str()).collect();
+        let differing = differences(&a, &b);
+        let names: Vec<&str> = differing.iter().map(|one| one.fact.as_str()).collect();
         assert_eq!(names, ["kernel", "client_cores", "settings.class"]);
-        assert_eq!((found[1].a.as_deref(), found[1].b.as_deref(), found[1].machine), (None, Some("1"), false));
+        assert_eq!(
+            (differing[1].a.as_deref(), differing[1].b.as_deref(), differing[1].machine),
+            (None, Some("1"), false)
+        );
         assert!(differences(&a, &Host { steal_share: Some(0.1), ..a.clone() }).is_empty());
     }
 }

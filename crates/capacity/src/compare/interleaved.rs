@@ -21,9 +21,9 @@ use experiment::{Order, Stage};
 /// Time between two runs' loads: sandboxes, start of the server, last responses. 1.5 s were measured on two busy cores
 /// with a server in Python.
 const RUN_OVERHEAD: Duration = Duration::from_secs(1);
-/// Number of void blocks before the comparison is given up, and more where many blocks are made.
+/// Number of void blocks after which the comparison ends; with many blocks see [`VOID_BLOCKS_ONE_IN`].
 const VOID_BLOCKS_MIN: usize = 2;
-/// One in this many.
+/// The comparison ends if one in this number of blocks is void, if that is more than [`VOID_BLOCKS_MIN`].
 const VOID_BLOCKS_ONE_IN: usize = 4;
 
 /// Input of a comparison.
@@ -44,7 +44,7 @@ impl InterleavedPlan {
     pub fn time(&self) -> [Duration; 2] {
         let load = &self.sides[0].load;
         let run = load.duration.unwrap_or(Duration::from_secs(10)) + load.warmup + RUN_OVERHEAD;
-        // One more: the first block does not count.
+        // One block more, because the first block does not count.
         let of = |blocks: usize| run * (RUNS_A_BLOCK * (blocks + 1)) as u32;
         [of(self.blocks.least), of(self.blocks.most.max(self.blocks.least))]
     }
@@ -90,7 +90,7 @@ pub fn run(
     let mut stage = showing.staging(stage);
     let measuring = Measuring { plan, question, order, run_store, by, blocks: Vec::new(), ended: None };
     let done = measuring.all(&record, differ, interrupts, &mut stage, &showing).inspect_err(gone)?;
-    showing.done(&done.document.validity, |standing| standing.compare = Some(done.document.compare.clone()));
+    showing.done(&done.document.validity, |progress| progress.compare = Some(done.document.compare.clone()));
     Ok(done)
 }
 
@@ -124,7 +124,7 @@ struct Measuring<'a> {
     run_store: &'a RunStore,
     by: Metric,
     blocks: Vec<Block>,
-    /// Why the comparison was given up.
+    /// Why the comparison ended early.
     ended: Option<String>,
 }
 
@@ -144,7 +144,7 @@ impl Measuring<'_> {
             let interrupted = block.runs.len() < RUNS_A_BLOCK;
             self.blocks.push(block);
             let checks = self.checks(false);
-            showing.put(|standing| standing.compare = Some(self.closing(differ.clone(), checks, false).part));
+            showing.put(|progress| progress.compare = Some(self.closing(differ.clone(), checks, false).part));
             if interrupted || interrupts.count() > 0 {
                 break;
             }
@@ -169,12 +169,12 @@ impl Measuring<'_> {
         let number = self.blocks.len() as u64;
         let sides = abba::order(self.order.seed, number);
         let mut block = Block { sides, runs: Vec::new(), why_not: String::new() };
-        let mut made = [0; 2];
+        let mut runs_of_side = [0; 2];
         for side in sides {
             let mut plan = self.plan.sides[side.index()].clone();
             // The first run of A is paired with the first of B.
-            plan.seed = self.order.seed.wrapping_add(2 * number + made[side.index()]);
-            made[side.index()] += 1;
+            plan.seed = self.order.seed.wrapping_add(2 * number + runs_of_side[side.index()]);
+            runs_of_side[side.index()] += 1;
             let mut observer = stage.begin(&self.label(number, side));
             let run_store = self.plan.keep_runs.then_some(self.run_store);
             let outcome = testbed::bench(&plan, &self.order.command, run_store, interrupts, &mut *observer)?;
@@ -199,9 +199,9 @@ impl Measuring<'_> {
     fn label(&self, number: u64, side: Side) -> String {
         let name = ["A", "B"][side.index()];
         let differences = self.differences(self.by);
-        let found = self.plan.blocks.judge(&differences, self.question.confidence);
-        let so_far = found.map(|found| {
-            let [low, high] = found.interval.map(|end| 100.0 * end.exp_m1());
+        let figures = self.plan.blocks.judge(&differences, self.question.confidence);
+        let so_far = figures.map(|figures| {
+            let [low, high] = figures.interval.map(|end| 100.0 * end.exp_m1());
             format!(", {} of B {low:+.1} to {high:+.1} % so far", self.by.short())
         });
         match number {
@@ -224,9 +224,9 @@ impl Measuring<'_> {
         void.map(|(number, block)| format!("block {number}: {}", block.why_not)).collect()
     }
 
-    fn found(&self) -> Vec<ComparedFigures> {
+    fn figures(&self) -> Vec<ComparedFigures> {
         let counted: Vec<&Block> = self.blocks.iter().filter(|block| block.counts()).collect();
-        let found = Metric::ALL.into_iter().map(|metric| {
+        let figures = Metric::ALL.into_iter().map(|metric| {
             let mean = |expected: Side| -> Option<f64> {
                 let runs = counted.iter().flat_map(|block| block.sides.iter().zip(&block.runs));
                 let of = runs
@@ -245,7 +245,7 @@ impl Measuring<'_> {
             let systematic_error = coarse(metric, of(Side::A), of(Side::B));
             ComparedFigures { metric, a: mean(Side::A), b: mean(Side::B), evidence, systematic_error }
         });
-        found.filter(|found| found.a.is_some() || found.b.is_some()).collect()
+        figures.filter(|figures| figures.a.is_some() || figures.b.is_some()).collect()
     }
 
     fn checks(&self, interrupted: bool) -> Vec<Check> {
@@ -255,11 +255,11 @@ impl Measuring<'_> {
             .flat_map(|(block, name)| block.runs.iter().map(|(document, _)| (name.as_str(), &document.validity)))
             .collect();
         let mut checks = if runs.is_empty() { Vec::new() } else { of_runs(runs.into_iter()) };
-        let (void, made) = (self.reasons(), self.blocks.len().saturating_sub(1));
+        let (void, count) = (self.reasons(), self.blocks.len().saturating_sub(1));
         let why = match &self.ended {
             Some(why) => format!("{why}; remove the disturbance and repeat"),
             None if void.is_empty() => "blocks with an unreliable run".to_owned(),
-            None => format!("{made} blocks were made and these do not count: {}", void.join("; ")),
+            None => format!("{count} blocks were made and these do not count: {}", void.join("; ")),
         };
         checks.push(Check {
             value: Some(void.len() as f64),
@@ -288,27 +288,27 @@ impl Measuring<'_> {
     }
 
     fn closing(&self, plans_differ: Vec<PlanDifference>, checks: Vec<Check>, interrupted: bool) -> ComparisonParts {
-        let found = self.found();
+        let figures = self.figures();
         let mut notes: Vec<String> =
-            systematic_error_note(&found, self.by, self.question.confidence).into_iter().collect();
-        let metrics = judged(found, self.by, self.question.confidence);
+            systematic_error_note(&figures, self.by, self.question.confidence).into_iter().collect();
+        let metrics = judged(figures, self.by, self.question.confidence);
         let rule = self.plan.blocks;
         let differences = self.differences(self.by);
         let void = self.reasons();
         if !void.is_empty() {
             notes.push(format!("Blocks that do not count: {}.", void.join("; ")));
         }
-        if let Some(found) = rule.judge(&differences, self.question.confidence)
+        if let Some(figures) = rule.judge(&differences, self.question.confidence)
             && !rule.is_fixed()
             && self.by.is_relative()
-            && found.half_width() > rule.half_width
+            && figures.half_width() > rule.half_width
             && self.counted() >= rule.most
         {
             notes.push(format!(
                 "After {} blocks the interval is {:.1} % on either side, not {:.1} % as requested: the machine is \
                  too unsteady, or runs are too short (-d).",
                 self.counted(),
-                100.0 * found.half_width().exp_m1(),
+                100.0 * figures.half_width().exp_m1(),
                 100.0 * rule.half_width
             ));
         }

@@ -90,8 +90,8 @@ impl Metric {
     /// # Errors
     /// The name is unknown; the message lists all.
     pub fn named(typed: &str) -> Result<Self, String> {
-        let found = Metric::ALL.into_iter().find(|metric| metric.short() == typed);
-        found.ok_or_else(|| {
+        let figures = Metric::ALL.into_iter().find(|metric| metric.short() == typed);
+        figures.ok_or_else(|| {
             format!("`{typed}` is not a metric; expected one of {}", Metric::ALL.map(Metric::short).join(", "))
         })
     }
@@ -246,10 +246,10 @@ pub(crate) fn coarse<'a>(
 }
 
 /// Advice where systematic errors make up most of the deciding metric's interval.
-pub(crate) fn systematic_error_note(found: &[ComparedFigures], by: Metric, confidence: f64) -> Option<String> {
-    let found = found.iter().find(|found| found.metric == by)?;
-    let half = found.judge(confidence)?.half_width();
-    let systematic_error = (found.systematic_error[0] + found.systematic_error[1]) / 2.0;
+pub(crate) fn systematic_error_note(figures: &[ComparedFigures], by: Metric, confidence: f64) -> Option<String> {
+    let figures = figures.iter().find(|figures| figures.metric == by)?;
+    let half = figures.judge(confidence)?.half_width();
+    let systematic_error = (figures.systematic_error[0] + figures.systematic_error[1]) / 2.0;
     if systematic_error <= half / 2.0 {
         return None;
     }
@@ -280,24 +280,24 @@ pub struct CompareOptions {
 
 /// The metrics of the document, the deciding one first. It has its own interval; the others share one error
 /// probability.
-pub(crate) fn judged(mut found: Vec<ComparedFigures>, by: Metric, confidence: f64) -> Vec<ComparedMetric> {
-    found.sort_by_key(|found| (found.metric != by, found.metric));
-    let p = |found: &ComparedFigures| {
-        if found.metric == by { None } else { found.judge(confidence).map(|found| found.p) }
+pub(crate) fn judged(mut figures: Vec<ComparedFigures>, by: Metric, confidence: f64) -> Vec<ComparedMetric> {
+    figures.sort_by_key(|figures| (figures.metric != by, figures.metric));
+    let p = |figures: &ComparedFigures| {
+        if figures.metric == by { None } else { figures.judge(confidence).map(|figures| figures.p) }
     };
-    let p: Vec<f64> = found.iter().map(|found| p(found).unwrap_or(f64::NAN)).collect();
+    let p: Vec<f64> = figures.iter().map(|figures| p(figures).unwrap_or(f64::NAN)).collect();
     let confidences = holm_confidences(&p, confidence);
-    found.iter().zip(confidences).map(|(found, confidence)| text(found, confidence)).collect()
+    figures.iter().zip(confidences).map(|(figures, confidence)| text(figures, confidence)).collect()
 }
 
-fn text(found: &ComparedFigures, confidence: f64) -> ComparedMetric {
-    let metric = found.metric;
+fn text(figures: &ComparedFigures, confidence: f64) -> ComparedMetric {
+    let metric = figures.metric;
     let mut text = ComparedMetric {
         name: metric.name().to_owned(),
         short: metric.short().to_owned(),
         unit: metric.unit().to_owned(),
-        a: found.a,
-        b: found.b,
+        a: figures.a,
+        b: figures.b,
         relative: metric.is_relative(),
         difference: None,
         interval: None,
@@ -306,13 +306,13 @@ fn text(found: &ComparedFigures, confidence: f64) -> ComparedMetric {
         verdict: CompareVerdict::NotKnown,
         detectable_difference: None,
     };
-    if metric == Metric::Errors && found.a == Some(0.0) && found.b == Some(0.0) {
+    if metric == Metric::Errors && figures.a == Some(0.0) && figures.b == Some(0.0) {
         // Zero variation does not mean an exact figure.
         text.difference = Some(0.0);
         text.verdict = CompareVerdict::NoDifferenceShown;
         return text;
     }
-    if let Some(difference) = found.judge(confidence) {
+    if let Some(difference) = figures.judge(confidence) {
         let of = |scaled: f64| metric.difference(scaled);
         text.difference = Some(of(difference.mean));
         text.interval = Some(difference.interval.map(of));
@@ -325,7 +325,8 @@ fn text(found: &ComparedFigures, confidence: f64) -> ComparedMetric {
             (true, true) => CompareVerdict::Less,
             (true, false) => CompareVerdict::More,
         };
-    } else if let (Some(a), Some(b)) = (found.a.and_then(|a| metric.scaled(a)), found.b.and_then(|b| metric.scaled(b)))
+    } else if let (Some(a), Some(b)) =
+        (figures.a.and_then(|a| metric.scaled(a)), figures.b.and_then(|b| metric.scaled(b)))
     {
         text.difference = Some(metric.difference(b - a));
     }
@@ -342,7 +343,7 @@ mod tests {
         Estimate { value, standard_error, freedom: 100.0 }
     }
 
-    fn found(metric: Metric, ratio: f64, error: f64) -> ComparedFigures {
+    fn figures(metric: Metric, ratio: f64, error: f64) -> ComparedFigures {
         let evidence = Evidence::Apart(estimate(0.0, 0.0), estimate(ratio.ln(), error));
         ComparedFigures { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence, systematic_error: [0.0; 2] }
     }
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn deciding_metric_has_its_own_confidence() {
         // 2.2 standard errors: significant alone, not among seven.
-        let all: Vec<ComparedFigures> = Metric::ALL.map(|metric| found(metric, 1.022, 0.01)).into();
+        let all: Vec<ComparedFigures> = Metric::ALL.map(|metric| figures(metric, 1.022, 0.01)).into();
         let text = judged(all, Metric::P99, 0.95);
         assert_eq!((text[0].short.as_str(), text[0].verdict), ("p99", CompareVerdict::More));
         assert_eq!(text[0].confidence, Some(0.95));
@@ -367,7 +368,7 @@ mod tests {
 
     #[test]
     fn relative_differences_are_of_the_first_side() {
-        let text = judged(vec![found(Metric::Mean, 0.5, 0.01)], Metric::Mean, 0.95);
+        let text = judged(vec![figures(Metric::Mean, 0.5, 0.01)], Metric::Mean, 0.95);
         assert!((text[0].difference.unwrap() + 0.5).abs() < 1e-12);
         assert_eq!(text[0].verdict, CompareVerdict::Less);
         let [low, high] = text[0].interval.unwrap();
@@ -386,15 +387,15 @@ mod tests {
         let compared = |loop_kind: &str, seconds: f64| {
             let runs = [run(loop_kind, 200.0, seconds), run(loop_kind, 193.0, seconds)];
             let blocks = Blocks { least: 6, most: 6, half_width: 0.02 };
-            let found = ComparedFigures {
+            let figures = ComparedFigures {
                 metric: Metric::Rate,
                 a: Some(200.0),
                 b: Some(193.0),
                 evidence: Evidence::Blocks(vec![(193.0_f64 / 200.0).ln(); 6], blocks),
                 systematic_error: coarse(Metric::Rate, runs[..1].iter(), runs[1..].iter()),
             };
-            let note = systematic_error_note(std::slice::from_ref(&found), Metric::Rate, 0.95);
-            (judged(vec![found], Metric::Rate, 0.95).remove(0), note)
+            let note = systematic_error_note(std::slice::from_ref(&figures), Metric::Rate, 0.95);
+            (judged(vec![figures], Metric::Rate, 0.95).remove(0), note)
         };
         let (short, note) = compared("closed", 1.0);
         assert_eq!(short.verdict, CompareVerdict::NoDifferenceShown, "{short:?}");
@@ -427,15 +428,15 @@ mod tests {
         let compared = |b: &Document| {
             let a = run(120.0, [115.0, 124.0]);
             let figures = [&a, b].map(|run| Metric::Cpu.of(run).unwrap());
-            let found = ComparedFigures {
+            let figures = ComparedFigures {
                 metric: Metric::Cpu,
                 a: Some(figures[0]),
                 b: Some(figures[1]),
                 evidence: Evidence::Apart(estimate(figures[0].ln(), 0.001), estimate(figures[1].ln(), 0.001)),
                 systematic_error: coarse(Metric::Cpu, [&a].into_iter(), [b].into_iter()),
             };
-            let note = systematic_error_note(std::slice::from_ref(&found), Metric::Cpu, 0.95);
-            (judged(vec![found], Metric::Cpu, 0.95).remove(0), note)
+            let note = systematic_error_note(std::slice::from_ref(&figures), Metric::Cpu, 0.95);
+            (judged(vec![figures], Metric::Cpu, 0.95).remove(0), note)
         };
         let (niced, note) = compared(&run(80.0, [80.0, 9_980.0]));
         assert_eq!(niced.verdict, CompareVerdict::NoDifferenceShown, "{niced:?}");
@@ -449,8 +450,8 @@ mod tests {
     }
 
     #[test]
-    fn metric_without_interval_is_not_known() {
-        let alone = ComparedFigures { evidence: Evidence::None, ..found(Metric::Memory, 2.0, 0.1) };
+    fn metric_without_interval_has_an_unknown_verdict() {
+        let alone = ComparedFigures { evidence: Evidence::None, ..figures(Metric::Memory, 2.0, 0.1) };
         let none = ComparedFigures {
             metric: Metric::Errors,
             a: Some(0.0),

@@ -102,11 +102,11 @@ mod tests {
             "url = \"http://server/a\"\nrate = \"110/s\"\nheaders = [\"A: b\"]",
             "[path]\nrtt = \"48ms\"\n[server]\ncommand = \"two\"\ncpu = \"50%\"",
         );
-        let found = differences(&a, &b).unwrap();
-        assert_eq!(names(&found, true), ["server.command", "server.cpu"]);
-        assert_eq!(names(&found, false), ["load.headers", "load.rate", "path.rtt"]);
+        let differing = differences(&a, &b).unwrap();
+        assert_eq!(names(&differing, true), ["server.command", "server.cpu"]);
+        assert_eq!(names(&differing, false), ["load.headers", "load.rate", "path.rtt"]);
         assert_eq!(
-            listed(found.iter().filter(|one| one.field == "load.headers" || one.field == "path.rtt")),
+            listed(differing.iter().filter(|one| one.field == "load.headers" || one.field == "path.rtt")),
             "load.headers (nothing and [\"A: b\"]), path.rtt (\"0s\" and \"48ms\")"
         );
         assert!(differences(&a, &a).unwrap().is_empty());
@@ -121,10 +121,10 @@ mod tests {
             );
             plan(&load, "")
         };
-        let found = differences(&of("s3cret-1"), &of("s3cret-2")).unwrap();
-        assert_eq!(names(&found, false), ["load.basic_auth", "load.headers"]);
+        let differing = differences(&of("s3cret-1"), &of("s3cret-2")).unwrap();
+        assert_eq!(names(&differing, false), ["load.basic_auth", "load.headers"]);
         assert_eq!(
-            listed(found.iter()),
+            listed(differing.iter()),
             "load.basic_auth (\"..\" and \"..\"), load.headers ([\"A: b\", \"Cookie: ..\"] and [\"A: b\", \"Cookie: ..\"])"
         );
     }
@@ -136,8 +136,8 @@ mod tests {
         let whole = Plan::from_toml(&short, "x").unwrap().to_toml();
         let other = short.replace("name = \"x\"", "name = \"y\"").replace("seed = 3", "seed = 4\nslo = \"p99 < 1s\"");
         for text in [whole, other] {
-            let found = differences(&short, &text).unwrap();
-            assert!(found.is_empty(), "{found:?}");
+            let differing = differences(&short, &text).unwrap();
+            assert!(differing.is_empty(), "{differing:?}");
         }
     }
 
@@ -145,20 +145,20 @@ mod tests {
     #[test]
     fn another_address_is_a_subject_and_another_page_is_not() {
         let of = |url: &str| plan(&format!("url = \"{url}\"\nconnections = 4"), "");
-        let found = |b: &str| {
-            let found = differences(&of("http://127.0.0.1:8080/page"), &of(b)).unwrap();
-            (found.len(), found.iter().all(|one| one.subject))
+        let differing = |b: &str| {
+            let differing = differences(&of("http://127.0.0.1:8080/page"), &of(b)).unwrap();
+            (differing.len(), differing.iter().all(|one| one.subject))
         };
-        assert_eq!(found("http://127.0.0.1:8081/page"), (1, true));
-        assert_eq!(found("http://127.0.0.1:8080/other"), (1, false));
-        assert!(!found("https://127.0.0.1:8080/page").1);
+        assert_eq!(differing("http://127.0.0.1:8081/page"), (1, true));
+        assert_eq!(differing("http://127.0.0.1:8080/other"), (1, false));
+        assert!(!differing("https://127.0.0.1:8080/page").1);
     }
 
     /// A file that cannot be read as a plan is compared as text.
     #[test]
     fn plan_of_another_version_is_compared_as_text() {
-        let found = differences("[load]\nnew = 1\nold = \"x\"", "[load]\nnew = 2\nold = \"x\"").unwrap();
-        assert_eq!(names(&found, false), ["load.new"]);
+        let differing = differences("[load]\nnew = 1\nold = \"x\"", "[load]\nnew = 2\nold = \"x\"").unwrap();
+        assert_eq!(names(&differing, false), ["load.new"]);
         assert!(differences("[load", "").is_err());
     }
 }

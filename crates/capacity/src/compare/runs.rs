@@ -37,17 +37,17 @@ pub struct StoredRunsPlan {
 /// There is no such run, or several match.
 pub fn find(run_store: &RunStore, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let names = words.split(',').map(str::trim).filter(|word| !word.is_empty());
-    let found: Vec<PathBuf> = names.map(|word| of_load(run_store, word)).collect::<Result<_, _>>()?;
-    if found.is_empty() { Err(ExperimentError::Plan(format!("`{words}` does not name a run"))) } else { Ok(found) }
+    let figures: Vec<PathBuf> = names.map(|word| of_load(run_store, word)).collect::<Result<_, _>>()?;
+    if figures.is_empty() { Err(ExperimentError::Plan(format!("`{words}` does not name a run"))) } else { Ok(figures) }
 }
 
 /// The folder of a run with load. Comparisons and searches are stored too and may be the last; the error then names the
 /// newest two runs with load.
 fn of_load(run_store: &RunStore, word: &str) -> Result<PathBuf, ExperimentError> {
-    let found = run_store.find(word).map_err(asked_for)?;
+    let figures = run_store.find(word).map_err(request_error)?;
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
-    if is_load(&&found) || store::read_summary(&found).is_err() {
-        return Ok(found);
+    if is_load(&&figures) || store::read_summary(&figures).is_err() {
+        return Ok(figures);
     }
     let dirs = run_store.dirs()?;
     let id = |dir: &PathBuf| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -56,12 +56,12 @@ fn of_load(run_store: &RunStore, word: &str) -> Result<PathBuf, ExperimentError>
         if newest.is_empty() { String::new() } else { format!("; the newest of these: {}", newest.join(", ")) };
     Err(ExperimentError::Plan(format!(
         "`{word}` is {}: only runs with load, such as those of `bench`, can be compared{newest}",
-        id(&found)
+        id(&figures)
     )))
 }
 
-/// A missing or incomplete run is an error of the request, not of the machine.
-fn asked_for(error: StoreError) -> ExperimentError {
+/// Converts a store error: a missing or incomplete run is an error of the user's options, not of the machine.
+fn request_error(error: StoreError) -> ExperimentError {
     match error {
         StoreError::Io { .. } | StoreError::DiskFull { .. } => error.into(),
         other => ExperimentError::Plan(other.to_string()),
@@ -77,7 +77,7 @@ struct StoredRun {
 
 impl StoredRun {
     fn read(dir: &Path) -> Result<Self, ExperimentError> {
-        let document = store::read_summary(dir).map_err(asked_for)?;
+        let document = store::read_summary(dir).map_err(request_error)?;
         if document.load.is_none() {
             return Err(ExperimentError::Plan(format!(
                 "{}: only runs with load, such as those of `bench`, can be compared; this one has none",
@@ -86,7 +86,7 @@ impl StoredRun {
         }
         // Different paths can name the same folder.
         let dir = dir.canonicalize().map_err(ExperimentError::file(dir))?;
-        Ok(StoredRun { document, plan: store::read_plan(&dir).map_err(asked_for)?, dir })
+        Ok(StoredRun { document, plan: store::read_plan(&dir).map_err(request_error)?, dir })
     }
 
     fn name(&self) -> &str {
@@ -129,14 +129,14 @@ pub fn compare(
     let by = question.by.unwrap_or(Metric::deciding(a[0].loop_kind() == "open"));
     let missing =
         if one_each { a.iter().chain(&b).find_map(|stored| RunVariation::missing(&stored.document)) } else { None };
-    let found = match (&missing, one_each) {
+    let figures = match (&missing, one_each) {
         (Some(_), _) => without_intervals(&a[0], &b[0]),
         (None, true) => within(&a[0], &b[0], order.seed)?,
         (None, false) => between_runs(&a, &b),
     };
     let mut notes = notes(one_each, a.len().min(b.len()));
-    notes.extend(no_interval_note(&found, missing.as_deref()));
-    notes.extend(systematic_error_note(&found, by, question.confidence));
+    notes.extend(no_interval_note(&figures, missing.as_deref()));
+    notes.extend(systematic_error_note(&figures, by, question.confidence));
     let all = || a.iter().chain(&b);
     let mut checks = of_runs(all().map(|stored| (stored.name(), &stored.document.validity)));
     checks.push(same_machine(&a, &b));
@@ -155,7 +155,7 @@ pub fn compare(
             b: side(&b),
             plans_differ: differ,
             hosts_differ: hosts::differences(&a[0].document.run.host, &b[0].document.run.host),
-            metrics: judged(found, by, question.confidence),
+            metrics: judged(figures, by, question.confidence),
             notes,
             ..ComparePart::default()
         },
@@ -254,16 +254,17 @@ fn same_machine(a: &[StoredRun], b: &[StoredRun]) -> schema::Check {
 }
 
 /// Why figures have no confidence interval.
-fn no_interval_note(found: &[ComparedFigures], missing: Option<&str>) -> Option<String> {
+fn no_interval_note(figures: &[ComparedFigures], missing: Option<&str>) -> Option<String> {
     if let Some(why) = missing {
         return Some(format!(
             "No figure has an interval, so no difference can be shown or ruled out: {why} to show its variation. \
              Make longer runs (-d 20s), or give several per side."
         ));
     }
-    let bare =
-        found.iter().filter(|found| matches!(found.evidence, Evidence::None) && found.a.is_some() && found.b.is_some());
-    let names: Vec<&str> = bare.map(|found| found.metric.short()).collect();
+    let bare = figures
+        .iter()
+        .filter(|figures| matches!(figures.evidence, Evidence::None) && figures.a.is_some() && figures.b.is_some());
+    let names: Vec<&str> = bare.map(|figures| figures.metric.short()).collect();
     (!names.is_empty()).then(|| {
         format!(
             "No interval for {}: too few of its values are in these runs (CPU time is known once a second, and 20 \
@@ -276,14 +277,14 @@ fn no_interval_note(found: &[ComparedFigures], missing: Option<&str>) -> Option<
 
 /// Metrics of runs without known variation.
 fn without_intervals(a: &StoredRun, b: &StoredRun) -> Vec<ComparedFigures> {
-    let found = Metric::ALL.into_iter().map(|metric| ComparedFigures {
+    let figures = Metric::ALL.into_iter().map(|metric| ComparedFigures {
         metric,
         a: metric.of(&a.document),
         b: metric.of(&b.document),
         evidence: Evidence::None,
         systematic_error: coarse(metric, [&a.document].into_iter(), [&b.document].into_iter()),
     });
-    with_a_figure(found)
+    with_a_figure(figures)
 }
 
 /// One run per side: variation within the runs.
@@ -292,7 +293,7 @@ fn within(a: &StoredRun, b: &StoredRun, seed: u64) -> Result<Vec<ComparedFigures
         RunVariation::read(&stored.dir, &stored.document, &mut Rng::named(seed, name))
     };
     let (of_a, of_b) = (variation(a, "a")?, variation(b, "b")?);
-    let found = Metric::ALL.into_iter().map(|metric| {
+    let figures = Metric::ALL.into_iter().map(|metric| {
         let evidence = match (of_a.estimate(metric, &a.document), of_b.estimate(metric, &b.document)) {
             (Some(a), Some(b)) => Evidence::Apart(a, b),
             _ => Evidence::None,
@@ -300,12 +301,12 @@ fn within(a: &StoredRun, b: &StoredRun, seed: u64) -> Result<Vec<ComparedFigures
         let systematic_error = coarse(metric, [&a.document].into_iter(), [&b.document].into_iter());
         ComparedFigures { metric, a: metric.of(&a.document), b: metric.of(&b.document), evidence, systematic_error }
     });
-    Ok(with_a_figure(found))
+    Ok(with_a_figure(figures))
 }
 
 /// Several per side: variation between their figures.
 fn between_runs(a: &[StoredRun], b: &[StoredRun]) -> Vec<ComparedFigures> {
-    let found = Metric::ALL.into_iter().map(|metric| {
+    let figures = Metric::ALL.into_iter().map(|metric| {
         let scaled = |runs: &[StoredRun]| -> Option<Vec<f64>> {
             runs.iter().map(|stored| metric.scaled(metric.of(&stored.document)?)).collect()
         };
@@ -321,12 +322,12 @@ fn between_runs(a: &[StoredRun], b: &[StoredRun]) -> Vec<ComparedFigures> {
             coarse(metric, a.iter().map(|stored| &stored.document), b.iter().map(|stored| &stored.document));
         ComparedFigures { metric, a: mean(&of_a), b: mean(&of_b), evidence, systematic_error }
     });
-    with_a_figure(found)
+    with_a_figure(figures)
 }
 
 /// A metric that neither side has is omitted.
-fn with_a_figure(found: impl Iterator<Item = ComparedFigures>) -> Vec<ComparedFigures> {
-    found.filter(|found| found.a.is_some() || found.b.is_some()).collect()
+fn with_a_figure(figures: impl Iterator<Item = ComparedFigures>) -> Vec<ComparedFigures> {
+    figures.filter(|figures| figures.a.is_some() || figures.b.is_some()).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::PredictOptions;
 use super::limits::PredictionInputs;
 
 /// Curvature, in standard errors, from which on it is reported.
-const CURVATURE: f64 = 2.8;
+const CURVATURE_ERRORS_MIN: f64 = 2.8;
 
 /// Adds the assumptions and the known violations.
 pub fn assumes(predict: &mut PredictPart, known: &PredictionInputs<'_>, options: &PredictOptions) {
@@ -82,7 +82,7 @@ pub fn assumes(predict: &mut PredictPart, known: &PredictionInputs<'_>, options:
     let bent = predict
         .demands
         .iter()
-        .find(|demand| demand.resource == "processes" && demand.curvature_t.is_some_and(|t| t < -CURVATURE));
+        .find(|demand| demand.resource == "processes" && demand.curvature_t.is_some_and(|t| t < -CURVATURE_ERRORS_MIN));
     if let Some(bent) = bent {
         predict.notes.push(format!(
             "{}: in light loads a request costs less at higher rates (batching), so the slope depends on the load",

@@ -41,7 +41,7 @@ pub fn checks(
         if is_known {
             "the cost of a request stands out from the server's idle work".into()
         } else {
-            "the cost of a request cannot be told from zero: use longer loads (--load-time), or more of them (--loads)"
+            "the cost of a request cannot be distinguished from zero: use longer loads (--load-time), or more of them (--loads)"
                 .into()
         },
     ));
@@ -121,8 +121,8 @@ fn settled(loads: &[MeasuredLoad]) -> Option<Check> {
     })
 }
 
-/// Whether the loads at_saturation the figures were valid: those of components, or all others. The prediction is as bad as the
-/// worst of them.
+/// Whether the loads on which the figures are based were valid: loads of components, or all others. The prediction is
+/// as valid as the worst of these loads.
 fn loads_valid(name: &str, loads: &[MeasuredLoad], of_parts_alone: bool) -> Check {
     let of_these = || loads.iter().filter(|load| (load.kind == "component") == of_parts_alone);
     // The closed loop for scale does not count as disturbed.
@@ -136,8 +136,8 @@ fn loads_valid(name: &str, loads: &[MeasuredLoad], of_parts_alone: bool) -> Chec
     of_parts(name, "loads", parts, left_out)
 }
 
-/// Failed checks of a load that affect its figures. Saturated loads and those of components give the CPU time per
-/// request only; send times and response times do not matter there.
+/// Failed checks of a load that affect its figures. Saturated loads and loads of components give only the CPU time per
+/// request, so their send times and response times do not matter.
 fn relevant_failures(load: &MeasuredLoad) -> Vec<String> {
     let cost_only = load.kind == "component" || load.kind == "saturated";
     let matters = |check: &&String| !cost_only || !TIME_CHECKS.contains(&check.as_str());

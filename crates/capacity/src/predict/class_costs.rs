@@ -18,7 +18,7 @@ const NEW_CONNECTION: &str = "new connection";
 
 /// A measured class of the workload.
 pub struct WorkloadClass {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
     /// Number per request; absent: measured for comparison only.
     pub each: Option<f64>,
@@ -26,7 +26,7 @@ pub struct WorkloadClass {
     pub measured: Option<ClassMeasurement>,
     /// Cost to the server's processes.
     pub processes: ItemCost,
-    /// The same including receive processing.
+    /// Cost including receive processing.
     pub cores: ItemCost,
 }
 
@@ -57,7 +57,7 @@ impl WorkloadClass {
 /// Measures the real server: costs, notes and checks.
 ///
 /// # Errors
-/// A load could not be made, or an interrupt came.
+/// A load could not be made, or an interrupt occurred.
 pub fn predict(
     input: &PredictPlan,
     measuring: &mut Measuring<'_>,
@@ -118,12 +118,13 @@ fn shares_of_hits(
             let rough = parts[1].measured.as_ref().map_or(0.0, |miss| miss.rate_max);
             load.rate = RequestRate::from_per_second(rough * PATH_SHARE);
             let plan = measuring.plan_of(load);
-            let Some(made) =
+            let Some(load_result) =
                 measuring.measure("workload", "workload", &plan, input.options.each, "workload, light load")?
             else {
                 return Ok(());
             };
-            let each = (made.part.busy_processes - parts[1].processes.idle) / made.part.rate_per_s.max(1e-9);
+            let each =
+                (load_result.part.busy_processes - parts[1].processes.idle) / load_result.part.rate_per_s.max(1e-9);
             let Some(share) = model::hit_share(hit.value, miss.value, each) else {
                 measuring.notes.push(
                     "a hit and a miss cost nearly the same, so the share of hits is unknown and \

@@ -43,8 +43,8 @@ use stats::median;
 /// Read-ahead of the kernel by default: an uncached file takes one storage read per this many bytes.
 const READ_AHEAD: f64 = 131_072.0;
 /// The fio test with random reads.
-const DISK_FILE: Bytes = Bytes(256 << 20);
-const DISK_EACH: Duration = Duration::from_secs(5);
+const DISK_FILE_BYTES: Bytes = Bytes(256 << 20);
+const DISK_TEST_LENGTH: Duration = Duration::from_secs(5);
 
 /// Measured components.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub fn check(input: &PredictPlan) -> Result<(), ExperimentError> {
 pub fn time(input: &PredictPlan) -> Duration {
     let kinds = network::kinds(&described(input), input.plan.load.close);
     let lab = (network::each(&input.options) + super::LOAD_EXTRA * network::RUNS) * kinds + super::LOAD_EXTRA * 2;
-    let disk = if input.options.disk { DISK_EACH + Duration::from_secs(2) } else { Duration::ZERO };
+    let disk = if input.options.disk { DISK_TEST_LENGTH + Duration::from_secs(2) } else { Duration::ZERO };
     lab + Duration::from_secs(5) + disk
 }
 
@@ -131,21 +131,23 @@ pub fn measure(
         if measuring.is_interrupted() {
             return Ok(None);
         }
-        let (measured_component, made) = children.price(name, words, &sizes)?;
+        let (measured_component, component_rounds) = children.price(name, words, &sizes)?;
         parts.extend(measured_component);
-        rounds.insert(name, made);
+        rounds.insert(name, component_rounds);
     }
     let bytes = |name: &str| -> (f64, f64) {
-        let made: &[ComponentRound] = rounds.get(name).map_or(&[], Vec::as_slice);
+        let component_rounds: &[ComponentRound] = rounds.get(name).map_or(&[], Vec::as_slice);
         (
-            median(made.iter().map(|round| round.up_bytes as f64)),
-            median(made.iter().map(|round| round.down_bytes as f64)),
+            median(component_rounds.iter().map(|round| round.up_bytes as f64)),
+            median(component_rounds.iter().map(|round| round.down_bytes as f64)),
         )
     };
     if shape.tls && shape.close {
         (shape.full, shape.resumed) = (bytes(part::HANDSHAKE_FULL), bytes(part::HANDSHAKE_RESUMED));
     }
-    let cold = rounds.get(part::OPEN_READ_COLD).map(|made| made.iter().all(|round| round.blocks_read > 0));
+    let cold = rounds
+        .get(part::OPEN_READ_COLD)
+        .map(|component_rounds| component_rounds.iter().all(|round| round.blocks_read > 0));
     let disk = if input.options.disk { storage(&described, &folder, order, run_store, measuring)? } else { None };
     Ok((!measuring.is_interrupted()).then_some(MeasuredComponents { described, shape, parts, network, cold, disk }))
 }
@@ -224,8 +226,12 @@ fn storage(
     run_store: &RunStore,
     measuring: &mut Measuring<'_>,
 ) -> Result<Option<Storage>, ExperimentError> {
-    let plan =
-        DiskPlan { directory: folder.to_owned(), size: DISK_FILE, each: DISK_EACH, tests: vec![Trial::RandomReadDeep] };
+    let plan = DiskPlan {
+        directory: folder.to_owned(),
+        size: DISK_FILE_BYTES,
+        each: DISK_TEST_LENGTH,
+        tests: vec![Trial::RandomReadDeep],
+    };
     drop(measuring.stage.begin("storage, with fio"));
     let done = disk::run(&plan, order, run_store, measuring.interrupts, &mut |_| {})?;
     let Some(test) = done.document.disk.get(Trial::RandomReadDeep.name()) else {
@@ -345,7 +351,7 @@ impl MeasuredComponents {
         }
     }
 
-    /// Of a request of the workload.
+    /// Traffic of a request of the workload.
     fn traffic(&self) -> Traffic {
         let mut sum = Traffic::default();
         let resumed = self.described.resumed.value();
@@ -357,7 +363,7 @@ impl MeasuredComponents {
             let traffic = self.network.traffic(body as f64 + self.shape.head_bytes);
             sum.up_bytes += share * (traffic.up_bytes + bytes(|(up, _)| up));
             sum.down_bytes += share * (traffic.down_bytes + bytes(|(_, down)| down));
-            // Two flights each path_times, each acknowledged.
+            // Two flights in each direction, each acknowledged.
             sum.up_packets += share * (traffic.up_packets + 2.0 * hands);
             sum.down_packets += share * (traffic.down_packets + 2.0 * hands);
             sum.response_body_bytes += share * traffic.response_body_bytes;

@@ -14,7 +14,7 @@ use sys::signal::Interrupts;
 use units::{CpuShare, RequestRate};
 
 pub use self::classes::{RequestClass, classes};
-use self::load_result::made;
+use self::load_result::result_of;
 pub use self::load_result::{LoadResult, core_list, is_usable};
 
 use super::gauge::Gauge;
@@ -29,9 +29,9 @@ use experiment::verdict;
 /// Connections of a closed loop.
 const CONNECTIONS: u32 = 64;
 /// Length of the closed loop that estimates the throughput.
-const ROUGH: Duration = Duration::from_secs(1);
+const ROUGH_LOAD_LENGTH: Duration = Duration::from_secs(1);
 /// Rates of light loads, as shares of that throughput.
-const LIGHT: (f64, f64) = (0.1, 0.5);
+const LIGHT_RATE_SHARES: (f64, f64) = (0.1, 0.5);
 /// CPU limits of saturated loads, as shares of the server's own limit: not far below, since the cost of a request
 /// depends on the pause between two quota periods.
 const SATURATED_SHARES: (f64, f64) = (0.5, 0.9);
@@ -44,28 +44,29 @@ const SHARE_MIN: f64 = 0.01;
 /// Loads from which on a line has an error estimate, and loads from which on a mean has one.
 const LIGHT_MIN: usize = 3;
 pub const SATURATED_MIN: usize = 2;
-/// Share of a class's loads that may be left out without a noticeable effect.
+/// Share of a class's loads that may be excluded without a noticeable effect.
 const LEFT_OUT_MAX: f64 = 0.2;
 
-/// Selects the loads that figures rest on. Left out are loads that say nothing about costs; invalid ones, as long as
-/// `least` others remain; and suspect ones, if they are at most a fifth. Checks of the remaining loads count for the
-/// prediction.
+/// Selects the loads on which figures are based. Excluded are loads without information about costs; invalid loads, as
+/// long as `least` others remain; and suspect loads, if they are at most a fifth. Checks of the remaining loads count
+/// for the prediction. Returns the used and the excluded loads.
 pub fn counted(loads: Vec<LoadResult>, least: usize) -> (Vec<LoadResult>, Vec<LoadResult>) {
     let all = loads.len();
-    let (mut kept, mut out): (Vec<LoadResult>, Vec<LoadResult>) = loads.into_iter().partition(LoadResult::is_usable);
+    let (mut used_loads, mut out): (Vec<LoadResult>, Vec<LoadResult>) =
+        loads.into_iter().partition(LoadResult::is_usable);
     let most = (LEFT_OUT_MAX * all as f64) as usize;
     for (spoilt, is_bounded) in [(Verdict::Invalid, false), (Verdict::Suspect, true)] {
-        let is_spoilt = |made: &LoadResult| verdict::named(&made.part.verdict) == spoilt;
-        let some = kept.iter().filter(|made| is_spoilt(made)).count();
-        // If worse loads are used, so are the better ones.
-        if kept.len() - some < least && some > 0 || is_bounded && out.len() + some > most {
+        let is_spoilt = |result: &LoadResult| verdict::named(&result.part.verdict) == spoilt;
+        let some = used_loads.iter().filter(|result| is_spoilt(result)).count();
+        // If invalid loads are used, suspect loads are used as well.
+        if used_loads.len() - some < least && some > 0 || is_bounded && out.len() + some > most {
             break;
         }
-        let (left_out, rest): (Vec<LoadResult>, Vec<LoadResult>) = kept.into_iter().partition(is_spoilt);
-        kept = rest;
+        let (left_out, rest): (Vec<LoadResult>, Vec<LoadResult>) = used_loads.into_iter().partition(is_spoilt);
+        used_loads = rest;
         out.extend(left_out);
     }
-    (kept, out)
+    (used_loads, out)
 }
 
 /// Makes loads one after the other.
@@ -99,7 +100,7 @@ pub struct Measuring<'a> {
 pub struct ClassMeasurement {
     /// Cost to the server's processes.
     pub processes: ClassCost,
-    /// The same including receive processing.
+    /// Cost including receive processing.
     pub cores: ClassCost,
     /// Bytes and packets of a request.
     pub traffic: Option<Traffic>,
@@ -135,12 +136,12 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// Whether an interrupt came.
+    /// Whether an interrupt occurred.
     pub fn is_interrupted(&self) -> bool {
         self.interrupts.count() > 0
     }
 
-    fn ask(&self) -> &'a PredictOptions {
+    fn options(&self) -> &'a PredictOptions {
         &self.input.options
     }
 
@@ -153,14 +154,14 @@ impl<'a> Measuring<'a> {
         // This load only gives the scale of the others.
         self.leave_out([&rough]);
         let mut light = Vec::new();
-        for rate in self.shuffled(&class.name, spread(LIGHT, self.ask().loads)) {
+        for rate in self.shuffled(&class.name, spread(LIGHT_RATE_SHARES, self.options().loads)) {
             let Some(rate) = RequestRate::from_per_second(rate * rough.part.rate_per_s) else { continue };
             let mut load = class.load.clone();
             load.rate = Some(rate);
             load.warmup_rises = true;
             self.keep_few(&mut load);
             let what = format!("{}, {rate:.0} a second", class.name, rate = rate.per_second());
-            light.extend(self.measure(&class.name, "light", &self.plan_of(load), self.ask().each, &what)?);
+            light.extend(self.measure(&class.name, "light", &self.plan_of(load), self.options().each, &what)?);
             if self.is_interrupted() {
                 return Ok(None);
             }
@@ -175,10 +176,10 @@ impl<'a> Measuring<'a> {
         Ok(Some(measured(&light, &saturated)))
     }
 
-    /// Notes the loads that are left out.
+    /// Marks the excluded loads in the document.
     pub fn leave_out<'m>(&mut self, loads: impl IntoIterator<Item = &'m LoadResult>) {
-        for made in loads {
-            if let Some(load) = self.loads.get_mut(made.number) {
+        for result in loads {
+            if let Some(load) = self.loads.get_mut(result.number) {
                 load.left_out = true;
             }
         }
@@ -191,14 +192,14 @@ impl<'a> Measuring<'a> {
     pub fn rough(&mut self, class: &RequestClass) -> Result<Option<LoadResult>, ExperimentError> {
         let load = closed(&class.load);
         let what = format!("{}, closed loop", class.name);
-        let made = self.measure(&class.name, "rough", &self.plan_of(load), ROUGH, &what)?;
-        match made {
-            Some(made) if made.part.rate_per_s > 0.0 => Ok(Some(made)),
+        let result = self.measure(&class.name, "rough", &self.plan_of(load), ROUGH_LOAD_LENGTH, &what)?;
+        match result {
+            Some(result) if result.part.rate_per_s > 0.0 => Ok(Some(result)),
             _ if self.is_interrupted() => Ok(None),
             _ => Err(ExperimentError::Plan(format!(
                 "{}: no request succeeded in a closed loop of {} s; try the same load with `yamabiko bench`",
                 class.name,
-                ROUGH.as_secs()
+                ROUGH_LOAD_LENGTH.as_secs()
             ))),
         }
     }
@@ -211,7 +212,7 @@ impl<'a> Measuring<'a> {
         let Some(server) = &self.input.plan.server else { return Ok(Vec::new()) };
         let share = server.cpu.map_or(cores, CpuShare::cores);
         let mut saturated = Vec::new();
-        for part in self.shuffled(&class.name, spread(SATURATED_SHARES, self.ask().loads)) {
+        for part in self.shuffled(&class.name, spread(SATURATED_SHARES, self.options().loads)) {
             if self.can_hold == Some(false) || self.is_interrupted() {
                 break;
             }
@@ -221,11 +222,11 @@ impl<'a> Measuring<'a> {
             debug_assert!(cpu.is_some());
             let what = format!("{}, limited to {part}", class.name);
             // Half as long, since there are many more requests.
-            let lasts = (self.ask().each / 2).max(Duration::from_millis(500));
+            let lasts = (self.options().each / 2).max(Duration::from_millis(500));
             match self.measure(&class.name, "saturated", &plan, lasts, &what) {
-                Ok(made) => {
+                Ok(result) => {
                     self.can_hold = Some(true);
-                    saturated.extend(made);
+                    saturated.extend(result);
                 }
                 // Without a control group the light loads suffice.
                 Err(error) if server.cpu.is_none() && self.can_hold.is_none() => {
@@ -235,12 +236,12 @@ impl<'a> Measuring<'a> {
                 Err(error) => return Err(error),
             }
         }
-        // A server kept from its share by other programs is saturated nevertheless; with a fully busy generator it may
-        // not be.
-        let (kept, idle): (Vec<LoadResult>, Vec<LoadResult>) = saturated.into_iter().partition(|made| {
+        // A server whose CPU share other programs used is saturated nevertheless. With a fully busy generator the
+        // server may not be saturated.
+        let (used_loads, idle): (Vec<LoadResult>, Vec<LoadResult>) = saturated.into_iter().partition(|result| {
             let used =
-                made.part.limited_cores.is_none_or(|limit| made.part.busy_processes >= limit * SATURATED_USED_MIN);
-            used || made.loop_busy < GENERATOR_BUSY
+                result.part.limited_cores.is_none_or(|limit| result.part.busy_processes >= limit * SATURATED_USED_MIN);
+            used || result.loop_busy < GENERATOR_BUSY
         });
         self.leave_out(&idle);
         if let Some(idle) = idle.first() {
@@ -252,11 +253,11 @@ impl<'a> Measuring<'a> {
                 idle.part.busy_processes * 100.0
             ));
         }
-        Ok(kept)
+        Ok(used_loads)
     }
 
-    /// Few keep-alive connections where they only serve to separate the cost of a connection: a server with one worker
-    /// per connection starts with few workers, and each idle connection occupies one.
+    /// Limits keep-alive connections to a few if they only serve to separate the cost of a connection: a server with
+    /// one worker per connection starts with few workers, and each idle connection occupies one.
     fn keep_few(&self, load: &mut LoadPlan) {
         if self.input.plan.load.close && !load.close {
             load.clients = load.clients.min(KEEP_ALIVE_CLIENTS);
@@ -303,7 +304,7 @@ impl<'a> Measuring<'a> {
             ..plan.clone()
         };
         plan.load.duration = Some(lasts);
-        let mut gauge = Gauge::new(self.stage.begin(what), self.ask().pid);
+        let mut gauge = Gauge::new(self.stage.begin(what), self.options().pid);
         let outcome = testbed::bench(&plan, self.command, self.run_store, self.interrupts, &mut gauge)?;
         if self.is_interrupted() {
             return Ok(None);
@@ -311,22 +312,22 @@ impl<'a> Measuring<'a> {
         let document = &outcome.document;
         self.duration_s += document.run.duration_s;
         self.host.get_or_insert_with(|| document.run.host.clone());
-        let mut made = made(class, kind, &plan, &outcome, &gauge);
-        made.number = self.loads.len();
-        self.loads.push(made.part.clone());
+        let mut result = result_of(class, kind, &plan, &outcome, &gauge);
+        result.number = self.loads.len();
+        self.loads.push(result.part.clone());
         if let Some(showing) = self.showing {
             let so_far = PredictPart { loads: self.loads.clone(), notes: self.notes.clone(), ..PredictPart::default() };
-            showing.put(|standing| standing.predict = Some(so_far));
+            showing.put(|progress| progress.predict = Some(so_far));
         }
-        let gone = document
+        let failed_check = document
             .validity
             .checks
             .iter()
             .find(|check| check.state == CheckState::Failed && check.name == "server_alive");
-        if let Some(gone) = gone {
-            return Err(ExperimentError::Plan(format!("{what}: {}", gone.why)));
+        if let Some(failed_check) = failed_check {
+            return Err(ExperimentError::Plan(format!("{what}: {}", failed_check.why)));
         }
-        Ok(Some(made))
+        Ok(Some(result))
     }
 }
 
@@ -352,38 +353,39 @@ pub fn share_of(cores: f64) -> Option<CpuShare> {
 
 /// Costs of a class from its loads.
 pub fn measured(light: &[LoadResult], saturated: &[LoadResult]) -> ClassMeasurement {
-    let sound = |loads| Vec::from_iter(<[LoadResult]>::iter(loads).filter(|made| made.is_usable()));
+    let sound = |loads| Vec::from_iter(<[LoadResult]>::iter(loads).filter(|result| result.is_usable()));
     let (light, saturated): (Vec<&LoadResult>, Vec<&LoadResult>) = (sound(light), sound(saturated));
     let cost = |busy: fn(&MeasuredLoad) -> f64| {
-        let light: Vec<(f64, f64)> = light.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect();
-        let saturated = saturated.iter().map(|made| SaturatedLoad {
-            rate_per_s: made.part.rate_per_s,
-            busy: busy(&made.part),
-            longer_pause_s: made.longer_pause_s,
+        let light: Vec<(f64, f64)> = light.iter().map(|result| (result.part.rate_per_s, busy(&result.part))).collect();
+        let saturated = saturated.iter().map(|result| SaturatedLoad {
+            rate_per_s: result.part.rate_per_s,
+            busy: busy(&result.part),
+            longer_pause_s: result.longer_pause_s,
         });
         ClassCost::of(&light, &Vec::from_iter(saturated))
     };
-    let telling = if saturated.is_empty() { &light } else { &saturated };
+    let usable = if saturated.is_empty() { &light } else { &saturated };
     let resumed = |loads: &[&LoadResult]| {
-        let sum = |of: fn(&MeasuredLoad) -> Option<u64>| loads.iter().filter_map(|made| of(&made.part)).sum::<u64>();
+        let sum =
+            |of: fn(&MeasuredLoad) -> Option<u64>| loads.iter().filter_map(|result| of(&result.part)).sum::<u64>();
         let (full, resumed) = (sum(|load| load.handshakes_full), sum(|load| load.handshakes_resumed));
         (full + resumed > 0).then(|| resumed as f64 / (full + resumed) as f64)
     };
     ClassMeasurement {
         processes: cost(|load| load.busy_processes),
         cores: cost(|load| load.busy_cores).known_to([coarse(&light), coarse(&saturated)]),
-        traffic: light.iter().chain(&saturated).find_map(|made| made.traffic),
+        traffic: light.iter().chain(&saturated).find_map(|result| result.traffic),
         resumed: (resumed(&light), resumed(&saturated)),
-        rate_max: telling.iter().map(|made| made.part.rate_per_s).fold(0.0, f64::max),
+        rate_max: usable.iter().map(|result| result.part.rate_per_s).fold(0.0, f64::max),
         points: (light.len() as u32, saturated.len() as u32),
     }
 }
 
 /// Half width of the interval of the CPU time per request, over these loads.
 fn coarse(loads: &[&LoadResult]) -> f64 {
-    let (half, rate) = loads.iter().fold((0.0, 0.0), |(half, rate), made| {
-        let [low, high] = made.part.busy_cores_interval.unwrap_or([made.part.busy_cores; 2]);
-        (half + (high - low) / 2.0, rate + made.part.rate_per_s)
+    let (half, rate) = loads.iter().fold((0.0, 0.0), |(half, rate), result| {
+        let [low, high] = result.part.busy_cores_interval.unwrap_or([result.part.busy_cores; 2]);
+        (half + (high - low) / 2.0, rate + result.part.rate_per_s)
     });
     if rate > 0.0 { half / rate } else { 0.0 }
 }

@@ -104,7 +104,7 @@ mod tests {
         snapshot.phase = Phase::Measured;
         snapshot.completed = 10;
         gauge.tick(Duration::from_millis(300), &snapshot);
-        assert_eq!(gauge.read(&[]), None, "one tick has no length");
+        assert_eq!(gauge.read(&[]), None, "a single tick has no distance");
         // Work that both counters see, whatever else runs on this machine.
         let before = used(own);
         while used(own) < before + Duration::from_millis(30) {

@@ -14,7 +14,7 @@ use super::path::{ConnectionUse, PathModel, Traffic};
 /// Simulated arrivals per point of the curve and per step of the search for the objective's limit.
 const ARRIVALS: u64 = 40_000;
 /// Points of the curve, as shares of the CPU's limit.
-const SHARES: [f64; 12] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98];
+const CURVE_LOAD_SHARES: [f64; 12] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98];
 /// Relative width of the search for the objective's limit.
 const OBJECTIVE_WIDTH: f64 = 0.005;
 /// Most users whose rate is computed.
@@ -36,11 +36,12 @@ pub struct PredictionInputs<'a> {
     pub processor: Processor,
     /// CPU time of the server's processes per request of the workload.
     pub processes: WorkloadDemand,
-    /// The same including receive processing: never less, see [`WorkloadDemand::covering`].
+    /// CPU time per request including receive processing: never less, see [`WorkloadDemand::covering`].
     pub cores: WorkloadDemand,
     /// Classes of the workload: share, and demand relative to the workload's mean.
     pub classes: Vec<(f64, f64)>,
-    /// Time of a request besides CPU and path, in seconds: network stacks, devices, wake-up of a sleeping server.
+    /// Time of a request in addition to CPU and path, in seconds: network stacks, devices, wake-up of a sleeping
+    /// server.
     pub extra_s: f64,
     /// Distances, use of connections, and bytes of a request.
     pub path: Option<(&'a PathModel, ConnectionUse, Traffic)>,
@@ -73,9 +74,9 @@ pub fn limits(known: &PredictionInputs<'_>) -> Vec<PredictLimit> {
             limits.push(PredictLimit { resource: resource.into(), rate_per_s, interval: None, words });
         }
     };
-    if let (Some(workers), Some(held_s)) = (known.workers, known.worker_occupied_s) {
+    if let (Some(workers), Some(occupied_s)) = (known.workers, known.worker_occupied_s) {
         // A worker is occupied for the path's time and while its request is computed.
-        let busy_s = held_s + known.processes.at(0.0, f64::INFINITY);
+        let busy_s = occupied_s + known.processes.at(0.0, f64::INFINITY);
         let words = format!("{workers} workers, each occupied by a connection for {}", seconds(busy_s));
         plain("workers", f64::from(workers) / busy_s, words);
     }
@@ -140,7 +141,7 @@ fn objective(known: &PredictionInputs<'_>, limits: &[PredictLimit]) -> Option<Pr
         };
         slo.judge(&Document::of_load(load, 0.0)).met
     };
-    let (mut low, mut high) = (most * SHARES[0], most * SHARES[11]);
+    let (mut low, mut high) = (most * CURVE_LOAD_SHARES[0], most * CURVE_LOAD_SHARES[11]);
     let interval = |rate: f64| least.interval.map(|ends| ends.map(|end| end * rate / most));
     if is_met(high) {
         return None;
@@ -217,7 +218,7 @@ struct Service {
     demand_s: f64,
     /// Cores that the server can use.
     cores: u32,
-    /// Its CPU limit in units of `demand_s`, and the quota period; absent without a limit.
+    /// CPU limit of the server in units of `demand_s`, and the quota period; absent without a limit.
     quota: Option<(f64, Duration)>,
     /// Used share of the tightest resource.
     busy: f64,
@@ -255,7 +256,7 @@ pub fn curve(known: &PredictionInputs<'_>) -> Vec<CurvePoint> {
             p99_s: at(0.99),
         }
     };
-    SHARES.iter().map(|share| point(*share)).collect()
+    CURVE_LOAD_SHARES.iter().map(|share| point(*share)).collect()
 }
 
 /// Rates and response times of 1 to `users` users with think time `think`, at selected numbers; and the number from
@@ -290,7 +291,8 @@ pub fn users(known: &PredictionInputs<'_>, users: u32, think: Duration) -> (Vec<
     (rows, Some((station.demand_s + way_s + think_s) * most))
 }
 
-/// Machines of this kind at_saturation a load balancer for a peak, each with `headroom` of its result unused.
+/// Number of machines of this kind behind a load balancer for a peak, each with the share `headroom` of its result
+/// unused.
 pub fn machines(rate_per_s: f64, peak_per_s: f64, headroom: f64) -> Machines {
     let at_peak = (peak_per_s / (rate_per_s * (1.0 - headroom))).ceil().max(1.0) as u64;
     Machines { peak_per_s, headroom, at_peak, with_headroom: at_peak + 1 }

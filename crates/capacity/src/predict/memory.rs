@@ -19,7 +19,7 @@ const RATE: f64 = 50.0;
 /// # Errors
 /// The testbed could not make a run.
 pub fn measure(measuring: &mut Measuring<'_>, class: &RequestClass) -> Result<Option<PerConnection>, ExperimentError> {
-    let mut made = Vec::new();
+    let mut loads = Vec::new();
     for connections in CONNECTIONS {
         let mut load = class.load.clone();
         load.close = false;
@@ -30,7 +30,7 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &RequestClass) -> Result<Op
         let plan = measuring.plan_of(load);
         let what = format!("{connections} open connections");
         match measuring.measure(&class.name, "connections", &plan, Duration::from_secs(1), &what) {
-            Ok(Some(one)) => made.push((f64::from(connections), one)),
+            Ok(Some(one)) => loads.push((f64::from(connections), one)),
             Ok(None) => return Ok(None),
             Err(error) => {
                 measuring.notes.push(format!("memory per connection was not measured: {error}"));
@@ -38,29 +38,29 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &RequestClass) -> Result<Op
             }
         }
     }
-    if let Some((_, bad)) = made.iter().find(|(_, one)| verdict::named(&one.part.verdict) == Verdict::Invalid) {
+    if let Some((_, bad)) = loads.iter().find(|(_, one)| verdict::named(&one.part.verdict) == Verdict::Invalid) {
         measuring.notes.push(format!(
             "memory per connection is unknown: a load with open connections was invalid ({})",
             bad.part.failed.join(", ")
         ));
-        measuring.leave_out(made.iter().map(|(_, one)| one));
+        measuring.leave_out(loads.iter().map(|(_, one)| one));
         return Ok(None);
     }
     let whole =
-        made.iter().all(|(_, one)| !one.part.failed.iter().any(|check| check == "open_connections_established"));
+        loads.iter().all(|(_, one)| !one.part.failed.iter().any(|check| check == "open_connections_established"));
     if !whole {
-        measuring.leave_out(made.iter().map(|(_, one)| one));
+        measuring.leave_out(loads.iter().map(|(_, one)| one));
         measuring
             .notes
-            .push("memory per connection is unknown: the server kept fewer connections than were opened".into());
+            .push("memory per connection is unknown: the server kept fewer connections open than were opened".into());
         return Ok(None);
     }
-    Ok(of(&made))
+    Ok(of(&loads))
 }
 
 /// The slope between two loads.
-fn of(made: &[(f64, LoadResult)]) -> Option<PerConnection> {
-    let [(few, with_few), (many, with_many)] = made else { return None };
+fn of(loads: &[(f64, LoadResult)]) -> Option<PerConnection> {
+    let [(few, with_few), (many, with_many)] = loads else { return None };
     let slope = |less: f64, more: f64| (more - less) / (many - few);
     let server_bytes = slope(with_few.rss_bytes as f64, with_many.rss_bytes as f64).max(0.0);
     let descriptors = with_few.descriptors.zip(with_many.descriptors);
@@ -73,7 +73,7 @@ fn of(made: &[(f64, LoadResult)]) -> Option<PerConnection> {
     })
 }
 
-/// Connections that fit into `bytes` of memory beside the server itself.
+/// Number of connections that fit into `bytes` of memory in addition to the server itself.
 pub fn connections(per: &PerConnection, bytes: f64) -> Option<f64> {
     let each = per.server_bytes + per.kernel_bytes.unwrap_or(0.0);
     (each > 0.0).then(|| ((bytes - per.base_bytes) / each).max(0.0))
@@ -85,8 +85,8 @@ mod tests {
 
     use super::*;
 
-    fn made(connections: f64, rss_bytes: u64, descriptors: Option<u64>) -> (f64, LoadResult) {
-        let made = LoadResult {
+    fn load(connections: f64, rss_bytes: u64, descriptors: Option<u64>) -> (f64, LoadResult) {
+        let result = LoadResult {
             number: 0,
             part: MeasuredLoad::default(),
             traffic: None,
@@ -100,12 +100,12 @@ mod tests {
             loop_busy: 0.0,
             longer_pause_s: 0.0,
         };
-        (connections, made)
+        (connections, result)
     }
 
     #[test]
     fn memory_per_connection_is_the_slope_between_two_loads() {
-        let two = [made(500.0, 5_500_000, Some(520)), made(2000.0, 7_000_000, Some(2020))];
+        let two = [load(500.0, 5_500_000, Some(520)), load(2000.0, 7_000_000, Some(2020))];
         let per = of(&two).unwrap();
         assert_eq!((per.server_bytes, per.kernel_bytes, per.descriptors), (1000.0, Some(4000.0), Some(1.0)));
         assert_eq!(per.base_bytes, 5_000_000.0);

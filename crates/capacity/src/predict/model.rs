@@ -6,8 +6,8 @@
 //!
 //! A server with one request at a time wakes up for each; a saturated one finds the next request when it has finished
 //! the last. For a fast server the wake-up costs as much as the request itself, so both are measured and neither
-//! replaces the other: `light` is U = U0 + X D over rates far below capacity, `saturated` is U / X of a saturated server
-//! whose CPU is limited to a part of its share.
+//! replaces the other: `light` is U = U0 + X D over rates far below capacity, `saturated` is U / X of a saturated
+//! server whose CPU is limited to a part of its share.
 
 use stats::mean_interval;
 use stats::regression::{Line, line};
@@ -61,7 +61,7 @@ impl Estimate {
         if self.value >= part.value { self } else { Estimate { value: part.value, half: self.half.max(part.half) } }
     }
 
-    /// Both ends. A demand is never below 0, whatever the noise.
+    /// Both ends of the interval. A demand is never below 0, whatever the noise.
     pub fn interval(self) -> [f64; 2] {
         [self.value - self.half, self.value + self.half]
     }
@@ -96,8 +96,8 @@ pub struct ClassCost {
 }
 
 impl ClassCost {
-    /// From `light` loads, as requests per second and busy cores, and `saturated` (saturated) ones. Loads without requests
-    /// are ignored.
+    /// From `light` loads, as requests per second and busy cores, and `saturated` (saturated) ones. Loads without
+    /// requests are ignored.
     pub fn of(light: &[(f64, f64)], saturated: &[SaturatedLoad]) -> Self {
         let light: Vec<(f64, f64)> = light.iter().copied().filter(|(rate, _)| *rate > 0.0).collect();
         let saturated = saturated.iter().filter(|load| load.rate_per_s > 0.0);
@@ -105,7 +105,7 @@ impl ClassCost {
         ClassCost { light: line(&light), saturated: at_capacity(&each), coarse: [0.0; 2] }
     }
 
-    /// The same with this common error.
+    /// Sets the common error of the loads.
     pub fn known_to(mut self, coarse: [f64; 2]) -> Self {
         self.coarse = coarse;
         self.saturated = self.saturated.map(|saturated| Estimate { half: saturated.half + coarse[1], ..saturated });

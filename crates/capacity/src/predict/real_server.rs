@@ -104,7 +104,7 @@ impl RealServer<'_> {
             .fold(0.0, f64::max);
         if quota.is_none() && used < cores * 0.8 && cores > 1.0 {
             let usable = used.ceil().clamp(1.0, cores);
-            // Here a figure rests on the closed loop that otherwise only gives the scale.
+            // Here a figure is based on the closed loop that otherwise only gives the scale.
             measuring.loads.iter_mut().filter(|load| load.kind == "rough").for_each(|load| load.left_out = false);
             measuring.notes.push(format!(
                 "in a closed loop the server used {used:.2} of {cores:.0} cores: assumed usable are {usable:.0} \
@@ -215,20 +215,20 @@ impl RealServer<'_> {
         let longest = longest.map_or(Duration::ZERO, |spec| testbed::distances::longest_rtt(&spec));
         plan.load.warmup = (longest * 4 + Duration::from_millis(500)).min(Duration::from_secs(15));
         let lasts = input.options.each.max(longest * 2);
-        let made = measuring.measure("workload", "path", &plan, lasts, "the path, light load")?;
-        let Some(made) = made else { return Ok(times) };
-        if verdict::named(&made.part.verdict) == Verdict::Invalid {
+        let load_result = measuring.measure("workload", "path", &plan, lasts, "the path, light load")?;
+        let Some(load_result) = load_result else { return Ok(times) };
+        if verdict::named(&load_result.part.verdict) == Verdict::Invalid {
             measuring.notes.push(format!(
                 "the load on the path was invalid ({}): path times are those of the model alone",
-                made.part.failed.join(", ")
+                load_result.part.failed.join(", ")
             ));
-            measuring.leave_out([&made]);
+            measuring.leave_out([&load_result]);
             return Ok(times);
         }
-        times.measured_mean_s = Some(made.part.response_mean_ns / 1e9);
-        if connection_use.close && made.connection_s > 0.0 {
-            times.measured_connection_s = Some(made.connection_s);
-            times.worker_occupied_s = Some((made.connection_s - made.connect_s).max(0.0));
+        times.measured_mean_s = Some(load_result.part.response_mean_ns / 1e9);
+        if connection_use.close && load_result.connection_s > 0.0 {
+            times.measured_connection_s = Some(load_result.connection_s);
+            times.worker_occupied_s = Some((load_result.connection_s - load_result.connect_s).max(0.0));
         }
         Ok(times)
     }

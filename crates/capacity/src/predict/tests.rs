@@ -183,7 +183,7 @@ fn each_check_fails_just_outside_its_limit() {
         ..MeasuredLoad::default()
     };
     let loads = |bad: usize| [vec![load("invalid"); bad], vec![load("valid"); 5 - bad]].concat();
-    // The verdict is that of the worst load at_saturation a figure.
+    // The verdict is that of the worst load on which a figure is based.
     let of_loads = |loads: Vec<MeasuredLoad>| {
         let predict = PredictPart { loads, ..predict.clone() };
         let all = checks(&predict, &predict.loads, Some(&sound), &input);
@@ -207,7 +207,7 @@ fn each_check_fails_just_outside_its_limit() {
     assert_eq!(more.verdict, schema::Verdict::Invalid);
     assert!(more.checks.iter().any(|check| check.why.ends_with("1 of 1: conservation")), "{more:?}");
     assert_eq!(of_loads(vec![of_cost("light", &["generator_on_time"])]).verdict, schema::Verdict::Invalid);
-    // A load that is left out is counted and reported, and affects nothing.
+    // An excluded load is counted and reported, and affects nothing.
     let left_out = MeasuredLoad { left_out: true, ..load("invalid") };
     let without = of_loads(vec![load("valid"), left_out]);
     assert_eq!(without.verdict, schema::Verdict::Valid);
@@ -250,7 +250,8 @@ fn extra_time_ignores_loads_that_waited_for_workers() {
         failed: failed.iter().map(ToString::to_string).collect(),
         ..MeasuredLoad::default()
     };
-    // Keep-alive connections occupied all of the server's workers: that load says nothing, although it is the slowest.
+    // Keep-alive connections occupied all of the server's workers: that load has no information, although it is
+    // slowest.
     let loads = [
         load("/", 300.0, 10_000, &["achieved_as_offered", "failures"]),
         load("/", 500.0, 5_000, &["achieved_as_offered"]),
@@ -258,7 +259,7 @@ fn extra_time_ignores_loads_that_waited_for_workers() {
         load("/, a connection per request", 600.0, 7, &[]),
         load("/, a connection per request", 1200.0, 6, &[]),
     ];
-    let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-9, "{got}");
+    let near = |actual: f64, expected: f64| assert!((actual - expected).abs() < 1e-9, "{actual}");
     near(real_server::extra_time(&loads, true, 0.001), 0.006);
     near(real_server::extra_time(&loads, false, 0.001), 0.002);
     near(real_server::extra_time(&loads[..2], false, 0.001), 0.0);
@@ -266,7 +267,7 @@ fn extra_time_ignores_loads_that_waited_for_workers() {
 
 #[test]
 fn rate_of_the_path_load_is_light_for_workers() {
-    let near = |got: f64, expected: f64| assert!((got / expected - 1.0).abs() < 1e-9, "{got}");
+    let near = |actual: f64, expected: f64| assert!((actual / expected - 1.0).abs() < 1e-9, "{actual}");
     near(real_server::rate_of_path_load(2000.0, None, Some(0.4)), 600.0);
     near(real_server::rate_of_path_load(20_000.0, None, None), PATH_RATE_MAX);
     // 256 workers, 0.4 s each: 640 a second.

@@ -12,7 +12,7 @@ const QUOTA_USED_SHARE: f64 = 0.8;
 /// Used share below which the server has CPU time left.
 const IDLE_SHARE: f64 = 0.8;
 /// Failed trials up to this multiple of the bracket show the limit; those further above show overload.
-const NEAR: f64 = 1.1;
+const LIMIT_FACTOR_MAX: f64 = 1.1;
 /// Requests wait for a resource if their mean time is this multiple of the time without waiting.
 const QUEUEING_FACTOR: f64 = 1.5;
 
@@ -21,7 +21,7 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
     let near = |trial: &&TrialPart| {
         trial.verdict == "bad"
             && trial.load >= lower
-            && trial.load <= NEAR * upper
+            && trial.load <= LIMIT_FACTOR_MAX * upper
             && ["short", "long", "overload"].contains(&trial.stage.as_str())
     };
     // Longest first: a trial that ended early has less evidence.
@@ -159,7 +159,7 @@ mod tests {
         assert!(refused.words.contains("2 of 102 missing"), "{}", refused.words);
         let waits = bound_by(&[missing_trial(0.0)], 100.0, 102.0);
         assert!(waits.name == "connections" && waits.words.contains("no response in time"), "{waits:?}");
-        // A used-up CPU is the limit, whatever else waits.
+        // A used-up CPU is the limit, even if requests also wait for other resources.
         assert_eq!(of(TrialPart { connections_missing: Some(0.0), ..bad(1.0, false, None) }), "cores");
     }
 

@@ -9,18 +9,18 @@ use super::sequence::{CONFIRMED_AT, Rules, TrialSequence, VOID_IN_SEARCH};
 use experiment::verdict::{JudgedPart, of_parts};
 
 /// Share of the generator's limit up to which a result counts as the server's.
-const HEADROOM: f64 = 0.9;
+const GENERATOR_HEADROOM_SHARE: f64 = 0.9;
 /// Busy share of the generator at the result from which on it is too near its limit.
 const GENERATOR_BUSY_MAX: f64 = 0.8;
 /// Generator delay, as a multiple of what is material (1 % of the response time, or 50 us), from which on the result
 /// may be the generator's.
-const ERROR: f64 = 1.0;
+const GENERATOR_ERROR_MAX: f64 = 1.0;
 
 /// All checks of a search.
 pub fn all(rules: &Rules, sequence: &TrialSequence<'_>, part: &CapacityPart) -> Vec<Check> {
     vec![
         generator_headroom(rules, sequence, part),
-        search_monotone(part),
+        bracket_found(part),
         confirmed(rules, sequence),
         trials_valid(sequence),
         answer_trials_valid(sequence, part),
@@ -58,35 +58,36 @@ fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &Capaci
     };
     if let Some((limit, measured)) = sequence.limit() {
         let share = result / limit;
-        if share > HEADROOM {
+        if share > GENERATOR_HEADROOM_SHARE {
             let of = rules.quantity.most.as_ref().filter(|_| !measured).map(|most| format!(" ({})", most.words));
             let why = format!(
                 "the result is near the generator's limit on this machine, {}{}: the client is the limit",
                 rules.quantity.words(limit),
                 of.unwrap_or_default()
             );
-            return make(CheckState::Failed, Some(share), Some(HEADROOM), "ratio", &why);
+            return make(CheckState::Failed, Some(share), Some(GENERATOR_HEADROOM_SHARE), "ratio", &why);
         }
     }
-    // Of the trials at the result, by the generator's own figures.
+    // The trials at the result, by the generator's own figures.
     let at = |trial: &&TrialPart| trial.load == result && trial.verdict == "good" && is_about_server(trial);
-    let busy = sequence.made().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
-    let error = sequence.made().iter().filter(at).map(|trial| trial.generator_error).fold(0.0, f64::max);
+    let busy = sequence.trials().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
+    let error = sequence.trials().iter().filter(at).map(|trial| trial.generator_error).fold(0.0, f64::max);
     if busy > GENERATOR_BUSY_MAX {
         let why = "at the result the generator was busy nearly all of the time: the client is the limit";
         return make(CheckState::Failed, Some(busy), Some(GENERATOR_BUSY_MAX), "ratio", why);
     }
-    if error > ERROR {
+    if error > GENERATOR_ERROR_MAX {
         let why = "at the result the generator was late; the response time may be too high by this multiple of what \
                    is material (1 % of it, or 50 us), and the capacity too low: give the generator more cores, or \
                    repeat on a quieter machine";
         let weight = if busy > 0.5 { Weight::Invalid } else { Weight::Suspect };
-        return Check { weight, ..make(CheckState::Failed, Some(error), Some(ERROR), "ratio", why) };
+        return Check { weight, ..make(CheckState::Failed, Some(error), Some(GENERATOR_ERROR_MAX), "ratio", why) };
     }
     make(CheckState::Ok, Some(busy), Some(GENERATOR_BUSY_MAX), "ratio", "busy share of the generator at the result")
 }
 
-fn search_monotone(part: &CapacityPart) -> Check {
+/// The check `search_monotone`: whether every search ended with a passed load and a failed load within the width.
+fn bracket_found(part: &CapacityPart) -> Check {
     let (state, why) = if part.monotone {
         (CheckState::Ok, "a load that passed and one that failed are within the width".to_owned())
     } else {
@@ -108,7 +109,7 @@ fn confirmed(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
     let at = |share: f64| {
         let load = quantity.load(share * searched);
         sequence
-            .made()
+            .trials()
             .iter()
             .find(move |trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
     };
@@ -152,12 +153,12 @@ fn confirmed(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
 }
 
 fn trials_valid(sequence: &TrialSequence<'_>) -> Check {
-    let voids = sequence.made().iter().filter(|trial| trial.verdict == "void").count();
+    let voids = sequence.trials().iter().filter(|trial| trial.verdict == "void").count();
     let state = if voids <= VOID_IN_SEARCH { CheckState::Ok } else { CheckState::Failed };
     let why = if voids == 0 {
         "no trial was disturbed".to_owned()
     } else {
-        format!("{voids} of {} trials were disturbed, excluded and repeated", sequence.made().len())
+        format!("{voids} of {} trials were disturbed, excluded and repeated", sequence.trials().len())
     };
     check("trials_valid", Weight::Suspect, state, Some(voids as f64), Some(VOID_IN_SEARCH as f64), "trials", why)
 }
@@ -176,7 +177,7 @@ fn answer_trials_valid(sequence: &TrialSequence<'_>, part: &CapacityPart) -> Che
         let is_at = loads.contains(&trial.load) || trial.stage == "confirmation";
         trial.verdict == "good" && is_about_server(trial) && is_at
     };
-    let parts = sequence.made().iter().filter(counts);
+    let parts = sequence.trials().iter().filter(counts);
     of_parts(
         "answer_trials_valid",
         "trials",
@@ -187,7 +188,7 @@ fn answer_trials_valid(sequence: &TrialSequence<'_>, part: &CapacityPart) -> Che
 
 fn warmup_enough(sequence: &TrialSequence<'_>) -> Check {
     let (warmup, settled) = sequence.warmup();
-    let (state, why) = if sequence.made().iter().all(|trial| trial.stage == "guess" || trial.stage == "limit") {
+    let (state, why) = if sequence.trials().iter().all(|trial| trial.stage == "guess" || trial.stage == "limit") {
         (CheckState::NotApplicable, "no trial was made".to_owned())
     } else if settled {
         (CheckState::Ok, "the server had settled by then, or --warmup was given".to_owned())
@@ -229,7 +230,7 @@ fn host_undisturbed(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
     let decides = |trial: &&TrialPart| {
         ["long", "confirmation"].contains(&trial.stage.as_str()) && ["good", "bad"].contains(&trial.verdict.as_str())
     };
-    let trials: Vec<&TrialPart> = sequence.made().iter().filter(decides).collect();
+    let trials: Vec<&TrialPart> = sequence.trials().iter().filter(decides).collect();
     if trials.is_empty() {
         return make(CheckState::NotApplicable, None, "no long trial was made".into());
     }
@@ -272,7 +273,7 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
     let make = |state, value, why: &str| {
         check("cost_steady", Weight::Suspect, state, value, Some(limit), "ratio", why.to_owned())
     };
-    match sequence.result().and_then(|searched| cost_spread(sequence.made(), searched)) {
+    match sequence.result().and_then(|searched| cost_spread(sequence.trials(), searched)) {
         None => make(
             CheckState::NotApplicable,
             None,
@@ -284,8 +285,8 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
             "variation of the CPU cost per request between long trials near the result",
         ),
         Some(spread) => {
-            let pace = sequence.result().and_then(|searched| pace_spread(sequence.made(), searched));
-            let whose = whose(spread, pace);
+            let probe_spread = sequence.result().and_then(|searched| cpu_probe_spread(sequence.trials(), searched));
+            let whose = whose(spread, probe_spread);
             let why = format!(
                 "the CPU cost per request varies between long trials near the result: {whose}; the capacity is known \
                  no better than this; repeat on a quieter machine, or with more searches (--searches)"
@@ -297,30 +298,31 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
 
 /// Attributes the variation `spread` of the cost per request to machine or server, from the variation `pace` of the CPU
 /// speed probe.
-pub(super) fn whose(spread: f64, pace: Option<f64>) -> String {
-    match pace {
+pub(super) fn whose(spread: f64, probe_spread: Option<f64>) -> String {
+    match probe_spread {
         None => "the speed of the machine or of the server changes between trials".to_owned(),
         // A server uses more cache than the probe and loses more when caches are shared.
-        Some(pace) if pace > spread / 4.0 => format!(
+        Some(probe_spread) if probe_spread > spread / 4.0 => format!(
             "the machine's speed changes between trials (the CPU speed probe took up to {:.1} % longer)",
-            100.0 * pace
+            100.0 * probe_spread
         ),
-        Some(pace) => format!(
+        Some(probe_spread) => format!(
             "the server's speed changes between starts (the CPU speed probe took at most {:.1} % longer)",
-            100.0 * pace
+            100.0 * probe_spread
         ),
     }
 }
 
 /// Largest over smallest CPU cost per request in saturated long trials near `searched`, less 1. Trials that passed and
 /// trials that failed are compared separately, since a request costs less in a server with a backlog.
-pub(super) fn cost_spread(made: &[TrialPart], searched: f64) -> Option<f64> {
+pub(super) fn cost_spread(trials: &[TrialPart], searched: f64) -> Option<f64> {
     let of = |verdict: &str| {
-        let near = near(made, searched).filter(|trial| trial.verdict == verdict);
+        let near = near(trials, searched).filter(|trial| trial.verdict == verdict);
         let costs: Vec<f64> = near
             .filter_map(|trial| {
                 let server = trial.server.as_ref()?;
-                let used_up = server.cpu_cores >= USED_UP * server.may_use_cores && trial.achieved_rate_per_s > 0.0;
+                let used_up =
+                    server.cpu_cores >= SATURATED_SHARE_MIN * server.may_use_cores && trial.achieved_rate_per_s > 0.0;
                 used_up.then(|| server.cpu_cores / trial.achieved_rate_per_s)
             })
             .collect();
@@ -332,22 +334,22 @@ pub(super) fn cost_spread(made: &[TrialPart], searched: f64) -> Option<f64> {
 }
 
 /// Slowest over fastest CPU speed probe of the long trials near `searched`, less 1. `None`: fewer than two are known.
-pub(super) fn pace_spread(made: &[TrialPart], searched: f64) -> Option<f64> {
-    let decided = near(made, searched).filter(|trial| ["good", "bad"].contains(&trial.verdict.as_str()));
+pub(super) fn cpu_probe_spread(trials: &[TrialPart], searched: f64) -> Option<f64> {
+    let decided = near(trials, searched).filter(|trial| ["good", "bad"].contains(&trial.verdict.as_str()));
     let paces: Vec<f64> = decided.filter_map(|trial| trial.cpu_probe_ns).map(|ns| ns as f64).collect();
     let (least, most) = (paces.iter().copied().reduce(f64::min)?, paces.iter().copied().reduce(f64::max)?);
     (paces.len() >= 2 && least > 0.0).then(|| most / least - 1.0)
 }
 
 /// Long trials at about the load `searched`.
-fn near(made: &[TrialPart], searched: f64) -> impl Iterator<Item = &TrialPart> {
-    let long = made.iter().filter(|trial| ["long", "confirmation"].contains(&trial.stage.as_str()));
-    long.filter(move |trial| (trial.load / searched - 1.0).abs() <= NEAR)
+fn near(trials: &[TrialPart], searched: f64) -> impl Iterator<Item = &TrialPart> {
+    let long = trials.iter().filter(|trial| ["long", "confirmation"].contains(&trial.stage.as_str()));
+    long.filter(move |trial| (trial.load / searched - 1.0).abs() <= SIMILAR_LOAD_DISTANCE_MAX)
 }
 
 /// Relative distance up to which loads count as similar.
-const NEAR: f64 = 0.1;
+const SIMILAR_LOAD_DISTANCE_MAX: f64 = 0.1;
 /// Used share of the available CPU from which on a trial counts as saturated.
-const USED_UP: f64 = 0.98;
+const SATURATED_SHARE_MIN: f64 = 0.98;
 /// Multiple of the width by which costs may differ: results of two searches may differ by as much.
 const COST_SPREAD_WIDTHS: f64 = 3.0;

@@ -13,8 +13,8 @@ const RUN_OVERHEAD: Duration = Duration::from_millis(1_500);
 const UNKNOWN_CAPACITY: f64 = 1_000.0;
 /// Assumed distance of the result beyond the only known side of its bracket.
 const ASSUMED_FACTOR: f64 = 1.3;
-/// The same where an earlier search found a similar result.
-const NEAR: f64 = 1.01;
+/// Assumed distance of the result after an earlier search found a similar result.
+const SIMILAR_RESULT_FACTOR: f64 = 1.01;
 /// Share of its length after which a trial that fails ends.
 const FAILED_TRIAL_SHARE: f64 = 0.5;
 /// Typical time for a server to settle.
@@ -31,7 +31,7 @@ pub fn rest(rules: &Rules, sequence: &TrialSequence<'_>) -> Duration {
     let mut time = Duration::ZERO;
     for _ in 0..TRIALS_MAX {
         let Next::Make(request) = sequence.next() else { break };
-        let trial = played(rules, &request, capacity);
+        let trial = simulated_trial(rules, &request, capacity);
         time += takes(&request, &trial.verdict);
         sequence.add(trial);
     }
@@ -50,10 +50,14 @@ fn capacity(rules: &Rules, sequence: &TrialSequence<'_>) -> f64 {
     let before = sequence.result().or(sequence.short_lower());
     match sequence.so_far() {
         (Some(lower), Some(upper)) => (lower * upper).sqrt(),
-        (Some(lower), None) => before.map_or(lower * ASSUMED_FACTOR, |before| before.max(lower * NEAR)),
-        (None, Some(upper)) => before.map_or(upper / ASSUMED_FACTOR, |before| before.min(upper / NEAR)),
+        (Some(lower), None) => {
+            before.map_or(lower * ASSUMED_FACTOR, |before| before.max(lower * SIMILAR_RESULT_FACTOR))
+        }
+        (None, Some(upper)) => {
+            before.map_or(upper / ASSUMED_FACTOR, |before| before.min(upper / SIMILAR_RESULT_FACTOR))
+        }
         (None, None) => {
-            let guessed = sequence.made().iter().find(|trial| trial.stage == Purpose::Guess.name());
+            let guessed = sequence.trials().iter().find(|trial| trial.stage == Purpose::Guess.name());
             let carried = guessed.and_then(|trial| rules.quantity.of_requests(trial.achieved_rate_per_s));
             let max = rules.plan.max.map_or(f64::INFINITY, |max| max.value());
             carried.filter(|carried| *carried > 0.0).unwrap_or(UNKNOWN_CAPACITY).min(max).max(sequence.min())
@@ -62,7 +66,7 @@ fn capacity(rules: &Rules, sequence: &TrialSequence<'_>) -> f64 {
 }
 
 /// Verdict of a trial against the assumed server.
-fn played(rules: &Rules, request: &TrialRequest, capacity: f64) -> TrialPart {
+fn simulated_trial(rules: &Rules, request: &TrialRequest, capacity: f64) -> TrialPart {
     let verdict = match request.purpose {
         Purpose::Limit if request.load > TYPICAL_GENERATOR_PER_S => "client",
         Purpose::Guess | Purpose::Calibration | Purpose::Limit => "good",

@@ -1,4 +1,4 @@
-//! Findings of a trial besides its verdict: stalls, growing memory, rising response times, throttling.
+//! Findings of a trial in addition to its verdict: stalls, growing memory, rising response times, throttling.
 //!
 //! Each finding has a name and figures, since a single capacity figure would hide it.
 
@@ -23,7 +23,7 @@ const MEMORY_SHARE: f64 = 0.01;
 const SLOWER_SHARE: f64 = 0.01;
 /// Standard errors from which on a slope is significant. Response times enter as means of five seconds, since
 /// consecutive seconds are correlated.
-const ERRORS: f64 = 3.0;
+const STANDARD_ERRORS_MIN: f64 = 3.0;
 /// Seconds per mean of response times.
 const SECONDS_TOGETHER: usize = 5;
 /// Share of the CPU quota periods with throttling from which on the CPU limit is the limiting resource.
@@ -93,8 +93,8 @@ pub fn memory_grows(server: &[ServerSecond], most: Option<u64>) -> Option<Findin
     let last = server.last()?.rss_bytes as f64;
     let a_minute = line.slope * 60.0;
     // Memory that stopped growing was filled and is not a leak.
-    let goes_on = stats::trend(&points[points.len() / 2..]).is_some_and(|late| late.slope >= line.slope / 2.0);
-    if a_minute < MEMORY_SHARE * last || line.slope <= ERRORS * line.slope_error || !goes_on {
+    let still_grows = stats::trend(&points[points.len() / 2..]).is_some_and(|late| late.slope >= line.slope / 2.0);
+    if a_minute < MEMORY_SHARE * last || line.slope <= STANDARD_ERRORS_MIN * line.slope_error || !still_grows {
         return None;
     }
     let fills = most.map(|most| (most as f64 - last).max(0.0) / line.slope);
@@ -128,7 +128,7 @@ pub fn slows_down(spans: &[Span]) -> Option<Finding> {
     let line = stats::trend(&points)?;
     let mean = points.iter().map(|(_, time)| time).sum::<f64>() / points.len() as f64;
     let a_minute = line.slope * 60.0;
-    if a_minute < SLOWER_SHARE * mean || line.slope <= ERRORS * line.slope_error {
+    if a_minute < SLOWER_SHARE * mean || line.slope <= STANDARD_ERRORS_MIN * line.slope_error {
         return None;
     }
     let words = format!(

@@ -28,7 +28,7 @@ impl Growth {
 /// (chosen here).
 pub const TOLERATED_SHARE_OF_WIDTH: f64 = 0.4;
 /// Standard deviations of the random part (chosen here): about one trial in a thousand exceeds it.
-const DEVIATIONS: f64 = 3.0;
+const STANDARD_DEVIATIONS: f64 = 3.0;
 /// Share of a trial whose mean is taken at its beginning and at its end.
 const PARTS: usize = 5;
 /// Fewest spans for this comparison.
@@ -50,7 +50,7 @@ pub fn growth(levels: &[f64], each: Duration, rate: f64, width: f64) -> Growth {
     let step = mean(&steps);
     let squares: f64 = steps.iter().map(|each| (each - step).powi(2)).sum();
     let variance_per_s = squares / (steps.len() - 1) as f64 / each_s;
-    let chance_per_s = DEVIATIONS * (variance_per_s / apart_s).sqrt();
+    let chance_per_s = STANDARD_DEVIATIONS * (variance_per_s / apart_s).sqrt();
     Growth {
         per_s: grown / apart_s,
         bound_per_s: (TOLERATED_SHARE_OF_WIDTH * width * rate).max(chance_per_s),

@@ -80,7 +80,7 @@ pub struct JournalContents {
     pub place: Option<TrialMachine>,
     /// Times of resumption.
     pub resumed: Vec<String>,
-    /// Its trials, in order.
+    /// Trials of the search, in order.
     pub trials: Vec<TrialPart>,
 }
 

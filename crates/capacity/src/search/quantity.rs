@@ -112,7 +112,7 @@ impl SearchQuantity {
 /// Fewest requests of a trial.
 pub const REQUESTS_MIN: u64 = 10;
 
-/// MachineLimit users that this machine can generate; `one` is the load of one user.
+/// The most users that this machine can generate; `one` is the load of one user.
 fn most_users(plan: &Plan, one: &LoadPlan) -> MachineLimit {
     let widest = one.workload().map_or(1, |workload| workload.widest_step().max(1));
     let possible = testbed::connections_possible(plan, true);

@@ -14,8 +14,8 @@ use super::sequence::{CONFIRMED_AT, End, Rules, TrialSequence};
 const SHORT_TERM_PEAK_MIN: f64 = 1.05;
 /// Achieved rate under overload over the highest achieved rate: `holds` from the first value, `collapses` below the
 /// second.
-const HOLDS: f64 = 0.95;
-const COLLAPSES: f64 = 0.5;
+const HOLDS_SHARE_MIN: f64 = 0.95;
+const COLLAPSE_SHARE_MAX: f64 = 0.5;
 /// A confirmation below the result is at no more than this share of it.
 const OVERLOAD_SHARES: f64 = 0.95;
 const CONFIDENCE: f64 = 0.95;
@@ -25,13 +25,13 @@ const SMALL_BYTES: f64 = 10_000.0;
 
 /// The result as far as the search has come.
 pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, objective: &str) -> CapacityPart {
-    let made = sequence.made();
+    let trials = sequence.trials();
     let width = rules.plan.width.value();
     let found = matches!(end, Some(End::Found)) || confirmed_by_then(sequence);
     let searched = sequence.result().filter(|_| found);
     let result = searched.and_then(|searched| passed(rules, sequence, searched));
     let quantity = &rules.quantity;
-    // With idle open connections, achieved rate says nothing about their number.
+    // The achieved rate has no relation to the number of idle open connections.
     let carries = quantity.find != Find::Connections;
     let brackets = sequence.brackets();
     let (interval, interval_of) = match result {
@@ -40,7 +40,7 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
     };
     let (lower, upper) = sequence.so_far();
     let open_loop: Vec<&TrialPart> =
-        made.iter().filter(|trial| is_about_server(trial) && trial.verdict != "void").collect();
+        trials.iter().filter(|trial| is_about_server(trial) && trial.verdict != "void").collect();
     let saturation = open_loop.iter().map(|trial| trial.achieved_rate_per_s).reduce(f64::max).filter(|_| carries);
     let short =
         sequence.short_lower().filter(|short| result.is_some_and(|result| *short > SHORT_TERM_PEAK_MIN * result));
@@ -50,7 +50,7 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
             words: "the generator reached its limit".into(),
             figures: BTreeMap::new(),
         },
-        (Some(&(lower, upper)), Some(result), _) => bound_by(made, lower.min(result), upper),
+        (Some(&(lower, upper)), Some(result), _) => bound_by(trials, lower.min(result), upper),
         _ => schema::BoundBy { name: "unknown".into(), ..Default::default() },
     };
     let (warmup, _) = sequence.warmup();
@@ -67,10 +67,10 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
         searches: brackets.iter().map(|&(lower, upper)| Bracket { lower: Some(lower), upper: Some(upper) }).collect(),
         partial_result: (result.is_none() && (lower.is_some() || upper.is_some())).then_some(Bracket { lower, upper }),
         bound_by: bound,
-        trials: made.to_vec(),
+        trials: trials.to_vec(),
         saturation_rate_per_s: saturation,
-        knee: knee(made).filter(|_| carries),
-        under_overload: result.and_then(|result| under_overload(made, result, saturation?)),
+        knee: knee(trials).filter(|_| carries),
+        under_overload: result.and_then(|result| under_overload(trials, result, saturation?)),
         generator_limit: generator_limit(rules, sequence),
         warmup_s: warmup.as_secs_f64(),
         findings: findings(rules, sequence, result, short, end),
@@ -82,14 +82,14 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
 
 /// Whether all searches and the confirmation are complete. Only overload trials may be missing.
 fn confirmed_by_then(sequence: &TrialSequence<'_>) -> bool {
-    sequence.made().iter().any(|trial| trial.stage == "overload")
+    sequence.trials().iter().any(|trial| trial.stage == "overload")
 }
 
 /// The result that passed its confirmation: the searches' median, or the highest lower load that passed for as long.
 pub(super) fn passed(rules: &Rules, sequence: &TrialSequence<'_>, searched: f64) -> Option<f64> {
-    let made = sequence.made();
+    let trials = sequence.trials();
     let of = |load: f64| {
-        made.iter().find(|trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
+        trials.iter().find(|trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
     };
     match of(rules.quantity.load(CONFIRMED_AT[0] * searched)) {
         // Without a valid confirmation the searches' median stays the result, and a check reports it.
@@ -98,10 +98,11 @@ pub(super) fn passed(rules: &Rules, sequence: &TrialSequence<'_>, searched: f64)
         Some(_) => {}
     }
     let lost = |load: f64| {
-        made.iter().any(|trial| trial.stage == "confirmation" && trial.verdict == "bad" && trial.load <= load)
+        trials.iter().any(|trial| trial.stage == "confirmation" && trial.verdict == "bad" && trial.load <= load)
     };
-    let long =
-        made.iter().filter(|trial| trial.verdict == "good" && ["long", "confirmation"].contains(&trial.stage.as_str()));
+    let long = trials
+        .iter()
+        .filter(|trial| trial.verdict == "good" && ["long", "confirmation"].contains(&trial.stage.as_str()));
     long.map(|trial| trial.load).filter(|load| *load < searched && !lost(*load)).reduce(f64::max)
 }
 
@@ -112,7 +113,7 @@ fn requests_at(rules: &Rules, sequence: &TrialSequence<'_>, result: f64) -> Opti
         return Some(result);
     }
     let at = sequence
-        .made()
+        .trials()
         .iter()
         .filter(|trial| trial.load == result && trial.verdict == "good" && is_about_server(trial));
     at.max_by(|a, b| a.actual_s.total_cmp(&b.actual_s)).map(|trial| trial.achieved_rate_per_s)
@@ -153,8 +154,8 @@ fn interval(
 }
 
 /// Knee: of the loads that passed, the one with the highest ratio of achieved rate to mean response time (Kleinrock).
-fn knee(made: &[TrialPart]) -> Option<f64> {
-    let good = made
+fn knee(trials: &[TrialPart]) -> Option<f64> {
+    let good = trials
         .iter()
         .filter(|trial| is_about_server(trial) && trial.verdict == "good" && trial.response_time_ns.mean > 0.0);
     let power = |trial: &TrialPart| trial.achieved_rate_per_s / trial.response_time_ns.mean;
@@ -162,15 +163,15 @@ fn knee(made: &[TrialPart]) -> Option<f64> {
 }
 
 /// Behaviour above the capacity.
-fn under_overload(made: &[TrialPart], result: f64, most: f64) -> Option<String> {
-    let over = made.iter().filter(|trial| {
+fn under_overload(trials: &[TrialPart], result: f64, most: f64) -> Option<String> {
+    let over = trials.iter().filter(|trial| {
         trial.stage == "overload" && trial.load > result && ["good", "bad"].contains(&trial.verdict.as_str())
     });
     let least = over.map(|trial| trial.achieved_rate_per_s).reduce(f64::min)?;
     Some(
         match least / most {
-            share if share >= HOLDS => "holds",
-            share if share >= COLLAPSES => "degrades",
+            share if share >= HOLDS_SHARE_MIN => "holds",
+            share if share >= COLLAPSE_SHARE_MAX => "degrades",
             _ => "collapses",
         }
         .into(),
@@ -211,7 +212,7 @@ fn findings(
     short: Option<f64>,
     end: Option<&End>,
 ) -> Vec<Finding> {
-    let made = sequence.made();
+    let trials = sequence.trials();
     let mut found: Vec<Finding> = Vec::new();
     let mut add = |finding: &Finding| {
         if !found.iter().any(|known| known.name == finding.name) {
@@ -220,20 +221,20 @@ fn findings(
     };
     // The confirmation is the longest trial at the result, so its findings come first.
     let searched = sequence.result().unwrap_or(0.0);
-    for trial in made.iter().filter(|trial| trial.stage == "confirmation") {
+    for trial in trials.iter().filter(|trial| trial.stage == "confirmation") {
         // A load equal to the result may be slightly too high, so growing response times count only below it.
         let is_below = trial.load < OVERLOAD_SHARES * searched;
         trial.findings.iter().filter(|finding| finding.name != "slows_down" || is_below).for_each(&mut add);
     }
     if let (Some(End::MissedAtAny { .. }), None) = (end, result) {
         // The lowest load with this finding.
-        let bad = made.iter().filter(|trial| trial.verdict == "bad" && !trial.findings.is_empty());
+        let bad = trials.iter().filter(|trial| trial.verdict == "bad" && !trial.findings.is_empty());
         let lowest = bad.min_by(|a, b| a.load.total_cmp(&b.load));
         for finding in lowest.iter().flat_map(|trial| &trial.findings) {
             add(&Finding { words: format!("objective missed at every load: {}", finding.words), ..finding.clone() });
         }
     }
-    let long_lost = made.iter().filter(|trial| trial.stage == "long" && trial.verdict == "bad");
+    let long_lost = trials.iter().filter(|trial| trial.stage == "long" && trial.verdict == "bad");
     long_lost.flat_map(|trial| &trial.findings).for_each(&mut add);
     if let (Some(short), Some(result)) = (short, result) {
         let why: Vec<&str> = found.iter().map(|finding| finding.words.as_str()).collect();
@@ -243,18 +244,18 @@ fn findings(
         let figures = [("short_trials_result".to_owned(), short), ("result".to_owned(), result)];
         found.push(Finding { name: "not_sustained".into(), test: String::new(), figures: figures.into(), words });
     }
-    found.extend(each_connection(rules, made));
+    found.extend(each_connection(rules, trials));
     found
 }
 
 /// Server memory per idle open connection, from the fewest and the most connections that passed.
-fn each_connection(rules: &Rules, made: &[TrialPart]) -> Option<Finding> {
+fn each_connection(rules: &Rules, trials: &[TrialPart]) -> Option<Finding> {
     /// A smaller difference in connections is within the random variation of the server's memory.
     const BETWEEN_MIN: f64 = 50.0;
     if rules.quantity.find != Find::Connections {
         return None;
     }
-    let passed = made.iter().filter(|trial| is_about_server(trial) && trial.verdict == "good");
+    let passed = trials.iter().filter(|trial| is_about_server(trial) && trial.verdict == "good");
     let mut passed: Vec<(f64, u64)> =
         passed.filter_map(|trial| Some((trial.load, trial.server?.rss_bytes_max))).collect();
     passed.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -294,7 +295,7 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, result: Option<f64>, end: 
             });
         }
         Some(End::MissedAtAny { at }) => {
-            let trial = sequence.made().iter().filter(|trial| trial.verdict == "bad" && is_about_server(trial));
+            let trial = sequence.trials().iter().filter(|trial| trial.verdict == "bad" && is_about_server(trial));
             let why = trial
                 .min_by(|a, b| least(a).total_cmp(&least(b)))
                 .map(|trial| trial.why.join("; "))
@@ -321,14 +322,14 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, result: Option<f64>, end: 
         Some(End::Refused(why)) => notes.push(format!("{why}.")),
         Some(End::Found) => {}
     }
-    let voids = sequence.made().iter().filter(|trial| trial.verdict == "void").count();
+    let voids = sequence.trials().iter().filter(|trial| trial.verdict == "void").count();
     if voids > 0 && !matches!(end, Some(End::Undecided { .. })) {
         notes.push(format!(
             "{voids} of {} trials were disturbed, excluded from all figures and repeated.",
-            sequence.made().len()
+            sequence.trials().len()
         ));
     }
-    let over = sequence.made().iter().find(|trial| trial.stage == "overload" && trial.verdict == "good");
+    let over = sequence.trials().iter().find(|trial| trial.stage == "overload" && trial.verdict == "good");
     if let (Some(trial), Some(result)) = (over, result) {
         notes.push(format!(
             "{}, {:.1} times the result, passed a trial of {:.0} s: short trials can pass at such a load, but if the \
@@ -352,13 +353,13 @@ fn notes(rules: &Rules, sequence: &TrialSequence<'_>, result: Option<f64>, end: 
         return notes;
     }
     let judged =
-        sequence.made().iter().filter(|trial| trial.stage == "long" && trial.verdict == "good" && trial.load > 0.0);
-    let seen = judged.map(|trial| trial.growth_bound_per_s / trial.load).reduce(f64::max);
-    if let Some(seen) = seen.filter(|seen| result.is_some() && *seen > width) {
+        sequence.trials().iter().filter(|trial| trial.stage == "long" && trial.verdict == "good" && trial.load > 0.0);
+    let overload_share = judged.map(|trial| trial.growth_bound_per_s / trial.load).reduce(f64::max);
+    if let Some(overload_share) = overload_share.filter(|overload_share| result.is_some() && *overload_share > width) {
         notes.push(format!(
             "Near the result a trial detects an overload of {:.1} % or more by growth, which exceeds the width of \
              {:.1} %: the objective decided, not growth.",
-            100.0 * seen,
+            100.0 * overload_share,
             100.0 * width
         ));
     }

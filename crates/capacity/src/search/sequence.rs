@@ -7,7 +7,8 @@
 //!
 //! An overload of a share e stays below a response time of L for L / e seconds, so short trials let too high a load
 //! pass and only give the starting point of the long ones. No function here runs a trial or reads a clock. Given the
-//! same trials again ([`TrialSequence::add`]), a search continues where it stopped; this is how an interrupted search resumes.
+//! same trials again ([`TrialSequence::add`]), a search continues where it stopped; this is how an interrupted search
+//! resumes.
 
 mod next;
 
@@ -54,7 +55,7 @@ pub const EXTENDED_TRIAL_MAX: Duration = Duration::from_secs(60);
 /// Warm-up where the calibration did not see the server settle.
 const WARMUP_UNSETTLED: Duration = Duration::from_secs(15);
 /// Significant digits of loads: loads are stored as text and must be read back unchanged.
-const DIGITS: i32 = 7;
+const LOAD_DIGITS: i32 = 7;
 /// Searches step towards this share of their width and end at the whole width, so that rounding of loads alone causes
 /// no further step.
 const WIDTH_AIM: f64 = 0.95;
@@ -129,7 +130,7 @@ pub enum End {
 #[derive(Clone, Debug)]
 pub struct TrialSequence<'a> {
     rules: &'a Rules,
-    made: Vec<TrialPart>,
+    trials: Vec<TrialPart>,
 }
 
 /// Result of one search.
@@ -141,17 +142,17 @@ enum StageResult<T> {
 impl<'a> TrialSequence<'a> {
     /// A search without trials.
     pub fn new(rules: &'a Rules) -> Self {
-        TrialSequence { rules, made: Vec::new() }
+        TrialSequence { rules, trials: Vec::new() }
     }
 
     /// Adds a finished trial.
     pub fn add(&mut self, trial: TrialPart) {
-        self.made.push(trial);
+        self.trials.push(trial);
     }
 
     /// The trials so far.
-    pub fn made(&self) -> &[TrialPart] {
-        &self.made
+    pub fn trials(&self) -> &[TrialPart] {
+        &self.trials
     }
 
     /// The next step.
@@ -206,7 +207,7 @@ impl<'a> TrialSequence<'a> {
     pub fn result(&self) -> Option<f64> {
         let mut lowers: Vec<f64> = self.brackets().into_iter().map(|(lower, _)| lower).collect();
         lowers.sort_by(f64::total_cmp);
-        // Of an even number the lower of the two middle values, since it is a load that was tried.
+        // For an even number of searches the lower of the two middle values, because that load was tried.
         (!lowers.is_empty()).then(|| lowers[(lowers.len() - 1) / 2])
     }
 
@@ -249,8 +250,8 @@ impl<'a> TrialSequence<'a> {
     pub fn warmup(&self) -> (Duration, bool) {
         // Users who have not started yet make no load, so their start-up time is added.
         let least = self.rules.quantity.warmup;
-        if let Some(given) = self.rules.warmup {
-            return (given.max(least), true);
+        if let Some(configured) = self.rules.warmup {
+            return (configured.max(least), true);
         }
         let settled = self.counted(Purpose::Calibration, 0).filter_map(|trial| trial.settled_s).next_back();
         settled.map_or((WARMUP_UNSETTLED.max(least), false), |settled_s| {
@@ -285,7 +286,7 @@ impl<'a> TrialSequence<'a> {
             stages.iter().any(|stage| stage.name() == trial.stage) && trial.verdict == "good" && trial.loop_busy > 0.0
         };
         let busiest =
-            self.made.iter().filter(counts).max_by(|a, b| a.achieved_rate_per_s.total_cmp(&b.achieved_rate_per_s))?;
+            self.trials.iter().filter(counts).max_by(|a, b| a.achieved_rate_per_s.total_cmp(&b.achieved_rate_per_s))?;
         Some(busiest.achieved_rate_per_s * 0.95 / busiest.loop_busy)
     }
 
@@ -294,7 +295,7 @@ impl<'a> TrialSequence<'a> {
         let of = move |trial: &&TrialPart| {
             trial.stage == purpose.name() && trial.search == search && trial.verdict != "void"
         };
-        self.made.iter().filter(of)
+        self.trials.iter().filter(of)
     }
 
     /// First load of the short stage.
@@ -307,7 +308,7 @@ impl<'a> TrialSequence<'a> {
         let quantity = &self.rules.quantity;
         let known = self.rules.first.or(plan.start.map(LoadLimit::value));
         if quantity.find == Find::Connections {
-            // A closed loop's throughput says nothing about the number of open connections.
+            // The throughput of a closed loop has no relation to the number of open connections.
             return self.within(known.unwrap_or(FIRST_CONNECTIONS));
         }
         // The initial estimate also gives the response size for the generator trials.
@@ -396,7 +397,7 @@ impl<'a> TrialSequence<'a> {
 
     /// Mean response size in bytes, as far as known.
     pub fn response_bytes(&self) -> f64 {
-        self.made.iter().map(|trial| trial.response_bytes).find(|bytes| *bytes > 0.0).unwrap_or(0.0)
+        self.trials.iter().map(|trial| trial.response_bytes).find(|bytes| *bytes > 0.0).unwrap_or(0.0)
     }
 }
 
@@ -406,6 +407,6 @@ pub fn rounded(load: f64) -> f64 {
         return load;
     }
     // Converted through text, since text is how it is read back.
-    let digits = (DIGITS - 1) as usize;
+    let digits = (LOAD_DIGITS - 1) as usize;
     format!("{load:.digits$e}").parse().expect("a number as it was printed")
 }

@@ -33,7 +33,7 @@ pub struct Server {
     pub stall: Option<(f64, f64)>,
     /// Growth of resident memory in bytes per second.
     pub leak: f64,
-    /// Work of a new connection besides its request, in seconds.
+    /// Work of a new connection in addition to its request, in seconds.
     pub accept_s: f64,
     /// Limit of open connections; more are refused.
     pub connections: usize,
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// The same with exponential work.
+    /// A single worker with this many requests per second of exponential work.
     pub fn exponential(rate: f64) -> Self {
         Server { exponential: true, ..Server::one(rate) }
     }
@@ -154,12 +154,12 @@ impl Simulated {
 
     /// Arrival and completion times of an open loop.
     fn of_rate(&self, rate: f64, until_s: f64, workers: &mut Workers<'_>, rng: &mut Rng) -> Vec<(f64, f64)> {
-        let mut came_s = 0.0;
+        let mut arrived_s = 0.0;
         let count = (rate * until_s) as usize;
         (0..count)
             .map(|at| {
-                came_s = if self.poisson { came_s + rng.exponential() / rate } else { at as f64 / rate };
-                (came_s, workers.done(came_s, rng))
+                arrived_s = if self.poisson { arrived_s + rng.exponential() / rate } else { at as f64 / rate };
+                (arrived_s, workers.done(arrived_s, rng))
             })
             .collect()
     }
@@ -174,12 +174,12 @@ impl Simulated {
         let mut asking: BinaryHeap<Reverse<u64>> = (0..users).map(|user| ns(begins_s(user) + thinks(rng))).collect();
         let mut requests = Vec::new();
         while let Some(Reverse(at_ns)) = asking.pop() {
-            let came_s = at_ns as f64 / 1e9;
-            if came_s >= until_s {
+            let arrived_s = at_ns as f64 / 1e9;
+            if arrived_s >= until_s {
                 break;
             }
-            let done_s = workers.done(came_s, rng);
-            requests.push((came_s, done_s));
+            let done_s = workers.done(arrived_s, rng);
+            requests.push((arrived_s, done_s));
             asking.push(ns(done_s + thinks(rng)));
         }
         requests
@@ -195,8 +195,8 @@ impl Simulated {
     ) -> TrialPart {
         let spans = spans(requests, warmup_s, lasts_s);
         let mut times = Histogram::new();
-        let of_phase = requests.iter().filter(|(came_s, _)| (warmup_s..warmup_s + lasts_s).contains(came_s));
-        of_phase.for_each(|(came_s, done_s)| times.record(((done_s - came_s) * 1e9) as u64));
+        let of_phase = requests.iter().filter(|(arrived_s, _)| (warmup_s..warmup_s + lasts_s).contains(arrived_s));
+        of_phase.for_each(|(arrived_s, done_s)| times.record(((done_s - arrived_s) * 1e9) as u64));
         let within = requests.iter().filter(|(_, done_s)| (warmup_s..warmup_s + lasts_s).contains(done_s)).count();
         let levels: Vec<f64> = spans.iter().map(|span| span.in_flight_mean).collect();
         let load = Load {
@@ -210,15 +210,15 @@ impl Simulated {
         let document = self.document(request, load, lasts_s);
         let growth = growth_of(request, &levels);
         let loop_busy = (request.rate_per_s / self.generator).min(1.0);
-        let seen = TrialEvidence { document: &document, growth, loop_busy, lost: None, request };
+        let evidence = TrialEvidence { document: &document, growth, loop_busy, lost: None, request };
         let judged = match request.purpose {
             _ if self.disturbed.contains(&number) => TrialVerdict::Void("disturbed".into()),
             Purpose::Guess => TrialVerdict::Good,
             _ if request.rate_per_s > self.generator => TrialVerdict::ClientLimit("the generator was late".into()),
             Purpose::Limit | Purpose::Calibration => TrialVerdict::Good,
-            _ => judge(&seen, &self.slo),
+            _ => judge(&evidence, &self.slo),
         };
-        let mut part = with(figures(&seen, &self.slo), judged);
+        let mut part = with(figures(&evidence, &self.slo), judged);
         if request.purpose == Purpose::Calibration {
             part.settled_s = warmup::settled(&spans);
         }
@@ -230,8 +230,8 @@ impl Simulated {
     }
 
     fn document(&self, request: &TrialRequest, load: Load, lasts_s: f64) -> Document {
-        let is_held = request.find == Find::Connections && request.purpose != Purpose::Guess;
-        let missing = is_held.then(|| (request.load - self.server.connections as f64).max(0.0));
+        let is_of_connections = request.find == Find::Connections && request.purpose != Purpose::Guess;
+        let missing = is_of_connections.then(|| (request.load - self.server.connections as f64).max(0.0));
         let (steal_share, stall_ns) = self.disturbance;
         let check = |name: &str, value: f64, limit: f64| Check {
             name: name.into(),
@@ -270,10 +270,10 @@ struct Workers<'a> {
 
 impl Workers<'_> {
     /// Completion time of a request that arrives now; calls are in order of arrival.
-    fn done(&mut self, came_s: f64, rng: &mut Rng) -> f64 {
+    fn done(&mut self, arrived_s: f64, rng: &mut Rng) -> f64 {
         let server = self.server;
         let Reverse(free_ns) = self.free.pop().expect("one entry per worker");
-        let begins_s = server.awake(came_s.max(free_ns as f64 / 1e9));
+        let begins_s = server.awake(arrived_s.max(free_ns as f64 / 1e9));
         let mean_s = (server.service_s + self.besides_s) * (1.0 + server.slower_by * begins_s);
         let work_s = if server.exponential { mean_s * rng.exponential() } else { mean_s };
         let done_s = begins_s + work_s;
@@ -287,7 +287,7 @@ impl Server {
         Workers { server: self, besides_s, free: (0..self.workers).map(|_| Reverse(0)).collect() }
     }
 
-    /// When work that is ready now begins.
+    /// Start time of work that is ready at `at_s`: later during a stall.
     fn awake(&self, at_s: f64) -> f64 {
         match self.stall {
             Some((still_s, period_s)) if at_s % period_s < still_s => at_s - at_s % period_s + still_s,
@@ -302,8 +302,8 @@ impl Trials for Simulated {
         Ok(Some(self.trial(request, number)))
     }
 
-    fn made(&mut self, _: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
-        assert!(sequence.made().len() < 200, "the search does not end: {:?}", sequence.so_far());
+    fn record(&mut self, _: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
+        assert!(sequence.trials().len() < 200, "the search does not end: {:?}", sequence.so_far());
         Ok(())
     }
 }
@@ -318,14 +318,14 @@ fn spans(requests: &[(f64, f64)], warmup_s: f64, lasts_s: f64) -> Vec<Span> {
             ..Span::default()
         })
         .collect();
-    for &(came_s, done_s) in requests {
-        let (from, to) = ((came_s - warmup_s) / length_s, (done_s - warmup_s) / length_s);
+    for &(arrived_s, done_s) in requests {
+        let (from, to) = ((arrived_s - warmup_s) / length_s, (done_s - warmup_s) / length_s);
         if let Some(span) = (from >= 0.0).then(|| spans.get_mut(from as usize)).flatten() {
             span.offered += 1;
         }
         if let Some(span) = (to >= 0.0).then(|| spans.get_mut(to as usize)).flatten() {
             span.completed += 1;
-            span.response_mean_ns += (done_s - came_s) * 1e9;
+            span.response_mean_ns += (done_s - arrived_s) * 1e9;
         }
         let (first, last) = (from.max(0.0) as usize, (to.max(0.0) as usize).min(count.saturating_sub(1)));
         for at in first..=last {

@@ -117,7 +117,7 @@ fn search_interrupted_anywhere_resumes_with_the_same_trials() {
     let rules = Rules { warmup: None, ..whole.rules(capacity) };
     let mut sequence = TrialSequence::new(&rules);
     assert_eq!(drive(&mut sequence, &mut whole).unwrap(), Some(End::Found));
-    let trials = sequence.made().to_vec();
+    let trials = sequence.trials().to_vec();
     assert!(trials.iter().any(|trial| trial.stage == "calibration"), "the warm-up was calibrated");
     for cut in 0..trials.len() {
         // Converted through the journal's text.
@@ -136,14 +136,14 @@ fn search_interrupted_anywhere_resumes_with_the_same_trials() {
                 ..Simulated::new(Server::four(), OBJECTIVE, 7)
             };
             assert_eq!(drive(&mut again, &mut rest).unwrap(), Some(End::Found));
-            assert_eq!(again.made(), trials);
+            assert_eq!(again.trials(), trials);
         }
     }
 }
 
 #[test]
 fn server_passing_only_short_trials_is_found_not_sustained() {
-    // Its work grows by 1 % a second: a load that passes for ten seconds fails for sixty.
+    // The server's work grows by 1 % a second: a load that passes for ten seconds fails for sixty.
     let server = Server { slower_by: 0.01, ..Server::four() };
     let (part, ..) = searched(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();
@@ -238,7 +238,7 @@ fn failed_confirmation_gives_the_next_lower_load_that_passed() {
         match sequence.next() {
             Next::End(end) => break end,
             Next::Make(request) => {
-                let mut trial = simulated.trial(&request, sequence.made().len());
+                let mut trial = simulated.trial(&request, sequence.trials().len());
                 if request.purpose == Purpose::Confirmation && Some(request.load) == sequence.result() {
                     trial.verdict = "bad".into();
                     trial.why = vec!["p99 < 200ms: 300 ms".into()];
@@ -280,7 +280,7 @@ fn generator_limit_is_measured_before_the_search() {
     let rules = Rules { can_limit: true, warmup: None, ..simulated.rules(CapacityPlan { searches: 1, ..plan(60.0) }) };
     let mut sequence = TrialSequence::new(&rules);
     assert_eq!(drive(&mut sequence, &mut simulated).unwrap(), Some(End::Found));
-    let stages: Vec<&str> = sequence.made().iter().map(|trial| trial.stage.as_str()).collect();
+    let stages: Vec<&str> = sequence.trials().iter().map(|trial| trial.stage.as_str()).collect();
     assert_eq!((stages[0], stages[1]), ("guess", "limit"));
     let limit = sequence.generator_limit().unwrap();
     assert!((15_000.0..=20_000.0).contains(&limit), "{limit}");

@@ -12,7 +12,7 @@ use schema::{TrialPart, TrialSecond, TrialServer};
 use testbed::Outcome;
 
 #[cfg(test)]
-pub(super) use self::judge::knows;
+pub(super) use self::judge::has_class;
 pub use self::judge::{TrialVerdict, judge};
 use self::judge::{calibration, doubts, generator_error, guess, limit};
 use super::findings;
@@ -54,7 +54,7 @@ impl Purpose {
     }
 
     /// Whether the trial is long enough to be stored as a run.
-    pub const fn is_kept(self) -> bool {
+    pub const fn is_stored(self) -> bool {
         matches!(self, Purpose::Long | Purpose::Confirmation)
     }
 }
@@ -64,7 +64,7 @@ impl Purpose {
 pub struct TrialRequest {
     /// The searched quantity.
     pub find: Find,
-    /// Its purpose.
+    /// Purpose of the trial.
     pub purpose: Purpose,
     /// Number of the long search, from 1; 0: none.
     pub search: u32,
@@ -118,19 +118,19 @@ pub fn part(
     let document = &outcome.document;
     let levels: Vec<f64> = outcome.spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).collect();
     let growth = growth_of(request, &levels);
-    let seen = TrialEvidence { document, growth, loop_busy: outcome.loop_busy, lost, request };
+    let evidence = TrialEvidence { document, growth, loop_busy: outcome.loop_busy, lost, request };
     let judged = match request.purpose {
-        // For the generator's limit only lateness and load of the generator count.
-        Purpose::Limit => limit(&seen),
+        // For the generator's limit only the timing error and the load of the generator count.
+        Purpose::Limit => limit(&evidence),
         // A closed loop has no objective.
-        Purpose::Guess => guess(&seen),
-        Purpose::Calibration => calibration(&seen, slo),
-        _ => judge(&seen, slo),
+        Purpose::Guess => guess(&evidence),
+        Purpose::Calibration => calibration(&evidence, slo),
+        _ => judge(&evidence, slo),
     };
-    let mut part = figures(&seen, slo);
+    let mut part = figures(&evidence, slo);
     part.server = server(outcome, plan);
     part.cpu_busy = part.server.map(|server| server.cpu_cores / server.may_use_cores);
-    if request.purpose.is_kept() {
+    if request.purpose.is_stored() {
         part.run = document.run.id.clone();
     }
     if request.purpose == Purpose::Calibration {
@@ -166,13 +166,13 @@ pub(super) fn with(part: TrialPart, judged: TrialVerdict) -> TrialPart {
 }
 
 /// Figures that depend on the evidence alone.
-pub(super) fn figures(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
-    let request = seen.request;
+pub(super) fn figures(evidence: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
+    let request = evidence.request;
     let nothing = schema::document::Load::default();
-    let load = seen.document.load.as_ref().unwrap_or(&nothing);
-    let checks = &seen.document.validity.checks;
+    let load = evidence.document.load.as_ref().unwrap_or(&nothing);
+    let checks = &evidence.document.validity.checks;
     let value = |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value);
-    let (run_verdict, run_doubts) = doubts(seen);
+    let (run_verdict, run_doubts) = doubts(evidence);
     TrialPart {
         run_verdict: run_verdict.name().into(),
         run_doubts,
@@ -180,21 +180,21 @@ pub(super) fn figures(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
         search: request.search,
         load: request.load,
         planned_s: request.lasts.as_secs_f64(),
-        actual_s: seen.document.run.duration_s,
+        actual_s: evidence.document.run.duration_s,
         achieved_rate_per_s: load.achieved_rate_per_s,
         response_time_ns: load.response_time_ns,
-        error_ratio: slo.error_ratio(seen.document),
+        error_ratio: slo.error_ratio(evidence.document),
         in_flight: load.in_flight,
-        growth_per_s: seen.growth.per_s,
-        growth_bound_per_s: seen.growth.bound_per_s,
+        growth_per_s: evidence.growth.per_s,
+        growth_bound_per_s: evidence.growth.bound_per_s,
         connections: load.connections.mean,
         connections_missing: value("open_connections_established"),
-        steal_share: seen.document.run.host.steal_share,
-        cpu_probe_ns: seen.document.run.host.cpu_probe_ns,
+        steal_share: evidence.document.run.host.steal_share,
+        cpu_probe_ns: evidence.document.run.host.cpu_probe_ns,
         stall_ns: value("loop_not_stalled").map_or(0, |ns| ns as u64),
         send_lag_p99_ns: load.send_lag_ns.p99,
-        generator_error: generator_error(seen.document),
-        loop_busy: seen.loop_busy,
+        generator_error: generator_error(evidence.document),
+        loop_busy: evidence.loop_busy,
         response_bytes: if load.completed > 0 { load.bytes_received as f64 / load.completed as f64 } else { 0.0 },
         ..TrialPart::default()
     }

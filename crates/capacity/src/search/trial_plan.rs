@@ -68,7 +68,7 @@ pub fn of_trial(plan: &Plan, request: &TrialRequest, number: usize, size: f64, p
         Purpose::Long => format!("{}-search-{}", plan.name, request.search),
         other => format!("{}-{}", plan.name, other.name()),
     };
-    if !request.purpose.is_kept() {
+    if !request.purpose.is_stored() {
         trial.watch.at = Some(WatchAt::None);
     }
     match request.purpose {
@@ -107,7 +107,7 @@ pub fn keep(request: &TrialRequest, slo: &Slo) -> ObjectiveLimits {
         // A closed loop has no planned number of requests.
         errors: if judged { slo.errors_limit() } else { f64::INFINITY },
         tails: if judged { slo.tails().collect() } else { Vec::new() },
-        // Overload trials measure the achieved rate, so lateness does not end them.
+        // Overload trials measure the achieved rate, so late responses do not end them.
         patience: matches!(request.purpose, Purpose::Overload | Purpose::Limit | Purpose::Guess).then(|| rest(slo)),
     }
 }
@@ -212,7 +212,7 @@ mod tests {
             trial.check().unwrap_or_else(|error| panic!("{purpose:?}: {error}"));
             assert_eq!((trial.seed, trial.capacity.is_none()), (4, true));
             assert_eq!(trial.load.is_open(), purpose != Purpose::Guess, "{purpose:?}");
-            assert_eq!(trial.watch_at() == WatchAt::None, !purpose.is_kept(), "{purpose:?}");
+            assert_eq!(trial.watch_at() == WatchAt::None, !purpose.is_stored(), "{purpose:?}");
         }
     }
 

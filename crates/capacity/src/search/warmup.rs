@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn steady_server_gets_the_shortest_warm_up() {
         assert_eq!(settled(&spans(150, |_| 1e6)), Some(0.5));
-        assert_eq!(settled(&spans(49, |_| 1e6)), None, "too short to tell");
+        assert_eq!(settled(&spans(49, |_| 1e6)), None, "a run that is too short is not judged");
         assert_eq!(settled(&[]), None);
     }
 

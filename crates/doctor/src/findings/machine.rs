@@ -27,7 +27,7 @@ fn kernel(machine: &Machine) -> Finding {
             &["serve, demo (openat2)"],
             Some("a newer kernel".into()),
         ),
-        None => not_ok(State::WorthKnowing, AREA, "kernel", format!("{release}: unknown version"), &[], None),
+        None => not_ok(State::Note, AREA, "kernel", format!("{release}: unknown version"), &[], None),
     }
 }
 
@@ -43,15 +43,15 @@ fn cores(machine: &Machine) -> Finding {
     let bounded = machine.quota.is_some_and(|quota| quota < allowed as f64);
     if allowed < 2 {
         let touches = ["capacity and timing error: server, path and load compete for the core"];
-        return not_ok(State::WorthKnowing, AREA, "cores", found, &touches, Some("two cores or more".into()));
+        return not_ok(State::Note, AREA, "cores", found, &touches, Some("two cores or more".into()));
     }
     if bounded {
         let touches = ["timing error, send lag: at the limit the whole run stalls for milliseconds"];
         let fix = "start the container or service without a CPU limit (--cpus, CPUQuota=)";
-        return not_ok(State::WorthKnowing, AREA, "cores", found, &touches, Some(fix.into()));
+        return not_ok(State::Note, AREA, "cores", found, &touches, Some(fix.into()));
     }
     if allowed < online {
-        return not_ok(State::WorthKnowing, AREA, "cores", found, &["capacity"], Some("start without taskset".into()));
+        return not_ok(State::Note, AREA, "cores", found, &["capacity"], Some("start without taskset".into()));
     }
     ok(AREA, "cores", found)
 }
@@ -64,10 +64,10 @@ fn memory(machine: &Machine) -> Finding {
         "{} of {} available: enough for about {} connections, both ends of each",
         gigabytes(available),
         gigabytes(machine.facts.memory_bytes),
-        grouped(connections / 1000 * 1000)
+        with_thousands_separators(connections / 1000 * 1000)
     );
     if connections < CONNECTIONS_EXPECTED {
-        return not_ok(State::WorthKnowing, AREA, "memory", found, &["many connections"], None);
+        return not_ok(State::Note, AREA, "memory", found, &["many connections"], None);
     }
     ok(AREA, "memory", found)
 }
@@ -84,7 +84,7 @@ fn virtualisation(machine: &Machine) -> Finding {
     if stolen > STEAL_MAX {
         let touches = ["all figures: the machine stalls while other guests run"];
         let fix = "a machine with dedicated cores, or fewer busy guests";
-        return not_ok(State::WorthKnowing, AREA, "virtualisation", found, &touches, Some(fix.into()));
+        return not_ok(State::Note, AREA, "virtualisation", found, &touches, Some(fix.into()));
     }
     ok(AREA, "virtualisation", found)
 }
@@ -99,7 +99,7 @@ fn frequency(machine: &Machine) -> Option<Finding> {
         ok(AREA, "frequency", format!("governor {governors}"))
     } else {
         not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             "frequency",
             format!("governor {governors}: cores slow down when idle"),
@@ -111,13 +111,14 @@ fn frequency(machine: &Machine) -> Option<Finding> {
 
 fn descriptors(machine: &Machine) -> Finding {
     let (soft, hard) = machine.facts.nofile;
-    let found = format!("{} (soft limit), {} (hard limit)", grouped(soft), grouped(hard));
+    let found =
+        format!("{} (soft limit), {} (hard limit)", with_thousands_separators(soft), with_thousands_separators(hard));
     if hard < DESCRIPTORS_EXPECTED {
-        let each = grouped(hard.saturating_sub(128));
+        let each = with_thousands_separators(hard.saturating_sub(128));
         let touches = [format!("-c: {each} connections per process; for more, bench uses several")];
         let fix = "ulimit -Hn 100000 as root, LimitNOFILE=100000 of a service, --ulimit nofile=100000 of a container";
         let touches: Vec<&str> = touches.iter().map(String::as_str).collect();
-        let state = if hard < DESCRIPTORS_MIN { State::Missing } else { State::WorthKnowing };
+        let state = if hard < DESCRIPTORS_MIN { State::Missing } else { State::Note };
         return not_ok(state, AREA, "descriptors", found, &touches, Some(fix.into()));
     }
     ok(AREA, "descriptors", found)
@@ -126,20 +127,24 @@ fn descriptors(machine: &Machine) -> Finding {
 fn ports(machine: &Machine) -> Finding {
     let (first, last) = machine.facts.ephemeral_ports;
     let ports = u64::from(last.saturating_sub(first)) + 1;
-    let waiting = machine.time_wait_max.map_or(String::new(), |most| format!("; TIME_WAIT: at most {}", grouped(most)));
-    let found =
-        format!("{first} to {last}: {} concurrent connections to one address and port{waiting}", grouped(ports));
+    let waiting = machine
+        .time_wait_max
+        .map_or(String::new(), |most| format!("; TIME_WAIT: at most {}", with_thousands_separators(most)));
+    let found = format!(
+        "{first} to {last}: {} concurrent connections to one address and port{waiting}",
+        with_thousands_separators(ports)
+    );
     if ports < PORTS_EXPECTED {
         let touches = ["bench URL without a path, one connection per request"];
         let fix = "sysctl -w net.ipv4.ip_local_port_range='15000 65535'";
-        return not_ok(State::WorthKnowing, AREA, "ports", found, &touches, Some(fix.into()));
+        return not_ok(State::Note, AREA, "ports", found, &touches, Some(fix.into()));
     }
     ok(AREA, "ports", found)
 }
 
 fn run_store(store: &RunStoreFacts) -> Finding {
     let root = store.root.display();
-    let room = store.free_bytes.map_or(String::new(), |free| format!(", {:.1} GB free", free as f64 / 1e9));
+    let free_space = store.free_bytes.map_or(String::new(), |free| format!(", {:.1} GB free", free as f64 / 1e9));
     if !store.writable {
         return not_ok(
             State::Missing,
@@ -151,11 +156,11 @@ fn run_store(store: &RunStoreFacts) -> Finding {
         );
     }
     if store.free_bytes.is_some_and(|free| free < FREE_BYTES_EXPECTED) {
-        let found = format!("{root}{room}");
+        let found = format!("{root}{free_space}");
         let fix = Some("set YAMABIKO_RUNS to a directory with more free space".into());
-        return not_ok(State::WorthKnowing, AREA, "run store", found, &["long runs: about 40 bytes per request"], fix);
+        return not_ok(State::Note, AREA, "run store", found, &["long runs: about 40 bytes per request"], fix);
     }
-    ok(AREA, "run store", format!("{root}{room}"))
+    ok(AREA, "run store", format!("{root}{free_space}"))
 }
 
 fn io_uring(machine: &Machine) -> Finding {
@@ -168,7 +173,7 @@ fn io_uring(machine: &Machine) -> Finding {
 }
 
 /// Formats with thousands separators: 13427 is `13,427`.
-pub(super) fn grouped(value: u64) -> String {
+pub(super) fn with_thousands_separators(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -198,11 +203,14 @@ const FREE_BYTES_EXPECTED: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use super::with_thousands_separators;
 
     #[test]
     fn numbers_have_thousands_separators() {
-        assert_eq!((grouped(0).as_str(), grouped(999).as_str()), ("0", "999"));
-        assert_eq!((grouped(1000).as_str(), grouped(1_048_576).as_str()), ("1,000", "1,048,576"));
+        assert_eq!((with_thousands_separators(0).as_str(), with_thousands_separators(999).as_str()), ("0", "999"));
+        assert_eq!(
+            (with_thousands_separators(1000).as_str(), with_thousands_separators(1_048_576).as_str()),
+            ("1,000", "1,048,576")
+        );
     }
 }

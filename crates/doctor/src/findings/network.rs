@@ -26,24 +26,12 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     found.extend(lacking(&tun, "tun", &PATH));
     found.extend(lacking(&ends.offload, "offloads", &["bytes/s through a path"]));
     found.extend(lacking(&ends.clients_v4, "client addresses", &PATH));
-    found.extend(tried(
-        &ends.clients_v6,
-        State::WorthKnowing,
-        AREA,
-        "IPv6 addresses",
-        &["targets by IPv6 through a path"],
-    ));
+    found.extend(tried(&ends.clients_v6, State::Note, AREA, "IPv6 addresses", &["targets by IPv6 through a path"]));
     found.extend(lacking(&ends.sandbox, "sandboxes", &["bench --server", "net", "demo"]));
     found.extend(steering(&ends.steering));
-    found.extend(tried(
-        &ends.loopback,
-        State::WorthKnowing,
-        AREA,
-        "way to loopback",
-        &["targets on 127.0.0.1 through a path"],
-    ));
+    found.extend(tried(&ends.loopback, State::Note, AREA, "way to loopback", &["targets on 127.0.0.1 through a path"]));
     found.push(range(&facts.rights));
-    found.extend(tried(&ends.masquerade, State::WorthKnowing, AREA, "masquerading", &REMOTE));
+    found.extend(tried(&ends.masquerade, State::Note, AREA, "masquerading", &REMOTE));
     found.push(forwarding(&facts.rights));
     found.push(control_groups(ends));
     found.push(congestion(ends, &facts.machine));
@@ -52,7 +40,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
 
 fn steering(trial: &Trial) -> Option<Finding> {
     let touches = ["server's CPU per request, capacity: receive processing is not attributed to the server"];
-    tried(trial, State::WorthKnowing, AREA, "receive work", &touches)
+    tried(trial, State::Note, AREA, "receive work", &touches)
 }
 
 fn range(rights: &Rights) -> Finding {
@@ -60,7 +48,7 @@ fn range(rights: &Rights) -> Finding {
     match &rights.range_taken {
         None => ok(AREA, NAME, "198.18.0.0/15 and 2001:2::/48 are unused on this host"),
         Some(route) => not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             NAME,
             format!("this host routes {route} itself"),
@@ -75,7 +63,7 @@ fn forwarding(rights: &Rights) -> Finding {
     match &rights.forwarding_refused_by {
         None => ok(AREA, NAME, "no chain with a policy that drops forwarded packets"),
         Some(chain) => not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             NAME,
             format!("chain {chain} drops packets that this host forwards, unless a rule accepts them"),
@@ -96,7 +84,7 @@ fn control_groups(ends: &Ends) -> Finding {
             format!("{}; the first limit will enable the cpu controller in a parent group", ends.cgroups),
         ),
         Err(refusal) => not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             NAME,
             format!("{}; {}", ends.cgroups, refusal.what),
@@ -112,12 +100,12 @@ fn congestion(ends: &Ends, machine: &Machine) -> Finding {
     let known = machine.congestion_controls.join(" ");
     if let Some(refusal) = ends.congestion.refusal() {
         let found = format!("{default} for all servers: {}", refusal.what);
-        return not_ok(State::WorthKnowing, AREA, NAME, found, &["--server-tcp cc="], refusal.fix.clone());
+        return not_ok(State::Note, AREA, NAME, found, &["--server-tcp cc="], refusal.fix.clone());
     }
     let found = format!("default {default}; available: {known}");
     if default.starts_with("bbr") {
         let touches = ["packet loss: bbr hides an effect that most servers show"];
-        return not_ok(State::WorthKnowing, AREA, NAME, found, &touches, Some("--server-tcp cc=cubic".into()));
+        return not_ok(State::Note, AREA, NAME, found, &touches, Some("--server-tcp cc=cubic".into()));
     }
     ok(AREA, NAME, found)
 }

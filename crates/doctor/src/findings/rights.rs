@@ -18,7 +18,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     found.push(real_time(rights));
     found.extend(tried(
         &rights.awake,
-        State::WorthKnowing,
+        State::Note,
         AREA,
         "idle processors",
         &["timing error on a host with other guests"],
@@ -33,7 +33,7 @@ fn privilege(rights: &Rights) -> Finding {
     const NAME: &str = "privilege";
     match &rights.privilege {
         Privilege::Root if rights.in_user_namespace => not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             NAME,
             format!("user {} is root of a user namespace, not of this machine", rights.user),
@@ -42,7 +42,7 @@ fn privilege(rights: &Rights) -> Finding {
         ),
         Privilege::Root => ok(AREA, NAME, format!("user {} holds CAP_SYS_ADMIN and CAP_NET_ADMIN", rights.user)),
         Privilege::UserNamespace => not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             NAME,
             format!("user {} can create user namespaces, and is root in them", rights.user),
@@ -87,7 +87,7 @@ pub(crate) fn namespaces_fix(settings: &BTreeMap<&'static str, String>) -> Strin
 fn ordinary_user(rights: &Rights) -> Option<Finding> {
     let trial = rights.ordinary_user.as_ref()?;
     let mut finding =
-        tried(trial, State::WorthKnowing, AREA, "ordinary users", &["bench --server, net and demo without root"])?;
+        tried(trial, State::Note, AREA, "ordinary users", &["bench --server, net and demo without root"])?;
     if finding.state != State::Ok && finding.fix.is_none() {
         finding.fix = Some(namespaces_fix(&rights.settings));
     }
@@ -105,7 +105,7 @@ fn real_time(rights: &Rights) -> Finding {
             ok(AREA, NAME, format!("SCHED_FIFO is available{ran}"))
         }
         Urgency::High => not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             NAME,
             "SCHED_FIFO is refused, nice -20 is available",
@@ -117,7 +117,7 @@ fn real_time(rights: &Rights) -> Finding {
             }),
         ),
         _ => not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             NAME,
             "neither SCHED_FIFO nor nice -20: path and load wait while other programs run",

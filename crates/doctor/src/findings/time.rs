@@ -23,19 +23,19 @@ fn clock_source(machine: &Machine, measured: Option<&Measured>) -> Finding {
     const NAME: &str = "clock";
     let (current, available) = &machine.clock_source;
     let cost = measured.map(|measured| measured.clock_read_ns.p50);
-    let words = cost.map_or(String::new(), |ns| format!("; one reading takes {ns} ns"));
+    let cost_text = cost.map_or(String::new(), |ns| format!("; one reading takes {ns} ns"));
     let name = if current.is_empty() { "unknown" } else { current };
-    let cheap = cost.map_or_else(|| CHEAP.iter().any(|source| name.starts_with(source)), |ns| ns <= READ_NS_MAX);
+    let cheap = cost.map_or_else(|| VDSO_CLOCKS.iter().any(|source| name.starts_with(source)), |ns| ns <= READ_NS_MAX);
     if cheap {
-        return ok(AREA, NAME, format!("source {name}{words}"));
+        return ok(AREA, NAME, format!("source {name}{cost_text}"));
     }
     let fix = if available.iter().any(|source| source == "tsc") && name != "tsc" {
         "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if the machine's tsc is stable"
     } else {
         "a machine whose clock is read without a system call (tsc)"
     };
-    let found = format!("source {name}{words}");
-    not_ok(State::WorthKnowing, AREA, NAME, found, &["requests/s of one core", "timing error"], Some(fix.into()))
+    let found = format!("source {name}{cost_text}");
+    not_ok(State::Note, AREA, NAME, found, &["requests/s of one core", "timing error"], Some(fix.into()))
 }
 
 fn waking(measured: &Measured) -> Finding {
@@ -53,7 +53,7 @@ fn waking(measured: &Measured) -> Finding {
         let touches =
             ["path_on_time, generator_on_time: timing errors may raise response times under 100 ms by more than 1 %"];
         let fix = "a quieter machine, root for the real-time class, or --wait spin on a spare core";
-        return not_ok(State::WorthKnowing, AREA, "timers", found, &touches, Some(fix.into()));
+        return not_ok(State::Note, AREA, "timers", found, &touches, Some(fix.into()));
     }
     ok(AREA, "timers", found)
 }
@@ -83,7 +83,7 @@ fn background_load(measured: &Measured) -> Finding {
     if measured.busy_share > BUSY_MAX || measured.steal_share > STEAL_MAX {
         let touches = ["all figures of a run made now"];
         return not_ok(
-            State::WorthKnowing,
+            State::Note,
             AREA,
             "background CPU load",
             found,
@@ -104,7 +104,7 @@ fn short(micros: f64) -> String {
 }
 
 /// Clock sources that the vDSO reads without a system call.
-const CHEAP: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource", "arch_sys_counter"];
+const VDSO_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource", "arch_sys_counter"];
 /// A vDSO read takes 20 to 60 ns; a system call or a hardware read takes several times that.
 const READ_NS_MAX: u64 = 200;
 /// The material error of a response time of 100 ms.

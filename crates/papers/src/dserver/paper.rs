@@ -88,15 +88,15 @@ mod tests {
     #[test]
     fn the_papers_three_tables_agree() {
         for size in &SIZES {
-            for (published, who) in size.published.iter().zip(PUBLISHED) {
+            for (published, server) in size.published.iter().zip(PUBLISHED) {
                 let number = |text: &str| text.parse::<f64>().unwrap();
                 let per_second = number(published.per_second);
                 let by_time = 1000.0 / number(published.taken_s);
                 // 123.46 is 1000 over 8.100, and 0.79 stands for 0.785 to 0.795.
-                assert!((by_time - per_second).abs() <= 0.006 + per_second * 0.002, "{} {who}", size.name);
+                assert!((by_time - per_second).abs() <= 0.006 + per_second * 0.002, "{} {server}", size.name);
                 let bytes_each = number(published.kb_per_s) * number(published.taken_s);
                 let head = bytes_each - size.bytes as f64;
-                assert!((100.0..=450.0).contains(&head), "{} {who}: a head of {head} bytes", size.name);
+                assert!((100.0..=450.0).contains(&head), "{} {server}: a head of {head} bytes", size.name);
             }
         }
     }

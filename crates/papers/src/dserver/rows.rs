@@ -70,13 +70,13 @@ pub fn setting(way: PathSetting, server: ComparedServer) -> String {
 
 /// Rows of all measurements: with the link and without, by size and server; then the paper's Windows figures, which are
 /// not reproduced.
-pub fn rows(made: &[DserverMeasurement]) -> Vec<ReproductionRow> {
+pub fn rows(measurements: &[DserverMeasurement]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
-    let sizes = || SIZES.iter().filter(|size| made.iter().any(|one| one.size.name == size.name));
+    let sizes = || SIZES.iter().filter(|size| measurements.iter().any(|one| one.size.name == size.name));
     for way in PathSetting::ALL {
         for size in sizes() {
             for server in ComparedServer::ALL {
-                rows.extend(of_one(made, way, size, server));
+                rows.extend(of_one(measurements, way, size, server));
             }
         }
     }
@@ -88,9 +88,14 @@ pub fn rows(made: &[DserverMeasurement]) -> Vec<ReproductionRow> {
     rows
 }
 
-fn of_one(made: &[DserverMeasurement], way: PathSetting, size: &Size, server: ComparedServer) -> Vec<ReproductionRow> {
+fn of_one(
+    measurements: &[DserverMeasurement],
+    way: PathSetting,
+    size: &Size,
+    server: ComparedServer,
+) -> Vec<ReproductionRow> {
     let of = |server: ComparedServer| {
-        made.iter().filter(move |one| one.way == way && one.size.name == size.name && one.server == server)
+        measurements.iter().filter(move |one| one.way == way && one.size.name == size.name && one.server == server)
     };
     let rounds = of(server).count();
     if rounds == 0 {
@@ -166,7 +171,7 @@ fn row(size: &Size, setting: &str, quantity: &str, unit: &str) -> ReproductionRo
 mod tests {
     use super::*;
 
-    fn made(server: ComparedServer, way: PathSetting, size: usize, taken_s: f64) -> DserverMeasurement {
+    fn measurement(server: ComparedServer, way: PathSetting, size: usize, taken_s: f64) -> DserverMeasurement {
         let size = &SIZES[size];
         DserverMeasurement { server, way, size, taken_s, completed: 1000, missing: 0, bytes: 1000 * (size.bytes + 276) }
     }
@@ -180,12 +185,12 @@ mod tests {
     #[test]
     fn rows_have_published_and_measured_figures_in_the_papers_units() {
         let all = [
-            made(ComparedServer::Apache, PathSetting::Link, 0, 8.110),
-            made(ComparedServer::Yamabiko, PathSetting::Link, 0, 4.055),
-            made(ComparedServer::Nginx, PathSetting::Link, 0, 8.110),
-            made(ComparedServer::Apache, PathSetting::Direct, 0, 0.3),
-            made(ComparedServer::Apache, PathSetting::Direct, 0, 0.1),
-            made(ComparedServer::Apache, PathSetting::Direct, 0, 0.2),
+            measurement(ComparedServer::Apache, PathSetting::Link, 0, 8.110),
+            measurement(ComparedServer::Yamabiko, PathSetting::Link, 0, 4.055),
+            measurement(ComparedServer::Nginx, PathSetting::Link, 0, 8.110),
+            measurement(ComparedServer::Apache, PathSetting::Direct, 0, 0.3),
+            measurement(ComparedServer::Apache, PathSetting::Direct, 0, 0.1),
+            measurement(ComparedServer::Apache, PathSetting::Direct, 0, 0.2),
         ];
         let rows = rows(&all);
         let apache = |quantity: &str| find(&rows, "1 KB", "100 Mbit/s, Apache", quantity);
@@ -205,7 +210,7 @@ mod tests {
     #[test]
     fn missing_measurement_has_no_row() {
         assert!(rows(&[]).is_empty());
-        let alone = rows(&[made(ComparedServer::Yamabiko, PathSetting::Direct, 3, 1.0)]);
+        let alone = rows(&[measurement(ComparedServer::Yamabiko, PathSetting::Direct, 3, 1.0)]);
         assert!(alone.iter().all(|row| row.quantity != OVER_APACHE), "a ratio needs both servers");
     }
 }

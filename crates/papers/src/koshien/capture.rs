@@ -52,8 +52,10 @@ impl CaptureFigures {
 
     /// `handshakes`: time of the SYN in ns, and the RTT of completed handshakes.
     fn of(seconds: Vec<WatchSecond>, handshakes: &[(u64, Option<u64>)], warmup: Duration) -> CaptureFigures {
-        let moments = || handshakes.iter().map(|(syn_at, _)| *syn_at);
-        let (Some(first), Some(last)) = (moments().min(), moments().max()) else { return CaptureFigures::default() };
+        let syn_times = || handshakes.iter().map(|(syn_at, _)| *syn_at);
+        let (Some(first), Some(last)) = (syn_times().min(), syn_times().max()) else {
+            return CaptureFigures::default();
+        };
         let seconds: Vec<_> = seconds.into_iter().filter(|second| second.second >= first / SECOND_NS).collect();
         let from_ns = first + units::time::saturating_nanos(warmup);
         let is_steady =
@@ -106,20 +108,20 @@ mod tests {
         let seconds = (9..=16).map(|at| second(at, at as f64)).collect();
         let mut handshakes: Vec<_> = (0..48).map(|i| (10_500_000_000 + i * 100_000_000, Some(1000 + i))).collect();
         handshakes.push((15_200_000_000, None));
-        let seen = CaptureFigures::of(seconds, &handshakes, Duration::from_secs(2));
-        assert_eq!(seen.seconds[0].second, 10);
-        assert_eq!(seen.steady, 3..5);
-        let spread = seen.connections().unwrap();
+        let capture = CaptureFigures::of(seconds, &handshakes, Duration::from_secs(2));
+        assert_eq!(capture.seconds[0].second, 10);
+        assert_eq!(capture.steady, 3..5);
+        let spread = capture.connections().unwrap();
         assert_eq!((spread.mean, spread.low, spread.high), (13.5, 13.0, 14.0));
         assert!((spread.stddev - 0.5f64.sqrt()).abs() < 1e-12);
-        assert_eq!((seen.opened, seen.rtts_ns.len()), (29, 28), "seconds before 12.5 s are warm-up");
-        assert_eq!((seen.rtts_ns[0], seen.rtts_ns[27]), (1020, 1047));
+        assert_eq!((capture.opened, capture.rtts_ns.len()), (29, 28), "seconds before 12.5 s are warm-up");
+        assert_eq!((capture.rtts_ns[0], capture.rtts_ns[27]), (1020, 1047));
     }
 
     #[test]
     fn empty_capture_has_no_figures() {
-        let seen = CaptureFigures::of(vec![second(1, 1.0)], &[], Duration::ZERO);
-        assert!(seen.connections().is_none() && seen.rtts_ns.is_empty() && seen.arrivals().is_none());
+        let capture = CaptureFigures::of(vec![second(1, 1.0)], &[], Duration::ZERO);
+        assert!(capture.connections().is_none() && capture.rtts_ns.is_empty() && capture.arrivals().is_none());
         let short = CaptureFigures::of(vec![second(1, 1.0)], &[(1_100_000_000, None)], Duration::ZERO);
         assert!(short.connections().is_none());
     }

@@ -26,8 +26,8 @@ pub fn of_httperf(name: &str, text: &HttperfReport) -> Check {
 }
 
 /// Without steady seconds there is nothing to compare.
-pub fn of_steadiness(name: &str, seen: &CaptureFigures) -> Check {
-    let seconds = seen.steady.len();
+pub fn of_steadiness(name: &str, capture: &CaptureFigures) -> Check {
+    let seconds = capture.steady.len();
     Check {
         name: format!("{name}: steady seconds"),
         state: if seconds > 0 { CheckState::Ok } else { CheckState::CouldNotRun },

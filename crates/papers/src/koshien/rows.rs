@@ -13,7 +13,7 @@ pub struct KoshienMeasurement {
     /// The TCP setting.
     pub setting: Setting,
     /// Figures from the packet capture.
-    pub seen: CaptureFigures,
+    pub capture: CaptureFigures,
     /// Configured RTTs of the clients, in ns, ascending.
     pub configured_rtts_ns: Vec<u64>,
 }
@@ -46,30 +46,30 @@ pub const RATIO: &str = "concurrent connections, ratio";
 const QUANTILES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
 /// Rows of all experiments.
-pub fn rows(made: &[KoshienMeasurement]) -> Vec<ReproductionRow> {
+pub fn rows(measurements: &[KoshienMeasurement]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
-    for one in made {
+    for one in measurements {
         rows.extend(connections(one));
         rows.extend(rtts(one));
         rows.extend(arrivals(one));
     }
-    rows.extend(Setting::ALL.iter().filter_map(|setting| five_over_two(made, *setting)));
+    rows.extend(Setting::ALL.iter().filter_map(|setting| five_over_two(measurements, *setting)));
     rows
 }
 
-fn row(made: &KoshienMeasurement, quantity: &str, unit: &str) -> ReproductionRow {
+fn row(measurement: &KoshienMeasurement, quantity: &str, unit: &str) -> ReproductionRow {
     ReproductionRow {
-        experiment: made.experiment.number.to_string(),
-        setting: made.setting.name().into(),
+        experiment: measurement.experiment.number.to_string(),
+        setting: measurement.setting.name().into(),
         quantity: quantity.into(),
         unit: unit.into(),
         ..ReproductionRow::default()
     }
 }
 
-fn connections(made: &KoshienMeasurement) -> [ReproductionRow; 3] {
-    let spread = made.seen.connections();
-    let note = match (made.experiment.number, made.setting) {
+fn connections(measurement: &KoshienMeasurement) -> [ReproductionRow; 3] {
+    let spread = measurement.capture.connections();
+    let note = match (measurement.experiment.number, measurement.setting) {
         (1 | 3, _) => "expected: near zero; the paper's hosts took about 45 ms per request even without distance",
         (2 | 4, Setting::Year2001) => "expected: 18 to 25; 4 round trips of 48 ms at 110/s are 21",
         (2 | 4, Setting::Today) => "expected: about 11; with an initial window of 10 segments it is 2 round trips",
@@ -77,36 +77,40 @@ fn connections(made: &KoshienMeasurement) -> [ReproductionRow; 3] {
         (_, Setting::Today) => "2 round trips per client, so the mean RTT counts",
     };
     let mean = ReproductionRow {
-        published: made.experiment.published_connections.map(str::to_owned),
+        published: measurement.experiment.published_connections.map(str::to_owned),
         measured: spread.map(|spread| spread.mean),
         note: note.into(),
-        ..row(made, CONNECTIONS_MEAN, "connections")
+        ..row(measurement, CONNECTIONS_MEAN, "connections")
     };
-    let low =
-        ReproductionRow { measured: spread.map(|spread| spread.low), ..row(made, CONNECTIONS_LOW, "connections") };
-    let high =
-        ReproductionRow { measured: spread.map(|spread| spread.high), ..row(made, CONNECTIONS_HIGH, "connections") };
+    let low = ReproductionRow {
+        measured: spread.map(|spread| spread.low),
+        ..row(measurement, CONNECTIONS_LOW, "connections")
+    };
+    let high = ReproductionRow {
+        measured: spread.map(|spread| spread.high),
+        ..row(measurement, CONNECTIONS_HIGH, "connections")
+    };
     [mean, low, high]
 }
 
-fn rtts(made: &KoshienMeasurement) -> Vec<ReproductionRow> {
+fn rtts(measurement: &KoshienMeasurement) -> Vec<ReproductionRow> {
     let ms = |ns: u64| ns as f64 / 1e6;
     QUANTILES
         .iter()
-        .filter(|q| **q == 0.5 || made.experiment.varied())
+        .filter(|q| **q == 0.5 || measurement.experiment.varied())
         .map(|&q| ReproductionRow {
-            published: match (q == 0.5, made.experiment.number) {
+            published: match (q == 0.5, measurement.experiment.number) {
                 (true, 1 | 3) => Some("under 1".into()),
                 (true, _) => Some("48".into()),
                 // The paper has this curve without a table.
                 (false, _) => None,
             },
-            measured: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
-            note: made
+            measured: at_step(&measurement.capture.rtts_ns, measurement.capture.opened, q).map(ms),
+            note: measurement
                 .configured_at(q)
                 .map(|configured_ns| format!("{:.3} ms configured", ms(configured_ns)))
                 .unwrap_or_default(),
-            ..row(made, &format!("RTT at the server, {:.0} % of connections below", q * 100.0), "ms")
+            ..row(measurement, &format!("RTT at the server, {:.0} % of connections below", q * 100.0), "ms")
         })
         .collect()
 }
@@ -118,12 +122,12 @@ fn at_step(rising: &[u64], all: usize, q: f64) -> Option<u64> {
     rising.get(middle as usize).copied()
 }
 
-fn arrivals(made: &KoshienMeasurement) -> [ReproductionRow; 2] {
-    let spread = made.seen.arrivals();
+fn arrivals(measurement: &KoshienMeasurement) -> [ReproductionRow; 2] {
+    let spread = measurement.capture.arrivals();
     let mean = ReproductionRow {
         published: Some("110".into()),
         measured: spread.map(|spread| spread.mean),
-        ..row(made, ARRIVALS_MEAN, "1/s")
+        ..row(measurement, ARRIVALS_MEAN, "1/s")
     };
     let stddev = ReproductionRow {
         published: Some("flat".into()),
@@ -131,16 +135,16 @@ fn arrivals(made: &KoshienMeasurement) -> [ReproductionRow; 2] {
         note: "standard deviation of the seconds, at the server: requests sent at equal intervals from different \
                distances do not arrive at equal intervals"
             .into(),
-        ..row(made, "request arrivals, standard deviation", "1/s")
+        ..row(measurement, "request arrivals, standard deviation", "1/s")
     };
     [mean, stddev]
 }
 
-fn five_over_two(made: &[KoshienMeasurement], setting: Setting) -> Option<ReproductionRow> {
-    let of = |number: u8| made.iter().find(|one| one.experiment.number == number && one.setting == setting);
+fn five_over_two(measurements: &[KoshienMeasurement], setting: Setting) -> Option<ReproductionRow> {
+    let of = |number: u8| measurements.iter().find(|one| one.experiment.number == number && one.setting == setting);
     let (two, five) = (of(2)?, of(5)?);
     let expected = five.configured_mean_ns() / two.configured_mean_ns();
-    let here = five.seen.connections()?.mean / two.seen.connections()?.mean;
+    let here = five.capture.connections()?.mean / two.capture.connections()?.mean;
     Some(ReproductionRow {
         experiment: "5 over 2".into(),
         published: Some("about twice (60 to 25)".into()),
@@ -161,21 +165,21 @@ mod tests {
     use super::*;
     use schema::WatchSecond;
 
-    fn made(
+    fn measurement(
         number: usize,
         setting: Setting,
         connections_mean: f64,
         configured_rtts_ns: Vec<u64>,
     ) -> KoshienMeasurement {
         let second = |second| WatchSecond { second, connections_mean, requests: 110, ..WatchSecond::default() };
-        let seen = CaptureFigures {
+        let capture = CaptureFigures {
             seconds: (0..10).map(second).collect(),
             steady: 2..9,
             opened: configured_rtts_ns.len(),
             // The two most distant clients have no RTT.
             rtts_ns: configured_rtts_ns.iter().take(98).map(|rtt_ns| rtt_ns + 50_000).collect(),
         };
-        KoshienMeasurement { experiment: &EXPERIMENTS[number - 1], setting, seen, configured_rtts_ns }
+        KoshienMeasurement { experiment: &EXPERIMENTS[number - 1], setting, capture, configured_rtts_ns }
     }
 
     fn here(rows: &[ReproductionRow], experiment: &str, quantity: &str) -> f64 {
@@ -185,9 +189,9 @@ mod tests {
     #[test]
     fn rows_have_published_and_measured_figures() {
         let koshien: Vec<u64> = (0..100).map(|i| 9_000_000 + i * 2_000_000).collect();
-        let two = made(2, Setting::Year2001, 21.0, vec![48_000_000; 100]);
-        let five = made(5, Setting::Year2001, 47.25, koshien);
-        let rows = rows(&[two, five, made(1, Setting::Today, 0.04, vec![0; 100])]);
+        let two = measurement(2, Setting::Year2001, 21.0, vec![48_000_000; 100]);
+        let five = measurement(5, Setting::Year2001, 47.25, koshien);
+        let rows = rows(&[two, five, measurement(1, Setting::Today, 0.04, vec![0; 100])]);
         assert_eq!(here(&rows, "2", CONNECTIONS_MEAN), 21.0);
         assert_eq!(here(&rows, "5 over 2", RATIO), 2.25);
         let ratio = rows.iter().find(|row| row.experiment == "5 over 2").unwrap();
@@ -201,8 +205,8 @@ mod tests {
 
     #[test]
     fn ratio_needs_both_experiments_of_a_setting() {
-        let two = made(2, Setting::Year2001, 21.0, vec![48_000_000]);
-        let five = made(5, Setting::Today, 24.0, vec![108_000_000]);
+        let two = measurement(2, Setting::Year2001, 21.0, vec![48_000_000]);
+        let five = measurement(5, Setting::Today, 24.0, vec![108_000_000]);
         assert!(rows(&[two, five]).iter().all(|row| row.experiment != "5 over 2"));
     }
 }

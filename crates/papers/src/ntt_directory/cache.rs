@@ -12,7 +12,7 @@ use experiment::get::get;
 use experiment::local::free_address;
 
 /// Zipf exponent: search n is requested 1/n^0.8 times as often as the first.
-const EXPONENT: f64 = 0.8;
+const ZIPF_EXPONENT: f64 = 0.8;
 
 /// Runs the part.
 pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
@@ -27,7 +27,7 @@ pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>
         let name = format!("cache, {setting}");
         let Some(server) = context.start_with_application(&name, &command, listen)? else { continue };
         let load =
-            requests::searches(context, &format!("http://{listen}"), |at| Some(((at + 1) as f64).powf(-EXPONENT)));
+            requests::searches(context, &format!("http://{listen}"), |at| Some(((at + 1) as f64).powf(-ZIPF_EXPONENT)));
         let measured = context.measure(&format!("cache, {setting}"), &server, load)?;
         rows.push(row(CACHE, setting, PER_SECOND, "1/s", measured.per_second()));
         rows.push(with_published(
@@ -40,7 +40,7 @@ pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>
                 row(CACHE, setting, HIT_RATIO, "%", hit_ratio(listen)?.map_or(f64::NAN, |ratio| 100.0 * ratio)),
                 None,
                 &format!(
-                    "of {} different searches, search n requested 1/n^{EXPONENT} times as often as the first; the \
+                    "of {} different searches, search n requested 1/n^{ZIPF_EXPONENT} times as often as the first; the \
                      cache started empty. The paper expected more caching to bring dynamic CPU down to about 15 %, \
                      and does not say of what",
                     requests::SEARCHES

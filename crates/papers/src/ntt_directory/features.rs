@@ -86,7 +86,7 @@ const FEATURE_STEPS: [FeatureStep; 12] = [
     },
     FeatureStep { name: "MAX, io_uring", options: MAX, onto: None, note: "parses heads, one prepared response" },
 ];
-/// Not options of a file server.
+/// Option that selects the minimal server.
 const MAX: &str = "--max";
 
 /// All steps in every round.
@@ -96,16 +96,16 @@ pub const MEASUREMENTS: u32 = FEATURE_STEPS.len() as u32 * ROUNDS;
 pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let (certificate, key) = context.site.certificate()?;
     let mut servers = Vec::new();
-    for (at, rung) in FEATURE_STEPS.iter().enumerate() {
+    for (at, step) in FEATURE_STEPS.iter().enumerate() {
         let listen = free_address()?;
-        let options = rung
+        let options = step
             .options
             .replace("LOG", &context.site.log(&format!("access-{at}")).display().to_string())
             .replace("CERT", &certificate.display().to_string())
             .replace("KEY", &key.display().to_string());
-        let command = if rung.options == MAX { context.site.max(listen) } else { context.site.serve(listen, &options) };
-        let scheme = if rung.options.contains("--tls") { "https" } else { "http" };
-        servers.push((format!("{scheme}://{listen}{PAGE}"), context.start(rung.name, &command, listen)?));
+        let command = if step.options == MAX { context.site.max(listen) } else { context.site.serve(listen, &options) };
+        let scheme = if step.options.contains("--tls") { "https" } else { "http" };
+        servers.push((format!("{scheme}://{listen}{PAGE}"), context.start(step.name, &command, listen)?));
     }
     let measured = interleaved(FEATURE_STEPS.len(), |at| {
         if context.interrupted() {
@@ -123,7 +123,7 @@ fn rows(measured: &[Vec<Measured>]) -> Vec<ReproductionRow> {
     let of = |at: usize, of: fn(&Measured) -> f64| median(measured[at].iter().map(of));
     let total: fn(&Measured) -> f64 = |one| one.us(|used| used.server_user + used.server_system);
     let mut rows = Vec::new();
-    for (at, rung) in FEATURE_STEPS.iter().enumerate() {
+    for (at, step) in FEATURE_STEPS.iter().enumerate() {
         let figures: [(&str, &str, f64); 4] = [
             (CPU_USER, "us", of(at, |one| one.us(|used| used.server_user))),
             (CPU_SYSTEM, "us", of(at, |one| one.us(|used| used.server_system))),
@@ -131,13 +131,13 @@ fn rows(measured: &[Vec<Measured>]) -> Vec<ReproductionRow> {
             (PER_SECOND, "1/s", of(at, Measured::per_second)),
         ];
         for (quantity, unit, here) in figures {
-            rows.push(with_published(row(FEATURES, rung.name, quantity, unit, here), None, rung.note));
+            rows.push(with_published(row(FEATURES, step.name, quantity, unit, here), None, step.note));
         }
-        if let Some(onto) = rung.onto {
+        if let Some(onto) = step.onto {
             // Round by round, so that the machine's drift is in both.
             let added = median(measured[at].iter().zip(&measured[onto]).map(|(this, that)| total(this) - total(that)));
             let note = format!("added to: {}", FEATURE_STEPS[onto].name);
-            rows.push(with_published(row(FEATURES, rung.name, ADDED, "us", added), None, &note));
+            rows.push(with_published(row(FEATURES, step.name, ADDED, "us", added), None, &note));
         }
     }
     rows
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn every_feature_step_extends_an_earlier_one() {
-        for (at, rung) in FEATURE_STEPS.iter().enumerate() {
-            assert!(rung.onto.is_none_or(|onto| onto < at), "{}", rung.name);
-            assert_eq!(rung.options.contains("LOG"), rung.name == "+ log");
+        for (at, step) in FEATURE_STEPS.iter().enumerate() {
+            assert!(step.onto.is_none_or(|onto| onto < at), "{}", step.name);
+            assert_eq!(step.options.contains("LOG"), step.name == "+ log");
         }
         assert!(
             rows(&FEATURE_STEPS.map(|_| Vec::new())).iter().all(|row| row.measured.is_none()),

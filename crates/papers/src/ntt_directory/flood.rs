@@ -39,7 +39,7 @@ const CASES: [Case; 3] = [
     Case { name: "unlimited", dynamic_limits: DynamicLimits { cpu_limit_percent: None, least: false, cache: false } },
 ];
 /// Flood rate, as a multiple of the application's maximum.
-const TIMES: f64 = 10.0;
+const FLOOD_FACTOR: f64 = 10.0;
 /// Rate of pages meanwhile.
 const PAGES_PER_S: f64 = 1000.0;
 /// Unloaded and flooded rounds: A B B A.
@@ -88,7 +88,7 @@ fn of_case(
             let load = open(context, url, PAGES_PER_S, vec![RequestPlan::get(PAGE)]);
             unloaded.push(context.measure(&format!("flood, {}, unloaded", case.name), server, load)?);
         } else {
-            let searches_per_s = TIMES * capacity_per_s;
+            let searches_per_s = FLOOD_FACTOR * capacity_per_s;
             let page = RequestPlan { weight: Some(PAGES_PER_S), expect: status("200"), ..RequestPlan::get(PAGE) };
             let mut request = vec![page];
             request.extend(Site::searches(SEARCHES).into_iter().map(|search| RequestPlan {
@@ -171,7 +171,7 @@ fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Meas
         if case.dynamic_limits.cpu_limit_percent.is_some() { "expected: at most 1.1 with the limit" } else { "" };
     rows.push(with_published(row(FLOOD, &during, P99_RATIO, "", ratio), None, note));
     let offered = with_published(
-        row(FLOOD, &during, DYNAMIC_OFFERED, "1/s", TIMES * capacity_per_s),
+        row(FLOOD, &during, DYNAMIC_OFFERED, "1/s", FLOOD_FACTOR * capacity_per_s),
         None,
         &format!("ten times the application's maximum of {capacity_per_s:.0} a second"),
     );

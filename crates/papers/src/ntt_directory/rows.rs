@@ -20,11 +20,11 @@ pub const STATIC_SHARE: &str = "static share of CPU";
 pub const PER_DAY: &str = "requests a day of one CPU";
 /// Responses from the cache, of all.
 pub const HIT_RATIO: &str = "hit ratio";
-/// Of the page.
+/// Median response time of the page.
 pub const STATIC_P50: &str = "static response time, median";
-/// Of the page.
+/// 99th percentile of the response time of the page.
 pub const STATIC_P99: &str = "static response time, 99 %";
-/// Of all requests for the page.
+/// Failed requests, as a share of all requests for the page.
 pub const STATIC_FAILED: &str = "static requests that failed";
 /// The deciding figure.
 pub const P99_RATIO: &str = "static response time, 99 %, flooded over unloaded";
@@ -47,7 +47,7 @@ pub const FEATURES: &str = "features added to MAX";
 pub const STATIC: &str = "static request";
 /// A search.
 pub const DYNAMIC: &str = "dynamic request";
-/// Both, in the paper's shares.
+/// Static and dynamic requests in the paper's shares.
 pub const MIX: &str = "the paper's workload";
 /// Searches by popularity.
 pub const CACHE: &str = "result cache";

@@ -82,13 +82,13 @@ impl Site {
             let places = ["/usr/bin/gunicorn", "/usr/local/bin/gunicorn"];
             let missing = ExperimentError::Missing { program: "gunicorn", fix: "apt-get install gunicorn" };
             site.gunicorn = Some(places.map(PathBuf::from).into_iter().find(|place| place.exists()).ok_or(missing)?);
-            site.say_what_python(&["directory.py", "make", "directory.db", &entries.to_string()])?;
+            site.run_python(&["directory.py", "make", "directory.db", &entries.to_string()])?;
         }
         Ok(site)
     }
 
     /// Runs the system's Python, which gunicorn uses too, in the folder.
-    fn say_what_python(&self, words: &[&str]) -> Result<(), ExperimentError> {
+    fn run_python(&self, words: &[&str]) -> Result<(), ExperimentError> {
         let output = Command::new("/usr/bin/python3").current_dir(self.folder.path()).args(words).output();
         let output = output.map_err(ExperimentError::file("/usr/bin/python3"))?;
         if output.status.success() {
@@ -123,7 +123,7 @@ impl Site {
         format!("exec {} serve {} --listen {listen} {options}", quoted(&self.program), self.www())
     }
 
-    /// The same with an access log, as general servers have.
+    /// `yamabiko serve` for the pages, with an access log, as general servers have.
     pub fn serve_and_log(&self, listen: SocketAddr) -> String {
         self.serve(listen, &format!("--log {}", quoted(&self.folder.path().join("yamabiko-access.log"))))
     }

@@ -53,10 +53,10 @@ pub fn separate_machine(cost: &ForwardingCost) -> SeparateMachine {
 pub struct MachineFigures {
     /// The machine.
     pub machine: Machine,
-    /// Its interface.
+    /// Interface of the machine.
     pub interface: Interface,
     /// Requests per second that its cache sustained, one per client.
-    pub held: Option<f64>,
+    pub sustained: Option<f64>,
     /// Mbit/s with NAT and the cache loaded, over F.
     pub with_cache: Option<f64>,
     /// Mbit/s with NAT alone, over F.
@@ -68,8 +68,8 @@ impl MachineFigures {
         experiment(self.machine, self.interface)
     }
 
-    fn holds(&self, clients: u32) -> bool {
-        self.held.is_some_and(|held| held >= f64::from(clients))
+    fn supports(&self, clients: u32) -> bool {
+        self.sustained.is_some_and(|sustained| sustained >= f64::from(clients))
     }
 
     fn fills(&self, mbit_per_s: Option<f64>) -> bool {
@@ -91,15 +91,15 @@ pub struct Hardware {
 }
 
 /// The smallest sufficient machine, of machines in ascending order.
-pub fn hardware(clients: u32, seen: &[MachineFigures]) -> Hardware {
+pub fn hardware(clients: u32, machines: &[MachineFigures]) -> Hardware {
     let least = |does: &dyn Fn(&MachineFigures) -> bool| {
-        seen.iter().find(|one| does(one)).map(|one| (one.machine, one.interface))
+        machines.iter().find(|one| does(one)).map(|one| (one.machine, one.interface))
     };
     Hardware {
-        both: least(&|one| one.holds(clients) && one.fills(one.with_cache)),
-        cache: least(&|one| one.holds(clients)),
+        both: least(&|one| one.supports(clients) && one.fills(one.with_cache)),
+        cache: least(&|one| one.supports(clients)),
         gateway: least(&|one| one.fills(one.alone)),
-        known: seen.iter().any(|one| one.held.is_some() && one.with_cache.is_some()),
+        known: machines.iter().any(|one| one.sustained.is_some() && one.with_cache.is_some()),
     }
 }
 
@@ -167,7 +167,7 @@ fn costs(
             &of_rounds(&cost),
         ));
         words.push(match paper {
-            // A note that all share is printed once.
+            // A note common to all rows is printed once.
             Some(paper) if paper != A_LITTLE => format!("{place}: {}, published: {paper}", cost_text(&cost)),
             _ => format!("{place}: {}", cost_text(&cost)),
         });
@@ -229,37 +229,37 @@ fn separate_machines(forwarded: &Forwarded) -> Vec<ReproductionRow> {
 
 fn needed(rows: &[ReproductionRow], forwarded: Option<&Forwarded>, clients: u32) -> Vec<ReproductionRow> {
     let mean = |place: (Machine, Interface), condition| forwarded?.cell(place.0, place.1, condition)?.mean();
-    let seen: Vec<MachineFigures> = places()
+    let machines: Vec<MachineFigures> = places()
         .map(|(machine, interface)| MachineFigures {
             machine,
             interface,
-            held: find(rows, &experiment(machine, interface), "", USABLE),
+            sustained: find(rows, &experiment(machine, interface), "", USABLE),
             with_cache: mean((machine, interface), Condition::NatProxyLoaded),
             alone: mean((machine, interface), Condition::Nat),
         })
         .collect();
-    // Needs both halves; with only one the question was not input.
-    if !hardware(clients, &seen).known {
+    // The conclusion needs figures of the cache and of forwarding.
+    if !hardware(clients, &machines).known {
         return Vec::new();
     }
-    let words = hardware_in_words(clients, &seen);
+    let words = hardware_in_words(clients, &machines);
     vec![sentence(HARDWARE, words, Some("about 40 req/s for a class of 40 clients; an interface of at least 100 Mb/s"))]
 }
 
-fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
-    let least = hardware(clients, seen);
+fn hardware_in_words(clients: u32, machines: &[MachineFigures]) -> String {
+    let least = hardware(clients, machines);
     let name = |(machine, interface): (Machine, Interface)| experiment(machine, interface);
     let figures = |one: &MachineFigures| {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), level);
         format!(
             "{} supported {} clients and forwarded {} of {} Mbit/s with the loaded cache",
             one.name(),
-            number(one.held),
+            number(one.sustained),
             number(one.with_cache),
             one.interface.megabits()
         )
     };
-    let measured = |one: &&MachineFigures| one.held.is_some() && one.with_cache.is_some();
+    let measured = |one: &&MachineFigures| one.sustained.is_some() && one.with_cache.is_some();
     let distance = match (least.cache, least.gateway) {
         (Some(cache), Some(gateway)) => {
             format!(" With the cache on a separate machine: {} for it, and {} as gateway.", name(cache), name(gateway))
@@ -269,7 +269,7 @@ fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
     };
     match least.both {
         Some(place) => {
-            let one = seen.iter().find(|one| (one.machine, one.interface) == place);
+            let one = machines.iter().find(|one| (one.machine, one.interface) == place);
             format!(
                 "{clients} clients need at least the machine {} for gateway and cache: {}.",
                 name(place),
@@ -278,7 +278,7 @@ fn hardware_in_words(clients: u32, seen: &[MachineFigures]) -> String {
         }
         None => format!(
             "No machine here is sufficient for {clients} clients as gateway and cache: {}.{distance}",
-            seen.iter().filter(measured).map(figures).collect::<Vec<_>>().join("; ")
+            machines.iter().filter(measured).map(figures).collect::<Vec<_>>().join("; ")
         ),
     }
 }
@@ -307,11 +307,11 @@ mod tests {
         );
     }
 
-    fn seen(machine: Machine, interface: Interface, held: f64, with_cache: f64) -> MachineFigures {
+    fn machines(machine: Machine, interface: Interface, sustained: f64, with_cache: f64) -> MachineFigures {
         MachineFigures {
             machine,
             interface,
-            held: Some(held),
+            sustained: Some(sustained),
             with_cache: Some(with_cache),
             alone: Some(with_cache + 1.0),
         }
@@ -320,10 +320,10 @@ mod tests {
     #[test]
     fn sufficient_machine_supports_clients_and_forwards() {
         let all = [
-            seen(Machine::Small, Interface::Mbit10, 40.0, 8.99),
-            seen(Machine::Middle, Interface::Mbit10, 39.0, 9.5),
-            seen(Machine::Large, Interface::Mbit10, 40.0, 9.0),
-            seen(Machine::Large, Interface::Mbit100, 80.0, 95.0),
+            machines(Machine::Small, Interface::Mbit10, 40.0, 8.99),
+            machines(Machine::Middle, Interface::Mbit10, 39.0, 9.5),
+            machines(Machine::Large, Interface::Mbit10, 40.0, 9.0),
+            machines(Machine::Large, Interface::Mbit100, 80.0, 95.0),
         ];
         let least = hardware(40, &all);
         assert_eq!(
@@ -346,12 +346,12 @@ mod tests {
     #[test]
     fn missing_measurement_gives_no_conclusion() {
         assert!(rows(&[], None, 40).is_empty());
-        let held = row(&experiment(Machine::Large, Interface::Mbit10), "", USABLE, "/s", 40.0);
-        assert!(rows(std::slice::from_ref(&held), None, 40).is_empty(), "a cache alone");
+        let sustained = row(&experiment(Machine::Large, Interface::Mbit10), "", USABLE, "/s", 40.0);
+        assert!(rows(std::slice::from_ref(&sustained), None, 40).is_empty(), "a cache alone");
         let cells = vec![cell(Machine::Large, Interface::Mbit10, Condition::NatProxyLoaded, &[9.5, 9.5])];
         let forwarded = Forwarded { factor: Factor::given(10.0), cells };
         assert!(rows(&[], Some(&forwarded), 40).is_empty(), "forwarding alone");
-        let both = sentences(&rows(&[held], Some(&forwarded), 40));
+        let both = sentences(&rows(&[sustained], Some(&forwarded), 40));
         assert!(both[0].starts_with("40 clients need at least the machine large, 10 Mbit/s"), "{both:?}");
     }
 

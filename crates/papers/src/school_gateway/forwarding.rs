@@ -30,12 +30,12 @@ const SOCKET_BYTES: u32 = 16_384;
 /// With NAT the paper's smallest machine forwards a fifth less than 10 Mbit/s, limited by its CPU.
 const SMALLEST_MBIT_PER_S: f64 = 8.0;
 /// Used share of the CPU limit from which on the CPU was the limit.
-const USED_UP: f64 = 0.95;
+const SATURATED_SHARE_MIN: f64 = 0.95;
 /// Names of limits: the tester, and the stream's own socket buffers.
 const TESTER: &str = "tester";
 const WINDOW: &str = "window";
 /// The factors to try.
-const STEPS: [f64; 11] = [1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0];
+const FACTORS: [f64; 11] = [1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0];
 /// Time to build and remove a testbed; with squid, which starts slowly on a small share of a core.
 const RUN_OVERHEAD: Duration = Duration::from_millis(1200);
 const SQUID_RUN_OVERHEAD: Duration = Duration::from_millis(2800);
@@ -93,7 +93,7 @@ impl Factor {
             ));
         };
         let above = steps[at];
-        if above.used < USED_UP {
+        if above.used < SATURATED_SHARE_MIN {
             return refused(format!(
                 "the small machine forwarded {:.1} Mbit/s with NAT at {:.0} Mbit/s, but used only {:.1} % of its CPU \
                  limit: the CPU was not the limit, as it was in the paper",
@@ -119,7 +119,7 @@ impl Factor {
 pub struct Cell {
     /// The machine.
     pub machine: Machine,
-    /// Its interface.
+    /// Interface of the machine.
     pub interface: Interface,
     /// The condition.
     pub condition: Condition,
@@ -262,7 +262,7 @@ pub fn time(input: &Streams) -> Duration {
         .sum::<Duration>()
         * (Machine::ALL.len() * Interface::ALL.len()) as u32
         * input.trials;
-    let steps = (input.lasts + RUN_OVERHEAD) * STEPS.len() as u32;
+    let steps = (input.lasts + RUN_OVERHEAD) * FACTORS.len() as u32;
     let factor = if input.factor.is_none() { steps } else { Duration::ZERO };
     factor + rounds
 }
@@ -297,7 +297,7 @@ impl Forwarding<'_> {
             conditions: vec![Condition::Nat],
             // Rate-limited links cut large segments into packets, as interfaces do; a stream through an unlimited link
             // is no measure of packets.
-            links: STEPS.map(|factor| link(Interface::Mbit10, factor)).to_vec(),
+            links: FACTORS.map(|factor| link(Interface::Mbit10, factor)).to_vec(),
             trials: 1,
             ..self.plan(Machine::Small, None)
         };
@@ -309,7 +309,7 @@ impl Forwarding<'_> {
             Some(Step { factor, mbit_per_s: cell.mean()?, used: cell.used()? })
         };
         // Steps after a gap are not contiguous.
-        let steps = STEPS.into_iter().map_while(seen).collect();
+        let steps = FACTORS.into_iter().map_while(seen).collect();
         Factor::of(steps).map_err(|why| ExperimentError::Program {
             program: "the testbed's gateway",
             why: if self.interrupts.count() > 0 {
@@ -416,7 +416,7 @@ pub(super) mod tests {
         let why = of(&[step(32.0, 8.0, 1.0)]).unwrap_err();
         assert!(why.contains("256 Mbit/s with NAT even at 320 Mbit/s") && why.contains("--factor-forwarding"), "{why}");
         assert!(of(&[]).is_err());
-        assert!(STEPS.is_sorted());
+        assert!(FACTORS.is_sorted());
     }
 
     #[test]

@@ -141,7 +141,7 @@ pub struct Streams {
 pub struct Storage {
     /// Folder on the storage to measure.
     pub directory: PathBuf,
-    /// Size of a file besides the paper's 100 MB, which is small today.
+    /// Size of a file in addition to the paper's 100 MB, which is small today.
     pub size: Bytes,
     /// Length of each test that does not take the whole file.
     pub each: Duration,
@@ -182,8 +182,8 @@ impl SchoolGatewayOptions {
     }
 
     pub(super) fn rates_of(&self, experiment: &CacheExperiment) -> Vec<f64> {
-        let is_asked = |rate: &f64| !experiment.is_sweep() || self.rates.iter().any(|input| input == rate);
-        experiment.rates.iter().copied().filter(is_asked).collect()
+        let is_requested = |rate: &f64| !experiment.is_sweep() || self.rates.iter().any(|input| input == rate);
+        experiment.rates.iter().copied().filter(is_requested).collect()
     }
 }
 

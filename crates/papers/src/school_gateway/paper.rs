@@ -8,7 +8,7 @@ use super::scale::{Interface, Machine};
 pub struct Published {
     /// The machine.
     pub machine: Machine,
-    /// Its interface.
+    /// Interface of the machine.
     pub interface: Interface,
     /// Offered rate, from.
     pub from_per_s: f64,

@@ -23,10 +23,10 @@ const THINK_S: (f64, f64) = (3.0, 1.5);
 /// The cache's port in the testbed.
 const LISTEN: ([u8; 4], u16) = ([198, 18, 0, 1], 3128);
 /// Clients of the paper's class.
-const SEATS: u32 = 40;
+const CLASS_CLIENTS: u32 = 40;
 /// Phases of the class, in the paper's time: the teacher fetches 4 pages a second, then the last responses arrive.
-const TEACHER: Duration = Duration::from_secs(15);
-const PAUSE: Duration = Duration::from_secs(10);
+const TEACHER_PHASE: Duration = Duration::from_secs(15);
+const PAUSE_PHASE: Duration = Duration::from_secs(10);
 
 impl MeasurementContext<'_> {
     pub(super) fn plan_of(
@@ -116,13 +116,13 @@ impl MeasurementContext<'_> {
             measured: false,
         };
         plan.cache.arrivals = ArrivalKind::Constant;
-        plan.cache.clients = Some(SEATS);
-        // Its phases have lengths of their own.
+        plan.cache.clients = Some(CLASS_CLIENTS);
+        // The phases of the class have their own lengths.
         let none = SweepPlan::default();
         (plan.cache.point, plan.cache.warmup) = (none.point, none.warmup);
         plan.cache.phases = vec![
-            PointPhase { recurrence: Some([0.0; 2]), ..phase("teacher", TEACHER.div_f64(factor), 0.1) },
-            phase("pause", PAUSE.div_f64(factor), 0.0),
+            PointPhase { recurrence: Some([0.0; 2]), ..phase("teacher", TEACHER_PHASE.div_f64(factor), 0.1) },
+            phase("pause", PAUSE_PHASE.div_f64(factor), 0.0),
             PointPhase {
                 recurrence: Some([1.0; 2]),
                 grows: false,
@@ -169,14 +169,14 @@ mod tests {
         for experiment in input.experiments() {
             let plan = context.plan_of(&experiment, &scale, &input.rates_of(&experiment)).unwrap();
             plan.check().unwrap();
-            assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "as stored");
+            assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "the plan reads back as stored");
             let workload = plan.workload.spec().unwrap();
             assert_eq!(workload.think, Some(polymix::Law::Normal { mean: 0.3, sd: 0.15 }), "{}", experiment.name());
             assert_eq!(plan.cache.timeout, Duration::from_secs(3));
             assert_eq!(plan.cache.rates[0].per_second(), experiment.rates[0] * 10.0);
             let server = plan.server.unwrap();
             assert!(server.command.contains("squid -N -f") || server.command.contains("' -N -f"), "{}", server.command);
-            assert!(plan.cache.cache_size.unwrap() < server.memory.unwrap(), "squid needs memory for itself");
+            assert!(plan.cache.cache_size.unwrap() < server.memory.unwrap(), "squid needs additional memory");
             assert_eq!(server.cpu, Some(experiment.machine.share()));
         }
     }

@@ -26,7 +26,7 @@ pub const REPEATS_AFTER_RESPONSE: &str = "repeats after the first response";
 pub const RESPONSES_UNCONVERTED: &str = "responses per second, unconverted";
 /// Without conversion.
 pub const MEAN_UNCONVERTED: &str = "mean response time, unconverted";
-/// Of the CPU limit.
+/// CPU used, as a share of the CPU limit.
 pub const CPU: &str = "CPU used, of its limit";
 /// CPU time of a request at that point.
 pub const CPU_US: &str = "CPU per request, unconverted";

@@ -84,7 +84,7 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// Both.
+    /// Both interfaces.
     pub const ALL: [Interface; 2] = [Interface::Mbit10, Interface::Mbit100];
 
     /// In the paper's time.

@@ -17,13 +17,13 @@ use experiment::Order;
 /// Bonnie's size: its MB are 2^20 bytes.
 const PAPERS_SIZE: Bytes = Bytes(100 << 20);
 /// Bonnie's K in bytes, for rates in K per second.
-pub const K: f64 = 1024.0;
+pub const BYTES_PER_K: f64 = 1024.0;
 
 /// Bonnie's rate.
 pub const RATE: &str = "K/s";
-/// Of a core, during a test.
+/// Share of a core used during a test.
 pub const CPU: &str = "CPU of the test";
-/// Of the seeks.
+/// Seeks per second.
 pub const SEEKS: &str = "seeks/s";
 
 /// The paper's columns and the corresponding tests.
@@ -107,7 +107,7 @@ pub fn rows(name: &str, document: &DiskDocument) -> Vec<ReproductionRow> {
         };
         let (unit, here) = match test {
             Trial::Seeks => ("/s", figures.iops),
-            _ => ("K/s", figures.bytes_per_s / K),
+            _ => ("K/s", figures.bytes_per_s / BYTES_PER_K),
         };
         made.push(with_published(
             row(name, column, quantity(*test), unit, here),

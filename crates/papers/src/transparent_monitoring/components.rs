@@ -1,7 +1,7 @@
 //! One transfer from three vantage points, divided at the begin and end of the server's log.
 //!
 //! ```text
-//!   client (tap)    connect ── made ── sent ························ last byte received ─ close
+//!   client (tap)    connect ── open ── sent ························ last byte received ─ close
 //!   wire (server's end)                  └─ request ┐          ┌ last byte ─┘
 //!   server's log                                    begin ─ end
 //!                   | set-up | request | waiting |  (log)  | buffer | link |            | close |
@@ -9,8 +9,8 @@
 //!
 //! Events are in this order, so Tc is the log's time plus the six components, exactly. Three sources share one time
 //! base: the tap uses the run's clock, capture timestamps are converted to it, and the log's wall clock was read at the
-//! run's zero. A negative component shows by how much the clocks disagree, and [`JoinedTransfers::disorder_ns`] is the worst: a
-//! server that reads the clock once per turn of its loop can log the end before the last packet left.
+//! run's zero. A negative component shows by how much the clocks disagree, and [`JoinedTransfers::disorder_ns`] is the
+//! worst: a server that reads the clock once per turn of its loop can log the end before the last packet left.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub struct TimeComponent {
     pub published: Option<&'static str>,
 }
 
-/// In order of time.
+/// The components in order of time.
 pub const PARTS: [TimeComponent; 6] = [
     TimeComponent {
         name: "set-up",
@@ -119,7 +119,7 @@ pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[LogLine], zero
                 .find(|wire| wire.request_first_at.is_some_and(|first| span.contains(&first.as_nanos())))?;
             let line = in_log.get(&port)?.iter().find(|line| wide.contains(&began(line)))?;
             let log_began = i64::try_from(began(line)).ok()?;
-            let moments: [i64; 8] = [
+            let events: [i64; 8] = [
                 signed(opened),
                 signed(opened.saturating_add(tap.setup_ns?)),
                 signed(wire.request_last_at?.as_nanos()),
@@ -129,7 +129,7 @@ pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[LogLine], zero
                 signed(tap.received_last_at?.as_nanos()),
                 signed(closed),
             ];
-            let gap = |at: usize| moments[at + 1] - moments[at];
+            let gap = |at: usize| events[at + 1] - events[at];
             Some(Transfer {
                 began_ns: opened,
                 connection_ns: closed.saturating_sub(opened),
@@ -239,7 +239,7 @@ mod tests {
         let mut early = line(1, 0);
         early.began_unix_ns -= 9_000_000;
         let joined = join(&[tap(1, 0)], &[wire(1, 0)], &[early], ZERO);
-        assert_eq!(joined.disorder_ns, 6_000_000, "the log began 6 ms before the request had come");
+        assert_eq!(joined.disorder_ns, 6_000_000, "the log begins 6 ms before the request was complete");
         let transfer = &joined.transfers[0];
         assert_eq!(signed(transfer.connection_ns), signed(transfer.log_ns) + transfer.difference_ns());
     }

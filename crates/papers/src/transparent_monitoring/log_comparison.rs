@@ -67,23 +67,23 @@ impl Band {
 }
 
 /// Transfers by the number of clients at their start, in five bands.
-pub fn bands(climb: &LogComparison) -> Vec<Band> {
-    let Some(first_ns) = climb.transfers.first().map(|transfer| transfer.began_ns) else { return Vec::new() };
-    let interval_ns = units::time::saturating_nanos(climb.interval).max(1);
+pub fn bands(comparison: &LogComparison) -> Vec<Band> {
+    let Some(first_ns) = comparison.transfers.first().map(|transfer| transfer.began_ns) else { return Vec::new() };
+    let interval_ns = units::time::saturating_nanos(comparison.interval).max(1);
     let clients_at = |transfer: &Transfer| {
         let begun = (transfer.began_ns - first_ns) / interval_ns + 1;
-        begun.min(u64::from(climb.clients)) as u32
+        begun.min(u64::from(comparison.clients)) as u32
     };
-    let width = climb.clients.div_ceil(BANDS).max(1);
+    let width = comparison.clients.div_ceil(BANDS).max(1);
     (0..BANDS)
         .filter_map(|at| {
-            let (from, to) = (at * width + 1, ((at + 1) * width).min(climb.clients));
+            let (from, to) = (at * width + 1, ((at + 1) * width).min(comparison.clients));
             let name = if from == to {
                 format!("{from} client{}", if from == 1 { "" } else { "s" })
             } else {
                 format!("{from} to {to} clients")
             };
-            let within = climb.transfers.iter().filter(move |one| (from..=to).contains(&clients_at(one)));
+            let within = comparison.transfers.iter().filter(move |one| (from..=to).contains(&clients_at(one)));
             Band::of(name, within)
         })
         .collect()
@@ -120,7 +120,7 @@ fn of_server(context: &mut MeasurementContext<'_>, server: LoggingServer) -> Res
 /// Clients that start at intervals, and end with the current transfer when the time is over, or at an interrupt.
 fn script(context: &MeasurementContext<'_>, clients: u32, interval: Duration) -> String {
     let stop = context.folder.join("stop");
-    // Left by an earlier run.
+    // The file may be a remain of an earlier run.
     let _ = fs::remove_file(&stop);
     format!(
         "stop={stop}; client() {{ until [ -e \"$stop\" ]; do {fetch} || sleep 0.5; done; }}; trap ': >\"$stop\"' INT; n=0; \
@@ -146,15 +146,15 @@ fn judge(context: &mut MeasurementContext<'_>, name: &str, joined: &JoinedTransf
             why: "no transfer was seen at all vantage points, so there is nothing to compare".into(),
         });
     }
-    let holds = joined.disorder_ns <= DISORDER_MAX_NS;
+    let is_consistent = joined.disorder_ns <= DISORDER_MAX_NS;
     context.builder.check(Check {
         name: format!("{name}: order of events"),
-        state: if holds { CheckState::Ok } else { CheckState::Failed },
+        state: if is_consistent { CheckState::Ok } else { CheckState::Failed },
         weight: Weight::Suspect,
         value: Some(joined.disorder_ns as f64),
         limit: Some(DISORDER_MAX_NS as f64),
         unit: "ns".into(),
-        why: if holds {
+        why: if is_consistent {
             "events of tap, packet capture and log are in order, up to the resolution of the server's clock"
         } else {
             "an event is earlier than one that must precede it: check whether the wall clock was set, or whether the \
@@ -173,15 +173,15 @@ fn dropped(document: &Document) -> f64 {
 
 /// Published vs. measured figures.
 pub fn rows(log_comparisons: &[LogComparison]) -> Vec<ReproductionRow> {
-    log_comparisons.iter().flat_map(of_climb).collect()
+    log_comparisons.iter().flat_map(rows_of).collect()
 }
 
-fn of_climb(climb: &LogComparison) -> Vec<ReproductionRow> {
-    let all = setting_of_server(climb.server, None);
+fn rows_of(comparison: &LogComparison) -> Vec<ReproductionRow> {
+    let all = setting_of_server(comparison.server, None);
     let s = |ns: f64| ns / 1e9;
-    let largest = |of: fn(&Transfer) -> f64| s(climb.transfers.iter().map(of).fold(f64::NAN, f64::max));
-    let Some(whole) = Band::of(String::new(), climb.transfers.iter()) else { return Vec::new() };
-    let own = match climb.server {
+    let largest = |of: fn(&Transfer) -> f64| s(comparison.transfers.iter().map(of).fold(f64::NAN, f64::max));
+    let Some(whole) = Band::of(String::new(), comparison.transfers.iter()) else { return Vec::new() };
+    let own = match comparison.server {
         LoggingServer::Nginx => "its $request_time",
         LoggingServer::Apache => "its %D",
     };
@@ -202,9 +202,9 @@ fn of_climb(climb: &LogComparison) -> Vec<ReproductionRow> {
         rows.push(with_published(row(LOGS, &all, &of_difference(part.name), "s", s(ns)), part.published, part.about));
     }
     let note = "towards the clients, by the path's counters";
-    rows.push(with_published(row(LOGS, &all, DROPPED, "%", 100.0 * climb.dropped), None, note));
-    for band in bands(climb) {
-        let setting = setting_of_server(climb.server, Some(&band.name));
+    rows.push(with_published(row(LOGS, &all, DROPPED, "%", 100.0 * comparison.dropped), None, note));
+    for band in bands(comparison) {
+        let setting = setting_of_server(comparison.server, Some(&band.name));
         rows.push(row(LOGS, &setting, TRANSFERS, "", band.transfers as f64));
         rows.push(row(LOGS, &setting, TC_MEAN, "s", s(band.connection_ns)));
         rows.push(row(LOGS, &setting, LOG_MEAN, "s", s(band.log_ns)));
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    fn climb() -> LogComparison {
+    fn comparison() -> LogComparison {
         let transfers = vec![transfer(3, 1, 1), transfer(4, 3, 1), transfer(12, 10, 4), transfer(40, 20, 8)];
         LogComparison {
             server: LoggingServer::Nginx,
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn transfers_are_grouped_by_number_of_clients() {
-        let bands = bands(&climb());
+        let bands = bands(&comparison());
         let names: Vec<_> = bands.iter().map(|band| (band.name.as_str(), band.transfers)).collect();
         assert_eq!(
             names,
@@ -268,14 +268,14 @@ mod tests {
         );
         assert_eq!((bands[0].connection_ns, bands[0].log_ns), (2e9, 1e9));
         assert_eq!(bands[1].parts_ns[3], 9e9 - 1e3);
-        let alone = LogComparison { clients: 1, ..climb() };
+        let alone = LogComparison { clients: 1, ..comparison() };
         assert_eq!(super::bands(&alone)[0].name, "1 client");
-        assert!(super::bands(&LogComparison { transfers: Vec::new(), ..climb() }).is_empty());
+        assert!(super::bands(&LogComparison { transfers: Vec::new(), ..comparison() }).is_empty());
     }
 
     #[test]
     fn rows_have_published_and_measured_seconds() {
-        let rows = rows(&[climb()]);
+        let rows = rows(&[comparison()]);
         assert_eq!(find(&rows, "nginx", TC_MEAN), Some(8.5));
         assert_eq!(find(&rows, "nginx", LOG_MEAN), Some(3.5));
         assert_eq!(
@@ -288,6 +288,6 @@ mod tests {
         let parts: f64 = PARTS.iter().filter_map(|part| find(&rows, "nginx", &of_difference(part.name))).sum();
         assert!((parts - 5.0).abs() < 1e-9, "the components add up to the difference: {parts}");
         assert_eq!(find(&rows, "nginx, 9 to 10 clients", DIFFERENCE_MEAN), Some(9.0));
-        assert!(super::rows(&[LogComparison { transfers: Vec::new(), ..climb() }]).is_empty());
+        assert!(super::rows(&[LogComparison { transfers: Vec::new(), ..comparison() }]).is_empty());
     }
 }

@@ -46,7 +46,7 @@ pub fn read(server: LoggingServer, log: &Path) -> Result<Vec<LogLine>, Experimen
 
 fn parse(server: LoggingServer, line: &str) -> Option<LogLine> {
     let mut words = line.split_ascii_whitespace();
-    let (moment, time, port, status) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let (timestamp, time, port, status) = (words.next()?, words.next()?, words.next()?, words.next()?);
     if words.next().is_some() {
         return None;
     }
@@ -54,11 +54,11 @@ fn parse(server: LoggingServer, line: &str) -> Option<LogLine> {
     let (began_unix_ns, time_ns) = match server {
         LoggingServer::Nginx => {
             let time = milliseconds(time)?;
-            (milliseconds(moment)?.checked_sub(time)?.checked_mul(1_000_000)?, time.checked_mul(1_000_000)?)
+            (milliseconds(timestamp)?.checked_sub(time)?.checked_mul(1_000_000)?, time.checked_mul(1_000_000)?)
         }
         LoggingServer::Apache => {
             let us = |word: &str| word.parse::<u64>().ok()?.checked_mul(1_000);
-            (us(moment)?, us(time)?)
+            (us(timestamp)?, us(time)?)
         }
     };
     Some(LogLine { port, status, began_unix_ns, time_ns })

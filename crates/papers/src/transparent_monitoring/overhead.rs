@@ -17,7 +17,7 @@ use super::{FILE_BYTES, LoggingServer, MeasurementContext, MonitoredLink, RunReq
 use experiment::ExperimentError;
 use stats::median;
 
-/// In order.
+/// The links in the order of measurement.
 pub const LINKS: [MonitoredLink; 2] = [MonitoredLink::Ethernet, MonitoredLink::Unlimited];
 
 /// Results for one link.
@@ -73,7 +73,7 @@ pub fn order(link: MonitoredLink, time: Duration) -> &'static [bool] {
     // Twice where runs are short and noisy, the second time in reverse order.
     const TURNS: [bool; 8] = [false, true, true, false, true, false, false, true];
     match link {
-        _ if time < SHORT => &PAIR,
+        _ if time < SINGLE_PAIR_TIME_MAX => &PAIR,
         MonitoredLink::Unlimited => &TURNS,
         _ => &TURNS[..4],
     }
@@ -136,7 +136,7 @@ pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<Overhead>, Exper
 
 /// Whether the runs of the largest amount without the tap vary little enough to detect a cost.
 fn judge(context: &mut MeasurementContext<'_>, link: MonitoredLink, points: &[OverheadPoint]) {
-    // A single run was requested, or an interrupt left no more.
+    // A single run was requested, or an interrupt ended the runs.
     let Some(spread) = points.last().and_then(OverheadPoint::spread).filter(|spread| spread.is_finite()) else {
         return;
     };
@@ -220,7 +220,7 @@ pub fn rows(overheads: &[Overhead]) -> Vec<ReproductionRow> {
 /// The published cost.
 const VARIATION_MAX: f64 = 0.1;
 /// Total duration below which each link has one pair of runs.
-const SHORT: Duration = Duration::from_secs(30);
+const SINGLE_PAIR_TIME_MAX: Duration = Duration::from_secs(30);
 const COMPLETE_TRANSFERS: [&str; 2] = [
     "every transfer was seen complete on the wire",
     "transfers are missing or incomplete on the wire: throughputs are of other amounts than stated",

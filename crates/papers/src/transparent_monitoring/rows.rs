@@ -12,7 +12,7 @@ pub const LOGS: &str = "2";
 
 /// Throughput of an amount.
 pub const WITHOUT_TAP: &str = "throughput without the tap";
-/// The same with the tap.
+/// Throughput of an amount with the tap.
 pub const WITH_TAP: &str = "throughput with the tap";
 /// Cost of the tap.
 pub const TAP_COST: &str = "throughput cost of the tap";

@@ -122,13 +122,13 @@ impl FromStr for PhasePlan {
         while let Some(word) = words.next() {
             let place = match word {
                 "hold" | "step" | "ramp" | "spike" => {
-                    let said = match word {
+                    let named_kind = match word {
                         "hold" => PhaseKind::Hold,
                         "step" => PhaseKind::Step,
                         "ramp" => PhaseKind::Ramp,
                         _ => PhaseKind::Spike,
                     };
-                    if kind.replace(said).is_some() {
+                    if kind.replace(named_kind).is_some() {
                         return Err(wrong(format!("`{word}` is a second kind")));
                     }
                     continue;
@@ -214,8 +214,8 @@ impl LoadPlan {
     /// Fills in missing values from the phases before, and the sum of their lengths as the duration.
     pub fn settle_phases(&mut self) {
         let mut before: Option<OfferedRate> = None;
-        let given: HashSet<String> = self.phases.iter().filter_map(|phase| phase.name.clone()).collect();
-        let mut taken = given;
+        let own_names: HashSet<String> = self.phases.iter().filter_map(|phase| phase.name.clone()).collect();
+        let mut used_names = own_names;
         for phase in &mut self.phases {
             if phase.to.is_some() {
                 phase.kind.get_or_insert(PhaseKind::Ramp);
@@ -230,8 +230,8 @@ impl LoadPlan {
             if phase.name.is_none() {
                 let name = phase.own_name();
                 let others = (2..).map(|number| format!("{name} ({number})"));
-                let name = std::iter::once(name.clone()).chain(others).find(|name| !taken.contains(name));
-                taken.extend(name.clone());
+                let name = std::iter::once(name.clone()).chain(others).find(|name| !used_names.contains(name));
+                used_names.extend(name.clone());
                 phase.name = name;
             }
         }

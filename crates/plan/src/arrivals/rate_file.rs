@@ -75,8 +75,9 @@ impl RateFile {
             }
             rows.push((line, lasts, values));
         }
-        let says = |column: &usize| rows.iter().any(|(_, _, values)| values[*column].is_some_and(|value| value > 0.0));
-        let column = (0..COLUMNS.len()).find(says).ok_or("all rates are 0")?;
+        let has_values =
+            |column: &usize| rows.iter().any(|(_, _, values)| values[*column].is_some_and(|value| value > 0.0));
+        let column = (0..COLUMNS.len()).find(has_values).ok_or("all rates are 0")?;
         let mut stretches = Vec::with_capacity(rows.len());
         for &(line, lasts_s, values) in &rows {
             // The first and the last row of a capture may be very short.

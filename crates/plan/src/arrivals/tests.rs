@@ -100,9 +100,9 @@ to = "300/s"
 #[test]
 fn phases_are_written_out_in_full_and_read_back() {
     let plan = Plan::from_toml(PLAN, "x").unwrap();
-    let wanted =
+    let expected =
         ArrivalKind::Bursts(BurstsPlan { factor: 3.0, on: Duration::from_secs(2), off: Duration::from_secs(6) });
-    assert_eq!(plan.load.arrivals, wanted);
+    assert_eq!(plan.load.arrivals, expected);
     assert_eq!(plan.load.duration, Some(Duration::from_secs(15)));
     let text = plan.to_toml();
     assert!(text.contains("kind = \"ramp\"") && text.contains("from = \"100/s\""), "{text}");

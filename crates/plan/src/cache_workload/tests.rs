@@ -47,8 +47,8 @@ fn workload_is_read_from_a_file() {
     plan.set.insert("name".into(), "mine".into());
     assert_eq!(plan.spec().unwrap().name, "mine");
     std::fs::write(&file, "name = \"bad\"\nrecurrence = 0.1\nnothing = 1\n").unwrap();
-    let said = plan.spec().unwrap_err();
-    assert!(said.contains("own.toml") && said.contains("nothing"), "{said}");
+    let message = plan.spec().unwrap_err();
+    assert!(message.contains("own.toml") && message.contains("nothing"), "{message}");
     plan.file = Some(folder.path().join("none.toml"));
     assert!(plan.spec().unwrap_err().contains("none.toml"));
 }
@@ -77,8 +77,8 @@ fn settings_that_contradict_a_workload_are_rejected_by_name() {
         ("urls = \"list\"\n", "urls"),
         ("expect = { status = \"200\" }\n", "expect"),
     ] {
-        let said = read(&format!("{rest}[load.workload]\nname = \"polymix-1\"\n")).unwrap_err();
-        assert!(said.contains("[load.workload]") && said.contains(named), "{rest}: {said}");
+        let message = read(&format!("{rest}[load.workload]\nname = \"polymix-1\"\n")).unwrap_err();
+        assert!(message.contains("[load.workload]") && message.contains(named), "{rest}: {message}");
     }
     for (mix, named) in [
         ("", "name"),
@@ -90,8 +90,8 @@ fn settings_that_contradict_a_workload_are_rejected_by_name() {
         ("name = \"polymix-1\"\nverify = { one_in = 0 }\n", "one_in"),
         ("name = \"polymix-1\"\nseeed = 1\n", "seeed"),
     ] {
-        let said = read(&format!("[load.workload]\n{mix}")).unwrap_err();
-        assert!(said.contains(named), "{mix}: {said}");
+        let message = read(&format!("[load.workload]\n{mix}")).unwrap_err();
+        assert!(message.contains(named), "{mix}: {message}");
     }
     let closed =
         "[load]\nurl = \"http://o/\"\nduration = \"1s\"\nconnections = 1\n[load.workload]\nname = \"polymix-1\"\n";
@@ -117,11 +117,11 @@ fn reverse_proxy_with_https_uses_tls_for_all_requests() {
     let workload = plan.load.cache_workload.as_ref().unwrap().workload(&plan.load, 3, 9).unwrap();
     assert_eq!(workload.requests.len(), CacheWorkload::polymix(4).kinds.len());
     assert!(workload.requests.iter().all(|request| request.target.secure && request.target.port == 443));
-    let said = Plan::from_toml(&text("proxy = \"p:1\"\n"), "test").unwrap_err().to_string();
-    assert!(said.contains("forward proxy"), "{said}");
+    let message = Plan::from_toml(&text("proxy = \"p:1\"\n"), "test").unwrap_err().to_string();
+    assert!(message.contains("forward proxy"), "{message}");
     let twice = Plan::from_toml(&format!("{}set.https = 0.5\n", text("")), "test").unwrap();
-    let said = twice.load.cache_workload.as_ref().unwrap().workload(&twice.load, 3, 9).unwrap_err();
-    assert!(said.contains("set.https"), "{said}");
+    let message = twice.load.cache_workload.as_ref().unwrap().workload(&twice.load, 3, 9).unwrap_err();
+    assert!(message.contains("set.https"), "{message}");
 }
 
 #[test]

@@ -364,6 +364,6 @@ fn docs_reference_plan_md_is_current() {
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         fs::write(path, page()).unwrap();
     }
-    let kept = fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == page(), "docs/reference/plan.md is not current: cargo xtask reference");
+    let stored = fs::read_to_string(path).unwrap_or_default();
+    assert!(stored == page(), "docs/reference/plan.md is not current: cargo xtask reference");
 }

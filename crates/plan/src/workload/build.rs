@@ -13,16 +13,16 @@ use super::{ChoicePlan, DrawnThink, ExpectPlan, OnFailure, PARALLEL, RequestPlan
 use super::{ThinkPlan, list};
 use crate::LoadPlan;
 
-/// Whether files are read now or later: a plan is checked before the run, also where its files do not exist.
+/// Whether to read files. A plan is checked before the run, possibly without its files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Files {
-    /// Files are read.
+    /// Read the files.
     Read,
-    /// Files are not read; their content is unknown.
-    Left,
+    /// Skip the files; their content is unknown.
+    Skip,
 }
 
-/// Most different hosts and ports of a workload.
+/// Largest number of distinct hosts and ports of a workload.
 const ENDS_MAX: usize = 65_535;
 
 /// Longest think time.
@@ -55,7 +55,7 @@ pub(super) fn workload(load: &LoadPlan, files: Files) -> Result<Workload, String
         requests
     } else if let Some(content) = &load.content {
         weighted = true;
-        common.content(content.meant()?, files)?
+        common.content(content.model()?, files)?
     } else {
         let plan = RequestPlan { method: Some(load.method), ..load.with_body(RequestPlan::get(&load.url)) };
         vec![common.request(&plan, &names, files)?]
@@ -81,7 +81,7 @@ pub(super) fn workload(load: &LoadPlan, files: Files) -> Result<Workload, String
 /// # Errors
 /// One sentence.
 pub(super) fn every_request(load: &LoadPlan) -> Result<RequestSpec, String> {
-    Common { load, base: None }.request(&RequestPlan::get("http://server/"), &Names::default(), Files::Left)
+    Common { load, base: None }.request(&RequestPlan::get("http://server/"), &Names::default(), Files::Skip)
 }
 
 /// Refuses several definitions of what is requested.
@@ -91,8 +91,8 @@ fn one_kind(load: &LoadPlan) -> Result<(), String> {
         (load.urls.is_some(), "urls (--urls)"),
         (load.content.is_some(), "[load.content] (--content)"),
     ];
-    let said: Vec<&str> = lists.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
-    match (said.as_slice(), load.url.is_empty()) {
+    let present: Vec<&str> = lists.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
+    match (present.as_slice(), load.url.is_empty()) {
         ([], true) => return Err("there is nothing to request: give url, urls, or [[load.request]]".into()),
         ([one, other, ..], _) => {
             return Err(format!("{one} and {other} both define the requests: leave one of the two out"));
@@ -166,7 +166,7 @@ impl<'a> Common<'a> {
         let body = match (&plan.body, &plan.body_file) {
             (Some(_), Some(_)) => return Err("body and body_file: leave one of the two out".into()),
             (Some(text), None) => Template::parse(text, names).map_err(|error| format!("its body: {error}"))?,
-            (None, Some(_)) if files == Files::Left => Template::default(),
+            (None, Some(_)) if files == Files::Skip => Template::default(),
             (None, Some(file)) => Template::bytes(&read(file, "--body")?),
             (None, None) => Template::default(),
         };
@@ -174,7 +174,7 @@ impl<'a> Common<'a> {
         let method = plan.method.unwrap_or(if has_body { Method::Post } else { Method::Get });
         let (expect, redirects_max) = self.expected(plan, method)?;
         let extract = plan.extract.iter().map(|(name, extract)| {
-            let source = extract.meant().map_err(|why| format!("extract {name}: {why}"))?;
+            let source = extract.source().map_err(|why| format!("extract {name}: {why}"))?;
             let extract = Extract { variable: names.find(name).expect("the name was defined above"), source };
             if extract.needs_body() && method == Method::Head {
                 return Err(format!("extract {name}: a response to HEAD has no body"));
@@ -203,7 +203,7 @@ impl<'a> Common<'a> {
         if expected.is_some_and(ExpectPlan::of_body) && method == Method::Head {
             return Err("expect: a response to HEAD has no body, and no body length".into());
         }
-        let expect = expected.map(ExpectPlan::meant).transpose().map_err(|why| format!("expect: {why}"))?;
+        let expect = expected.map(ExpectPlan::checks).transpose().map_err(|why| format!("expect: {why}"))?;
         Ok((expect.unwrap_or_default(), plan.redirects.unwrap_or(self.load.redirects)))
     }
 
@@ -236,7 +236,7 @@ impl<'a> Common<'a> {
             RequestPlan { method: Some(self.load.method), ..self.load.with_body(RequestPlan::get("http://server/")) };
         // The settings outside of the list are checked first.
         let like = self.request(&like, &Names::default(), files)?;
-        if files == Files::Left {
+        if files == Files::Skip {
             return Ok((vec![like], false));
         }
         let text = read(file, "--urls")?;
@@ -267,7 +267,7 @@ impl<'a> Common<'a> {
         let (base, folder) = self.base.as_ref().expect("content has a url");
         let like = RequestPlan { method: Some(self.load.method), ..RequestPlan::get(format!("{base}/")) };
         let like = self.request(&like, &Names::default(), files)?;
-        if files == Files::Left {
+        if files == Files::Skip {
             return Ok(vec![like]);
         }
         let own_length = self.load.method != Method::Head && like.expect.length.is_none();
@@ -328,7 +328,7 @@ fn sessions(load: &LoadPlan, requests: &[RequestSpec], names: &Names) -> Result<
             return Err(format!("two requests are named `{}`: give one of them another name", label(request)));
         }
     }
-    let known = Known { places, requests, names };
+    let known = RequestsByName { places, requests, names };
     let mut used = vec![false; requests.len()];
     let mut sessions = Vec::with_capacity(load.session.len());
     for (place, session) in load.session.iter().enumerate() {
@@ -346,13 +346,13 @@ fn sessions(load: &LoadPlan, requests: &[RequestSpec], names: &Names) -> Result<
 }
 
 /// Requests by name.
-struct Known<'a> {
+struct RequestsByName<'a> {
     places: HashMap<&'a str, u32>,
     requests: &'a [RequestSpec],
     names: &'a Names,
 }
 
-impl Known<'_> {
+impl RequestsByName<'_> {
     fn session(&self, plan: &SessionPlan, used: &mut [bool]) -> Result<SessionSpec, String> {
         if plan.steps.is_empty() {
             return Err("it has no steps".into());
@@ -361,8 +361,8 @@ impl Known<'_> {
         let mut steps = Vec::with_capacity(plan.steps.len());
         for (place, step) in plan.steps.iter().enumerate() {
             let number = place + 1;
-            let said = |why| format!("step {number} (`{}`): {why}", step.request.escape_debug());
-            steps.push(self.step(step, used, &mut taken).map_err(said)?);
+            let in_step = |why| format!("step {number} (`{}`): {why}", step.request.escape_debug());
+            steps.push(self.step(step, used, &mut taken).map_err(in_step)?);
         }
         Ok(SessionSpec {
             name: plan.name.clone(),
@@ -398,7 +398,7 @@ impl Known<'_> {
             (Some(_), Some(_)) => return Err("think and at both define its time: leave one of the two out".into()),
             (None, Some(at)) => When::At(at),
             (None, None) => When::After(Think::Constant(Duration::ZERO)),
-            (Some(think), None) => When::After(meant(think)?),
+            (Some(think), None) => When::After(think_time(think)?),
         };
         Ok(Step { request, when, embedded, parallel: plan.parallel.unwrap_or(PARALLEL) })
     }
@@ -423,7 +423,7 @@ fn needs(request: &RequestSpec) -> impl Iterator<Item = usize> {
     all.flat_map(Template::variables)
 }
 
-fn meant(think: &ThinkPlan) -> Result<Think, String> {
+fn think_time(think: &ThinkPlan) -> Result<Think, String> {
     let in_range = |longest: Duration| {
         if longest > THINK_MAX {
             return Err("a think time is longer than a day: expected at most 24h".to_owned());

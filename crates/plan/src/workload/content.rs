@@ -45,7 +45,7 @@ impl ContentPlan {
     ///
     /// # Errors
     /// Parameters out of range, in one sentence.
-    pub fn meant(&self) -> Result<Content, String> {
+    pub fn model(&self) -> Result<Content, String> {
         let model = match self.model {
             ModelName::SpecWeb99 => "specweb99",
             ModelName::Surge => "surge",

@@ -45,7 +45,7 @@ impl ExpectPlan {
     ///
     /// # Errors
     /// Nothing expected, several conditions on the body, or an invalid expression; one sentence.
-    pub fn meant(&self) -> Result<Expect, String> {
+    pub fn checks(&self) -> Result<Expect, String> {
         if *self == ExpectPlan::default() {
             return Err("expect is empty: give status, length, body_contains, body_matches or body_is".into());
         }
@@ -93,7 +93,7 @@ impl ExtractPlan {
     ///
     /// # Errors
     /// No or several places, an invalid header name, pointer or expression; one sentence.
-    pub fn meant(&self) -> Result<Source, String> {
+    pub fn source(&self) -> Result<Source, String> {
         match (&self.header, &self.json, &self.regex) {
             (Some(name), None, None) => match load::parse_header(&format!("{name}:")) {
                 Ok(_) if !name.contains(':') => Ok(Source::Header(name.clone())),
@@ -138,14 +138,14 @@ enum StatusTyped {
     Several(Vec<StatusTyped>),
 }
 
-const STATUS_WANTED: &str =
+const STATUS_EXPECTED_FORM: &str =
     "expected a status from 200 to 599, such as 200, `2xx`, or `200-299`, or several, separated by commas";
 
 impl FromStr for StatusSet {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let refused = || format!("`{}` is not a valid status: {STATUS_WANTED}", typed.escape_debug());
+        let refused = || format!("`{}` is not a valid status: {STATUS_EXPECTED_FORM}", typed.escape_debug());
         let ranges = typed.split(',').map(str::trim).map(|part| {
             if let Some(class) = part.to_ascii_lowercase().strip_suffix("xx") {
                 return class
@@ -170,7 +170,7 @@ impl TryFrom<StatusTyped> for StatusSet {
             StatusTyped::One(status) => status.to_string().parse(),
             StatusTyped::Text(text) => text.parse(),
             StatusTyped::Several(several) if several.is_empty() => {
-                Err(format!("status = [] is empty: {STATUS_WANTED}"))
+                Err(format!("status = [] is empty: {STATUS_EXPECTED_FORM}"))
             }
             StatusTyped::Several(several) => {
                 let sets = several.into_iter().map(StatusSet::try_from).collect::<Result<Vec<_>, _>>()?;
@@ -304,7 +304,7 @@ mod tests {
         let expect = |change: fn(&mut ExpectPlan)| {
             let mut plan = ExpectPlan::default();
             change(&mut plan);
-            plan.meant().map(drop).unwrap_err()
+            plan.checks().map(drop).unwrap_err()
         };
         assert!(expect(|_| {}).contains("expect is empty"));
         assert!(expect(|plan| plan.body_contains = Some(String::new())).contains("empty"));
@@ -314,7 +314,7 @@ mod tests {
             expect(|plan| (plan.body_is, plan.body_contains) = (Some("a".into()), Some("b".into())))
                 .contains("one of them")
         );
-        let extract = |plan: ExtractPlan| plan.meant().map(drop).unwrap_err();
+        let extract = |plan: ExtractPlan| plan.source().map(drop).unwrap_err();
         assert!(extract(ExtractPlan::default()).contains("one of header"));
         assert!(
             extract(ExtractPlan { header: Some("a b".into()), ..Default::default() })
@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(ranges in prop::collection::vec((200u16..=599, 0u16..200), 1..5), from in 0u64..1 << 40, more in prop::option::of(0u64..1 << 40)) {
+        fn printed_statuses_and_lengths_read_back(ranges in prop::collection::vec((200u16..=599, 0u16..200), 1..5), from in 0u64..1 << 40, more in prop::option::of(0u64..1 << 40)) {
             let set = StatusSet(ranges.into_iter().map(|(from, more)| from..=(from + more).min(599)).collect());
             prop_assert_eq!(set.to_string().parse(), Ok(set));
             let range = LengthRange { from, to: more.map(|more| from + more) };

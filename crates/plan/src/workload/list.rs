@@ -75,8 +75,8 @@ mod tests {
             ("http://h/ x", "not a valid weight"),
             ("http://h/a b 1", "urls.txt:1: expected one URL"),
         ] {
-            let said = read(bad).unwrap_err();
-            assert!(said.contains(words), "{bad}: {said}");
+            let message = read(bad).unwrap_err();
+            assert!(message.contains(words), "{bad}: {message}");
         }
     }
 }

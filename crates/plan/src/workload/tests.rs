@@ -18,10 +18,10 @@ fn workload(load: &str) -> load::Workload {
 }
 
 fn refused(load: &str, words: &[&str]) {
-    let said = plan(load).map(drop).unwrap_err();
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let message = plan(load).map(drop).unwrap_err();
+    assert_eq!(message.lines().count(), 1, "{message}");
     for word in words {
-        assert!(said.contains(word), "`{word}` in: {said}");
+        assert!(message.contains(word), "`{word}` in: {message}");
     }
 }
 
@@ -71,7 +71,7 @@ fn requests_sessions_and_extractions_become_a_workload() {
     let [login, page, css] = &shop.requests[..] else { panic!("{shop:?}") };
     assert_eq!((login.label(), login.method, login.redirects_max), ("login", Method::Post, 3));
     let names: Vec<&str> = login.headers.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["X-Run", "accept"], "its own header replaces the common one");
+    assert_eq!(names, ["X-Run", "accept"], "the request's header replaces the common one");
     assert_eq!(login.body.pieces[1], Piece::Client);
     assert_eq!(login.body.pieces[0], Piece::Text(br#"{"user": "u"#[..].into()));
     assert_eq!(login.expect.status, [200..=200, 201..=201]);
@@ -130,7 +130,7 @@ fn several_requests_are_chosen_in_turn_or_by_weight() {
         ))
     };
     let in_turn = two("", "").unwrap();
-    assert_eq!(in_turn.load.choice, Some(ChoicePlan::InTurn), "written out");
+    assert_eq!(in_turn.load.choice, Some(ChoicePlan::InTurn), "defaults are written out");
     assert!(matches!(in_turn.load.workload().unwrap().choice, Choice::InTurn));
     let drawn = two("", "weight = 2.5").unwrap();
     assert_eq!(drawn.load.choice, Some(ChoicePlan::Weighted));
@@ -215,12 +215,12 @@ fn a_list_of_urls_has_weights_and_the_requests_body() {
     let list = plan.load.workload().unwrap();
     let labels: Vec<&str> = list.requests.iter().map(load::RequestSpec::label).collect();
     assert_eq!(labels, ["http://h:81/a?b={c}", "http://other/"]);
-    assert!(matches!(list.choice, Choice::Drawn), "it has a weight");
+    assert!(matches!(list.choice, Choice::Drawn), "the request has a weight");
     assert!(list.requests.iter().all(|request| request.is_literal() && request.method == Method::Put));
     assert_eq!(list.requests[1].body, load::workload::Template::bytes(b"\xff{x}"), "a file is sent as it is");
     fs::write(folder.path().join("urls.txt"), "http://h/\nftp://h/\n").unwrap();
-    let said = plan.load.workload().unwrap_err();
-    assert!(said.contains("urls.txt") && said.contains("`ftp`"), "{said}");
+    let message = plan.load.workload().unwrap_err();
+    assert!(message.contains("urls.txt") && message.contains("`ftp`"), "{message}");
     fs::remove_file(folder.path().join("urls.txt")).unwrap();
     assert!(plan.load.workload().unwrap_err().contains("--urls"), "the check alone must not read the file");
     assert!(plan.check().is_ok());
@@ -358,8 +358,8 @@ proptest! {
     /// Any text is refused on one line, or read as a plan.
     #[test]
     fn any_workload_text_is_a_plan_or_an_error_on_one_line(text in "(\\[\\[load\\.(request|session)\\]\\]\n|(url|name|body|headers|steps|expect|extract|weight) = (\"[a-z/:{}]{0,9}\"|\\[\\]|\\{\\}|\\{ status = \"?[0-9x]{3}\"? \\}|1)\n){0,10}") {
-        if let Err(said) = plan(&text) {
-            prop_assert_eq!(said.lines().count(), 1, "{}", said);
+        if let Err(message) = plan(&text) {
+            prop_assert_eq!(message.lines().count(), 1, "{}", message);
         }
     }
 }

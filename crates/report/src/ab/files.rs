@@ -1,4 +1,4 @@
-//! The two files: every request (`-g`), and the distribution (`-e`).
+//! ab's two output files: every request (`-g`), and the distribution (`-e`).
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::Report;
 use super::times::whole_ms;
 
-/// One line a request, shortest first, tab-separated: start (UTC, and as seconds since 1970), connect, processing, total
-/// and waiting time in ms.
+/// One line a request, shortest first, tab-separated: start (UTC, and as seconds since 1970), connect, processing,
+/// total and waiting time in ms.
 pub fn gnuplot(report: &Report) -> String {
     let mut file = String::from("starttime\tseconds\tctime\tdtime\tttime\twait\n");
     for times in report.times.iter() {
@@ -20,7 +20,8 @@ pub fn gnuplot(report: &Report) -> String {
     file
 }
 
-/// One line a percent, 0 to 100: the time within which so many requests were served, in ms to the microsecond.
+/// One line for each percent from 0 to 100: the time within which that share of requests was served, in ms to the
+/// microsecond.
 pub fn percentages(report: &Report) -> String {
     let mut file = String::from("Percentage served,Time in ms\n");
     for percent in 0..=100 {

@@ -6,14 +6,14 @@ use super::Report;
 use super::times::whole_ms;
 use crate::figures::plain;
 
-/// Attributes put into the tags as they are: the user's own.
+/// Attributes of the user, inserted into the tags unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Of `<table>` (`-x`).
+    /// Attributes of `<table>` (`-x`).
     pub table: String,
-    /// Of `<tr>` (`-y`).
+    /// Attributes of `<tr>` (`-y`).
     pub row: String,
-    /// Of `<td>` and `<th>` (`-z`).
+    /// Attributes of `<td>` and `<th>` (`-z`).
     pub cell: String,
 }
 
@@ -23,7 +23,7 @@ impl Default for Attributes {
     }
 }
 
-/// The table.
+/// The report as an HTML table.
 pub fn html(report: &Report, attributes: &Attributes) -> String {
     let mut table = Table { page: format!("\n\n<table {}>\n", attributes.table), attributes };
     table.pair("Server Software:", escaped(&report.software));
@@ -40,7 +40,7 @@ pub fn html(report: &Report, attributes: &Attributes) -> String {
     let failed = &report.failed;
     table.pair("Failed requests:", failed.all());
     if failed.all() > 0 {
-        // ab has no Receive here, so that its parts do not add up.
+        // As in ab, the table has no row Receive, so that the parts do not add up to the total.
         let Attributes { row, cell, .. } = attributes;
         let _ = writeln!(
             table.page,
@@ -51,8 +51,8 @@ pub fn html(report: &Report, attributes: &Attributes) -> String {
     if report.non_2xx > 0 {
         table.pair("Non-2xx responses:", report.non_2xx);
     }
-    if let Some(kept) = report.kept_alive {
-        table.pair("Keep-Alive requests:", kept);
+    if let Some(count) = report.kept_alive {
+        table.pair("Keep-Alive requests:", count);
     }
     table.pair("Total transferred:", format_args!("{} bytes", report.bytes_received));
     if let Some(sent) = report.bytes_sent {
@@ -64,8 +64,8 @@ pub fn html(report: &Report, attributes: &Attributes) -> String {
         let received = report.kib_per_s(report.bytes_received);
         table.pair("Transfer rate:", format_args!("{received:.2} kb/s received"));
         if let Some(sent) = report.bytes_sent {
-            table.beside(format_args!("{:.2} kb/s sent", report.kib_per_s(sent)));
-            table.beside(format_args!("{:.2} kb/s total", report.kib_per_s(report.bytes_received + sent)));
+            table.continued(format_args!("{:.2} kb/s sent", report.kib_per_s(sent)));
+            table.continued(format_args!("{:.2} kb/s total", report.kib_per_s(report.bytes_received + sent)));
         }
     }
     table.times(report);
@@ -85,8 +85,8 @@ impl Table<'_> {
             writeln!(self.page, "<tr {row}><th colspan=2 {cell}>{label}</th><td colspan=2 {cell}>{value}</td></tr>");
     }
 
-    /// A further value of the row above.
-    fn beside(&mut self, value: impl Display) {
+    /// Adds a row with a further value under the label above.
+    fn continued(&mut self, value: impl Display) {
         let Attributes { row, cell, .. } = self.attributes;
         let _ = writeln!(self.page, "<tr {row}><td colspan=2 {cell}>&nbsp;</td><td colspan=2 {cell}>{value}</td></tr>");
     }
@@ -116,7 +116,7 @@ impl Table<'_> {
     }
 }
 
-/// What a server or a URL brought along must not become markup.
+/// Escapes text from servers and URLs, so that it is not markup.
 fn escaped(text: &str) -> String {
     plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,4 +1,4 @@
-//! The report as ab prints it.
+//! The report as plain text: ab's standard output.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use crate::figures::plain;
 /// The rows of the percentile table.
 const PERCENTS: [u32; 9] = [50, 66, 75, 80, 90, 95, 98, 99, 100];
 
-/// Which parts are shown.
+/// Optional parts of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The percentile table (`-d` leaves it out).
+    /// The percentile table (omitted with `-d`).
     pub percentiles: bool,
-    /// Standard deviations and medians (`-S` leaves them out).
+    /// Standard deviations and medians (omitted with `-S`).
     pub deviations: bool,
 }
 
@@ -29,7 +29,7 @@ const ROWS: [(&str, TimeOf); 4] = [
     ("Total:", |times| times.total_ns),
 ];
 
-/// The report, from the two empty lines that ab begins it with.
+/// The report, including the two empty lines at its start.
 pub fn text(report: &Report, shown: Shown) -> String {
     let mut page = String::from("\n\n");
     server(&mut page, report);
@@ -44,7 +44,7 @@ pub fn text(report: &Report, shown: Shown) -> String {
     page
 }
 
-/// A label of ab's, filled up to its column, and a value.
+/// Appends a line: a label padded to ab's column, and a value.
 fn line(page: &mut String, label: &str, value: impl std::fmt::Display) {
     let _ = writeln!(page, "{label:<24}{value}");
 }
@@ -87,8 +87,8 @@ fn counts(page: &mut String, report: &Report) {
     if report.non_2xx > 0 {
         line(page, "Non-2xx responses:", report.non_2xx);
     }
-    if let Some(kept) = report.kept_alive {
-        line(page, "Keep-Alive requests:", kept);
+    if let Some(count) = report.kept_alive {
+        line(page, "Keep-Alive requests:", count);
     }
     line(page, "Total transferred:", format_args!("{} bytes", report.bytes_received));
     if let Some(sent) = report.bytes_sent {

@@ -1,20 +1,20 @@
-//! What the requests' times come to.
+//! Statistics of request times as ab reports them.
 
 /// Times of one request, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTimes {
-    /// When it started, from the run's zero.
+    /// Start of the request, from the run's zero.
     pub started_at_ns: u64,
-    /// Connecting, a TLS handshake included; 0 on a connection that was open.
+    /// Connect time, including a TLS handshake; 0 on an open connection.
     pub connect_ns: u64,
-    /// From the request written to the first byte of the response.
+    /// Time from the written request to the first byte of the response.
     pub waiting_ns: u64,
-    /// From start to last byte.
+    /// Time from the start to the last byte.
     pub total_ns: u64,
 }
 
 impl RequestTimes {
-    /// Without connecting.
+    /// Total time without the connect time.
     pub fn processing_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.connect_ns)
     }
@@ -25,35 +25,35 @@ impl RequestTimes {
 pub struct Times(Vec<RequestTimes>);
 
 impl Times {
-    /// In any order.
+    /// Sorts times given in any order.
     pub fn new(mut times: Vec<RequestTimes>) -> Self {
         times.sort_by_key(|times| times.total_ns);
         Times(times)
     }
 
-    /// How many.
+    /// Number of requests.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Shortest total first.
+    /// All times, shortest total first.
     pub fn iter(&self) -> impl Iterator<Item = &RequestTimes> {
         self.0.iter()
     }
 
-    /// The spread of one of the times; `None` without requests.
+    /// Statistics of one of the times; `None` without requests.
     pub fn spread(&self, of: fn(&RequestTimes) -> u64) -> Option<Spread> {
         Spread::of(self.0.iter().map(of).collect())
     }
 
-    /// A total that at least `percent` of 100 requests did not exceed, at the rank that ab takes: count * percent / 100
-    /// from 0, so never less than the exact quantile and at most one rank above it. `None` without requests.
+    /// The total time that `percent` of the requests did not exceed, at ab's rank: count * percent / 100, from 0. This
+    /// is never less than the exact quantile, and at most one rank above. `None` without requests.
     pub fn percentile_ns(&self, percent: u32) -> Option<u64> {
         self.at_rank(self.0.len() as u64 * u64::from(percent) / 100)
     }
 
-    /// The same rounded to the nearest rank, for the file of `-e`. ab reads beyond its last request there when there are
-    /// fewer than 51; this stays at the longest.
+    /// The percentile at the nearest rank, for the file of `-e`. With fewer than 51 requests ab reads beyond its last
+    /// request; this function returns the longest time.
     pub fn nearest_percentile_ns(&self, percent: u32) -> Option<u64> {
         self.at_rank((self.0.len() as u64 * u64::from(percent) + 50) / 100)
     }
@@ -64,7 +64,7 @@ impl Times {
     }
 }
 
-/// How a time is spread.
+/// Statistics of a time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Smallest.
@@ -73,7 +73,8 @@ pub struct Spread {
     pub mean_ns: f64,
     /// Sample standard deviation (n - 1); 0 of a single value.
     pub stddev_ns: f64,
-    /// The middle one, or the mean of the two in the middle. (ab takes the mean of the wrong two of an odd number.)
+    /// Median: the middle value, or the mean of the two middle values. (For an odd number ab averages two wrong
+    /// values.)
     pub median_ns: f64,
     /// Largest.
     pub max_ns: u64,
@@ -98,7 +99,7 @@ impl Spread {
     }
 }
 
-/// To whole milliseconds, halves up, as ab rounds.
+/// Rounds to whole milliseconds, halves up, as ab does.
 pub fn whole_ms(ns: f64) -> u64 {
     (ns / 1e6).round() as u64
 }

@@ -1,7 +1,7 @@
 //! Metrics as text: Prometheus' exposition format 0.0.4, and OpenMetrics 1.0.
 //!
-//! [`prometheus`] has the newest value of every series, for a scrape. [`openmetrics`] has every second with its time, for
-//! `promtool tsdb create-blocks-from openmetrics`, which imports a run of any age.
+//! [`prometheus`] has the newest value of every series, for a scrape. [`openmetrics`] has every second with its time,
+//! for `promtool tsdb create-blocks-from openmetrics`, which imports a run of any age.
 //!
 //! Sources: Prometheus, "Exposition formats"; OpenMetrics 1.0.0.
 
@@ -14,8 +14,8 @@ pub const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Content type of [`openmetrics`].
 pub const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The newest value of every series, without a time. A gauge without a value for some seconds is absent: without responses
-/// there are no response times.
+/// The newest value of every series, without a time. A gauge without a value for some seconds is absent: without
+/// responses there is no response time.
 pub fn prometheus(metrics: &[Metric]) -> String {
     let mut text = String::new();
     let newest = metrics::end_ms(metrics);
@@ -78,7 +78,7 @@ fn samples(text: &mut String, metric: &Metric, series: &Series, value: &Value, u
     };
     match value {
         Value::Number(value) => line("", None, *value),
-        Value::Spread(spread) => {
+        Value::BucketHistogram(spread) => {
             debug_assert_eq!(metric.kind, Kind::Histogram);
             spread.cumulative().for_each(|(edge, count)| line("_bucket", Some(edge), count as f64));
             line("_sum", None, spread.sum_s);
@@ -111,7 +111,7 @@ fn escaped_help(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::metrics::Unit;
-    use super::super::spread::Spread;
+    use super::super::spread::BucketHistogram;
     use super::*;
 
     fn metric(kind: Kind, name: &'static str, values: Vec<Value>) -> Metric {
@@ -159,7 +159,7 @@ mod tests {
             lines(&openmetrics(std::slice::from_ref(&stalled))),
             ["g 1.0 1.005", "g 2.0 2.005", "g NaN 3.005", "g 3.0 13.005"]
         );
-        // A counter keeps its value; and a level that ended before the run did ends there.
+        // A counter keeps its value; a gauge that ended before the run ends at its last point.
         assert_eq!(
             lines(&openmetrics(std::slice::from_ref(&counter))),
             ["c_total 1.0 1.005", "c_total 2.0 2.005", "c_total 3.0 13.005"]
@@ -174,10 +174,10 @@ mod tests {
 
     #[test]
     fn histogram_buckets_are_cumulative() {
-        let mut spread = Spread::default();
+        let mut spread = BucketHistogram::default();
         spread.add(100_000, 100_000, 3);
         spread.add(90_000_000_000, 90_000_000_000, 1);
-        let text = prometheus(&[metric(Kind::Histogram, "h_seconds", vec![Value::Spread(Box::new(spread))])]);
+        let text = prometheus(&[metric(Kind::Histogram, "h_seconds", vec![Value::BucketHistogram(Box::new(spread))])]);
         let labels = r#"run="a\"b\\c\nd""#;
         for line in [
             format!("h_seconds_bucket{{{labels},le=\"0.0001\"}} 3.0"),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn numbers_are_written_in_the_exposition_format() {
         assert_eq!([0.0, 1.0, 1e-9, f64::INFINITY, f64::NAN].map(number), ["0.0", "1.0", "1e-9", "+Inf", "NaN"]);
     }
 }

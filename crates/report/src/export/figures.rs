@@ -7,7 +7,7 @@ use schema::document::{Load, Path as PathPart};
 use schema::progress::{LoadProgress, PathProgress, RunProgress};
 use schema::{DistributionRecord, Document, Quantiles, SecondRecord, ServerSecond, Validity, WatchSecond};
 
-use super::spread::{self, Spread};
+use super::spread::{self, BucketHistogram};
 
 /// A run, running or ended, for [`super::metrics()`]. Absent parts are empty.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,7 @@ pub struct Figures {
     /// Seconds of the server's resource usage.
     pub server_series: Vec<ServerSecond>,
     /// Response times by second.
-    pub times: BTreeMap<u32, Spread>,
+    pub times: BTreeMap<u32, BucketHistogram>,
     /// Figures of the measured phase, so far during the run.
     pub measured: Option<Measured>,
     /// Configured round-trip times, one per client.
@@ -36,20 +36,20 @@ pub struct Figures {
     pub validity: Option<Validity>,
 }
 
-/// The measured phase, as far as it went.
+/// Figures of the measured phase so far.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Requests intended in it.
+    /// Requests scheduled in the measured phase.
     pub offered: u64,
-    /// Of these, those that got a whole response.
+    /// Scheduled requests with a complete response.
     pub completed: u64,
-    /// Of these, those that failed, by cause.
+    /// Failed requests by cause.
     pub failed: BTreeMap<String, u64>,
     /// Responses by status.
     pub status: BTreeMap<String, u64>,
-    /// done - intended.
+    /// Response time: done - scheduled.
     pub response_time_ns: Quantiles,
-    /// started - intended.
+    /// Send lag: started - scheduled.
     pub send_lag_ns: Quantiles,
 }
 
@@ -80,7 +80,7 @@ impl From<&LoadProgress> for Measured {
 }
 
 impl Figures {
-    /// A run that ended, without its seconds.
+    /// Figures of a run that ended, without its seconds.
     pub fn of_document(document: &Document) -> Self {
         let path: Option<&PathPart> = document.path.as_ref();
         Figures {
@@ -95,8 +95,8 @@ impl Figures {
         }
     }
 
-    /// A run that goes on, without its seconds.
-    pub fn of_standing(progress: &RunProgress) -> Self {
+    /// Figures of a running run, without its seconds.
+    pub fn of_progress(progress: &RunProgress) -> Self {
         let path: Option<&PathProgress> = progress.path.as_ref();
         Figures {
             run: progress.run.clone(),
@@ -110,14 +110,14 @@ impl Figures {
         }
     }
 
-    /// Takes response times by second from the table of distributions.
+    /// Adds the response times by second from the table of distributions.
     pub fn with_distributions(mut self, rows: &[DistributionRecord]) -> Self {
         self.times = spread::of_seconds(rows);
         self
     }
 
-    /// Reads a run that ended. A run from before there were distributions has its response times counted from its
-    /// requests, if the table has them all.
+    /// Reads a run that ended. For a run without a table of distributions, response times are counted from its
+    /// requests, if the table of requests is complete.
     ///
     /// # Errors
     /// The run has no document, or a table cannot be read.

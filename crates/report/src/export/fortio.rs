@@ -1,7 +1,7 @@
-//! A run as fortio writes its own, so that its pages and tools load it. docs/concepts/exports.md says what each field
-//! holds.
+//! A run in fortio's JSON format, for fortio's pages and tools. docs/concepts/exports.md describes each field.
 //!
-//! Source of the names: fortio (Apache-2.0), `fhttp.HTTPRunnerResults`, `periodic.RunnerResults`, `stats.HistogramData`.
+//! Source of the names: fortio (Apache-2.0), `fhttp.HTTPRunnerResults`, `periodic.RunnerResults`,
+//! `stats.HistogramData`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use stats::Histogram;
 
 use crate::phrases::total;
 
-/// Go's zero of a time would be year 1; a run always has a start.
+/// Start of the run. Never empty: fortio reads an empty time as year 1.
 #[derive(Debug, Serialize)]
 struct Results {
     #[serde(rename = "RunType")]
@@ -90,10 +90,10 @@ struct Percentile {
     value: f64,
 }
 
-/// Those that fortio's comparison page looks for.
+/// The percentiles that fortio's comparison page reads.
 const PERCENTILES: [f64; 6] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99];
 
-/// The run in fortio's JSON; `None` for one without a load. `response_time` in nanoseconds; `url` is what was asked for.
+/// The run in fortio's JSON; `None` without a load. `response_time` is in nanoseconds; `url` is the requested URL.
 pub fn fortio(document: &Document, response_time: &Histogram, url: &str) -> Option<String> {
     let load = document.load.as_ref()?;
     let run = &document.run;
@@ -113,7 +113,7 @@ pub fn fortio(document: &Document, response_time: &Histogram, url: &str) -> Opti
         exactly: 0,
         jitter: false,
         uniform: false,
-        // Arrivals that are late are made up for, since response times count from the scheduled time.
+        // True, because response times count from the scheduled time even if a request starts late.
         no_catch_up: false,
         run_id: 0,
         id: run.id.clone(),
@@ -125,7 +125,7 @@ pub fn fortio(document: &Document, response_time: &Histogram, url: &str) -> Opti
     Some(serde_json::to_string_pretty(&results).expect("numbers and text") + "\n")
 }
 
-/// Responses by status; fortio calls what brought no whole response -1.
+/// Responses by status; fortio counts requests without a complete response as -1.
 fn ret_codes(load: &Load) -> BTreeMap<String, i64> {
     let mut codes: BTreeMap<String, i64> = load.status.iter().map(|(code, &n)| (code.clone(), whole(n))).collect();
     let failed = total(&load.failed);
@@ -175,7 +175,7 @@ fn whole(value: u64) -> i64 {
 mod tests {
     use super::*;
 
-    /// What fortio's own code holds of its histograms, of ours.
+    /// The exported histogram has the invariants of fortio's own code.
     #[test]
     fn fortio_histogram_has_contiguous_intervals_and_percentiles() {
         let mut values = Histogram::new();

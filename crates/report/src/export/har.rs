@@ -1,4 +1,4 @@
-//! Requests as a HAR 1.2 archive, which browsers' developer tools and their like draw as a waterfall.
+//! Requests as a HAR 1.2 archive, which browsers' developer tools and similar programs draw as a waterfall.
 //!
 //! Source: HTTP Archive 1.2, W3C Web Performance Working Group. Headers and bodies are not stored, so the
 //! archive has only sizes, statuses and times.
@@ -10,27 +10,27 @@ use schema::RequestRecord;
 use serde_json::{Value, json};
 use units::Timestamp;
 
-use super::Asked;
+use super::RequestTarget;
 
-/// What an archive is made of besides the requests.
+/// Data of an archive in addition to the requests.
 #[derive(Clone, Debug)]
 pub struct Archive<'a> {
-    /// The run's name: it becomes the archive's one page.
+    /// The run's name: the only page of the archive.
     pub run: &'a str,
     /// Wall clock at the run's zero, in ms since 1970.
     pub zero_unix_ms: u64,
-    /// `HTTP/1.1` and the like.
+    /// Protocol version, such as `HTTP/1.1`.
     pub version: &'a str,
-    /// Requests by [`RequestRecord::url`].
-    pub asked: &'a [Asked],
-    /// Rows that `rows` will yield.
+    /// Targets by index: see [`RequestRecord::url`].
+    pub targets: &'a [RequestTarget],
+    /// Number of rows that `rows` yields.
     pub of: u64,
-    /// Most entries.
+    /// Largest number of entries.
     pub limit: u64,
 }
 
-/// The archive, and how many entries it has: every request, or every k-th in the order of the table, where there are more
-/// than the limit. Its comment says which.
+/// The archive, and its number of entries: every request, or, above the limit, every k-th in the order of the table.
+/// The archive's comment states the sampling.
 ///
 /// # Errors
 /// A row cannot be read.
@@ -56,7 +56,7 @@ pub fn har(
         "version": "1.2",
         "creator": { "name": "yamabiko", "version": env!("CARGO_PKG_VERSION") },
         "pages": [{
-            "startedDateTime": moment(archive.zero_unix_ms, 0),
+            "startedDateTime": rfc3339(archive.zero_unix_ms, 0),
             "id": PAGE,
             "title": archive.run,
             "pageTimings": { "onContentLoad": null, "onLoad": null },
@@ -72,15 +72,15 @@ pub fn har(
 }
 
 fn entry(archive: &Archive<'_>, row: &RequestRecord) -> Value {
-    let asked = archive.asked.get(row.url as usize);
-    let method = asked.map_or("GET", |asked| asked.method.as_str());
-    let url = asked.map_or("http://unknown.invalid/", |asked| asked.url.as_str());
+    let target = archive.targets.get(row.url as usize);
+    let method = target.map_or("GET", |target| target.method.as_str());
+    let url = target.map_or("http://unknown.invalid/", |target| target.url.as_str());
     let size = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let head = if row.head_bytes == 0 { -1 } else { i64::from(row.head_bytes) };
     let times = timings(row);
     let mut entry = json!({
         "pageref": PAGE,
-        "startedDateTime": moment(archive.zero_unix_ms, row.scheduled_at.as_nanos()),
+        "startedDateTime": rfc3339(archive.zero_unix_ms, row.scheduled_at.as_nanos()),
         "time": ms(row.response_time_ns()),
         "request": {
             "method": method, "url": url, "httpVersion": archive.version, "cookies": [], "headers": [],
@@ -100,21 +100,21 @@ fn entry(archive: &Archive<'_>, row: &RequestRecord) -> Value {
         entry["connection"] = json!(connection.to_string());
     }
     if let Some(cause) = row.failure {
-        // As browsers do: a failed request has no status of its own.
+        // As in browsers, a failed request has status 0.
         entry["response"]["_error"] = json!(cause.name());
         entry["comment"] = json!(format!("failed: {}", cause.name()));
     }
     entry
 }
 
-/// The phases in milliseconds; together they are the entry's time. A phase that did not happen is -1, or 0 where the
-/// format wants a number. What a request failed in goes on to its end.
+/// The phases in milliseconds; their sum is the entry's time. A phase that did not happen is -1, or 0 where the format
+/// requires a number. The phase in which a request failed lasts until the end of the request.
 fn timings(row: &RequestRecord) -> Value {
     let ready = row.secured_at.or(row.connected_at).or(row.started_at);
-    // Each phase ends where its moment lies; the last that began ends with the request.
+    // Each phase ends at its timestamp; the last phase that began ends with the request.
     let mut from = row.scheduled_at;
-    let mut until = |moment: Option<Timestamp>| {
-        let to = moment.unwrap_or(row.done_at).max(from);
+    let mut until = |timestamp: Option<Timestamp>| {
+        let to = timestamp.unwrap_or(row.done_at).max(from);
         let span = to.as_nanos() - from.as_nanos();
         from = to;
         span
@@ -137,16 +137,16 @@ fn timings(row: &RequestRecord) -> Value {
     })
 }
 
-/// Nanoseconds in milliseconds, to the nanosecond.
+/// Nanoseconds converted to milliseconds, precise to the nanosecond.
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-fn moment(zero_unix_ms: u64, after_ns: u64) -> String {
+fn rfc3339(zero_unix_ms: u64, after_ns: u64) -> String {
     store::rfc3339(UNIX_EPOCH + Duration::from_millis(zero_unix_ms) + Duration::from_nanos(after_ns))
 }
 
-/// The query taken apart, as typed: nothing is decoded.
+/// Names and values of the query, as typed: nothing is decoded.
 fn query(url: &str) -> Vec<Value> {
     let query = url.split('#').next().unwrap_or_default().split_once('?').map_or("", |(_, query)| query);
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -185,13 +185,13 @@ mod tests {
         }
     }
 
-    fn made(rows: &[RequestRecord], limit: u64) -> (Value, usize) {
-        let asked = [Asked { method: Method::Post, url: "http://server/a?b=c&d".to_owned() }];
+    fn archive_of(rows: &[RequestRecord], limit: u64) -> (Value, usize) {
+        let targets = [RequestTarget { method: Method::Post, url: "http://server/a?b=c&d".to_owned() }];
         let archive = Archive {
             run: "<script>",
             zero_unix_ms: 1_795_167_005_000,
             version: "HTTP/1.1",
-            asked: &asked,
+            targets: &targets,
             of: rows.len() as u64,
             limit,
         };
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn har_timings_add_up_to_the_response_time() {
-        let (log, _) = made(&[whole()], 10);
+        let (log, _) = archive_of(&[whole()], 10);
         let entry = &log["log"]["entries"][0];
         assert_eq!(entry["startedDateTime"], "2026-11-20T09:30:06.000Z");
         assert_eq!(entry["time"], 60.0);
@@ -230,7 +230,7 @@ mod tests {
         let never = RequestRecord { started_at: None, ..refused };
         let silent = RequestRecord { first_byte_at: None, failure: Some(FailureCause::ResponseTimeout), ..open };
         for row in [whole(), open, refused, never, silent] {
-            let (log, _) = made(&[row], 1);
+            let (log, _) = archive_of(&[row], 1);
             let entry = &log["log"]["entries"][0];
             let times = entry["timings"].as_object().unwrap();
             // ssl is part of connect.
@@ -239,7 +239,7 @@ mod tests {
             assert!((parts.sum::<f64>() - entry["time"].as_f64().unwrap()).abs() < 1e-6, "{entry}");
             assert_eq!(entry["response"]["_error"].is_string(), row.failure.is_some());
         }
-        let (log, _) = made(&[refused], 1);
+        let (log, _) = archive_of(&[refused], 1);
         assert_eq!(log["log"]["entries"][0]["timings"]["connect"], 59.0);
     }
 
@@ -247,7 +247,7 @@ mod tests {
     fn har_of_a_sample_states_the_sampling() {
         let rows: Vec<RequestRecord> = (0..10).map(|sequence| RequestRecord { sequence, ..whole() }).collect();
         for (limit, entries) in [(10, 10), (9, 5), (3, 3), (1, 1)] {
-            let (log, count) = made(&rows, limit);
+            let (log, count) = archive_of(&rows, limit);
             assert_eq!((count, log["log"]["entries"].as_array().unwrap().len()), (entries, entries), "{limit}");
             let comment = log["log"]["comment"].as_str().unwrap();
             assert_eq!(comment.contains("all 10 requests"), limit == 10, "{comment}");

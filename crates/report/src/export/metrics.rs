@@ -1,8 +1,8 @@
 //! A run as metrics: names and units by the conventions of Prometheus, a point for each second.
 //!
-//! Counters start at 0 at the run's zero and include the warm-up. Figures of the measured phase alone are in metrics that
-//! begin with `yamabiko_measured_`, at the run's last second. docs/concepts/exports.md lists every name and label. Labels
-//! have few values, all fixed except statuses and causes, which [`LABELS_MAX`] bounds.
+//! Counters start at 0 at the run's zero and include the warm-up. Figures of the measured phase alone are in metrics
+//! that begin with `yamabiko_measured_`, at the run's last second. docs/concepts/exports.md lists every name and label.
+//! Labels have few values, all fixed except statuses and causes, which [`LABELS_MAX`] bounds.
 //!
 //! During a run `offered` and `started` of the newest seconds may still grow; a scraper sees the rate a little late.
 
@@ -12,12 +12,12 @@ mod tests;
 
 pub use build::metrics;
 
-use super::spread::Spread;
+use super::spread::BucketHistogram;
 
 /// One metric with all its series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// Prometheus' name: unit and `_total` included, without what a histogram's samples add.
+    /// Prometheus' name, with unit and `_total`, without the suffixes of histogram samples.
     pub name: &'static str,
     /// Help text, one sentence.
     pub help: &'static str,
@@ -25,23 +25,23 @@ pub struct Metric {
     pub kind: Kind,
     /// Unit of the values.
     pub unit: Unit,
-    /// At least one.
+    /// The series, at least one.
     pub series: Vec<Series>,
 }
 
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Never falls.
+    /// A counter: never falls.
     Counter,
-    /// May rise and fall.
+    /// A gauge: rises and falls.
     Gauge,
-    /// Values counted in buckets; never falls.
+    /// A histogram: values counted in buckets; never falls.
     Histogram,
 }
 
 impl Kind {
-    /// As in Prometheus' text.
+    /// The name in Prometheus' text format.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -58,14 +58,14 @@ pub enum Unit {
     Seconds,
     /// Bytes.
     Bytes,
-    /// A count of what OpenTelemetry writes in braces, such as `{request}`.
+    /// A count, with the name that OpenTelemetry writes in braces, such as `{request}`.
     Of(&'static str),
     /// A figure between 0 and 1, or 0 or 1.
     One,
 }
 
 impl Unit {
-    /// As OpenMetrics names it; empty for a count.
+    /// The unit's name in OpenMetrics; empty for a count.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Seconds => "seconds",
@@ -74,7 +74,7 @@ impl Unit {
         }
     }
 
-    /// As UCUM writes it, which OpenTelemetry follows; empty for a figure without a unit.
+    /// The unit in UCUM, as OpenTelemetry requires; empty for a figure without a unit.
     pub const fn ucum(self) -> &'static str {
         match self {
             Unit::Seconds => "s",
@@ -86,19 +86,19 @@ impl Unit {
     }
 }
 
-/// Points that have the same labels.
+/// Points with the same labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Names and values, sorted by name.
     pub labels: Vec<(&'static str, String)>,
-    /// In order of time, with distinct times.
+    /// The points in order of time, with distinct times.
     pub points: Vec<Point>,
 }
 
 impl Series {
-    /// Values in order of time, and `None` where a gauge has no value from there on, at the time of its next expected point.
-    /// Without that mark Prometheus would repeat the last value for five minutes. `end_ms`: the last time of all series
-    /// ([`end_ms`]).
+    /// Values in order of time, and `None` where a gauge has no value from there on, at the time of its next expected
+    /// point. Without that mark Prometheus would repeat the last value for five minutes. `end_ms`: the last time of all
+    /// series ([`end_ms`]).
     pub fn values(&self, kind: Kind, end_ms: u64) -> impl Iterator<Item = (u64, Option<&Value>)> {
         let nexts = self.points.iter().skip(1).map(|point| point.unix_ms).chain([end_ms]);
         self.points.iter().zip(nexts).flat_map(move |(point, next)| {
@@ -132,15 +132,15 @@ pub struct Point {
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of a counter or a gauge.
+    /// Value of a counter or a gauge.
     Number(f64),
-    /// Of a histogram; boxed, since it is large.
-    Spread(Box<Spread>),
+    /// Value of a histogram; boxed because of its size.
+    BucketHistogram(Box<BucketHistogram>),
 }
 
 impl Metric {
-    /// The name without what Prometheus adds for unit and kind, in OpenTelemetry's way of writing: `yamabiko.response_time`.
-    /// Prometheus adds them again when it takes metrics from there.
+    /// The name in OpenTelemetry's form, without the suffixes for unit and kind: `yamabiko.response_time`. Prometheus
+    /// adds the suffixes again when it receives OTLP metrics.
     pub fn open_telemetry_name(&self) -> String {
         let bare = self.name.strip_suffix("_total").unwrap_or(self.name);
         let unit = self.unit.name();

@@ -1,10 +1,11 @@
 //! Metrics as messages of OTLP 1 (`ExportMetricsServiceRequest`), for OpenTelemetry receivers over HTTP.
 //!
-//! The metrics of [`super::metrics`] go under their names with a dot (`yamabiko.response_time`), counters and histograms
-//! cumulative since the run's zero, a point for each second. Where OpenTelemetry has a name for what an HTTP client sees, that
-//! is there as well ([`Durations`], `http.client.active_requests`).
+//! The metrics of [`super::metrics`] have dotted names (`yamabiko.response_time`). Counters and histograms are
+//! cumulative since the run's zero, with a point for each second. The HTTP client metrics of OpenTelemetry's semantic
+//! conventions are exported in addition ([`Durations`], `http.client.active_requests`).
 //!
-//! Sources: OTLP 1.7; OpenTelemetry's semantic conventions for HTTP metrics 1.27 (stable: `http.client.request.duration`).
+//! Sources: OTLP 1.7; OpenTelemetry's semantic conventions for HTTP metrics 1.27 (stable:
+//! `http.client.request.duration`).
 
 mod durations;
 mod exponential;
@@ -31,14 +32,14 @@ pub use opentelemetry_proto::tonic::collector::metrics::v1::{
 /// Value of the header `Content-Type`.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
 
-/// The metrics in messages of at most [`POINTS_MAX`] points, in the order in which they are to be sent. `durations` are of
-/// the whole run.
+/// The metrics in messages of at most [`POINTS_MAX`] points, in the order in which to send them. `durations` are those
+/// of the whole run.
 pub fn messages(figures: &Figures, metrics: &[Metric], durations: &Durations) -> Vec<Request> {
     let start = figures.zero_unix_ms * 1_000_000;
     let mut parts: Vec<(Sent, usize)> = Vec::new();
     for metric in metrics {
         for series in &metric.series {
-            // A long run's points do not fit one message.
+            // The points of a long run do not fit into one message.
             parts.extend(
                 series.points.chunks(POINTS_MAX).map(|points| (sent(metric, series, points, start), points.len())),
             );
@@ -49,22 +50,22 @@ pub fn messages(figures: &Figures, metrics: &[Metric], durations: &Durations) ->
     parts.extend(durations.sent(start, end));
     parts.extend(durations.active(figures, start));
     let mut messages: Vec<Request> = Vec::new();
-    let (mut held, mut size) = (Vec::new(), 0);
+    let (mut batch, mut size) = (Vec::new(), 0);
     for (metric, points) in parts {
-        if size + points > POINTS_MAX && !held.is_empty() {
-            messages.push(message(figures, std::mem::take(&mut held)));
+        if size + points > POINTS_MAX && !batch.is_empty() {
+            messages.push(message(figures, std::mem::take(&mut batch)));
             size = 0;
         }
         size += points;
-        join(&mut held, metric);
+        join(&mut batch, metric);
     }
-    if !held.is_empty() {
-        messages.push(message(figures, held));
+    if !batch.is_empty() {
+        messages.push(message(figures, batch));
     }
     messages
 }
 
-/// A message as it is sent, and as it is kept in a file.
+/// The bytes of a message, as sent and as stored in a file.
 pub fn body(message: &Request) -> Vec<u8> {
     message.encode_to_vec()
 }
@@ -77,7 +78,8 @@ pub fn whole(figures: &Figures, metrics: &[Metric], durations: &Durations) -> Ve
     body(&whole)
 }
 
-/// What OpenTelemetry's exporters make of a base URL: the path of metrics is added where there is none.
+/// The URL for metrics from a base URL, as OpenTelemetry's exporters derive it: the path of metrics is added to a URL
+/// without a path.
 pub fn metrics_url(typed: &str) -> String {
     let after_host = typed.split_once("://").map_or("", |(_, rest)| rest);
     match after_host.find(['/', '?']) {
@@ -87,16 +89,16 @@ pub fn metrics_url(typed: &str) -> String {
     }
 }
 
-/// What a receiver did not take, and why; `None` where it took all.
+/// Number of points that the receiver rejected, and the reason; `None` if it accepted all.
 ///
 /// # Errors
-/// The answer is not one of OTLP.
+/// The response is not an OTLP message.
 pub fn rejected(answer: &[u8]) -> Result<Option<(i64, String)>, prost::DecodeError> {
     let partial = Response::decode(answer)?.partial_success;
     Ok(partial.filter(|part| part.rejected_data_points > 0).map(|part| (part.rejected_data_points, part.error_message)))
 }
 
-/// Points in a message: what OpenTelemetry's own exporters and collectors hold to be a fair batch.
+/// Largest number of points in a message: the scale of batches of OpenTelemetry's exporters and collectors.
 pub const POINTS_MAX: usize = 2000;
 
 fn message(figures: &Figures, metrics: Vec<Sent>) -> Request {
@@ -129,7 +131,7 @@ fn sent(metric: &Metric, series: &Series, points: &[Point], start: u64) -> Sent 
     let numbers = || -> Vec<NumberDataPoint> {
         let of = |point: &Point| match &point.value {
             Value::Number(value) => number(attributes.clone(), start_of, point.unix_ms, *value),
-            Value::Spread(_) => unreachable!("only histograms have spreads"),
+            Value::BucketHistogram(_) => unreachable!("only histograms have spreads"),
         };
         points.iter().map(of).collect()
     };
@@ -165,7 +167,7 @@ fn number(attributes: Vec<KeyValue>, start: u64, unix_ms: u64, value: f64) -> Nu
 }
 
 fn spread(attributes: Vec<KeyValue>, start: u64, point: &Point) -> HistogramDataPoint {
-    let Value::Spread(spread) = &point.value else { unreachable!("a histogram has spreads") };
+    let Value::BucketHistogram(spread) = &point.value else { unreachable!("a histogram has spreads") };
     HistogramDataPoint {
         attributes,
         start_time_unix_nano: start,
@@ -178,13 +180,13 @@ fn spread(attributes: Vec<KeyValue>, start: u64, point: &Point) -> HistogramData
     }
 }
 
-/// Series of one metric stand together in a message.
-fn join(held: &mut Vec<Sent>, metric: Sent) {
-    let Some(known) = held.last_mut().filter(|known| known.name == metric.name) else {
-        held.push(metric);
+/// Adds a series to the last metric if the names are equal, so that a message has all series of a metric in one place.
+fn join(batch: &mut Vec<Sent>, metric: Sent) {
+    let Some(last) = batch.last_mut().filter(|last| last.name == metric.name) else {
+        batch.push(metric);
         return;
     };
-    match (&mut known.data, metric.data) {
+    match (&mut last.data, metric.data) {
         (Some(Data::Gauge(all)), Some(Data::Gauge(more))) => all.data_points.extend(more.data_points),
         (Some(Data::Sum(all)), Some(Data::Sum(more))) => all.data_points.extend(more.data_points),
         (Some(Data::Histogram(all)), Some(Data::Histogram(more))) => all.data_points.extend(more.data_points),
@@ -204,7 +206,7 @@ fn of_value(name: &str, value: any_value::Value) -> KeyValue {
     KeyValue { key: name.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
 }
 
-/// The semantic conventions that names are taken from.
+/// URL of the semantic conventions that define the names.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.27.0";
 
 #[cfg(test)]

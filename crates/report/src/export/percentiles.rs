@@ -1,11 +1,11 @@
-//! A distribution as HdrHistogram's own tools print it (`outputPercentileDistribution`, files named .hgrm): what its
-//! plotter and others like it read.
+//! A distribution in the format of HdrHistogram's tools (`outputPercentileDistribution`, .hgrm files), for its plotter
+//! and similar programs.
 
 use std::fmt::Write;
 
 use stats::Histogram;
 
-/// `values`, in nanoseconds, as percentiles in milliseconds, that tool's custom.
+/// `values`, in nanoseconds, as percentiles in milliseconds, as HdrHistogram's plotter expects.
 pub fn hgrm(values: &Histogram) -> String {
     let mut text = format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
     let q = values.quantiles();
@@ -27,9 +27,9 @@ pub fn hgrm(values: &Histogram) -> String {
     text
 }
 
-/// Lines for each halving of what is left to 100 %: the tool's own.
+/// Lines for each halving of the distance to 100 %, as in HdrHistogram's tool.
 const TICKS: u32 = 5;
-/// What three significant digits come to.
+/// Sub-buckets for a precision of three significant digits.
 const SUB_BUCKETS: u32 = 2048;
 
 #[cfg(test)]

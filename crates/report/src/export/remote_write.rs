@@ -1,8 +1,8 @@
 //! Metrics as messages of Prometheus' remote write 1.0: protobuf in snappy's block format.
 //!
-//! A run is cut into messages by time, so that each series' samples come in order however many messages there are; they must
-//! be sent one after the other. A stale marker stands where a level has no value from there on, so that no line is drawn through
-//! seconds without one, and behind the run for every series, so that a dashboard's line ends where the run did.
+//! A run is split into messages by time, so that the samples of each series are in order; send the messages one after
+//! the other. A stale marker follows the last value before a gap of a gauge, so that no line is drawn through the gap.
+//! Every series has a stale marker after the run, so that a dashboard's line ends with the run.
 //!
 //! Source: Prometheus Remote-Write 1.0 specification; `prompb/types.proto`.
 
@@ -13,7 +13,7 @@ use super::metrics::{self, Kind, Metric, Value};
 
 /// Values of the header `Content-Type`.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
-/// Header and value that say which version this is.
+/// Name and value of the header with the protocol version.
 pub const VERSION: (&str, &str) = ("X-Prometheus-Remote-Write-Version", "0.1.0");
 
 /// One message.
@@ -22,18 +22,18 @@ pub struct WriteRequest {
     /// Series, each with its samples.
     #[prost(message, repeated, tag = "1")]
     pub timeseries: Vec<TimeSeries>,
-    /// What the metrics are; Prometheus shows it beside them.
+    /// Descriptions of the metrics, which Prometheus shows.
     #[prost(message, repeated, tag = "3")]
     pub metadata: Vec<MetricMetadata>,
 }
 
-/// Samples that have the same labels.
+/// Samples with the same labels.
 #[derive(Clone, PartialEq, Message)]
 pub struct TimeSeries {
-    /// Sorted by name, `__name__` among them.
+    /// Labels sorted by name, including `__name__`.
     #[prost(message, repeated, tag = "1")]
     pub labels: Vec<Label>,
-    /// Sorted by moment.
+    /// Samples sorted by time.
     #[prost(message, repeated, tag = "2")]
     pub samples: Vec<Sample>,
 }
@@ -49,7 +49,7 @@ pub struct Label {
     pub value: String,
 }
 
-/// A value at a moment.
+/// A value with its time.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Sample {
     /// Value.
@@ -60,16 +60,16 @@ pub struct Sample {
     pub timestamp: i64,
 }
 
-/// What a metric is.
+/// Description of a metric.
 #[derive(Clone, PartialEq, Message)]
 pub struct MetricMetadata {
-    /// 1 counter, 2 gauge, 3 histogram.
+    /// Kind: 1 counter, 2 gauge, 3 histogram.
     #[prost(int32, tag = "1")]
     pub kind: i32,
-    /// Its name.
+    /// Name of the metric.
     #[prost(string, tag = "2")]
     pub metric_family_name: String,
-    /// One sentence.
+    /// Help text, one sentence.
     #[prost(string, tag = "4")]
     pub help: String,
     /// Unit.
@@ -77,22 +77,22 @@ pub struct MetricMetadata {
     pub unit: String,
 }
 
-/// The metrics in messages of at most about [`SAMPLES_MAX`] samples, in the order in which they are to be sent.
+/// The metrics in messages of at most about [`SAMPLES_MAX`] samples, in the order in which to send them.
 pub fn messages(metrics: &[Metric]) -> Vec<WriteRequest> {
     let mut series = flat(metrics);
-    let moments = series.iter().flat_map(|series| series.samples.iter().map(|sample| sample.timestamp));
-    let Some(last) = moments.max() else { return Vec::new() };
+    let times = series.iter().flat_map(|series| series.samples.iter().map(|sample| sample.timestamp));
+    let Some(last) = times.max() else { return Vec::new() };
     for series in &mut series {
-        // Behind every sample of the run, since a marker ends its series from there on.
+        // Markers at the end follow every sample of the run, since a marker ends its series.
         series.samples.push(Sample { value: f64::from_bits(STALE), timestamp: last + 1 });
     }
-    // All series up to one moment, as many moments as fit.
-    let mut moments: Vec<i64> = series.iter().flat_map(|series| series.samples.iter().map(|s| s.timestamp)).collect();
-    moments.sort_unstable();
+    // Each message has all series up to a time, with as many times as fit.
+    let mut times: Vec<i64> = series.iter().flat_map(|series| series.samples.iter().map(|s| s.timestamp)).collect();
+    times.sort_unstable();
     let (mut messages, mut at, mut sent) = (Vec::new(), vec![0; series.len()], 0);
-    while sent < moments.len() {
-        let until = moments[(sent + SAMPLES_MAX).min(moments.len()) - 1];
-        sent = moments.partition_point(|&moment| moment <= until);
+    while sent < times.len() {
+        let until = times[(sent + SAMPLES_MAX).min(times.len()) - 1];
+        sent = times.partition_point(|&time| time <= until);
         let mut message = WriteRequest::default();
         for (series, at) in series.iter().zip(&mut at) {
             let from = *at;
@@ -110,16 +110,16 @@ pub fn messages(metrics: &[Metric]) -> Vec<WriteRequest> {
     messages
 }
 
-/// A message as it is sent.
+/// The bytes of a message as sent.
 pub fn body(message: &WriteRequest) -> Vec<u8> {
     let bytes = message.encode_to_vec();
     snap::raw::Encoder::new().compress_vec(&bytes).expect("a message is far below snappy's 4 GiB")
 }
 
-/// Samples in a message: what Prometheus' own senders put into one by default.
+/// Largest number of samples in a message: the default of Prometheus' own senders.
 pub const SAMPLES_MAX: usize = 2000;
 
-/// Every series, a histogram's samples taken apart, with markers where a level has no value from there on.
+/// All series, with a series for each bucket of a histogram, and markers at the start of gaps of gauges.
 fn flat(metrics: &[Metric]) -> Vec<TimeSeries> {
     let mut all = Vec::new();
     let end = metrics::end_ms(metrics);
@@ -153,13 +153,15 @@ fn flat(metrics: &[Metric]) -> Vec<TimeSeries> {
             let edges: Vec<f64> = super::spread::BOUNDS_S.into_iter().chain([f64::INFINITY]).collect();
             for (bucket, edge) in edges.into_iter().enumerate() {
                 add("_bucket", Some(edge), &|value| match value {
-                    Value::Spread(spread) => spread.counts[..=bucket].iter().sum::<u64>() as f64,
+                    Value::BucketHistogram(spread) => spread.counts[..=bucket].iter().sum::<u64>() as f64,
                     Value::Number(_) => f64::NAN,
                 });
             }
-            add("_sum", None, &|value| if let Value::Spread(spread) = value { spread.sum_s } else { f64::NAN });
+            add("_sum", None, &|value| {
+                if let Value::BucketHistogram(spread) = value { spread.sum_s } else { f64::NAN }
+            });
             add("_count", None, &|value| {
-                if let Value::Spread(spread) = value { spread.count() as f64 } else { f64::NAN }
+                if let Value::BucketHistogram(spread) = value { spread.count() as f64 } else { f64::NAN }
             });
         }
     }
@@ -180,7 +182,7 @@ fn metadata(metric: &Metric) -> MetricMetadata {
     }
 }
 
-/// The NaN by which Prometheus knows that a series has ended, permanently or until its next sample.
+/// The NaN that marks the end of a series in Prometheus, permanently or until the next sample.
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 
 #[cfg(test)]
@@ -199,7 +201,7 @@ mod tests {
         for points in [1, 999, 1000, 2500] {
             let messages = messages(&[gauge(points)]);
             assert!(messages.iter().all(|message| {
-                // Two series may both have a sample at the moment at which the message is full.
+                // Several series may have a sample at the time at which a message is full.
                 message.timeseries.iter().map(|series| series.samples.len()).sum::<usize>() <= SAMPLES_MAX + 1
             }));
             assert_eq!(messages.iter().filter(|message| !message.metadata.is_empty()).count(), 1);
@@ -212,7 +214,7 @@ mod tests {
         assert!(messages(&[]).is_empty());
     }
 
-    /// As Prometheus looks at a moment: the newest sample of the five minutes before it, unless that is a marker.
+    /// The value that Prometheus reads at a time: the newest sample of the five minutes before, unless it is a marker.
     fn seen(samples: &[Sample], at: i64) -> Option<f64> {
         let newest = samples.iter().rfind(|sample| sample.timestamp <= at && at - sample.timestamp < 300_000)?;
         (newest.value.to_bits() != STALE).then_some(newest.value)

@@ -1,11 +1,12 @@
-//! Times counted in fixed buckets: what Prometheus and OpenTelemetry call a histogram.
+//! Times counted in fixed buckets: the histogram of Prometheus and OpenTelemetry.
 
 use std::collections::BTreeMap;
 
 use schema::{DistributionRecord, Measure};
 
-/// Upper edges of the buckets in seconds; above the last one more is open. From 100 us, which a LAN shows, to a minute, the
-/// longest that a user waits; finer where the distances of users lie. The same in every run, so that runs add up.
+/// Upper edges of the buckets in seconds; above the last edge follows an open bucket. The edges range from 100 us (a
+/// LAN) to a minute (a user's longest wait), with finer buckets at typical RTTs. All runs have the same edges, so that
+/// histograms of runs can be added.
 pub const BOUNDS_S: [f64; 26] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75,
     1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
@@ -13,33 +14,33 @@ pub const BOUNDS_S: [f64; 26] = [
 
 /// Values counted in the buckets of [`BOUNDS_S`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
-    /// Values in each bucket, not those below it too; the last is open above.
+pub struct BucketHistogram {
+    /// Values in each bucket, not cumulative; the last bucket is open above.
     pub counts: [u64; BOUNDS_S.len() + 1],
     /// Sum of the values in seconds.
     pub sum_s: f64,
 }
 
-impl Spread {
-    /// Counts `count` values that are at most `highest_ns`, and about `middle_ns`.
+impl BucketHistogram {
+    /// Adds `count` values that are at most `highest_ns`, and about `middle_ns`.
     pub fn add(&mut self, highest_ns: u64, middle_ns: u64, count: u64) {
         let bucket = BOUNDS_S.partition_point(|bound| bound * 1e9 < highest_ns as f64);
         self.counts[bucket] += count;
         self.sum_s += middle_ns as f64 / 1e9 * count as f64;
     }
 
-    /// Adds what `other` counted.
-    pub fn merge(&mut self, other: &Spread) {
+    /// Adds the values of `other`.
+    pub fn merge(&mut self, other: &BucketHistogram) {
         self.counts.iter_mut().zip(other.counts).for_each(|(own, theirs)| *own += theirs);
         self.sum_s += other.sum_s;
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Upper edges, and how many values lie at or below each; the last edge is infinite.
+    /// Upper edges with the number of values at or below each; the last edge is infinite.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let edges = BOUNDS_S.into_iter().chain([f64::INFINITY]);
         edges.zip(self.counts).scan(0, |below, (edge, count)| {
@@ -49,10 +50,10 @@ impl Spread {
     }
 }
 
-/// The response times of each second. A bucket of the table that reaches over an edge counts above it: at most an eighth
-/// too high, never too low. The sum takes the middle of each bucket, so it is right to 6 %.
-pub fn of_seconds(rows: &[DistributionRecord]) -> BTreeMap<u32, Spread> {
-    let mut seconds: BTreeMap<u32, Spread> = BTreeMap::new();
+/// The response times of each second. A bucket of the table that contains an edge counts above the edge: values are at
+/// most an eighth too high, never too low. The sum uses the middle of each bucket, and is precise to 6 %.
+pub fn of_seconds(rows: &[DistributionRecord]) -> BTreeMap<u32, BucketHistogram> {
+    let mut seconds: BTreeMap<u32, BucketHistogram> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.measure == Measure::ResponseTime) {
         let highest = row.to_ns.saturating_sub(1);
         seconds.entry(row.second).or_default().add(highest, row.from_ns / 2 + highest / 2, row.count);
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn value_at_a_bucket_edge_counts_below_it() {
-        let mut spread = Spread::default();
+        let mut spread = BucketHistogram::default();
         for (ns, bucket) in [(0, 0), (100_000, 0), (100_001, 1), (60_000_000_000, 25), (60_000_000_001, 26)] {
             let before = spread.counts[bucket];
             spread.add(ns, ns, 2);

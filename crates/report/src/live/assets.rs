@@ -1,15 +1,15 @@
-//! The files of the live page: all that a browser needs, carried in the program.
+//! The files of the live page, embedded in the program.
 
 use crate::plot;
 
 /// One file.
 #[derive(Clone, Debug)]
 pub struct Asset {
-    /// Its name, below the root.
+    /// File name, below the root.
     pub name: &'static str,
-    /// Its media type.
+    /// Media type.
     pub kind: &'static str,
-    /// What is in it.
+    /// Contents.
     pub text: String,
 }
 
@@ -23,17 +23,17 @@ pub fn assets() -> Vec<Asset> {
     ]
 }
 
-/// The library that draws, with its licence.
+/// The chart library, with its licence.
 pub(crate) fn library() -> Asset {
     Asset { name: "uplot.js", kind: SCRIPT_KIND, text: format!("/*\nuPlot\n\n{LICENSE}*/\n{LIBRARY}") }
 }
 
-/// What the styles of pages that draw begin with.
+/// Common styles of pages with charts.
 pub(crate) fn styles() -> String {
     [LIBRARY_STYLE, plot::COLORS_CSS, plot::STYLE_CSS, PAGE_STYLE, STYLE].concat()
 }
 
-/// The page itself, at a place from which `root` leads to the files: empty, or `../` so many times.
+/// The HTML of the page. `root` is the relative path to the files: empty, or `../` repeated.
 pub fn html(root: &str) -> String {
     assert!(root.split('/').all(|part| part.is_empty() || part == ".."), "a root is steps upwards: {root}");
     HTML.replace("{root}", root)
@@ -44,9 +44,9 @@ pub(crate) const SCRIPT_KIND: &str = "text/javascript; charset=utf-8";
 const HTML: &str = include_str!("../../assets/live.html");
 const STYLE: &str = include_str!("../../assets/live.css");
 const PAGE_STYLE: &str = include_str!("../../assets/page.css");
-/// How figures are written.
+/// Script that formats figures.
 pub(crate) const FIGURES: &str = include_str!("../../assets/figures.js");
-/// What pages build themselves of.
+/// Script that creates elements of pages.
 pub(crate) const DOM: &str = include_str!("../../assets/dom.js");
 const SCRIPT: &str = include_str!("../../assets/live.js");
 const LIBRARY: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
@@ -65,16 +65,16 @@ mod tests {
                 && page.contains("src=\"../../live.js\"")
                 && !page.contains("{root}")
         );
-        // The content policy would refuse them.
+        // The content security policy forbids inline resources.
         for inline in ["<script>", "<style", " style=", " onclick", " onload", "http:", "https:", "//"] {
             assert!(!page.contains(inline), "{inline}");
         }
         for asset in assets() {
             let text = &asset.text;
-            // A namespace is a name, and what stands in a comment is not fetched.
+            // The URL of the SVG namespace is a name, and URLs in comments are not fetched.
             let addresses = text.matches("http").count() - text.matches("http://www.w3.org/2000/svg").count();
-            let told = text.matches("https://github.com/leeoniya/uPlot").count();
-            assert_eq!(addresses, told, "{}", asset.name);
+            let library_link = text.matches("https://github.com/leeoniya/uPlot").count();
+            assert_eq!(addresses, library_link, "{}", asset.name);
             assert!(!text.contains("@import") && !text.contains("url("), "{}", asset.name);
         }
     }

@@ -1,6 +1,7 @@
 //! The live page of an experiment that makes several runs: a capacity search, the points of a cache, a gateway.
 //!
-//! Results so far are shown as in the report, by the same code; the current run, if it is stored, follows as on its own page.
+//! Results so far are shown as in the report, by the same code; the current run, if it is stored, follows as on its own
+//! page.
 
 use schema::document::{Run, SCHEMA, Validity};
 use schema::{
@@ -60,10 +61,10 @@ pub(super) fn state(records: &Records, under: Option<&Records>) -> State {
         is_over: records.is_over(),
     };
     if let Some(under) = under {
-        let said = run::progress(under).map(|progress| format!(", {}", progress.text)).unwrap_or_default();
-        let said = format!("{}{said}", run::status(under).word);
+        let text = run::progress(under).map(|progress| format!(", {}", progress.text)).unwrap_or_default();
+        let text = format!("{}{text}", run::status(under).word);
         let mut now = Section::new("under", format!("Now: {}", under.id));
-        now.pieces.push(Piece::Text(Text { id: "under-where".to_owned(), text: said, verbatim: false }));
+        now.pieces.push(Piece::Text(Text { id: "under-where".to_owned(), text: text, verbatim: false }));
         state.sections.push(now);
         state.sections.extend(run::sections(under));
     }
@@ -224,7 +225,7 @@ fn of_reproduction(part: &Reproduction) -> Found {
     }
 }
 
-/// Both sides by metric.
+/// Figures of both sides by metric.
 fn of_comparison(document: &CompareDocument) -> Found {
     let ComparePart { a, b, metrics, .. } = &document.compare;
     let rows = metrics.iter().map(|metric| {

@@ -38,7 +38,7 @@ pub(super) struct Records {
     pub(super) ended: Option<Ended>,
     pub(super) series: Vec<SecondRecord>,
     pub(super) watch: Vec<WatchSecond>,
-    /// The first second of the packet capture, kept so that the axis does not move.
+    /// The first second of the packet capture, stored so that the axis does not move.
     pub(super) wire_first: Option<u64>,
     pub(super) server: Vec<ServerSecond>,
     pub(super) spread: Spread,
@@ -77,9 +77,9 @@ impl Follower {
     }
 
     /// Reads progress and document only, for a line in a list.
-    pub(super) fn look_without_tables(&mut self) {
+    pub(super) fn poll_without_tables(&mut self) {
         let ended = summary_stamp(&self.records.dir);
-        self.look_at_standing(ended);
+        self.read_progress_and_document(ended);
     }
 
     /// The folder.
@@ -88,15 +88,15 @@ impl Follower {
     }
 
     /// Reads new data. Parts that cannot be read are named in the state.
-    pub fn look(&mut self) {
+    pub fn poll(&mut self) {
         // The document is read last: tables are complete before it exists.
         let ended = summary_stamp(&self.records.dir);
-        self.look_at_tables();
-        self.look_at_standing(ended);
-        self.look_under();
+        self.read_tables();
+        self.read_progress_and_document(ended);
+        self.poll_current_run();
     }
 
-    fn look_at_tables(&mut self) {
+    fn read_tables(&mut self) {
         let records = &mut self.records;
         take(&mut self.series, &mut records.series, &mut records.missing, "series");
         take(&mut self.watch, &mut records.watch, &mut records.missing, "watch_series");
@@ -104,36 +104,37 @@ impl Follower {
         take(&mut self.server, &mut records.server, &mut records.missing, "server_series");
         match self.distributions.poll() {
             Ok(fresh) => {
-                if fresh.anew {
+                if fresh.replaces_earlier {
                     records.spread.clear();
                 }
                 records.spread.add(fresh.rows);
             }
-            Err(error) => tell(&mut records.missing, format!("distributions could not be read: {error}")),
+            Err(error) => add_sentence(&mut records.missing, format!("distributions could not be read: {error}")),
         }
     }
 
-    fn look_at_standing(&mut self, ended: Option<(SystemTime, u64)>) {
+    fn read_progress_and_document(&mut self, ended: Option<(SystemTime, u64)>) {
         match store::read_progress(&self.records.dir) {
             Ok(progress) => self.records.progress = progress,
             Err(error) => {
-                tell(&mut self.records.missing, format!("progress.json could not be read: {error}"));
+                add_sentence(&mut self.records.missing, format!("progress.json could not be read: {error}"));
                 // Earlier errors do not concern the document.
                 if ended.is_some() {
                     self.records.progress = None;
                 }
             }
         }
-        // A capacity search writes its document after every trial: the run is over only if its progress says so, too.
-        let goes_on = self.records.progress.as_ref().is_some_and(|progress| !progress.phase.is_over());
-        let ended = ended.filter(|_| !goes_on);
+        // A capacity search writes its document after every trial: the run is over only if its progress file reports
+        // the end as well.
+        let still_running = self.records.progress.as_ref().is_some_and(|progress| !progress.phase.is_over());
+        let ended = ended.filter(|_| !still_running);
         if ended != self.summary {
             self.records.ended = ended.map(|_| read_ended(&self.records.dir));
             self.summary = ended;
         }
         let records = &mut self.records;
         if records.progress.is_none() && records.ended.is_none() && !records.is_dead {
-            let entry = RunEntry::look(&records.dir);
+            let entry = RunEntry::read(&records.dir);
             records.is_dead = entry.is_ok_and(|entry| matches!(entry.state, RunState::Unfinished { .. }));
         }
     }
@@ -153,7 +154,7 @@ impl Follower {
         let records = self.under.as_ref().map_or(&self.records, |under| &under.records);
         let figures = match (records.document(), &records.progress) {
             (Some(document), _) => Figures::of_document(document),
-            (None, Some(progress)) => Figures::of_standing(progress),
+            (None, Some(progress)) => Figures::of_progress(progress),
             (None, None) => Figures::default(),
         };
         let figures = Figures {
@@ -172,7 +173,7 @@ impl Follower {
     }
 
     /// Follows the current run, which is in the same run store.
-    fn look_under(&mut self) {
+    fn poll_current_run(&mut self) {
         let named = self.records.progress.as_ref().filter(|_| !self.records.is_over()).and_then(|s| s.under.as_deref());
         let Some(named) = named.filter(|named| is_plain(named)) else {
             self.under = None;
@@ -183,7 +184,7 @@ impl Follower {
             self.under = Some(Box::new(Follower::new(&book.join(named))));
         }
         if let Some(under) = &mut self.under {
-            under.look();
+            under.poll();
         }
     }
 }
@@ -233,20 +234,20 @@ impl Records {
 fn take<R: schema::Record>(tail: &mut Tail<R>, rows: &mut Vec<R>, missing: &mut Vec<String>, name: &str) {
     match tail.poll() {
         Ok(fresh) => {
-            if fresh.anew {
+            if fresh.replaces_earlier {
                 rows.clear();
             }
             rows.extend(fresh.rows);
-            if rows.len() > ROWS_MAX {
-                rows.drain(..rows.len() - ROWS_MAX);
+            if rows.len() > SECONDS_MAX {
+                rows.drain(..rows.len() - SECONDS_MAX);
             }
         }
-        Err(error) => tell(missing, format!("{name} could not be read: {error}")),
+        Err(error) => add_sentence(missing, format!("{name} could not be read: {error}")),
     }
 }
 
 /// Adds a text once.
-fn tell(missing: &mut Vec<String>, sentence: String) {
+fn add_sentence(missing: &mut Vec<String>, sentence: String) {
     if missing.len() < MISSING_MAX && !missing.contains(&sentence) {
         missing.push(sentence);
     }
@@ -290,5 +291,5 @@ fn is_plain(name: &str) -> bool {
 
 /// Most sentences about parts that could not be read.
 const MISSING_MAX: usize = 8;
-/// Seconds kept of a long run: the newest day.
-const ROWS_MAX: usize = 86_400;
+/// Seconds in memory of a long run: the newest day.
+const SECONDS_MAX: usize = 86_400;

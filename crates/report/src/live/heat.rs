@@ -1,4 +1,4 @@
-//! How response times were spread, second by second: counts by time and value.
+//! Distribution of response times by second: counts by time and value.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Spread {
     seconds: BTreeMap<u32, BTreeMap<u16, u64>>,
 }
 
-/// Percentiles of one stretch of time in ns, right to the width of their buckets; not a number where there are too few values.
+/// Percentiles of an interval of time in ns, precise to the width of their buckets; NaN with too few values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Percentiles {
     pub(super) p50: f64,
@@ -24,23 +24,24 @@ pub(super) struct Percentiles {
 }
 
 impl Percentiles {
-    /// Median and 99 % as a series has them of any second with a value, the others where a value lies beyond them.
+    /// Median and p99 for any interval with a value, as in the series; other percentiles only if a value lies beyond
+    /// them.
     fn of(buckets: &[Filled]) -> Self {
         let known = |share| quantile_if_known(buckets, share).unwrap_or(f64::NAN);
         let any = |share| quantile(buckets, share).unwrap_or(f64::NAN);
         Percentiles { p50: any(0.5), p90: known(0.9), p99: any(0.99), p99_9: known(0.999) }
     }
 
-    /// The same, none of them above `most`. What is not a number stays so.
+    /// The percentiles limited to `most`. NaN stays NaN.
     pub(super) fn at_most(self, most: f64) -> Self {
         let cap = |value: f64| if value > most { most } else { value };
         let Percentiles { p50, p90, p99, p99_9 } = self;
         Percentiles { p50: cap(p50), p90: cap(p90), p99: cap(p99), p99_9: cap(p99_9) }
     }
 
-    /// What stands beside the median and the 99 % of a series that is counted more finely: none of these contradicts one of those. What is
-    /// not a number stays so.
-    pub(super) fn beside(self, row: &SecondRecord) -> Self {
+    /// The percentiles limited by the exact median and p99 of the series of this second, so that they do not contradict
+    /// the series. NaN stays NaN.
+    pub(super) fn limited_by(self, row: &SecondRecord) -> Self {
         Percentiles {
             p90: between(self.p90, (row.response_p50_ns, row.response_p99_ns)),
             p99_9: between(self.p99_9, (row.response_p99_ns, row.response_max_ns)),
@@ -59,7 +60,7 @@ fn filled(counts: &BTreeMap<u16, u64>) -> Vec<Filled> {
 }
 
 impl Spread {
-    /// Takes rows of the table.
+    /// Adds rows of the table.
     pub(super) fn add(&mut self, rows: impl IntoIterator<Item = DistributionRecord>) {
         for row in rows {
             if row.measure == Measure::ResponseTime {
@@ -68,7 +69,7 @@ impl Spread {
                 *count = count.saturating_add(row.count);
             }
         }
-        // The oldest go where a run goes on for days.
+        // The oldest seconds of a run of days are removed.
         while self.seconds.len() > SECONDS_MAX {
             self.seconds.pop_first();
         }
@@ -82,7 +83,7 @@ impl Spread {
         self.seconds.is_empty()
     }
 
-    /// All rows, as the table has them.
+    /// All rows, in the form of the table.
     pub(super) fn rows(&self) -> Vec<DistributionRecord> {
         let of_a_second = |(&second, counts): (&u32, &BTreeMap<u16, u64>)| {
             let row = |filled: Filled| DistributionRecord {
@@ -97,8 +98,8 @@ impl Spread {
         self.seconds.iter().flat_map(of_a_second).collect()
     }
 
-    /// The percentiles of each stretch of `width` seconds that begins at a multiple of that, by its first second, in order: of
-    /// all its values, since counts add up and percentiles do not.
+    /// The percentiles of each interval of `width` seconds, by its first second (a multiple of `width`), in order. Each
+    /// is computed from all values of the interval, because percentiles cannot be averaged.
     pub(super) fn percentiles(&self, width: u32) -> Vec<(u32, Percentiles)> {
         let mut stretches: BTreeMap<u32, BTreeMap<u16, u64>> = BTreeMap::new();
         for (second, counts) in &self.seconds {
@@ -111,7 +112,7 @@ impl Spread {
         stretches.iter().map(|(&second, counts)| (second, Percentiles::of(&filled(counts)))).collect()
     }
 
-    /// The map; `None` where there is nothing to show. Two neighbouring buckets make a row, since a screen has no more.
+    /// The heat map; `None` without values. A row has two neighbouring buckets, the resolution of a screen.
     pub(super) fn piece(&self) -> Option<Piece> {
         let (&first, &last) = (self.seconds.keys().next()?, self.seconds.keys().next_back()?);
         let mut width = 1;
@@ -127,7 +128,7 @@ impl Spread {
             }
         }
         let rows = || columns.values().flat_map(|cells| cells.keys().copied());
-        // Grown by a few at a time, so that not every new extreme makes the whole map anew.
+        // The range grows by several rows, so that not every new extreme changes the whole map.
         let lowest = rows().min()? / ROWS_AT_A_TIME * ROWS_AT_A_TIME;
         let beyond = (rows().max()? / ROWS_AT_A_TIME + 1) * ROWS_AT_A_TIME;
         let edges = (lowest..=beyond).map(|row| Bucket((row * BUCKETS_A_ROW).min(LAST_BUCKET)).from_ns()).collect();
@@ -159,7 +160,7 @@ impl Spread {
 
 const COLUMNS_MAX: usize = POINTS_MAX / 2;
 const BUCKETS_A_ROW: u16 = 2;
-/// The bucket of the largest value there is.
+/// The bucket of the largest possible value.
 const LAST_BUCKET: u16 = Bucket::of(u64::MAX).0;
 const ROWS_AT_A_TIME: u16 = 4;
 /// A day.
@@ -199,7 +200,7 @@ mod tests {
         let mut spread = Spread::default();
         spread.add([row(7, 1_000_000, 989), row(7, 50_000_000, 10), row(7, 900_000_000, 1)]);
         let [(second, found)] = spread.percentiles(1)[..] else { panic!("one second") };
-        let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.13;
+        let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.13;
         assert_eq!(second, 7);
         assert!(
             near(found.p50, 1e6) && near(found.p90, 1e6) && near(found.p99, 50e6) && near(found.p99_9, 50e6),
@@ -207,18 +208,18 @@ mod tests {
         );
     }
 
-    /// Of seconds that go together: no mean of medians and no largest of their p99, but what all of them come to.
+    /// The percentiles of merged seconds are those of all values: neither the mean of medians nor the maximum of p99s.
     #[test]
     fn merged_seconds_have_percentiles_of_all_values() {
         let mut spread = Spread::default();
-        // In the median 1 ms, 1 ms, 1 ms and of few values 900 ms; 99 % of all are far below those.
+        // Three seconds of 1 ms, and few values of 900 ms in the fourth, beyond the p99 of all values.
         spread.add((4..7).map(|second| row(second, 1_000_000, 1000)));
         spread.add([row(7, 900_000_000, 10), row(8, 50_000_000, 1)]);
         let [(four, found), (eight, single)] = spread.percentiles(4)[..] else { panic!("two stretches") };
-        let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.13;
+        let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.13;
         assert_eq!((four, eight), (4, 8));
         assert!(near(found.p50, 1e6) && near(found.p99, 1e6) && near(found.p99_9, 900e6), "{found:?}");
-        // Of one value there is a median, as the series has it, and nothing that would lie below others.
+        // A single value has a median, as in the series, and no percentile with values beyond it.
         assert!(near(single.p50, 50e6) && single.p90.is_nan() && single.p99_9.is_nan(), "{single:?}");
         let capped = single.at_most(47e6);
         assert!(capped.p50 == 47e6 && capped.p99_9.is_nan(), "{capped:?}");

@@ -1,4 +1,4 @@
-//! The list of runs: running ones, and the newest.
+//! The list of runs on the live page: running runs, and the newest ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use schema::RunPhase;
 use super::Follower;
 use super::state::{Piece, Section, State, Status, Table, Text};
 
-/// A run as the list shows it.
+/// A run in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     id: String,
@@ -18,18 +18,18 @@ pub struct Listed {
     is_over: bool,
 }
 
-/// When a run's document and its progress were written.
+/// Modification times of a run's document and progress file.
 type Stamps = [Option<SystemTime>; 2];
 
-/// What is known of runs that have ended, so that the list need not read them again.
+/// Cache of runs that ended, which the list need not read again.
 #[derive(Debug, Default)]
 pub struct RunList {
     known: BTreeMap<PathBuf, (Stamps, Listed)>,
 }
 
 impl RunList {
-    /// Looks at these folders, the oldest first, of which the newest are shown.
-    pub fn look(&mut self, dirs: &[PathBuf]) -> State {
+    /// Reads these folders, the oldest first; the newest are shown.
+    pub fn poll(&mut self, dirs: &[PathBuf]) -> State {
         let newest = &dirs[dirs.len().saturating_sub(RUNS_MAX)..];
         self.known.retain(|dir, _| newest.contains(dir));
         let runs: Vec<Listed> = newest.iter().rev().map(|dir| self.listed(dir)).collect();
@@ -45,17 +45,17 @@ impl RunList {
         {
             return listed.clone();
         }
-        let listed = Listed::look(dir);
+        let listed = Listed::read(dir);
         self.known.insert(dir.to_owned(), (stamp, listed.clone()));
         listed
     }
 }
 
 impl Listed {
-    /// Looks at a run's folder, without its tables.
-    pub fn look(dir: &Path) -> Listed {
+    /// Reads a run's folder, without its tables.
+    pub fn read(dir: &Path) -> Listed {
         let mut follower = Follower::new(dir);
-        follower.look_without_tables();
+        follower.poll_without_tables();
         let state = follower.state();
         let word = match state.judged {
             Some(judged) if state.is_over && state.status.word == "Ended" => judged.word.to_owned(),
@@ -66,7 +66,7 @@ impl Listed {
     }
 }
 
-/// The page of these runs, of `all` there are.
+/// The page of these runs; `all` is the total number of runs.
 pub fn list(runs: &[Listed], all: usize) -> State {
     let going = runs.iter().filter(|run| !run.is_over).count();
     let lead = match (all, going) {
@@ -106,5 +106,5 @@ pub fn list(runs: &[Listed], all: usize) -> State {
     }
 }
 
-/// Runs that are listed.
+/// Largest number of runs in the list.
 const RUNS_MAX: usize = 40;

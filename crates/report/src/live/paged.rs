@@ -5,15 +5,15 @@ use crate::page::parts::Part;
 use crate::page::{self, Page};
 use crate::plot::{Figure, Width};
 
-/// The sections of a page. `id` is the beginning of all their names.
+/// The sections of a page. `id` is the prefix of their ids.
 pub(super) fn sections_of(page: &Page, id: &str) -> Vec<Section> {
     let mut sections = sections(page.parts(), id);
-    // The live page says that itself.
+    // The live page has this part already.
     sections.retain(|section| section.heading != "Repeat it");
     sections
 }
 
-/// One section of a page; nothing where it is empty.
+/// One section of a page; nothing for an empty section.
 pub(super) fn section_of(section: &page::Section, id: &str) -> Vec<Section> {
     sections(section.parts(), id)
 }
@@ -44,7 +44,7 @@ fn sections(parts: Vec<Part<'_>>, id: &str) -> Vec<Section> {
             sections.push(Section::new(id, ""));
         }
         let section = sections.last_mut().expect("there is one now");
-        // Named by its place in its section, so that a piece keeps its name when a section before it grows.
+        // The id is the piece's position in its section, so that it stays the same when a previous section grows.
         let id = format!("{}-{}", section.id, section.pieces.len());
         section.pieces.extend(piece(part, id));
     }
@@ -62,12 +62,12 @@ fn piece(part: Part<'_>, id: String) -> Option<Piece> {
             id,
             head: head.to_vec(),
             left: left.to_vec(),
-            // A page in a browser that is redrawn each second is no place for a hundred thousand rows.
+            // A browser cannot redraw a hundred thousand rows each second.
             rows: rows.iter().take(ROWS_MAX).cloned().collect(),
             ..Table::default()
         })),
     }
 }
 
-/// Rows of a table on the live page.
+/// Largest number of rows of a table on the live page.
 const ROWS_MAX: usize = 500;

@@ -1,7 +1,7 @@
 //! One run as the state of its live page: progress or result, from its records.
 //!
-//! Every section shows one vantage point or one part of the document, and is absent without it. So the same page serves a load
-//! with or without a path, a program over a path (`net`) and a capture (`watch`).
+//! Every section shows one vantage point or one part of the document, and is absent without it. So the same page serves
+//! a load with or without a path, a program over a path (`net`) and a capture (`watch`).
 
 mod facts;
 mod over_time;
@@ -157,7 +157,7 @@ pub(super) fn judged(records: &Records) -> Option<Judged> {
     };
     let rows = validity.checks.iter().map(row);
     let (rest, open) = rows.partition(|row| row.tone == "good" || row.tone == "soft");
-    Some(Judged { word, tone, said: summary, open, rest })
+    Some(Judged { word, tone, summary, open, rest })
 }
 
 /// Configured and measured RTT, and response times by distance.

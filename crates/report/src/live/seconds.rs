@@ -14,7 +14,7 @@ pub(super) enum Fold {
     Max,
 }
 
-/// A line of a chart: style, merging of seconds, value of a row. A value that is not finite is left out.
+/// A line of a chart: style, merging of seconds, value of a row. Values that are not finite are omitted.
 pub(super) struct LineSource<'a, R> {
     line: Line,
     fold: Fold,
@@ -95,8 +95,8 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Points over all these seconds. The width is a power of two and points begin at its multiples, so that points do not
-    /// move during the run.
+    /// Points over all these seconds. The width is a power of two and points begin at its multiples, so that points do
+    /// not move during the run.
     pub(super) fn over(spans: impl IntoIterator<Item = Option<(u32, u32)>>) -> Points {
         let (first, last) = spans
             .into_iter()

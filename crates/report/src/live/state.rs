@@ -1,7 +1,7 @@
-//! What is on the live page, in words and numbers.
+//! The state of the live page, as text and numbers.
 //!
-//! Everything is written as JSON for the script `assets/live.js`; field names are those of this file. A section or piece keeps
-//! its `id` while it lives, which is how a step says what is new of it.
+//! A state is serialised as JSON for the script `assets/live.js`, with the field names of this file. A section or piece
+//! keeps its `id` as long as it exists, so that a step can refer to it.
 
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub struct State {
 pub struct Status {
     /// The word.
     pub word: String,
-    /// Its colour.
+    /// Colour of the word.
     pub tone: &'static str,
 }
 
@@ -53,7 +53,7 @@ pub struct Progress {
 /// A headline figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fact {
-    /// Its name.
+    /// Name of the figure.
     pub name: &'static str,
     /// Text for people.
     pub text: String,
@@ -71,10 +71,10 @@ pub struct Fact {
 pub struct Judged {
     /// `Valid`, `Suspect`, `Invalid`.
     pub word: &'static str,
-    /// Its colour.
+    /// Colour of the verdict.
     pub tone: &'static str,
     /// A sentence.
-    pub said: String,
+    pub summary: String,
     /// Checks that did not pass.
     pub open: Vec<Row>,
     /// The other checks.
@@ -97,7 +97,7 @@ pub struct Section {
     pub id: String,
     /// The heading; may be empty.
     pub heading: String,
-    /// Its pieces.
+    /// Pieces of the section.
     pub pieces: Vec<Piece>,
 }
 
@@ -172,28 +172,28 @@ pub struct Line {
     pub color: u8,
     /// Whether the line is dashed: a configured value, or an extreme.
     pub dash: bool,
-    /// Whether the ground under it is tinted.
+    /// Whether the area under the line is filled.
     pub fill: bool,
 }
 
-/// How values are spread, a column for each stretch of time.
+/// A heat map: distributions of values, one column for each interval of time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Heat {
-    /// All but the columns.
+    /// Everything except the columns.
     #[serde(flatten)]
     pub head: HeatHead,
-    /// From left to right.
+    /// The columns from left to right.
     pub columns: Vec<Column>,
 }
 
-/// What a heat map shows.
+/// Head of a heat map.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeatHead {
     /// Id in the page.
     pub id: String,
     /// The title.
     pub title: String,
-    /// A sentence more.
+    /// A description; may be empty.
     pub about: String,
     /// Width of a column in seconds.
     pub seconds: u32,
@@ -203,12 +203,12 @@ pub struct HeatHead {
     pub edges: Vec<u64>,
 }
 
-/// One stretch of time.
+/// One interval of time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Column {
-    /// Its beginning, in seconds.
+    /// Start of the interval in seconds.
     pub x: u32,
-    /// Row and count, row and count ..; rows that are empty are left out.
+    /// Alternating row and count; empty rows are omitted.
     pub cells: Vec<u64>,
 }
 
@@ -219,27 +219,27 @@ pub struct Table {
     pub id: String,
     /// Names of the columns.
     pub head: Vec<String>,
-    /// Columns, from 0, that hold words.
+    /// Columns of text, from 0.
     pub left: Vec<usize>,
     /// Cells.
     pub rows: Vec<Vec<String>>,
-    /// Where a click on the first cell of a row leads, by row: a path within the page's own root. Empty where there are none.
+    /// Link of the first cell by row: a path within the page's own root. Empty without links.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
 }
 
-/// A paragraph, or words to be copied as they are.
+/// A paragraph, or verbatim text to be copied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Text {
     /// Id in the page.
     pub id: String,
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Whether they are to be copied.
+    /// Whether the text is verbatim, to be copied.
     pub verbatim: bool,
 }
 
-/// A figure that the program drew: markup of its own, in which every word is escaped.
+/// A figure drawn by the program: SVG markup with all text escaped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Drawing {
     /// Id in the page.
@@ -257,7 +257,7 @@ pub struct Drawing {
 }
 
 impl State {
-    /// All of it as one line of JSON.
+    /// The complete state as one line of JSON.
     pub fn whole(&self) -> String {
         serde_json::to_string(self).expect("a state has plain keys and finite numbers")
     }
@@ -288,7 +288,7 @@ impl Fact {
     }
 }
 
-/// A number in six digits, more than any screen shows; what is not finite is a gap.
+/// A number with six digits, more than a screen shows; a value that is not finite is a gap.
 pub(super) fn number(value: f64) -> Option<f64> {
     if !value.is_finite() {
         return None;

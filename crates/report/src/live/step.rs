@@ -1,28 +1,28 @@
-//! What leads from one state to the next.
+//! The difference between two states of the live page.
 
 use serde::Serialize;
 
 use super::State;
 use super::state::{Chart, Column, Heat, Piece};
 
-/// What is new. Whoever has the state before and applies this has the state after.
+/// The changes from one state to the next: applied to the previous state, they give the next state.
 #[derive(Debug, Default, Serialize)]
 struct Step<'a> {
-    /// The state without its sections, where anything of it is new.
+    /// The state without its sections, if any of it changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<State>,
-    /// Pieces that are to be put in the place of those of the same id.
+    /// Pieces that replace those with the same id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pieces: Vec<&'a Piece>,
-    /// Charts of which only the points from some entry on are new.
+    /// Charts of which only points from an index on changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     grown: Vec<Grown<'a>>,
-    /// Heat maps of which only the columns from some entry on are new.
+    /// Heat maps of which only columns from an index on changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     columns: Vec<GrownHeat<'a>>,
 }
 
-/// New points: they stand in the place of all from `from` on.
+/// New points: they replace all points from `from` on.
 #[derive(Debug, Serialize)]
 struct Grown<'a> {
     id: &'a str,
@@ -31,7 +31,7 @@ struct Grown<'a> {
     ys: Vec<&'a [Option<f64>]>,
 }
 
-/// New columns, likewise.
+/// New columns: they replace all columns from `from` on.
 #[derive(Debug, Serialize)]
 struct GrownHeat<'a> {
     id: &'a str,
@@ -39,8 +39,8 @@ struct GrownHeat<'a> {
     columns: &'a [Column],
 }
 
-/// One line of JSON that leads from `before` to `after`; `None` where the page is made up of other pieces now, so that the whole
-/// is to be sent. `Some` of an empty object means that nothing is new.
+/// The step from `before` to `after` as one line of JSON; `None` if the page has other pieces now, so that the complete
+/// state must be sent. `Some` of an empty object means that nothing changed.
 pub fn step(before: &State, after: &State) -> Option<String> {
     let names = |state: &State| {
         let sections = state.sections.iter();

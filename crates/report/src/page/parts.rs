@@ -11,7 +11,7 @@ pub(crate) enum Part<'a> {
     Text(&'a str),
     /// Text to be copied.
     Verbatim(&'a str),
-    /// Heads, rows, and the columns of text besides the first.
+    /// Heads, rows, and the columns of text other than the first.
     Table(&'a [String], &'a [Vec<String>], &'a [usize]),
     /// A plot.
     Figure(&'a Figure),

@@ -2,7 +2,8 @@
 
 use crate::plot::escape;
 
-/// Rows of text under column heads. The first column is aligned left, the others right, except those of [`Table::left`].
+/// Rows of text under column heads. The first column is aligned left, the others right, except those of
+/// [`Table::left`].
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
@@ -51,7 +52,7 @@ impl Table {
         Table { head: of(&self.head), rows: self.rows.iter().map(of).collect(), left }
     }
 
-    /// Heads, rows, and the columns of text besides the first.
+    /// Heads, rows, and the columns of text other than the first.
     pub(super) fn cells(&self) -> (&[String], &[Vec<String>], &[usize]) {
         (&self.head, &self.rows, &self.left)
     }

@@ -2,8 +2,8 @@
 
 use super::Quantity;
 
-/// Values by name: groups of horizontal bars on a linear axis from 0 ([`Bars::new`]), or, for values decades apart, dots on a
-/// logarithmic axis ([`Bars::dots`]), where the length of a bar would be misleading.
+/// Values by name: groups of horizontal bars on a linear axis from 0 ([`Bars::new`]), or, for values decades apart,
+/// dots on a logarithmic axis ([`Bars::dots`]), where the length of a bar would be misleading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// The title.
@@ -23,7 +23,7 @@ pub struct Bars {
 /// One group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarRow {
-    /// Its name: `RTT 50 ms to 100 ms`.
+    /// Name of the group: `RTT 50 ms to 100 ms`.
     pub name: String,
     /// A value for each series; `None` and NaN are shown as a dash.
     pub values: Vec<Option<f64>>,

@@ -44,15 +44,15 @@ pub enum Scale {
     Linear,
     /// Logarithmic. Values that are not positive are not drawn.
     Log,
-    /// For quantiles from 0 to 1: 90 %, 99 %, 99.9 % have equal distances, so that the tail is readable. The quantile 1 is not
-    /// drawn.
+    /// For quantiles from 0 to 1: 90 %, 99 %, 99.9 % have equal distances, so that the tail is readable. The quantile 1
+    /// is not drawn.
     Tail,
 }
 
 /// One named row of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name in the legend.
+    /// Name of the series in the legend.
     pub name: String,
     /// Shape of the series.
     pub shape: Shape,
@@ -60,7 +60,8 @@ pub struct Series {
     pub points: Vec<[f64; 2]>,
     /// Whether the line is thin and dashed, for configured values.
     pub dashed: bool,
-    /// Index of the colour, from 0; `None`: by position among the series. Set it to use one colour in several plots of a page.
+    /// Index of the colour, from 0; `None`: by position among the series. Set it to use one colour in several plots of
+    /// a page.
     pub color: Option<usize>,
 }
 
@@ -135,19 +136,19 @@ impl Series {
         Series { shape: Shape::Step, ..Series::line(name, points) }
     }
 
-    /// The same series, thin and dashed.
+    /// Makes the series thin and dashed.
     pub fn dashed(mut self) -> Self {
         self.dashed = true;
         self
     }
 
-    /// The same series with a dot at each point.
+    /// Adds a dot at each point of the series.
     pub fn dotted(mut self) -> Self {
         self.shape = Shape::Dotted;
         self
     }
 
-    /// The same series in another colour.
+    /// Sets the colour of the series.
     pub fn color(mut self, color: usize) -> Self {
         self.color = Some(color);
         self

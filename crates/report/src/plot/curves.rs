@@ -6,7 +6,8 @@ use super::chart::Chart;
 use super::{Axis, Quantity, Scale, Series, Shape};
 
 impl Chart {
-    /// A cumulative distribution of durations on a logarithmic axis. Add [`Series::distribution`] and [`Series::shares_of`].
+    /// A cumulative distribution of durations on a logarithmic axis. Add [`Series::distribution`] and
+    /// [`Series::shares_of`].
     pub fn cumulative(title: impl Into<String>, label: impl Into<String>) -> Self {
         let share = Axis { to: Some(1.0), ..Axis::from_zero("cumulative share", Quantity::Share) };
         Chart::new(title, Axis::log(label, Quantity::Nanoseconds), share)
@@ -52,15 +53,15 @@ impl Series {
         let mut points: Vec<[f64; 2]> = Vec::new();
         for (at, &value) in values.iter().enumerate() {
             let value = at_least(value as f64);
-            // Both corners of the step, so that straight lines draw it on any axis.
+            // Each step has both corners as points, so that straight lines draw it on any axis.
             points.push([value, at as f64 / values.len() as f64]);
             points.push([value, (at + 1) as f64 / values.len() as f64]);
         }
         Series::line(name, points)
     }
 
-    /// The percentile curve of a histogram of nanoseconds. With 1,000 values it ends at 99.9 %, beyond which it would repeat the
-    /// largest value.
+    /// The percentile curve of a histogram of nanoseconds. With 1,000 values it ends at 99.9 %, beyond which it would
+    /// repeat the largest value.
     pub fn tail(name: impl Into<String>, values: &Histogram) -> Self {
         let mut points = Vec::new();
         if !values.is_empty() {
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn cumulative_curve_rises_from_zero_to_one() {
-        let series = Series::distribution("got", &histogram((1..=100).map(|ms| ms * 1_000_000)));
+        let series = Series::distribution("measured", &histogram((1..=100).map(|ms| ms * 1_000_000)));
         assert_eq!(series.points[0][1], 0.0);
         assert_eq!(series.points.last().unwrap()[1], 1.0);
         assert!(series.points.windows(2).all(|pair| pair[0][0] <= pair[1][0] && pair[0][1] <= pair[1][1]));

@@ -26,7 +26,7 @@ pub struct Diagram {
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Its name: `clients`.
+    /// Name of the node: `clients`.
     pub name: String,
     /// Kind: name of a profile, a command; may be empty.
     pub about: String,
@@ -84,14 +84,14 @@ pub(super) fn diagram(diagram: &Diagram, width: Width, standalone: bool) -> Stri
     let (across, _) = width.size();
     let title = if standalone { TITLE } else { 0.0 };
     // On a phone or half a page the boxes are one below the other.
-    if width == Width::Full { beside(diagram, across, title) } else { below(diagram, across, title) }
+    if width == Width::Full { horizontal(diagram, across, title) } else { vertical(diagram, across, title) }
 }
 
-fn beside(diagram: &Diagram, across: f64, title: f64) -> String {
+fn horizontal(diagram: &Diagram, across: f64, title: f64) -> String {
     let count = diagram.nodes.len().max(1) as f64;
     let tallest = diagram.nodes.iter().map(Node::height).fold(0.0, f64::max);
-    let box_width = ((across - EDGE * 2.0 - (count - 1.0) * GAP_WIDE) / count).min(BOX_MAX);
-    let used = count * box_width + (count - 1.0) * GAP_WIDE;
+    let box_width = ((across - EDGE * 2.0 - (count - 1.0) * GAP_ACROSS) / count).min(BOX_MAX);
+    let used = count * box_width + (count - 1.0) * GAP_ACROSS;
     let mut svg = begun(diagram, across, title + tallest + 2.0 * EDGE, title);
     let mut left = (across - used) / 2.0;
     for (at, node) in diagram.nodes.iter().enumerate() {
@@ -100,21 +100,21 @@ fn beside(diagram: &Diagram, across: f64, title: f64) -> String {
         if at + 1 < diagram.nodes.len() {
             let middle = title + EDGE + tallest / 2.0;
             let [there, back] = words(diagram, at);
-            let (from, to) = (left + 5.0, left + GAP_WIDE - 5.0);
+            let (from, to) = (left + 5.0, left + GAP_ACROSS - 5.0);
             arrow(&mut svg, [from, middle - 7.0], [to, middle - 7.0]);
             arrow(&mut svg, [to, middle + 7.0], [from, middle + 7.0]);
-            let room = GAP_WIDE + 2.0;
-            let centre = left + GAP_WIDE / 2.0;
-            svg.words("tick", [centre, middle - 15.0], Anchor::Middle, &fitting(there, room));
-            svg.words("tick", [centre, middle + 24.0], Anchor::Middle, &fitting(back, room));
-            left += GAP_WIDE;
+            let available = GAP_ACROSS + 2.0;
+            let centre = left + GAP_ACROSS / 2.0;
+            svg.text("tick", [centre, middle - 15.0], Anchor::Middle, &fitting(there, available));
+            svg.text("tick", [centre, middle + 24.0], Anchor::Middle, &fitting(back, available));
+            left += GAP_ACROSS;
         }
     }
     svg.into_text()
 }
 
-fn below(diagram: &Diagram, across: f64, title: f64) -> String {
-    let gaps = diagram.nodes.len().saturating_sub(1) as f64 * GAP_HIGH;
+fn vertical(diagram: &Diagram, across: f64, title: f64) -> String {
+    let gaps = diagram.nodes.len().saturating_sub(1) as f64 * GAP_DOWN;
     let height: f64 = diagram.nodes.iter().map(Node::height).sum::<f64>() + gaps + 2.0 * EDGE + title;
     let mut svg = begun(diagram, across, height, title);
     let mut top = title + EDGE;
@@ -124,12 +124,12 @@ fn below(diagram: &Diagram, across: f64, title: f64) -> String {
         if at + 1 < diagram.nodes.len() {
             let middle = across / 2.0;
             let [there, back] = words(diagram, at);
-            arrow(&mut svg, [middle - 7.0, top + 4.0], [middle - 7.0, top + GAP_HIGH - 4.0]);
-            arrow(&mut svg, [middle + 7.0, top + GAP_HIGH - 4.0], [middle + 7.0, top + 4.0]);
-            let y = top + GAP_HIGH / 2.0 + 4.0;
-            svg.words("tick", [middle - 16.0, y], Anchor::End, &fitting(there, middle - 20.0));
-            svg.words("tick", [middle + 16.0, y], Anchor::Start, &fitting(back, middle - 20.0));
-            top += GAP_HIGH;
+            arrow(&mut svg, [middle - 7.0, top + 4.0], [middle - 7.0, top + GAP_DOWN - 4.0]);
+            arrow(&mut svg, [middle + 7.0, top + GAP_DOWN - 4.0], [middle + 7.0, top + 4.0]);
+            let y = top + GAP_DOWN / 2.0 + 4.0;
+            svg.text("tick", [middle - 16.0, y], Anchor::End, &fitting(there, middle - 20.0));
+            svg.text("tick", [middle + 16.0, y], Anchor::Start, &fitting(back, middle - 20.0));
+            top += GAP_DOWN;
         }
     }
     svg.into_text()
@@ -142,26 +142,26 @@ fn words(diagram: &Diagram, gap: usize) -> [&str; 2] {
 fn put(svg: &mut Svg, node: &Node, [left, top]: [f64; 2], size: [f64; 2]) {
     svg.rect("node", [left, top], size, "");
     let (inner, right) = (left + PAD, left + size[0] - PAD);
-    let room = right - inner;
+    let available = right - inner;
     let mut y = top + PAD + 12.0;
-    svg.words("head", [inner, y], Anchor::Start, &fitting(&node.name, room * 0.92));
+    svg.text("head", [inner, y], Anchor::Start, &fitting(&node.name, available * 0.92));
     y += HEAD - 12.0 + 10.0;
     if !node.about.is_empty() {
-        svg.words("tick", [inner, y], Anchor::Start, &fitting(&node.about, room));
+        svg.text("tick", [inner, y], Anchor::Start, &fitting(&node.about, available));
         y += LINE;
     }
     for [name, value] in &node.lines {
-        let value = fitting(value, room * 0.7);
-        let left_over = room - text_width(&value) - 6.0;
-        svg.words("tick", [inner, y], Anchor::Start, &fitting(name, left_over));
-        svg.words("value", [right, y], Anchor::End, &value);
+        let value = fitting(value, available * 0.7);
+        let left_over = available - text_width(&value) - 6.0;
+        svg.text("tick", [inner, y], Anchor::Start, &fitting(name, left_over));
+        svg.text("value", [right, y], Anchor::End, &value);
         y += LINE;
     }
 }
 
 fn arrow(svg: &mut Svg, from: [f64; 2], to: [f64; 2]) {
     svg.line("arrow", from, to);
-    // The sign, and 0 of 0: `signum` makes 1 of it.
+    // The sign, with 0 for 0: `signum` returns 1 for 0.
     let along = [to[0] - from[0], to[1] - from[1]].map(|way| if way == 0.0 { 0.0 } else { way.signum() });
     let back = [to[0] - along[0] * 5.0, to[1] - along[1] * 5.0];
     for side in [-3.5, 3.5] {
@@ -173,7 +173,7 @@ fn begun(diagram: &Diagram, across: f64, height: f64, title: f64) -> Svg {
     let standalone = title > 0.0;
     let mut svg = Svg::new(across, height, &diagram.title, &description(diagram), standalone);
     if standalone {
-        svg.words("title", [2.0, TITLE - 10.0], Anchor::Start, &fitting(&diagram.title, across * 0.75));
+        svg.text("title", [2.0, TITLE - 10.0], Anchor::Start, &fitting(&diagram.title, across * 0.75));
     }
     svg
 }
@@ -202,10 +202,10 @@ const EDGE: f64 = 2.0;
 const PAD: f64 = 10.0;
 const HEAD: f64 = 20.0;
 const LINE: f64 = 18.0;
-/// Between boxes side by side.
-const GAP_WIDE: f64 = 50.0;
-/// Between boxes one below the other.
-const GAP_HIGH: f64 = 34.0;
+/// Gap between boxes side by side.
+const GAP_ACROSS: f64 = 50.0;
+/// Gap between boxes one below the other.
+const GAP_DOWN: f64 = 34.0;
 /// Maximum width of a box, so that figures stay near their names.
 const BOX_MAX: f64 = 290.0;
 

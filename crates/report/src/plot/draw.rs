@@ -16,7 +16,7 @@ use super::svg::{Anchor, Svg, text_width};
 use super::thin::thin;
 use super::{Quantity, Width};
 
-/// Draws it.
+/// Draws the chart.
 pub(super) fn chart(chart: &Chart, width: Width, standalone: bool) -> String {
     let (across, plot_height) = width.size();
     let entries = entries(chart);
@@ -32,24 +32,24 @@ pub(super) fn chart(chart: &Chart, width: Width, standalone: bool) -> String {
     let y = Ruler::new(&chart.y, ys().chain(chart.rules.iter().map(|rule| rule.at)), bottom, top, 5);
     let widest = y.ticks.iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
     let (left, right) = ((widest + GAP).clamp(28.0, across / 2.0), across - RIGHT);
-    let wanted = ((right - left) / A_MARK) as usize;
-    let x = Ruler::new(&chart.x, xs, left, right, wanted.max(2));
+    let tick_count = ((right - left) / TICK_WIDTH) as usize;
+    let x = Ruler::new(&chart.x, xs, left, right, tick_count.max(2));
 
     let mut svg = Svg::new(across, height, &chart.title, &description(chart), standalone);
     if standalone {
-        svg.words("title", [EDGE, TITLE - 10.0], Anchor::Start, &legend::fitting(&chart.title, (across - EDGE) * 0.75));
+        svg.text("title", [EDGE, TITLE - 10.0], Anchor::Start, &legend::fitting(&chart.title, (across - EDGE) * 0.75));
     }
     legend::draw(&mut svg, &entries, EDGE, title, across - 2.0 * EDGE);
-    svg.words("label", [EDGE, top - HALF_LINE - 3.0], Anchor::Start, &legend::fitting(label, across - EDGE));
+    svg.text("label", [EDGE, top - HALF_LINE - 3.0], Anchor::Start, &legend::fitting(label, across - EDGE));
     bands(&mut svg, &chart.bands, &x, top, bottom);
     for (at, label) in &y.ticks {
-        let Some(place) = y.place(*at) else { continue };
+        let Some(place) = y.position(*at) else { continue };
         svg.line("grid", [left, place], [right, place]);
-        svg.words("tick", [left - GAP, place + 4.0], Anchor::End, label);
+        svg.text("tick", [left - GAP, place + 4.0], Anchor::End, label);
     }
     x_marks(&mut svg, &x, bottom, across);
     svg.line("axis", [left, bottom], [right, bottom]);
-    svg.words("label", [(left + right) / 2.0, height - 5.0], Anchor::Middle, &chart.x.label);
+    svg.text("label", [(left + right) / 2.0, height - 5.0], Anchor::Middle, &chart.x.label);
     for (at, series) in chart.series.iter().enumerate() {
         draw(&mut svg, series, chart.color_of(at), &x, &y, bottom);
     }
@@ -59,7 +59,7 @@ pub(super) fn chart(chart: &Chart, width: Width, standalone: bool) -> String {
     }
     rules(&mut svg, chart, &y, left, right);
     if chart.is_empty() {
-        svg.words("nothing", [(left + right) / 2.0, (top + bottom) / 2.0], Anchor::Middle, "no values");
+        svg.text("nothing", [(left + right) / 2.0, (top + bottom) / 2.0], Anchor::Middle, "no values");
     }
     svg.into_text()
 }
@@ -101,27 +101,27 @@ fn description(chart: &Chart) -> String {
 /// Shaded ranges, labelled if the label fits.
 pub(super) fn bands(svg: &mut Svg, bands: &[Band], x: &Ruler, top: f64, bottom: f64) {
     for band in bands {
-        let (Some(from), Some(to)) = (x.place(band.from), x.place(band.to)) else { continue };
+        let (Some(from), Some(to)) = (x.position(band.from), x.position(band.to)) else { continue };
         if to - from < 0.5 {
             continue;
         }
         svg.rect("band", [from, top], [to - from, bottom - top], "");
         if text_width(&band.label) + 2.0 * GAP <= to - from {
-            svg.words("note", [(from + to) / 2.0, (top + bottom) / 2.0], Anchor::Middle, &band.label);
+            svg.text("note", [(from + to) / 2.0, (top + bottom) / 2.0], Anchor::Middle, &band.label);
         }
     }
 }
 
-/// Labels that would overlap the previous one are left out; their ticks stay.
+/// Draws the ticks of the horizontal axis. Labels that would overlap the previous one are omitted; their ticks remain.
 pub(super) fn x_marks(svg: &mut Svg, x: &Ruler, bottom: f64, across: f64) {
     let mut free = 0.0;
     for (at, label) in &x.ticks {
-        let Some(place) = x.place(*at) else { continue };
+        let Some(place) = x.position(*at) else { continue };
         svg.line("axis", [place, bottom], [place, bottom + 4.0]);
         let half = text_width(label) / 2.0;
         let middle = place.min(across - half - 1.0);
         if middle - half >= free {
-            svg.words("tick", [middle, bottom + 18.0], Anchor::Middle, label);
+            svg.text("tick", [middle, bottom + 18.0], Anchor::Middle, label);
             free = middle + half + GAP;
         }
     }
@@ -131,21 +131,21 @@ fn rules(svg: &mut Svg, chart: &Chart, y: &Ruler, left: f64, right: f64) {
     // With rules close together, the later label goes below its line.
     let mut above: Option<f64> = None;
     for rule in &chart.rules {
-        let Some(place) = y.place(rule.at) else { continue };
+        let Some(place) = y.position(rule.at) else { continue };
         svg.line("rule", [left, place], [right, place]);
         let label_at = match above {
             Some(other) if (other - place).abs() < 16.0 => place + 14.0,
             _ => place - 5.0,
         };
         above = Some(place);
-        svg.words("note", [right - 4.0, label_at], Anchor::End, &legend::fitting(&rule.label, right - left - GAP));
+        svg.text("note", [right - 4.0, label_at], Anchor::End, &legend::fitting(&rule.label, right - left - GAP));
     }
 }
 
 fn draw(svg: &mut Svg, series: &Series, color: usize, x: &Ruler, y: &Ruler, bottom: f64) {
     let runs: Vec<Vec<[f64; 2]>> = runs(series, x, y).iter().map(|run| thin(run)).collect();
     if series.shape == Shape::Area {
-        let floor = y.place(y.from()).unwrap_or(bottom);
+        let floor = y.position(y.from()).unwrap_or(bottom);
         svg.path(&format!("area f{color}"), &runs, Some(floor));
     }
     svg.path(&stroke(color, series.dashed), &runs, None);
@@ -154,7 +154,7 @@ fn draw(svg: &mut Svg, series: &Series, color: usize, x: &Ruler, y: &Ruler, bott
 /// A dot for each point, with a tooltip.
 fn dots(svg: &mut Svg, chart: &Chart, series: &Series, color: usize, [x, y]: [&Ruler; 2]) {
     for [across, down] in &series.points {
-        let (Some(left), Some(top)) = (x.place(*across), y.place(*down)) else { continue };
+        let (Some(left), Some(top)) = (x.position(*across), y.position(*down)) else { continue };
         let at = chart.x.quantity.text(*across);
         svg.dot(
             &format!("f{color}"),
@@ -168,7 +168,7 @@ fn dots(svg: &mut Svg, chart: &Chart, series: &Series, color: usize, [x, y]: [&R
 fn runs(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Vec<[f64; 2]>> {
     let mut runs: Vec<Vec<[f64; 2]>> = vec![Vec::new()];
     for point in &series.points {
-        match (x.place(point[0]), y.place(point[1])) {
+        match (x.position(point[0]), y.position(point[1])) {
             (Some(across), Some(down)) => {
                 let run = runs.last_mut().expect("there is always a run");
                 if matches!(series.shape, Shape::Step | Shape::Area)
@@ -191,15 +191,15 @@ pub(crate) fn over_time(chart: &Chart) -> bool {
 }
 
 pub(super) const TITLE: f64 = 30.0;
-/// Between text and what it belongs to.
+/// Space between a text and its element.
 pub(super) const GAP: f64 = 8.0;
 pub(super) const EDGE: f64 = 2.0;
-/// The vertical axis' label.
+/// Height of the vertical axis' label.
 pub(super) const LABEL: f64 = 18.0;
-/// Half a label stands above the topmost mark.
+/// Half the height of a label, above the topmost tick.
 pub(super) const HALF_LINE: f64 = 8.0;
-/// The horizontal axis' marks and label.
+/// Height of the horizontal axis' tick labels and label.
 pub(super) const BELOW: f64 = 46.0;
 pub(super) const RIGHT: f64 = 16.0;
-/// Room for a mark of the horizontal axis.
-const A_MARK: f64 = 72.0;
+/// Minimum distance of ticks on the horizontal axis.
+const TICK_WIDTH: f64 = 72.0;

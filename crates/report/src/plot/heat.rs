@@ -4,7 +4,7 @@
 //!   rows of (second, from, to, count) ─> columns of whole seconds, rows of equal ratio ─> shades ─> one path a shade
 //! ```
 //!
-//! However long the run and however fine its buckets, there are at most [`COLUMNS`] columns and [`ROWS`] rows.
+//! For any length of the run and any width of its buckets there are at most [`COLUMNS`] columns and [`ROWS`] rows.
 
 use std::collections::BTreeMap;
 
@@ -131,24 +131,24 @@ pub(super) fn heat(heat: &Heat, width: Width, standalone: bool) -> String {
 
     let mut svg = Svg::new(across, height, &heat.title, &description(heat, &grid, most), standalone);
     if standalone {
-        svg.words("title", [EDGE, TITLE - 10.0], Anchor::Start, &legend::fitting(&heat.title, across * 0.75));
+        svg.text("title", [EDGE, TITLE - 10.0], Anchor::Start, &legend::fitting(&heat.title, across * 0.75));
     }
     legend::draw(&mut svg, &entries, EDGE, title, across - 2.0 * EDGE);
-    svg.words("label", [EDGE, top - HALF_LINE - 3.0], Anchor::Start, &legend::fitting(&heat.label, across - EDGE));
+    svg.text("label", [EDGE, top - HALF_LINE - 3.0], Anchor::Start, &legend::fitting(&heat.label, across - EDGE));
     super::draw::bands(&mut svg, &heat.bands, &x, top, bottom);
     for (at, label) in &y.ticks {
-        let Some(place) = y.place(*at) else { continue };
+        let Some(place) = y.position(*at) else { continue };
         svg.line("grid", [left, place], [right, place]);
-        svg.words("tick", [left - GAP, place + 4.0], Anchor::End, label);
+        svg.text("tick", [left - GAP, place + 4.0], Anchor::End, label);
     }
     if let Some(grid) = &grid {
         cells(&mut svg, grid, &scale, &x, &y);
     } else {
-        svg.words("nothing", [(left + right) / 2.0, (top + bottom) / 2.0], Anchor::Middle, "no values");
+        svg.text("nothing", [(left + right) / 2.0, (top + bottom) / 2.0], Anchor::Middle, "no values");
     }
     super::draw::x_marks(&mut svg, &x, bottom, across);
     svg.line("axis", [left, bottom], [right, bottom]);
-    svg.words("label", [(left + right) / 2.0, height - 5.0], Anchor::Middle, "time (s)");
+    svg.text("label", [(left + right) / 2.0, height - 5.0], Anchor::Middle, "time (s)");
     svg.into_text()
 }
 
@@ -157,13 +157,13 @@ fn cells(svg: &mut Svg, grid: &Grid, scale: &Shades, x: &Ruler, y: &Ruler) {
     let mut by_shade: Vec<Vec<[f64; 4]>> = vec![Vec::new(); SHADES];
     let mut open: Option<(u32, i32, i32, usize)> = None;
     let mut close = |(column, low, high, shade): (u32, i32, i32, usize)| {
-        let [from, to] = grid.across(column).map(|second| x.place(second));
-        let [bottom, top] = [grid.up(low)[0], grid.up(high)[1]].map(|nanos| y.place(nanos));
+        let [from, to] = grid.across(column).map(|second| x.position(second));
+        let [bottom, top] = [grid.up(low)[0], grid.up(high)[1]].map(|nanos| y.position(nanos));
         if let (Some(from), Some(to), Some(bottom), Some(top)) = (from, to, bottom, top) {
             by_shade[shade].push([from, top, to - from, bottom - top]);
         }
     };
-    // In order of columns, and in a column from below.
+    // Cells are in the order of columns, and from bottom to top in a column.
     for (&(column, row), &count) in &grid.counts {
         let shade = scale.of(count);
         match &mut open {
@@ -227,7 +227,7 @@ fn description(heat: &Heat, grid: &Option<Grid>, most: f64) -> String {
 /// Edges of a bucket in nanoseconds, at least one microsecond.
 fn ends(cell: &HeatCell) -> [f64; 2] {
     let from = cell.from_ns.clamp(LEAST_NS, u64::MAX - 1);
-    // Of nearly the largest numbers a double tells apart few.
+    // Near the largest numbers a double distinguishes few values.
     [from as f64, (cell.to_ns.max(from + 1) as f64).max(from as f64 * 1.001)]
 }
 
@@ -244,7 +244,7 @@ fn shares([low, high]: [f64; 2]) -> impl Iterator<Item = (i32, f64)> {
     })
 }
 
-/// As in other distributions.
+/// Smallest duration on the axis, as in other distributions.
 const LEAST_NS: u64 = 1_000;
 /// Maximum number of columns; narrower ones would not be visible.
 const COLUMNS: u32 = 160;

@@ -23,9 +23,9 @@ pub(super) fn draw(svg: &mut Svg, entries: &[Entry<'_>], left: f64, top: f64, wi
         if entry.filled {
             svg.rect(&entry.class, [x + 3.0, y - 5.0], [10.0, 10.0], "");
         } else {
-            svg.line(&entry.class, [x, y], [x + MARK, y]);
+            svg.line(&entry.class, [x, y], [x + MARK_WIDTH, y]);
         }
-        svg.words("name", [x + MARK + GAP, y + 4.0], Anchor::Start, &name);
+        svg.text("name", [x + MARK_WIDTH + GAP, y + 4.0], Anchor::Start, &name);
     }
 }
 
@@ -35,13 +35,13 @@ fn places(entries: &[Entry<'_>], width: f64) -> Vec<(f64, usize, String)> {
     entries
         .iter()
         .map(|entry| {
-            let name = fitting(entry.name, width - MARK - GAP);
-            let needed = MARK + GAP + text_width(&name);
+            let name = fitting(entry.name, width - MARK_WIDTH - GAP);
+            let needed = MARK_WIDTH + GAP + text_width(&name);
             if x > 0.0 && x + needed > width {
                 (x, line) = (0.0, line + 1);
             }
             let place = (x, line, name);
-            x += needed + BETWEEN;
+            x += needed + ENTRY_GAP;
             place
         })
         .collect()
@@ -65,9 +65,9 @@ pub(super) fn fitting(text: &str, width: f64) -> String {
 
 /// Height of a line of names.
 pub(super) const LINE: f64 = 20.0;
-const MARK: f64 = 16.0;
+const MARK_WIDTH: f64 = 16.0;
 const GAP: f64 = 6.0;
-const BETWEEN: f64 = 18.0;
+const ENTRY_GAP: f64 = 18.0;
 
 #[cfg(test)]
 mod tests {
@@ -77,7 +77,7 @@ mod tests {
     fn legend_wraps_names_and_shortens_long_ones() {
         let entry = |name| Entry { name, class: String::new(), filled: false };
         let entries =
-            [entry("load"), entry("wire"), entry("a very long name of a series that nobody can read at once")];
+            [entry("load"), entry("wire"), entry("a very long name of a series that does not fit on one line")];
         assert_eq!(lines(&entries, 900.0), 1);
         assert_eq!(lines(&entries, 100.0), 3);
         assert!(fitting(entries[2].name, 100.0).ends_with('…'));

@@ -22,12 +22,12 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// A value as a person reads it: `23.3`, `110.0/s`, `12.0 s`, `48.2 ms`, `10.2 KB`, `99.0 %`.
+    /// A value as text for people: `23.3`, `110.0/s`, `12.0 s`, `48.2 ms`, `10.2 KB`, `99.0 %`.
     pub fn text(self, value: f64) -> String {
         if !value.is_finite() {
             return "-".to_owned();
         }
-        if value.abs() >= HUGE {
+        if value.abs() >= DIGITS_SHOWN_MAX {
             return format!("{value:.2e}");
         }
         match self {
@@ -51,7 +51,7 @@ impl Quantity {
             Quantity::Seconds => "s",
             Quantity::Nanoseconds => "ns",
             Quantity::Bytes => "bytes",
-            // No chart of them is interactive.
+            // Charts of these quantities are not interactive.
             Quantity::BitsPerSecond => "count",
             Quantity::Share => "share",
         }
@@ -108,9 +108,9 @@ impl Quantity {
     }
 }
 
-/// A number with at most so many decimals, thousands apart, no zeros that say nothing.
+/// A number with at most `decimals` decimals, with thousands separators, without trailing zeros.
 fn trimmed(value: f64, decimals: usize) -> String {
-    if value.abs() >= HUGE {
+    if value.abs() >= DIGITS_SHOWN_MAX {
         return format!("{value:.0e}");
     }
     let text = format!("{:.decimals$}", value.abs());
@@ -121,8 +121,8 @@ fn trimmed(value: f64, decimals: usize) -> String {
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// From here on digits say nothing: nothing measured is so large.
-const HUGE: f64 = 1e18;
+/// Larger numbers are shown without all digits: no measured value is that large.
+const DIGITS_SHOWN_MAX: f64 = 1e18;
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,9 @@
-//! From a value to its place on paper.
+//! Scales: map values to positions in the figure.
 
 use super::chart::{Axis, Scale};
 use super::ticks;
 
-/// An axis laid out between two places on paper.
+/// An axis between two positions of the figure.
 #[derive(Clone, Debug)]
 pub(super) struct Ruler {
     scale: Scale,
@@ -11,40 +11,47 @@ pub(super) struct Ruler {
     to: f64,
     start: f64,
     end: f64,
-    /// Marks with their labels, inside.
+    /// Positions of the ticks inside the axis, with their labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Ruler {
-    /// Lays an axis out for these values; `start` and `end` are places, `wanted` the marks there is room for.
-    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, start: f64, end: f64, wanted: usize) -> Ruler {
+    /// Lays out an axis for these values; `start` and `end` are positions, `tick_count` is the number of ticks that
+    /// fit.
+    pub(super) fn new(
+        axis: &Axis,
+        values: impl Iterator<Item = f64>,
+        start: f64,
+        end: f64,
+        tick_count: usize,
+    ) -> Ruler {
         let usable = values.filter(|&value| drawable(axis.scale, value));
         let (low, high) = usable
             .chain(axis.from.into_iter().chain(axis.to).filter(|&value| drawable(axis.scale, value)))
-            .map(|value| value.clamp(-LARGEST, LARGEST))
+            .map(|value| value.clamp(-VALUE_MAX, VALUE_MAX))
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         let nothing = if axis.scale == Scale::Log { (1e6, 1e7) } else { (0.0, 1.0) };
         let (low, high) = if low <= high { (low, high) } else { nothing };
         let (from, to, ticks) = match axis.scale {
-            Scale::Linear => linear(axis, low, high, wanted),
+            Scale::Linear => linear(axis, low, high, tick_count),
             Scale::Log => {
-                let (from, to) = ticks::log_edges(low.max(SMALLEST), high.max(SMALLEST));
-                let marks = ticks::log(from, to, wanted);
+                let (from, to) = ticks::log_edges(low.max(RANGE_MIN), high.max(RANGE_MIN));
+                let marks = ticks::log(from, to, tick_count);
                 (from, to, marks.into_iter().map(|tick| (tick, axis.quantity.label(tick))).collect())
             }
             Scale::Tail => {
-                // At least to 90 %, so that the axis has a length.
+                // The axis extends at least to 90 %, so that its length is not zero.
                 let to = high.clamp(0.9, 1.0 - 1e-9);
-                let marks = ticks::tail(to, wanted);
+                let marks = ticks::tail(to, tick_count);
                 (0.0, to, marks.into_iter().map(|tick| (tick, percent(tick))).collect())
             }
         };
         Ruler { scale: axis.scale, from, to, start, end, ticks }
     }
 
-    /// Where a value stands; `None` if it has no place (NaN, not positive on a logarithmic axis). What lies beyond the
-    /// axis stands at its end.
-    pub(super) fn place(&self, value: f64) -> Option<f64> {
+    /// The position of a value; `None` if it has none (NaN, not positive on a logarithmic axis). Values beyond the axis
+    /// are at its end.
+    pub(super) fn position(&self, value: f64) -> Option<f64> {
         if !drawable(self.scale, value) {
             return None;
         }
@@ -53,28 +60,28 @@ impl Ruler {
             Scale::Log => (value / self.from).ln() / (self.to / self.from).ln(),
             Scale::Tail => (1.0 - value.min(self.to)).ln() / (1.0 - self.to).ln(),
         };
-        Some(self.start + part.clamp(0.0, 1.0) * (self.end - self.start)).filter(|place| place.is_finite())
+        Some(self.start + part.clamp(0.0, 1.0) * (self.end - self.start)).filter(|position| position.is_finite())
     }
 
-    /// The least value on it.
+    /// The smallest value on the axis.
     pub(super) fn from(&self) -> f64 {
         self.from
     }
 }
 
-fn linear(axis: &Axis, low: f64, high: f64, wanted: usize) -> (f64, f64, Vec<(f64, String)>) {
+fn linear(axis: &Axis, low: f64, high: f64, tick_count: usize) -> (f64, f64, Vec<(f64, String)>) {
     let flat = high - low <= high.abs().max(low.abs()) * 1e-9;
     let (low, high) = match (flat, axis.from) {
         (true, Some(from)) if high <= from => (from, from + 1.0),
         (true, None) => (low - low.abs().max(1.0) * 0.1, high + high.abs().max(1.0) * 0.1),
         _ => (low, high),
     };
-    let step = ticks::step(high - low, wanted);
-    // Time ends where the data end; a figure's axis ends at a round number, unless it was told where.
+    let step = ticks::step(high - low, tick_count);
+    // A time axis ends with the data; another axis ends at a round number, unless its end is configured.
     let time = axis.quantity == super::Quantity::Seconds;
     let from = if axis.from.is_some() || time { low } else { (low / step).floor() * step };
     let to = if axis.to.is_some() || time { high } else { (high / step - 1e-9).ceil() * step };
-    let (marks, step) = ticks::linear(from, to, wanted);
+    let (marks, step) = ticks::linear(from, to, tick_count);
     let labels = axis.quantity.labels(&marks, step);
     (from, to, marks.into_iter().zip(labels).collect())
 }
@@ -88,15 +95,15 @@ fn drawable(scale: Scale, value: f64) -> bool {
         }
 }
 
-/// `99.9 %`, with as many nines as it has.
+/// `99.9 %`, with as many digits as the quantile has.
 fn percent(q: f64) -> String {
     let text = format!("{:.4}", q * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Differences of larger values would not be finite.
-const LARGEST: f64 = 1e300;
-const SMALLEST: f64 = 1e-9;
+/// Largest drawable value: differences of larger values may not be finite.
+const VALUE_MAX: f64 = 1e300;
+const RANGE_MIN: f64 = 1e-9;
 
 #[cfg(test)]
 mod tests {
@@ -112,11 +119,14 @@ mod tests {
         let axis = Axis::from_zero("connections", Quantity::Count);
         let ruler = Ruler::new(&axis, [3.0, 23.0].into_iter(), 200.0, 0.0, 4);
         assert_eq!(labels(&ruler), ["0", "5", "10", "15", "20", "25"]);
-        assert_eq!((ruler.place(0.0), ruler.place(25.0), ruler.place(f64::NAN)), (Some(200.0), Some(0.0), None));
+        assert_eq!(
+            (ruler.position(0.0), ruler.position(25.0), ruler.position(f64::NAN)),
+            (Some(200.0), Some(0.0), None)
+        );
         let log = Ruler::new(&Axis::log("rtt", Quantity::Nanoseconds), [48e6].into_iter(), 0.0, 100.0, 6);
         assert_eq!(labels(&log), ["10 ms", "20 ms", "50 ms", "100 ms"]);
-        assert_eq!(log.place(0.0), None);
-        assert!((log.place(10e6 * 10_f64.sqrt()).unwrap() - 50.0).abs() < 1e-9);
+        assert_eq!(log.position(0.0), None);
+        assert!((log.position(10e6 * 10_f64.sqrt()).unwrap() - 50.0).abs() < 1e-9);
     }
 
     #[test]
@@ -131,8 +141,8 @@ mod tests {
     fn tail_scale_stretches_high_percentiles() {
         let axis = Axis { scale: Scale::Tail, ..Axis::new("percentile", Quantity::Share) };
         let ruler = Ruler::new(&axis, [0.0, 0.999].into_iter(), 0.0, 300.0, 6);
-        let place = |q: f64| ruler.place(q).unwrap().round();
-        assert_eq!((place(0.0), place(0.9), place(0.99), place(0.999)), (0.0, 100.0, 200.0, 300.0));
+        let position = |q: f64| ruler.position(q).unwrap().round();
+        assert_eq!((position(0.0), position(0.9), position(0.99), position(0.999)), (0.0, 100.0, 200.0, 300.0));
         assert_eq!(labels(&ruler), ["0 %", "50 %", "90 %", "99 %", "99.9 %"]);
     }
 }

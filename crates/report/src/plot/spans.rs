@@ -1,4 +1,4 @@
-//! Differences with their intervals, one line each, about a line at none: a forest plot.
+//! A forest plot: differences with their intervals, one line each, around a vertical line at zero.
 
 use super::chart::Axis;
 use super::draw::TITLE;
@@ -14,33 +14,33 @@ pub struct Spans {
     pub title: String,
     /// A description; may be empty.
     pub about: String,
-    /// What the differences are.
+    /// Quantity of the differences.
     pub quantity: Quantity,
-    /// What lies to the left of none, and what to the right: `B is less`, `B is more`.
+    /// Labels left and right of zero: `B is less`, `B is more`.
     pub sides: [String; 2],
-    /// From above.
+    /// The rows from top to bottom.
     pub rows: Vec<SpanRow>,
 }
 
 /// One difference.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanRow {
-    /// What differs.
+    /// Name of the figure that differs.
     pub name: String,
-    /// By how much; `None`, or a value that is no number: only the name and the words are shown.
+    /// The estimated difference; with `None` or NaN only name and text are shown.
     pub at: Option<f64>,
-    /// Between what it lies, as far as that is known.
+    /// The confidence interval, if known.
     pub interval: Option<[f64; 2]>,
-    /// Whether the interval leaves none out: drawn strong.
+    /// Whether the interval excludes zero: drawn in a strong colour.
     pub shown: bool,
-    /// A bound that was asked for.
+    /// A limit from `--fail-if`.
     pub limit: Option<f64>,
-    /// The figures in words, at the right: `+5.0 % (+3.1 to +6.9 %)`.
+    /// The figures as text, at the right: `+5.0 % (+3.1 to +6.9 %)`.
     pub words: String,
 }
 
 impl Spans {
-    /// Differences of this quantity, none so far.
+    /// A plot of differences of this quantity, without rows.
     pub fn new(title: impl Into<String>, quantity: Quantity, sides: [&str; 2]) -> Self {
         let sides = sides.map(str::to_owned);
         Spans { title: title.into(), about: String::new(), quantity, sides, rows: Vec::new() }
@@ -52,7 +52,7 @@ impl Spans {
         self
     }
 
-    /// Adds a line.
+    /// Adds a row.
     pub fn row(mut self, row: SpanRow) -> Self {
         self.rows.push(row);
         self
@@ -64,7 +64,7 @@ impl Spans {
     }
 }
 
-/// Draws it. On a phone the names stand above their lines.
+/// Draws the plot. On a phone each name is above its line.
 pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
     let (across, _) = width.size();
     let narrow = width == Width::Narrow;
@@ -82,24 +82,24 @@ pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
         }
     };
     let ends = |row: &SpanRow| [row.interval.map(|ends| ends[0]), row.interval.map(|ends| ends[1]), row.at, row.limit];
-    // An interval that says nothing must not make the others too small to see: it goes off the edge.
+    // A very wide interval must not make the others too small to see: it extends beyond the edge.
     let far = widest_shown(spans);
     let values = spans.rows.iter().flat_map(ends).flatten().filter(|value| value.is_finite());
     let values = values.map(|value| value.clamp(-far, far)).chain([0.0]);
     let axis = Axis::new("", spans.quantity);
-    let wanted = ((right - left) / 90.0).max(2.0) as usize;
-    let ruler = Ruler::new(&axis, values, left + MARGIN, right - MARGIN, wanted);
+    let tick_count = ((right - left) / 90.0).max(2.0) as usize;
+    let ruler = Ruler::new(&axis, values, left + MARGIN, right - MARGIN, tick_count);
 
     let mut svg = Svg::new(across, height, &spans.title, &description(spans), standalone);
     if standalone {
-        svg.words("title", [2.0, TITLE - 10.0], Anchor::Start, &legend::fitting(&spans.title, across * 0.75));
+        svg.text("title", [2.0, TITLE - 10.0], Anchor::Start, &legend::fitting(&spans.title, across * 0.75));
     }
     for (at, _) in &ruler.ticks {
-        if let Some(place) = ruler.place(*at) {
+        if let Some(place) = ruler.position(*at) {
             svg.line("grid", [place, top], [place, bottom]);
         }
     }
-    let none = ruler.place(0.0).unwrap_or(left);
+    let none = ruler.position(0.0).unwrap_or(left);
     sides(&mut svg, spans, none, [left, right], top - GAP);
     for (at, row) in spans.rows.iter().enumerate() {
         let from = top + at as f64 * row_height;
@@ -107,14 +107,14 @@ pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
         match narrow {
             true => {
                 let words = text_width(&row.words).min(across * 0.6);
-                let room = across - 2.0 * EDGE - words - GAP;
-                svg.words("name", [left, from + NAME - 2.0], Anchor::Start, &legend::fitting(&row.name, room));
-                svg.words("tick", [right, from + NAME - 2.0], Anchor::End, &legend::fitting(&row.words, words));
+                let available = across - 2.0 * EDGE - words - GAP;
+                svg.text("name", [left, from + NAME - 2.0], Anchor::Start, &legend::fitting(&row.name, available));
+                svg.text("tick", [right, from + NAME - 2.0], Anchor::End, &legend::fitting(&row.words, words));
             }
             false => {
-                svg.words("name", [0.0, y + 4.0], Anchor::Start, &legend::fitting(&row.name, left - GAP));
+                svg.text("name", [0.0, y + 4.0], Anchor::Start, &legend::fitting(&row.name, left - GAP));
                 let words = legend::fitting(&row.words, across - right - GAP);
-                svg.words("tick", [right + GAP, y + 4.0], Anchor::Start, &words);
+                svg.text("tick", [right + GAP, y + 4.0], Anchor::Start, &words);
             }
         }
         line(&mut svg, row, y, &ruler);
@@ -122,47 +122,47 @@ pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
     svg.line("axis", [none, top - 4.0], [none, bottom + 4.0]);
     super::draw::x_marks(&mut svg, &ruler, bottom + 4.0, across);
     if spans.rows.is_empty() {
-        svg.words("nothing", [across / 2.0, bottom - 8.0], Anchor::Middle, "no values");
+        svg.text("nothing", [across / 2.0, bottom - 8.0], Anchor::Middle, "no values");
     }
     svg.into_text()
 }
 
-/// How far the axis goes at most: so far that every estimate and bound is on it, and three times as far as the first row.
+/// Largest absolute value of the axis: it includes every estimate and limit, and three times the first row.
 fn widest_shown(spans: &Spans) -> f64 {
     let first = spans.rows.first().into_iter().flat_map(|row| row.interval).flatten().map(|end| 3.0 * end.abs());
     let points = spans.rows.iter().flat_map(|row| [row.at, row.limit]).flatten().map(|at| 1.2 * at.abs());
     let far = first.chain(points).filter(|far| far.is_finite()).fold(0.0, f64::max);
-    if far > 0.0 { far.min(WIDEST) } else { WIDEST }
+    if far > 0.0 { far.min(RANGE_FACTOR_MAX) } else { RANGE_FACTOR_MAX }
 }
 
 fn sides(svg: &mut Svg, spans: &Spans, none: f64, [left, right]: [f64; 2], y: f64) {
     let [less, more] = &spans.sides;
     let arrows = [format!("← {less}"), format!("{more} →")];
     if !less.is_empty() && none - left > text_width(&arrows[0]) + GAP {
-        svg.words("label", [none - GAP, y], Anchor::End, &arrows[0]);
+        svg.text("label", [none - GAP, y], Anchor::End, &arrows[0]);
     }
     if !more.is_empty() && right - none > text_width(&arrows[1]) + GAP {
-        svg.words("label", [none + GAP, y], Anchor::Start, &arrows[1]);
+        svg.text("label", [none + GAP, y], Anchor::Start, &arrows[1]);
     }
 }
 
 fn line(svg: &mut Svg, row: &SpanRow, y: f64, ruler: &Ruler) {
-    if let Some(limit) = row.limit.and_then(|limit| ruler.place(limit)) {
+    if let Some(limit) = row.limit.and_then(|limit| ruler.position(limit)) {
         svg.line("limit", [limit, y - ROW / 2.0 + 2.0], [limit, y + ROW / 2.0 - 2.0]);
     }
     let strength = if row.shown { "shown" } else { "unshown" };
-    if let Some([Some(low), Some(high)]) = row.interval.map(|ends| ends.map(|end| ruler.place(end))) {
+    if let Some([Some(low), Some(high)]) = row.interval.map(|ends| ends.map(|end| ruler.position(end))) {
         svg.line(&format!("s s{} {strength}", color(row)), [low, y], [high, y]);
         for end in [low, high] {
             svg.line(&format!("s s{} {strength}", color(row)), [end, y - WHISKER], [end, y + WHISKER]);
         }
     }
-    if let Some(at) = row.at.and_then(|at| ruler.place(at)) {
+    if let Some(at) = row.at.and_then(|at| ruler.position(at)) {
         svg.dot(&format!("f{}", color(row)), [at, y], &format!("{}: {}", row.name, row.words));
     }
 }
 
-/// What is shown to differ stands out; what is not is grey-blue like everything that is merely known.
+/// Colour of a row: detected differences are highlighted, others are grey-blue.
 fn color(row: &SpanRow) -> usize {
     if row.shown { 1 } else { 0 }
 }
@@ -174,17 +174,17 @@ fn description(spans: &Spans) -> String {
 
 const EDGE: f64 = 2.0;
 const GAP: f64 = 8.0;
-/// Between the ends of the axis and its values.
+/// Space between the ends of the axis and its values.
 const MARGIN: f64 = 8.0;
 const ROW: f64 = 26.0;
-/// A name above its line.
+/// Height of a name above its line.
 const NAME: f64 = 16.0;
-/// The words about both sides.
+/// Height of the labels of both sides.
 const HEAD: f64 = 24.0;
 const MARKS: f64 = 30.0;
 const WHISKER: f64 = 4.0;
-/// Three times as much: beyond it nobody reads the figure from a plot.
-const WIDEST: f64 = 2.0;
+/// The axis extends by at most this factor beyond the first row's interval.
+const RANGE_FACTOR_MAX: f64 = 2.0;
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,9 @@
-//! SVG as text. Every coordinate and every word goes through here, so that none is NaN and none is markup.
+//! SVG as text. Every coordinate and every text is written here, so that no coordinate is NaN and no text is markup.
 
 use std::fmt::Write;
 
-/// Text made safe inside elements and quoted attributes of HTML and SVG. Control characters, which neither may hold,
-/// and those that turn the direction of writing are shown as their code.
+/// Text escaped for elements and quoted attributes of HTML and SVG. Control characters, which neither format allows,
+/// and characters that change the writing direction are shown as their code.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -28,8 +28,8 @@ pub(super) fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Width of a text on paper, roughly: no font is at hand. Errs on the wide side (DejaVu Sans at 12 px), so that texts
-/// stay apart and inside.
+/// Estimated width of a text, without a font. The estimate is on the wide side (DejaVu Sans at 12 px), so that texts
+/// neither overlap nor leave the figure.
 pub(super) fn text_width(text: &str) -> f64 {
     let advance = |c: char| match c {
         ' ' | ',' | '.' | ':' | 'i' | 'j' | 'l' | 'I' | '|' | '\'' => 4.0,
@@ -37,13 +37,13 @@ pub(super) fn text_width(text: &str) -> f64 {
         'm' | 'w' | 'M' | 'W' | '%' | '@' => 11.6,
         c if c.is_ascii_uppercase() => 8.6,
         c if c.is_ascii() => 7.7,
-        // Han and kana are square.
+        // Han and kana characters are square.
         _ => 12.0,
     };
     text.chars().map(advance).sum()
 }
 
-/// Where a text is held.
+/// Alignment of a text at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -59,7 +59,7 @@ pub(super) struct Svg {
 impl Svg {
     /// Opens an image with its title and description.
     pub(super) fn new(width: f64, height: f64, title: &str, about: &str, standalone: bool) -> Self {
-        // A file of its own has a margin; on a page the page has it.
+        // A standalone file has a margin; on a page the page has one.
         let margin = if standalone { MARGIN } else { 0.0 };
         let [left, across, down] = [-margin, width + 2.0 * margin, height + 2.0 * margin].map(number);
         let size = match standalone {
@@ -123,7 +123,7 @@ impl Svg {
             write!(self.text, "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"5\"><title>{hint}</title></circle>");
     }
 
-    /// A path that begins anew where a row of points ends.
+    /// A path with a new start for each run of points.
     pub(super) fn path(&mut self, class: &str, runs: &[Vec<[f64; 2]>], close_at: Option<f64>) {
         let mut data = String::new();
         for run in runs {
@@ -131,7 +131,7 @@ impl Svg {
             let mut before = first.map(number);
             let _ = write!(data, "M{} {}", before[0], before[1]);
             if run.len() == 1 {
-                // A single point: a line without length, which round caps make a dot.
+                // A single point is a line of length zero, which round caps draw as a dot.
                 let _ = write!(data, "h0");
             }
             for point in &run[1..] {
@@ -154,7 +154,7 @@ impl Svg {
         }
     }
 
-    pub(super) fn words(&mut self, class: &str, at: [f64; 2], anchor: Anchor, words: &str) {
+    pub(super) fn text(&mut self, class: &str, at: [f64; 2], anchor: Anchor, words: &str) {
         if words.is_empty() {
             return;
         }
@@ -168,13 +168,13 @@ impl Svg {
     }
 }
 
-/// Around a file of its own.
+/// Margin of a standalone file.
 const MARGIN: f64 = 14.0;
 /// The colours, for light and dark. They differ in lightness as well as hue (after Okabe and Ito, 2002).
 pub(crate) const COLORS: &str = include_str!("../../assets/colors.css");
-/// How the parts of a plot look.
+/// Style of the parts of a plot.
 pub(crate) const STYLE: &str = include_str!("../../assets/plot.css");
-/// What a file of its own needs besides.
+/// Additional style of a standalone file.
 const FRAME: &str = ".paper{fill:var(--paper)}text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}";
 
 #[cfg(test)]

@@ -190,7 +190,8 @@ pub(super) fn by_url(load: &Load) -> Section {
         None if hidden > 0 => format!("{} more URLs.", count(hidden)),
         None => String::new(),
     };
-    section.table(table).text(others)
+    let legend = phrases::too_few_values_to_p99(load.by_url.iter().take(URLS_SHOWN).map(|part| &part.response_time_ns));
+    section.table(table).text(others).text(legend.map(|text| format!("{text}.")).unwrap_or_default())
 }
 
 /// Responses by status, and failures by cause.

@@ -157,7 +157,7 @@ fn response_times(rows: &[SecondRecord], distributions: &[DistributionRecord]) -
     let mut chart = Chart::over_time("Response time", "response time", Quantity::Nanoseconds)
         .about("Percentiles of the requests completed in each second.")
         .series(seconds("p50", rows, time(|row| row.response_p50_ns)).color(0));
-    // Percentiles from buckets are less precise than those of the series, and are kept between them.
+    // Percentiles from buckets are less precise than those of the series, and are limited by those.
     let finer: BTreeMap<u32, &SecondRecord> = values().map(|row| (row.second, row)).collect();
     let by_buckets = |name: &str, quantile: f64, color: usize, ends: fn(&SecondRecord) -> (u64, u64)| {
         let fit = |(second, value): (u32, f64)| {

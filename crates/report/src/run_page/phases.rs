@@ -4,7 +4,7 @@ use schema::document::{Load, PhasePart};
 
 use crate::figures::{count, duration, plain, rate};
 use crate::page::{Section, Table};
-use crate::phrases::{percentiles, span};
+use crate::phrases::{percentiles, span, too_few_values_to_p99};
 use crate::plot::{Axis, Chart, Quantity, Series};
 
 /// The phases one by one, and response time against offered rate; empty without phases.
@@ -25,6 +25,8 @@ pub(super) fn by_phase(load: &Load) -> Section {
     }
     let section =
         section.text("A request belongs to the phase of its scheduled time, even if it ended later.").table(table);
+    let legend = too_few_values_to_p99(load.by_phase.iter().map(|phase| &phase.response_time_ns));
+    let section = section.text(legend.map(|text| format!("{text}.")).unwrap_or_default());
     let steady: Vec<&PhasePart> =
         load.by_phase.iter().filter(|phase| phase.is_steady && phase.response_time_ns.count > 0).collect();
     // A curve needs at least two rates.

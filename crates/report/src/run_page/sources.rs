@@ -34,7 +34,8 @@ pub struct Sources {
     pub tap_client: Histogram,
     /// Response times of programs that were servers.
     pub tap_server: Histogram,
-    /// Configured RTT of each client in nanoseconds, in any order. It is not stored: the caller computes it from the plan.
+    /// Configured RTT of each client in nanoseconds, in any order. It is not stored: the caller computes it from the
+    /// plan.
     pub configured_rtt_ns: Vec<u64>,
     /// plan.toml as text.
     pub plan: String,
@@ -65,7 +66,7 @@ impl Sources {
         }
     }
 
-    /// Reads a run's folder. A table or histogram that cannot be read is left out and named in [`Sources::missing`].
+    /// Reads a run's folder. A table or histogram that cannot be read is omitted and named in [`Sources::missing`].
     ///
     /// # Errors
     /// The run has no document, or one that this version cannot read.
@@ -89,8 +90,8 @@ impl Sources {
                 cells.push(row);
             }
         });
-        // A run of an hour has tens of millions of such rows, so the run stores histograms of them. Without a histogram the
-        // rows are read.
+        // A run of an hour has tens of millions of such rows, so the run stores histograms of them. Without a histogram
+        // the rows are read.
         match stored_histogram(dir, "wire_rtt", &mut missing) {
             Some(values) => sources.wire_rtt = values,
             None => for_each_row(store::read_connections(dir), "connections", &mut missing, |row| {
@@ -141,7 +142,8 @@ fn stored_histogram(dir: &Path, name: &str, missing: &mut Vec<String>) -> Option
     }
 }
 
-/// Passes the rows of a table to `take`, one at a time, up to the first that cannot be read, which is added to `missing`.
+/// Passes the rows of a table to `take`, one at a time, up to the first that cannot be read, which is added to
+/// `missing`.
 fn for_each_row<R>(
     table: store::Result<impl Iterator<Item = store::Result<R>>>,
     name: &str,

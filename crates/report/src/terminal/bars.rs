@@ -28,31 +28,31 @@ pub(super) fn print(page: &mut Page, values: &Histogram) {
         .collect();
     let largest = rows.iter().map(|(_, count, _)| *count).max().unwrap_or(1).max(1);
     let name_width = rows.iter().map(|(name, ..)| length(name)).max().unwrap_or(0).max(22);
-    let room = page.width().saturating_sub(MARGIN + name_width + 34).max(10);
+    let available = page.width().saturating_sub(MARGIN + name_width + 34).max(10);
     page.line(&[(&format!("{:MARGIN$}response time", ""), Ink::Label)]);
     for (name, number, marks) in rows {
-        let bar = bar(number, largest, room, page.unicode());
+        let bar = bar(number, largest, available, page.unicode());
         let figures = format!(" {:>11} {:>8}  ", count(number), share(number as f64 / values.len() as f64));
         page.line(&[
             (&format!("{:MARGIN$}{name:<name_width$} ", ""), Ink::Label),
             (&bar, Ink::Bar),
-            (&" ".repeat(room.saturating_sub(length(&bar))), Ink::Plain),
+            (&" ".repeat(available.saturating_sub(length(&bar))), Ink::Plain),
             (&figures, Ink::Plain),
             (&marks, Ink::Strong),
         ]);
     }
 }
 
-/// A bar of at most `room` characters; at least one character for a value above zero.
-pub(super) fn bar(value: u64, largest: u64, room: usize, unicode: bool) -> String {
+/// A bar of at most `available` characters; at least one character for a value above zero.
+pub(super) fn bar(value: u64, largest: u64, available: usize, unicode: bool) -> String {
     if value == 0 {
         return String::new();
     }
-    let length = value as f64 / largest as f64 * room as f64;
+    let length = value as f64 / largest as f64 * available as f64;
     if !unicode {
-        return "#".repeat((length.round() as usize).clamp(1, room));
+        return "#".repeat((length.round() as usize).clamp(1, available));
     }
-    let eighths = ((length * 8.0).round() as usize).clamp(1, room * 8);
+    let eighths = ((length * 8.0).round() as usize).clamp(1, available * 8);
     let mut bar = "█".repeat(eighths / 8);
     bar.push_str(["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8]);
     bar

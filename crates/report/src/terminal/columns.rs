@@ -7,7 +7,7 @@ use crate::figures::duration;
 pub(super) struct Columns<'a> {
     /// Title of the plot.
     pub label: &'a str,
-    /// In order of time; NaN leaves a column empty.
+    /// The values in order of time; NaN gives an empty column.
     pub values: &'a [f64],
     /// Formats a value for the axis at the left.
     pub text: &'a dyn Fn(f64) -> String,
@@ -19,8 +19,8 @@ pub(super) struct Columns<'a> {
     pub widest: usize,
 }
 
-/// Draws the plot; nothing without a value above zero. With more values than columns, a column shows its highest value, so
-/// that every peak is visible.
+/// Draws the plot; nothing without a value above zero. With more values than columns, a column shows its highest value,
+/// so that every peak is visible.
 pub(super) fn print(page: &mut Page, drawn: &Columns<'_>) {
     let highest = drawn.values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
     if highest <= 0.0 {

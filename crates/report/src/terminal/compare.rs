@@ -39,11 +39,11 @@ fn what_differed(part: &ComparePart, style: Style) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let room = (page.width().saturating_sub(44) / 2).max(12);
+    let available = (page.width().saturating_sub(44) / 2).max(12);
     let rows: Vec<Vec<String>> = rows
         .into_iter()
         .map(|[what, a, b, kind]| {
-            let [a, b] = shortened_to_difference([&a, &b], room);
+            let [a, b] = shortened_to_difference([&a, &b], available);
             vec![shortened(&what, 26), a, b, kind]
         })
         .collect();
@@ -52,18 +52,19 @@ fn what_differed(part: &ComparePart, style: Style) -> String {
     page.into_text()
 }
 
-/// Two texts shortened to `room` characters each; texts with a longer common start begin near their first difference.
-fn shortened_to_difference(texts: [&str; 2], room: usize) -> [String; 2] {
+/// Two texts shortened to `available` characters each; texts with a longer common start begin near their first
+/// difference.
+fn shortened_to_difference(texts: [&str; 2], available: usize) -> [String; 2] {
     let [a, b] = texts.map(|text| figures::plain(text).chars().collect::<Vec<char>>());
     let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     // A part of the common start remains for orientation.
-    let from = common.saturating_sub(room / 3);
+    let from = common.saturating_sub(available / 3);
     [a, b].map(|text| {
-        if text.len() <= room || common + 4 < room {
-            return shortened(&text.iter().collect::<String>(), room);
+        if text.len() <= available || common + 4 < available {
+            return shortened(&text.iter().collect::<String>(), available);
         }
         let rest: String = text[from.min(text.len())..].iter().collect();
-        shortened(&format!("...{rest}"), room)
+        shortened(&format!("...{rest}"), available)
     })
 }
 

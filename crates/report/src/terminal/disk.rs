@@ -3,13 +3,13 @@
 use schema::DiskDocument;
 
 use super::{Style, judged, table};
-use crate::disk::{self, Made};
+use crate::disk::{self, TestResult};
 use crate::durations;
 
 /// Verdict and result, Bonnie's table, and the tests of caches and databases.
 pub fn disk(document: &DiskDocument, style: Style) -> String {
-    let bonnie: Vec<Vec<String>> = disk::of_bonnie(document).iter().map(bonnie_row).collect();
-    let applications: Vec<Vec<String>> = disk::of_needs(document).iter().map(application_row).collect();
+    let bonnie: Vec<Vec<String>> = disk::bonnie_tests(document).iter().map(bonnie_row).collect();
+    let applications: Vec<Vec<String>> = disk::application_tests(document).iter().map(application_row).collect();
     let mut text = String::new();
     if !bonnie.is_empty() {
         text += &table(&["Bonnie tests", "KB/s", "per second", "%CPU", "from or to storage"], &bonnie, style);
@@ -24,7 +24,7 @@ pub fn disk(document: &DiskDocument, style: Style) -> String {
     judged(&document.run, &document.validity, &disk::answer(document), &text, &[disk::TERMS], style)
 }
 
-fn bonnie_row(test: &Made<'_>) -> Vec<String> {
+fn bonnie_row(test: &TestResult<'_>) -> Vec<String> {
     vec![
         test.label(),
         disk::rounded(test.figures.bytes_per_s / 1e3),
@@ -34,7 +34,7 @@ fn bonnie_row(test: &Made<'_>) -> Vec<String> {
     ]
 }
 
-fn application_row(test: &Made<'_>) -> Vec<String> {
+fn application_row(test: &TestResult<'_>) -> Vec<String> {
     let times = test.figures.latency_ns.as_ref().map(|q| [q.p50, q.p99, q.p99_9, q.max].map(|ns| ns as f64));
     let times = times.map_or_else(|| vec![String::new(); 4], |times| durations::in_one_unit(&times));
     let front = vec![test.label(), disk::rounded(test.figures.iops)];

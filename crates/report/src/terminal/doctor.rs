@@ -49,12 +49,12 @@ fn headline(page: &mut Page, document: &DoctorDocument) {
         (true, false) => ("READY", Ink::Doubtful),
         (false, _) => ("MISSING", Ink::Bad),
     };
-    page.marked(&[(&padded(word, WORD), ink)], WORD, &sentence, Ink::Strong);
-    let notes = document.findings.iter().filter(|finding| finding.state == State::WorthKnowing).count();
+    page.marked(&[(&padded(word, STATE_WIDTH), ink)], STATE_WIDTH, &sentence, Ink::Strong);
+    let notes = document.findings.iter().filter(|finding| finding.state == State::Note).count();
     if notes > 0 {
         let noun = if notes == 1 { "note" } else { "notes" };
         let text = format!("{} {noun} below, marked `note`.", count(notes as u64));
-        page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Plain);
+        page.marked(&[(&padded("", STATE_WIDTH), Ink::Plain)], STATE_WIDTH, &text, Ink::Plain);
     }
 }
 
@@ -81,7 +81,7 @@ fn verb(page: &mut Page, ability: &Ability) {
 fn print(page: &mut Page, finding: &Finding) {
     let (word, ink) = match finding.state {
         State::Ok => ("ok", Ink::Good),
-        State::WorthKnowing => ("note", Ink::Doubtful),
+        State::Note => ("note", Ink::Doubtful),
         State::Missing => ("missing", Ink::Bad),
     };
     named(page, word, ink, &finding.name, &finding.found);
@@ -95,19 +95,24 @@ fn print(page: &mut Page, finding: &Finding) {
 
 /// State, name and text on one line; on a narrow page the text is under the name.
 fn named(page: &mut Page, word: &str, ink: Ink, name: &str, text: &str) {
-    let word = padded(word, WORD);
-    if page.width() < WIDE {
-        page.marked(&[(&word, ink)], WORD, name, Ink::Label);
-        page.marked(&[(&padded("", INNER), Ink::Plain)], INNER, text, Ink::Plain);
+    let word = padded(word, STATE_WIDTH);
+    if page.width() < ONE_LINE_WIDTH_MIN {
+        page.marked(&[(&word, ink)], STATE_WIDTH, name, Ink::Label);
+        page.marked(&[(&padded("", DETAIL_INDENT), Ink::Plain)], DETAIL_INDENT, text, Ink::Plain);
     } else {
-        page.marked(&[(&word, ink), (&padded(name, NAME), Ink::Label)], WORD + NAME, text, Ink::Plain);
+        page.marked(
+            &[(&word, ink), (&padded(name, NAME_WIDTH), Ink::Label)],
+            STATE_WIDTH + NAME_WIDTH,
+            text,
+            Ink::Plain,
+        );
     }
 }
 
 /// A line below that belongs to the entry above.
 fn below(page: &mut Page, label: &str, text: &str) {
-    let front = format!("{}{}", " ".repeat(INNER), padded(label, SUBLABEL));
-    page.marked(&[(&front, Ink::Label)], INNER + SUBLABEL, text, Ink::Plain);
+    let front = format!("{}{}", " ".repeat(DETAIL_INDENT), padded(label, SUBLABEL_WIDTH));
+    page.marked(&[(&front, Ink::Label)], DETAIL_INDENT + SUBLABEL_WIDTH, text, Ink::Plain);
 }
 
 fn times(page: &mut Page, measured: &Measured) {
@@ -128,12 +133,12 @@ fn times(page: &mut Page, measured: &Measured) {
 }
 
 /// Width of the column of states.
-const WORD: usize = 9;
+const STATE_WIDTH: usize = 9;
 /// Width of the column of names; the longest is that of a verb.
-const NAME: usize = 24;
+const NAME_WIDTH: usize = 24;
 /// Indent of the lines below an entry.
-const INNER: usize = WORD + 2;
+const DETAIL_INDENT: usize = STATE_WIDTH + 2;
 /// Width of the labels of such lines.
-const SUBLABEL: usize = 8;
+const SUBLABEL_WIDTH: usize = 8;
 /// Narrower pages have the text below the name.
-const WIDE: usize = 80;
+const ONE_LINE_WIDTH_MIN: usize = 80;

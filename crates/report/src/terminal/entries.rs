@@ -8,7 +8,7 @@ use super::page::{Ink, Page};
 pub enum Entry {
     /// A label, and text that is wrapped.
     Words(String, String),
-    /// The same as a warning.
+    /// A label, and text that is wrapped and coloured as a warning.
     Warning(String, String),
     /// A label, and text that is not wrapped because it will be copied.
     Verbatim(String, String),
@@ -37,13 +37,13 @@ mod tests {
     #[test]
     fn text_is_wrapped_except_verbatim_entries() {
         let long = "word ".repeat(40);
-        let said = [
+        let rows = [
             Entry::Words("one".into(), long.clone()),
             Entry::Blank,
             Entry::Verbatim("two".into(), long.trim().to_owned()),
             Entry::Warning("three".into(), "a\u{1b}b".into()),
         ];
-        let text = entries(&said, Style { width: 80, ..Style::PLAIN });
+        let text = entries(&rows, Style { width: 80, ..Style::PLAIN });
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.len() > 5 && lines[0].starts_with("  one ") && lines[1].starts_with("     "), "{text}");
         assert!(lines.contains(&"") && lines.iter().any(|line| line.ends_with(long.trim())), "{text}");

@@ -27,7 +27,7 @@ pub(super) fn path(page: &mut Page, path: &Path) {
             counted(&path.drops)
         ),
     };
-    let made: String = [
+    let irregularities: String = [
         ("duplicated", path.up.duplicated + path.down.duplicated),
         ("corrupted", path.up.corrupted + path.down.corrupted),
         ("reordered", path.up.reordered + path.down.reordered),
@@ -36,7 +36,7 @@ pub(super) fn path(page: &mut Page, path: &Path) {
     .filter(|(_, packets)| *packets > 0)
     .map(|(what, packets)| format!("; {} {what}", count(*packets)))
     .collect();
-    page.entry("packets", &format!("{} ({}), {drops}{made}", count(path.packets), bytes(path.bytes)));
+    page.entry("packets", &format!("{} ({}), {drops}{irregularities}", count(path.packets), bytes(path.bytes)));
     let mut rows = vec![("configured RTT", &path.configured_rtt_ns)];
     rows.extend(path.measured_rtt_ns.as_ref().map(|q| ("measured RTT", q)));
     rows.extend(path.rtt_error_ns.as_ref().map(|q| ("RTT error", q)));

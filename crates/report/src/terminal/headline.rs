@@ -13,7 +13,7 @@ pub(super) fn print(page: &mut Page, document: &Document) {
         objective(page, slo);
         let requests = document.load.as_ref().map_or(0, |load| load.response_time_ns.count);
         if let Some(warning) = phrases::too_few_requests(slo, requests) {
-            page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &warning, Ink::Doubtful);
+            page.marked(&[(&padded("", VERDICT_WIDTH), Ink::Plain)], VERDICT_WIDTH, &warning, Ink::Doubtful);
         }
     }
     page.blank();
@@ -27,17 +27,17 @@ pub(super) fn print_result(page: &mut Page, run: &Run, validity: &Validity, load
         Verdict::Invalid => ("INVALID", Ink::Bad),
     };
     let sentence = format!("{}{sentence}", meaning(validity.verdict));
-    page.marked(&[(&padded(word, WORD), ink)], WORD, &sentence, Ink::Strong);
+    page.marked(&[(&padded(word, VERDICT_WIDTH), ink)], VERDICT_WIDTH, &sentence, Ink::Strong);
     if run.interrupted {
         let text =
             format!("Interrupted after {}: the figures below cover that time only.", phrases::span(run.duration_s));
-        page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Doubtful);
+        page.marked(&[(&padded("", VERDICT_WIDTH), Ink::Plain)], VERDICT_WIDTH, &text, Ink::Doubtful);
     }
     if let Some(url) = load.and_then(phrases::url) {
-        page.verbatim_at(WORD, "URL", &url);
+        page.verbatim_at(VERDICT_WIDTH, "URL", &url);
     }
     if !run.command.is_empty() {
-        page.verbatim_at(WORD, "command", &run.command);
+        page.verbatim_at(VERDICT_WIDTH, "command", &run.command);
     }
     checks(page, &validity.checks);
 }
@@ -61,7 +61,7 @@ fn checks(page: &mut Page, checks: &[Check]) {
             (_, Weight::Invalid) => ("failed", Ink::Bad),
         };
         let text = format!("{}{}: {}", phrases::check_name(check), compared(check), check.why);
-        page.marked(&[(&padded(word, WORD), ink)], WORD, &text, Ink::Plain);
+        page.marked(&[(&padded(word, VERDICT_WIDTH), ink)], VERDICT_WIDTH, &text, Ink::Plain);
     }
     let text = match (applicable.len(), not_passed().count()) {
         (0, _) => "No validity check applies to this run.".to_owned(),
@@ -70,7 +70,7 @@ fn checks(page: &mut Page, checks: &[Check]) {
         (_, _) if passed == 0 => return,
         (all, _) => format!("The other {passed} of {all} validity checks passed."),
     };
-    page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Label);
+    page.marked(&[(&padded("", VERDICT_WIDTH), Ink::Plain)], VERDICT_WIDTH, &text, Ink::Label);
 }
 
 /// ` 12.3 ms, limit 1 ms`, as far as both are known.
@@ -82,12 +82,17 @@ fn compared(check: &Check) -> String {
 
 fn objective(page: &mut Page, slo: &Slo) {
     let (word, ink) = if slo.met { ("met", Ink::Good) } else { ("NOT MET", Ink::Bad) };
-    page.marked(&[(&padded(word, WORD), ink)], WORD, &format!("objective: {}", slo.objective), Ink::Plain);
+    page.marked(
+        &[(&padded(word, VERDICT_WIDTH), ink)],
+        VERDICT_WIDTH,
+        &format!("objective: {}", slo.objective),
+        Ink::Plain,
+    );
     for term in slo.terms.iter().filter(|term| !term.met) {
         let text = format!("{} was not met: {}", term.term, phrases::measure(term.value, &term.unit));
-        page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Plain);
+        page.marked(&[(&padded("", VERDICT_WIDTH), Ink::Plain)], VERDICT_WIDTH, &text, Ink::Plain);
     }
 }
 
 /// Width of the column of verdicts.
-const WORD: usize = 9;
+const VERDICT_WIDTH: usize = 9;

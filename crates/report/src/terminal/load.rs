@@ -14,7 +14,14 @@ use crate::phrases::{self, irregular, recordings, span, tls_line, total};
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
     totals(page, load, run);
     page.blank();
-    times(page, load);
+    let mut has_legend = times(page, load);
+    let mut legend = |page: &mut Page, rows: Vec<&Quantiles>| {
+        // One legend of the mark on a screen is enough.
+        if let Some(text) = phrases::too_few_values_to_p99(rows).filter(|_| !has_legend) {
+            page.entry("", &text);
+            has_legend = true;
+        }
+    };
     if let Some(values) = response_times.filter(|values| !values.is_empty()) {
         page.blank();
         bars::print(page, values);
@@ -22,14 +29,17 @@ pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Opt
     if !load.by_phase.is_empty() {
         page.blank();
         by_phase(page, &load.by_phase);
+        legend(page, load.by_phase.iter().map(|phase| &phase.response_time_ns).collect());
     }
     if !load.by_distance.is_empty() {
         page.blank();
         by_distance(page, &load.by_distance);
+        legend(page, load.by_distance.iter().map(|band| &band.response_time_ns).collect());
     }
     if load.by_url.len() > 1 {
         page.blank();
         by_url(page, load);
+        legend(page, load.by_url.iter().take(URLS_SHOWN).map(|part| &part.response_time_ns).collect());
     }
     page.blank();
     gauges(page, load);
@@ -109,8 +119,8 @@ fn malformed(load: &Load) -> Vec<String> {
     lines
 }
 
-/// One row for each time that has values.
-fn times(page: &mut Page, load: &Load) {
+/// One row for each time that has values. Returns whether the legend of the mark `~` was printed.
+fn times(page: &mut Page, load: &Load) -> bool {
     let tls = load.tls_handshake_ns.unwrap_or_default();
     let times = [
         ("response time", &load.response_time_ns),
@@ -132,12 +142,14 @@ fn times(page: &mut Page, load: &Load) {
     if !rows.is_empty() {
         page.table(&["", "mean", "p50", "p90", "p99", "p99.9", "max"], &rows);
     }
-    if let Some(note) = phrases::too_few_values(times.map(|(_, q)| q)) {
-        page.entry("", &note);
+    let legend = phrases::too_few_values(times.map(|(_, q)| q));
+    if let Some(text) = &legend {
+        page.entry("", text);
     }
     if let Some(stalls) = phrases::stalls(load) {
         page.entry("stalls", &stalls);
     }
+    legend.is_some()
 }
 
 /// One row for each distribution in nanoseconds; distributions without values are left out.
@@ -153,12 +165,12 @@ pub(super) fn distributions(page: &mut Page, name: &str, rows: &[(&str, &Quantil
 }
 
 fn by_phase(page: &mut Page, phases: &[PhasePart]) {
-    let room = page.width().saturating_sub(70).max(12);
+    let available = page.width().saturating_sub(70).max(12);
     let rows: Vec<Vec<String>> = phases
         .iter()
         .map(|phase| {
             let lasts = span((phase.to_s - phase.from_s).max(0.0));
-            let mut row = vec![shortened(&phase.name, room), lasts, rate(phase.offered_rate_per_s)];
+            let mut row = vec![shortened(&phase.name, available), lasts, rate(phase.offered_rate_per_s)];
             row.extend([rate(phase.achieved_rate_per_s), count(phase.failed)]);
             row.extend(phrases::percentiles(&phase.response_time_ns));
             row
@@ -186,12 +198,12 @@ fn by_distance(page: &mut Page, bands: &[DistanceBand]) {
 
 fn by_url(page: &mut Page, load: &Load) {
     let parts = &load.by_url;
-    let room = page.width().saturating_sub(60).max(20);
+    let available = page.width().saturating_sub(60).max(20);
     let mut rows: Vec<Vec<String>> = parts
         .iter()
         .take(URLS_SHOWN)
         .map(|part| {
-            let mut row = vec![shortened(&part.url, room), count(part.completed), count(part.failed)];
+            let mut row = vec![shortened(&part.url, available), count(part.completed), count(part.failed)];
             row.extend(phrases::percentiles(&part.response_time_ns));
             row
         })

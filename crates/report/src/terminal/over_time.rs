@@ -28,7 +28,10 @@ pub(super) fn print(page: &mut Page, document: &Document, seconds: &[SecondRecor
     let length_ns = slots.len() as f64 * 1e9;
     let drawn = |page: &mut Page, label: &str, text: &dyn Fn(f64) -> String, value: &dyn Fn(&SecondRecord) -> f64| {
         let values: Vec<f64> = slots.iter().map(|row| row.map_or(f64::NAN, value)).collect();
-        columns::print(page, &Columns { label, values: &values, text, length_ns, rows: ROWS, widest: WIDEST });
+        columns::print(
+            page,
+            &Columns { label, values: &values, text, length_ns, rows: PLOT_HEIGHT, widest: PLOT_WIDTH_MAX },
+        );
     };
     drawn(page, "concurrent connections", &level, &|row| row.connections_mean);
     drawn(page, "response time, p99 of each second", &|ns| duration(ns as u64), &|row| {
@@ -44,15 +47,15 @@ fn percentiles(page: &mut Page, load: &Load) {
     }
     page.blank();
     page.line(&[(&format!("{:MARGIN$}response time by percentile", ""), Ink::Label)]);
-    let room = page.width().saturating_sub(MARGIN + NAME + FIGURE + 1).clamp(10, WIDEST);
+    let available = page.width().saturating_sub(MARGIN + NAME_WIDTH + FIGURE_WIDTH + 1).clamp(10, PLOT_WIDTH_MAX);
     for (name, value) in [("p50", q.p50), ("p90", q.p90), ("p99", q.p99), ("p99.9", q.p99_9), ("max", q.max)] {
-        let drawn = bar(value, q.max, room, page.unicode());
-        let rest = " ".repeat(room.saturating_sub(length(&drawn)));
+        let drawn = bar(value, q.max, available, page.unicode());
+        let rest = " ".repeat(available.saturating_sub(length(&drawn)));
         page.line(&[
-            (&format!("{:MARGIN$}{name:>width$} ", "", width = NAME - 1), Ink::Label),
+            (&format!("{:MARGIN$}{name:>width$} ", "", width = NAME_WIDTH - 1), Ink::Label),
             (&drawn, Ink::Bar),
             (&rest, Ink::Plain),
-            (&format!(" {:>FIGURE$}", duration(value)), Ink::Plain),
+            (&format!(" {:>FIGURE_WIDTH$}", duration(value)), Ink::Plain),
         ]);
     }
 }
@@ -60,8 +63,8 @@ fn percentiles(page: &mut Page, load: &Load) {
 /// Most seconds drawn, as a multiple of the rows of the table: a table with more gaps is damaged.
 const SLOTS_PER_ROW: usize = 10;
 /// Height of a plot in lines.
-const ROWS: usize = 4;
+const PLOT_HEIGHT: usize = 4;
 /// Greatest width of a plot in columns.
-const WIDEST: usize = 72;
-const NAME: usize = 9;
-const FIGURE: usize = 8;
+const PLOT_WIDTH_MAX: usize = 72;
+const NAME_WIDTH: usize = 9;
+const FIGURE_WIDTH: usize = 8;

@@ -73,9 +73,9 @@ impl Page {
 
     /// `front`, which takes `indent` columns after the margin, and `text` wrapped at the right of it.
     pub(super) fn marked(&mut self, front: &[(&str, Ink)], indent: usize, text: &str, ink: Ink) {
-        let room = self.width().saturating_sub(MARGIN + indent).max(20);
+        let available = self.width().saturating_sub(MARGIN + indent).max(20);
         let mut front = Some(front);
-        for line in wrapped(&plain(text), room) {
+        for line in wrapped(&plain(text), available) {
             self.put(&" ".repeat(MARGIN), Ink::Plain);
             match front.take() {
                 Some(pieces) => pieces.iter().for_each(|(text, ink)| self.put(text, *ink)),
@@ -90,7 +90,7 @@ impl Page {
         self.verbatim_at(LABEL, label, text);
     }
 
-    /// The same with the text at column `indent`.
+    /// A label and text that is not wrapped, with the text at column `indent`.
     pub(super) fn verbatim_at(&mut self, indent: usize, label: &str, text: &str) {
         self.line(&[(&" ".repeat(MARGIN), Ink::Plain), (&padded(label, indent), Ink::Label), (text, Ink::Plain)]);
     }

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn screen_has_result_limits_and_components_if_measured() {
         let text = predict(&crate::predict::tests::sample(), Style::PLAIN);
-        for wanted in [
+        for expected in [
             "100.0/s predicted",
             "the cores",
             "2.00 ms",
@@ -77,14 +77,14 @@ mod tests {
             "2,880,000 requests a day",
             "assumed: One resource binds.",
         ] {
-            assert!(text.contains(wanted), "{wanted}\n{text}");
+            assert!(text.contains(expected), "{expected}\n{text}");
         }
         assert!(!text.contains("users") && !text.contains("sum of components"), "{text}");
         let mut document = crate::predict::tests::sample();
         document.predict = crate::predict_components::tests::with_sum(document.predict);
         let text = predict(&document, Style::PLAIN);
-        for wanted in ["component", "sum of components", "service demands", "Modelled server: one loop"] {
-            assert!(text.contains(wanted), "{wanted}\n{text}");
+        for expected in ["component", "sum of components", "service demands", "Modelled server: one loop"] {
+            assert!(text.contains(expected), "{expected}\n{text}");
         }
     }
 }

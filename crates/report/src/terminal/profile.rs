@@ -18,7 +18,7 @@ pub use spread::{Spread, SpreadUnit};
 /// The data of a path profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfileView {
-    /// Its name.
+    /// Name of the profile.
     pub name: String,
     /// Source of its figures.
     pub about: String,
@@ -35,7 +35,7 @@ pub struct ProfileView {
 /// One line of the list of profiles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfileEntry {
-    /// Its name.
+    /// Name of the profile.
     pub name: String,
     /// RTT in nanoseconds: p10, p50 and p90 of the clients.
     pub rtt_ns: [u64; 3],

@@ -57,11 +57,15 @@ pub fn tap_slice(slice: &TapSlice, style: Style) -> String {
         let text = format!("{} of the runs are not valid, or did not end", count(doubtful as u64));
         page.entry_in("", &text, Ink::Doubtful);
     }
-    for run in slice.runs.iter().filter(|run| !run.unread.is_empty()).take(SHOWN) {
+    for run in slice.runs.iter().filter(|run| !run.unread.is_empty()).take(NAMES_SHOWN) {
         page.entry_in("", &format!("{}: {}", run.id, run.unread), Ink::Doubtful);
     }
-    if unread > SHOWN {
-        page.entry_in("", &format!("and {} more that could not be read completely", unread - SHOWN), Ink::Doubtful);
+    if unread > NAMES_SHOWN {
+        page.entry_in(
+            "",
+            &format!("and {} more that could not be read completely", unread - NAMES_SHOWN),
+            Ink::Doubtful,
+        );
     }
     if let Some(lookups) = &slice.lookups {
         distributions(&mut page, "", &[("DNS lookup", &lookups.lookup_ns)]);
@@ -94,18 +98,18 @@ fn programs(page: &mut Page, part: &TapPart) {
     };
     let seen = names("seen");
     page.entry("programs", &if seen.is_empty() { "none covered completely".to_owned() } else { some_of(&seen) });
-    for program in part.programs.iter().filter(|program| program.coverage != "seen").take(SHOWN) {
+    for program in part.programs.iter().filter(|program| program.coverage != "seen").take(NAMES_SHOWN) {
         page.entry_in(&program.coverage, &format!("{}: {}", program.name, program.why), Ink::Doubtful);
     }
     let more = names("partial").len() + names("unseen").len();
-    if more > SHOWN {
-        page.entry_in("", &format!("and {} more that were not covered completely", more - SHOWN), Ink::Doubtful);
+    if more > NAMES_SHOWN {
+        page.entry_in("", &format!("and {} more that were not covered completely", more - NAMES_SHOWN), Ink::Doubtful);
     }
 }
 
 fn some_of(names: &[String]) -> String {
-    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
+    let shown = names.iter().take(NAMES_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES_SHOWN { format!("{shown} and {} more", names.len() - NAMES_SHOWN) } else { shown }
 }
 
 fn side(page: &mut Page, name: &str, view: &TapView) {
@@ -187,15 +191,15 @@ fn side(page: &mut Page, name: &str, view: &TapView) {
 }
 
 fn groups(page: &mut Page, by: &str, groups: &[TapGroup]) {
-    let room = page.width().saturating_sub(62).max(16);
+    let available = page.width().saturating_sub(62).max(16);
     let mut rows: Vec<Vec<String>> = groups
         .iter()
-        .take(GROUPS)
+        .take(GROUPS_SHOWN)
         .map(|group| {
             let times = &group.response_ns;
             let time = |value| if times.count == 0 { "-".to_owned() } else { duration(value) };
             vec![
-                shortened(&group.name, room),
+                shortened(&group.name, available),
                 count(group.connections),
                 count(group.attempts),
                 count(group.failed),
@@ -206,13 +210,13 @@ fn groups(page: &mut Page, by: &str, groups: &[TapGroup]) {
             ]
         })
         .collect();
-    if groups.len() > GROUPS {
-        rows.push(vec![format!("and {} more (--json has all)", count((groups.len() - GROUPS) as u64))]);
+    if groups.len() > GROUPS_SHOWN {
+        rows.push(vec![format!("and {} more (--json has all)", count((groups.len() - GROUPS_SHOWN) as u64))]);
     }
     page.table(&[&format!("by {by}"), "conns", "attempts", "failed", "p50", "p90", "p99", "max"], &rows);
 }
 
 /// Programs and runs named; the others are counted.
-const SHOWN: usize = 8;
+const NAMES_SHOWN: usize = 8;
 /// Groups shown: the minutes of an hour.
-const GROUPS: usize = 60;
+const GROUPS_SHOWN: usize = 60;

@@ -1,4 +1,4 @@
-//! A run as a page shows it, built by hand: 110 requests/s over Koshien's distances.
+//! A synthetic run: 110 requests/s over the distances of Koshien (ENMA).
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
-//! Just enough of a reader of markup to see that every element that begins ends, and what they hold.
+//! A minimal markup parser that checks that every element is closed, and returns the elements with their text.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
-/// An element as it begins.
+/// A start tag with its attributes, and the text inside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Element {
     pub name: String,
@@ -21,7 +21,7 @@ impl Element {
     }
 }
 
-/// Every element, in order of beginning. Panics where one ends that did not begin, or the other way round.
+/// Every element, in the order of start tags. Panics on an end tag without a start tag, or the reverse.
 pub fn elements(markup: &str) -> Vec<Element> {
     let mut found: Vec<Element> = Vec::new();
     let mut open: Vec<usize> = Vec::new();

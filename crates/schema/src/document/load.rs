@@ -9,11 +9,11 @@ use super::{Level, Quantiles};
 /// Generator delay: upper bounds on what a late or stalled load generator added to response times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorDelay {
-    /// By how much the same field of the response time may be too high; `count`: requests that were delayed, `max`: the longest delay of one;
-    /// `min` and `stddev` are 0.
+    /// Upper bound on the error of the same field of the response time; `count`: delayed requests, `max`: the longest
+    /// delay; `min` and `stddev` are 0.
     pub response_time_ns: Quantiles,
-    /// Stalls of the generator's loops in the measured phase: times of more than 0.2 ms in which a loop did nothing although it
-    /// had work.
+    /// Stalls of the generator's loops in the measured phase: times of more than 0.2 ms in which a loop did nothing
+    /// although it had work.
     pub stalls: u64,
     /// The longest.
     pub stall_max_ns: u64,
@@ -29,9 +29,9 @@ pub struct Load {
     pub loop_kind: String,
     /// Requests scheduled in the measured phase.
     pub offered_requests: u64,
-    /// The same per second.
+    /// Offered requests per second.
     pub offered_rate_per_s: f64,
-    /// Of the offered requests, those that got a complete response, also when it came after the phase's end.
+    /// Offered requests with a complete response, including responses after the end of the phase.
     pub completed: u64,
     /// Responses completed *within* the measured phase, a second.
     pub achieved_rate_per_s: f64,
@@ -41,14 +41,14 @@ pub struct Load {
     /// absent where all could. Over HTTP/2 no reason is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub malformed_responses: Vec<MalformedResponses>,
-    /// Of the offered requests, those neither completed nor failed when the run ended.
+    /// Offered requests neither completed nor failed when the run ended.
     pub in_flight_at_end: u64,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
     /// Whether the plan names good statuses for every request: then all completed requests have one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub statuses_expected: bool,
-    /// done - scheduled. Failed requests are in it, at the moment of their failure.
+    /// done - scheduled. Failed requests are included, until their failure.
     pub response_time_ns: Quantiles,
     /// done - started.
     pub service_time_ns: Quantiles,
@@ -56,17 +56,17 @@ pub struct Load {
     pub send_lag_ns: Quantiles,
     /// connected - started, of requests that opened a connection.
     pub connect_ns: Quantiles,
-    /// secured - connected, of requests that opened a connection; absent where there was none.
+    /// secured - connected, of requests that opened a connection; absent without such requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_handshake_ns: Option<Quantiles>,
-    /// What the TLS handshakes settled; absent without TLS.
+    /// Results of the TLS handshakes; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// first byte - started.
     pub first_byte_ns: Quantiles,
     /// closed - connect called, of connections closed in the measured phase.
     pub connection_duration_ns: Quantiles,
-    /// What the load generator itself may have added to response times; absent where it is unknown.
+    /// Generator delay: upper bounds on what the load generator added to response times; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_delay: Option<GeneratorDelay>,
     /// Response bytes: heads and bodies.
@@ -76,16 +76,16 @@ pub struct Load {
     /// Times that the offered requests were sent, retries included.
     #[serde(default)]
     pub requests_sent: u64,
-    /// Of the offered requests, those sent more than once (`--retry`).
+    /// Offered requests that were sent more than once (`--retry`).
     #[serde(default)]
     pub requests_retried: u64,
-    /// Of the completed requests, those whose response was complete before the server had received the whole request.
+    /// Completed requests whose response was complete before the server had received the whole request.
     #[serde(default)]
     pub early_responses: u64,
     /// Empty lines between responses, over the whole run; they are skipped.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stray_lines: u64,
-    /// Unrequested data, over the whole run; absent where none came.
+    /// Unrequested data, over the whole run; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsolicited: Option<Unsolicited>,
     /// Requests started and not done.
@@ -99,25 +99,26 @@ pub struct Load {
     /// Idle open connections (`--open-connections`); absent without the option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_connections: Option<OpenConnections>,
-    /// Sessions; absent where the plan has none.
+    /// Sessions; absent if the plan has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
-    /// By band of the client's configured RTT; absent without a path.
+    /// Results by band of the client's configured RTT; absent without a path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_distance: Vec<DistanceBand>,
-    /// By URL, where there are several.
+    /// Results by URL, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_url: Vec<UrlPart>,
-    /// The URLs that `by_url` does not list, together: of more than a hundred it lists those that the plan requests most.
+    /// The URLs that `by_url` does not list, together: of more than a hundred it lists those that the plan requests
+    /// most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_url_left_out: Option<UrlsLeftOut>,
-    /// By phase of the load, where it has several. A request belongs to the phase in which it was scheduled.
+    /// Results by phase of the load, if it has several. A request belongs to the phase of its scheduled time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_phase: Vec<PhasePart>,
-    /// What was replayed; absent where the load is no replay of a log.
+    /// The replayed log; absent if the load is not a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
-    /// The recording that the sessions come from; absent where there is none.
+    /// The recording that defines the sessions; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub har: Option<Har>,
 }
@@ -140,14 +141,14 @@ pub struct Unsolicited {
 pub struct MalformedResponses {
     /// The rule of HTTP/1 that they break, in one word.
     pub reason: String,
-    /// How many.
+    /// Number of occurrences.
     pub count: u64,
-    /// What was wrong with the first of them, in words.
+    /// Description of the first one.
     pub first: String,
 }
 
-/// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: persistent connections are
-/// mostly opened there.
+/// Results of a run's TLS handshakes. Counts are of the whole run including the warm-up, because persistent connections
+/// are mostly opened in the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tls {
     /// Name sent in SNI (none is, if it is an address) and looked for in the certificate.
@@ -158,16 +159,16 @@ pub struct Tls {
     pub handshakes_full: u64,
     /// Handshakes that resumed an earlier session of the same client.
     pub handshakes_resumed: u64,
-    /// Resumed over all; absent where none was finished.
+    /// Share of resumed handshakes; absent without finished handshakes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_share: Option<f64>,
     /// Finished handshakes by version, such as `TLSv1.3`.
     pub version: BTreeMap<String, u64>,
     /// Finished handshakes by cipher suite, such as `TLS_AES_256_GCM_SHA384`.
     pub cipher_suite: BTreeMap<String, u64>,
-    /// Finished handshakes by the protocol that ALPN chose; `none` where the server chose none.
+    /// Finished handshakes by the protocol that ALPN chose; `none` if the server chose none.
     pub alpn: BTreeMap<String, u64>,
-    /// The first failure of TLS in the run, in words; absent where there was none.
+    /// The first TLS failure of the run, as text; absent without failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<String>,
 }
@@ -178,11 +179,11 @@ pub struct Tls {
 pub struct Sessions {
     /// Begun.
     pub begun: u64,
-    /// Of these, the ones that began in the measured phase.
+    /// Sessions that began in the measured phase.
     pub begun_measured: u64,
     /// `begun_measured` over the length of the measured phase.
     pub rate_per_s: f64,
-    /// Came to the end of their steps.
+    /// Sessions that completed all steps.
     pub ended: u64,
     /// Were ended by a failed request.
     pub failed: u64,
@@ -195,7 +196,7 @@ pub struct Sessions {
 pub struct OpenConnections {
     /// Configured number.
     pub connections: u64,
-    /// Of these, the ones that were not established.
+    /// Idle open connections that were not established.
     pub failed: u64,
     /// Rate at which they were opened and, at the end, closed.
     pub per_second: u64,
@@ -204,8 +205,8 @@ pub struct OpenConnections {
     /// Growth of the resident memory of all these processes while the connections were opened, per connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_bytes_each: Option<f64>,
-    /// Growth of this machine's kernel memory (slab) meanwhile, per connection: with the server's end where the server runs on
-    /// this machine, and with other activity.
+    /// Growth of this machine's kernel memory (slab) meanwhile, per connection: with the server's end where the server
+    /// runs on this machine, and with other activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_bytes_each: Option<f64>,
 }
@@ -243,7 +244,7 @@ pub struct UrlPart {
 /// Several URLs together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UrlsLeftOut {
-    /// How many URLs.
+    /// Number of URLs.
     pub urls: u64,
     /// Completed requests.
     pub completed: u64,
@@ -256,25 +257,25 @@ pub struct UrlsLeftOut {
 /// One phase of a load that has several: the requests that were scheduled in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhasePart {
-    /// Its name in the plan.
+    /// Name of the phase in the plan.
     pub name: String,
-    /// When it began, in seconds from the beginning of the measured phase.
+    /// Start of the phase, in seconds from the start of the measured phase.
     pub from_s: f64,
-    /// When it ended; earlier than planned where the run was cut short.
+    /// End; earlier than planned if the run ended early.
     pub to_s: f64,
     /// Whether one rate was offered throughout, so that means do not depend on the time of measuring.
     pub is_steady: bool,
     /// Requests scheduled in it.
     pub offered_requests: u64,
-    /// The same per second.
+    /// Offered requests per second.
     pub offered_rate_per_s: f64,
-    /// Of the offered requests, those that got a complete response, also when it came in a later phase.
+    /// Offered requests with a complete response, including responses in a later phase.
     pub completed: u64,
     /// Responses completed *within* the phase, a second, whenever their requests were scheduled.
     pub achieved_rate_per_s: f64,
-    /// Of the offered requests, those that failed.
+    /// Offered requests that failed.
     pub failed: u64,
-    /// done - scheduled. Failed requests are in it, at the moment of their failure.
+    /// done - scheduled. Failed requests are included, until their failure.
     pub response_time_ns: Quantiles,
     /// done - started.
     pub service_time_ns: Quantiles,
@@ -301,16 +302,16 @@ pub struct Replay {
     pub urls: u64,
     /// Different clients in the log.
     pub clients_logged: u64,
-    /// Virtual clients that replay them; fewer than logged where several share one.
+    /// Virtual clients that replay them; fewer than logged if several share one.
     pub clients: u64,
     /// Length of one round in seconds: from the first request to the end of the log, scaled.
     pub length_s: f64,
     /// Times between requests were multiplied by this.
     pub time_scale: f64,
-    /// Configured number of rounds; absent where the replay ends with the run's duration.
+    /// Configured number of rounds; absent if the replay ends with the run's duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// Requests of the whole replay; absent where `rounds` is.
+    /// Requests of the whole replay; absent if `rounds` is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_planned: Option<u64>,
     /// Requests with a method that has a body. Logs have no bodies: these requests were sent with an empty body.

@@ -9,7 +9,7 @@ use super::Quantiles;
 /// The path's figures. The path is up from its start to its end, so packets of the warm-up are counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Path {
-    /// Name of the profile, or how it was given.
+    /// Name of the profile, or the option that defined the path.
     pub profile: String,
     /// Number of virtual clients.
     pub clients: u64,
@@ -21,13 +21,13 @@ pub struct Path {
     /// RTT error: measured less configured RTT of the same client, absolute; one value a handshake that lost no packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_error_ns: Option<Quantiles>,
-    /// Where `measured_rtt_ns` comes from.
+    /// Source of `measured_rtt_ns`.
     pub measured_rtt_source: String,
-    /// How much later than computed packets left the path; all packets.
+    /// Timing error: how much later than computed packets left the path; all packets.
     pub timing_error_ns: Quantiles,
-    /// The same, of packets that were not part of a burst.
+    /// Timing error of packets that were not part of a burst.
     pub timing_error_isolated_ns: Quantiles,
-    /// The same, of packets in a burst (8 or more due within 50 us).
+    /// Timing error of packets in a burst (8 or more due within 50 us).
     pub timing_error_burst_ns: Quantiles,
     /// The path as measured by packet capture at both ends (`--watch both`).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,10 +1,10 @@
-//! What was run, where and when.
+//! Command, place and time of a run.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What was run, where and when.
+/// Command, place and time of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Name of the run's folder.
@@ -23,23 +23,23 @@ pub struct Run {
     pub warmup_s: f64,
     /// Whether the measured phase was cut short (Ctrl-C).
     pub interrupted: bool,
-    /// What is in the run's table of requests; absent if the run was not stored or the table is incomplete.
+    /// Contents of the run's table of requests; absent if the run was not stored or the table is incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Recorded>,
     /// The machine.
     pub host: Host,
 }
 
-/// What is in the run's table of requests, `requests.parquet`. Every figure of the document is of all requests, not only of those in
-/// the table.
+/// Contents of the run's table of requests, `requests.parquet`. Every figure of the document is of all requests, not
+/// only of those in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
     /// Rows in the table.
     pub requests: u64,
     /// Requests of the run, its warm-up and drain included.
     pub of: u64,
-    /// 1: the table has every request. Above 1: it is an even sample of one request in this number, chosen by a hash of the
-    /// request's number, because the disk was too slow for all.
+    /// 1: the table has every request. Above 1: it is an even sample of one request in this number, chosen by a hash of
+    /// the request's number, because the disk was too slow for all.
     pub one_in: u64,
     /// When the measured phase began, on the clock of the table's times: its requests are those scheduled from then on.
     #[serde(default)]
@@ -69,9 +69,9 @@ pub struct Host {
     /// Share of all cores' time stolen by the hypervisor while the loop ran, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
-    /// CPU speed probe: median CPU time of a constant piece of work (twenty bytes through a pipe, one by one), repeated every 10 ms
-    /// of the measured phase on idle time of the server's cores. A higher value is a slower CPU. Absent where the server's cores are
-    /// not known or had no idle time.
+    /// CPU speed probe: median CPU time of a constant piece of work (twenty bytes through a pipe, one by one), repeated
+    /// every 10 ms of the measured phase on idle time of the server's cores. A higher value is a slower CPU. Absent
+    /// where the server's cores are not known or had no idle time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_probe_ns: Option<u64>,
 }

@@ -11,8 +11,8 @@ pub struct Server {
     pub cpu_user_s: f64,
     /// System CPU seconds of its processes.
     pub cpu_system_s: f64,
-    /// Receive processing: CPU seconds of interrupts on the server's cores outside of any process, less those that this program
-    /// causes. Absent where packets are not received on the server's own cores.
+    /// Receive processing: CPU seconds of interrupts on the server's cores outside of any process, less those that this
+    /// program causes. Absent if packets are not received on the server's own cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_receive_s: Option<f64>,
     /// Interval of the receive processing: lowest and highest possible value.
@@ -21,11 +21,11 @@ pub struct Server {
     /// User, system and receive processing over completed requests, in us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_request: Option<f64>,
-    /// Interval of the same: lowest and highest possible value, given other work on the server's cores and the resolution of the
-    /// kernel's clocks. Absent where the server shares its cores.
+    /// Interval of the same: lowest and highest possible value, given other work on the server's cores and the
+    /// resolution of the kernel's clocks. Absent if the server shares its cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_request_interval: Option<[f64; 2]>,
-    /// Use of its cores by process. Absent where /proc could not be read.
+    /// Use of its cores by process. Absent if /proc could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<crate::ServerCores>,
     /// Largest resident memory seen, all processes, in bytes.
@@ -33,7 +33,7 @@ pub struct Server {
     /// Time for which the CPU limit stopped it, in seconds; absent without `--server-cpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled_s: Option<f64>,
-    /// Where the CPU figures come from: `cgroup` or `/proc`.
+    /// Source of the CPU figures: `cgroup` or `/proc`.
     pub source: String,
     /// TCP settings of its route.
     pub tcp: String,

@@ -24,7 +24,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As in JSON.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Valid => "valid",
@@ -43,7 +43,7 @@ pub struct Check {
     pub state: CheckState,
     /// Effect of a failure on the verdict.
     pub weight: Weight,
-    /// The figure, where it ran.
+    /// The figure; absent if the check did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// The limit for the figure.
@@ -105,7 +105,7 @@ impl Validity {
 /// The objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
-    /// As typed.
+    /// The objective as typed.
     pub objective: String,
     /// Whether every term is met.
     pub met: bool,
@@ -116,7 +116,7 @@ pub struct Slo {
 /// One term of an objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SloTerm {
-    /// As typed, such as `p99 < 200ms`.
+    /// The term as typed, such as `p99 < 200ms`.
     pub term: String,
     /// The figure, in `unit`.
     pub value: f64,

@@ -1,4 +1,4 @@
-//! Types of fields that are one column.
+//! Field types with a single column.
 
 use std::sync::Arc;
 
@@ -11,32 +11,32 @@ use crate::{
     TapSide, Wrong,
 };
 
-/// A type of a field that is one column.
+/// A field type with a single column.
 pub trait Cell: Sized + 'static {
     /// Type of the column.
     const KIND: Kind;
-    /// Whether it may have no value.
+    /// Whether the column may have no value.
     const NULLABLE: bool = false;
-    /// What the column's name ends with, beside the field's.
+    /// Suffix of the column's name after the field's name.
     const SUFFIX: &'static str = "";
-    /// What a field has before anything is known.
+    /// Initial value of a field.
     const BLANK: Self;
 
-    /// As it stands in the column.
+    /// Converts the field into the column's value.
     fn value(&self) -> Value<'_>;
 
-    /// Back from the column; `None` where this type has no such value.
+    /// Converts the column's value into the field; `None` if this type has no such value.
     fn read(value: Value<'_>) -> Option<Self>;
 }
 
-/// An enumeration whose values stand in files by their names.
+/// An enumeration that files store by the names of its values.
 pub trait Named: Copy + 'static {
     /// All values.
     const ALL: &'static [Self];
-    /// What a field has before anything is known.
+    /// Initial value of a field.
     const BLANK: Self;
 
-    /// As written into files.
+    /// The name in files.
     fn file_name(self) -> &'static str;
 }
 
@@ -97,7 +97,7 @@ impl<T: Cell> Cell for Option<T> {
     }
 }
 
-/// No time and no count of a run comes near 2^63; what does is written as the largest.
+/// Values above 2^63 - 1, which no time and no count of a run reaches, are stored as 2^63 - 1.
 macro_rules! integers {
     ($($integer:ty)*) => {$(
         impl Cell for $integer {
@@ -161,7 +161,7 @@ impl Cell for bool {
     }
 }
 
-/// Text as it is.
+/// Text, stored unchanged.
 impl Cell for String {
     const KIND: Kind = Kind::Text;
     const BLANK: Self = String::new();
@@ -175,7 +175,7 @@ impl Cell for String {
     }
 }
 
-/// Bytes that came from outside. Control characters, the backslash and bytes that are not UTF-8 are written as `\xNN`.
+/// Untrusted bytes. Control characters, the backslash and bytes that are not UTF-8 are stored as `\xNN`.
 impl Cell for Option<Arc<[u8]>> {
     const KIND: Kind = Kind::Text;
     const NULLABLE: bool = true;
@@ -191,7 +191,7 @@ impl Cell for Option<Arc<[u8]>> {
     }
 }
 
-/// Text that came from outside, written as bytes are.
+/// Untrusted text, escaped as bytes are.
 impl Cell for Option<Arc<str>> {
     const KIND: Kind = Kind::Text;
     const NULLABLE: bool = true;
@@ -220,7 +220,7 @@ impl Cell for TapError {
     }
 }
 
-/// A flag in a column of integers: 1 or 0.
+/// A flag as an integer column: 1 or 0.
 pub fn zero_or_one<R, G, M>(field: Field<G, M>, columns: &mut Vec<Column<R>>)
 where
     R: 'static,
@@ -235,7 +235,7 @@ where
     field.column(Kind::Integer, false, |flag: &bool| Value::Integer((*flag).into()), read, columns);
 }
 
-/// A time in seconds that may not be known, in a column of whole nanoseconds.
+/// A time in seconds that may be unknown, as a column of whole nanoseconds.
 pub fn nanoseconds<R, G, M>(field: Field<G, M>, columns: &mut Vec<Column<R>>)
 where
     R: 'static,

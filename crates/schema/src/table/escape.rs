@@ -1,9 +1,9 @@
-//! Text that came from outside, in a column that must be UTF-8: written so that it can be read back byte for byte.
+//! Escaping of untrusted bytes for a UTF-8 column, reversible byte for byte.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Text as it is; control characters, the backslash and bytes that are not UTF-8 as `\xNN`.
+/// Escapes control characters, the backslash and bytes that are not UTF-8 as `\xNN`.
 pub(super) fn escaped(word: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(word) {
         Ok(text) if !text.contains(is_escaped) => Cow::Borrowed(text),
@@ -24,7 +24,7 @@ pub(super) fn escaped(word: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The bytes again; `None` where a backslash is not followed by `x` and two digits.
+/// Reverses [`escaped`]; `None` if a backslash is not followed by `x` and two digits.
 pub(super) fn unescaped(text: &str) -> Option<Vec<u8>> {
     let mut word = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -52,7 +52,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn text_stays_text() {
+    fn plain_text_is_not_escaped() {
         assert_eq!(escaped("/山彦?a='b'".as_bytes()), "/山彦?a='b'");
         assert_eq!(escaped(b"/a\\b\x1b[31m\xFF"), "/a\\x5cb\\x1b[31m\\xff");
         assert_eq!(unescaped("a\\"), None);

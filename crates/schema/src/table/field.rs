@@ -1,16 +1,16 @@
-//! Fields of records, and the columns that they are.
+//! Fields of records, and their columns.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{Cell, Column, ColumnDescription, Kind, Shape, Value};
 
-/// A type of a record's field: one column or several.
+/// A type of a record's field, with one or more columns.
 pub trait Columns: Sized + 'static {
-    /// What a field has before anything is known.
+    /// Initial value of a field.
     const BLANK: Self;
 
-    /// Adds the columns of `field`, which is reached from records `R` by `get` (`None`: this record has no such field) and by
-    /// `get_mut`.
+    /// Appends the columns of `field`, which is accessed in records `R` by `get` (`None`: this record has no such
+    /// field) and by `get_mut`.
     fn columns<R, G, M>(field: Field<G, M>, columns: &mut Vec<Column<R>>)
     where
         R: 'static,
@@ -18,27 +18,28 @@ pub trait Columns: Sized + 'static {
         M: Fn(&mut R) -> &mut Self + Copy + Send + 'static;
 }
 
-/// A field on its way to be columns: what is known of it so far, and how to reach it in a record.
+/// A field under conversion to columns: its properties, and its access in a record.
 #[derive(Clone, Debug)]
 pub struct Field<G, M> {
-    /// Name of the column; of several, what their names begin with.
+    /// Name of the column, or prefix of the names of several columns.
     pub name: String,
-    /// Unit; empty where there is none.
+    /// Unit; empty without a unit.
     pub unit: &'static str,
-    /// What it means.
+    /// Meaning.
     pub about: &'static str,
-    /// How its values run; `None`: as values of its kind do.
+    /// Shape of its values; `None`: the default of its kind.
     pub shape: Option<Shape>,
-    /// Whether a row may have no value though the field's type has one always; of a group, no value in any of its columns.
+    /// Whether a row may have no value although the field's type always has one; for a group, no value in any of its
+    /// columns.
     pub nullable: bool,
-    /// Reaches it.
+    /// Reads the field.
     pub get: G,
-    /// Reaches it to change it.
+    /// Returns the field for a change.
     pub get_mut: M,
 }
 
 impl<G, M> Field<G, M> {
-    /// A field that is reached by `get`, which gives nothing where a record has no such field, and by `get_mut`.
+    /// A field with access by `get`, which returns `None` if a record has no such field, and by `get_mut`.
     pub fn new<R, T>(name: &str, about: &'static str, get: G, get_mut: M) -> Self
     where
         G: Fn(&R) -> Option<&T>,
@@ -47,7 +48,7 @@ impl<G, M> Field<G, M> {
         Field { name: name.to_owned(), unit: "", about, shape: None, nullable: false, get, get_mut }
     }
 
-    /// A field of the group that this field is. Where a row may have no value of the group, it may have none of the part.
+    /// A field of this group. If a row may have no value of the group, it may have no value of the field.
     pub fn part<R, T, U>(
         &self,
         name: &str,
@@ -67,7 +68,7 @@ impl<G, M> Field<G, M> {
         Field { nullable: self.nullable, ..field }
     }
 
-    /// The port beside an address that may not be known.
+    /// The port of an address that may be unknown.
     pub fn port(&self) -> Self
     where
         G: Copy,
@@ -77,27 +78,27 @@ impl<G, M> Field<G, M> {
         Field { name: joined(&self.name, "port"), about, ..*self }
     }
 
-    /// With another name in `group`.
+    /// Sets another name in `group`.
     pub fn named<H, N>(self, group: &Field<H, N>, name: &str) -> Self {
         Field { name: joined(&group.name, name), ..self }
     }
 
-    /// With a unit.
+    /// Sets the unit.
     pub fn unit(self, unit: &'static str) -> Self {
         Field { unit, ..self }
     }
 
-    /// With few different values.
+    /// Marks the values as few and distinct, for dictionary encoding.
     pub fn few(self) -> Self {
         Field { shape: Some(Shape::Few), ..self }
     }
 
-    /// Without a value in some rows, though its type has one always.
+    /// Marks the field as nullable, although its type always has a value.
     pub fn nullable(self) -> Self {
         Field { nullable: true, ..self }
     }
 
-    /// Adds one column whose value is made of the field by `value`, and read back into it by `read`.
+    /// Appends one column: `value` converts the field into the column's value, `read` converts it back.
     pub fn column<R, T, V, S>(self, kind: Kind, nullable: bool, value: V, read: S, columns: &mut Vec<Column<R>>)
     where
         R: 'static,
@@ -122,7 +123,7 @@ impl<G, M> Field<G, M> {
     }
 }
 
-/// The name of a column of a group of fields.
+/// Name of a column of a group of fields.
 fn joined(group: &str, name: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{group}_{name}") }
 }
@@ -153,7 +154,7 @@ impl<T: Cell> Columns for T {
     }
 }
 
-/// An address and its port: two columns, the second one's name ends in `_port`.
+/// An address and its port: two columns; the name of the second one ends in `_port`.
 impl Columns for SocketAddr {
     const BLANK: Self = NO_ADDRESS;
 

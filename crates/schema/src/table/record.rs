@@ -1,8 +1,8 @@
 //! The macros that define records.
 
-/// Defines a record: the struct, what it is before anything is known, and its columns.
+/// Defines a record: the struct, its blank value, and its columns.
 ///
-/// The record's documentation is what a row of the table is, a field's what its column means. Beside that a field is one line:
+/// The record's doc comment describes a row of the table, and that of a field its column. Each field is one line:
 ///
 /// ```text
 ///   pub NAME: TYPE,
@@ -11,16 +11,16 @@
 ///
 /// | option | meaning |
 /// |---|---|
-/// | `name "NAME"` | name of the column; else the field's, with `_ns` behind it for a [`Timestamp`](units::Timestamp) |
-/// | `unit "UNIT"` | unit, or what the number counts; else none, and `ns` where the name ends in `_ns` |
-/// | `few` | few different values: stored as a dictionary |
-/// | `as FUNCTION` | the columns are made by this function, else by the field's type |
-/// | `null if \|row\| CONDITION` | the column has no value in the rows that fulfil the condition |
-/// | `blank (VALUE)` | what the field is before anything is known; else what its type says |
-/// | `meaning of field` | in [`group!`](crate::group): the meaning is that of the field that has the group's type |
+/// | `name "NAME"` | name of the column [default: the field's, followed by `_ns` for a [`Timestamp`](units::Timestamp)] |
+/// | `unit "UNIT"` | unit, or the counted items [default: none, or `ns` if the name ends in `_ns`] |
+/// | `few` | few distinct values: stored as a dictionary |
+/// | `as FUNCTION` | function that makes the columns [default: that of the field's type] |
+/// | `null if \|row\| CONDITION` | the column has no value in rows that fulfil the condition |
+/// | `blank (VALUE)` | initial value of the field [default: that of its type] |
+/// | `meaning of field` | in [`group!`](crate::group): the meaning of the field with the group's type |
 ///
-/// A column may be null where the type is an `Option` or the options say `null if`. Fields that are not in the table stand
-/// under `besides`.
+/// A column is nullable if the type is an `Option` or the options contain `null if`. Fields that are not in the table
+/// are listed under `besides`.
 #[macro_export]
 macro_rules! record {
     (
@@ -37,7 +37,7 @@ macro_rules! record {
         }
 
         impl $record {
-            /// A row of which nothing is known yet.
+            /// A row without values.
             pub const BLANK: Self = <Self as $crate::table::Columns>::BLANK;
         }
 
@@ -57,8 +57,8 @@ macro_rules! record {
     };
 }
 
-/// Defines fields that belong together: they are columns of every record that has a field of this type, and the columns' names
-/// begin with that field's name. Written as [`record!`](crate::record) is.
+/// Defines a group of fields: they are columns of every record with a field of this type, and their names begin with
+/// that field's name. The syntax is that of [`record!`](crate::record).
 #[macro_export]
 macro_rules! group {
     (
@@ -107,12 +107,12 @@ macro_rules! group {
         }
     };
 
-    // What a field is before anything is known.
+    // The initial value of a field.
     (@blank $type:ty;) => { <$type as $crate::table::Columns>::BLANK };
     (@blank $type:ty; blank ($blank:expr) $($more:tt)*) => { $blank };
     (@blank $type:ty; $option:tt $($more:tt)*) => { $crate::group!(@blank $type; $($more)*) };
 
-    // The columns of a field: each option changes one of its meaning, the way to it, the function that makes columns, and calls on
+    // The columns of a field: each option changes the meaning, the access, the function that makes columns, or calls on
     // the `Field`.
     (@columns $columns:ident $group:ident $type:ident $field:ident [$about:expr] [$get:expr] [$function:expr] [$($calls:tt)*];) => {
         let field = $group.part(stringify!($field), $about, $get, |group: &mut $type| &mut group.$field) $($calls)*;
@@ -153,9 +153,9 @@ macro_rules! group {
     };
 }
 
-/// Rows of a part: the number, where a record says one.
-pub const fn rows_a_part(said: &[usize]) -> usize {
-    match said {
+/// Rows of a part: the configured number of a record, or the default.
+pub const fn rows_a_part(configured: &[usize]) -> usize {
+    match configured {
         [rows, ..] => *rows,
         [] => super::ROWS_A_PART_MAX,
     }

@@ -17,19 +17,19 @@ use crate::{Result, StoreError};
 pub struct Exported {
     /// Files in the archive.
     pub files: u64,
-    /// Bytes in them.
+    /// Bytes in these files.
     pub bytes: u64,
-    /// Names in the runs' folders that were left out: links, pipes and the like.
+    /// Names in the runs' folders that were omitted: links, pipes and the like.
     pub left_out: Vec<PathBuf>,
 }
 
 /// Writes the runs in `dirs` as a gzipped tar, each under its own name. Regular files only: a link is never followed.
 ///
 /// # Errors
-/// [`StoreError::Refused`] if a run goes on, or a name does not fit into a tar; or something cannot be read or written.
+/// [`StoreError::Refused`] if a run is still running, or a name does not fit into a tar header. Also I/O errors.
 pub fn export(dirs: &[PathBuf], out: impl Write, out_name: &Path) -> Result<Exported> {
     let written = |source| StoreError::io("write", out_name, source);
-    // No moment and no name in the head of the gzip: the same runs make the same bytes.
+    // The gzip header has no time and no name, so that the same runs give the same bytes.
     let mut gzip = GzEncoder::new(out, Compression::default());
     let mut exported = Exported::default();
     let mut names = Vec::new();
@@ -40,7 +40,7 @@ pub fn export(dirs: &[PathBuf], out: impl Write, out_name: &Path) -> Result<Expo
         if names.contains(&id) {
             return Err(refused("it was given twice"));
         }
-        // Locked meanwhile: no other process resumes or removes it.
+        // The lock prevents other processes from resuming or removing the run during the export.
         let lock = File::open(&dir).map_err(|source| StoreError::io("open", &dir, source))?;
         if matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
             return Err(refused("it is still running; wait until it ends"));
@@ -51,7 +51,7 @@ pub fn export(dirs: &[PathBuf], out: impl Write, out_name: &Path) -> Result<Expo
         for (name, path) in files {
             let mut file = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
             let found = file.metadata().map_err(|source| StoreError::io("stat", &path, source))?;
-            let mtime = found.modified().ok().and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
+            let mtime = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
             let size = found.len();
             let head = tar::emit(&name, size, mtime.map_or(0, |since| since.as_secs()))
                 .ok_or_else(|| refused(&format!("the name {name} is too long for a tar archive")))?;
@@ -83,7 +83,7 @@ fn gather(
         let kind = entry.file_type().map_err(|source| StoreError::io("stat", &entry.path(), source))?;
         let plain = entry.file_name().into_string().ok().filter(|name| super::import::part_refusal(name).is_none());
         match plain {
-            // The mark of an import concerns this run store alone.
+            // The import marker is valid in this run store only.
             Some(part) if depth == 0 && part == IMPORTED => {}
             Some(part) if kind.is_file() => files.push((format!("{name}/{part}"), entry.path())),
             Some(part) if kind.is_dir() && depth + 2 < super::import::DEPTH_MAX => {
@@ -95,19 +95,19 @@ fn gather(
     Ok(())
 }
 
-/// Exactly `size` bytes: the header has said so.
+/// Copies exactly `size` bytes, the size in the tar header.
 fn copy(file: &mut File, size: u64, out: &mut impl Write, path: &Path, out_name: &Path) -> Result<()> {
-    let mut left = size;
+    let mut remaining = size;
     let mut buffer = vec![0; 64 * 1024];
-    while left > 0 {
-        let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let got = file.read(&mut buffer[..room]).map_err(|source| StoreError::io("read", path, source))?;
-        if got == 0 {
+    while remaining > 0 {
+        let length = buffer.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
+        let count = file.read(&mut buffer[..length]).map_err(|source| StoreError::io("read", path, source))?;
+        if count == 0 {
             let shrunk = io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read");
             return Err(StoreError::io("read", path, shrunk));
         }
-        out.write_all(&buffer[..got]).map_err(|source| StoreError::io("write", out_name, source))?;
-        left -= got as u64;
+        out.write_all(&buffer[..count]).map_err(|source| StoreError::io("write", out_name, source))?;
+        remaining -= count as u64;
     }
     Ok(())
 }

@@ -2,14 +2,18 @@
 //!
 //! ```text
 //!   archive --> gunzip, counted --> headers, contents --> .import-N/  (in the run store, no run's name)
-//!                                                            '-- when all of it was read and is good: renamed, run by run
+//!                                                            '-- after the whole archive was read and is valid: renamed, run by run
 //! ```
 //!
-//! The archive is untrusted. Refused are: names that are absolute, that climb (`..`), that are not below a folder with a
-//! run's id, or hold control characters; links, devices, pipes; a name that comes twice; more than [`FILES_MAX`] files;
-//! more bytes than the bound; a gzip or a header whose checksum is wrong; whatever follows the end. Rights and owners in it
-//! are ignored. Contents become files made by this program in a new folder. Each run is marked as
-//! one of this import (`origin.rs`): what its document says of runs that were made here counts for nothing.
+//! The archive is untrusted. An import refuses:
+//!
+//! - names that are absolute, contain `..`, are outside of a folder with a run id, or have control characters;
+//! - links, devices, pipes, and names that occur twice;
+//! - more than [`FILES_MAX`] files, or more unpacked bytes than the limit;
+//! - a gzip or a tar header with a wrong checksum, and any data after the end.
+//!
+//! Permissions and owners in the archive are ignored: this program creates all files anew in a new folder. Each run
+//! gets a marker of this import (`origin.rs`), so that references in its document to local runs are not trusted.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -25,35 +29,35 @@ use flate2::bufread::GzDecoder;
 use stats::Rng;
 
 use super::tar::{self, BLOCK, Kind};
-use crate::run_store::{LETTERS, is_plain_id, is_run_folder, letters};
+use crate::run_store::{LETTER_COUNT, is_plain_id, is_run_folder, letters};
 use crate::{Result, RunStore, StoreError, origin};
 
 /// Options of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Import {
-    /// Bytes that the archive may hold, unpacked. Without it: a hundred times its own size and 64 MiB, and no more than
-    /// 16 GiB.
+    /// Largest unpacked size in bytes. Default: a hundred times the archive's own size plus 64 MiB, at most 16 GiB.
     pub bytes_max: Option<u64>,
-    /// A run whose id the run store has already gets other letters; without this nothing is imported then. In its files it
-    /// keeps the id that it had.
+    /// Give a run whose id exists in the run store already other letters. Without this such an import fails and imports
+    /// nothing. The files of the run keep the old id.
     pub rename: bool,
-    /// Seed of the letters of new ids.
+    /// Seed for the letters of new ids.
     pub seed_for_letters: u64,
 }
 
 /// A run that was imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// Its id in the archive.
+    /// Id of the run in the archive.
     pub was: String,
-    /// Its id in the run store.
+    /// Id of the run in the run store.
     pub id: String,
 }
 
-/// Takes the runs of an archive into the run store: all of them or none.
+/// Imports the runs of an archive into the run store: all of them or none.
 ///
 /// # Errors
-/// [`StoreError::Archive`] for what is wrong with it; or the run store cannot be written, which leaves no part of it either.
+/// [`StoreError::Archive`] if the archive is invalid, or the run store cannot be written. Either way nothing is
+/// imported.
 pub fn import(run_store: &RunStore, archive: impl Read, name: &str, how: Import) -> Result<Vec<Imported>> {
     let root = run_store.root();
     fs::create_dir_all(root).map_err(|source| StoreError::io("mkdir", root, source))?;
@@ -87,7 +91,8 @@ pub fn import(run_store: &RunStore, archive: impl Read, name: &str, how: Import)
         match outcome {
             Ok(id) => done.push(Imported { was, id }),
             Err(error) => {
-                // All or none: what is in the run store already goes back, and with the staging folder.
+                // All or none: runs already renamed into the run store return to the staging folder, which is then
+                // removed.
                 for run in &done {
                     let _ = fs::rename(root.join(&run.id), staging.path.join(&run.was));
                 }
@@ -117,7 +122,7 @@ fn settle(root: &Path, staging: &Path, was: &str, rename: bool, rng: &mut Rng) -
         if !rename {
             return Err(taken(was));
         }
-        id = format!("{}{}", &was[..was.len() - LETTERS], letters(rng));
+        id = format!("{}{}", &was[..was.len() - LETTER_COUNT], letters(rng));
     }
     let (from, to) = (staging.join(was), root.join(&id));
     fs::rename(&from, &to).map_err(|source| StoreError::io("rename", &to, source))?;
@@ -130,22 +135,22 @@ fn taken(id: &str) -> StoreError {
     StoreError::Refused { what: id.to_owned(), why }
 }
 
-/// A folder that goes, with all in it, unless it was emptied; held, so that another import does not sweep it away.
+/// A staging folder: locked, so that another import does not remove it, and removed with its contents on drop.
 struct Staging {
     path: PathBuf,
-    held: File,
+    lock: File,
 }
 
 impl Staging {
     fn new(root: &Path) -> Result<Self> {
         let mut number = process::id();
         loop {
-            let path = root.join(format!("{STAGING}{number}"));
+            let path = root.join(format!("{STAGING_PREFIX}{number}"));
             match fs::create_dir(&path) {
                 Ok(()) => {
-                    let held = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
-                    let _ = held.try_lock();
-                    return Ok(Staging { path, held });
+                    let lock = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
+                    let _ = lock.try_lock();
+                    return Ok(Staging { path, lock });
                 }
                 Err(source) if source.kind() == io::ErrorKind::AlreadyExists => number = number.wrapping_add(1),
                 Err(source) => return Err(StoreError::io("mkdir", &path, source)),
@@ -157,7 +162,7 @@ impl Staging {
 impl Staging {
     /// Distinguishes this import from every other one of this run store.
     fn mark(&self, seed: u64) -> Result<String> {
-        let found = self.held.metadata().map_err(|source| StoreError::io("stat", &self.path, source))?;
+        let found = self.lock.metadata().map_err(|source| StoreError::io("stat", &self.path, source))?;
         Ok(format!("{seed:016x}-{}-{}.{:09}", found.ino(), found.ctime(), found.ctime_nsec()))
     }
 }
@@ -168,12 +173,12 @@ impl Drop for Staging {
     }
 }
 
-/// Removes what imports that were killed have left.
+/// Removes staging folders of killed imports.
 fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let left = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGING));
+        let remaining = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGING_PREFIX));
         let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if left && folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
+        if remaining && folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -190,7 +195,8 @@ enum Fault {
 fn unpack(archive: impl Read, root: &Path, staging: &Path, how: &Import) -> std::result::Result<Vec<String>, Fault> {
     let read = Rc::new(Cell::new(0));
     let counted = Counted { inner: archive, read: Rc::clone(&read) };
-    let mut tar = Unpacked { gzip: GzDecoder::new(BufReader::new(counted)), given: 0, read, bytes_max: how.bytes_max };
+    let mut tar =
+        Unpacked { gzip: GzDecoder::new(BufReader::new(counted)), unpacked: 0, read, bytes_max: how.bytes_max };
     let mut ids = BTreeSet::new();
     let mut files = 0_u64;
     loop {
@@ -204,7 +210,7 @@ fn unpack(archive: impl Read, root: &Path, staging: &Path, how: &Import) -> std:
         if !is_plain_id(id) {
             return Err(bad("is not in a folder with the name of a run".to_owned()));
         }
-        // Reported before gigabytes are read.
+        // An existing id is reported before gigabytes are read.
         if !how.rename && root.join(id).symlink_metadata().is_ok() {
             return Err(Fault::RunStore(taken(id)));
         }
@@ -249,7 +255,7 @@ fn path_parts(name: &[u8]) -> std::result::Result<Vec<&str>, String> {
     }
 }
 
-/// What is wrong with a file's name.
+/// Why a file name is invalid.
 pub(super) fn part_refusal(part: &str) -> Option<&'static str> {
     match part {
         "" | "." => Some("has an empty part in its path"),
@@ -260,33 +266,33 @@ pub(super) fn part_refusal(part: &str) -> Option<&'static str> {
     }
 }
 
-/// The contents of the gzip, within the bound.
+/// Reader of the unpacked bytes of the gzip, up to the size limit.
 struct Unpacked<R: BufRead> {
     gzip: GzDecoder<R>,
-    /// Bytes that came out of it.
-    given: u64,
-    /// Bytes that went into it.
+    /// Bytes unpacked.
+    unpacked: u64,
+    /// Compressed bytes read.
     read: Rc<Cell<u64>>,
     bytes_max: Option<u64>,
 }
 
 impl<R: BufRead> Unpacked<R> {
     fn some(&mut self, buffer: &mut [u8]) -> std::result::Result<usize, Fault> {
-        let got = self.gzip.read(buffer).map_err(|error| Fault::Archive(unreadable(&error)))?;
-        self.given += got as u64;
+        let count = self.gzip.read(buffer).map_err(|error| Fault::Archive(unreadable(&error)))?;
+        self.unpacked += count as u64;
         let bound = self.bytes_max.unwrap_or_else(|| (64 * MIB + 100 * self.read.get()).min(BYTES_MAX));
-        if self.given > bound {
+        if self.unpacked > bound {
             let why = format!("unpacked it is larger than {bound} bytes; --limit allows more");
             return Err(Fault::Archive(why));
         }
-        Ok(got)
+        Ok(count)
     }
 
     fn exactly(&mut self, mut buffer: &mut [u8]) -> std::result::Result<(), Fault> {
         while !buffer.is_empty() {
             match self.some(buffer)? {
                 0 => return Err(Fault::Archive("it is truncated".to_owned())),
-                got => buffer = &mut buffer[got..],
+                count => buffer = &mut buffer[count..],
             }
         }
         Ok(())
@@ -306,31 +312,31 @@ impl<R: BufRead> Unpacked<R> {
         let folder = path.parent().expect("below the staging folder");
         fs::create_dir_all(folder).map_err(|source| failed("mkdir", folder, source))?;
         let mut file = File::create_new(path).map_err(|source| failed("create", path, source))?;
-        let mut left = size;
+        let mut remaining = size;
         let mut buffer = vec![0; 64 * 1024];
-        while left > 0 {
-            let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            self.exactly(&mut buffer[..room])?;
-            file.write_all(&buffer[..room]).map_err(|source| failed("write", path, source))?;
-            left -= room as u64;
+        while remaining > 0 {
+            let length = buffer.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
+            self.exactly(&mut buffer[..length])?;
+            file.write_all(&buffer[..length]).map_err(|source| failed("write", path, source))?;
+            remaining -= length as u64;
         }
         self.exactly(&mut [0; BLOCK][..tar::padding(size)])?;
-        if let Some(moment) = UNIX_EPOCH.checked_add(Duration::from_secs(mtime)) {
-            // A moment that this file system cannot keep is no loss.
-            let _ = file.set_modified(moment);
+        if let Some(time) = UNIX_EPOCH.checked_add(Duration::from_secs(mtime)) {
+            // A modification time that this file system cannot store is not an error.
+            let _ = file.set_modified(time);
         }
         file.sync_all().map_err(|source| failed("fsync", path, source))
     }
 
-    /// Nothing but zeros, then the end of the gzip, whose checksum is thereby looked at, then the end of the file.
+    /// Expects only zeros, then the end of the gzip (which verifies its checksum), then the end of the file.
     fn end(mut self) -> std::result::Result<(), Fault> {
         let mut buffer = [0; 4096];
         loop {
-            let got = self.some(&mut buffer)?;
-            if got == 0 {
+            let count = self.some(&mut buffer)?;
+            if count == 0 {
                 break;
             }
-            if buffer[..got].iter().any(|&byte| byte != 0) {
+            if buffer[..count].iter().any(|&byte| byte != 0) {
                 return Err(Fault::Archive("it has data after its end".to_owned()));
             }
         }
@@ -351,7 +357,7 @@ fn unreadable(error: &io::Error) -> String {
     }
 }
 
-/// Counts what is read.
+/// A reader that counts bytes.
 struct Counted<R> {
     inner: R,
     read: Rc<Cell<u64>>,
@@ -359,18 +365,18 @@ struct Counted<R> {
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.inner.read(buffer)?;
-        self.read.set(self.read.get() + got as u64);
-        Ok(got)
+        let count = self.inner.read(buffer)?;
+        self.read.set(self.read.get() + count as u64);
+        Ok(count)
     }
 }
 
-/// Begins the name of a folder that is being filled: no run's name, and hidden.
-const STAGING: &str = ".import-";
-/// A run of a day has parts by the ten thousand if it was killed.
+/// Name prefix of a staging folder: hidden, and never a run id.
+const STAGING_PREFIX: &str = ".import-";
+/// A killed run of a day has tens of thousands of parts.
 const FILES_MAX: u64 = 200_000;
-/// The run's folder, a table's, a part, and one more.
+/// Path components: the run's folder, a table's folder, a part, and one spare.
 pub(super) const DEPTH_MAX: usize = 4;
 const MIB: u64 = 1024 * 1024;
-/// A run of an hour at 10,000 requests a second takes about a tenth of it.
+/// A run of an hour at 10,000 requests a second takes about a tenth of this.
 const BYTES_MAX: u64 = 16 * 1024 * MIB;

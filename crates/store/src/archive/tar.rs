@@ -1,4 +1,5 @@
-//! Headers of a tar archive: POSIX.1-1988 ustar (pax, "ustar Interchange Format"), and of GNU's additions the size in base 256.
+//! Headers of a tar archive: POSIX.1-1988 ustar (pax, "ustar Interchange Format"), and of GNU's additions the size in
+//! base 256.
 //!
 //! ```text
 //!   0 name 100 | 100 mode 8 | 108 uid 8 | 116 gid 8 | 124 size 12 | 136 mtime 12 | 148 checksum 8 | 156 type 1
@@ -8,16 +9,16 @@
 
 use std::ops::Range;
 
-/// The unit of everything in a tar.
+/// Block size of a tar in bytes.
 pub(super) const BLOCK: usize = 512;
 
-/// A header.
+/// A tar header block.
 pub(super) type Block = [u8; BLOCK];
 
-/// What a header says, as far as it concerns a run.
+/// The fields of a tar header that runs use.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Path in the archive, as it stands there.
+    /// Path in the archive, unchanged.
     pub(super) name: Vec<u8>,
     pub(super) kind: Kind,
     /// Bytes of contents.
@@ -30,11 +31,11 @@ pub(super) struct Header {
 pub(super) enum Kind {
     File,
     Folder,
-    /// Anything else, in words.
+    /// Any other kind of entry, as text.
     Other(&'static str),
 }
 
-/// The header of a regular file; none if the name is too long for one.
+/// The header of a regular file; `None` if the name is too long for a header.
 pub(super) fn emit(name: &str, size: u64, mtime: u64) -> Option<Block> {
     let (prefix, name) = split(name)?;
     let mut block = [0; BLOCK];
@@ -52,7 +53,7 @@ pub(super) fn emit(name: &str, size: u64, mtime: u64) -> Option<Block> {
     Some(block)
 }
 
-/// What a header says; `Ok(None)` is a block of zeros.
+/// Parses a header; `Ok(None)` is a block of zeros.
 pub(super) fn parse(block: &Block) -> Result<Option<Header>, &'static str> {
     if block.iter().all(|&byte| byte == 0) {
         return Ok(None);
@@ -67,7 +68,7 @@ pub(super) fn parse(block: &Block) -> Result<Option<Header>, &'static str> {
         return Err("a header has an invalid number");
     };
     let mut name = text(&block[NAME]).to_vec();
-    // GNU's own format has other things where ustar has the prefix.
+    // GNU's own format has other fields in the bytes of ustar's prefix.
     let prefix = if block[MAGIC] == *b"ustar\x0000" { text(&block[PREFIX]) } else { &[] };
     if !prefix.is_empty() {
         name = [prefix, b"/", &name].concat();
@@ -87,12 +88,12 @@ pub(super) fn parse(block: &Block) -> Result<Option<Header>, &'static str> {
     Ok(Some(Header { name, kind, size, mtime }))
 }
 
-/// Zeros after `size` bytes of contents.
+/// Number of padding zeros after `size` bytes of contents.
 pub(super) fn padding(size: u64) -> usize {
     (BLOCK - (size % BLOCK as u64) as usize) % BLOCK
 }
 
-/// Prefix and name, parted at a slash where the name alone is too long.
+/// Splits a path into prefix and name at a slash if the name field alone is too short.
 fn split(path: &str) -> Option<(&str, &str)> {
     if path.len() <= NAME.len() {
         return Some(("", path));
@@ -106,7 +107,7 @@ fn put(block: &mut Block, at: Range<usize>, bytes: &[u8]) {
     block[at.start..at.start + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Eleven octal digits, or, beyond 8 GiB, GNU's base 256.
+/// Writes a number as eleven octal digits, or from 8 GiB in GNU's base 256.
 fn number(field: &mut [u8], value: u64) {
     if value < 1 << 33 {
         field.copy_from_slice(format!("{value:011o}\0").as_bytes());
@@ -122,19 +123,19 @@ fn value(field: &[u8]) -> Option<u64> {
         return high.iter().all(|&byte| byte == 0).then(|| u64::from_be_bytes(low.try_into().expect("eight bytes")));
     }
     let digits = str::from_utf8(text(field)).ok()?.trim_matches(' ');
-    // from_str_radix would take a sign.
+    // from_str_radix would accept a sign.
     if !digits.bytes().all(|digit| matches!(digit, b'0'..=b'7')) {
         return None;
     }
     if digits.is_empty() { Some(0) } else { u64::from_str_radix(digits, 8).ok() }
 }
 
-/// Up to the first zero.
+/// The text of a field, up to the first zero byte.
 fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// The sum of all bytes, its own field counted as spaces.
+/// The tar checksum: the sum of all header bytes, with the checksum field counted as spaces.
 fn checksum(block: &Block) -> u32 {
     let sum = |bytes: &[u8]| bytes.iter().map(|&byte| u32::from(byte)).sum::<u32>();
     sum(&block[..CHECKSUM.start]) + 8 * u32::from(b' ') + sum(&block[CHECKSUM.end..])

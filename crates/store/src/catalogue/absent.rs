@@ -1,11 +1,11 @@
-//! The catalogue of a build without the feature `catalogue`: there is none.
+//! Stub of the catalogue in a build without the feature `catalogue`.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use super::{Row, Without};
 
-/// A catalogue that cannot exist.
+/// A catalogue: never exists in this build.
 pub(crate) enum Catalogue {}
 
 impl Catalogue {
@@ -13,7 +13,7 @@ impl Catalogue {
         Err(ABSENT.to_owned())
     }
 
-    pub(crate) fn anew(_: &Path) -> Without<Catalogue> {
+    pub(crate) fn create_empty(_: &Path) -> Without<Catalogue> {
         Err(ABSENT.to_owned())
     }
 

@@ -12,15 +12,15 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 pub(crate) struct Catalogue {
     connection: Connection,
     path: PathBuf,
-    /// The run store's folder, held for its shared lock.
+    /// The run store's folder, open for its shared lock.
     run_store: File,
 }
 
 impl Catalogue {
-    /// Opens the catalogue of the run store at `root`, made anew where there is none or a broken one, and reads every row of it
-    /// that adds up, by id.
+    /// Opens the catalogue of the run store at `root`, and reads every row with a correct checksum, by id. A missing or
+    /// broken catalogue is created anew.
     pub(crate) fn open(root: &Path) -> Without<(Catalogue, HashMap<String, Row>)> {
-        let (path, run_store) = hold(root)?;
+        let (path, run_store) = lock_folder(root)?;
         let opened = connect(&path).and_then(|connection| Ok((rows(&connection)?, connection)));
         match opened {
             Ok((rows, connection)) => Ok((Catalogue { connection, path, run_store }, rows)),
@@ -33,11 +33,11 @@ impl Catalogue {
         }
     }
 
-    /// Throws away what there is, broken or not, and makes an empty one.
-    pub(crate) fn anew(root: &Path) -> Without<Catalogue> {
-        let (path, run_store) = hold(root)?;
+    /// Deletes the catalogue, broken or not, and creates an empty one.
+    pub(crate) fn create_empty(root: &Path) -> Without<Catalogue> {
+        let (path, run_store) = lock_folder(root)?;
         match connect(&path) {
-            // Whole, and perhaps in use: emptied by its own means.
+            // An intact catalogue may be in use by others, so its rows are deleted with SQL.
             Ok(mut connection) => {
                 let emptied = connection
                     .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -57,9 +57,9 @@ impl Catalogue {
         Ok(Catalogue { connection, path, run_store })
     }
 
-    /// Takes in rows, in place of those of the same id, and drops rows of removed runs: all or
-    /// nothing. A catalogue that turns out to be broken is thrown away; the next list makes another.
-    pub(crate) fn change(self, rows: &[Row], gone: &[String]) -> Without<()> {
+    /// Replaces or inserts rows by id and deletes the rows of removed runs, in one transaction. A catalogue that turns
+    /// out to be broken is deleted; the next list creates another.
+    pub(crate) fn change(self, rows: &[Row], removed: &[String]) -> Without<()> {
         let Catalogue { mut connection, path, run_store } = self;
         let mut write = || -> rusqlite::Result<()> {
             let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -70,7 +70,7 @@ impl Catalogue {
                     put.execute(params![row.id, row.key, row.body, checksum(row)])?;
                 }
                 let mut drop = change.prepare("DELETE FROM entries WHERE id = ?1")?;
-                for id in gone {
+                for id in removed {
                     drop.execute([id])?;
                 }
             }
@@ -90,32 +90,32 @@ impl Catalogue {
 fn rows(connection: &Connection) -> Result<HashMap<String, Row>, Fault> {
     let mut statement = connection.prepare("SELECT id, key, body, checksum FROM entries")?;
     let mut rows = statement.query([])?;
-    let mut known = HashMap::new();
+    let mut rows_by_id = HashMap::new();
     while let Some(row) = rows.next()? {
         let found = (row.get::<_, String>(0), row.get::<_, String>(1), row.get::<_, String>(2), row.get::<_, i64>(3));
         let (Ok(id), Ok(key), Ok(body), Ok(sum)) = found else { continue };
         let row = Row { id, key, body };
         if checksum(&row) == sum {
-            known.insert(row.id.clone(), row);
+            rows_by_id.insert(row.id.clone(), row);
         }
     }
-    Ok(known)
+    Ok(rows_by_id)
 }
 
-/// The catalogue's path, and the run store's folder with a shared lock on it.
-fn hold(root: &Path) -> Without<(PathBuf, File)> {
-    let said = |error: std::io::Error| error.to_string();
-    // SQLite is told to follow no link, and does not take the folder's own way there as an exception.
-    let root = fs::canonicalize(root).map_err(said)?;
-    let run_store = File::open(&root).map_err(said)?;
-    // Where there are no locks, nobody throws a catalogue away: see `discard`.
+/// The catalogue's path, and the run store's folder with a shared lock.
+fn lock_folder(root: &Path) -> Without<(PathBuf, File)> {
+    let message = |error: std::io::Error| error.to_string();
+    // SQLite is configured to follow no links, and this includes links in the path of the folder itself.
+    let root = fs::canonicalize(root).map_err(message)?;
+    let run_store = File::open(&root).map_err(message)?;
+    // On a file system without locks no program deletes a catalogue: see `discard`.
     if matches!(run_store.try_lock_shared(), Err(TryLockError::WouldBlock)) {
         return Err("another program is making it anew".to_owned());
     }
     Ok((root.join(CATALOGUE), run_store))
 }
 
-/// Removes a catalogue that is of no use, where nobody else has it open.
+/// Deletes an unusable catalogue if no other process has it open.
 fn discard(path: &Path, run_store: &File) -> Without<()> {
     run_store
         .try_lock()
@@ -129,16 +129,16 @@ fn discard(path: &Path, run_store: &File) -> Without<()> {
             _ => {}
         }
     }
-    // Back to what others may have too. They come in between at worst, and find no file or a new one.
+    // Downgrade to a shared lock. A process that locks the folder in between finds no file or a new one.
     let _ = run_store.try_lock_shared();
     outcome
 }
 
 /// Why a catalogue is unusable.
 enum Fault {
-    /// It is there and worth nothing: broken, or of another version.
+    /// The catalogue exists but is broken or of another version.
     Useless(String),
-    /// It may be good, and cannot be had: locked, no right to it, somebody else's file.
+    /// The catalogue cannot be opened: locked, no permission, or another program's file.
     Unavailable(String),
 }
 
@@ -161,14 +161,14 @@ impl From<rusqlite::Error> for Fault {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::SchemaChanged) => {
                 Fault::Useless(why)
             }
-            // "no such table", and the like: not what this version made.
+            // "no such table" and the like: a file of another version.
             Some(ErrorCode::Unknown) => Fault::Useless(why),
             _ => Fault::Unavailable(why),
         }
     }
 }
 
-/// Opens the file, made and furnished where it is not there.
+/// Opens the file; creates it with its tables if it does not exist.
 fn connect(path: &Path) -> Result<Connection, Fault> {
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
         return Err(Fault::Unavailable("the path is not a regular file".to_owned()));
@@ -183,14 +183,14 @@ fn connect(path: &Path) -> Result<Connection, Fault> {
     let (mut whose, mut version) = (number("application_id")?, number("user_version")?);
     if (whose, version) == (0, 0) {
         if !has_tables(&connection)? {
-            // Another program may be here as well: what is there by now is left as it is.
+            // Another program may create the tables concurrently: existing tables stay unchanged.
             connection.execute_batch(SCHEMA)?;
         }
         (whose, version) = (number("application_id")?, number("user_version")?);
     }
     match (whose, version) {
         (APPLICATION, VERSION) => {
-            // A page that cannot be right is found where it is read, not where it has led to nonsense.
+            // SQLite checks each page when it reads the page, so that corruption is an error and not a wrong result.
             connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;")?;
             Ok(connection)
         }
@@ -206,8 +206,7 @@ fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT count(*) > 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
-/// FNV-1a over the row's fields, each ended by a zero. It finds what a disk or a hand has changed, and is not meant to
-/// find more.
+/// FNV-1a over the row's fields, each followed by a zero byte. It detects accidental changes, not forgery.
 fn checksum(row: &Row) -> i64 {
     let fields = [&row.id, &row.key, &row.body].into_iter();
     let bytes = fields.flat_map(|field| field.bytes().chain([0]));
@@ -215,14 +214,15 @@ fn checksum(row: &Row) -> i64 {
     sum.cast_signed()
 }
 
-/// "yama" in ASCII: whose file it is, as SQLite keeps it in the file's head.
+/// SQLite `application_id` in the file header: "yama" in ASCII.
 const APPLICATION: i64 = 0x7961_6d61;
-/// Raised whenever rows mean something else.
+/// Version of the catalogue's format: raised when the meaning of rows changes.
 const VERSION: i64 = 2;
-/// Wait for another program's write, which takes milliseconds.
+/// Longest wait for another program's write, which takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The view is for people: `sqlite3 catalogue.sqlite 'SELECT id, p99_ns FROM runs WHERE verb = "bench"'`.
+/// The tables, and a view for manual queries: `sqlite3 catalogue.sqlite 'SELECT id, p99_ns FROM runs WHERE verb =
+/// "bench"'`.
 const SCHEMA: &str = "\
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS entries (

@@ -27,7 +27,7 @@ fn catalogue_rows_round_trip_and_are_removed() {
     catalogue.change(std::slice::from_ref(&newer), &["b".into(), "never there".into()]).unwrap();
     let (_, rows) = Catalogue::open(dir.path()).unwrap();
     assert_eq!(rows.values().collect::<Vec<_>>(), [&newer]);
-    Catalogue::anew(dir.path()).unwrap();
+    Catalogue::create_empty(dir.path()).unwrap();
     assert_eq!(ids(dir.path()), [""; 0]);
 }
 
@@ -71,7 +71,7 @@ fn a_file_of_another_program_is_left_unchanged() {
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE mine (x);").unwrap();
     let theirs = fs::read(&path).unwrap();
     assert!(Catalogue::open(dir.path()).is_err_and(|why| why.contains("belongs to another program")));
-    assert!(Catalogue::anew(dir.path()).is_err());
+    assert!(Catalogue::create_empty(dir.path()).is_err());
     fs::rename(&path, dir.path().join("mine")).unwrap();
     std::os::unix::fs::symlink("mine", &path).unwrap();
     assert!(Catalogue::open(dir.path()).is_err());
@@ -81,7 +81,7 @@ fn a_file_of_another_program_is_left_unchanged() {
     assert_eq!(fs::read(dir.path().join("mine")).unwrap(), theirs);
 }
 
-/// Some byte of the file is another: what is read is right, or nothing.
+/// With one byte of the file changed, the rows that are read are correct, or none.
 #[test]
 fn a_changed_byte_in_the_catalogue_is_detected() {
     let dir = tempfile::tempdir().unwrap();
@@ -98,20 +98,20 @@ fn a_changed_byte_in_the_catalogue_is_detected() {
 }
 
 #[test]
-fn a_locked_catalogue_is_skipped_and_kept() {
+fn a_locked_catalogue_is_skipped_and_not_deleted() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &["a"]);
     let other = Connection::open(dir.path().join(CATALOGUE)).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     assert!(Catalogue::open(dir.path()).is_err());
-    assert!(Catalogue::anew(dir.path()).is_err());
+    assert!(Catalogue::create_empty(dir.path()).is_err());
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(ids(dir.path()), ["a"]);
-    // A broken one that somebody else has open stays too.
-    let held = Catalogue::open(dir.path()).unwrap();
+    // A broken catalogue that another process has open is not deleted either.
+    let open_elsewhere = Catalogue::open(dir.path()).unwrap();
     fs::write(dir.path().join(CATALOGUE), b"broken".repeat(500)).unwrap();
     assert!(Catalogue::open(dir.path()).is_err_and(|why| why.contains("another program has it open")));
-    drop(held);
+    drop(open_elsewhere);
     assert!(ids(dir.path()).is_empty());
 }
 
@@ -123,7 +123,7 @@ fn concurrent_writers_keep_the_catalogue_intact() {
             let path = dir.path();
             scope.spawn(move || {
                 for turn in 0..5 {
-                    // Who waits too long goes without: that is no fault.
+                    // A writer that waits too long works without the catalogue, which is not an error.
                     let Ok((catalogue, rows)) = Catalogue::open(path) else { continue };
                     assert!(rows.iter().all(|(id, found)| *found == row(id)));
                     let _ = catalogue.change(&[row(&format!("{number}-{turn}"))], &[]);

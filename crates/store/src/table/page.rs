@@ -1,11 +1,11 @@
-//! The page of docs that lists every column, made from the tables themselves.
+//! The documentation page that lists every column, generated from the table definitions.
 
 use std::fmt::Write;
 
 use super::columns;
 
-/// The text of `docs/concepts/columns.md`. `cargo run -p store --example columns > docs/concepts/columns.md` renews it; a test holds
-/// the two together.
+/// The text of `docs/concepts/columns.md`. `cargo run -p store --example columns > docs/concepts/columns.md` writes the
+/// page; a test compares it with this text.
 pub fn columns_page() -> String {
     let mut page = String::from(INTRODUCTION);
     for table in columns() {

@@ -1,4 +1,4 @@
-//! What was asked of a cache and what came of it comes back as it was written.
+//! Cache exchanges are read back as they were written.
 
 use crate::support::{document, fresh_run};
 use schema::document::Document;
@@ -9,7 +9,7 @@ use schema::{
 use store::{read_cache_exchanges, read_summary};
 use units::Timestamp;
 
-/// An exchange that is told apart from every other by its number; every other one has everything that may be absent.
+/// An exchange whose fields differ by its number; every second one has all optional fields.
 pub fn exchange(number: u64) -> CacheExchange {
     let full = number % 2 == 1;
     let at = |offset: u64| Timestamp::from_nanos(number * 1_000 + offset);
@@ -131,5 +131,5 @@ fn the_cache_part_round_trips_with_flattened_figures() {
     assert_eq!(point["offered_rate_per_s"], 20.0);
     assert_eq!(point["hit_ratio"], serde_json::json!({ "offered": 0.55, "ideal": 0.551, "measured": 0.5 }));
     assert_eq!(point["wrong"]["stale"], 2);
-    assert_eq!(json["cache"]["points"][0].get("origin"), None, "what was not found out is absent");
+    assert_eq!(json["cache"]["points"][0].get("origin"), None, "an unknown figure is absent");
 }

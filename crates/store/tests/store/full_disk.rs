@@ -1,5 +1,5 @@
-//! A full disk loses nothing that was written before it. `/dev/full` answers every write with ENOSPC, so a link to it
-//! in the place of the file about to be written is a disk that is full at exactly that moment.
+//! A full disk loses no data written before. `/dev/full` fails every write with ENOSPC, so a link to `/dev/full` in
+//! place of the next file simulates a disk that is full at exactly that time.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ fn after_a_full_disk_earlier_parts_stay_and_the_first_error_is_returned() {
     assert!(first.to_string().contains("no space left"), "{first}");
     assert!(first.to_string().contains("000002.parquet"), "{first}");
 
-    // Space or not, the table has a gap from here on: it stays closed, and says why each time.
+    // The table has a gap from here on, so the writer stays closed and returns the first error on each call.
     for _ in 0..3 {
         assert_eq!(writer.push(&requests(200..300)).unwrap_err().to_string(), first.to_string());
         assert_eq!(writer.close_part().unwrap_err().to_string(), first.to_string());

@@ -1,4 +1,4 @@
-//! Histogram logs come back, merged.
+//! Histogram logs are read back merged.
 
 use crate::support::fresh_run;
 use stats::Histogram;

@@ -1,5 +1,6 @@
-//! The run store as those use it who write and read it. One binary of many files, since each binary costs seconds to build; what starts
-//! other programs is not in it, because a program that is just being started holds the folders of all runs for a moment.
+//! Tests of the run store's public functions. They are one binary, since each binary costs seconds to build. Tests that
+//! start other programs are not in this binary, because a forked child shares the locks of all run folders until
+//! `exec`.
 
 mod cache_tables;
 mod full_disk;

@@ -1,4 +1,4 @@
-//! What is kept of a run while it goes: read again and again, at any moment, and after it was killed.
+//! Files of a running run: read repeatedly, at any time, and after a kill.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn bucket(second: u32, value_ns: u64, count: u64) -> DistributionRecord {
 fn a_tail_reads_each_part_once_and_then_the_finished_table() {
     let (_dir, _book, run) = fresh_run();
     let mut tail = Tail::<SecondRecord>::new(run.path());
-    assert_eq!(tail.poll().unwrap(), Fresh { rows: Vec::new(), anew: false }, "there is no table yet");
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: Vec::new(), replaces_earlier: false }, "there is no table yet");
     let mut writer = run.series();
     for part in 0..3 {
         writer.push(&[second(2 * part, 5), second(2 * part + 1, 5)]).unwrap();
@@ -31,21 +31,21 @@ fn a_tail_reads_each_part_once_and_then_the_finished_table() {
             assert_eq!(fresh.rows.iter().map(|row| row.second).collect::<Vec<_>>(), [0, 1, 2, 3]);
         }
     }
-    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(4, 5), second(5, 5)], anew: false });
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(4, 5), second(5, 5)], replaces_earlier: false });
     assert_eq!(tail.poll().unwrap().rows, []);
     let exact: Vec<SecondRecord> = (0..7).map(|at| second(at, 6)).collect();
-    let table = run.series().finish_anew(&exact).unwrap();
+    let table = run.series().finish_with_rows(&exact).unwrap();
     assert_eq!(table.rows, 7);
     assert!(!run.path().join("series").exists());
     assert!(!tail.is_at_end());
-    assert_eq!(tail.poll().unwrap(), Fresh { rows: exact.clone(), anew: true });
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: exact.clone(), replaces_earlier: true });
     assert!(tail.is_at_end());
-    assert_eq!(tail.poll().unwrap(), Fresh { rows: Vec::new(), anew: false });
-    // Who comes later reads the whole, and nothing anew.
-    assert_eq!(Tail::<SecondRecord>::new(run.path()).poll().unwrap(), Fresh { rows: exact, anew: false });
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: Vec::new(), replaces_earlier: false });
+    // A tail that starts later reads the finished table once.
+    assert_eq!(Tail::<SecondRecord>::new(run.path()).poll().unwrap(), Fresh { rows: exact, replaces_earlier: false });
 }
 
-/// A part that a loss of power left empty is said once, and neither what is before it nor what follows is missing.
+/// A part that a power cut left empty is reported once, and the rows before and after it are read.
 #[test]
 fn an_unreadable_part_does_not_hide_the_others() {
     let (_dir, _book, run) = fresh_run();
@@ -56,15 +56,15 @@ fn an_unreadable_part_does_not_hide_the_others() {
         writer.close_part().unwrap();
     }
     fs::write(run.path().join("series/000002.parquet"), "").unwrap();
-    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(0, 1), second(2, 1)], anew: false });
-    let said = tail.poll().unwrap_err().to_string();
-    assert!(said.contains("000002.parquet"), "{said}");
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(0, 1), second(2, 1)], replaces_earlier: false });
+    let message = tail.poll().unwrap_err().to_string();
+    assert!(message.contains("000002.parquet"), "{message}");
     writer.push(&[second(3, 1)]).unwrap();
     writer.close_part().unwrap();
-    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(3, 1)], anew: false });
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(3, 1)], replaces_earlier: false });
 }
 
-/// The finished table comes first, then the parts go: whoever looks at any moment finds all rows that were there before.
+/// The finished table is written before the parts are removed: a reader finds all rows at any time.
 #[test]
 fn rows_are_readable_at_every_time_while_parts_are_joined() {
     let (_dir, _book, run) = fresh_run();
@@ -83,7 +83,7 @@ fn rows_are_readable_at_every_time_while_parts_are_joined() {
             let is_order = rows.iter().map(|row| row.second).eq(0..50);
             assert!(is_order, "{rows:?}");
             looks += 1;
-            // The first look is before anything happens.
+            // The first read is before the join starts.
             let _ = ready.send(());
             if rows[0].completed == 2 {
                 return looks;
@@ -92,11 +92,11 @@ fn rows_are_readable_at_every_time_while_parts_are_joined() {
     });
     go.recv().unwrap();
     let exact: Vec<SecondRecord> = (0..50).map(|at| second(at, 2)).collect();
-    run.series().finish_anew(&exact).unwrap();
+    run.series().finish_with_rows(&exact).unwrap();
     assert!(looks.join().unwrap() >= 1);
 }
 
-/// A reader that had listed the parts when they went on finds the rest in the table.
+/// A reader that listed the parts before they were joined finds the remaining rows in the table.
 #[test]
 fn a_reader_finds_removed_parts_in_the_joined_table() {
     let (_dir, _book, run) = fresh_run();
@@ -129,7 +129,7 @@ fn distributions_round_trip_and_add_up() {
     };
     assert_eq!(read("parts"), rows);
     assert_eq!(rows[0].from_ns, rows[2].from_ns, "the buckets of all seconds are the same");
-    run.distributions().finish_anew(&rows).unwrap();
+    run.distributions().finish_with_rows(&rows).unwrap();
     assert_eq!(read("the table"), rows);
     assert!(!run.path().join("distributions").exists());
 }
@@ -139,18 +139,18 @@ fn progress_of_a_run_without_a_process_is_killed() {
     let (_dir, _book, run) = fresh_run();
     let dir = run.path().to_owned();
     assert_eq!(read_progress(&dir).unwrap(), None);
-    let file = run.standing();
-    let mut standing =
+    let file = run.progress_file();
+    let mut progress =
         RunProgress { run: run.id().into(), phase: RunPhase::Measured, at_s: 1.5, ..RunProgress::default() };
-    file.write(&standing).unwrap();
-    assert_eq!(read_progress(&dir).unwrap(), Some(standing.clone()), "it goes on");
+    file.write(&progress).unwrap();
+    assert_eq!(read_progress(&dir).unwrap(), Some(progress.clone()), "the run is still running");
     drop(run);
     assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Killed);
-    assert!(fs::read_to_string(dir.join("progress.json")).unwrap().contains("measured"), "the file is as it was left");
-    standing.phase = RunPhase::Done;
-    file.write(&standing).unwrap();
+    assert!(fs::read_to_string(dir.join("progress.json")).unwrap().contains("measured"), "the file is unchanged");
+    progress.phase = RunPhase::Done;
+    file.write(&progress).unwrap();
     assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Done);
-    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "no temporary file remains");
     fs::write(dir.join("progress.json"), "{").unwrap();
     assert!(read_progress(&dir).unwrap_err().to_string().contains("progress.json"));
 }
@@ -162,27 +162,27 @@ fn a_full_disk_leaves_the_parts_and_no_partial_table() {
     writer.push(&[second(0, 1)]).unwrap();
     writer.close_part().unwrap();
     std::os::unix::fs::symlink("/dev/full", run.path().join("series.parquet.unfinished")).unwrap();
-    assert!(run.series().finish_anew(&[second(0, 2)]).unwrap_err().is_disk_full());
+    assert!(run.series().finish_with_rows(&[second(0, 2)]).unwrap_err().is_disk_full());
     let rows: Vec<SecondRecord> = read_series(run.path()).unwrap().map(Result::unwrap).collect();
     assert_eq!(rows, [second(0, 1)]);
-    run.series().finish_anew(&[second(0, 2)]).unwrap();
+    run.series().finish_with_rows(&[second(0, 2)]).unwrap();
 }
 
 #[test]
 fn nullable_tap_columns_are_null_and_rows_round_trip() {
-    let standing = RunProgress {
+    let progress = RunProgress {
         schema: PROGRESS_SCHEMA.into(),
         verb: "bench".into(),
         phase: RunPhase::Measured,
         load: Some(LoadProgress { loop_kind: "open".into(), offered: 3, ..LoadProgress::default() }),
         ..RunProgress::default()
     };
-    let text = serde_json::to_string(&standing).unwrap();
+    let text = serde_json::to_string(&progress).unwrap();
     assert!(text.contains(r#""phase":"measured""#) && text.contains(r#""loop":"open""#), "{text}");
     for absent in ["duration_s", "path", "watch", "validity", "under", "ended", "capacity", "by_distance"] {
         assert!(!text.contains(&format!("\"{absent}\"")), "{absent} in {text}");
     }
-    assert_eq!(serde_json::from_str::<RunProgress>(&text).unwrap(), standing);
+    assert_eq!(serde_json::from_str::<RunProgress>(&text).unwrap(), progress);
     use RunPhase::{Done, Drain, Killed, Measured, Starting, Warmup};
     for phase in [Starting, Warmup, Measured, Drain, Done, Killed] {
         assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{}\"", phase.name()));

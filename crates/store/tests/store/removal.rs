@@ -1,4 +1,4 @@
-//! Runs are removed, and nothing else is.
+//! A removal deletes a run, and nothing else.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,10 +24,10 @@ fn removal_deletes_all_files_of_a_run() {
     refused(remove(&run_store, run.path()), "still running");
     let path = run.path().to_owned();
     drop(run);
-    // Left by a removal that was killed, and by somebody.
+    // Remains of a killed removal, and a folder of another program.
     fs::create_dir_all(dir.path().join(".removed-20260101-000000-bench-abcd/requests")).unwrap();
     fs::create_dir(dir.path().join(".removed-mine")).unwrap();
-    // And one of the same run, which was put back from an archive since.
+    // Remains of a killed removal of the same run, which was imported again since.
     let same = format!(".removed-{}", path.file_name().unwrap().to_str().unwrap());
     fs::create_dir_all(dir.path().join(same).join("requests")).unwrap();
     remove(&run_store, &path).unwrap();

@@ -1,4 +1,4 @@
-//! Runs are made, listed and found.
+//! Runs are created, listed and found.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -63,8 +63,8 @@ fn runs_are_found_by_last_id_prefix_and_path() {
         other => panic!("{other:?}"),
     };
     assert_eq!(candidates, [first.id(), second.id()]);
-    for asked in ["", "no-such-run", "../", "/"] {
-        assert!(matches!(run_store.find(asked), Err(StoreError::NoSuchRun { .. })), "{asked}");
+    for name in ["", "no-such-run", "../", "/"] {
+        assert!(matches!(run_store.find(name), Err(StoreError::NoSuchRun { .. })), "{name}");
     }
     second.write_plan("x = 1\n").unwrap();
     let path = dir.path().join(second.id());
@@ -79,7 +79,7 @@ fn a_plan_with_credentials_is_readable_only_by_its_owner() {
         assert_eq!(read_plan(run.path()).unwrap(), plan);
         fs::metadata(run.path().join("plan.toml")).unwrap().permissions().mode() & 0o777
     };
-    // The umask may take more, and never what the owner needs.
+    // The umask may remove more permissions, but not those of the owner.
     assert_eq!(mode_of("headers = [\"Cookie: a=b\"]\n"), 0o600);
     let plain = run.path().join("plain");
     fs::write(&plain, "").unwrap();
@@ -117,7 +117,7 @@ fn run_states_follow_lock_and_summary() {
     writer.push(&requests(30..40)).unwrap();
     assert!(matches!(state(&run_store), RunState::Running { parts: 1, rows: 30 }));
 
-    // As after SIGKILL: nobody holds the folder, and what was not in a closed part is gone.
+    // As after SIGKILL: no process has locked the folder, and rows outside of closed parts are lost.
     let path = run.path().to_owned();
     drop((writer, run));
     let error = read_summary(&path).unwrap_err();

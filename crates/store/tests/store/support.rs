@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers for the tests of this crate.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ pub fn morning() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_795_167_005)
 }
 
-/// A run store of its own and one run in it.
+/// A new run store with one run.
 pub fn fresh_run() -> (TempDir, RunStore, RunFolder) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let run_store = RunStore::at(dir.path());
@@ -21,7 +21,7 @@ pub fn fresh_run() -> (TempDir, RunStore, RunFolder) {
     (dir, run_store, run)
 }
 
-/// A request that is told apart from every other by its number, every third failed.
+/// A request whose fields differ by its number; every third one failed.
 pub fn request(number: u64) -> RequestRecord {
     let at = |offset| Timestamp::from_nanos(number * 1_000_000 + offset);
     let failed = number % 3 == 2;

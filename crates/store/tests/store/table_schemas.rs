@@ -1,4 +1,4 @@
-//! The Parquet schema of every table is the one in `tests/schemas.txt`, and earlier files differ from it in names alone.
+//! The Parquet schema of every table is the one in `tests/schemas.txt`, and earlier files differ from it only in names.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use store::PartWriter;
 
 use crate::{cache_tables, support, tables, tap_tables, watch_tables};
 
-/// Every table with some rows, the first of which has everything that may be absent or nothing of it, the second the reverse.
+/// Rows for every table. Of the first two rows, one has all optional fields and the other none.
 struct AllTables {
     requests: Vec<RequestRecord>,
     series: Vec<SecondRecord>,
@@ -50,19 +50,19 @@ impl AllTables {
         }
     }
 
-    /// The tables as they are written now, as text.
-    fn described(&self, dir: &Path) -> String {
+    /// The schemas that this version writes, as text.
+    fn describe(&self, dir: &Path) -> String {
         [
-            described(dir, &self.requests),
-            described(dir, &self.series),
-            described(dir, &self.distributions),
-            described(dir, &self.server_series),
-            described(dir, &self.connections),
-            described(dir, &self.wire_requests),
-            described(dir, &self.watch_series),
-            described(dir, &self.taps),
-            described(dir, &self.cache_exchanges),
-            described(dir, &self.fleet),
+            describe(dir, &self.requests),
+            describe(dir, &self.series),
+            describe(dir, &self.distributions),
+            describe(dir, &self.server_series),
+            describe(dir, &self.connections),
+            describe(dir, &self.wire_requests),
+            describe(dir, &self.watch_series),
+            describe(dir, &self.taps),
+            describe(dir, &self.cache_exchanges),
+            describe(dir, &self.fleet),
         ]
         .concat()
     }
@@ -137,8 +137,8 @@ fn write<R: Record>(path: &Path, rows: &[R]) {
     writer.finish().unwrap();
 }
 
-/// One line a column: repetition, type, name, encodings, and what the file's own metadata says of it.
-fn described<R: Record>(dir: &Path, rows: &[R]) -> String {
+/// One line a column: repetition, type, name, encodings, and its entry in the file's metadata.
+fn describe<R: Record>(dir: &Path, rows: &[R]) -> String {
     let path = dir.join(format!("{}.parquet", R::TABLE));
     write(&path, rows);
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
@@ -173,7 +173,7 @@ fn described<R: Record>(dir: &Path, rows: &[R]) -> String {
 #[test]
 fn table_schemas_match_schemas_txt() {
     let dir = tempfile::tempdir().unwrap();
-    let now = AllTables::new().described(dir.path());
+    let now = AllTables::new().describe(dir.path());
     let listed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemas.txt");
     if fs::read_to_string(&listed).unwrap_or_default() != now {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemas.txt");
@@ -182,8 +182,8 @@ fn table_schemas_match_schemas_txt() {
     }
 }
 
-/// Files of 2026-11-26, written before columns had their present names. Do not rewrite them. They hold the rows that this test
-/// makes, so that today's files differ from them in names alone.
+/// The files of 2026-11-26 were written before the columns had their present names. Do not rewrite these files. They
+/// have the rows that this test makes, so that new files differ from them only in names.
 #[test]
 fn earlier_table_files_differ_from_new_ones_only_in_names() {
     fn check<R: Record>(rows: &[R], renamed: &[&str]) {
@@ -229,7 +229,7 @@ fn earlier_table_files_differ_from_new_ones_only_in_names() {
     check(&all.fleet, &["clock_offset_ns", "local", "local_port"]);
 }
 
-/// A Parquet file as the generic reader gives it: columns in the order of the file.
+/// A Parquet file as read by the generic reader: columns in the order of the file.
 struct StoredTable {
     names: Vec<String>,
     types: Vec<String>,
@@ -253,7 +253,7 @@ impl StoredTable {
     }
 }
 
-/// One kind of wrong response has another spelling since these files: the name of a value, not of a column.
+/// One kind of wrong response was renamed after these files were written: a value, not a column.
 fn with_present_spelling(field: &Field) -> Field {
     match field {
         Field::Str(text) => Field::Str(text.replace("achable", "acheable")),

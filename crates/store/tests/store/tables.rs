@@ -1,4 +1,4 @@
-//! Tables come back as they were written, whole or cut short.
+//! Tables are read back as they were written, complete or truncated.
 
 use std::fs;
 
@@ -111,7 +111,7 @@ fn a_broken_part_loses_only_its_own_rows() {
         assert_eq!((good.len(), bad.len()), (20, 1), "cut to {length} bytes");
         assert!(bad[0].as_ref().unwrap_err().to_string().contains("000002.parquet"));
     }
-    // The parts are not joined around a gap that nobody would see.
+    // Parts with a broken one among them are not joined, because the gap would be invisible.
     assert!(writer.finish().is_err());
     assert!(second.exists());
     assert!(!run.path().join("requests.parquet").exists());
@@ -129,7 +129,7 @@ fn corrupt_table_files_are_errors_and_never_panics() {
         let mut garbled = whole.clone();
         garbled[at] ^= if at % 2 == 0 { 0x55 } else { 0xFF };
         fs::write(&part, &garbled).unwrap();
-        // Some bytes carry values or padding, so it may still read; it must only return.
+        // Some bytes are values or padding, so reading may succeed; it must only not panic.
         let _ = read_requests(run.path()).unwrap().count();
     }
 }
@@ -147,7 +147,7 @@ fn a_full_part_is_closed_automatically() {
     assert_eq!(read_requests(run.path()).unwrap().filter(|row| row.as_ref().unwrap() == &request(1)).count(), 200_000);
 }
 
-fn moment() -> impl Strategy<Value = Timestamp> {
+fn timestamp() -> impl Strategy<Value = Timestamp> {
     (0..i64::MAX as u64).prop_map(Timestamp::from_nanos)
 }
 
@@ -161,9 +161,9 @@ prop_compose! {
             proptest::option::of(any::<u32>()),
         ),
         url: u32,
-        scheduled_at in moment(),
-        moments in proptest::array::uniform5(proptest::option::of(moment())),
-        done_at in moment(),
+        scheduled_at in timestamp(),
+        times in proptest::array::uniform5(proptest::option::of(timestamp())),
+        done_at in timestamp(),
         status: u16,
         bytes in proptest::array::uniform2(0..i64::MAX as u64),
         head_bytes: u32,
@@ -171,7 +171,7 @@ prop_compose! {
         early_response: bool,
         failure in proptest::option::of(proptest::sample::select(&FailureCause::ALL[..])),
     ) -> RequestRecord {
-        let [started_at, connected_at, secured_at, sent_at, first_byte_at] = moments;
+        let [started_at, connected_at, secured_at, sent_at, first_byte_at] = times;
         let [bytes_received, bytes_sent] = bytes;
         let (connection, session, stream) = named;
         RequestRecord {
@@ -179,7 +179,7 @@ prop_compose! {
             first_byte_at, done_at, status, bytes_received, bytes_sent, failure, head_bytes, early_response,
             attempts: sequence as u8,
             queued: false,
-            // Of a response that was not complete nothing is kept.
+            // An incomplete response has no response fields.
             keep_alive: stays && failure.is_none(),
         }
     }
@@ -202,7 +202,7 @@ proptest! {
     }
 }
 
-/// A second that is told apart from every other by its number.
+/// A second whose fields differ by its number.
 pub fn second(index: u32) -> SecondRecord {
     SecondRecord {
         second: index,

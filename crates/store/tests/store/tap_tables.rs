@@ -1,4 +1,4 @@
-//! What programs saw comes back as it was written.
+//! Tap exchanges are read back as they were written.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use schema::{TapError, TapExchange, TapOutcome, TapSide};
 use store::read_taps;
 use units::Timestamp;
 
-/// Told apart from every other by its number; every other one has everything that may be absent.
+/// An exchange whose fields differ by its number; every second one has all optional fields.
 pub fn row(number: u64) -> TapExchange {
     let full = number % 2 == 1;
     let at = |offset: u64| Timestamp::from_nanos(number * 1_000 + offset);

@@ -1,4 +1,4 @@
-//! What the wire showed comes back as it was written.
+//! Tables of captured packets are read back as they were written.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use schema::{ConnectionRecord, ConnectionState, Framing, RecordEnd, RttSummary, 
 use store::{read_connections, read_watch_series, read_wire_requests};
 use units::Timestamp;
 
-/// A connection that is told apart from every other by its number; every other one has everything that may be absent.
+/// A connection whose fields differ by its number; every second one has all optional fields.
 pub fn connection(number: u64) -> ConnectionRecord {
     let full = number % 2 == 1;
     let at = |offset: u64| Timestamp::from_nanos(1_795_167_005_000_000_000 + number * 1_000 + offset);
@@ -100,7 +100,7 @@ fn wire_requests_round_trip() {
     assert!(read_wire_requests(run.path()).unwrap().map(Result::unwrap).eq(rows));
 }
 
-/// A second that is told apart from every other by its number.
+/// A second whose fields differ by its number.
 pub fn second(second: u64) -> WatchSecond {
     WatchSecond {
         second,

@@ -16,7 +16,7 @@ use super::spec;
 use crate::drive::path_io::PathIo;
 use crate::recording_folder::RecordingFolder;
 use crate::shards::ShardEnd;
-use validity::evidence::{Kept, Watched, WireFigures};
+use validity::evidence::{StoredRows, Watched, WireFigures};
 
 /// Results of a run that has ended.
 pub(super) struct Ended<'a> {
@@ -34,7 +34,7 @@ pub(super) struct Ended<'a> {
     /// Counted results of the packet capture.
     pub wire: Option<WireFigures>,
     /// Rows of the table of requests, if there is one.
-    pub table: Option<Kept>,
+    pub table: Option<StoredRows>,
     /// First error of writing the run's tables.
     pub store_error: Option<String>,
     /// Results of a cache benchmark's workload.

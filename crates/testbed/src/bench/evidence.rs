@@ -31,7 +31,7 @@ pub(super) fn checks(
         little: &counted.load.little,
         levels: &counted.levels,
         in_flight_by_second: &in_flight_by_second,
-        mistaken_drops: lost_by_the_instrument(ended),
+        unintended_drops: lost_by_the_instrument(ended),
         cap_hits: ended.shard.live.cap_hits,
         wall_drift: ended.mix.as_ref().map(|mix| mix.wall_drift),
         table: ended.table,

@@ -10,11 +10,11 @@ use validity::evidence::WireFigures;
 /// Exact series replace the provisional rows written during the run.
 pub(super) fn keep_series(folder: &RunFolder, counted: &load::Outcome, server: &[ServerSecond]) -> store::Result<()> {
     if !server.is_empty() {
-        folder.server_series().finish_anew(server)?;
+        folder.server_series().finish_with_rows(server)?;
     }
     let keep = || -> store::Result<()> {
-        folder.distributions().finish_anew(&counted.distributions)?;
-        folder.series().finish_anew(&counted.seconds).map(drop)
+        folder.distributions().finish_with_rows(&counted.distributions)?;
+        folder.series().finish_with_rows(&counted.seconds).map(drop)
     };
     keep().or_else(|error| {
         if !error.is_disk_full() {

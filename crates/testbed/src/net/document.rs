@@ -96,7 +96,7 @@ impl Ended<'_> {
             figures,
             phase_ns: self.phase.as_nanos() as f64,
         });
-        let mut checks = vec![validity::mistaken(mistaken.as_ref())];
+        let mut checks = vec![validity::unintended_drops_check(mistaken.as_ref())];
         checks.extend(validity::capture_checks(wire.as_ref()));
         if let Some(error) = packets.and_then(|(_, _, error)| error.as_deref()) {
             checks.push(validity::files_whole(error));

@@ -5,7 +5,7 @@ use load::{Ending, Live, ShardSampler, Tally, TallySpec};
 use schema::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord};
 
 use super::*;
-use validity::evidence::Kept;
+use validity::evidence::StoredRows;
 
 const END: Timestamp = Timestamp::from_nanos(10_000_000_000);
 
@@ -219,7 +219,7 @@ fn a_fast_disk_stores_every_request() {
     offer(&mut outlets, 0..20_000, 1_000);
     drop(outlets);
     let recorded = recorder.join();
-    assert_eq!(recorded.table, Some(Kept { rows: 20_000, one_in: 1 }));
+    assert_eq!(recorded.table, Some(StoredRows { rows: 20_000, one_in: 1 }));
     let mut kept = kept.lock().unwrap().clone();
     kept.sort_unstable();
     assert!(kept.into_iter().eq(0..20_000));

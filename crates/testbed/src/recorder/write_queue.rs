@@ -76,7 +76,7 @@ impl Tables {
             series: folder.series(),
             distributions: folder.distributions(),
             server_series: folder.server_series(),
-            standing: folder.standing(),
+            standing: folder.progress_file(),
             exchanges: folder.cache_exchanges(),
             has_exchanges: false,
         }

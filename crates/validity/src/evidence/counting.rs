@@ -15,8 +15,8 @@ impl WireFigures {
         match (request.request_first_at, ended_at) {
             (Some(first_at), Some(last_at)) => {
                 self.in_flight_ns += overlap(first_at, last_at, phase);
-                // The gauge counts the request as in flight until the other side sent again: its earlier end was
-                // recognised only then.
+                // The gauge counts the request as in flight until the other side sent again, because the analysis
+                // recognises the earlier end of the request only then.
                 let by_direction = request.framing == Framing::ByDirection;
                 self.ended_by_direction += u64::from(by_direction && phase.1.is_none_or(|end| first_at < end));
             }

@@ -35,7 +35,7 @@ pub struct Watched {
     pub measured: Counts,
     /// Packets lost in a capture buffer, over the whole capture.
     pub drops: u64,
-    /// The same at the clients' end.
+    /// Packets lost in the capture buffer at the clients' end.
     pub client_drops: u64,
     /// Records dropped because the recorder was too far behind.
     pub records_lost: u64,
@@ -79,19 +79,19 @@ pub struct WireGauges {
 pub struct WireFigures {
     /// ACK - SYN-ACK of the handshakes completed in the phase.
     pub handshake_rtt: Histogram,
-    /// The same less the client's configured RTT, absolute.
+    /// Handshake RTT less the client's configured RTT, absolute.
     pub handshake_error: Histogram,
     /// Last byte of the request to last byte of its response, of requests begun in the phase.
     pub service_time: Histogram,
-    /// Connections whose SYN came in the phase.
+    /// Connections whose SYN arrived in the phase.
     pub connections_opened: u64,
-    /// Requests whose first byte came in the phase.
+    /// Requests whose first byte arrived in the phase.
     pub requests: u64,
-    /// Responses whose last byte came in the phase.
+    /// Responses whose last byte arrived in the phase.
     pub responses: u64,
-    /// Of the requests, those without a complete response.
+    /// Requests of the phase without a complete response.
     pub incomplete: u64,
-    /// Of the requests, those whose ends were recognised by changes of direction.
+    /// Requests of the phase whose ends were recognised by changes of direction.
     pub by_direction: u64,
     /// Responses to these requests by status code.
     pub status: BTreeMap<u16, u64>,
@@ -151,7 +151,7 @@ pub struct Agreed {
     pub wire_requests: u64,
     /// Connections on which the load called connect.
     pub load_called: u64,
-    /// Of these, the established ones.
+    /// Connections that the load established.
     pub load_established: u64,
     /// Connections whose SYN was captured.
     pub wire_opened: u64,

@@ -31,7 +31,7 @@ pub fn tap_agrees_with_load(part: &TapPart, plan: &Plan, tap: ClientTotals, load
     let called = Draft::new("tap_agrees_with_load_connections", Weight::Invalid, "connections");
     let requests = Draft::new("tap_agrees_with_load_requests", Weight::Invalid, "requests");
     let bytes = Draft::new("tap_agrees_with_load_bytes", Weight::Invalid, "bytes");
-    if let Some(why) = missing(part) {
+    if let Some(why) = why_incomplete(part) {
         return [called, requests, bytes].map(|check| check.could_not_run(why));
     }
     let called = called.at_most(
@@ -40,7 +40,7 @@ pub fn tap_agrees_with_load(part: &TapPart, plan: &Plan, tap: ClientTotals, load
         "difference of the connects counted by load and tap",
         &format!("the load counted {} connects, the tap {}: one of the two counts is wrong", load.called, tap.called),
     );
-    if let Some(why) = unlike(plan) {
+    if let Some(why) = why_not_comparable(plan) {
         return [called, requests.not_applicable(why), bytes.not_applicable(why)];
     }
     // A complete response of the load is one at the tap. A response at the tap is complete for the load, or of a failed
@@ -74,7 +74,7 @@ pub fn tap_agrees_with_load(part: &TapPart, plan: &Plan, tap: ClientTotals, load
 pub fn tap_little(part: &TapPart, levels: Option<&TapGauges>) -> Option<Check> {
     let levels = levels?;
     let check = Draft::new("littles_law_tap_connections", Weight::Invalid, "ratio");
-    if let Some(why) = missing(part) {
+    if let Some(why) = why_incomplete(part) {
         return Some(check.could_not_run(why));
     }
     if levels.phase_ns == 0 {
@@ -86,20 +86,20 @@ pub fn tap_little(part: &TapPart, levels: Option<&TapGauges>) -> Option<Check> {
 }
 
 /// Why the counts of the tap are incomplete.
-fn missing(part: &TapPart) -> Option<&'static str> {
+fn why_incomplete(part: &TapPart) -> Option<&'static str> {
     if part.records_dropped > 0 {
-        Some("the tap lost records, as tap_drops says")
+        Some("the tap lost records (see tap_drops)")
     } else if part.connections_left_out > 0 {
-        Some("connections did not fit into the tap's collector, as tap_capacity says")
+        Some("connections did not fit into the tap's collector (see tap_capacity)")
     } else if part.connections_unfollowed > 0 {
-        Some("connections did not fit into the tables of the tap's library, as tap_capacity says")
+        Some("connections did not fit into the tables of the tap's library (see tap_capacity)")
     } else {
         None
     }
 }
 
 /// Why the load's requests and bytes differ from those of its sockets.
-fn unlike(plan: &Plan) -> Option<&'static str> {
+fn why_not_comparable(plan: &Plan) -> Option<&'static str> {
     match &plan.load {
         load if load.secure() => Some("the load counts bytes inside TLS, the tap bytes outside"),
         load if load.http == plan::HttpVersion::Http2 => {

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_capture_just_past_a_limit_is_invalid() {
-    let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
+    let invalid = |name, spoil: fn(&mut Case)| assert_eq!(verdict_after(name, spoil), Verdict::Invalid, "{name}");
     invalid("vantage_points_agree_requests", |case| case.agreed().load_only = 1);
     invalid("vantage_points_agree_requests", |case| case.agreed().wire_only = 1);
     invalid("vantage_points_agree_requests", |case| case.agreed().status_differs = 1);
@@ -42,8 +42,14 @@ fn times_that_contradict_the_configured_rtt_are_invalid() {
     }
     // One in fifteen: the 95th percentile is the highest that is judged of a thousand.
     for (difference, verdict) in [(6_000_000, Verdict::Suspect), (120_000_000, Verdict::Invalid)] {
-        assert_eq!(spoilt("vantage_points_agree_service_time_tail", |case| differ(case, 70, difference)), verdict);
-        assert_eq!(spoilt("rtt_tail_at_server_as_configured", |case| handshakes(case, 70, difference as u64)), verdict);
+        assert_eq!(
+            verdict_after("vantage_points_agree_service_time_tail", |case| differ(case, 70, difference)),
+            verdict
+        );
+        assert_eq!(
+            verdict_after("rtt_tail_at_server_as_configured", |case| handshakes(case, 70, difference as u64)),
+            verdict
+        );
     }
     let mut case = Case::good();
     differ(&mut case, 20, 120_000_000);
@@ -52,7 +58,10 @@ fn times_that_contradict_the_configured_rtt_are_invalid() {
 
 #[test]
 fn a_late_or_lossy_capture_makes_the_run_suspect() {
-    assert_eq!(spoilt("wire_kept_up", |case| case.watched().lag = Duration::from_millis(1001)), Verdict::Suspect);
+    assert_eq!(
+        verdict_after("wire_kept_up", |case| case.watched().lag = Duration::from_millis(1001)),
+        Verdict::Suspect
+    );
     let mut case = Case::good();
     case.watched().clock_deviation_ns = 100_001;
     assert_eq!((case.state("wire_clock"), case.judge().verdict), (CheckState::Failed, Verdict::Suspect));
@@ -75,7 +84,7 @@ fn an_incomplete_capture_makes_the_run_suspect_and_is_not_compared() {
         assert_ne!(case.state("wire_capture_drops"), CheckState::Ok);
     }
     assert_eq!(
-        spoilt("wire_capture_drops", |case| case.watched().client_drops = 1),
+        verdict_after("wire_capture_drops", |case| case.watched().client_drops = 1),
         Verdict::Suspect,
         "the clients' end"
     );
@@ -88,7 +97,7 @@ fn an_incomplete_capture_makes_the_run_suspect_and_is_not_compared() {
 
 /// Inside TLS the capture has no requests, which is no contradiction; its other figures are judged.
 #[test]
-fn inside_tls_connections_are_compared_and_requests_are_not() {
+fn connections_inside_tls_are_compared_and_requests_are_not() {
     let mut case = Case::good();
     case.plan.load.url = "https://server/".into();
     (case.agreed().both, case.agreed().differences) = (0, Default::default());
@@ -163,7 +172,7 @@ fn requests_that_timed_out_at_the_load_may_have_a_response() {
 }
 
 #[test]
-fn capture_checks_that_do_not_apply_say_so() {
+fn capture_checks_that_do_not_apply_have_a_reason() {
     let state = |spoil: fn(&mut Case), name: &str| {
         let mut case = Case::good();
         spoil(&mut case);

@@ -84,7 +84,7 @@ fn other_processes_may_change_a_response_time_by_the_material_error() {
 }
 
 #[test]
-fn without_a_server_of_the_testbed_its_cpu_checks_do_not_apply() {
+fn server_cpu_checks_do_not_apply_without_a_server_of_the_testbed() {
     let mut none = Case::good();
     none.document.server = None;
     let mut unread = case(|_| ());

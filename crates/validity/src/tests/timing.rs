@@ -19,7 +19,7 @@ fn found(case: &Case, name: &str) -> (CheckState, Weight, String) {
 /// The first material error makes the run suspect, ten times that at the median or a hundred times in the tail invalid.
 #[test]
 fn a_material_error_of_time_is_suspect_and_a_large_one_invalid() {
-    let verdict = |name: &str, spoil: &dyn Fn(&mut Case)| spoilt(name, spoil);
+    let verdict = |name: &str, spoil: &dyn Fn(&mut Case)| verdict_after(name, spoil);
     let p50 = |ns| move |case: &mut Case| case.path().rtt_error_ns.as_mut().unwrap().p50 = ns;
     assert_eq!(verdict("rtt_as_configured", &p50(1_000_001)), Verdict::Suspect);
     assert_eq!(verdict("rtt_as_configured", &p50(10_000_000)), Verdict::Suspect);

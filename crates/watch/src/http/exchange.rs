@@ -104,7 +104,7 @@ impl Exchange {
     }
 
     /// The kind of request, as far as the framing of the response depends on it.
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn request_kind(&self) -> Asked {
         match self.kind {
             Method::Head => Asked::Head,
             Method::Connect => Asked::Connect,
@@ -168,18 +168,18 @@ impl Exchange {
     /// Writes the record, complete or not.
     pub(super) fn record(mut self, out: &mut Out<'_>) {
         self.leave_series(out);
-        let moment = Timestamp::from_nanos;
+        let timestamp = Timestamp::from_nanos;
         let [client, server] = out.ends();
         let record = WireRequest {
             connection: out.connection,
             client,
             server,
             index: self.index,
-            request_first_at: self.request_first_at.map(moment),
+            request_first_at: self.request_first_at.map(timestamp),
             request_last_at: (self.has_request && self.request_first_at.is_some())
-                .then_some(moment(self.request_last_at)),
-            response_first_at: self.response_first_at.map(moment),
-            response_last_at: (self.response_bytes > 0).then_some(moment(self.response_last_at)),
+                .then_some(timestamp(self.request_last_at)),
+            response_first_at: self.response_first_at.map(timestamp),
+            response_last_at: (self.response_bytes > 0).then_some(timestamp(self.response_last_at)),
             method: self.method.take(),
             host: self.host.take(),
             path: self.path.take(),

@@ -34,8 +34,8 @@ pub(super) struct ResponseHead {
 /// The end of a head that begins at the start of `bytes`: the offset just past its empty line. Searches from `from` on.
 pub(super) fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
-    while let Some(found) = memchr(b'\n', bytes.get(at..)?) {
-        at += found + 1;
+    while let Some(position) = memchr(b'\n', bytes.get(at..)?) {
+        at += position + 1;
         match bytes.get(at..)? {
             [b'\n', ..] => return Some(at + 1),
             [b'\r', b'\n', ..] => return Some(at + 2),
@@ -95,7 +95,7 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
 
 /// Parses a response head from bytes whose end may be missing, and which other bytes may follow. `None` when the status
 /// cannot be read or the first line is not a status line.
-pub(super) fn response(bytes: &[u8], asked: Asked) -> Option<ResponseHead> {
+pub(super) fn response(bytes: &[u8], request_kind: Asked) -> Option<ResponseHead> {
     let (line, fields) = first_line(bytes);
     let (minor, rest) = line.strip_prefix(VERSION)?.split_first()?;
     let digits = rest.strip_prefix(b" ")?.first_chunk::<3>()?;
@@ -104,7 +104,7 @@ pub(super) fn response(bytes: &[u8], asked: Asked) -> Option<ResponseHead> {
     }
     let status = digits.iter().fold(0, |status, &digit| status * 10 + u16::from(digit - b'0'));
     let fields = fields.map(|fields| Fields::read(bytes, fields)).unwrap_or_default();
-    Some(ResponseHead { status, body: fields.of_response(status, minor, asked), end: fields.end })
+    Some(ResponseHead { status, body: fields.of_response(status, minor, request_kind), end: fields.end })
 }
 
 /// The first line without its end, and the offset behind it; `None` for that when the line's end is missing.
@@ -121,7 +121,7 @@ fn first_line(bytes: &[u8]) -> (&[u8], Option<usize>) {
 #[inline]
 fn line_end(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
-    let near = &bytes[..bytes.len().min(NEAR)];
+    let near = &bytes[..bytes.len().min(INLINE_SEARCH_BYTES)];
     let (eights, rest) = near.as_chunks::<8>();
     for (at, eight) in eights.iter().enumerate() {
         let differs = u64::from_le_bytes(*eight) ^ (ONES * b'\n' as u64);
@@ -208,8 +208,8 @@ impl<'a> Fields<'a> {
         self.fault.map_or_else(body, Err)
     }
 
-    fn of_response(&self, status: u16, minor: &u8, asked: Asked) -> Result<Body, Reason> {
-        let body = || self.framing.response(Role::Observer, status, version(Some(minor)), asked);
+    fn of_response(&self, status: u16, minor: &u8, request_kind: Asked) -> Result<Body, Reason> {
+        let body = || self.framing.response(Role::Observer, status, version(Some(minor)), request_kind);
         self.fault.map_or_else(|| body().map_err(|fault| fault.reason), Err)
     }
 }
@@ -251,7 +251,7 @@ const VERSION: &[u8] = b"HTTP/1.";
 /// Number of bytes beyond which more do not change whether a head may begin so.
 pub(super) const DECISIVE_BYTES: usize = METHOD_MAX + 2;
 /// Bytes of a line searched without a call.
-const NEAR: usize = 64;
+const INLINE_SEARCH_BYTES: usize = 64;
 /// The longest registered method has 16 letters.
 const METHOD_MAX: usize = 32;
 

@@ -22,7 +22,7 @@ impl Http {
         }
         if direction == Direction::Down && self.down.is_open && self.queue.front().is_some_and(Exchange::has_no_request)
         {
-            // Neither requested nor readable: it is not a response.
+            // A response without a request and without readable parts is not a response.
             self.down.is_open = false;
             self.queue.pop_front();
             if self.requests == 0 && self.up.stage == Stage::Between {

@@ -11,9 +11,9 @@ pub const BINS_MAX: usize = 1 << 17;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrivals {
     /// Connections, by their first SYN. Those open before the capture do not count as arrivals.
-    pub connections: Pace,
+    pub connections: ArrivalRate,
     /// Requests, by their first byte.
-    pub requests: Pace,
+    pub requests: ArrivalRate,
     /// Length of a full bin in seconds: 1, or a power of two for captures longer than [`BINS_MAX`] seconds.
     pub bin_s: u64,
     /// Consecutive bins from the first packet to the last, including empty ones.
@@ -23,9 +23,9 @@ pub struct Arrivals {
 /// A time interval. Bins are aligned to whole seconds of the clock, so the first and the last may be shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Its start, from the start of the capture, in ns.
+    /// Start of the bin, from the start of the capture, in ns.
     pub from_ns: u64,
-    /// Its length in ns.
+    /// Length of the bin in ns.
     pub length_ns: u64,
     /// Connections that arrived in it.
     pub connections: u64,
@@ -35,7 +35,7 @@ pub struct Bin {
 
 /// Rate of arrivals of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pace {
+pub struct ArrivalRate {
     /// Total number.
     pub count: u64,
     /// Mean over the whole capture.
@@ -105,21 +105,21 @@ impl Counts {
             .collect();
         let length_s = (to - from) as f64 / 1e9;
         Arrivals {
-            connections: pace(&bins, bin_ns, length_s, |bin| bin.connections),
-            requests: pace(&bins, bin_ns, length_s, |bin| bin.requests),
+            connections: rate(&bins, bin_ns, length_s, |bin| bin.connections),
+            requests: rate(&bins, bin_ns, length_s, |bin| bin.requests),
             bin_s: counts.bin_s,
             bins,
         }
     }
 }
 
-fn pace(bins: &[Bin], bin_ns: u64, length_s: f64, of: impl Fn(&Bin) -> u64) -> Pace {
+fn rate(bins: &[Bin], bin_ns: u64, length_s: f64, of: impl Fn(&Bin) -> u64) -> ArrivalRate {
     let count = bins.iter().map(&of).sum();
     let whole: Vec<f64> = bins.iter().filter(|bin| bin.length_ns == bin_ns).map(|bin| of(bin) as f64).collect();
     let mean = whole.iter().sum::<f64>() / whole.len() as f64;
     let squares: f64 = whole.iter().map(|count| (count - mean) * (count - mean)).sum();
     let peak = whole.iter().copied().max_by(f64::total_cmp);
-    Pace {
+    ArrivalRate {
         count,
         rate_per_s: if length_s > 0.0 { count as f64 / length_s } else { 0.0 },
         peak_per_s: peak.map(|peak| peak * 1e9 / bin_ns as f64),

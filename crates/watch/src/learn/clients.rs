@@ -44,9 +44,9 @@ pub struct Shares {
 /// A client with a large share of all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heavy {
-    /// Its address; in IPv6 the first of its /64.
+    /// Address of the client; in IPv6 the first of its /64.
     pub address: IpAddr,
-    /// Its connections.
+    /// Connections of the client.
     pub connections: u64,
     /// Their share of all.
     pub share: f64,
@@ -94,8 +94,8 @@ impl Clients {
             client.known += 1;
             if client.rtts_ns.len() < RTTS_MAX {
                 client.rtts_ns.push(rtt_ns);
-            } else if let Some(kept) = client.rtts_ns.get_mut(self.rng.below(client.known) as usize) {
-                *kept = rtt_ns;
+            } else if let Some(sample) = client.rtts_ns.get_mut(self.rng.below(client.known) as usize) {
+                *sample = rtt_ns;
             }
         }
         if self.held.len() > self.held_max {
@@ -104,12 +104,12 @@ impl Clients {
         }
     }
 
-    /// Whether clients were left out.
+    /// Whether only a sample of the clients is stored.
     pub(super) fn is_sampled(&self) -> bool {
         self.is_sampled
     }
 
-    /// Number of clients, exact if none was left out.
+    /// Number of clients: exact if all are stored, otherwise estimated.
     pub(super) fn count(&self) -> u64 {
         match self.held.last_key_value() {
             // The largest of k values, uniform over the whole range, is at about k / (n + 1) of it.
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn sampled_clients_represent_all_clients() {
         let mut clients = Clients::new(4096, 7);
-        let (all, kept) = (200_000u32, 4096.0f64);
+        let (all, stored) = (200_000u32, 4096.0f64);
         // Three rounds, so that a client that was left out returns; client i has the RTT i.
         for _ in 0..3 {
             for number in 0..all {
@@ -260,7 +260,7 @@ mod tests {
         assert!(clients.is_sampled() && clients.held.len() == 4096);
         assert!(clients.held.values().all(|client| client.connections == 3 && client.requests == 6));
         // Four standard errors.
-        let error = 4.0 / kept.sqrt();
+        let error = 4.0 / stored.sqrt();
         assert!((clients.count() as f64 / f64::from(all) - 1.0).abs() < error, "{}", clients.count());
         for q in [0.1, 0.5, 0.9] {
             let measured = clients.medians(|_| 1).value_at(q) as f64 / f64::from(all);

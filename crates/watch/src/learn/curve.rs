@@ -92,7 +92,7 @@ fn rounded(value_ns: u64) -> u64 {
 /// line goes to the farthest point for which all skipped points stay within their tolerances: a cone that narrows with
 /// each.
 fn thin(points: &[(f64, u64)], tolerance: f64) -> Vec<(f64, u64)> {
-    let mut kept: Vec<(f64, u64)> = points.first().copied().into_iter().collect();
+    let mut remaining: Vec<(f64, u64)> = points.first().copied().into_iter().collect();
     let mut from = 0;
     while from + 1 < points.len() {
         let (quantile, value) = (points[from].0, points[from].1 as f64);
@@ -108,10 +108,10 @@ fn thin(points: &[(f64, u64)], tolerance: f64) -> Vec<(f64, u64)> {
                 break;
             }
         }
-        kept.push(points[to]);
+        remaining.push(points[to]);
         from = to;
     }
-    kept
+    remaining
 }
 
 /// A sixth of the permitted difference of a learned and replayed profile; buckets are a fifth of this.

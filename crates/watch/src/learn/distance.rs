@@ -32,7 +32,7 @@ pub(super) fn measure(record: &ConnectionRecord, point: CapturePoint) -> Connect
     let since = |to: Option<Timestamp>, from: Option<Timestamp>| Some(to?.as_nanos().saturating_sub(from?.as_nanos()));
     let by_first = point
         .handshake_rtt_ns(since(record.ack_at, record.syn_ack_at), since(record.syn_ack_at, record.syn_at))
-        .filter(|&first| first.abs_diff(by_data) <= by_data / AGREES);
+        .filter(|&first| first.abs_diff(by_data) <= by_data / AGREEMENT_DIVISOR);
     match by_first {
         Some(rtt_ns) => ConnectionRtt::Handshake(rtt_ns.max(1)),
         None => ConnectionRtt::Data(by_data.max(1)),
@@ -49,4 +49,4 @@ fn data_rtt(sent: &Sent, least: u32) -> Option<u64> {
 
 const SAMPLES_MIN: u32 = 3;
 /// The first SYN-ACK was acknowledged if its RTT equals that of the data to within one part in this.
-const AGREES: u64 = 5;
+const AGREEMENT_DIVISOR: u64 = 5;

@@ -90,7 +90,7 @@ fn known_rtt_distribution_is_recovered() {
                 let q = f64::from(percent) / 100.0;
                 close(at(&learned, q), rtt(q) + 50_000.0, 0.03);
             }
-            assert_eq!((learned.clients, learned.place), (20_000, Place::AsTold));
+            assert_eq!((learned.clients, learned.place), (20_000, CaptureLocation::AsConfigured));
             close(learned.effective, 20_000.0, 1e-9);
         }
         let learned = finish(&learn, By::Connection).unwrap();
@@ -190,16 +190,16 @@ fn wrong_capture_point_is_detected() {
         finish(&learn, By::Connection).unwrap().place
     };
     use CapturePoint::{AtClient, AtServer, Between};
-    assert_eq!(place(48_000_000, 60_000, AtServer), Place::AsTold);
-    let other = Place::OtherEnd { near_ns: 48_000_000, far_ns: 60_000 };
-    let is_other = |place| matches!(place, Place::OtherEnd { .. });
+    assert_eq!(place(48_000_000, 60_000, AtServer), CaptureLocation::AsConfigured);
+    let other = CaptureLocation::OtherEnd { near_ns: 48_000_000, far_ns: 60_000 };
+    let is_other = |place| matches!(place, CaptureLocation::OtherEnd { .. });
     assert!(is_other(place(60_000, 48_000_000, AtServer)) && is_other(other));
     assert!(is_other(place(48_000_000, 60_000, AtClient)));
-    assert_eq!(place(60_000, 48_000_000, AtClient), Place::AsTold);
-    assert!(matches!(place(40_000_000, 8_000_000, AtServer), Place::Between { .. }));
-    assert_eq!(place(40_000_000, 8_000_000, Between), Place::AsTold);
+    assert_eq!(place(60_000, 48_000_000, AtClient), CaptureLocation::AsConfigured);
+    assert!(matches!(place(40_000_000, 8_000_000, AtServer), CaptureLocation::Between { .. }));
+    assert_eq!(place(40_000_000, 8_000_000, Between), CaptureLocation::AsConfigured);
     // A server on the same network, whose kernel takes half as long as the network.
-    assert_eq!(place(200_000, 100_000, AtServer), Place::AsTold);
+    assert_eq!(place(200_000, 100_000, AtServer), CaptureLocation::AsConfigured);
     let mut learn = Learn::new(LearnSpec { capture_point: Between, ..LearnSpec::default() });
     learn.add_connections(&records(40_000_000, 8_000_000));
     close(finish(&learn, By::Connection).unwrap().rtt_ns.p50 as f64, 48e6, 0.001);

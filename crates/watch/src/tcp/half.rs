@@ -49,7 +49,7 @@ pub(crate) struct Half {
     rst_at: u64,
     data_rtt: Rtt,
     timestamp_rtt: Rtt,
-    trouble: Option<Box<Trouble>>,
+    irregular: Option<Box<Irregularities>>,
     mss: u16,
     window_scale: u8,
     is_started: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Half {
 
 /// State that most connections never need.
 #[derive(Debug, Default)]
-struct Trouble {
+struct Irregularities {
     holes: Holes,
     pieces: Pieces,
     retransmitted_packets: u64,
@@ -107,7 +107,7 @@ impl Half {
             rst_at: NEVER,
             data_rtt: Rtt::default(),
             timestamp_rtt: Rtt::default(),
-            trouble: None,
+            irregular: None,
             mss: 0,
             window_scale: NO_SCALE,
             is_started: false,
@@ -131,7 +131,7 @@ impl Half {
             return Receipt::default();
         }
         if segment.window == 0 && !segment.has(SYN) {
-            self.trouble().zero_windows += 1;
+            self.irregular().zero_windows += 1;
         }
         if !self.is_started || segment.has(SYN) {
             self.open(segment);
@@ -139,9 +139,9 @@ impl Half {
         let start = self.position(segment.sequence) + u64::from(segment.has(SYN));
         let end = start + segment.length;
         if segment.length <= 1 && self.is_keep_alive(segment, start) {
-            let trouble = self.trouble();
-            trouble.keep_alives += 1;
-            trouble.retransmitted_bytes += segment.length;
+            let irregular = self.irregular();
+            irregular.keep_alives += 1;
+            irregular.retransmitted_bytes += segment.length;
             return Receipt::default();
         }
         let mut receipt = Receipt::default();
@@ -153,7 +153,7 @@ impl Half {
                     sink.bytes(segment.payload, segment.length);
                 }
             } else {
-                receipt = self.receive_apart(segment, start, end, limits, sink);
+                receipt = self.receive_out_of_order(segment, start, end, limits, sink);
             }
         }
         if segment.has(FIN) {
@@ -181,17 +181,17 @@ impl Half {
             if let Some(rtt) = rtt
                 && !self.data_rtt.record(rtt)
             {
-                self.trouble().data_rtt.record(rtt);
+                self.irregular().data_rtt.record(rtt);
             }
             self.sample_end = 0;
         }
         if position > self.high + 1 {
             // One byte above could be an unseen FIN; more than that is data.
             let (high, delivered) = (self.high, self.delivered);
-            self.trouble().holes.push(high, position, delivered, limits.holes);
+            self.irregular().holes.push(high, position, delivered, limits.holes);
             self.high = position;
         }
-        if self.delivered == self.high { 0 } else { self.pass_missing(sink) }
+        if self.delivered == self.high { 0 } else { self.skip_missing(sink) }
     }
 
     /// Processes the selective acknowledgements of a segment of this side: checks whether the first reports bytes
@@ -199,51 +199,51 @@ impl Half {
     pub(crate) fn note_sack(&mut self, segment: &Segment<'_>) {
         let blocks = segment.options.sack();
         let Some(&(left, right)) = blocks.first() else { return };
-        let trouble = self.trouble();
-        trouble.sacked_at = trouble.sacked_at.max(segment.at);
+        let irregular = self.irregular();
+        irregular.sacked_at = irregular.sacked_at.max(segment.at);
         let below = (segment.acknowledgement.wrapping_sub(right) as i32) >= 0;
         let inside = blocks.get(1).is_some_and(|&(outer_left, outer_right)| {
             left.wrapping_sub(outer_left) as i32 >= 0 && outer_right.wrapping_sub(right) as i32 >= 0
         });
         if below || inside {
-            self.trouble().duplicate_sacks += 1;
+            self.irregular().duplicate_sacks += 1;
         }
     }
 
     /// The connection is over: releases held memory.
     pub(crate) fn release(&mut self, sink: &mut impl Sink) {
-        if let Some(trouble) = &mut self.trouble {
-            while trouble.pieces.first().is_some() {
-                sink.release(trouble.pieces.drop_first());
+        if let Some(irregular) = &mut self.irregular {
+            while irregular.pieces.first().is_some() {
+                sink.release(irregular.pieces.drop_first());
             }
         }
     }
 
     /// The figures of the record, once: frees the remaining memory of this side.
     pub(crate) fn take_sent(&mut self) -> Sent {
-        let trouble = self.trouble.take().unwrap_or_default();
-        let moment = |at: u64| (at != NEVER).then_some(Timestamp::from_nanos(at));
+        let irregular = self.irregular.take().unwrap_or_default();
+        let timestamp = |at: u64| (at != NEVER).then_some(Timestamp::from_nanos(at));
         Sent {
             packets: self.packets,
             ip_bytes: self.ip_bytes,
             payload_bytes: self.payload_bytes,
-            unique_bytes: self.payload_bytes.saturating_sub(trouble.retransmitted_bytes),
+            unique_bytes: self.payload_bytes.saturating_sub(irregular.retransmitted_bytes),
             data_packets: self.data_packets,
-            retransmitted_packets: trouble.retransmitted_packets,
-            retransmitted_bytes: trouble.retransmitted_bytes,
-            out_of_order_packets: trouble.out_of_order_packets,
-            keep_alives: trouble.keep_alives,
-            zero_windows: trouble.zero_windows,
-            duplicate_sacks: trouble.duplicate_sacks,
-            missing_bytes: trouble.missing_bytes,
+            retransmitted_packets: irregular.retransmitted_packets,
+            retransmitted_bytes: irregular.retransmitted_bytes,
+            out_of_order_packets: irregular.out_of_order_packets,
+            keep_alives: irregular.keep_alives,
+            zero_windows: irregular.zero_windows,
+            duplicate_sacks: irregular.duplicate_sacks,
+            missing_bytes: irregular.missing_bytes,
             syns: self.syns,
             fins: self.fins,
             mss: (self.mss != 0).then_some(self.mss),
             window_scale: (self.window_scale != NO_SCALE).then_some(self.window_scale),
-            fin_at: moment(self.fin_at),
-            rst_at: moment(self.rst_at),
-            data_rtt: self.data_rtt.summary(trouble.data_rtt),
-            timestamp_rtt: self.timestamp_rtt.summary(trouble.timestamp_rtt),
+            fin_at: timestamp(self.fin_at),
+            rst_at: timestamp(self.rst_at),
+            data_rtt: self.data_rtt.summary(irregular.data_rtt),
+            timestamp_rtt: self.timestamp_rtt.summary(irregular.timestamp_rtt),
         }
     }
 
@@ -282,7 +282,7 @@ impl Half {
 
     /// Processes data that does not directly continue the stream.
     #[cold]
-    fn receive_apart(
+    fn receive_out_of_order(
         &mut self,
         segment: &Segment<'_>,
         start: u64,
@@ -291,20 +291,20 @@ impl Half {
         sink: &mut impl Sink,
     ) -> Receipt {
         let (high, delivered) = (self.high, self.delivered);
-        let trouble = self.trouble();
-        let filled = trouble.holes.fill(start, end.min(high), delivered, limits.holes);
+        let irregular = self.irregular();
+        let filled = irregular.holes.fill(start, end.min(high), delivered, limits.holes);
         // Bytes counted as missing have arrived after all.
-        trouble.missing_bytes = trouble.missing_bytes.saturating_sub(filled.below);
+        irregular.missing_bytes = irregular.missing_bytes.saturating_sub(filled.below);
         let seen = end.min(high).saturating_sub(start) - filled.bytes;
         if filled.bytes > 0 {
-            trouble.out_of_order_packets += 1;
+            irregular.out_of_order_packets += 1;
         }
         if seen > 0 {
-            trouble.retransmitted_packets += 1;
-            trouble.retransmitted_bytes += seen;
+            irregular.retransmitted_packets += 1;
+            irregular.retransmitted_bytes += seen;
         }
         if start > high {
-            trouble.holes.push(high, start, delivered, limits.holes);
+            irregular.holes.push(high, start, delivered, limits.holes);
         }
         if start < high {
             self.sample_end = 0;
@@ -314,7 +314,7 @@ impl Half {
         }
         self.high = high.max(end);
         if start > delivered {
-            self.keep(segment, start, end, limits, sink);
+            self.hold_piece(segment, start, end, limits, sink);
         } else if end > delivered {
             let stop = end.min(self.seen_up_to()).min(self.fin);
             if stop > delivered && !self.has_ended {
@@ -329,12 +329,12 @@ impl Half {
     }
 
     /// Holds a segment beyond a hole, if this direction is parsed.
-    fn keep(&mut self, segment: &Segment<'_>, start: u64, end: u64, limits: &Limits, sink: &mut impl Sink) {
+    fn hold_piece(&mut self, segment: &Segment<'_>, start: u64, end: u64, limits: &Limits, sink: &mut impl Sink) {
         if !sink.is_read() || segment.payload.is_empty() || end <= self.delivered.saturating_add(sink.skipped_bytes()) {
             return;
         }
         let delivered = self.delivered;
-        let pieces = &mut self.trouble().pieces;
+        let pieces = &mut self.irregular().pieces;
         let cost = Pieces::cost(segment.payload.len());
         let fits = pieces.held() + cost <= limits.held_per_direction;
         if start > delivered && fits && !pieces.refuses(start, end) && sink.hold(cost) {
@@ -351,9 +351,9 @@ impl Half {
         self.fin = position;
         let (high, delivered) = (self.high, self.delivered);
         if position > high {
-            self.trouble().holes.push(high, position, delivered, limits.holes);
+            self.irregular().holes.push(high, position, delivered, limits.holes);
         } else if position < high {
-            self.trouble().holes.fill(position, position + 1, delivered, limits.holes);
+            self.irregular().holes.fill(position, position + 1, delivered, limits.holes);
         }
         self.high = high.max(position + 1);
         self.pass_to_sink(sink);
@@ -361,9 +361,10 @@ impl Half {
 
     /// Skips holes that the other side has acknowledged.
     #[cold]
-    fn pass_missing(&mut self, sink: &mut impl Sink) -> u64 {
+    fn skip_missing(&mut self, sink: &mut impl Sink) -> u64 {
         let mut missing = 0;
-        while let Some(hole) = self.trouble.as_ref().and_then(|trouble| trouble.holes.first_above(self.delivered)) {
+        while let Some(hole) = self.irregular.as_ref().and_then(|irregular| irregular.holes.first_above(self.delivered))
+        {
             let end = hole.end.min(self.acknowledged);
             if hole.start > self.delivered || end <= self.delivered {
                 break;
@@ -371,7 +372,7 @@ impl Half {
             let length = end - self.delivered;
             self.delivered = end;
             missing += length;
-            self.trouble().missing_bytes += length;
+            self.irregular().missing_bytes += length;
             if !self.has_ended {
                 sink.bytes(&[], length);
             }
@@ -382,7 +383,7 @@ impl Half {
 
     /// The end of the contiguous part seen from `delivered` on.
     fn seen_up_to(&self) -> u64 {
-        let hole = self.trouble.as_ref().and_then(|trouble| trouble.holes.first_above(self.delivered));
+        let hole = self.irregular.as_ref().and_then(|irregular| irregular.holes.first_above(self.delivered));
         hole.map_or(self.high, |hole| hole.start.max(self.delivered))
     }
 
@@ -405,11 +406,11 @@ impl Half {
             }
             let delivered = self.delivered;
             let (mut next, mut bytes): (u64, &[u8]) = (stop, &[]);
-            if let Some(trouble) = &mut self.trouble {
-                while trouble.pieces.first().is_some_and(|piece| piece.end <= delivered) {
-                    sink.release(trouble.pieces.drop_first());
+            if let Some(irregular) = &mut self.irregular {
+                while irregular.pieces.first().is_some_and(|piece| piece.end <= delivered) {
+                    sink.release(irregular.pieces.drop_first());
                 }
-                match trouble.pieces.first() {
+                match irregular.pieces.first() {
                     Some(piece) if piece.start <= delivered => {
                         next = piece.end.min(stop);
                         bytes = piece.bytes.get((delivered - piece.start) as usize..).unwrap_or(&[]);
@@ -425,9 +426,9 @@ impl Half {
             }
         }
         let delivered = self.delivered;
-        if let Some(trouble) = &mut self.trouble {
-            while trouble.pieces.first().is_some_and(|piece| piece.end <= delivered) {
-                sink.release(trouble.pieces.drop_first());
+        if let Some(irregular) = &mut self.irregular {
+            while irregular.pieces.first().is_some_and(|piece| piece.end <= delivered) {
+                sink.release(irregular.pieces.drop_first());
             }
         }
     }
@@ -465,14 +466,14 @@ impl Half {
                 && let Some(rtt) = segment.at.checked_sub(self.stamp_at)
                 && !self.timestamp_rtt.record(rtt)
             {
-                self.trouble().timestamp_rtt.record(rtt);
+                self.irregular().timestamp_rtt.record(rtt);
             }
             self.awaits_stamp = false;
         }
     }
 
-    fn trouble(&mut self) -> &mut Trouble {
-        self.trouble.get_or_insert_default()
+    fn irregular(&mut self) -> &mut Irregularities {
+        self.irregular.get_or_insert_default()
     }
 }
 

@@ -19,9 +19,9 @@ impl Rtt {
     #[inline]
     pub(super) fn record(&mut self, rtt_ns: u64) -> bool {
         // A sample may be 0 ns, so the sum does not bound their number.
-        let has_room = self.count < FULL - 1;
+        let has_space = self.count < FULL - 1;
         let sum = u64::from(self.sum_ns).saturating_add(rtt_ns);
-        let (Ok(sum_ns), true) = (u32::try_from(sum), has_room) else {
+        let (Ok(sum_ns), true) = (u32::try_from(sum), has_space) else {
             self.count |= FULL;
             return false;
         };

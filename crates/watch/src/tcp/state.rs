@@ -77,7 +77,7 @@ impl Endpoints {
     }
 
     /// Whether `direction`'s end has sent its SYN and has had no response.
-    pub(crate) fn is_calling(&self, direction: Direction) -> bool {
+    pub(crate) fn awaits_syn_response(&self, direction: Direction) -> bool {
         self.ends[direction.index()] == Endpoint::SynSent
     }
 

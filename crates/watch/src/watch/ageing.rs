@@ -9,14 +9,14 @@ use crate::table::Index;
 
 impl Watch {
     #[cold]
-    pub(super) fn make_room(&mut self) {
+    pub(super) fn evict_one(&mut self) {
         self.counts.evicted += 1;
         if let Some(index) = self.table.first_closed() {
             return self.end(index, RecordEnd::Closed);
         }
         let mut due = std::mem::take(&mut self.due);
         self.table.soonest(EVICTION_CANDIDATES, &mut due);
-        let silent = due.drain(..).min_by_key(|&index| self.table.flow(index).heard_at);
+        let silent = due.drain(..).min_by_key(|&index| self.table.flow(index).last_packet_at);
         self.due = due;
         if let Some(index) = silent {
             self.end(index, RecordEnd::Evicted);
@@ -38,20 +38,21 @@ impl Watch {
         let mut due = std::mem::take(&mut self.due);
         self.table.turn(now / SECOND, &mut due);
         for index in due.drain(..) {
-            let heard_at = self.table.flow(index).heard_at;
-            if now.saturating_sub(heard_at) >= self.idle_timeout() {
+            let last_packet_at = self.table.flow(index).last_packet_at;
+            if now.saturating_sub(last_packet_at) >= self.idle_timeout() {
                 self.end(index, RecordEnd::Idle);
             } else {
-                let second = self.look_again(heard_at);
+                let second = self.next_check(last_packet_at);
                 self.table.schedule(index, second);
             }
         }
         self.due = due;
     }
 
-    /// The second in which a connection with its last packet at `heard_at` is checked: when it will have been idle.
-    pub(super) fn look_again(&self, heard_at: u64) -> u64 {
-        heard_at.saturating_add(self.idle_timeout()).div_ceil(SECOND)
+    /// The second in which a connection with its last packet at `last_packet_at` is checked: when it will have been
+    /// idle.
+    pub(super) fn next_check(&self, last_packet_at: u64) -> u64 {
+        last_packet_at.saturating_add(self.idle_timeout()).div_ceil(SECOND)
     }
 
     pub(super) fn idle_timeout(&self) -> u64 {
@@ -60,7 +61,7 @@ impl Watch {
 
     /// Removes a connection and records it.
     pub(super) fn end(&mut self, index: Index, end: RecordEnd) {
-        self.let_through(index, false);
+        self.process_waiting(index, false);
         let key = self.table.remove(index);
         // Recorded in place: its memory is reused only later.
         let flow = self.table.flow(index);

@@ -11,39 +11,39 @@ use crate::waiting::{self, Waiting};
 impl Watch {
     /// Holds a segment that acknowledges unseen bytes, or arrives while others wait.
     #[cold]
-    pub(super) fn hold_back(&mut self, index: Index, direction: Direction, segment: &Segment<'_>, is_fragment: bool) {
+    pub(super) fn enqueue(&mut self, index: Index, direction: Direction, segment: &Segment<'_>, is_fragment: bool) {
         let reorder_ns = saturating_nanos(self.spec.reorder);
         let flow = self.table.flow(index);
         let since = flow.waiting.as_ref().and_then(|waiting| waiting.since());
         if since.is_some_and(|since| since.abs_diff(segment.at) > reorder_ns) {
-            self.patience.note(false);
-            self.let_through(index, false);
-            if !self.table.flow(index).answers_unseen(direction, segment) {
+            self.wait_policy.note(false);
+            self.process_waiting(index, false);
+            if !self.table.flow(index).acknowledges_unseen(direction, segment) {
                 return self.receive_at(index, direction, segment, is_fragment);
             }
         }
         let flow = self.table.flow(index);
         let waiting = flow.waiting.as_ref();
         let may_pass = waiting.is_some_and(|waiting| waiting.awaits(direction) || waiting.may_be_passed());
-        if may_pass && !flow.answers_unseen(direction, segment) {
+        if may_pass && !flow.acknowledges_unseen(direction, segment) {
             self.receive_at(index, direction, segment, is_fragment);
-            return self.let_ready_through(index, segment.number, segment.at);
+            return self.process_ready(index, segment.number, segment.at);
         }
         let is_first = flow.waiting.is_none();
-        if is_first && (reorder_ns == 0 || !self.patience.allows()) {
+        if is_first && (reorder_ns == 0 || !self.wait_policy.allows()) {
             return self.receive_at(index, direction, segment, is_fragment);
         }
         let held = self.table.flow(index).waiting.as_ref().map_or(0, |waiting| waiting.bytes());
         let cost = waiting::cost(segment);
         let limits = &self.spec.limits;
         if held + cost > limits.held_per_direction || self.held + cost > limits.held_in_all {
-            self.let_through(index, false);
+            self.process_waiting(index, false);
             return self.receive_at(index, direction, segment, is_fragment);
         }
         self.held += cost;
         let flow = self.table.flow(index);
         let number = flow.number;
-        flow.heard_at = self.series.clock();
+        flow.last_packet_at = self.series.clock();
         flow.waiting.get_or_insert_default().push(direction, is_fragment, segment);
         if is_first {
             self.note_waiting(index, number);
@@ -58,31 +58,31 @@ impl Watch {
                 let flow = table.flow(index);
                 flow.number == number && flow.waiting.is_some()
             });
-            self.waiting_most = (2 * self.waiting.len()).max(super::WAITING_MOST);
+            self.waiting_most = (2 * self.waiting.len()).max(super::WAITING_MAX);
         }
         self.waiting.push((index, number));
     }
 
     /// Processes packets that need not wait any more, since packet `number` arrived at `at`.
-    fn let_ready_through(&mut self, index: Index, number: u64, at: u64) {
+    fn process_ready(&mut self, index: Index, number: u64, at: u64) {
         let flow = self.table.flow(index);
         let Some(waiting) = &flow.waiting else { return };
         let Some(front) = waiting.front() else { return };
-        if flow.answers_unseen(front.direction, &front.segment()) {
+        if flow.acknowledges_unseen(front.direction, &front.segment()) {
             return;
         }
         if let Some(early_ns @ 1..) = waiting.since().and_then(|since| at.checked_sub(since)) {
             self.reading.early_acks.note(number, early_ns);
         }
-        self.patience.note(true);
-        self.let_through(index, true);
+        self.wait_policy.note(true);
+        self.process_waiting(index, true);
     }
 
     /// Processes waiting packets: all of them, or (`only_ready`) up to the next that must wait.
-    pub(super) fn let_through(&mut self, index: Index, only_ready: bool) {
+    pub(super) fn process_waiting(&mut self, index: Index, only_ready: bool) {
         let Some(mut waiting) = self.table.flow(index).waiting.take() else { return };
         while let Some(front) = waiting.front() {
-            if only_ready && self.table.flow(index).answers_unseen(front.direction, &front.segment()) {
+            if only_ready && self.table.flow(index).acknowledges_unseen(front.direction, &front.segment()) {
                 self.table.flow(index).waiting = Some(waiting);
                 return;
             }
@@ -115,8 +115,8 @@ impl Watch {
             let Some(waiting) = flow.waiting.as_ref().filter(|_| flow.number == number) else { return false };
             let ends = is_over(waiting);
             if ends {
-                self.patience.note(false);
-                self.let_through(index, false);
+                self.wait_policy.note(false);
+                self.process_waiting(index, false);
             }
             !ends
         });

@@ -52,7 +52,7 @@ pub fn finish(mut watch: Watch, at: Timestamp) -> Outcome {
     watch.take_connections(&mut outcome.connections);
     watch.take_requests(&mut outcome.requests);
     watch.take_seconds(&mut outcome.seconds);
-    assert_eq!(watch.live().bytes_held, 0, "nothing is held after the end");
+    assert_eq!(watch.live().bytes_held, 0, "no memory is held after the end");
     assert_eq!((watch.live().connections, watch.live().in_flight, watch.live().sessions), (0, 0, 0));
     outcome
 }
@@ -163,7 +163,7 @@ impl Talk {
     }
 
     /// Data from one side, 10 ms later its acknowledgement.
-    pub fn say(&mut self, from_client: bool, payload: &[u8]) -> &mut Talk {
+    pub fn send_data(&mut self, from_client: bool, payload: &[u8]) -> &mut Talk {
         self.send(from_client, ACK | PSH, payload).wait(10).send(!from_client, ACK, b"")
     }
 

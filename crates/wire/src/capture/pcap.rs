@@ -42,11 +42,15 @@ impl File {
     #[inline]
     pub(super) fn step<'a>(&mut self, bytes: &'a [u8], offset: u64) -> Result<Step<'a>, CaptureError> {
         let Some(record) = bytes.first_chunk::<RECORD>() else { return Ok(Step::More { needed: RECORD }) };
-        let kept = self.order.u32(record, 8) as usize;
-        if kept > PACKET_MAX {
-            return Err(CaptureError::Corrupt { offset, what: "captured length of a packet", value: kept as u64 });
+        let captured_length = self.order.u32(record, 8) as usize;
+        if captured_length > PACKET_MAX {
+            return Err(CaptureError::Corrupt {
+                offset,
+                what: "captured length of a packet",
+                value: captured_length as u64,
+            });
         }
-        let used = RECORD + kept;
+        let used = RECORD + captured_length;
         let Some(packet) = bytes.get(RECORD..used) else { return Ok(Step::More { needed: used }) };
         let (seconds, fraction) = (self.order.u32(record, 0), self.order.u32(record, 4));
         let at = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.fraction_ns;
@@ -56,7 +60,7 @@ impl File {
             link: self.link,
             interface: 0,
             bytes: packet,
-            original_length: self.order.u32(record, 12).max(kept as u32),
+            original_length: self.order.u32(record, 12).max(captured_length as u32),
         };
         Ok(Step::Packet { packet, used })
     }

@@ -195,9 +195,13 @@ impl File {
             return Err(CaptureError::Corrupt { offset, what: "interface of a packet", value: u64::from(index) });
         };
         let (high, low) = (self.order.u32(body, 4), self.order.u32(body, 8));
-        let kept = self.order.u32(body, 12) as usize;
-        let Some(bytes) = body[20..].get(..kept).filter(|_| kept <= PACKET_MAX) else {
-            return Err(CaptureError::Corrupt { offset, what: "captured length of a packet", value: kept as u64 });
+        let captured_length = self.order.u32(body, 12) as usize;
+        let Some(bytes) = body[20..].get(..captured_length).filter(|_| captured_length <= PACKET_MAX) else {
+            return Err(CaptureError::Corrupt {
+                offset,
+                what: "captured length of a packet",
+                value: captured_length as u64,
+            });
         };
         self.last_at = interface.time(u64::from(high) << 32 | u64::from(low));
         Ok(Captured {
@@ -206,7 +210,7 @@ impl File {
             link: interface.link,
             interface: index,
             bytes,
-            original_length: self.order.u32(body, 16).max(kept as u32),
+            original_length: self.order.u32(body, 16).max(captured_length as u32),
         })
     }
 
@@ -221,13 +225,13 @@ impl File {
         // The captured length is not in the block: it is the minimum of the original length, the snaplen and the
         // available bytes.
         let snap = if interface.snap_length == 0 { u32::MAX } else { interface.snap_length };
-        let kept = (original_length.min(snap) as usize).min(body.len() - 4).min(PACKET_MAX);
+        let captured_length = (original_length.min(snap) as usize).min(body.len() - 4).min(PACKET_MAX);
         Ok(Captured {
             at: self.last_at,
             has_time: false,
             link: interface.link,
             interface: 0,
-            bytes: &body[4..4 + kept],
+            bytes: &body[4..4 + captured_length],
             original_length,
         })
     }

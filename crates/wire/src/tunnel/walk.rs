@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
     /// Whether an IP header is here: an Ethernet address may begin with the same four bits.
     fn looks_like_ip(&self) -> bool {
         let rest = self.frame.get(self.at..).unwrap_or(&[]);
-        match ip::Packet::parse(rest, self.room()) {
+        match ip::Packet::parse(rest, self.available()) {
             Ok(packet) => rest.len() < 20 || packet.protocol != 0 || rest[0] >> 4 == 6,
             // A truncated header cannot be checked.
             Err(error) => matches!(error, Error::Truncated { .. }),
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
     fn ip(&mut self) -> Result<Next, Error> {
         let start = self.at;
         let rest = self.frame.get(start..).unwrap_or(&[]);
-        let mut packet = ip::Packet::parse(rest, self.room())?;
+        let mut packet = ip::Packet::parse(rest, self.available())?;
         match packet.fragment {
             Some(fragment) if fragment.offset > 0 => return Ok(Next::Done(Innermost::LaterFragment)),
             Some(_) => self.is_fragment = true,
@@ -347,18 +347,18 @@ impl<'a> Walk<'a> {
 
     /// Limits the content to `length` bytes, by the header just consumed.
     fn shorten(&mut self, length: usize, field: &'static str) -> Result<(), Error> {
-        let room = self.end - self.at;
-        if length > room && !self.is_fragment {
-            return Err(Error::Length { field, value: length, available: room });
+        let available = self.end - self.at;
+        if length > available && !self.is_fragment {
+            return Err(Error::Length { field, value: length, available: available });
         }
         self.end = self.at + length;
         Ok(())
     }
 
     /// Maximum length of an IP packet at this position.
-    fn room(&self) -> usize {
-        let room = self.end - self.at;
-        if self.is_fragment { room.max(usize::from(u16::MAX)) } else { room }
+    fn available(&self) -> usize {
+        let available = self.end - self.at;
+        if self.is_fragment { available.max(usize::from(u16::MAX)) } else { available }
     }
 }
 

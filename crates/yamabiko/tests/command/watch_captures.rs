@@ -30,7 +30,7 @@ fn visits() -> Vec<Sent> {
             .wait(5)
             .send(SERVER, ACK, b"")
             .wait(15);
-        talk.say(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").wait(49).close();
+        talk.send_data(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").wait(49).close();
         for ((at, packet), id) in talk.packets.iter().zip(1u16..) {
             let mut bytes = packet.bytes();
             bytes[4..6].copy_from_slice(&id.to_be_bytes());

@@ -21,8 +21,8 @@ fn talks() -> Vec<Talk> {
         .map(|(status, port)| {
             let mut talk = Talk::from_port(port);
             talk.at = at;
-            talk.open().say(CLIENT, b"GET /a%20\"b\" HTTP/1.1\r\nHost: server\r\n\r\n").wait(10);
-            talk.say(SERVER, format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\n\r\nhello").as_bytes());
+            talk.open().send_data(CLIENT, b"GET /a%20\"b\" HTTP/1.1\r\nHost: server\r\n\r\n").wait(10);
+            talk.send_data(SERVER, format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\n\r\nhello").as_bytes());
             talk.wait(10).close();
             at = talk.at + 100;
             talk
@@ -262,7 +262,7 @@ fn a_closed_pipe_stops_writing_and_not_the_measurement() {
     let mut talk = Talk::new();
     talk.open();
     for _ in 0..3000 {
-        talk.say(SERVER, &[7; 1400]);
+        talk.send_data(SERVER, &[7; 1400]);
     }
     let mut long = Vec::new();
     write::pcap_header(&mut long, LinkType::RawIp, 65_535);

@@ -27,8 +27,8 @@ fn progress_of_a_run_includes_path_wire_and_server() {
     let mut midway: Option<RunProgress> = None;
     while !running.ended() {
         let (server, watch) = (server_series.poll().unwrap(), watch_series.poll().unwrap());
-        server_rows += if server.anew { 0 } else { server.rows.len() };
-        watch_rows += if watch.anew { 0 } else { watch.rows.len() };
+        server_rows += if server.replaces_earlier { 0 } else { server.rows.len() };
+        watch_rows += if watch.replaces_earlier { 0 } else { watch.rows.len() };
         if let Some(standing) = read_progress(&dir).unwrap()
             && standing.phase == RunPhase::Measured
         {

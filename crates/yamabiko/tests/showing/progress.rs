@@ -41,7 +41,7 @@ impl<R: schema::Record> Table<R> {
 
     fn look(&mut self) {
         let fresh = self.tail.poll().unwrap();
-        if fresh.anew {
+        if fresh.replaces_earlier {
             assert!(self.provisional.is_none(), "only once");
             self.provisional = Some(std::mem::take(&mut self.rows));
         }

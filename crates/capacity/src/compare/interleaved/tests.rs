@@ -28,7 +28,7 @@ fn question() -> CompareOptions {
 }
 
 /// Simulated blocks; `of` maps block, position and side to a figure.
-fn made(count: u64, mut of: impl FnMut(u64, usize, Side) -> Document) -> Vec<Block> {
+fn blocks(count: u64, mut of: impl FnMut(u64, usize, Side) -> Document) -> Vec<Block> {
     (0..count)
         .map(|number| {
             let sides = abba::order(1, number);
@@ -69,7 +69,7 @@ fn interleaved_runs_show_a_slower_server() {
     let mut rng = Rng::new(3, 3);
     let mut drift = 0.0;
     let document = closed(
-        made(9, |_, _, side| {
+        blocks(9, |_, _, side| {
             drift += 0.01;
             let slower = if side == Side::B { 1.05 } else { 1.0 };
             document(1e6 * slower * (1.0 + drift) * (1.0 + 0.01 * (rng.uniform() - 0.5)), 100.0)
@@ -90,7 +90,7 @@ fn interleaved_runs_show_a_slower_server() {
 #[test]
 fn block_with_an_unreliable_run_does_not_count() {
     let document = closed(
-        made(8, |number, at, side| {
+        blocks(8, |number, at, side| {
             let base = document(if side == Side::B { 1.1e6 } else { 1e6 }, 100.0);
             if number == 4 && at == 2 { invalid(document_ten_times_as_slow(&base)) } else { base }
         }),
@@ -115,7 +115,7 @@ fn comparison_with_too_many_void_blocks_is_invalid() {
         (1 | 3 | 4 | 5, Side::B) => invalid(document(1e6, 1.0)),
         _ => document(1e6, 100.0),
     };
-    let document = closed(made(6, |number, _, side| of(number, side)), Some("4 blocks were void".into()));
+    let document = closed(blocks(6, |number, _, side| of(number, side)), Some("4 blocks were void".into()));
     assert_eq!(document.validity.verdict, Verdict::Invalid);
     // One block gives no variation.
     assert_eq!(document.compare.headline().unwrap().verdict, CompareVerdict::NotKnown);
@@ -125,11 +125,11 @@ fn comparison_with_too_many_void_blocks_is_invalid() {
 fn paired_runs_share_a_seed() {
     // In the order of `block`.
     for number in 0..20 {
-        let mut made = [0; 2];
+        let mut runs_of_side = [0; 2];
         let mut seeds = [Vec::new(), Vec::new()];
         for side in abba::order(9, number) {
-            seeds[side.index()].push(9_u64.wrapping_add(2 * number + made[side.index()]));
-            made[side.index()] += 1;
+            seeds[side.index()].push(9_u64.wrapping_add(2 * number + runs_of_side[side.index()]));
+            runs_of_side[side.index()] += 1;
         }
         assert_eq!(seeds[0], seeds[1]);
     }

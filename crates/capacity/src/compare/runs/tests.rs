@@ -14,7 +14,7 @@ use crate::compare::sample::{document, invalid};
 struct RunStoreFixture {
     _dir: TempDir,
     run_store: RunStore,
-    made: u64,
+    stored: u64,
 }
 
 const PLAN: &str = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration = \"5s\"\n[path]\nrtt = \"0ms\"\n[server]\ncommand = \"one\"";
@@ -22,14 +22,14 @@ const PLAN: &str = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration
 impl RunStoreFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        RunStoreFixture { run_store: RunStore::at(dir.path()), _dir: dir, made: 0 }
+        RunStoreFixture { run_store: RunStore::at(dir.path()), _dir: dir, stored: 0 }
     }
 
     /// A stored run of that plan, one second after the previous one.
     fn keep(&mut self, plan: &str, mut document: Document, requests: &[RequestRecord]) -> PathBuf {
-        self.made += 1;
-        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(self.made);
-        let folder = self.run_store.create("run", at, self.made).unwrap();
+        self.stored += 1;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(self.stored);
+        let folder = self.run_store.create("run", at, self.stored).unwrap();
         document.run.id = folder.id().to_owned();
         folder.write_plan(plan).unwrap();
         if !requests.is_empty() {
@@ -150,14 +150,14 @@ fn run_under_ten_seconds_has_no_interval_and_a_reason() {
         fixture.keep(PLAN, summed(&rows, seconds), &rows)
     };
     let (ten, slower, nine) = (run(10, 1, 1.0), run(10, 2, 1.5), run(9, 3, 1.5));
-    let found = fixture.compare(from_ref(&ten), from_ref(&slower), |_, _| {}).unwrap();
-    let mean = found.compare.headline().unwrap();
+    let result = fixture.compare(from_ref(&ten), from_ref(&slower), |_, _| {}).unwrap();
+    let mean = result.compare.headline().unwrap();
     let [low, high] = mean.interval.unwrap();
     assert!(mean.verdict == CompareVerdict::More && low < 0.5 && 0.5 < high, "{mean:?}");
-    let found = fixture.compare(from_ref(&ten), from_ref(&nine), |_, _| {}).unwrap();
-    let mean = found.compare.headline().unwrap();
+    let result = fixture.compare(from_ref(&ten), from_ref(&nine), |_, _| {}).unwrap();
+    let mean = result.compare.headline().unwrap();
     assert_eq!((mean.verdict, mean.interval), (CompareVerdict::NotKnown, None));
-    assert!(found.compare.notes.iter().any(|note| note.contains("took 9.0 s, and 10 are needed")), "{found:?}");
+    assert!(result.compare.notes.iter().any(|note| note.contains("took 9.0 s, and 10 are needed")), "{result:?}");
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn unequal_or_repeated_sides_are_refused() {
     let again = fixture.keep(PLAN, summed(&rows, 19), &rows);
     let error = fixture.compare(from_ref(&short), from_ref(&short), |_, _| {}).unwrap_err();
     assert!(error.contains("is given twice"), "{error}");
-    let found = fixture.compare(from_ref(&bare), from_ref(&again), |_, _| {}).unwrap();
-    assert!(found.compare.notes.iter().any(|note| note.contains("no table of requests")), "{found:?}");
+    let result = fixture.compare(from_ref(&bare), from_ref(&again), |_, _| {}).unwrap();
+    assert!(result.compare.notes.iter().any(|note| note.contains("no table of requests")), "{result:?}");
     let error = fixture.compare(&[short], &[again, bare], |_, _| {}).unwrap_err();
     assert!(error.starts_with("1 and 2 runs"), "{error}");
     // A refused comparison leaves nothing in the run store.
@@ -185,17 +185,17 @@ fn several_runs_per_side_are_compared_by_their_figures() {
     };
     let a = runs(&[1.00e6, 1.02e6, 0.98e6, 1.01e6]);
     let b = runs(&[1.21e6, 1.19e6, 1.22e6, 1.18e6]);
-    let found = fixture
+    let result = fixture
         .compare(&a, &b, |_, question| question.fail_if = FailIf::several("p99 > 5%, cpu > 1%").unwrap())
         .unwrap();
-    assert_eq!(found.compare.method, "runs");
-    let mean = found.compare.headline().unwrap();
+    assert_eq!(result.compare.method, "runs");
+    let mean = result.compare.headline().unwrap();
     assert!(mean.verdict == CompareVerdict::More && (mean.difference.unwrap() - 0.197).abs() < 0.01, "{mean:?}");
-    assert_eq!((found.compare.a.counted, found.compare.b.runs.len()), (4, 4));
-    let failed: Vec<Option<bool>> = found.compare.fail_if.iter().map(|term| term.failed).collect();
+    assert_eq!((result.compare.a.counted, result.compare.b.runs.len()), (4, 4));
+    let failed: Vec<Option<bool>> = result.compare.fail_if.iter().map(|term| term.failed).collect();
     assert_eq!(failed, [Some(true), None]);
     // CPU time is unknown, and a term requires it.
-    assert_eq!(found.validity.verdict, Verdict::Suspect);
+    assert_eq!(result.validity.verdict, Verdict::Suspect);
     let by = fixture.compare(&a, &b, |_, question| question.by = Some(Metric::P99)).unwrap();
     assert_eq!(by.compare.metrics[0].short, "p99");
 }
@@ -206,10 +206,10 @@ fn invalid_run_makes_the_comparison_invalid() {
     let good: Vec<PathBuf> = (0..3).map(|_| fixture.keep(PLAN, document(1e6, 100.0), &[])).collect();
     let bad = [invalid(document(1e6, 100.0)), document(1e6, 100.0), document(1e6, 100.0)];
     let bad = bad.map(|document| fixture.keep(PLAN, document, &[]));
-    let found = fixture.compare(&good, &bad, |_, _| {}).unwrap();
-    assert_eq!(found.validity.verdict, Verdict::Invalid);
+    let result = fixture.compare(&good, &bad, |_, _| {}).unwrap();
+    assert_eq!(result.validity.verdict, Verdict::Invalid);
     assert!(
-        found
+        result
             .validity
             .checks
             .iter()
@@ -225,16 +225,16 @@ fn differing_plans_are_refused_with_their_fields() {
     let one = keep(PLAN);
     let two = keep(&PLAN.replace("\"one\"", "\"two\""));
     let faster = keep(&PLAN.replace("100/s", "200/s").replace("\"0ms\"", "\"48ms\""));
-    let found = fixture.compare(&one, &two, |_, _| {}).unwrap();
-    let differ = &found.compare.plans_differ;
+    let result = fixture.compare(&one, &two, |_, _| {}).unwrap();
+    let differ = &result.compare.plans_differ;
     assert!(differ.len() == 1 && differ[0].field == "server.command" && differ[0].subject, "{differ:?}");
     let error = fixture.compare(&one, &faster, |_, _| {}).unwrap_err();
     for words in ["load.rate (\"100/s\" and \"200/s\")", "path.rtt (\"0s\" and \"48ms\")", "--different-plans"] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    let found = fixture.compare(&one, &faster, |plan, _| plan.different_plans = true).unwrap();
-    assert_eq!(found.compare.plans_differ.len(), 2);
-    assert_eq!(found.validity.verdict, Verdict::Valid);
+    let result = fixture.compare(&one, &faster, |plan, _| plan.different_plans = true).unwrap();
+    assert_eq!(result.compare.plans_differ.len(), 2);
+    assert_eq!(result.validity.verdict, Verdict::Valid);
     let mixed = [one[0].clone(), faster[0].clone()];
     let error = fixture.compare(&mixed, &two, |plan, _| plan.different_plans = true).unwrap_err();
     assert!(error.contains("are on one side"), "{error}");
@@ -247,8 +247,8 @@ fn runs_of_another_machine_make_the_comparison_suspect() {
     elsewhere.run.host.cores = 64;
     let a: Vec<PathBuf> = (0..2).map(|_| fixture.keep(PLAN, document(1e6, 100.0), &[])).collect();
     let b: Vec<PathBuf> = (0..2).map(|_| fixture.keep(PLAN, elsewhere.clone(), &[])).collect();
-    let found = fixture.compare(&a, &b, |_, _| {}).unwrap();
-    assert_eq!(found.validity.verdict, Verdict::Suspect);
+    let result = fixture.compare(&a, &b, |_, _| {}).unwrap();
+    assert_eq!(result.validity.verdict, Verdict::Suspect);
 }
 
 #[test]
@@ -257,19 +257,19 @@ fn runs_are_found_by_name_prefix_folder_and_last() {
     assert!(find(&fixture.run_store, "last").is_err());
     let dirs: Vec<PathBuf> = (0..4).map(|_| fixture.keep(PLAN, document(1e6, 100.0), &[])).collect();
     let canonical = |dirs: &[PathBuf]| -> Vec<PathBuf> { dirs.iter().map(|dir| dir.canonicalize().unwrap()).collect() };
-    let found = |words: &str| canonical(&find(&fixture.run_store, words).unwrap());
-    assert_eq!(found("last"), canonical(&dirs[3..]));
-    assert_eq!(found("last~3, last~1"), canonical(&[dirs[0].clone(), dirs[2].clone()]));
+    let result = |words: &str| canonical(&find(&fixture.run_store, words).unwrap());
+    assert_eq!(result("last"), canonical(&dirs[3..]));
+    assert_eq!(result("last~3, last~1"), canonical(&[dirs[0].clone(), dirs[2].clone()]));
     let name = dirs[1].file_name().unwrap().to_str().unwrap();
-    assert_eq!(found(name), canonical(&dirs[1..2]));
-    assert_eq!(found(dirs[1].to_str().unwrap()), canonical(&dirs[1..2]));
+    assert_eq!(result(name), canonical(&dirs[1..2]));
+    assert_eq!(result(dirs[1].to_str().unwrap()), canonical(&dirs[1..2]));
     for wrong in ["last~4", "last~x", "lastly", ",", "nonsense"] {
         assert!(find(&fixture.run_store, wrong).is_err(), "{wrong}");
     }
     // `last` is then the comparison, as in every verb, and it has no load.
     fixture.compare(&dirs[..2], &dirs[2..], |_, _| {}).unwrap();
     assert_eq!(fixture.run_store.list().unwrap().len(), 5);
-    assert_eq!(found("last~1"), canonical(&dirs[3..]));
+    assert_eq!(result("last~1"), canonical(&dirs[3..]));
     let error = find(&fixture.run_store, "last").unwrap_err().to_string();
     let id = |dir: &PathBuf| dir.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(error.contains(&format!("the newest of these: {}, {}", id(&dirs[3]), id(&dirs[2]))), "{error}");

@@ -27,7 +27,7 @@ impl CostLine {
         Some(CostLine::ItemCost(Estimate { value: median(costs), half }))
     }
 
-    /// The same less a cost that is counted elsewhere.
+    /// Subtracts a cost that is counted elsewhere.
     pub fn less(self, other: Estimate) -> Self {
         match self {
             CostLine::ItemCost(each) => CostLine::ItemCost(each.less(other)),
@@ -65,13 +65,13 @@ impl CostLine {
 /// A measured component.
 #[derive(Clone, Debug)]
 pub struct MeasuredComponent {
-    /// Its name, as in [`ComponentCost::component`].
+    /// Name of the component, as in [`ComponentCost::component`].
     pub part: String,
     /// What was measured.
     pub words: String,
     /// CPU time of the process.
     pub processes: CostLine,
-    /// The same including receive processing.
+    /// CPU time including receive processing.
     pub cores: CostLine,
     /// The points measured.
     pub points: Vec<ComponentPoint>,

@@ -15,7 +15,7 @@ use experiment::local::CoreDivision;
 /// Rounds of each size.
 const ROUNDS: u32 = 7;
 /// CPU time of a round: thousands of the cheapest operations, about a hundred handshakes.
-const EACH: Duration = Duration::from_millis(40);
+const ROUND_CPU_TIME: Duration = Duration::from_millis(40);
 
 /// Starts the children.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Children<'_> {
         let mut command = Command::new(self.program);
         command.arg("serve").arg(self.folder).args(["--component", part]);
         command.args(["--component-bytes", &format!("{bytes}B"), "--component-rounds", &ROUNDS.to_string()]);
-        command.args(["--component-time", &units::format_duration(EACH)]);
+        command.args(["--component-time", &units::format_duration(ROUND_CPU_TIME)]);
         if let Some((certificate, key)) = &self.certificate {
             command.arg("--tls").args([certificate, key]);
         }
@@ -85,9 +85,9 @@ fn as_server<T>(work: impl FnOnce() -> T) -> Result<T, ExperimentError> {
     let allowed = Cores::allowed().map_err(ExperimentError::file("sched_getaffinity"))?;
     // Without the core the cost is the same on a machine with equal cores.
     let pinned = CoreDivision::of_this_machine()?.server.is_some_and(|cores| cores.pin_this_thread().is_ok());
-    let made = work();
+    let result = work();
     if pinned {
         allowed.pin_this_thread().map_err(ExperimentError::file("sched_setaffinity"))?;
     }
-    Ok(made)
+    Ok(result)
 }

@@ -1,4 +1,4 @@
-//! Components with network: a minimal server (`serve --component exchange`) at_saturation the testbed's devices, in a control
+//! Components with network: a minimal server (`serve --component exchange`) behind the testbed's devices, in a control
 //! group of its own, saturated as at its capacity.
 //!
 //! Receiving cannot be measured alone, since the client sends a request only after a response. So the cost of the
@@ -24,12 +24,12 @@ use experiment::ExperimentError;
 use experiment::programs::quoted;
 use stats::median;
 
-/// Response bodies to measure, besides the model's largest.
-const BODIES: [u64; 4] = [0, 4 << 10, 16 << 10, 64 << 10];
+/// Response bodies to measure, in addition to the model's largest.
+const RESPONSE_BODIES: [u64; 4] = [0, 4 << 10, 16 << 10, 64 << 10];
 /// Largest body to measure; larger ones are extrapolated.
 pub const BODY_MAX: u64 = 4 << 20;
 /// Bytes added to a request.
-const PADS: [usize; 2] = [2 << 10, 7 << 10];
+const REQUEST_PADS: [usize; 2] = [2 << 10, 7 << 10];
 /// Saturated loads per plan.
 const LOADS: u32 = 3;
 
@@ -91,7 +91,7 @@ impl Network {
 
 /// Number of different loads.
 pub fn kinds(described: &ComponentsPlan, close: bool) -> u32 {
-    (bodies(described).len() + PADS.len()) as u32 + u32::from(close)
+    (bodies(described).len() + REQUEST_PADS.len()) as u32 + u32::from(close)
 }
 
 /// Length of a load, without the testbed's own time.
@@ -109,8 +109,8 @@ pub const RUNS: u32 = LOADS;
 
 fn bodies(described: &ComponentsPlan) -> Vec<u64> {
     let largest = described.objects.iter().map(|object| object.size.0.min(BODY_MAX)).max().unwrap_or(0);
-    let mut bodies = BODIES.to_vec();
-    bodies.extend((largest > BODIES[BODIES.len() - 1]).then_some(largest));
+    let mut bodies = RESPONSE_BODIES.to_vec();
+    bodies.extend((largest > RESPONSE_BODIES[RESPONSE_BODIES.len() - 1]).then_some(largest));
     bodies
 }
 
@@ -134,14 +134,14 @@ pub fn measure(
     for &body in &bodies {
         plans.push((format!("component send, {body} bytes of body"), plan(body, 0, false)));
     }
-    for &pad in &PADS {
+    for &pad in &REQUEST_PADS {
         plans.push((format!("component receive, {pad} bytes more"), plan(0, pad, false)));
     }
     if close {
         plans.push(("component connection".into(), plan(0, 0, true)));
     }
     let mut cores = None;
-    let mut made = Vec::new();
+    let mut load_result = Vec::new();
     for (name, plan) in &plans {
         let Some(loads) = saturated(measuring, name, plan, &mut cores)? else { return Ok(None) };
         if loads.len() < USABLE_MIN {
@@ -151,10 +151,10 @@ pub fn measure(
                 loads.len()
             )));
         }
-        made.push(loads);
+        load_result.push(loads);
     }
-    let (sends, rest) = made.split_at(bodies.len());
-    let (receives, connections) = rest.split_at(PADS.len());
+    let (sends, rest) = load_result.split_at(bodies.len());
+    let (receives, connections) = rest.split_at(REQUEST_PADS.len());
     network(sends, receives, connections.first().map(Vec::as_slice), described).map(Some).ok_or_else(|| {
         ExperimentError::Plan(
             "the components with network took no measurable time: use longer loads (--load-time)".into(),
@@ -172,20 +172,20 @@ fn saturated(
     let mut own =
         Measuring::new(plan, measuring.command, measuring.interrupts, &mut *measuring.stage, measuring.run_store);
     let class = RequestClass { name: name.to_owned(), load: plan.plan.load.clone() };
-    // All plans use the same cores; one closed loop determines them.
+    // All plans have the same cores; one closed loop determines their number.
     let busy = match *cores {
         Some(busy) => Some(busy),
         None => {
             let rough = own.rough(&class)?;
             own.leave_out(&rough);
-            rough.map(|made| *cores.insert(made.part.busy_processes))
+            rough.map(|load_result| *cores.insert(load_result.part.busy_processes))
         }
     };
-    let sound = |made: &LoadResult| made.part.rate_per_s > 0.0 && made.is_usable();
+    let sound = |load_result: &LoadResult| load_result.part.rate_per_s > 0.0 && load_result.is_usable();
     let mut all = Vec::new();
     for _ in 0..BATCHES {
         all.extend(busy.map(|busy| own.saturated(&class, busy)).transpose()?.unwrap_or_default());
-        if all.iter().filter(|made| sound(made)).count() >= USABLE_MIN || own.is_interrupted() {
+        if all.iter().filter(|load_result| sound(load_result)).count() >= USABLE_MIN || own.is_interrupted() {
             break;
         }
     }
@@ -194,8 +194,8 @@ fn saturated(
             all.extend(own.rough(&class)?);
         }
     }
-    let (made, mut out) = counted(all, USABLE_MIN);
-    let (made, nothing): (Vec<LoadResult>, Vec<LoadResult>) = made.into_iter().partition(sound);
+    let (load_result, mut out) = counted(all, USABLE_MIN);
+    let (load_result, nothing): (Vec<LoadResult>, Vec<LoadResult>) = load_result.into_iter().partition(sound);
     out.extend(nothing);
     own.leave_out(&out);
     let interrupted = own.is_interrupted();
@@ -209,17 +209,17 @@ fn saturated(
         measuring.host = host;
     }
     measuring.duration_s += duration_s;
-    Ok((!interrupted).then_some(made))
+    Ok((!interrupted).then_some(load_result))
 }
 
 /// A point of a load.
-fn point(bytes: f64, made: &LoadResult) -> ComponentPoint {
-    let rate = made.part.rate_per_s;
+fn point(bytes: f64, load_result: &LoadResult) -> ComponentPoint {
+    let rate = load_result.part.rate_per_s;
     ComponentPoint {
         bytes: bytes as u64,
-        count: made.completed,
-        processes_s: made.part.busy_processes / rate,
-        cores_s: made.part.busy_cores / rate,
+        count: load_result.completed,
+        processes_s: load_result.part.busy_processes / rate,
+        cores_s: load_result.part.busy_cores / rate,
         elapsed_s: None,
     }
 }
@@ -230,19 +230,21 @@ fn network(
     connections: Option<&[LoadResult]>,
     described: &ComponentsPlan,
 ) -> Option<Network> {
-    let response_bytes = |made: &LoadResult| made.traffic.map_or(0.0, |traffic| traffic.response_body_bytes);
+    let response_bytes =
+        |load_result: &LoadResult| load_result.traffic.map_or(0.0, |traffic| traffic.response_body_bytes);
     let least = sends.first()?;
     let first = least.first()?;
     let (request_bytes, head_bytes) = (first.request_bytes, response_bytes(first));
     // The smallest exchange, half of it for each side.
     let whole = |cost: fn(&LoadResult) -> f64| {
-        let costs: Vec<f64> = least.iter().map(|made| cost(made) / made.part.rate_per_s).collect();
+        let costs: Vec<f64> = least.iter().map(|load_result| cost(load_result) / load_result.part.rate_per_s).collect();
         let half = Estimate::of(&costs).map_or(0.0, |mean| mean.half);
         Estimate { value: median(costs), half }
     };
-    let least_costs = [whole(|made| made.part.busy_processes), whole(|made| made.part.busy_cores)];
+    let least_costs =
+        [whole(|load_result| load_result.part.busy_processes), whole(|load_result| load_result.part.busy_cores)];
     let points = |loads: &[Vec<LoadResult>], bytes: &dyn Fn(&LoadResult) -> f64| -> Vec<ComponentPoint> {
-        loads.iter().flatten().map(|made| point(bytes(made), made)).collect()
+        loads.iter().flatten().map(|load_result| point(bytes(load_result), load_result)).collect()
     };
     let with_least = |loads: &[Vec<LoadResult>]| [std::slice::from_ref(least), loads].concat();
     let halved = |mut measured_component: MeasuredComponent, errors: f64| {
@@ -263,7 +265,7 @@ fn network(
         format!(
             "a request on one of 64 keep-alive connections, waiting by {waits}; with half of the smallest exchange"
         ),
-        points(&with_least(receives), &|made| made.request_bytes),
+        points(&with_least(receives), &|load_result| load_result.request_bytes),
     )?;
     let send = MeasuredComponent::of(
         part::SEND,
@@ -277,8 +279,8 @@ fn network(
         // A connection costs the difference between an exchange with a connection of its own and one without.
         let rows: Vec<ComponentPoint> = closing
             .iter()
-            .map(|made| {
-                let row = point(0.0, made);
+            .map(|load_result| {
+                let row = point(0.0, load_result);
                 ComponentPoint {
                     processes_s: row.processes_s - least_costs[0].value,
                     cores_s: row.cores_s - least_costs[1].value,
@@ -295,7 +297,8 @@ fn network(
         measured_component.processes = measured_component.processes.less(error(least_costs[0]));
         measured_component.cores = measured_component.cores.less(error(least_costs[1]));
         parts.push(measured_component);
-        if let (Some(with), Some(without)) = (closing.iter().find_map(|made| made.traffic), first.traffic) {
+        if let (Some(with), Some(without)) = (closing.iter().find_map(|load_result| load_result.traffic), first.traffic)
+        {
             let more = |of: fn(&Traffic) -> f64| (of(&with) - of(&without)).max(0.0);
             connection = Traffic {
                 up_bytes: more(|traffic| traffic.up_bytes),
@@ -306,7 +309,11 @@ fn network(
             };
         }
     }
-    let flow = sends.iter().flatten().filter_map(|made| Some((response_bytes(made), made.traffic?))).collect();
+    let flow = sends
+        .iter()
+        .flatten()
+        .filter_map(|load_result| Some((response_bytes(load_result), load_result.traffic?)))
+        .collect();
     Some(Network { parts, request_bytes, head_bytes, flow, connection })
 }
 

@@ -44,11 +44,11 @@ fn server_model_needs_no_server() {
 
 #[test]
 fn prediction_duration_is_estimated_in_advance() {
-    let kept = plan_with("").time();
+    let keep_alive = plan_with("").time();
     let close = plan_with("close = true\n").time();
     // Six loads of three runs of 2 s, and the testbed's own time.
-    assert!(kept > Duration::from_secs(36) && kept < Duration::from_secs(75), "{kept:?}");
-    assert!(close > kept + Duration::from_secs(6), "{close:?}");
+    assert!(keep_alive > Duration::from_secs(36) && keep_alive < Duration::from_secs(75), "{keep_alive:?}");
+    assert!(close > keep_alive + Duration::from_secs(6), "{close:?}");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn only_components_of_the_model_are_measured() {
     let plan = plan_with("close = true\n[components]\nbody = \"sendfile\"\nlog = \"buffered\"\ncold = \"10%\"\n").plan;
     let secure = Shape { tls: true, close: true, ..shape };
     let all = names(&plan.components.clone().unwrap(), &secure);
-    let wanted_names = [
+    let expected_names = [
         "parse",
         "open-read",
         "open",
@@ -72,7 +72,7 @@ fn only_components_of_the_model_are_measured() {
         "handshake-full",
         "handshake-resumed",
     ];
-    assert_eq!(all, wanted_names);
+    assert_eq!(all, expected_names);
     // Every component of a sum was measured, here or in the network.
     for terms in
         [sum::terms(&plan.components.unwrap(), &secure, 1e4), sum::terms(&ComponentsPlan::default(), &shape, 1e4)]
@@ -124,7 +124,7 @@ fn add_up(plan: &PredictPlan) -> PredictPart {
 
 #[test]
 fn sum_of_components_gives_limits_like_a_measured_cost() {
-    let near = |got: f64, expected: f64| assert!((got / expected - 1.0).abs() < 1e-6, "{got} {expected}");
+    let near = |actual: f64, expected: f64| assert!((actual / expected - 1.0).abs() < 1e-6, "{actual} {expected}");
     // 100 us per request, 200 with receive processing: a core does 5,000, a tenth of one 1,000.
     let whole = add_up(&plan_with("close = true\n"));
     near(whole.rate_per_s.unwrap(), 5000.0);

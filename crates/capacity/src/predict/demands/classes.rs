@@ -8,9 +8,9 @@ const CLASSES_MAX: usize = 8;
 /// A class: requests of the same kind.
 #[derive(Clone, Debug)]
 pub struct RequestClass {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Its load, without rate and length.
+    /// Load of the class, without rate and length.
     pub load: LoadPlan,
 }
 

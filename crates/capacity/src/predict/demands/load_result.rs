@@ -11,19 +11,19 @@ use crate::predict::gauge::Gauge;
 use crate::predict::path::Traffic;
 use crate::predict::period;
 
-/// Share of failures from which on a load says nothing about the cost of a response.
+/// Share of failures from which on a load has no information about the cost of a response.
 const FAILED_MAX: f64 = 0.01;
-/// Checks that must pass for a load to say anything about costs.
+/// Checks that must pass for a load to have information about costs.
 const REQUIRED_CHECKS: [&str; 5] = ["server_answers", "server_alive", "error_rate", "failures", "server_unread"];
 
 /// Result of a load.
 #[derive(Clone, Debug)]
 pub struct LoadResult {
-    /// Its index among the loads of the document.
+    /// Index of the load among the loads of the document.
     pub number: usize,
-    /// Its row in the document.
+    /// Row of the load in the document.
     pub part: MeasuredLoad,
-    /// Bytes and packets each path_times; absent without a path.
+    /// Bytes and packets in each direction; absent without a path.
     pub traffic: Option<Traffic>,
     /// Requests with a response.
     pub completed: u64,
@@ -46,19 +46,19 @@ pub struct LoadResult {
 }
 
 impl LoadResult {
-    /// Whether the load says anything about the cost of its requests.
+    /// Whether the load has information about the cost of its requests.
     pub fn is_usable(&self) -> bool {
         is_usable(&self.part)
     }
 }
 
-/// Whether the load says anything about the cost of its requests.
+/// Whether the load has information about the cost of its requests.
 pub fn is_usable(load: &MeasuredLoad) -> bool {
     !load.failed.iter().any(|check| REQUIRED_CHECKS.contains(&check.as_str()))
 }
 
 /// The figures of a load of this class and kind.
-pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> LoadResult {
+pub(super) fn result_of(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> LoadResult {
     let document = &outcome.document;
     let empty = schema::document::Load::default();
     let load = document.load.as_ref().unwrap_or(&empty);

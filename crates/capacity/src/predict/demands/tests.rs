@@ -1,4 +1,4 @@
-//! Which loads are made, and which of them figures rest on.
+//! Which loads are planned, and which loads figures are based on.
 
 use super::load_result::pause_s;
 use super::*;
@@ -60,30 +60,30 @@ fn load(rate_per_s: f64, busy: f64, failed: &[&str]) -> LoadResult {
 }
 
 #[test]
-fn disturbed_loads_are_left_out_while_enough_remain() {
+fn disturbed_loads_are_excluded_while_enough_remain() {
     let of = |verdicts: &[&str]| -> Vec<LoadResult> {
         let load = |verdict: &&str| {
-            let mut made = load(1.0, 0.1, &[]);
-            made.part.verdict = (*verdict).into();
-            made
+            let mut load_result = load(1.0, 0.1, &[]);
+            load_result.part.verdict = (*verdict).into();
+            load_result
         };
         verdicts.iter().map(load).collect()
     };
-    let kept = |verdicts: &[&str], least: usize| -> Vec<String> {
-        let (kept, out) = counted(of(verdicts), least);
-        assert_eq!(kept.len() + out.len(), verdicts.len());
-        kept.into_iter().map(|made| made.part.verdict).collect()
+    let used_verdicts = |verdicts: &[&str], least: usize| -> Vec<String> {
+        let (used_verdicts, out) = counted(of(verdicts), least);
+        assert_eq!(used_verdicts.len() + out.len(), verdicts.len());
+        used_verdicts.into_iter().map(|load_result| load_result.part.verdict).collect()
     };
     let (v, s, i) = ("valid", "suspect", "invalid");
-    assert_eq!(kept(&[v; 5], 3), [v; 5]);
-    // At most a fifth may be left out.
-    assert_eq!(kept(&[v, s, v, v, v], 3), [v; 4]);
-    assert_eq!(kept(&[v, s, s, v, v], 3), [v, s, s, v, v]);
-    assert_eq!(kept(&[v, s, v, v], 3), [v, s, v, v]);
-    // Invalid loads are left out as long as enough remain.
-    assert_eq!(kept(&[v, i, i, v, s], 3), [v, v, s]);
-    assert_eq!(kept(&[v, i, i, i, s], 3), [v, i, i, i, s]);
-    assert_eq!(kept(&[i, v, v], 2), [v; 2]);
+    assert_eq!(used_verdicts(&[v; 5], 3), [v; 5]);
+    // At most a fifth may be excluded.
+    assert_eq!(used_verdicts(&[v, s, v, v, v], 3), [v; 4]);
+    assert_eq!(used_verdicts(&[v, s, s, v, v], 3), [v, s, s, v, v]);
+    assert_eq!(used_verdicts(&[v, s, v, v], 3), [v, s, v, v]);
+    // Invalid loads are excluded as long as enough remain.
+    assert_eq!(used_verdicts(&[v, i, i, v, s], 3), [v, v, s]);
+    assert_eq!(used_verdicts(&[v, i, i, i, s], 3), [v, i, i, i, s]);
+    assert_eq!(used_verdicts(&[i, v, v], 2), [v; 2]);
     // Loads without information never count.
     let mut unsound = of(&[v, v]);
     unsound[0].part.failed = vec!["failures".into()];
@@ -106,9 +106,9 @@ fn failed_loads_give_no_cost() {
     assert!((measured.cores.saturated.unwrap().value - 0.012).abs() < 1e-9);
     assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
     // Half of receive processing may belong to other programs.
-    let doubtful = |mut made: LoadResult| {
-        made.part.busy_cores_interval = Some([made.part.busy_processes, made.part.busy_cores]);
-        made
+    let doubtful = |mut load_result: LoadResult| {
+        load_result.part.busy_cores_interval = Some([load_result.part.busy_processes, load_result.part.busy_cores]);
+        load_result
     };
     let (light, saturated) = (light.map(doubtful), saturated.map(doubtful));
     let doubted = super::measured(&light, &saturated);

@@ -11,7 +11,7 @@ fn two_ms() -> WorkloadDemand {
 }
 
 const FIVE_MS: Duration = Duration::from_millis(5);
-const MANNER: ConnectionUse = ConnectionUse { close: true, tls_round_trips: 0.0, initcwnd: 10 };
+const CLOSING: ConnectionUse = ConnectionUse { close: true, tls_round_trips: 0.0, initcwnd: 10 };
 const TRAFFIC: Traffic = Traffic {
     up_bytes: 500.0,
     down_bytes: 11_000.0,
@@ -103,13 +103,13 @@ fn each_resource_is_the_limit_once() {
 
     // 100 clients with 40 kbit/s: 500 kB/s for 11 kB per request.
     let narrow = path("0ms", Some("40kbit"));
-    let (resource, rate) = least(&PredictionInputs { path: Some((&narrow, MANNER, TRAFFIC)), ..known() });
+    let (resource, rate) = least(&PredictionInputs { path: Some((&narrow, CLOSING, TRAFFIC)), ..known() });
     assert_eq!(resource, "link_down");
     near(rate, 100.0 * 5_000.0 / 11_000.0);
     let up = Traffic { up_bytes: 11_000.0, down_bytes: 500.0, ..TRAFFIC };
     let plan = PathPlan { rtt: Some(Duration::ZERO), up: Some("40kbit".parse().unwrap()), ..PathPlan::default() };
     let narrow = PathModel::of(&testbed::distances::spec(&plan, 100).unwrap());
-    assert_eq!(least(&PredictionInputs { path: Some((&narrow, MANNER, up)), ..known() }).0, "link_up");
+    assert_eq!(least(&PredictionInputs { path: Some((&narrow, CLOSING, up)), ..known() }).0, "link_up");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn objective_is_the_limit_where_it_is_missed_first() {
     // The path counts: no response from 48 ms away arrives within 40 ms.
     let far = path("48ms", None);
     let slo: Slo = "p50 < 40ms".parse().unwrap();
-    let all = limits(&PredictionInputs { slo: Some(&slo), path: Some((&far, MANNER, TRAFFIC)), ..whole });
+    let all = limits(&PredictionInputs { slo: Some(&slo), path: Some((&far, CLOSING, TRAFFIC)), ..whole });
     assert!(all[0].words.contains("already"), "{all:?}");
 }
 
@@ -147,11 +147,11 @@ fn curve_matches_processor_sharing_plus_path_times() {
     let whole = PredictionInputs {
         processor: Processor { quota: None, cores: 1.0 },
         processes: WorkloadDemand { at_saturation: Estimate::exact(0.0025), ..two_ms() },
-        path: Some((&far, MANNER, TRAFFIC)),
+        path: Some((&far, CLOSING, TRAFFIC)),
         ..known()
     };
     let points = curve(&whole);
-    assert_eq!(points.len(), SHARES.len());
+    assert_eq!(points.len(), CURVE_LOAD_SHARES.len());
     let half = points.iter().find(|point| (point.busy - 0.5).abs() < 1e-9).unwrap();
     near(half.rate_per_s, 200.0);
     // Two round trips and 2.5 ms / (1 - 0.5), simulated.
@@ -174,7 +174,7 @@ fn curve_matches_processor_sharing_plus_path_times() {
 #[test]
 fn user_rates_follow_the_asymptotes_of_a_closed_system() {
     let far = path("48ms", None);
-    let with = PredictionInputs { path: Some((&far, MANNER, TRAFFIC)), ..known() };
+    let with = PredictionInputs { path: Some((&far, CLOSING, TRAFFIC)), ..known() };
     let (rows, at) = users(&with, 2000, Duration::from_secs(7));
     // 0.2 cores at 2 ms act as a server of 10 ms.
     near(at.unwrap(), (0.01 + 0.096 + 7.0) / 0.01);
@@ -298,7 +298,7 @@ mod properties {
                 processes,
                 cores: cores.covering(&processes),
                 classes: classes.iter().map(|(share, of)| (*share, of / mean)).collect(),
-                path: far.as_ref().map(|far| (far, MANNER, TRAFFIC)),
+                path: far.as_ref().map(|far| (far, CLOSING, TRAFFIC)),
                 seed,
                 ..known()
             };

@@ -58,9 +58,9 @@ impl TrialSequence<'_> {
         if self.rules.warmup.is_some() {
             return None;
         }
-        let mut made = self.counted(Purpose::Calibration, 0);
+        let mut calibrations = self.counted(Purpose::Calibration, 0);
         let load = self.rules.quantity.load(CALIBRATION_SHARE * first);
-        let lasts = match (made.next(), made.next()) {
+        let lasts = match (calibrations.next(), calibrations.next()) {
             (None, _) => CALIBRATION[0],
             (Some(trial), _) if trial.verdict == "bad" => {
                 return Some(Next::End(End::Refused(trial.why.first().cloned().unwrap_or_default())));
@@ -69,7 +69,7 @@ impl TrialSequence<'_> {
             (Some(trial), None) if trial.settled_s.is_none() => CALIBRATION[1],
             _ => return None,
         };
-        // Users who have not started yet say nothing about settling.
+        // Users who have not started yet give no information about settling.
         Some(self.ask(Purpose::Calibration, 0, load, lasts, self.rules.quantity.warmup, SHORT_WIDTH))
     }
 
@@ -157,7 +157,7 @@ impl TrialSequence<'_> {
         width: f64,
     ) -> Next {
         let voids = self
-            .made
+            .trials
             .iter()
             .filter(|trial| trial.stage == purpose.name() && trial.search == search && trial.verdict == "void");
         let (all, here) = voids.fold((0, 0), |(all, here), trial| (all + 1, here + usize::from(trial.load == load)));

@@ -38,13 +38,13 @@ fn verdict(p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)
     verdict_on(Find::Rate, p99_ms, growth_per_s, loop_busy, checks)
 }
 
-/// The same for another searched quantity.
+/// The verdict on a trial of another searched quantity.
 fn verdict_on(find: Find, p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)]) -> String {
     let document = document(p99_ms, checks.iter().map(|(name, value)| failed(name, *value)).collect());
     let growth = Growth { per_s: growth_per_s, bound_per_s: 2.0, chance_per_s: 1.0 };
     let request = TrialRequest { find, ..request(Purpose::Short, 100.0) };
-    let seen = TrialEvidence { document: &document, growth, loop_busy, lost: None, request: &request };
-    judge(&seen, &OBJECTIVE.parse::<Slo>().unwrap()).name().to_owned()
+    let evidence = TrialEvidence { document: &document, growth, loop_busy, lost: None, request: &request };
+    judge(&evidence, &OBJECTIVE.parse::<Slo>().unwrap()).name().to_owned()
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn failed_check_of_each_class_gives_its_verdict() {
         ("wire_kept_up", "good", "bad"),
         ("a_check_of_tomorrow", "void", "void"),
     ] {
-        // An absence of this length explains any growth.
+        // A stall of this length explains any growth.
         let value = if check == "loop_not_stalled" { 2e9 } else { 0.5 };
         assert_eq!(verdict(10, 0.0, 0.1, &[(check, value)]), good, "{check}");
         assert_eq!(verdict(300, 0.0, 0.1, &[(check, value)]), bad, "{check}");
@@ -92,7 +92,7 @@ fn late_generator_gives_client_bad_or_void_verdict() {
 fn late_generator_does_not_excuse_closed_connections() {
     let late = ("generator_on_time", 3e6);
     let on = |p99_ms, loop_busy, checks: &[(&str, f64)]| verdict_on(Find::Connections, p99_ms, 0.0, loop_busy, checks);
-    // Slowed but passed; or undecided; or refused connections, whoever was late.
+    // Slowed but passed; or undecided; or refused connections in any case.
     assert_eq!(on(10, 0.1, &[late]), "good");
     assert_eq!(on(300, 0.1, &[late]), "void");
     assert_eq!(on(10, 0.1, &[late, ("open_connections_established", 2.0)]), "bad");
@@ -104,7 +104,7 @@ fn good_trial_records_the_failed_checks_of_its_run() {
     let trial = |find: Find, p99_ms: u64, checks: Vec<Check>| {
         let document = document(p99_ms, checks);
         let request = TrialRequest { find, ..request(Purpose::Long, 100.0) };
-        let seen = TrialEvidence {
+        let evidence = TrialEvidence {
             document: &document,
             growth: Growth::default(),
             loop_busy: 0.1,
@@ -112,7 +112,7 @@ fn good_trial_records_the_failed_checks_of_its_run() {
             request: &request,
         };
         let slo = OBJECTIVE.parse::<Slo>().unwrap();
-        let part = with(figures(&seen, &slo), judge(&seen, &slo));
+        let part = with(figures(&evidence, &slo), judge(&evidence, &slo));
         (part.verdict, part.run_verdict, part.run_doubts)
     };
     let of = |verdict: &str, run: &str, doubts: &[&str]| {
@@ -136,11 +136,11 @@ fn invalid_run_behind_the_result_makes_it_invalid() {
     let rules = simulated.rules(plan(60.0));
     let mut sequence = TrialSequence::new(&rules);
     let end = drive(&mut sequence, &mut simulated).unwrap();
-    let made = sequence.made().to_vec();
+    let trials = sequence.trials().to_vec();
     let result = result::part(&rules, &sequence, end.as_ref(), "objective").result.unwrap();
     let verdict = |is_spoilt: &dyn Fn(&TrialPart) -> bool, run_verdict: &str| {
         let mut sequence = TrialSequence::new(&rules);
-        for trial in &made {
+        for trial in &trials {
             let mut trial = trial.clone();
             if is_spoilt(&trial) {
                 trial.run_verdict = run_verdict.into();
@@ -157,16 +157,16 @@ fn invalid_run_behind_the_result_makes_it_invalid() {
     assert_eq!(verdict(&at, "invalid"), Verdict::Invalid);
     // Confirmed below the result as well.
     let confirms = |trial: &TrialPart| trial.stage == "confirmation" && trial.load < result;
-    assert!(made.iter().any(confirms));
+    assert!(trials.iter().any(confirms));
     assert_eq!(verdict(&confirms, "suspect"), Verdict::Suspect);
-    // No figure rests on the first trials, and failed loads are judged by their trial alone.
+    // No figure is based on the first trials, and failed loads are judged by their trial alone.
     let aside = |trial: &TrialPart| ["guess", "limit", "calibration"].contains(&trial.stage.as_str());
     assert_eq!(verdict(&aside, "invalid"), Verdict::Valid);
 }
 
 #[test]
 fn growth_beyond_any_disturbance_is_bad() {
-    // An absence of 40 ms explains some twelve requests at 100/s; 50 a second for 10 s are more.
+    // A stall of 40 ms explains some twelve requests at 100/s; 50 a second for 10 s are more.
     assert_eq!(verdict(300, 52.0, 0.1, &[("loop_not_stalled", 40e6)]), "bad");
     assert_eq!(verdict(300, 2.5, 0.1, &[("loop_not_stalled", 40e6)]), "void");
     // Three times 40 ms explain 300 ms against an objective of 200; three times 30 do not.
@@ -185,14 +185,14 @@ fn timing_error_below_the_excess_does_not_void_a_trial() {
     let verdict = |p99_ms: u64, check: Check| {
         let document = document(p99_ms, vec![check]);
         let request = request(Purpose::Short, 100.0);
-        let seen = TrialEvidence {
+        let evidence = TrialEvidence {
             document: &document,
             growth: Growth::default(),
             loop_busy: 0.1,
             lost: None,
             request: &request,
         };
-        judge(&seen, &OBJECTIVE.parse::<Slo>().unwrap()).name().to_owned()
+        judge(&evidence, &OBJECTIVE.parse::<Slo>().unwrap()).name().to_owned()
     };
     // The objective would be missed without the generator's delay, too.
     assert_eq!(verdict(300, of("generator_on_time", 3e6, Weight::Suspect)), "bad");
@@ -219,14 +219,14 @@ fn late_generator_near_its_limit_gives_client_verdict() {
     let document = document(10, vec![on_time]);
     let judged = |limit: f64| {
         let request = TrialRequest { generator_limit: Some(limit), ..request(Purpose::Short, 100.0) };
-        let seen = TrialEvidence {
+        let evidence = TrialEvidence {
             document: &document,
             growth: Growth::default(),
             loop_busy: 0.1,
             lost: None,
             request: &request,
         };
-        judge(&seen, &OBJECTIVE.parse::<Slo>().unwrap())
+        judge(&evidence, &OBJECTIVE.parse::<Slo>().unwrap())
     };
     assert!(matches!(judged(199.0), TrialVerdict::ClientLimit(_)));
     assert_eq!(judged(200.0), TrialVerdict::Good);
@@ -251,7 +251,7 @@ fn every_validity_check_has_a_class() {
         for start in ["Draft::new(\"", "law(evidence, \"", "law(\n            evidence,\n            \""] {
             for piece in source.split(start).skip(1) {
                 let name = piece.split('"').next().unwrap();
-                assert!(trial::knows(name), "{name}: no class in judge.rs");
+                assert!(trial::has_class(name), "{name}: no class in judge.rs");
                 names += 1;
             }
         }

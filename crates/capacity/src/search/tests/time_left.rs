@@ -17,21 +17,21 @@ fn remaining_time_of_a_search_is_predicted() {
             let predicted = [estimate::rest(&rules, &sequence)];
             assert_eq!(drive(&mut sequence, &mut simulated).unwrap(), Some(End::Found));
             let took = |from: usize| -> Duration {
-                let made = simulated.request.iter().zip(sequence.made()).skip(from);
-                made.map(|(request, trial)| estimate::takes(request, &trial.verdict)).sum()
+                let rest = simulated.request.iter().zip(sequence.trials()).skip(from);
+                rest.map(|(request, trial)| estimate::takes(request, &trial.verdict)).sum()
             };
-            let after = (1..sequence.made().len()).map(|made| {
+            let after = (1..sequence.trials().len()).map(|count| {
                 let mut begun = TrialSequence::new(&rules);
-                sequence.made()[..made].iter().for_each(|trial| begun.add(trial.clone()));
+                sequence.trials()[..count].iter().for_each(|trial| begun.add(trial.clone()));
                 estimate::rest(&rules, &begun)
             });
-            for (made, predicted) in predicted.into_iter().chain(after).enumerate() {
-                let (predicted, took) = (predicted.as_secs_f64(), took(made).as_secs_f64());
+            for (count, predicted) in predicted.into_iter().chain(after).enumerate() {
+                let (predicted, took) = (predicted.as_secs_f64(), took(count).as_secs_f64());
                 // Near the end one more trial is a large share of the remaining time.
                 let near = (predicted / took - 1.0).abs() <= 0.3 || (predicted - took).abs() <= 100.0;
                 assert!(
                     near,
-                    "{capacity}/s, seed {seed}, after {made} trials: predicted {predicted:.0} s, took {took:.0} s"
+                    "{capacity}/s, seed {seed}, after {count} trials: predicted {predicted:.0} s, took {took:.0} s"
                 );
             }
         }

@@ -32,7 +32,7 @@ impl TrialVerdict {
     }
 }
 
-/// What a failed validity check says about a load.
+/// Meaning of a failed validity check for the verdict on a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckClass {
     /// The server's limit is exceeded.
@@ -48,7 +48,7 @@ enum CheckClass {
     Slowed,
     /// May fail in a trial that failed; must pass in one that passed.
     WhereGood,
-    /// Says nothing about the load.
+    /// Irrelevant for the load.
     Aside,
 }
 
@@ -115,15 +115,15 @@ const CHECK_CLASSES: &[(&str, CheckClass)] = &[
 /// Busy share below which the generator was not its own limit.
 const BUSY_SHARE: f64 = 0.8;
 /// Generator delay, over what is material, that counts near the generator's limit: half of the general limit.
-const ERROR_NEAR: f64 = 0.5;
+const GENERATOR_ERROR_NEAR_LIMIT: f64 = 0.5;
 /// Factor on the longest stall: further stalls of similar length are likely.
 const STALLS_ASSUMED: f64 = 3.0;
 /// Share of the generator's limit from which on a load is near it.
-const NEAR: f64 = 0.5;
+const NEAR_LIMIT_SHARE: f64 = 0.5;
 
 /// The verdict of a trial. Precedence: void, client, bad, good.
-pub fn judge(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
-    let document = seen.document;
+pub fn judge(evidence: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
+    let document = evidence.document;
     let failed = |class: CheckClass| {
         document
             .validity
@@ -131,7 +131,7 @@ pub fn judge(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
             .iter()
             .filter(move |check| check.state == CheckState::Failed && class_of(check) == class)
     };
-    if document.run.interrupted && seen.lost.is_none() {
+    if document.run.interrupted && evidence.lost.is_none() {
         return TrialVerdict::Void("the trial was interrupted".into());
     }
     if let Some(check) = failed(CheckClass::Void).next() {
@@ -142,24 +142,25 @@ pub fn judge(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
         return TrialVerdict::ClientLimit(check.why.clone());
     }
     // Idle open connections carry few requests at uncritical times, so send lag only slows them.
-    let holds = seen.request.find == Find::Connections;
-    let reasons = reasons(seen, slo, failed(CheckClass::Server).map(|check| check.why.clone()).collect());
+    let is_of_connections = evidence.request.find == Find::Connections;
+    let reasons = reasons(evidence, slo, failed(CheckClass::Server).map(|check| check.why.clone()).collect());
     if let Some(check) = failed(CheckClass::Late).next()
-        && seen.loop_busy >= BUSY_SHARE
+        && evidence.loop_busy >= BUSY_SHARE
     {
         return TrialVerdict::ClientLimit(check.why.clone());
     }
     // A check without a figure: requests were never made, so the load was lower than stated. Where requests waited for
     // connections, the server caused it.
     if let Some(check) = failed(CheckClass::Late).find(|check| check.value.is_none()) {
-        let is_lost = !reasons.is_empty() && is_beyond(seen, slo);
-        if !waited && !holds && !is_lost {
+        let is_lost = !reasons.is_empty() && is_beyond(evidence, slo);
+        if !waited && !is_of_connections && !is_lost {
             return TrialVerdict::Void(check.why.clone());
         }
     }
-    let is_near = seen.request.generator_limit.is_some_and(|limit| seen.request.rate_per_s > NEAR * limit);
+    let is_near =
+        evidence.request.generator_limit.is_some_and(|limit| evidence.request.rate_per_s > NEAR_LIMIT_SHARE * limit);
     let error = generator_error(document);
-    if is_near && error > ERROR_NEAR && !waited {
+    if is_near && error > GENERATOR_ERROR_NEAR_LIMIT && !waited {
         return TrialVerdict::ClientLimit(format!(
             "near its limit the generator was late: the response time may be too high by {:.1} times what is material",
             error
@@ -171,7 +172,7 @@ pub fn judge(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
     let late = failed(CheckClass::Late).filter(|_| !waited);
     let slowed = failed(CheckClass::Slowed).chain(late).find(|check| explains(check, excess_ns));
     match (reasons.is_empty(), slowed) {
-        (false, Some(check)) if !is_beyond(seen, slo) => TrialVerdict::Void(check.why.clone()),
+        (false, Some(check)) if !is_beyond(evidence, slo) => TrialVerdict::Void(check.why.clone()),
         (false, _) => TrialVerdict::Bad(reasons),
         (true, _) => match failed(CheckClass::WhereGood).next() {
             Some(check) => TrialVerdict::Void(check.why.clone()),
@@ -207,7 +208,7 @@ fn explains(check: &Check, excess_ns: f64) -> bool {
     }
 }
 
-/// What a check says about a load. A timing error that is not material to any figure only slowed the trial.
+/// The class of a failed check. A timing error that is not material to any figure only slowed the trial.
 fn class_of(check: &Check) -> CheckClass {
     let class =
         CHECK_CLASSES.iter().find(|(name, _)| *name == check.name).map_or(CheckClass::Void, |(_, class)| *class);
@@ -219,13 +220,13 @@ fn class_of(check: &Check) -> CheckClass {
 
 /// Whether a validity check has a class.
 #[cfg(test)]
-pub(in crate::search) fn knows(check: &str) -> bool {
+pub(in crate::search) fn has_class(check: &str) -> bool {
     CHECK_CLASSES.iter().any(|(name, _)| *name == check)
 }
 
 /// All reasons why the load is too high.
-fn reasons(seen: &TrialEvidence<'_>, slo: &Slo, checks: Vec<String>) -> Vec<String> {
-    let judged = slo.judge(seen.document);
+fn reasons(evidence: &TrialEvidence<'_>, slo: &Slo, checks: Vec<String>) -> Vec<String> {
+    let judged = slo.judge(evidence.document);
     let missed = judged.terms.iter().filter(|term| !term.met).map(|term| {
         let value = match term.unit.as_str() {
             _ if !term.value.is_finite() => "no response".to_owned(),
@@ -235,12 +236,12 @@ fn reasons(seen: &TrialEvidence<'_>, slo: &Slo, checks: Vec<String>) -> Vec<Stri
         format!("{}: {value}", term.term)
     });
     let mut reasons: Vec<String> = missed.collect();
-    if let Some(lost) = seen.lost {
+    if let Some(lost) = evidence.lost {
         reasons.push(lost.words());
-    } else if seen.growth.grows() {
+    } else if evidence.growth.grows() {
         reasons.push(format!(
             "requests in flight grew by {:+.1} per second; the limit is {:.1}",
-            seen.growth.per_s, seen.growth.bound_per_s
+            evidence.growth.per_s, evidence.growth.bound_per_s
         ));
     }
     reasons.extend(checks);
@@ -248,72 +249,73 @@ fn reasons(seen: &TrialEvidence<'_>, slo: &Slo, checks: Vec<String>) -> Vec<Stri
 }
 
 /// Whether the number in flight grew more than a disturbance could explain; then the load was too high nevertheless.
-fn is_beyond(seen: &TrialEvidence<'_>, slo: &Slo) -> bool {
-    let checks = &seen.document.validity.checks;
+fn is_beyond(evidence: &TrialEvidence<'_>, slo: &Slo) -> bool {
+    let checks = &evidence.document.validity.checks;
     // A stall closes no connection.
     if checks.iter().any(|check| check.name == "open_connections_established" && check.state == CheckState::Failed) {
         return true;
     }
     let value =
         |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
-    let actual_s = seen.document.run.duration_s;
+    let actual_s = evidence.document.run.duration_s;
     // One stall is known; further ones are likely.
-    let cores = seen.document.server.as_ref().and_then(|server| server.cores.as_ref());
+    let cores = evidence.document.server.as_ref().and_then(|server| server.cores.as_ref());
     let others_s = cores.map_or(0.0, |cores| cores.delayed_by_others_s);
-    let away_s = STALLS_ASSUMED * value("loop_not_stalled") / 1e9 + value("machine_undisturbed") * actual_s + others_s;
+    let stalled_s =
+        STALLS_ASSUMED * value("loop_not_stalled") / 1e9 + value("machine_undisturbed") * actual_s + others_s;
     // A late generator has no more to send than what became due meanwhile.
     let is_late = checks.iter().any(|check| check.state == CheckState::Failed && class_of(check) == CheckClass::Late);
-    let late_ns = seen.document.load.as_ref().filter(|_| is_late).map_or(0, |load| load.send_lag_ns.max);
-    let explained = (away_s + late_ns as f64 / 1e9).min(actual_s) * seen.request.rate_per_s;
-    let piled = match (seen.lost, slo.response_limit()) {
+    let late_ns = evidence.document.load.as_ref().filter(|_| is_late).map_or(0, |load| load.send_lag_ns.max);
+    let explained = (stalled_s + late_ns as f64 / 1e9).min(actual_s) * evidence.request.rate_per_s;
+    let piled = match (evidence.lost, slo.response_limit()) {
         (Some(lost), _) => lost.in_flight(),
-        (None, _) => (seen.growth.per_s - seen.growth.bound_per_s) * actual_s,
+        (None, _) => (evidence.growth.per_s - evidence.growth.bound_per_s) * actual_s,
     };
     piled > 2.0 * explained
 }
 
 /// The verdict of a trial's run, with the checks that failed. Send lag over idle open connections makes it suspect
 /// only, since the times of those few requests are uncritical.
-pub(super) fn doubts(seen: &TrialEvidence<'_>) -> (Verdict, Vec<String>) {
-    let holds = seen.request.find == Find::Connections;
+pub(super) fn doubts(evidence: &TrialEvidence<'_>) -> (Verdict, Vec<String>) {
+    let is_of_connections = evidence.request.find == Find::Connections;
     let lighter = |check: &Check| match class_of(check) {
-        CheckClass::Late if holds => Check { weight: Weight::Suspect, ..check.clone() },
+        CheckClass::Late if is_of_connections => Check { weight: Weight::Suspect, ..check.clone() },
         _ => check.clone(),
     };
-    let checks: Vec<Check> = verdict::doubts(&seen.document.validity).map(lighter).collect();
+    let checks: Vec<Check> = verdict::doubts(&evidence.document.validity).map(lighter).collect();
     let names = checks.iter().map(|check| check.name.clone()).collect();
     (Validity::from_checks(checks).verdict, names)
 }
 
 /// For the generator's limit only the generator counts.
-pub(super) fn limit(seen: &TrialEvidence<'_>) -> TrialVerdict {
-    let checks = &seen.document.validity.checks;
+pub(super) fn limit(evidence: &TrialEvidence<'_>) -> TrialVerdict {
+    let checks = &evidence.document.validity.checks;
     let failed = checks.iter().filter(|check| check.state == CheckState::Failed);
     // A small lag of an idle generator is a stall of the machine, not the generator's limit.
     let is_limit = |check: &&Check| match class_of(check) {
         CheckClass::Client => true,
-        CheckClass::Late => check.weight == Weight::Invalid || seen.loop_busy >= BUSY_SHARE,
+        CheckClass::Late => check.weight == Weight::Invalid || evidence.loop_busy >= BUSY_SHARE,
         _ => false,
     };
     let mut generators = failed.filter(is_limit);
     match generators.next() {
-        _ if seen.document.run.interrupted => TrialVerdict::Void("the trial was interrupted".into()),
+        _ if evidence.document.run.interrupted => TrialVerdict::Void("the trial was interrupted".into()),
         Some(check) => TrialVerdict::ClientLimit(check.why.clone()),
         None => TrialVerdict::Good,
     }
 }
 
-pub(super) fn guess(seen: &TrialEvidence<'_>) -> TrialVerdict {
-    let answered = seen.document.load.as_ref().is_some_and(|load| load.completed > 0);
+pub(super) fn guess(evidence: &TrialEvidence<'_>) -> TrialVerdict {
+    let answered = evidence.document.load.as_ref().is_some_and(|load| load.completed > 0);
     let ends = ["server_answers", "server_alive", "error_rate"];
-    let failed = seen
+    let failed = evidence
         .document
         .validity
         .checks
         .iter()
         .find(|check| check.state == CheckState::Failed && ends.contains(&check.name.as_str()));
     match failed {
-        _ if seen.document.run.interrupted => TrialVerdict::Void("the trial was interrupted".into()),
+        _ if evidence.document.run.interrupted => TrialVerdict::Void("the trial was interrupted".into()),
         Some(check) => TrialVerdict::Bad(vec![check.why.clone()]),
         None if !answered => TrialVerdict::Void("no request had a response".into()),
         None => TrialVerdict::Good,
@@ -321,10 +323,10 @@ pub(super) fn guess(seen: &TrialEvidence<'_>) -> TrialVerdict {
 }
 
 /// A calibration has no objective; the server only has to settle.
-pub(super) fn calibration(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
-    match judge(seen, slo) {
-        TrialVerdict::Bad(reasons) if seen.lost.is_none() => {
-            let ends = seen.document.validity.checks.iter();
+pub(super) fn calibration(evidence: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
+    match judge(evidence, slo) {
+        TrialVerdict::Bad(reasons) if evidence.lost.is_none() => {
+            let ends = evidence.document.validity.checks.iter();
             let mut ends = ends.filter(|check| check.state == CheckState::Failed && check.name.starts_with("server_"));
             if ends.next().is_some() { TrialVerdict::Bad(reasons) } else { TrialVerdict::Good }
         }

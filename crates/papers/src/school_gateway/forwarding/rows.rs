@@ -17,19 +17,19 @@ pub const FACTOR: &str = "F of forwarding: time runs this many times as fast";
 pub const STEP: &str = "the small machine with NAT at 10 Mbit/s times this, over it";
 /// Payload at the receiver, over the factor.
 pub const RATE: &str = "TCP stream, over F";
-/// Of the trials.
+/// Standard deviation of the trials.
 pub const DEVIATION: &str = "standard deviation, over F";
 /// Without conversion.
 pub const RATE_UNCONVERTED: &str = "TCP stream, unconverted";
-/// Of the CPU limit.
+/// CPU used, as a share of the CPU limit.
 pub const USED: &str = "CPU used, of its limit";
 /// Cost of the condition.
 pub const LESS_THAN_NONE: &str = "less than with no other load";
 /// Cost of a loaded proxy, relative to NAT alone.
 pub const LESS_THAN_NAT: &str = "less than with NAT alone";
-/// Of a loaded proxy.
+/// Responses of a loaded proxy per second.
 pub const ANSWERS: &str = "responses of the proxy, unconverted";
-/// Of a loaded proxy.
+/// Error ratio of a loaded proxy.
 pub const ERRORS: &str = "error ratio of the proxy";
 
 /// The paper's text on a loaded squid without NAT.
@@ -75,7 +75,7 @@ pub fn published(machine: Machine, interface: Interface, condition: Condition, q
     }
 }
 
-/// The same as a number, for charts; `a little` has none.
+/// The paper's text as a number, for charts; `None` for `a little`.
 pub fn published_percent(machine: Machine, interface: Interface, condition: Condition, quantity: &str) -> Option<f64> {
     match published(machine, interface, condition, quantity)? {
         "nothing" => Some(0.0),

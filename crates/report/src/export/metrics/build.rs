@@ -5,55 +5,55 @@ use std::collections::BTreeMap;
 use schema::{CheckState, Quantiles, SecondRecord, ServerSecond, Verdict, WatchSecond};
 
 use super::super::figures::{Figures, Measured};
-use super::super::spread::Spread;
+use super::super::spread::BucketHistogram;
 use super::{Kind, LABELS_MAX, Metric, Point, Series, Unit, Value};
 
-/// All metrics of a run that it has values for.
+/// All metrics for which the run has values.
 pub fn metrics(figures: &Figures) -> Vec<Metric> {
-    let mut made = Made { figures, metrics: Vec::new() };
-    made.load();
-    made.wire();
-    made.server();
-    made.totals();
-    made.metrics.retain_mut(|metric| {
+    let mut builder = MetricBuilder { figures, metrics: Vec::new() };
+    builder.load();
+    builder.wire();
+    builder.server();
+    builder.totals();
+    builder.metrics.retain_mut(|metric| {
         metric.series.retain(|series| !series.points.is_empty());
         !metric.series.is_empty()
     });
-    made.metrics
+    builder.metrics
 }
 
-struct Made<'a> {
+struct MetricBuilder<'a> {
     figures: &'a Figures,
     metrics: Vec<Metric>,
 }
 
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// No labels besides the run.
-const NONE: Labels<'static> = &[];
+/// No labels other than the run.
+const NO_LABELS: Labels<'static> = &[];
 
-impl Made<'_> {
+impl MetricBuilder<'_> {
     fn load(&mut self) {
         let figures = self.figures;
         let rows = &figures.series;
         let end = |row: &SecondRecord| figures.zero_unix_ms + (u64::from(row.second) + 1) * 1000;
         let zero = |_: &SecondRecord| figures.zero_unix_ms;
-        let count = |take: fn(&SecondRecord) -> u64| rising(rows, zero, end, move |row| take(row) as f64);
-        let level = |take: fn(&SecondRecord) -> f64| points(rows, end, move |row| Some(take(row)));
-        let time = |take: fn(&SecondRecord) -> u64| points(rows, end, move |row| seconds_if_any(take(row)));
+        let count = |value: fn(&SecondRecord) -> u64| rising(rows, zero, end, move |row| value(row) as f64);
+        let level = |value: fn(&SecondRecord) -> f64| points(rows, end, move |row| Some(value(row)));
+        let time = |value: fn(&SecondRecord) -> u64| points(rows, end, move |row| seconds_if_any(value(row)));
         let requests = Unit::Of("{request}");
         let connections = Unit::Of("{connection}");
         self.counter(
             "yamabiko_requests_offered_total",
             "Requests scheduled.",
             requests,
-            [(NONE, count(|row| row.offered))],
+            [(NO_LABELS, count(|row| row.offered))],
         );
         self.counter(
             "yamabiko_requests_started_total",
             "Requests started.",
             requests,
-            [(NONE, count(|row| row.started))],
+            [(NO_LABELS, count(|row| row.started))],
         );
         self.counter(
             "yamabiko_requests_total",
@@ -68,13 +68,13 @@ impl Made<'_> {
             "yamabiko_connections_opened_total",
             "Connections for which connect was called.",
             connections,
-            [(NONE, count(|row| row.connections_opened))],
+            [(NO_LABELS, count(|row| row.connections_opened))],
         );
         self.counter(
             "yamabiko_received_bytes_total",
             "Response bytes of requests that ended.",
             Unit::Bytes,
-            [(NONE, count(|row| row.bytes_received))],
+            [(NO_LABELS, count(|row| row.bytes_received))],
         );
         self.gauge(
             "yamabiko_requests_in_flight",
@@ -92,7 +92,7 @@ impl Made<'_> {
             "yamabiko_requests_backlog",
             "Requests scheduled and not started, at the end of the second.",
             requests,
-            [(NONE, level(|row| row.backlog as f64))],
+            [(NO_LABELS, level(|row| row.backlog as f64))],
         );
         self.gauge(
             "yamabiko_response_time_percentile_seconds",
@@ -123,21 +123,21 @@ impl Made<'_> {
             return;
         }
         let first = figures.series.first().map_or(0, |row| row.second);
-        let mut sum = Spread::default();
+        let mut sum = BucketHistogram::default();
         figures.times.range(..first).for_each(|(_, spread)| sum.merge(spread));
         let points = (first..=last).map(|second| {
             figures.times.get(&second).into_iter().for_each(|spread| sum.merge(spread));
             let unix_ms = figures.zero_unix_ms + (u64::from(second) + 1) * 1000;
-            Point { unix_ms, value: Value::Spread(Box::new(sum)) }
+            Point { unix_ms, value: Value::BucketHistogram(Box::new(sum)) }
         });
-        let zero = Point { unix_ms: figures.zero_unix_ms, value: Value::Spread(Box::default()) };
+        let zero = Point { unix_ms: figures.zero_unix_ms, value: Value::BucketHistogram(Box::default()) };
         let points = std::iter::once(zero).chain(points).collect();
         self.push(
             "yamabiko_response_time_seconds",
             "Response time from the scheduled time to the last byte, of completed requests.",
             Kind::Histogram,
             Unit::Seconds,
-            [(NONE, points)],
+            [(NO_LABELS, points)],
         );
     }
 
@@ -149,9 +149,9 @@ impl Made<'_> {
         let zero = |row: &WatchSecond| if is_of_run(row) { figures.zero_unix_ms } else { row.second * 1000 };
         let end =
             |row: &WatchSecond| if is_of_run(row) { zero(row) + (row.second + 1) * 1000 } else { zero(row) + 1000 };
-        let count = |take: fn(&WatchSecond) -> u64| rising(rows, zero, end, move |row| take(row) as f64);
-        let level = |take: fn(&WatchSecond) -> f64| points(rows, end, move |row| Some(take(row)));
-        let time = |take: fn(&WatchSecond) -> u64| points(rows, end, move |row| seconds_if_any(take(row)));
+        let count = |value: fn(&WatchSecond) -> u64| rising(rows, zero, end, move |row| value(row) as f64);
+        let level = |value: fn(&WatchSecond) -> f64| points(rows, end, move |row| Some(value(row)));
+        let time = |value: fn(&WatchSecond) -> u64| points(rows, end, move |row| seconds_if_any(value(row)));
         let (packets, connections) = (Unit::Of("{packet}"), Unit::Of("{connection}"));
         let requests = Unit::Of("{request}");
         self.join("yamabiko_connections", &[("vantage_point", "wire")], level(|row| row.connections_mean));
@@ -160,55 +160,55 @@ impl Made<'_> {
             "yamabiko_wire_packets_total",
             "Captured packets of any protocol.",
             packets,
-            [(NONE, count(|row| row.packets))],
+            [(NO_LABELS, count(|row| row.packets))],
         );
         self.counter(
             "yamabiko_wire_bytes_total",
             "Bytes of captured packets, link headers included.",
             Unit::Bytes,
-            [(NONE, count(|row| row.bytes))],
+            [(NO_LABELS, count(|row| row.bytes))],
         );
         self.counter(
             "yamabiko_wire_data_packets_total",
             "TCP packets with data.",
             packets,
-            [(NONE, count(|row| row.data_packets))],
+            [(NO_LABELS, count(|row| row.data_packets))],
         );
         self.counter(
             "yamabiko_wire_retransmitted_packets_total",
             "TCP packets that repeat bytes sent before.",
             packets,
-            [(NONE, count(|row| row.retransmitted_packets))],
+            [(NO_LABELS, count(|row| row.retransmitted_packets))],
         );
         self.counter(
             "yamabiko_wire_connections_opened_total",
             "Connections whose first SYN was captured.",
             connections,
-            [(NONE, count(|row| row.connections_opened))],
+            [(NO_LABELS, count(|row| row.connections_opened))],
         );
         self.counter(
             "yamabiko_wire_connections_closed_total",
             "Connections closed.",
             connections,
-            [(NONE, count(|row| row.connections_closed))],
+            [(NO_LABELS, count(|row| row.connections_closed))],
         );
         self.counter(
             "yamabiko_wire_requests_total",
             "HTTP requests whose first byte was captured.",
             requests,
-            [(NONE, count(|row| row.requests))],
+            [(NO_LABELS, count(|row| row.requests))],
         );
         self.counter(
             "yamabiko_wire_responses_total",
             "HTTP responses whose last byte was captured.",
             requests,
-            [(NONE, count(|row| row.responses))],
+            [(NO_LABELS, count(|row| row.responses))],
         );
         self.counter(
             "yamabiko_wire_capture_drops_total",
             "Packets lost by the capture.",
             packets,
-            [(NONE, count(|row| row.capture_drops))],
+            [(NO_LABELS, count(|row| row.capture_drops))],
         );
         self.gauge(
             "yamabiko_wire_handshake_rtt_percentile_seconds",
@@ -229,7 +229,7 @@ impl Made<'_> {
         let end = |row: &ServerSecond| figures.zero_unix_ms + row.at_ns / 1_000_000;
         // Resource usage is measured from the measured phase on.
         let begin = |row: &ServerSecond| end(row).saturating_sub((row.elapsed_s * 1e3) as u64);
-        let sum = |take: fn(&ServerSecond) -> f64| rising(rows, begin, end, take);
+        let sum = |value: fn(&ServerSecond) -> f64| rising(rows, begin, end, value);
         let mut cpu = vec![
             (&[("mode", "user")][..], sum(|row| row.cpu_user_s)),
             (&[("mode", "system")][..], sum(|row| row.cpu_system_s)),
@@ -248,20 +248,20 @@ impl Made<'_> {
                 "yamabiko_server_throttled_seconds_total",
                 "Time for which the CPU limit throttled the server.",
                 Unit::Seconds,
-                [(NONE, sum(|row| row.throttled_s.unwrap_or(0.0)))],
+                [(NO_LABELS, sum(|row| row.throttled_s.unwrap_or(0.0)))],
             );
         }
         self.gauge(
             "yamabiko_server_resident_memory_bytes",
             "Resident memory of all processes of the server.",
             Unit::Bytes,
-            [(NONE, points(rows, end, |row| Some(row.rss_bytes as f64)))],
+            [(NO_LABELS, points(rows, end, |row| Some(row.rss_bytes as f64)))],
         );
         self.gauge(
             "yamabiko_server_open_fds",
             "Open file descriptors of all processes of the server.",
             Unit::Of("{descriptor}"),
-            [(NONE, points(rows, end, |row| row.descriptors.map(|count| count as f64)))],
+            [(NO_LABELS, points(rows, end, |row| row.descriptors.map(|count| count as f64)))],
         );
     }
 
@@ -315,13 +315,13 @@ impl Made<'_> {
             "yamabiko_measured_requests_offered",
             "Requests scheduled in the measured phase.",
             requests,
-            [(NONE, at(measured.offered as f64))],
+            [(NO_LABELS, at(measured.offered as f64))],
         );
         self.gauge(
             "yamabiko_measured_requests_completed",
             "Requests scheduled in the measured phase with a complete response.",
             requests,
-            [(NONE, at(measured.completed as f64))],
+            [(NO_LABELS, at(measured.completed as f64))],
         );
         for (cause, count) in bounded(&measured.failed) {
             let labels = [("cause", cause.as_str())];
@@ -372,7 +372,7 @@ impl Made<'_> {
         self.push(name, help, Kind::Gauge, unit, series);
     }
 
-    /// Adds a metric, or series to one that is there.
+    /// Adds a metric, or adds series to an existing metric of that name.
     fn push<'a>(
         &mut self,
         name: &'static str,
@@ -399,18 +399,18 @@ impl Made<'_> {
 }
 
 /// A point for each row that has a value.
-fn points<R>(rows: &[R], end: impl Fn(&R) -> u64, take: impl Fn(&R) -> Option<f64>) -> Vec<Point> {
-    rows.iter().filter_map(|row| Some(Point { unix_ms: end(row), value: Value::Number(take(row)?) })).collect()
+fn points<R>(rows: &[R], end: impl Fn(&R) -> u64, value: impl Fn(&R) -> Option<f64>) -> Vec<Point> {
+    rows.iter().filter_map(|row| Some(Point { unix_ms: end(row), value: Value::Number(value(row)?) })).collect()
 }
 
-/// A point for each row: the sum of its value and all before it. The first point is 0 at `begin` of the first row, since
-/// Prometheus ignores what a counter counted before its first point.
-fn rising<R>(rows: &[R], begin: impl Fn(&R) -> u64, end: impl Fn(&R) -> u64, take: impl Fn(&R) -> f64) -> Vec<Point> {
+/// A point for each row: the sum of its value and all before it. The first point is 0 at `begin` of the first row,
+/// since Prometheus ignores what a counter counted before its first point.
+fn rising<R>(rows: &[R], begin: impl Fn(&R) -> u64, end: impl Fn(&R) -> u64, value: impl Fn(&R) -> f64) -> Vec<Point> {
     let mut sum = 0.0;
     let began = rows.first().filter(|row| begin(row) < end(row));
     let began = began.map(|row| Point { unix_ms: begin(row), value: Value::Number(0.0) });
     let points = rows.iter().map(|row| {
-        sum += take(row);
+        sum += value(row);
         Point { unix_ms: end(row), value: Value::Number(sum) }
     });
     began.into_iter().chain(points).collect()

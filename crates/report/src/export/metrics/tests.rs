@@ -125,7 +125,7 @@ fn counters_are_cumulative_and_gauges_are_not() {
     assert_eq!(values(&metrics, "yamabiko_connections", "wire"), [4.0; 3]);
     assert_eq!(values(&metrics, "yamabiko_server_cpu_seconds_total", "receive"), [0.0, 0.5, 1.0]);
     assert_eq!(values(&metrics, "yamabiko_path_drops_total", "loss"), [0.0, 2.0]);
-    // They begin where the run did; the server's where it was first looked at.
+    // Counters begin at the run's zero; those of the server at its first reading.
     for name in ["yamabiko_requests_offered_total", "yamabiko_wire_packets_total", "yamabiko_path_drops_total"] {
         assert_eq!(series(&metrics, name, "").points[0].unix_ms, ZERO_MS, "{name}");
     }
@@ -140,9 +140,9 @@ fn counters_are_cumulative_and_gauges_are_not() {
 fn response_time_histogram_has_a_point_for_every_second() {
     let metrics = metrics(&whole());
     let points = &series(&metrics, "yamabiko_response_time_seconds", "").points;
-    let spreads: Vec<&Spread> = points
+    let spreads: Vec<&BucketHistogram> = points
         .iter()
-        .map(|point| if let Value::Spread(spread) = &point.value { &**spread } else { panic!() })
+        .map(|point| if let Value::BucketHistogram(spread) = &point.value { &**spread } else { panic!() })
         .collect();
     assert_eq!(spreads.iter().map(|spread| spread.count()).collect::<Vec<_>>(), [0, 9, 9, 27]);
     let below = |edge: f64| spreads[3].cumulative().find(|(known, _)| *known == edge).unwrap().1;
@@ -158,14 +158,14 @@ fn figures_of_the_document_are_points_at_the_end_of_the_run() {
     assert_eq!(values(&metrics, "yamabiko_run_verdict", "invalid"), [1.0]);
     assert_eq!(values(&metrics, "yamabiko_run_verdict", "valid"), [0.0]);
     let checks: Vec<(&str, f64)> = [("send_lag", 1.0), ("timing_error", 0.0)].to_vec();
-    for (check, held) in checks {
-        assert_eq!(values(&metrics, "yamabiko_check_ok", check), [held]);
+    for (check, expected) in checks {
+        assert_eq!(values(&metrics, "yamabiko_check_ok", check), [expected]);
     }
     let ends = metrics.iter().flat_map(|metric| &metric.series).map(|series| series.points.last().unwrap().unix_ms);
     assert_eq!(ends.max(), Some(ZERO_MS + 3000));
 }
 
-/// The seconds of a capture without a run count from 1970, and so does their zero: it is where the first of them began.
+/// The seconds of a capture without a run count from 1970; the zero is the begin of the first second.
 #[test]
 fn metrics_of_a_capture_without_a_run_begin_with_its_first_second() {
     let mut figures = whole();
@@ -174,8 +174,8 @@ fn metrics_of_a_capture_without_a_run_begin_with_its_first_second() {
     }
     let metrics = metrics(&figures);
     let points = &series(&metrics, "yamabiko_wire_packets_total", "").points;
-    let moments: Vec<u64> = points.iter().map(|point| point.unix_ms - 1_795_000_000_000).collect();
-    assert_eq!(moments, [0, 1000, 2000, 3000]);
+    let times_ms: Vec<u64> = points.iter().map(|point| point.unix_ms - 1_795_000_000_000).collect();
+    assert_eq!(times_ms, [0, 1000, 2000, 3000]);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn run_without_a_load_has_no_load_metrics() {
     let metrics = metrics(&figures);
     let of_load = ["yamabiko_requests_total", "yamabiko_response_time_seconds", "yamabiko_measured_requests_offered"];
     assert!(metrics.iter().all(|metric| !of_load.contains(&metric.name)));
-    // The wire's level stands alone.
+    // Only the gauge of the packet capture exists.
     assert_eq!(metrics.iter().find(|metric| metric.name == "yamabiko_connections").unwrap().series.len(), 1);
 }
 
@@ -228,7 +228,7 @@ fn number_of_label_values_is_bounded() {
     assert_eq!((responses.series.len(), sum), (LABELS_MAX, (0..1000).sum::<u64>() as f64));
 }
 
-/// Every metric that Grafana's dashboard asks for is one that is written.
+/// Every metric that Grafana's dashboard queries is exported.
 #[test]
 fn dashboard_queries_only_existing_metrics_and_labels() {
     let text = include_str!("../../../../../examples/grafana/yamabiko.json");
@@ -245,7 +245,7 @@ fn dashboard_queries_only_existing_metrics_and_labels() {
             _ => drop(known.insert(metric.name.to_owned(), labels)),
         }
     }
-    let mut asked = BTreeSet::new();
+    let mut queried = BTreeSet::new();
     let panels = board["panels"].as_array().unwrap();
     for panel in panels {
         for target in panel["targets"].as_array().into_iter().flatten() {
@@ -255,11 +255,11 @@ fn dashboard_queries_only_existing_metrics_and_labels() {
             let words = expression.split(|c: char| !is_word(c)).filter(|word| word.starts_with("yamabiko_"));
             let words: Vec<&str> = words.collect();
             assert!(!words.is_empty(), "{expression}");
-            asked.extend(words.into_iter().map(str::to_owned));
+            queried.extend(words.into_iter().map(str::to_owned));
         }
     }
-    let unknown: Vec<&String> = asked.iter().filter(|name| !known.contains_key(*name)).collect();
-    assert!(unknown.is_empty() && asked.len() > 15, "{unknown:?} of {}", asked.len());
+    let unknown: Vec<&String> = queried.iter().filter(|name| !known.contains_key(*name)).collect();
+    assert!(unknown.is_empty() && queried.len() > 15, "{unknown:?} of {}", queried.len());
     assert!(panels.iter().filter(|panel| panel["type"] != "row").all(|panel| {
         panel["targets"].as_array().is_some_and(|targets| !targets.is_empty()) && panel["title"].is_string()
     }));

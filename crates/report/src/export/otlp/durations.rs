@@ -1,7 +1,7 @@
-//! What OpenTelemetry calls the duration of HTTP client requests, by its attributes: an exponential histogram each.
+//! OpenTelemetry's `http.client.request.duration`: an exponential histogram for each set of attributes.
 //!
-//! It counts from the moment at which a request was started, as instrumented clients do. What the generator was late by is
-//! not in it: `yamabiko.response_time` counts from the scheduled time.
+//! Durations count from the actual start of a request, as in instrumented clients, and exclude the send lag.
+//! `yamabiko.response_time` counts from the scheduled time.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use schema::{RequestRecord, SecondRecord};
 
 use super::super::metrics::LABELS_MAX;
-use super::super::{Asked, Figures};
+use super::super::{Figures, RequestTarget};
 use super::{Exponential, attribute, number, of_value};
 
-/// Where requests go: scheme, host and port of a URL.
+/// The server of a URL: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HttpTarget {
     /// `http` or `https`.
     pub scheme: String,
-    /// Name or address, an IPv6 address without its brackets.
+    /// Name or address; an IPv6 address without brackets.
     pub address: String,
     /// Port.
     pub port: u16,
 }
 
 impl HttpTarget {
-    /// Of a whole URL; `None` if it is not one of HTTP.
+    /// Parses an absolute URL; `None` if it is not an HTTP URL.
     pub fn of(url: &str) -> Option<HttpTarget> {
         let (scheme, rest) = url.split_once("://")?;
         let default = match scheme {
@@ -51,7 +51,7 @@ impl HttpTarget {
     }
 }
 
-/// Durations by what they are told apart by.
+/// Durations by their attributes.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
     targets: Vec<Option<HttpTarget>>,
@@ -68,11 +68,11 @@ struct Key {
 }
 
 impl Durations {
-    /// None yet; `asked` are the run's requests by their index.
-    pub fn of(asked: &[Asked]) -> Self {
+    /// Durations without values; `targets` are the run's request targets by index.
+    pub fn of(targets: &[RequestTarget]) -> Self {
         Durations {
-            targets: asked.iter().map(|asked| HttpTarget::of(&asked.url)).collect(),
-            methods: asked.iter().map(|asked| asked.method.as_str()).collect(),
+            targets: targets.iter().map(|target| HttpTarget::of(&target.url)).collect(),
+            methods: targets.iter().map(|target| target.method.as_str()).collect(),
             by: BTreeMap::new(),
         }
     }
@@ -81,7 +81,7 @@ impl Durations {
     pub fn add(&mut self, row: &RequestRecord) {
         let Some(ns) = row.service_time_ns() else { return };
         let index = row.url as usize;
-        // A request failed for its cause, or for a status that is an error's.
+        // The error type of a request is its cause of failure, or its error status.
         let of_status = (row.status >= 400).then(|| row.status.to_string());
         let mut key = Key {
             method: self.methods.get(index).copied().unwrap_or("_OTHER"),
@@ -95,7 +95,7 @@ impl Durations {
         self.by.entry(key).or_default().record(ns);
     }
 
-    /// One metric a set of attributes, with the number of its points.
+    /// One metric for each set of attributes, with its number of points.
     pub(super) fn sent(&self, start: u64, end: u64) -> impl Iterator<Item = (Sent, usize)> {
         self.by.iter().map(move |(key, values)| {
             let mut attributes = vec![attribute("http.request.method", key.method)];
@@ -119,8 +119,8 @@ impl Durations {
         })
     }
 
-    /// Requests in flight under OpenTelemetry's name, where there is one target; in pieces that fit a message, with the
-    /// number of their points.
+    /// Requests in flight under OpenTelemetry's name, if there is exactly one target; split to fit into messages, with
+    /// the number of points of each.
     pub(super) fn active(&self, figures: &Figures, start: u64) -> Vec<(Sent, usize)> {
         let Some(Some(target)) = self.targets.first() else { return Vec::new() };
         if self.targets.iter().any(|other| other.as_ref() != Some(target)) {
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn otlp_attributes_are_bounded_and_name_the_failure() {
-        let asked = [Asked { method: Method::Get, url: "http://server/".to_owned() }];
-        let mut durations = Durations::of(&asked);
+        let targets = [RequestTarget { method: Method::Get, url: "http://server/".to_owned() }];
+        let mut durations = Durations::of(&targets);
         let row = RequestRecord {
             started_at: Some(Timestamp::ZERO),
             done_at: Timestamp::from_nanos(5_000_000),

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 /// Values counted in buckets whose edges grow by 2^(2^-scale): OpenTelemetry's exponential histogram.
 ///
-/// Exact in count, sum, least and largest; histograms add up, whatever their order.
+/// Count, sum, minimum and maximum are exact. Histograms can be merged in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exponential {
-    /// By index, at [`SCALE`].
+    /// Counts by bucket index, at [`SCALE`].
     counts: BTreeMap<i32, u64>,
     zeros: u64,
     count: u64,
@@ -36,7 +36,7 @@ impl Exponential {
         }
     }
 
-    /// Adds what `other` holds.
+    /// Adds the values of `other`.
     pub fn merge(&mut self, other: &Exponential) {
         if other.count == 0 {
             return;
@@ -51,12 +51,12 @@ impl Exponential {
         }
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// As a point, in seconds; `start` and `end` are ns since 1970.
+    /// The histogram as a data point, in seconds; `start` and `end` are ns since 1970.
     pub fn point(&self, attributes: Vec<KeyValue>, start: u64, end: u64) -> ExponentialHistogramDataPoint {
         let (first, last) = (self.counts.keys().next().copied(), self.counts.keys().last().copied());
         let (mut scale, mut shift) = (SCALE, 0);
@@ -93,7 +93,7 @@ fn index(ns: u64) -> i32 {
 
 /// Edges grow by 2^(1/8), 9 %: from 100 us to a minute there are 154 buckets.
 const SCALE: i32 = 3;
-/// What OpenTelemetry's own histograms keep at most.
+/// Largest number of buckets, as in OpenTelemetry's own histograms.
 const BUCKETS_MAX: i32 = 160;
 
 #[cfg(test)]

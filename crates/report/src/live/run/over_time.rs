@@ -94,8 +94,8 @@ pub(super) fn section(records: &Records) -> Section {
     section
 }
 
-/// Response times. With a point for each second, p50 and p99 are those of the series, as in the report. Percentiles of seconds
-/// cannot be averaged, so a point of several seconds has the percentiles of all its requests.
+/// Response times. With a point for each second, p50 and p99 are those of the series, as in the report. Percentiles of
+/// seconds cannot be averaged, so a point of several seconds has the percentiles of all its requests.
 fn times(records: &Records, load: &Seconds<'_, SecondRecord>, chart: OverTime) -> OverTime {
     // A second without completed requests has no response time.
     let time = |value: fn(&SecondRecord) -> u64| {
@@ -109,7 +109,7 @@ fn times(records: &Records, load: &Seconds<'_, SecondRecord>, chart: OverTime) -
     let slowest = LineSource::new("p99", 1, Fold::Max, time(|row| row.response_p99_ns));
     let longest = LineSource::new("max", 3, Fold::Max, time(|row| row.response_max_ns)).dashed();
     if records.spread.is_empty() {
-        let chart = if width > 1 { chart.noted(FOLDED) } else { chart };
+        let chart = if width > 1 { chart.noted(MERGED_BY_PERCENTILES) } else { chart };
         return chart.line(load, median).line(load, slowest).line(load, longest);
     }
     // Buckets are an eighth wide, the maximum is exact: percentiles are limited to it.
@@ -127,14 +127,14 @@ fn times(records: &Records, load: &Seconds<'_, SecondRecord>, chart: OverTime) -
     if !by_counts {
         let rows: BTreeMap<u32, &SecondRecord> = records.series.iter().map(|row| (row.second, row)).collect();
         for (second, values) in &mut found {
-            *values = rows.get(second).filter(|row| row.completed > 0).map_or(*values, |row| values.beside(row));
+            *values = rows.get(second).filter(|row| row.completed > 0).map_or(*values, |row| values.limited_by(row));
         }
     }
     let spread = Seconds::new(found.iter().map(|(second, values)| (*second, values)));
     let counted =
         |name, color, value: fn(&Percentiles) -> f64| LineSource::<Percentiles>::new(name, color, Fold::Max, value);
     let chart = match by_counts {
-        true => chart.noted(COUNTED).line(&spread, counted("p50", 0, |values| values.p50)),
+        true => chart.noted(MERGED_BY_COUNTS).line(&spread, counted("p50", 0, |values| values.p50)),
         false => chart.line(load, median),
     };
     let chart = chart.line(&spread, counted("p90", 2, |values| values.p90));
@@ -154,7 +154,7 @@ fn handshakes(wire: &Seconds<'_, WatchSecond>, chart: OverTime) -> Option<super:
     let time = |value: fn(&WatchSecond) -> u64| {
         move |row: &WatchSecond| if row.handshakes == 0 { f64::NAN } else { value(row) as f64 }
     };
-    let chart = if chart.width() > 1 { chart.noted(FOLDED) } else { chart };
+    let chart = if chart.width() > 1 { chart.noted(MERGED_BY_PERCENTILES) } else { chart };
     chart
         .log(true)
         .line(wire, LineSource::new("p50", 0, Fold::Mean, time(|row| row.handshake_rtt_p50_ns)))
@@ -229,10 +229,11 @@ fn bands(records: &Records) -> Vec<(f64, f64, &'static str)> {
 
 const TIMES: &str = "Of requests completed in each second, from their scheduled time.";
 const CPU: &str = "Cores in use: 1 is one core, busy all the time.";
-/// Legend of points made from the percentiles of their seconds.
-const FOLDED: &str = "A point is the mean of the p50 of its seconds, and the maximum of the other percentiles.";
-/// Legend of points made from the counts of all requests.
-const COUNTED: &str = "Percentiles of all requests of a point, precise to 12.5 %.";
+/// Note on points that merge the percentiles of their seconds.
+const MERGED_BY_PERCENTILES: &str =
+    "A point is the mean of the p50 of its seconds, and the maximum of the other percentiles.";
+/// Note on points with percentiles from the counts of all their requests.
+const MERGED_BY_COUNTS: &str = "Percentiles of all requests of a point, precise to 12.5 %.";
 /// Most seconds of one reading.
 const LATE_MAX: u32 = 60;
 /// Ratio of maximum to median above which the axis is logarithmic, so that the median stays visible.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::super::state::{ChartHead, Fact, HeatHead, Line, Section, Status, Table, Text};
 use super::*;
 
-/// What the page's script does with a step (`apply` in live.js).
+/// Applies a step as the page's script does (`apply` in live.js).
 fn apply(whole: &str, step: &str) -> Value {
     let (mut state, step): (Value, Value) = (serde_json::from_str(whole).unwrap(), serde_json::from_str(step).unwrap());
     if let Some(head) = step.get("head") {
@@ -45,7 +45,7 @@ fn apply(whole: &str, step: &str) -> Value {
 fn chart(values: &[u8], log: bool) -> Piece {
     let line = Line { name: "a <b>".into(), ..Line::default() };
     let head = ChartHead { id: "chart".into(), log, series: vec![line.clone(), line], ..ChartHead::default() };
-    // Some are gaps.
+    // Some values are gaps.
     let ys = values.iter().map(|&value| (value % 7 != 0).then_some(f64::from(value)));
     let xs = (0..values.len()).map(|at| at as f64).collect();
     Piece::Chart(Chart { head, xs, ys: vec![ys.clone().collect(), ys.rev().collect()] })
@@ -88,7 +88,7 @@ proptest! {
         words: (bool, bool, bool),
         sections: (u8, u8),
     ) {
-        // The beginning is the same, as in a run that goes on.
+        // The first values are the same, as in a running run.
         let after: Vec<u8> = before.iter().take(shared).chain(&after).copied().collect();
         let word = |turn: bool| if turn { "x" } else { "y" };
         let (was, is) = (

@@ -56,14 +56,14 @@ pub(super) fn print(page: &mut Page, spread: &Spread) {
     page.line(&[(&format!("{:MARGIN$}{}", "", spread.label), Ink::Label)]);
     let all = spread.values.len().max(1) as f64;
     let most = rows.iter().map(|&(_, clients)| clients).max().unwrap_or(1);
-    let room = page.width().saturating_sub(MARGIN + VALUE + SHARE).min(BAR_MAX);
+    let available = page.width().saturating_sub(MARGIN + VALUE + SHARE).min(BAR_MAX);
     let more = rows.len().saturating_sub(ROWS_MAX);
     for &(value, clients) in rows.iter().take(ROWS_MAX) {
-        let bar = bar(clients, most, room, page.unicode());
+        let bar = bar(clients, most, available, page.unicode());
         page.line(&[
             (&format!("{:MARGIN$}{:>width$} ", "", words(value), width = VALUE - 1), Ink::Label),
             (&bar, Ink::Bar),
-            (&" ".repeat(room - length(&bar)), Ink::Plain),
+            (&" ".repeat(available - length(&bar)), Ink::Plain),
             (&format!("{:>SHARE$}", share(clients as f64 / all)), Ink::Plain),
         ]);
     }

@@ -21,7 +21,7 @@ impl Half {
 
     /// Whether it sent payload, seen or only acknowledged by the other side.
     pub(crate) fn has_payload(&self) -> bool {
-        self.payload_bytes > 0 || self.trouble.as_ref().is_some_and(|trouble| trouble.missing_bytes > 0)
+        self.payload_bytes > 0 || self.irregular.as_ref().is_some_and(|irregular| irregular.missing_bytes > 0)
     }
 
     /// Whether an acknowledgement covers bytes that were not seen, other than the one of a FIN.
@@ -40,7 +40,7 @@ impl Half {
 
     /// Whether it has acknowledged selectively at this time or later.
     pub(crate) fn has_sacked_since(&self, at: u64) -> bool {
-        self.trouble.as_ref().is_some_and(|trouble| trouble.sacked_at > at)
+        self.irregular.as_ref().is_some_and(|irregular| irregular.sacked_at > at)
     }
 
     /// Whether a segment that it sends after `silence_ns` without any captured packet contradicts that silence: by its

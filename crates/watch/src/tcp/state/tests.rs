@@ -110,13 +110,13 @@ fn simultaneous_open_is_one_connection() {
 
 #[test]
 fn connection_is_over_at_the_second_fin_or_the_first_reset() {
-    let stands = |rest: &[Packet]| {
+    let is_over_and_closed = |rest: &[Packet]| {
         let ends = ends(&[&OPEN[..], rest].concat());
         (ends.is_over(), ends.both_have_closed())
     };
-    assert_eq!(stands(&[bare(Up, FIN)]), (false, false));
-    assert_eq!(stands(&[bare(Up, FIN), bare(Down, FIN)]), (true, true));
-    assert_eq!(stands(&[bare(Up, RST)]), (true, false));
-    assert_eq!(stands(&[bare(Up, RST), bare(Down, RST)]), (true, true));
-    assert_eq!(stands(&[bare(Up, FIN), bare(Down, RST)]), (true, true));
+    assert_eq!(is_over_and_closed(&[bare(Up, FIN)]), (false, false));
+    assert_eq!(is_over_and_closed(&[bare(Up, FIN), bare(Down, FIN)]), (true, true));
+    assert_eq!(is_over_and_closed(&[bare(Up, RST)]), (true, false));
+    assert_eq!(is_over_and_closed(&[bare(Up, RST), bare(Down, RST)]), (true, true));
+    assert_eq!(is_over_and_closed(&[bare(Up, FIN), bare(Down, RST)]), (true, true));
 }

@@ -280,10 +280,10 @@ impl Reader {
         }
         let state = match &mut self.source {
             Source::Run(follower) => {
-                follower.look();
+                follower.poll();
                 follower.state()
             }
-            Source::List(list) => list.look(&book.dirs().unwrap_or_default()),
+            Source::List(list) => list.poll(&book.dirs().unwrap_or_default()),
             Source::Nothing => waiting(),
         };
         self.publish(hub, state);

@@ -16,7 +16,7 @@ use schema::document::Check;
 use sys::clock::realtime_ns;
 use sys::signal::Interrupts;
 use watch::CapturePoint;
-use watch::learn::{By, Learn, LearnSpec, Learned, Place};
+use watch::learn::{By, CaptureLocation, Learn, LearnSpec, Learned};
 
 use crate::args::{self, At};
 use crate::exit::{self, Exit};
@@ -110,7 +110,7 @@ impl Found {
 
 /// A capture from the other end would make a profile of the machine's own kernel.
 fn refuse_wrong_end(found: &Found, is_told: bool) -> Result<()> {
-    let Place::OtherEnd { near_ns, far_ns } = found.learned.place else { return Ok(()) };
+    let CaptureLocation::OtherEnd { near_ns, far_ns } = found.learned.place else { return Ok(()) };
     if is_told {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use plan::{HttpVersion, Plan};
-use report::export::{self, Archive, Asked, Figures};
+use report::export::{self, Archive, Figures, RequestTarget};
 use schema::Document;
 use schema::Record;
 
@@ -65,10 +65,10 @@ fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Re
 }
 
 /// What the run asked for, by index; empty, with a word about it, where the plan cannot tell any more.
-pub fn asked(dir: &Path) -> Vec<Asked> {
+pub fn asked(dir: &Path) -> Vec<RequestTarget> {
     let asked = plan(dir).and_then(|plan| testbed::asked(&plan).map_err(anyhow::Error::from));
     match asked {
-        Ok(asked) => asked.into_iter().map(|(method, url)| Asked { method, url }).collect(),
+        Ok(asked) => asked.into_iter().map(|(method, url)| RequestTarget { method, url }).collect(),
         Err(error) => {
             say(format_args!("note: methods and URLs of the requests are unknown: {}", error.root_cause()));
             Vec::new()
@@ -89,7 +89,7 @@ fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
         run: &document.run.id,
         zero_unix_ms: store::unix_ms(&document.run.started_at).context("the run's start cannot be read")?,
         version,
-        asked: &asked,
+        targets: &asked,
         of: recorded.requests,
         limit,
     };

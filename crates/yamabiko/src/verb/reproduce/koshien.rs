@@ -53,7 +53,12 @@ fn page(reproduced: &KoshienReproduced) -> Page {
         .map(|&setting| SettingView {
             name: format!("TCP of {}", setting.name()),
             about: setting.about().into(),
-            experiments: reproduced.made.iter().filter(|made| made.setting == setting).map(view).collect(),
+            experiments: reproduced
+                .measurements
+                .iter()
+                .filter(|measurement| measurement.setting == setting)
+                .map(view)
+                .collect(),
         })
         .filter(|setting| !setting.experiments.is_empty())
         .collect();
@@ -67,13 +72,13 @@ fn page(reproduced: &KoshienReproduced) -> Page {
     )
 }
 
-fn view(made: &KoshienMeasurement) -> ExperimentView<'_> {
-    let experiment = made.experiment;
+fn view(measurement: &KoshienMeasurement) -> ExperimentView<'_> {
+    let experiment = measurement.experiment;
     ExperimentView {
         name: format!("{}: {}", experiment.number, experiment.about),
         color: usize::from(experiment.number) - 1,
-        seconds: &made.seen.seconds,
-        rtts_ns: &made.seen.rtts_ns,
-        configured_rtts_ns: if experiment.varied() { &made.configured_rtts_ns } else { &[] },
+        seconds: &measurement.capture.seconds,
+        rtts_ns: &measurement.capture.rtts_ns,
+        configured_rtts_ns: if experiment.varied() { &measurement.configured_rtts_ns } else { &[] },
     }
 }

@@ -6,7 +6,7 @@ use units::Bytes;
 use super::*;
 
 /// A load whose exchange costs this many microseconds, and half as much again with receive processing.
-fn made(request_bytes: f64, response_body_bytes: f64, us: f64) -> LoadResult {
+fn load(request_bytes: f64, response_body_bytes: f64, us: f64) -> LoadResult {
     LoadResult {
         number: 0,
         part: MeasuredLoad {
@@ -37,7 +37,7 @@ fn made(request_bytes: f64, response_body_bytes: f64, us: f64) -> LoadResult {
 /// 4 us, 1 us per 10 kB sent, 2 us per 10 kB received, 30 us for a connection; to a hundredth.
 fn measured(close: bool) -> Network {
     let exchange = |up: f64, down: f64| {
-        [0.99, 1.0, 1.01].map(|off| made(up, down, (4.0 + up * 2e-4 + down * 1e-4) * off)).to_vec()
+        [0.99, 1.0, 1.01].map(|off| load(up, down, (4.0 + up * 2e-4 + down * 1e-4) * off)).to_vec()
     };
     let sends = [100.0, 4100.0, 16_100.0, 64_100.0].map(|down| exchange(500.0, down));
     let receives = [2500.0, 7500.0].map(|up| exchange(up, 100.0));
@@ -65,7 +65,7 @@ fn receive_and_send_add_up_to_an_exchange() {
         // The measured cost lies in its interval, which is no wider than a few hundredths.
         assert!(both.half > 0.0 && both.half < expected * 0.1, "{up} {down}: {both:?}");
     }
-    // ItemCost side has half of the smallest exchange.
+    // Each side has half of the smallest exchange.
     let half = of(part::RECEIVE).processes.at(500.0).value;
     assert!((half / 2.055e-6 - 1.0).abs() < 0.01, "{half}");
     let connection = of(part::CONNECTION).processes.at(0.0);
@@ -119,13 +119,15 @@ fn component_plans_have_no_distance() {
         ),
         "{words}"
     );
-    let made = plan(&input, &described, words, 10, true);
-    made.plan.check().unwrap();
-    assert_eq!(made.plan.load.headers, ["X-Mine: 1", "X-Part: pppppppppp"]);
-    assert!(made.plan.load.close && made.plan.load.tls.is_none() && !made.options.components);
-    let path = made.plan.path.unwrap();
+    let component_plan = plan(&input, &described, words, 10, true);
+    component_plan.plan.check().unwrap();
+    assert_eq!(component_plan.plan.load.headers, ["X-Mine: 1", "X-Part: pppppppppp"]);
+    assert!(
+        component_plan.plan.load.close && component_plan.plan.load.tls.is_none() && !component_plan.options.components
+    );
+    let path = component_plan.plan.path.unwrap();
     assert_eq!((path.rtt, path.profile), (Some(Duration::ZERO), None));
-    assert_eq!(made.plan.server.unwrap().cpu, "10%".parse().ok());
+    assert_eq!(component_plan.plan.server.unwrap().cpu, "10%".parse().ok());
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn largest_body_is_measured_up_to_a_limit() {
         let object = plan::ObjectPlan { size: Bytes(size), share: 1.0 };
         bodies(&ComponentsPlan { objects: vec![object], ..ComponentsPlan::default() })
     };
-    assert_eq!(of(64 << 10), BODIES);
+    assert_eq!(of(64 << 10), RESPONSE_BODIES);
     assert_eq!(of((64 << 10) + 1).last(), Some(&((64 << 10) + 1)));
     assert_eq!(of(64 << 20).last(), Some(&BODY_MAX));
 }

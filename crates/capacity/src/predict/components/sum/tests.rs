@@ -54,7 +54,7 @@ fn us(described: &ComponentsPlan, shape: &Shape, bytes: u64) -> f64 {
 #[test]
 fn request_cost_is_the_sum_of_its_components() {
     let usual = ComponentsPlan::default();
-    let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+    let near = |actual: f64, expected: f64| assert!((actual - expected).abs() < 1e-6, "{actual} {expected}");
     // Receiving 1,000 bytes 2.5, sending 10,000 5, parsing the head 1.1.
     near(us(&usual, &SHAPE, 9900), 8.6);
     near(us(&ComponentsPlan { parse: false, ..usual.clone() }, &SHAPE, 9900), 7.5);
@@ -72,7 +72,7 @@ fn request_cost_is_the_sum_of_its_components() {
 #[test]
 fn connections_and_handshakes_are_added_per_request() {
     let usual = ComponentsPlan { waits: Waits::Threads, ..ComponentsPlan::default() };
-    let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+    let near = |actual: f64, expected: f64| assert!((actual - expected).abs() < 1e-6, "{actual} {expected}");
     let closing = Shape { close: true, ..SHAPE };
     near(us(&usual, &closing, 9900), 28.6);
     // Keep-alive connections have one handshake for many requests: records alone, of 10,000 bytes.

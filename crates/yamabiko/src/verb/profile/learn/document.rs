@@ -6,7 +6,7 @@ use schema::document::{Check, CheckState, Run, SCHEMA, Validity, Weight};
 use serde::Serialize;
 use serde_json::{Value, json};
 use testbed::host::{CorePlan, facts};
-use watch::learn::{By, Loss, Pace, Place};
+use watch::learn::{ArrivalRate, By, CaptureLocation, Loss};
 
 use super::files::{Targets, is_kept, moment};
 use super::{Found, REPEATED_MAX, clients, replay, rtts_ns};
@@ -130,7 +130,7 @@ fn loss(loss: &Loss, found: &Found) -> Value {
     })
 }
 
-fn pace(pace: &Pace) -> Value {
+fn pace(pace: &ArrivalRate) -> Value {
     without_nulls(json!({
         "count": pace.count,
         "rate_per_s": pace.rate_per_s,
@@ -167,8 +167,10 @@ pub fn checks(found: &Found) -> Vec<Check> {
     let told = tallies.by_handshake + tallies.by_data;
     let untold = tallies.untold as f64 / tallies.connections.max(1) as f64;
     let (near_ns, far_ns) = match learned.place {
-        Place::AsTold => (None, None),
-        Place::Between { near_ns, far_ns } | Place::OtherEnd { near_ns, far_ns } => (Some(near_ns), Some(far_ns)),
+        CaptureLocation::AsConfigured => (None, None),
+        CaptureLocation::Between { near_ns, far_ns } | CaptureLocation::OtherEnd { near_ns, far_ns } => {
+            (Some(near_ns), Some(far_ns))
+        }
     };
     let place = Check {
         value: near_ns.map(|near| near as f64),

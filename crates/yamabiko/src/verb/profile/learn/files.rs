@@ -202,7 +202,7 @@ pub fn loss_words(loss: &Loss) -> String {
 
 /// Rates in words.
 pub fn pace_words(arrivals: &Arrivals) -> String {
-    let words = |what: &str, pace: &watch::learn::Pace| {
+    let words = |what: &str, pace: &watch::learn::ArrivalRate| {
         let peak = pace.peak_per_s.map_or(String::new(), |peak| format!(", at most {}", level(peak)));
         let dispersion = pace.dispersion.map_or(String::new(), |dispersion| format!(", dispersion {dispersion:.2}"));
         format!("{} {what}/s{peak}{dispersion}", level(pace.rate_per_s))

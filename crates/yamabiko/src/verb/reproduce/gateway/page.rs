@@ -89,7 +89,8 @@ fn disks(document: &ReproductionDocument) -> Section {
         .text("K/s and %CPU; for seeks, seeks/s and %CPU. There is one storage here, and no CPU limit slows it.")
         .table(table(&lines, &[]))
         .figure(
-            dots("Transfers", Quantity::Bytes, storage::K, &transfers).about("Bytes a second, on a logarithmic axis."),
+            dots("Transfers", Quantity::Bytes, storage::BYTES_PER_K, &transfers)
+                .about("Bytes a second, on a logarithmic axis."),
         )
         .figure(dots("Seeks", Quantity::PerSecond, 1.0, &[seeks]).about("A second, on a logarithmic axis."))
 }
