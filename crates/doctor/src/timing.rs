@@ -24,7 +24,7 @@ use plan::{Idle, Placement, Wait};
 use testbed::TestbedError;
 use testbed::drive::waiting::Margin;
 use testbed::host::{CorePlan, Wakefulness};
-use testbed::places::{FIRST_CLIENT, SERVER};
+use testbed::topology::{FIRST_CLIENT, SERVER};
 
 /// Measures timers, clock and TUN.
 pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, TestbedError> {
@@ -73,7 +73,7 @@ fn wake_ups() -> io::Result<Vec<WakeUp>> {
         for _ in 0..waits {
             hybrid.push(late(ahead, margin.of(ahead), &epoll, &mut timer)?);
             let asleep = late(ahead, Duration::ZERO, &epoll, &mut timer)?;
-            margin.learn(Duration::from_nanos(asleep));
+            margin.adapt(Duration::from_nanos(asleep));
             sleep.push(asleep);
         }
         for (wait, late) in [(Wait::Hybrid, hybrid), (Wait::Sleep, sleep)] {

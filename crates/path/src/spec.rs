@@ -12,7 +12,7 @@ use units::{BitRate, Limit};
 
 pub use crate::effect::{EffectSpec, GilbertElliott, Reorder};
 pub use bottleneck::{Bottleneck, CoDel, Discipline, Pie, Queue, QueueLimit, RateSpec};
-pub use change::{Change, ChangeKind, Factor, Where};
+pub use change::{Change, ChangeKind, ChangedLinks, Factor};
 pub use overtime::{Between, DelayOverTime, DeliveryTrace};
 
 /// The configuration of the whole path.

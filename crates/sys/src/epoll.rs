@@ -16,10 +16,10 @@ impl Interest {
     pub const READ: Interest = Interest((libc::EPOLLIN | libc::EPOLLRDHUP) as u32);
     /// Writable (level-triggered).
     pub const WRITE: Interest = Interest(libc::EPOLLOUT as u32);
-    /// Both.
+    /// Readable and writable (level-triggered).
     pub const READ_WRITE: Interest = Interest((libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT) as u32);
 
-    /// The same, reported once per change (EPOLLET).
+    /// The same events, edge-triggered (EPOLLET): reported once per change.
     #[must_use]
     pub const fn edge(self) -> Interest {
         Interest(self.0 | libc::EPOLLET as u32)

@@ -90,8 +90,8 @@ impl PacketBatch {
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
         }
-        // SAFETY: every header points to one piece and every piece to a buffer of its own of the length stated; all of them
-        // outlive the call.
+        // SAFETY: every header points to one piece and every piece to a buffer of its own of the length stated; all of
+        // them outlive the call.
         let received = unsafe {
             libc::recvmmsg(
                 receiving.as_raw_fd(),
@@ -161,7 +161,7 @@ mod tests {
         assert!((20..900).contains(&fitted), "{fitted}");
         let mut batch = PacketBatch::default();
         assert_eq!(all(&mut batch, &receiving).unwrap().len(), 16);
-        assert!(send_packet(sending.as_fd(), &[2; 64]).unwrap(), "there is room again");
+        assert!(send_packet(sending.as_fd(), &[2; 64]).unwrap(), "the channel has space again");
         drop(receiving);
         // A process that another test forks at the same time also has the other end, until it executes its program.
         let refused = || {

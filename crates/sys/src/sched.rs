@@ -233,7 +233,7 @@ fn set_slice(nice: i32) -> bool {
         period_ns: 0,
     };
     // A refused call changes nothing.
-    // SAFETY: `attributes` is as long as it says and outlives the call; pid 0 is the calling thread.
+    // SAFETY: `attributes` has the size that it states and outlives the call; pid 0 is the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 

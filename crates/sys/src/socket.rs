@@ -58,8 +58,8 @@ impl TcpSocket {
     /// Opens a Unix stream socket and connects it to the one at `path`.
     ///
     /// # Errors
-    /// Those of socket(2) and connect(2); EAGAIN means that the server's queue of connections is full. InvalidInput: the
-    /// path is too long for a socket (107 bytes), or holds a zero byte.
+    /// Those of socket(2) and connect(2); EAGAIN means that the server's queue of connections is full. InvalidInput:
+    /// the path is too long for a socket (107 bytes), or holds a zero byte.
     pub fn connect_unix(path: &Path) -> io::Result<Self> {
         let address = Address::unix(path)?;
         // SAFETY: no pointers; the returned descriptor has no other owner.
@@ -90,7 +90,7 @@ impl TcpSocket {
         let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
         // SAFETY: `address` and `length` outlive the call and match in size.
         check(unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut length) })?;
-        // SAFETY: the kernel wrote an address of the family it names; both families hold the port at the same place.
+        // SAFETY: the kernel wrote an address of the family it names; both families have the port at the same offset.
         let port = unsafe { (*(&raw const address).cast::<libc::sockaddr_in>()).sin_port };
         Ok(u16::from_be(port))
     }
@@ -269,7 +269,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
 /// The address at the other end of a connected socket.
 ///
 /// # Errors
-/// Those of getpeername(2): ENOTCONN when the peer is already gone. EAFNOSUPPORT: the peer has no IP address.
+/// Those of getpeername(2): ENOTCONN when the peer has already disconnected. EAFNOSUPPORT: the peer has no IP address.
 pub fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     name_of(socket, libc::getpeername)
 }
@@ -296,7 +296,7 @@ fn name_of(socket: BorrowedFd<'_>, name: Name) -> io::Result<SocketAddr> {
 fn internet_address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says which kind of address the storage holds; it is aligned for all.
+            // SAFETY: the family determines which kind of address the storage contains; it is aligned for all.
             let v4 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in>() };
             let address = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Ok(SocketAddr::from((address, u16::from_be(v4.sin_port))))

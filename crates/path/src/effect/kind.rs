@@ -135,7 +135,7 @@ pub(crate) struct Site<'a> {
     /// Effects of the same kind before it on the link.
     pub(crate) earlier: usize,
     /// Remainder of the link's shortest delay, in nanoseconds. An effect that makes packets earlier subtracts from it.
-    pub(crate) left: &'a mut u64,
+    pub(crate) remaining_ns: &'a mut u64,
     /// Whether the link's rate changes during the run.
     pub(crate) changes_rate: bool,
 }
@@ -188,7 +188,7 @@ pub struct Expected {
     /// Maximum variation of each packet's delay, in either direction.
     pub jitter: Duration,
     /// Additional delay of the packets that are reordered.
-    pub held: Duration,
+    pub reorder_delay: Duration,
 }
 
 impl Expected {
@@ -201,7 +201,7 @@ impl Expected {
         shown: 0.0,
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
-        held: Duration::ZERO,
+        reorder_delay: Duration::ZERO,
     };
 }
 

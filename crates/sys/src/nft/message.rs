@@ -232,7 +232,7 @@ pub(super) mod expression {
         });
     }
 
-    /// Continues if the comparison with the first register holds.
+    /// Continues if the comparison with the first register is true.
     pub(in super::super) fn compare(list: &mut Attributes, operator: u32, value: &[u8]) {
         put(list, "cmp", |data| {
             data.number(1, FIRST).number(2, operator).nested(3, |inner| {

@@ -1,7 +1,8 @@
 //! A process in this one's process group that shows whether a signal was sent to the whole group.
 //!
-//! A signal itself does not tell. The probe blocks every signal, and a signal sent to it stays pending until the probe
-//! is queried; the kernel marks all members of a group before kill(2) returns, so the probe need not be scheduled.
+//! A signal itself does not show this. The probe blocks every signal, and a signal sent to it stays pending until the
+//! probe is queried; the kernel marks all members of a group before kill(2) returns, so the probe need not be
+//! scheduled.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -43,7 +44,7 @@ impl GroupProbe {
     /// response is in this response or in the next one, never in both.
     pub fn take(&self) -> u64 {
         let mut answer = [0; 8];
-        // Without a living child no signal is known.
+        // Without a running child no signal is known.
         let query = write(&self.queries, &[1]).is_ok();
         let response = query && read(&self.answers, &mut answer).is_ok_and(|n| n == answer.len());
         if response { u64::from_ne_bytes(answer) } else { 0 }

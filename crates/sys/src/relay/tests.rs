@@ -57,7 +57,7 @@ fn relay_forwards_signals_at_any_time_and_restores_the_handlers() {
     // To a program that another process waits for, by its descriptor, although its number is unknown to kill(2) here.
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let mut relay = Relay::install().unwrap();
-    relay.hold().unwrap();
+    relay.block_signals().unwrap();
     own();
     relay.to_grandchild(i32::MAX, crate::process::open(child.id()).unwrap());
     assert_eq!(
@@ -136,7 +136,7 @@ fn signal_to_the_group_is_never_forwarded_whatever_its_timing() {
         &[(NONE, USR1), (NONE, 0), (NONE, 0), (NONE, 0), (by_process(USR1), 0)],
     ] {
         let (round, _) = read_in_turn(NONE, reads);
-        assert_eq!((forwarded(round), round.kept), (nothing.clone(), NONE), "{reads:?}");
+        assert_eq!((forwarded(round), round.pending), (nothing.clone(), NONE), "{reads:?}");
     }
 }
 
@@ -152,5 +152,5 @@ fn signal_to_this_process_alone_is_forwarded_soon() {
     assert_eq!((forwarded(round), rests), (vec![libc::SIGUSR2], READS_MAX as usize - 1));
     // While others arrive without end: a new signal in the last read waits for the next round.
     let (round, _) = read_in_turn(NONE, &[(by_process(USR1), 0); READS_MAX as usize]);
-    assert_eq!((forwarded(round), round.kept), (vec![libc::SIGUSR1], by_process(USR1)));
+    assert_eq!((forwarded(round), round.pending), (vec![libc::SIGUSR1], by_process(USR1)));
 }

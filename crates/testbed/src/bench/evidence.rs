@@ -8,8 +8,8 @@ use sys::accounting::CpuTimes;
 use super::collect::Ended;
 use super::document::{Counted, rtt_varies};
 use crate::path_part::{Refused, mistaken_drops};
-use crate::places::{Places, Steering};
 use crate::tapping::Tapped;
+use crate::topology::{Steering, Topology};
 use validity::evidence::{Evidence, UnintendedDrops, WireEvidence};
 
 /// All checks but those of the tap. `series_error`: why the exact series could not be written.
@@ -42,7 +42,7 @@ pub(super) fn checks(
         target: &resolved.target,
         handshake_error: handshakes.map(|handshakes| handshakes.measured_error().quantiles()),
         rtt_varies: resolved.spec.as_ref().is_some_and(rtt_varies),
-        beyond: ended.network.places.as_ref().is_some_and(Places::beyond),
+        beyond: ended.network.topology.as_ref().is_some_and(Topology::beyond),
         only_delays: resolved.spec.as_ref().is_some_and(PathSpec::only_delays),
         wire: ended.wire().map(|(watched, figures)| WireEvidence {
             watched,
@@ -65,7 +65,7 @@ fn store_error(ended: &Ended<'_>, series_error: Option<store::StoreError>) -> Op
 /// Packets lost by the path or its devices that no link was configured to lose.
 fn lost_by_the_instrument(ended: &Ended<'_>) -> Option<UnintendedDrops> {
     let path = ended.path.as_ref()?;
-    let steered = ended.network.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
+    let steered = ended.network.topology.as_ref().is_some_and(|topology| topology.steering == Steering::ServerCores);
     mistaken_drops(ended.before.devices, ended.after.devices, Refused::by(path), steered)
 }
 

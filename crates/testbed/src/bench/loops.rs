@@ -26,9 +26,9 @@ use crate::drive::tls::Tls;
 use crate::drive::tunnel::Tunnelling;
 use crate::drive::{Drive, Driven};
 use crate::error::TestbedError;
-use crate::places;
 use crate::recorder::{Handover, Outlet};
 use crate::shards::{Line, Running, ShardEnd, process};
+use crate::topology;
 use plan::HttpVersion;
 
 /// The loops of a run. Processes already run and wait for the start; threads are created by [`Loops::run`].
@@ -219,7 +219,7 @@ impl<'a> Loops<'a> {
             load.spread_users(over);
         }
         let source: SourceAddress = if self.client_net.is_some() {
-            Box::new(|client, server| Some(places::client_address(client, server)))
+            Box::new(|client, server| Some(topology::client_address(client, server)))
         } else {
             Box::new(|_, _| None)
         };
@@ -259,7 +259,7 @@ fn loop_thread(
     core: Option<Cores>,
     urgency: Urgency,
 ) -> Result<(Option<PathIo>, ShardEnd), TestbedError> {
-    // Dropped also when the loop panics: the main thread waits for this.
+    // The main thread waits for this report, which is also made if the loop panics.
     let _done = Done(Arc::clone(&drive.progress));
     if let Some(net) = net {
         net.enter().map_err(TestbedError::environment)?;
@@ -284,7 +284,7 @@ fn loop_thread(
     Ok((path, end))
 }
 
-/// Reports that the loop has ended, for whatever reason.
+/// Reports on drop that the loop has ended, also after an error or a panic.
 struct Done(Arc<Progress>);
 
 impl Drop for Done {

@@ -80,7 +80,7 @@ mod tests {
         let both: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().unwrap(), "192.0.2.2:80".parse().unwrap()];
         let mut endpoints = Endpoints::new(both.clone());
         let taken: Vec<Option<IpAddr>> = (0..5).map(|_| endpoints.take().ip()).collect();
-        assert_eq!(taken, [0, 1, 0, 1, 0].map(|place: usize| Some(both[place].ip())));
+        assert_eq!(taken, [0, 1, 0, 1, 0].map(|index: usize| Some(both[index].ip())));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) fn read(file: &Path, load: &LoadPlan) -> Result<Har, TestbedError> {
         (request.basic_auth, request.redirects_max) = (like.basic_auth.clone(), like.redirects_max);
         request.expect = like.expect.clone();
         if request.method == schema::Method::Head {
-            // Such a response has no body to check.
+            // A response to HEAD has no body to check.
             (request.expect.length, request.expect.body) = (None, None);
         }
     }

@@ -14,9 +14,9 @@ use schema::{Method, document};
 use crate::error::TestbedError;
 use plan::{LoadPlan, LogFormat, ReplayPlan};
 
-/// A longer line is not a request: servers limit the request line to a fraction of it.
+/// Longest line. A longer line is not a request: servers limit the request line to a fraction of it.
 const LINE_MAX: u64 = 64 << 10;
-/// More requests would take gigabytes; 48 bytes each and their texts are stored while a log is read.
+/// Most requests of a log. More would take gigabytes: 48 bytes each and their texts are stored while a log is read.
 const REQUESTS_MAX: usize = 20_000_000;
 
 /// A parsed log.
@@ -26,7 +26,7 @@ pub(super) struct Log {
     pub(super) round: Duration,
     pub(super) clients: u32,
     pub(super) workload: Workload,
-    /// Its number of rounds is not known yet.
+    /// The document's part; its number of rounds is not known yet.
     pub(super) part: document::Replay,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, TestbedE
         let path = Template::literal(&target.path_and_query);
         let mut request = RequestSpec { name, method, path, target, weight: logged.times as f64, ..like.clone() };
         if method == Method::Head {
-            // Such a response has no body to check.
+            // A response to HEAD has no body to check.
             (request.expect.length, request.expect.body) = (None, None);
         }
         requests.push(request);
@@ -188,7 +188,7 @@ struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The next line without its end; `Some(None)` for one that is too long.
+    /// The next line without its end; `Some(None)` for a line that is too long.
     fn next(&mut self) -> std::io::Result<Option<Option<&[u8]>>> {
         self.line.clear();
         let read = self.from.by_ref().take(LINE_MAX).read_until(b'\n', &mut self.line)?;

@@ -45,10 +45,10 @@ fn spent_of(case: Case) -> Spent {
 }
 
 #[track_caller]
-fn assert_near(found: Interval, wanted: Interval) {
+fn assert_near(actual: Interval, expected: Interval) {
     assert!(
-        found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 0.0005),
-        "{found:?}, not {wanted:?}"
+        actual.iter().zip(expected).all(|(actual, expected)| (actual - expected).abs() < 0.0005),
+        "{actual:?}, expected {expected:?}"
     );
 }
 
@@ -154,7 +154,7 @@ fn receiving_kernel_threads_are_receive_processing() {
     assert!((spent.receive - 0.5).abs() < 1e-6, "0.3 in interrupts, 0.2 in ksoftirqd: {spent:?}");
 }
 
-/// These threads run a few times a second, for milliseconds, on every such machine.
+/// Maintenance threads (kworker and others) run a few times a second, for milliseconds, on every machine.
 #[test]
 fn maintenance_kernel_threads_are_not_other_processes() {
     let spent = spent_of(Case { idle: [9_600, 9_600], tasks: Some(230), server: 100, kernel: 130, ..Case::default() });
@@ -179,10 +179,10 @@ fn interrupts_measured_by_the_kernel_are_exact() {
 fn without_exact_task_time_the_tick_bounds_unseen_processes() {
     // 0.5 s of a process that was read.
     let seen = Case { idle: [8_200, 8_200], server: 1_000, named: 500, ticked: 1_500, ..Case::default() };
-    let found = spent_of(seen);
-    assert_near(found.others, [0.5, 0.5]);
-    assert_near(found.interrupts, [0.299, 0.301]);
-    assert!(found.not_attributable < 0.2, "{found:?}");
+    let actual = spent_of(seen);
+    assert_near(actual.others, [0.5, 0.5]);
+    assert_near(actual.interrupts, [0.299, 0.301]);
+    assert!(actual.not_attributable < 0.2, "{actual:?}");
     // And 2 s of others that were not.
     let unseen = spent_of(Case { idle: [6_200, 6_200], ticked: 3_500, ..seen });
     assert!(unseen.others[1] > 1.9 && unseen.others[0] < 0.501, "{unseen:?}");

@@ -98,7 +98,7 @@ fn an_unknown_wait_counts_as_all_time_of_other_processes() {
         let others = Duration::from_micros(step * 1_000);
         disturbance.add(Sample { at: ms(step * STEP_MS), others: vec![others], waited: Duration::ZERO });
         if step == 100 {
-            disturbance.not_known_since(ms(500));
+            disturbance.waited_unknown_since(ms(500));
         }
     }
     // 50 windows of a millisecond each.
@@ -124,7 +124,7 @@ fn disturbances_of_different_cores_are_separate() {
         disturbance.add(Sample { at: ms(step * STEP_MS), others, waited });
     }
     let found = disturbance.finish();
-    assert_eq!((found.longest, found.waited), (ms(90), ms(90)), "a stretch is on one core");
+    assert_eq!((found.longest, found.waited), (ms(90), ms(90)), "a continuous span is on one core");
 }
 
 /// A thousand requests of 20 to 21 ms.
