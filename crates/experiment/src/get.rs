@@ -114,8 +114,8 @@ mod tests {
     fn body_requires_status_200() {
         let good = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
         assert_eq!(body(good, "/").unwrap(), "hi");
-        let bad = answering("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
-        assert_eq!(body(bad, "/").unwrap_err().to_string(), "responded HTTP/1.1 404 Not Found");
+        let not_found = answering("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
+        assert_eq!(body(not_found, "/").unwrap_err().to_string(), "responded HTTP/1.1 404 Not Found");
         let silent = answering("");
         assert_eq!(body(silent, "/").unwrap_err().to_string(), "empty response");
     }
@@ -137,7 +137,7 @@ mod tests {
     fn get_times_out_on_slow_and_endless_responses() {
         let head = b"HTTP/1.1 200 OK\r\n\r\n";
         // Each byte arrives well within the timeout; the server ends only when the client stops reading.
-        let drips = serving(move |mut stream| {
+        let slow_server = serving(move |mut stream| {
             let mut bytes = head.iter().chain(std::iter::repeat(&b'.'));
             while bytes.next().is_some_and(|byte| stream.write_all(&[*byte]).is_ok()) {
                 let mut nothing = [0; 1];
@@ -147,13 +147,14 @@ mod tests {
                 }
             }
         });
-        let error = within(drips, "/", Duration::from_millis(300), RESPONSE_BYTES_MAX).unwrap_err();
+        let error = within(slow_server, "/", Duration::from_millis(300), RESPONSE_BYTES_MAX).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
         let floods = serving(|mut stream| while stream.write_all(&[b'.'; 1 << 16]).is_ok() {});
         let error = within(floods, "/", REQUEST_TIMEOUT, 1 << 20).unwrap_err();
         assert!(error.to_string().contains("longer than 1048576 bytes"), "{error}");
-        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-        let error = within(mute.local_addr().unwrap(), "/", Duration::from_millis(50), RESPONSE_BYTES_MAX).unwrap_err();
+        let silent_listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = within(silent_listener.local_addr().unwrap(), "/", Duration::from_millis(50), RESPONSE_BYTES_MAX)
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     }
 }

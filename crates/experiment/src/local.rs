@@ -120,7 +120,7 @@ impl LocalServer {
             stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
             new_session: true,
             rootless,
-            env: testbed::topology::own_variables(),
+            env: testbed::topology::user_command_variables(),
             ..SandboxSpec::new(["/bin/sh", "-c", command].map(Into::into).to_vec())
         })?;
         if TcpStream::connect(listen).is_ok() {

@@ -83,13 +83,13 @@ impl ExperimentProgress {
     }
 
     /// Publishes the directory of a run or nested experiment that begins.
-    fn under(&self, dir: &Path) {
+    fn run_started(&self, dir: &Path) {
         self.0.borrow_mut().dir = Some(dir.to_owned());
         self.put(|snapshot| snapshot.under = dir.file_name().map(|name| name.to_string_lossy().into_owned()));
     }
 
     /// Publishes that the run has ended.
-    fn over(&self) {
+    fn run_ended(&self) {
         let dir = self.0.borrow_mut().dir.take();
         let Some(dir) = dir else { return };
         self.put(|snapshot| {
@@ -138,8 +138,8 @@ impl Stage for Staged<'_> {
 
     /// Does not report the directory of a nested experiment to the wrapped stage.
     fn folder(&mut self, dir: &Path) {
-        self.progress.over();
-        self.progress.under(dir);
+        self.progress.run_ended();
+        self.progress.run_started(dir);
     }
 
     fn step(&mut self, what: &str) {
@@ -161,7 +161,7 @@ impl Observer for Observed {
 
     /// Does not report the run's directory to the wrapped observer, because viewers show the experiment.
     fn folder(&mut self, dir: &Path) {
-        self.progress.under(dir);
+        self.progress.run_started(dir);
     }
 
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
@@ -173,7 +173,7 @@ impl Observer for Observed {
 impl Drop for Observed {
     /// Publishes the end of the run, whose document is written by now.
     fn drop(&mut self) {
-        self.progress.over();
+        self.progress.run_ended();
     }
 }
 

@@ -4,7 +4,7 @@
 //!   runs with their checks ------------> of_run, each by name; of_runs, by check --.
 //!   parts whose verdict only is stored -------------------------------> of_parts --+--> checks of the summary -->
 //!   Validity::from_checks
-//!   checks with the same result in many runs --------------------------> folded --'
+//!   checks with the same result in many runs --------------------------> merge_repeated --'
 //! ```
 //!
 //! Every summary of an experiment uses these functions, so the verdict of its checks is that of the worst part. A part
@@ -124,23 +124,23 @@ pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = JudgedPa
 
 /// If the same check fails with the same reason in three runs or more it appears once, with the worst of them: each
 /// run's own document has its own.
-pub fn folded(checks: Vec<Check>) -> Vec<Check> {
+pub fn merge_repeated(checks: Vec<Check>) -> Vec<Check> {
     let parts = |check: &Check| match check.name.rsplit_once(": ") {
         Some((run, name)) => (run.to_owned(), name.to_owned()),
         None => (String::new(), check.name.clone()),
     };
-    let alike = |a: &Check, b: &Check| {
+    let is_same_check = |a: &Check, b: &Check| {
         parts(a).1 == parts(b).1
             && (a.state, a.weight, a.limit, &a.unit, &a.why) == (b.state, b.weight, b.limit, &b.unit, &b.why)
     };
-    let beyond = |check: &Check| check.value.zip(check.limit).map_or(0.0, |(value, limit)| (value - limit).abs());
+    let excess = |check: &Check| check.value.zip(check.limit).map_or(0.0, |(value, limit)| (value - limit).abs());
     let mut checks_out: Vec<Check> = Vec::with_capacity(checks.len());
     for check in &checks {
-        let group: Vec<&Check> = checks.iter().filter(|other| alike(check, other)).collect();
+        let group: Vec<&Check> = checks.iter().filter(|other| is_same_check(check, other)).collect();
         if matches!(check.state, CheckState::Ok | CheckState::NotApplicable) || group.len() < FOLDED_RUNS_MIN {
             checks_out.push(check.clone());
         } else if std::ptr::eq(group[0], check) {
-            let worst = group.iter().copied().max_by(|a, b| beyond(a).total_cmp(&beyond(b))).unwrap_or(check);
+            let worst = group.iter().copied().max_by(|a, b| excess(a).total_cmp(&excess(b))).unwrap_or(check);
             let (run, name) = parts(worst);
             checks_out.push(Check { name: format!("{} runs, worst in {run}: {name}", group.len()), ..worst.clone() });
         }
@@ -235,13 +235,13 @@ mod tests {
             ..check(name, CheckState::Failed, Weight::Suspect, why)
         };
         let two = vec![failed("a: late", 2.0, "busy"), failed("b: late", 3.0, "busy")];
-        assert_eq!(folded(two.clone()), two);
+        assert_eq!(merge_repeated(two.clone()), two);
         let mut more = two;
         more.push(failed("c: late", 2.5, "another reason"));
         more.push(Check { value: Some(9.0), ..check("a: its own checks", CheckState::Ok, Weight::Suspect, "held") });
         more.push(failed("forwarding, small: x: late", 1.5, "busy"));
         let names: Vec<(String, Option<f64>)> =
-            folded(more).into_iter().map(|check| (check.name, check.value)).collect();
+            merge_repeated(more).into_iter().map(|check| (check.name, check.value)).collect();
         let expected = [("3 runs, worst in b: late", 3.0), ("c: late", 2.5), ("a: its own checks", 9.0)];
         assert_eq!(names, expected.map(|(name, value)| (name.to_owned(), Some(value))));
     }
@@ -290,7 +290,7 @@ mod tests {
             let named: Vec<(String, &Validity)> = runs.iter().enumerate().map(|(n, run)| (format!("run {n}"), run)).collect();
             let each: Vec<Check> = named.iter().flat_map(|(name, run)| of_run(name, run)).collect();
             prop_assert_eq!(verdict(each.clone()), worst);
-            prop_assert_eq!(verdict(folded(each)), worst);
+            prop_assert_eq!(verdict(merge_repeated(each)), worst);
             prop_assert_eq!(verdict(of_runs(named.iter().map(|(name, run)| (name.as_str(), *run)))), worst);
             let parts = runs.iter().map(|run| JudgedPart { verdict: run.verdict.name(), doubts: &[] });
             prop_assert_eq!(verdict(vec![of_parts("x", "runs", parts, 3)]), worst);

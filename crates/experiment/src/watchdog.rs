@@ -108,7 +108,7 @@ pub struct ObjectiveLimits {
     /// limit.
     pub tails: Vec<(f64, Duration)>,
     /// Longest wait for requests in flight at the end; absent: until their timeouts.
-    pub patience: Option<Duration>,
+    pub drain_timeout: Option<Duration>,
 }
 
 /// Forwards all calls to another observer, and ends a trial whose objective is certainly missed: its measured phase
@@ -259,7 +259,7 @@ impl Observer for ObjectiveGuard {
             let many = self.lost.is_some() || share < 1.0 && self.waiting as f64 > share * offered + 1.0;
             many && waited > limit
         };
-        let is_over = self.limits.patience.is_some_and(|patience| waited > patience);
+        let is_over = self.limits.drain_timeout.is_some_and(|drain_timeout| waited > drain_timeout);
         is_over || self.limits.tails.iter().any(is_too_late) || self.inner.at_once(snapshot)
     }
 }
@@ -272,8 +272,8 @@ mod tests {
 
     /// The time at which a watchdog ends the run, for ended requests (completed, failed) per tick of 200 ms.
     fn ends(limit: f64, endings: impl IntoIterator<Item = (u64, u64)>) -> Option<Duration> {
-        let mut dog = Watchdog::new(Box::new(NoObserver), Probability::new(limit));
-        dog.started(&RunFacts {
+        let mut watchdog = Watchdog::new(Box::new(NoObserver), Probability::new(limit));
+        watchdog.started(&RunFacts {
             duration: None,
             warmup: Duration::ZERO,
             requests: None,
@@ -293,14 +293,14 @@ mod tests {
         for (tick, (completed, failed)) in (1..).zip(endings) {
             snapshot.completed += completed;
             snapshot.failed += failed;
-            dog.tick(Duration::from_millis(200) * tick, &snapshot);
-            if dog.enough(&snapshot) {
-                let reached = dog.reached().unwrap();
+            watchdog.tick(Duration::from_millis(200) * tick, &snapshot);
+            if watchdog.enough(&snapshot) {
+                let reached = watchdog.reached().unwrap();
                 assert!(reached.ratio >= limit);
                 return Some(reached.at);
             }
         }
-        assert_eq!(dog.reached(), None);
+        assert_eq!(watchdog.reached(), None);
         None
     }
 
@@ -323,22 +323,22 @@ mod tests {
     #[test]
     fn watchdog_ignores_old_successes() {
         let good = std::iter::repeat_n((1000, 0), 100);
-        let bad = std::iter::repeat_n((40, 60), 100);
-        let at = ends(0.5, good.chain(bad)).unwrap();
+        let failing = std::iter::repeat_n((40, 60), 100);
+        let at = ends(0.5, good.chain(failing)).unwrap();
         assert!(at > Duration::from_secs(20) && at <= Duration::from_secs(22), "{at:?}");
     }
 
     #[test]
     fn watchdog_without_a_limit_never_ends_a_run() {
-        let mut dog = Watchdog::new(Box::new(NoObserver), None);
-        dog.read(Reading { at: Duration::from_secs(9), completed: 0, failed: 1000 });
-        assert_eq!(dog.reached(), None);
-        assert!(dog.readings.is_empty());
+        let mut watchdog = Watchdog::new(Box::new(NoObserver), None);
+        watchdog.read(Reading { at: Duration::from_secs(9), completed: 0, failed: 1000 });
+        assert_eq!(watchdog.reached(), None);
+        assert!(watchdog.readings.is_empty());
     }
 
     fn guarded(tails: Vec<(f64, Duration)>) -> ObjectiveGuard {
         let limits =
-            ObjectiveLimits { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails, patience: None };
+            ObjectiveLimits { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails, drain_timeout: None };
         ObjectiveGuard::new(Box::new(NoObserver), limits)
     }
 

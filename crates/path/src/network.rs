@@ -110,9 +110,9 @@ struct AcceptedPacket {
 
 /// The next step of an accepted packet.
 enum NextStep {
-    /// It leaves the path at this time.
+    /// The packet leaves the path at this time.
     Departs(Timestamp),
-    /// It enters a special link now.
+    /// The packet enters a special link now.
     Enters,
 }
 

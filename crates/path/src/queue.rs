@@ -76,9 +76,9 @@ enum Control {
 /// The outcome of a packet that had been accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It leaves at this time, in nanoseconds.
+    /// The packet leaves at this time, in nanoseconds.
     Leaves(u64),
-    /// It was dropped by the queue's discipline.
+    /// The queue's discipline dropped the packet.
     Dropped(DropCause),
 }
 

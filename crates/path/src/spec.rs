@@ -144,7 +144,7 @@ impl LinkSpec {
         rates.min().map_or(Limit::Unlimited, Limit::At)
     }
 
-    /// Its bottlenecks, in order of travel.
+    /// The link's bottlenecks, in order of travel.
     pub fn bottlenecks(&self) -> impl Iterator<Item = &Bottleneck> {
         self.effects.iter().filter_map(|effect| match effect {
             EffectSpec::Bottleneck(bottleneck) => Some(bottleneck),

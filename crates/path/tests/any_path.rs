@@ -106,10 +106,10 @@ proptest! {
         for departure in &observed {
             let client = &path.clients[departure.client as usize];
             let link = [&client.up, &client.down][departure.direction];
-            prop_assert!(departure.due >= departure.arrived + shortest(link), "early");
+            prop_assert!(departure.due >= departure.arrived + shortest(link), "a packet leaves early");
             let reorders = link.effects.iter().any(|effect| matches!(effect, EffectSpec::Reorder(_)));
             if let Some(before) = last.insert((departure.client, departure.direction), departure.arrived) {
-                prop_assert!(reorders || before <= departure.arrived, "overtaken");
+                prop_assert!(reorders || before <= departure.arrived, "a packet was overtaken");
             }
         }
     }

@@ -52,7 +52,7 @@ fn outage_begins_and_ends_to_the_nanosecond() {
     assert_eq!(ours, [0, 3], "packets in transit are delivered");
     assert_eq!(test_path.departed.iter().filter(|packet| packet.client == 1).count(), 4);
     assert_eq!(test_path.network.counters(UP).dropped(DropCause::Outage), 2);
-    // Both directions.
+    // An outage affects both directions.
     test_path.send(end + 1, 0, Direction::Down, 100, 1);
     assert_eq!(test_path.network.counters(Direction::Down).dropped(DropCause::Outage), 0);
 }

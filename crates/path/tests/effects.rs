@@ -149,7 +149,7 @@ fn packets_lost_after_a_bottleneck_use_it_and_before_it_do_not() {
     let limit = EffectSpec::Delay(ms(1));
     assert_eq!(run(vec![loss.clone(), bytes_a_ms(1000)]), [(1, 1_000_000), (3, 2_000_000)]);
     assert_eq!(run(vec![bytes_a_ms(1000), loss.clone()]), [(1, 2_000_000), (3, 4_000_000)]);
-    // The same through the queue that stores packets, and with a delay in between.
+    // The same result through the queue that stores packets, and with a delay in between.
     let stored = bottleneck(1000, QueueLimit::Packets(10), Discipline::DropTail);
     assert_eq!(run(vec![loss.clone(), limit.clone(), stored.clone()]), [(1, 2_000_000), (3, 3_000_000)]);
     assert_eq!(run(vec![stored, limit, loss]), [(1, 3_000_000), (3, 5_000_000)]);

@@ -67,7 +67,7 @@ proptest! {
             prop_assert!(departure.due >= departure.arrived + shortest + sending);
             let key = (departure.client, departure.direction);
             if let Some((due, arrived)) = last.insert(key, (departure.due, departure.arrived)) {
-                prop_assert!(arrived <= departure.arrived, "overtaken");
+                prop_assert!(arrived <= departure.arrived, "a packet was overtaken");
                 if link.jitter().is_zero() && link.rate().value().is_some() {
                     // Behind the bottleneck packets are at least their own sending time apart (rounding: 1 ns).
                     prop_assert!(due + sending <= departure.due + Duration::from_nanos(1));

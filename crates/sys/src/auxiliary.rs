@@ -36,7 +36,7 @@ pub fn deprioritize(command: &mut Command) {
 /// Limits every thread of a process to these cores; threads that it creates later inherit the setting.
 ///
 /// # Errors
-/// Those of sched_setaffinity(2), and of an unknown process.
+/// The errors of sched_setaffinity(2), and of an unknown process.
 pub fn pin_to(pid: u32, cores: &Cores) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &core in cores.list() {

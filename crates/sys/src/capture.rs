@@ -138,7 +138,7 @@ impl Capture {
     /// The counters since the last call.
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// The errors of getsockopt(2).
     pub fn statistics(&self) -> Result<Statistics> {
         let mut counted = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         let mut length = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
@@ -160,7 +160,7 @@ impl Capture {
     /// [`RETIRE`].
     ///
     /// # Errors
-    /// Those of setsockopt(2).
+    /// The errors of setsockopt(2).
     pub fn stop(&mut self) -> Result<()> {
         attach(&self.socket, &filter::nothing())
     }

@@ -43,7 +43,7 @@ pub struct Collected {
 /// Why this process killed the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killed {
-    /// It exceeded its time limit.
+    /// The program exceeded its time limit.
     Late,
     /// The user interrupted.
     Interrupted,

@@ -81,7 +81,7 @@ impl Receiver {
     /// Waits for a datagram, up to the socket's timeout, and returns it with those that are already queued.
     ///
     /// # Errors
-    /// Those of recvmmsg(2): EAGAIN after the timeout; network errors of datagrams sent.
+    /// The errors of recvmmsg(2): EAGAIN after the timeout; network errors of datagrams sent.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<impl Iterator<Item = &[u8]>> {
         let mut pieces =
             [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: self.buffer_bytes }; DATAGRAMS_PER_CALL];
@@ -114,7 +114,7 @@ impl Receiver {
             .chunks_exact(self.buffer_bytes)
             .zip(self.lengths)
             .take(received)
-            .map(|(room, length)| &room[..length]))
+            .map(|(buffer, length)| &buffer[..length]))
     }
 }
 
@@ -122,7 +122,7 @@ impl Receiver {
 /// connected socket receives the datagrams of its peer, the unconnected one all others.
 ///
 /// # Errors
-/// Those of socket(2) and bind(2).
+/// The errors of socket(2) and bind(2).
 pub fn bind_shared(at: SocketAddr) -> io::Result<UdpSocket> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: no pointers; the returned descriptor has no other owner.
@@ -145,7 +145,7 @@ pub fn bind_shared(at: SocketAddr) -> io::Result<UdpSocket> {
 /// fails with EMSGSIZE, one too long for a link on the way is lost there.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn never_fragment(socket: &UdpSocket) -> io::Result<()> {
     if socket.local_addr()?.is_ipv4() {
         return set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
@@ -159,7 +159,7 @@ pub fn never_fragment(socket: &UdpSocket) -> io::Result<()> {
 /// Datagrams dropped because the socket's receive buffer was full, since the socket's creation.
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// The errors of getsockopt(2).
 pub fn overflowed(socket: &impl AsRawFd) -> io::Result<u64> {
     let mut figures = [0u32; libc::SK_MEMINFO_DROPS as usize + 1];
     get(socket, libc::SO_MEMINFO, &mut figures)?;
@@ -170,7 +170,7 @@ pub fn overflowed(socket: &impl AsRawFd) -> io::Result<u64> {
 /// them.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn set_buffers(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
@@ -180,7 +180,7 @@ pub fn set_buffers(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
 /// Send and receive buffer sizes of a socket in the kernel.
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// The errors of getsockopt(2).
 pub fn buffers(socket: &impl AsRawFd) -> io::Result<[u32; 2]> {
     let mut bytes = [0; 2];
     for (place, name) in bytes.iter_mut().zip([libc::SO_SNDBUF, libc::SO_RCVBUF]) {
@@ -193,7 +193,7 @@ pub fn buffers(socket: &impl AsRawFd) -> io::Result<[u32; 2]> {
 /// transit do not count, so long paths are filled as before. A listener's setting is inherited by its connections.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn bound_unsent(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     set_value(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
@@ -201,7 +201,7 @@ pub fn bound_unsent(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
 /// Makes closing this TCP socket discard unsent bytes and send a reset to the peer.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn abort_on_close(socket: &impl AsRawFd) -> io::Result<()> {
     set_value(socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })
 }

@@ -43,7 +43,7 @@ pub fn terminal_width() -> Option<usize> {
 /// An unnamed file that disappears with its last descriptor.
 ///
 /// # Errors
-/// Those of memfd_create(2).
+/// The errors of memfd_create(2).
 pub fn unnamed_file(label: &std::ffi::CStr) -> io::Result<File> {
     // SAFETY: the label is a C string; the returned descriptor has no other owner.
     let fd = unsafe { libc::memfd_create(label.as_ptr(), libc::MFD_CLOEXEC) };

@@ -149,7 +149,7 @@ pub fn writable(path: &Path) -> bool {
 /// Free bytes for this user on the file system of `path`.
 ///
 /// # Errors
-/// Those of statvfs(3).
+/// The errors of statvfs(3).
 pub fn free_bytes(path: &Path) -> Result<u64> {
     let found = nix::sys::statvfs::statvfs(path).map_err(Error::of(format!("statvfs {}", path.display())))?;
     Ok(found.blocks_available().saturating_mul(found.fragment_size()))

@@ -92,7 +92,7 @@ impl Relay {
     /// If no process or thread is left for the group probe, every signal is forwarded.
     ///
     /// # Errors
-    /// Those of sigaction(2) and pipe2(2).
+    /// The errors of sigaction(2) and pipe2(2).
     pub fn install() -> io::Result<Relay> {
         let (notes, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let (report_reader, report_writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
@@ -163,7 +163,7 @@ impl Relay {
     /// are created, if some are created before [`Relay::to`].
     ///
     /// # Errors
-    /// Those of pthread_sigmask(3).
+    /// The errors of pthread_sigmask(3).
     pub fn block_signals(&mut self) -> io::Result<()> {
         let mut mask = SigSet::empty();
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&self.signals()), Some(&mut mask))?;
@@ -206,7 +206,7 @@ impl Relay {
             // for a valid set.
             let _ = self.block_signals();
             let forward_signals = move || {
-                // It does not fail for a valid set.
+                // pthread_sigmask does not fail for a valid set.
                 let _ = pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&signals), None);
                 forward_until_end(&copy, &probe, handled, has);
             };
@@ -232,7 +232,7 @@ impl Relay {
 
     fn unblock(&mut self) {
         if let Some(mask) = self.mask.take() {
-            // It does not fail for a valid set.
+            // pthread_sigmask does not fail for a valid set.
             let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
         }
     }

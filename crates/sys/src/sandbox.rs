@@ -60,9 +60,9 @@ pub struct Sandbox {
 /// How the command of a sandbox ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It returned this code, 0 to 255.
+    /// The command returned this code, 0 to 255.
     Code(i32),
-    /// It was killed by this signal.
+    /// The command was killed by this signal.
     Signal(i32),
 }
 
@@ -70,8 +70,8 @@ impl Sandbox {
     /// Creates the namespaces and the init process of a sandbox; the command waits for [`Sandbox::exec`], so that
     /// devices can be moved into [`Sandbox::net`] first. Takes 2 to 10 ms.
     ///
-    /// Call it from a thread that exists as long as the sandbox (init dies with the thread that created it), while that
-    /// is the only thread of the process, and before the process becomes real-time.
+    /// Call it from a thread that exists as long as the sandbox (init is killed when the thread that created it ends),
+    /// while that is the only thread of the process, and before the process becomes real-time.
     ///
     /// # Errors
     /// The program is not on the PATH; the process has other threads; a namespace, mount or control group was refused.

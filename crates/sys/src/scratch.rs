@@ -1,8 +1,8 @@
 //! A directory for files that other programs need during the lifetime of this process only.
 //!
-//! It is removed when its [`Scratch`] is dropped, and by a keeper process if this process ends before: a forked copy
-//! that only waits for this. The next [`Scratch::new`] in the same PID namespace removes the directories of killed
-//! keepers; whether processes of another namespace exist is unknown here, so their directories stay.
+//! The directory is removed when its [`Scratch`] is dropped, and by a keeper process if this process ends before: a
+//! forked copy that only waits for this. The next [`Scratch::new`] in the same PID namespace removes the directories of
+//! killed keepers; whether processes of another namespace exist is unknown here, so their directories stay.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, PipeWriter, Read as _};

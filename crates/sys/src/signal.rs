@@ -148,7 +148,7 @@ impl AsFd for Interrupts {
 /// Ignores SIGINT and SIGQUIT in this process while a foreground program has the terminal, like a shell.
 ///
 /// # Errors
-/// Those of sigaction(2).
+/// The errors of sigaction(2).
 pub fn leave_terminal_signals_to_child() -> io::Result<()> {
     let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGQUIT] {

@@ -233,7 +233,7 @@ impl Ring {
     /// Submits the queued operations, without waiting.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2) but EINTR and EBUSY.
+    /// The errors of io_uring_enter(2) but EINTR and EBUSY.
     pub fn submit(&mut self) -> io::Result<()> {
         self.push_later();
         match self.ring.submit() {
@@ -247,7 +247,7 @@ impl Ring {
     /// all). Afterwards all completions are available; of very many, the first thousand or so.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2) but ETIME and EINTR.
+    /// The errors of io_uring_enter(2) but ETIME and EINTR.
     pub fn wait(&mut self, timeout_left: Option<Duration>) -> io::Result<()> {
         self.wait_once(timeout_left)?;
         // One call processes a limited amount of deferred work, oldest first: with many completions new ones would wait
@@ -283,7 +283,7 @@ impl Ring {
             && self.later.is_empty()
             && self.ring.submission().is_empty()
         {
-            arena.turn_over();
+            arena.switch_halves();
         }
         ignore_expected(outcome)?;
         Ok(self.ring.completion().len() >= WORK_PER_CALL)
@@ -349,11 +349,11 @@ impl Ring {
     }
 
     fn try_push(&mut self, entries: &[squeue::Entry]) -> bool {
-        let has_room = |ring: &mut IoUring| {
+        let has_space = |ring: &mut IoUring| {
             let queue = ring.submission();
             queue.capacity() - queue.len() >= entries.len()
         };
-        if !has_room(&mut self.ring) {
+        if !has_space(&mut self.ring) {
             // Full: earlier entries are submitted first. A chain must not be split over two submissions.
             let _ = self.ring.submit();
         }
@@ -361,7 +361,7 @@ impl Ring {
         // allocation, neither changed nor dropped before the ring), or into its arena, which exists as long and whose
         // bytes are not overwritten before the entry has been processed; and receives write into buffers that are
         // registered with it.
-        has_room(&mut self.ring) && unsafe { self.ring.submission().push_multiple(entries) }.is_ok()
+        has_space(&mut self.ring) && unsafe { self.ring.submission().push_multiple(entries) }.is_ok()
     }
 }
 

@@ -57,7 +57,7 @@ impl Worker {
         &self.link
     }
 
-    /// Its process number.
+    /// The copy's process number.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }

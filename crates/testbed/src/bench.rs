@@ -139,7 +139,7 @@ pub fn bench_tapped(
     drop(loops);
     let origin = network.topology.as_ref().and_then(Topology::origin_figures);
     let recorded = recorder.join();
-    folder.take_back(recorded.folder);
+    folder.return_folder(recorded.folder);
     let mix = collect::mix(recorded.cache, recorded.exchanges_left_out, &load_spec, &schedule.clock);
     let ended = Ended {
         command,

@@ -71,7 +71,7 @@ const FILES: path::Files<'static> = &|file| std::fs::read_to_string(file);
 /// The whole path for this many clients.
 ///
 /// # Errors
-/// Those of [`profile`]; an unreadable trace; a change of something that the path does not have.
+/// The errors of [`profile`]; an unreadable trace; a change of something that the path does not have.
 pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     let mut spec = profile(plan)?.path(clients);
     // Files of the plan's rates are relative to the current directory.
@@ -95,7 +95,7 @@ pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
 /// by all clients is the server's own line, so requests to the origin pass it as well.
 ///
 /// # Errors
-/// Those of [`spec`]; a profile with a shared link or with changes, which the origin's link cannot have.
+/// The errors of [`spec`]; a profile with a shared link or with changes, which the origin's link cannot have.
 pub fn with_origin<'a>(clients: &'a PathSpec, origin: Option<&OriginPlan>) -> Result<Cow<'a, PathSpec>, ProfileError> {
     let Some(origin) = origin else { return Ok(Cow::Borrowed(clients)) };
     let own = match &origin.path {

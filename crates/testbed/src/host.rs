@@ -80,7 +80,7 @@ impl Wakefulness {
     pub fn of(idle: Idle) -> Self {
         let awake = match idle {
             Idle::Sleep => return Wakefulness { _awake: None, words: idle.name().to_owned() },
-            Idle::Awake => Awake::hold(),
+            Idle::Awake => Awake::prevent_sleep(),
         };
         match awake {
             Ok(awake) => Wakefulness { _awake: Some(awake), words: idle.name().to_owned() },

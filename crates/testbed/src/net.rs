@@ -96,7 +96,7 @@ pub fn net(
 /// Like [`net`]; `shown` gets the run's directory, if it is stored, before the program starts.
 ///
 /// # Errors
-/// Those of [`net`].
+/// The errors of [`net`].
 pub fn net_shown(
     plan: &NetPlan,
     command: &[OsString],

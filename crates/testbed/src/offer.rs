@@ -100,7 +100,7 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, TestbedError> {
 /// for each kind of object.
 ///
 /// # Errors
-/// Those of the plan's run: a log, a recording or a list that no longer exists.
+/// The errors of the plan's run: a log, a recording or a list that no longer exists.
 pub fn requests_of(plan: &Plan) -> Result<Vec<(Method, String)>, TestbedError> {
     let offer = of(plan)?;
     let workload = match offer.workload {

@@ -121,7 +121,7 @@ impl Recorder {
     /// dropped.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The errors of starting a thread.
     pub fn start(recording: Recording) -> std::io::Result<(Vec<Outlet>, Self)> {
         let sink = recording.folder.as_ref().map(|folder| Box::new(Tables::of(folder)) as Box<dyn Sink>);
         Recorder::start_with(recording, sink, QUEUED_RECORDS_MAX, write_queue::ROWS_MAX)
@@ -135,10 +135,10 @@ impl Recorder {
     ) -> std::io::Result<(Vec<Outlet>, Self)> {
         let space = Arc::new(QueueSpace::new(records_max));
         let (sender, receiver) = channel();
-        let (mut outlets, mut spares) = (Vec::new(), Vec::new());
+        let (mut outlets, mut free_batches) = (Vec::new(), Vec::new());
         for shard in 0..recording.shards {
             let (spare, outlet) = outlet(shard, sender.clone(), &space, &recording.counting);
-            spares.push(spare);
+            free_batches.push(spare);
             outlets.push(outlet);
         }
         drop(sender);
@@ -148,7 +148,7 @@ impl Recorder {
             let (space, write_queue) = (Arc::clone(&space), write_queue.clone());
             std::thread::Builder::new().name("recorder".into()).spawn(move || {
                 set_up_thread(recording.cores.as_ref());
-                record(recording, &space, write_queue.as_deref(), &receiver, &spares)
+                record(recording, &space, write_queue.as_deref(), &receiver, &free_batches)
             })?
         };
         let writer = match sink.zip(write_queue.clone()) {
@@ -280,7 +280,7 @@ fn record(
     space: &QueueSpace,
     write_queue: Option<&WriteQueue>,
     receiver: &Receiver<(usize, Batch)>,
-    spares: &[SyncSender<Batch>],
+    free_batches: &[SyncSender<Batch>],
 ) -> Recorded {
     let mut counts = Counts::new(recording, write_queue);
     let mut snapshot_at = sys::clock::monotonic_ns();
@@ -294,7 +294,7 @@ fn record(
                 counts.take(shard, &mut batch);
                 batch.clear();
                 // If the return queue is full, the batch is freed instead of reused.
-                let _ = spares[shard].try_send(batch);
+                let _ = free_batches[shard].try_send(batch);
             }
         }
         let now = sys::clock::monotonic_ns();

@@ -50,12 +50,12 @@ impl RecordingFolder {
     }
 
     /// Passes the directory to the recorder, which writes the tables.
-    pub fn lend(&mut self) -> Option<RunFolder> {
+    pub fn take_folder(&mut self) -> Option<RunFolder> {
         self.folder.take()
     }
 
     /// Takes the directory back.
-    pub fn take_back(&mut self, folder: Option<RunFolder>) {
+    pub fn return_folder(&mut self, folder: Option<RunFolder>) {
         self.folder = folder;
     }
 

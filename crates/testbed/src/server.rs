@@ -74,7 +74,7 @@ pub fn start(topology: &mut Topology, plan: &ServerPlan, addresses: &[IpAddr], p
 /// Without an address the server is only started.
 ///
 /// # Errors
-/// Those of [`start`].
+/// The errors of [`start`].
 pub fn start_on_any_port(topology: &mut Topology, plan: &ServerPlan, addresses: &[IpAddr]) -> Result<(), TestbedError> {
     let Some(sandbox) = &mut topology.server else { return Ok(()) };
     sandbox.exec().map_err(TestbedError::plan)?;

@@ -77,7 +77,7 @@ pub struct ShardEnd {
     pub live: Live,
     /// Requests of the measured phase in flight at the end.
     pub unfinished: u64,
-    /// Its counters of a cache workload.
+    /// The shard's counters of a cache workload.
     pub mix: CacheCounters,
     /// The first request of the workload, as sent; of a cache workload the first that was sent.
     pub first_request: Vec<u8>,

@@ -78,7 +78,7 @@ pub fn tap(
     let started = clock.now();
     let mut command = Command::new(program);
     command.args(arguments).envs(prepared.environment(preload.as_deref()));
-    sys::inherited::hand_on(&mut command);
+    sys::inherited::restore_in(&mut command);
     // Called after hand_on, because it sets the program's own signal mask.
     relay.hand_over(&mut command);
     let spawned = command.spawn().map_err(|error| cannot_start(program, &error));

@@ -104,7 +104,7 @@ pub enum Steering {
 /// thread.
 ///
 /// # Errors
-/// Neither is possible; the message has the fix.
+/// This process is neither root nor allowed to create a user namespace; the message has the fix.
 pub fn gain_privilege() -> Result<bool, TestbedError> {
     if sys::namespace::in_user_namespace() && matches!(sys::namespace::privilege(), Privilege::Root) {
         return Ok(true);
@@ -343,7 +343,7 @@ fn server_group(plan: &ServerPlan) -> sys::Result<Cgroup> {
 }
 
 /// Environment variables of the user's commands: `YAMABIKO`, the path of this program.
-pub fn own_variables() -> Vec<(OsString, OsString)> {
+pub fn user_command_variables() -> Vec<(OsString, OsString)> {
     std::env::current_exe().map(|program| ("YAMABIKO".into(), program.into_os_string())).into_iter().collect()
 }
 
@@ -366,7 +366,7 @@ fn start_server(
         // Ctrl-C ends the measurement, not the server under test.
         new_session: true,
         grace: SERVER_GRACE,
-        env: own_variables(),
+        env: user_command_variables(),
         cpus: cores.server.as_ref().map(|cores| cores.list().to_vec()),
         cgroup,
         rootless,

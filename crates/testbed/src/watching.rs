@@ -148,7 +148,7 @@ impl Taps {
     /// Starts the thread. Records go to `records`, which is closed when it ends.
     ///
     /// # Errors
-    /// Those of epoll and of starting a thread.
+    /// The errors of epoll and of starting a thread.
     pub fn watch(self, setup: WatchSetup<'_>, records: Outlet) -> std::io::Result<Watching> {
         let stop = Arc::new(Stop { requested: AtomicBool::new(false), wake: Wake::new()? });
         let epoll = Epoll::new()?;

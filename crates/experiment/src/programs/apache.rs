@@ -47,7 +47,7 @@ impl Apache {
         output.lines().find_map(|line| line.strip_prefix("Server version: ")).unwrap_or_default().trim().to_owned()
     }
 
-    /// Its access log, in its directory.
+    /// Apache's access log, in Apache's directory.
     pub fn access_log(&self, folder: &Path) -> PathBuf {
         folder.join("access.log")
     }

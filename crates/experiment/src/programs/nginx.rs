@@ -41,7 +41,7 @@ impl Nginx {
         &self.program
     }
 
-    /// Its access log, in its directory.
+    /// nginx's access log, in nginx's directory.
     pub fn access_log(&self, folder: &Path) -> PathBuf {
         folder.join("nginx-access.log")
     }

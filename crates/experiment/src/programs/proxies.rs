@@ -69,7 +69,7 @@ impl ProxyCounters {
 /// A cache that runs on this host. It ends when this is dropped, or with the thread that started it.
 #[derive(Debug)]
 pub struct RunningProxy {
-    leashed: Option<TiedProcess>,
+    process: Option<TiedProcess>,
 }
 
 /// Longest time until a cache listens.
@@ -98,10 +98,10 @@ impl RunningProxy {
         let namespace: &[&str] =
             if Uid::effective().is_root() { &["unshare", "--pid", "--fork", "--kill-child", "--"] } else { &[] };
         let argv: Vec<_> = namespace.iter().copied().chain(["/bin/sh", "-c", &script]).map(Into::into).collect();
-        let mut running = RunningProxy { leashed: Some(TiedProcess::start(&argv, &[], None)?) };
+        let mut running = RunningProxy { process: Some(TiedProcess::start(&argv, &[], None)?) };
         let deadline = Deadline::after(START_TIMEOUT);
         while TcpStream::connect(listen).is_err() {
-            let ended = running.leashed.as_mut().map_or(Ok(None), TiedProcess::try_exit)?;
+            let ended = running.process.as_mut().map_or(Ok(None), TiedProcess::try_exit)?;
             if ended.is_some() || deadline.has_passed() {
                 let how = if ended.is_some() { "ended before it listened on" } else { "does not listen on" };
                 let words = File::open(log).map(|log| testbed::server::output_tail(&log)).unwrap_or_default();
@@ -116,8 +116,8 @@ impl RunningProxy {
 impl Drop for RunningProxy {
     /// Sends SIGTERM, and later SIGKILL.
     fn drop(&mut self) {
-        if let Some(leashed) = self.leashed.take() {
-            leashed.stop(GRACE);
+        if let Some(process) = self.process.take() {
+            process.stop(GRACE);
         }
     }
 }

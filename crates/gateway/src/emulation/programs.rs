@@ -235,7 +235,7 @@ fn place(
     around: &Surroundings<'_>,
 ) -> Result<Sandbox, TestbedError> {
     Sandbox::start(SandboxSpec {
-        env: testbed::topology::own_variables().into_iter().chain(env).collect(),
+        env: testbed::topology::user_command_variables().into_iter().chain(env).collect(),
         hosts: networks::names(at),
         stdio,
         new_session,

@@ -17,7 +17,7 @@ use crate::draw::Draw;
 /// predecessor, so the *measured* delays have a slightly larger mean and a smaller variation than configured. Packets
 /// farther apart than twice the jitter get exactly the delay drawn.
 ///
-/// Its state is the random sequence, and the departure time of the previous packet.
+/// The state of a jitter is the random sequence, and the departure time of the previous packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Jitter {
     /// Number of whole nanoseconds to draw from.

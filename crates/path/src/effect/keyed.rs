@@ -102,7 +102,7 @@ impl Effects {
     /// Reads a table that has the fields of `T`, and effects.
     ///
     /// # Errors
-    /// Those of `T`; an effect with an invalid value; a key that is neither a field nor an effect.
+    /// The errors of `T`; an effect with an invalid value; a key that is neither a field nor an effect.
     pub fn read_with_effects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(table: D) -> Result<(T, Self), D::Error> {
         read_with_effects(table, |kind| kind.option.is_some())
             .map(|(fields, effects)| (fields, effects.into_iter().collect()))

@@ -19,13 +19,13 @@ use crate::spec::Bottleneck;
 pub(crate) trait EffectKind {
     /// The configuration: the value of its [`EffectSpec`].
     type Settings;
-    /// Its textual form in a file and on a command line.
+    /// The effect's textual form in a file and on a command line.
     type Form: FromStr<Err: fmt::Display> + Serialize + DeserializeOwned;
 
-    /// Its key on a link of a profile, in `[path]` of a plan, and as an option. On one link an effect replaces others
-    /// of the same key.
+    /// The effect's key on a link of a profile, in `[path]` of a plan, and as an option. On one link an effect replaces
+    /// others of the same key.
     const KEY: &'static str;
-    /// Its position in the order of travel if no order is given: the lowest first.
+    /// The effect's position in the order of travel if no order is given: the lowest first.
     const RANK: u8;
     /// Numbers of its random sequences, below 256. No other effect uses them, and they never change: with other numbers
     /// the same seed would give other losses.

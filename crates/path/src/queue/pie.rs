@@ -90,7 +90,7 @@ impl Pie {
     /// 4.1).
     pub(super) fn drops(&mut self, delay: u64, waiting: u64) -> bool {
         let is_low = |delay: u64| delay < self.target / 2;
-        // It must not drop a packet if the link has nothing else to send.
+        // PIE must not drop a packet if the link has nothing else to send.
         let is_safe = (is_low(self.old_delay) && self.probability < 0.2) || waiting <= 2 * MTU;
         let is_quiet = self.probability == 0.0 && is_low(delay) && is_low(self.old_delay);
         // 53 bits of a draw: a number from 0 to below 1.

@@ -11,9 +11,9 @@ use units::Probability;
 /// are multiplied if they are factors; of replacing values, the one that began last is in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// When it begins.
+    /// When the change begins.
     pub at: Duration,
-    /// Its duration.
+    /// Duration of the change; `None`: to the end.
     pub duration: Option<Duration>,
     /// The links concerned.
     pub place: ChangedLinks,

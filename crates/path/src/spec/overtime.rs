@@ -85,7 +85,7 @@ pub struct DelayOverTime {
 /// Delay between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Between {
-    /// That of the preceding point.
+    /// The delay of the preceding point.
     #[default]
     Steps,
     /// Linear interpolation.

@@ -18,9 +18,9 @@ use crate::spec::{ChangeKind, Factor};
 /// 1); `in shared` to the link that all clients share; `in shared far` to the link that the class shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedChange {
-    /// When it begins, from the start of the measured phase.
+    /// When the change begins, from the start of the measured phase.
     pub at: Duration,
-    /// Its duration; `None`: to the end.
+    /// Duration of the change; `None`: to the end.
     pub duration: Option<Duration>,
     /// A class, by name or by number counted from 1; `None`: all.
     pub class: Option<String>,

@@ -99,7 +99,7 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Its packets, in the order of capture. A block may be empty.
+    /// The block's packets, in the order of capture. A block may be empty.
     pub fn packets(&self) -> Packets<'_> {
         // SAFETY: the kernel does not write to a block between handing it over and getting it back, which needs the
         // block to be dropped; `filled` is at most the block's length.

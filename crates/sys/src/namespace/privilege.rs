@@ -12,11 +12,11 @@ use super::USERNS_REFUSED;
 /// How this process can create namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// It has CAP_SYS_ADMIN and CAP_NET_ADMIN: it creates namespaces directly.
+    /// This process has CAP_SYS_ADMIN and CAP_NET_ADMIN: it creates namespaces directly.
     Root,
     /// An ordinary user who may create a user namespace: call [`super::enter_user_namespace`] first.
     UserNamespace,
-    /// Neither.
+    /// This process cannot create namespaces.
     None {
         /// The refused step, and the remedy.
         why: String,

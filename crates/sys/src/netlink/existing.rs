@@ -21,7 +21,7 @@ pub struct Found {
     pub kind: ExistingRouteKind,
     /// The number of its outgoing device, if any.
     pub device: Option<u32>,
-    /// Its routing table: main is 254, local 255.
+    /// The routing table: main is 254, local 255.
     pub table: u32,
 }
 

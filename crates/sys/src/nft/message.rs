@@ -166,7 +166,7 @@ impl<'a> Answer<'a> {
         self.kind == DONE || self.kind == ERROR
     }
 
-    /// Its attributes: type and value.
+    /// The message's attributes: type and value.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
         attributes(self.body.get(GENERIC..).unwrap_or_default())
     }

@@ -120,7 +120,7 @@ fn forwarded(round: Round) -> Vec<i32> {
 #[test]
 fn signal_to_the_group_is_never_forwarded_whatever_its_timing() {
     let nothing = Vec::<i32>::new();
-    // Both in one read; the mark first; the note first.
+    // Mark and note in one read; the mark first; the note first.
     for reads in [
         &[(by_process(USR1), USR1)][..],
         &[(NONE, USR1), (by_process(USR1), 0)],

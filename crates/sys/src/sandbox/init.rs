@@ -1,6 +1,6 @@
 //! The init process of a sandbox: sets it up, starts the command, reaps dead processes, and exits when main ends.
 //!
-//! It is a copy of main that never execs. Of main's descriptors it keeps only the control socket: a copy of another
+//! Init is a copy of main that never execs. Of main's descriptors it keeps only the control socket: a copy of another
 //! sandbox's socket would hide main's death from that sandbox.
 
 use std::net::IpAddr;

@@ -26,7 +26,7 @@ pub(super) enum Report {
     Failed { call: String, errno: i32, remedy: String },
     /// The command is running.
     Started,
-    /// Its exec failed.
+    /// The exec of the command failed.
     ExecFailed { errno: i32 },
     /// The command ended.
     Ended(Exit),
@@ -118,7 +118,7 @@ pub(super) fn receive(socket: &impl AsFd, wait: bool) -> Result<Option<Vec<u8>>,
     loop {
         match recv(socket.as_fd().as_raw_fd(), &mut buffer, flags) {
             Err(Errno::EINTR) => continue,
-            // The other side died with an unread message.
+            // The peer ended with an unread message.
             Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
             Ok(length) => {
                 buffer.truncate(length);

@@ -1,7 +1,8 @@
 //! A substitute for a [sandbox](super::Sandbox) without the right to create a PID namespace: a command in its own
 //! process group, whose first process is killed when the thread that started it ends.
 //!
-//! Its descendants die with it only as long as they stay in the group: a daemon that creates its own session escapes.
+//! Descendants of the command are killed too, as long as they stay in the group: a daemon that creates its own session
+//! escapes.
 
 use std::ffi::OsString;
 use std::io;

@@ -110,7 +110,8 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
     load.load.malformed_responses = std::mem::take(&mut ended.shard.malformed_responses);
     load.load.open_connections = plan.open_connections.map(|connections| {
         let memory = ended.main_thread.memory.unwrap_or_default();
-        let (generator, kernel) = memory.each_since(&ended.main_thread.memory_before, u64::from(connections));
+        let (generator, kernel) =
+            memory.increase_per_connection(&ended.main_thread.memory_before, u64::from(connections));
         document::OpenConnections {
             connections: u64::from(connections),
             failed: live.held_failed,

@@ -57,9 +57,10 @@ pub(super) fn checks(
 fn store_error(ended: &Ended<'_>, series_error: Option<store::StoreError>) -> Option<String> {
     let left_out = ended.mix.as_ref().map_or(0, |mix| mix.left_out);
     // Unverified exchanges have their own check.
-    let no_room = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unverified);
-    let no_room = (no_room > 0).then(|| format!("the disk was too slow to store {no_room} exchanges of the workload"));
-    ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(no_room)
+    let not_stored = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unverified);
+    let not_stored =
+        (not_stored > 0).then(|| format!("the disk was too slow to store {not_stored} exchanges of the workload"));
+    ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(not_stored)
 }
 
 /// Packets lost by the path or its devices that no link was configured to lose.

@@ -76,7 +76,7 @@ impl Instruments {
             judging: judging.map(|world| Judging::new(Judge::new(Arc::clone(world), schedule.measured))),
             measured_end: schedule.measured.1,
             progress: Arc::clone(&loops.progress),
-            folder: folder.lend(),
+            folder: folder.take_folder(),
             wire,
             cores: loops.resources.cores.client.clone(),
             snapshot: builder.map(SnapshotBuilder::for_recorder),

@@ -306,9 +306,9 @@ impl MainThread {
 
     /// Calls the observation of the server's cores, if there is one, with a function that reads this program's own
     /// time.
-    fn with_watch(&mut self, act: impl FnOnce(&mut CoreWatch, &dyn Fn() -> Own)) {
+    fn with_watch(&mut self, action: impl FnOnce(&mut CoreWatch, &dyn Fn() -> Own)) {
         let Some(mut watch) = self.watch.take() else { return };
-        act(&mut watch, &|| self.own(false));
+        action(&mut watch, &|| self.own(false));
         self.watch = Some(watch);
     }
 
@@ -336,7 +336,7 @@ impl MainThread {
                 let sum = certain.max(process) + others.map(|served| served.ran).sum::<Duration>();
                 Own { certain: sum, possible: sum }
             }
-            (None, Some(watch)) if all => Own { certain, possible: certain + watch.wandering() },
+            (None, Some(watch)) if all => Own { certain, possible: certain + watch.time_on_shared_cores() },
             _ => Own { certain, possible: certain },
         }
     }

@@ -179,7 +179,7 @@ impl Ends {
         let before = self.checksum_errors()?;
         let (mut up, mut answered) = (Arrivals::default(), 0);
         let down = &mut probed.down;
-        let (mut sent, mut took) = (0, Duration::ZERO);
+        let (mut sent, mut elapsed) = (0, Duration::ZERO);
         self.exchange(
             |server, message, buffer| {
                 if message.kind == Kind::Probe && message.client == client && up.add(message.number) {
@@ -205,13 +205,13 @@ impl Ends {
                     );
                     sent += 1;
                 }
-                took = Duration::from_nanos(monotonic_ns() - start_ns);
+                elapsed = Duration::from_nanos(monotonic_ns() - start_ns);
                 std::thread::sleep(settle(spec));
             },
         )?;
         let after = self.checksum_errors()?;
         probed.corrupted = [after[0].saturating_sub(before[0]), after[1].saturating_sub(before[1])];
-        probed.gap_ns = took.as_nanos() as f64 / f64::from(sent.max(1));
+        probed.gap_ns = elapsed.as_nanos() as f64 / f64::from(sent.max(1));
         Ok(Probed { sent, up, answered, ..probed })
     }
 

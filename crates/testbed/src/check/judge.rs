@@ -198,8 +198,8 @@ const RATE_MIN_RATIO_EARLY_DROPS: f64 = 0.85;
 /// The rate of a flood.
 pub(super) fn rate(group: &Group, up: bool, flood: &Flood, flooded: Flooded, duration: Duration) -> Row {
     let least = if flood.early_drops { RATE_MIN_RATIO_EARLY_DROPS } else { RATE_MIN_RATIO };
-    let blur = flood.jitter_s / duration.as_secs_f64();
-    let between = [flood.rate * (least - blur).max(0.0), flood.rate * (RATE_MAX_RATIO + blur)];
+    let uncertainty = flood.jitter_s / duration.as_secs_f64();
+    let between = [flood.rate * (least - uncertainty).max(0.0), flood.rate * (RATE_MAX_RATIO + uncertainty)];
     let mut row = Row::judged(named("rate", up, group), flood.rate, flooded.received, between, Unit::BitsPerSecond);
     // If the machine cannot send fast enough, the rate is not judged.
     if !flood.constant

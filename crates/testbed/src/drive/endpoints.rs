@@ -54,7 +54,7 @@ impl Endpoint<'_> {
     /// Starts connecting, over TCP from the source address that `source` returns for the server's address.
     ///
     /// # Errors
-    /// Those of [`TcpSocket::connect`] and [`TcpSocket::connect_unix`].
+    /// The errors of [`TcpSocket::connect`] and [`TcpSocket::connect_unix`].
     pub fn connect(self, source: impl FnOnce(IpAddr) -> Option<IpAddr>) -> io::Result<TcpSocket> {
         match self {
             Endpoint::Tcp(server) => TcpSocket::connect(source(server.ip()), server),

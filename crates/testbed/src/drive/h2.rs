@@ -53,7 +53,7 @@ pub(crate) enum H2Event {
     Body { stream: StreamKey, bytes: Bytes },
     /// The response is complete.
     End { stream: StreamKey },
-    /// There will be no response.
+    /// No response will arrive.
     Failed { stream: StreamKey, why: Why },
     /// GOAWAY: the server processes no stream above `last`; `error`: because of an error.
     GoAway { last: u32, error: bool },

@@ -164,18 +164,18 @@ impl LoadIo {
         self.load.live().in_flight > 0
     }
 
-    /// Lets the core act on the time, and carries out its actions.
+    /// Notifies the core of the time, and carries out its actions.
     pub fn turn(&mut self, poller: &mut Poller, clock: &Clock) {
         self.on_ring = poller.ring().is_some();
         self.completions_handled = 0;
         let now = self.now(clock);
         self.note_unacknowledged_at_timeout(now);
         self.load.handle_time(now);
-        self.act(poller, clock);
+        self.perform_all_actions(poller, clock);
         // Connections with more to read than one iteration allows: edge-triggered readiness is not reported again.
         for key in std::mem::take(&mut self.unread) {
             self.read(key, clock);
-            self.act(poller, clock);
+            self.perform_all_actions(poller, clock);
         }
     }
 
@@ -237,15 +237,15 @@ impl LoadIo {
         self.load
     }
 
-    fn act(&mut self, poller: &mut Poller, clock: &Clock) {
-        self.more = !self.act_once(true, poller, clock);
+    fn perform_all_actions(&mut self, poller: &mut Poller, clock: &Clock) {
+        self.more = !self.perform_actions(true, poller, clock);
         self.advance_streams(poller, clock);
         self.submit(poller, clock);
     }
 
     /// Carries out the actions caused by a response, and no others, because more responses may be waiting to be read.
     fn follow_up(&mut self, poller: &mut Poller, clock: &Clock) {
-        self.more |= !self.act_once(false, poller, clock);
+        self.more |= !self.perform_actions(false, poller, clock);
         self.advance_streams(poller, clock);
         self.submit(poller, clock);
     }
@@ -257,20 +257,20 @@ impl LoadIo {
                 return;
             }
             self.advance_changed(clock);
-            self.more |= !self.act_once(false, poller, clock);
+            self.more |= !self.perform_actions(false, poller, clock);
         }
         self.more |= !self.changed_streams.is_empty();
     }
 
-    /// Carries out a limited number of the core's actions; true if none is left. `anew`: also for requests that wait
-    /// for a connection.
-    fn act_once(&mut self, anew: bool, poller: &mut Poller, clock: &Clock) -> bool {
+    /// Carries out a limited number of the core's actions; true if none is left. `with_new_requests`: also for requests
+    /// that wait for a connection.
+    fn perform_actions(&mut self, with_new_requests: bool, poller: &mut Poller, clock: &Clock) -> bool {
         let mut carried_out = 0;
         // The clock as read after the last action, if that was recent.
         let mut read = None;
         while carried_out < ACTIONS_PER_VISIT {
             let now = read.take().unwrap_or_else(|| self.now(clock));
-            let action = if anew { self.load.poll_action(now) } else { self.load.poll_follow_up(now) };
+            let action = if with_new_requests { self.load.poll_action(now) } else { self.load.poll_follow_up(now) };
             let Some(action) = action else { return true };
             carried_out += 1;
             match action {

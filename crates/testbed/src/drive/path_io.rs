@@ -127,7 +127,7 @@ impl PathIo {
     /// Reads waiting packets at one end, at most a batch.
     ///
     /// # Errors
-    /// Those of reading a TUN device other than EAGAIN.
+    /// The errors of reading a TUN device other than EAGAIN.
     pub fn read(&mut self, from_clients: bool, clock: &Clock) -> io::Result<()> {
         let (tun, direction) =
             if from_clients { (&self.client.tun, Direction::Up) } else { (&self.server.tun, Direction::Down) };
@@ -159,7 +159,7 @@ impl PathIo {
     /// Reads waiting packets where the last read may have left some, at most a batch each.
     ///
     /// # Errors
-    /// Those of [`Self::read`].
+    /// The errors of [`Self::read`].
     pub fn read_rest(&mut self, clock: &Clock) -> io::Result<()> {
         for direction in Direction::BOTH {
             if self.unread[direction.index()] {

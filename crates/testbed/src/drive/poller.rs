@@ -1,9 +1,9 @@
 //! Events of the event loop: readiness by epoll, or completions by io_uring.
 //!
-//! Both watch the loop's own descriptors (timer, stop, the TUN devices). They differ in the sockets of the load: with
-//! epoll the loop learns that a socket is ready, and makes one system call to receive and one to send; with io_uring it
-//! gets the received data, and sends many requests with one system call. Received data is in a buffer of the ring until
-//! the buffer is returned.
+//! Both engines watch the loop's own descriptors (timer, stop, the TUN devices). They differ in the sockets of the
+//! load: with epoll the loop learns that a socket is ready, and makes one system call to receive and one to send; with
+//! io_uring it gets the received data, and sends many requests with one system call. Received data is in a buffer of
+//! the ring until the buffer is returned.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -113,7 +113,7 @@ impl Poller {
     /// Watches a descriptor of the loop. It must be read until it is empty, otherwise no further event is reported.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn watch_own(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         match self {
             Poller::Epoll(poller) => poller.epoll.add(fd, Interest::READ.edge(), token),
@@ -127,7 +127,7 @@ impl Poller {
     /// Watches a socket whose connect has been called.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn watch_connecting(&mut self, socket: &TcpSocket, key: ConnectionKey) -> io::Result<()> {
         match self {
             Poller::Epoll(poller) => poller.epoll.add(socket.as_fd(), Interest::READ_WRITE.edge(), key.token()),
@@ -141,7 +141,7 @@ impl Poller {
     /// Collects events, and waits for one if `wait`; returns their number.
     ///
     /// # Errors
-    /// Those of epoll_wait(2) and io_uring_enter(2).
+    /// The errors of epoll_wait(2) and io_uring_enter(2).
     pub fn poll(&mut self, wait: bool) -> io::Result<usize> {
         match self {
             Poller::Epoll(EpollPoller { epoll, events }) => {
@@ -166,7 +166,7 @@ impl Poller {
     /// Submits queued operations, and lets the kernel complete cancelled ones: sockets are referenced until then.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2).
+    /// The errors of io_uring_enter(2).
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
             Poller::Epoll(_) => Ok(()),
@@ -240,7 +240,7 @@ impl RingPoller {
     /// Submits queued operations.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2).
+    /// The errors of io_uring_enter(2).
     pub fn submit(&mut self) -> io::Result<()> {
         self.ring.submit()
     }

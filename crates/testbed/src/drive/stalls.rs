@@ -22,7 +22,7 @@ const BEAT: Duration = Duration::from_millis(1);
 
 /// The next beat after `at`. Beats are on a fixed grid, so that a loop that waits often sets its timer once a beat and
 /// not once a wait.
-pub(crate) fn beat_after(at: Timestamp) -> Timestamp {
+pub(crate) fn next_beat_after(at: Timestamp) -> Timestamp {
     let beat = BEAT.as_nanos() as u64;
     Timestamp::from_nanos((at.as_nanos() / beat + 1) * beat)
 }
@@ -152,7 +152,7 @@ mod tests {
                     while now < 60_000 {
                         pass(&mut now, 50);
                         stalls.working(us(now));
-                        let (from, until) = (now, beat_after(us(now)));
+                        let (from, until) = (now, next_beat_after(us(now)));
                         let whole = until.as_nanos() / 1000 - from;
                         // A response ends the wait halfway.
                         pass(&mut now, if has_response { whole / 2 } else { whole });

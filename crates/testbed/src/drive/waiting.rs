@@ -9,7 +9,7 @@ use units::Timestamp;
 
 use super::load_io::LoadIo;
 use super::poller::Poller;
-use super::stalls::beat_after;
+use super::stalls::next_beat_after;
 use super::{Drive, Health, RECORDER_SLEEP, TOKEN_TIMER};
 use plan::Wait;
 
@@ -91,7 +91,7 @@ impl Drive<'_> {
             health.stalled_for(before.since(next));
             return poller.poll(false);
         }
-        let until = if self.awaits() { next.min(beat_after(before)) } else { next };
+        let until = if self.awaits() { next.min(next_beat_after(before)) } else { next };
         let ready = self.wait_between(before, until, until < next, poller, alarm)?;
         let after = self.clock.now();
         health.waited(before, after);

@@ -34,7 +34,7 @@ pub(super) struct Log {
 pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, TestbedError> {
     let wrong = |why: String| TestbedError::Plan(format!("--replay {}: {why}", replay.file.display()));
     let base = Target::parse(&load.url).map_err(TestbedError::plan)?;
-    let like = load.every_request().map_err(TestbedError::Plan)?;
+    let template = load.every_request().map_err(TestbedError::Plan)?;
     let file = File::open(&replay.file).map_err(|error| wrong(error.to_string()))?;
     let mut lines = Lines { from: BufReader::with_capacity(1 << 16, file), line: Vec::new() };
     let mut reader = Reader::default();
@@ -82,7 +82,7 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, TestbedE
         let target = base.with_path(&logged.target);
         let name = (method != Method::Get).then(|| format!("{} {}", method.as_str(), target.url()));
         let path = Template::literal(&target.path_and_query);
-        let mut request = RequestSpec { name, method, path, target, weight: logged.times as f64, ..like.clone() };
+        let mut request = RequestSpec { name, method, path, target, weight: logged.times as f64, ..template.clone() };
         if method == Method::Head {
             // A response to HEAD has no body to check.
             (request.expect.length, request.expect.body) = (None, None);

@@ -202,7 +202,7 @@ fn with_a_blocked_disk_every_request_is_counted_and_the_stored_share_reported() 
     sorted.dedup();
     assert_eq!(sorted.len(), stored.len(), "no request is stored twice");
 
-    // The same records, by a recorder without tables and with unlimited space.
+    // The same records are processed by a recorder without tables and with unlimited space.
     let (mut outlets, recorder) = Recorder::start(recording(2)).unwrap();
     offer(&mut outlets, 0..REQUESTS, 700);
     drop(outlets);

@@ -34,7 +34,7 @@ pub struct CoreTimes {
     /// Time of the reading, by CLOCK_MONOTONIC.
     pub at: Duration,
     /// Length of the reading: its figures are up to this far apart.
-    pub took: Duration,
+    pub read_duration: Duration,
     /// Number of cores.
     pub cores: u32,
     /// Idle time: lower and upper bound.
@@ -134,7 +134,7 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     let others = [others[0].min(others[1]), others[1]];
     // At either end another process may have run since its last tick, with the probability of its share of the cores.
     let tick_error = 2.0 * TICK_S * f64::from(now.cores) * (others[1] / all.max(1e-9)).min(1.0)
-        + (now.took + earlier.took).as_secs_f64() * f64::from(now.cores);
+        + (now.read_duration + earlier.read_duration).as_secs_f64() * f64::from(now.cores);
     let middle = (interrupts[0].max(0.0) + interrupts[1].max(0.0)) / 2.0;
     let interrupts = [(interrupts[0] - tick_error).max(0.0), interrupts[1].max(0.0) + tick_error];
 

@@ -153,7 +153,7 @@ mod tests {
                 process(10, 1, "yamabiko", 700, 1),
                 process(11, 10, "nginx", server_ms, 0),
                 process(12, 11, "nginx", server_ms, 0),
-                process(20, 1, "hog", hog_ms, 0),
+                process(20, 1, "busy", hog_ms, 0),
                 process(21, 1, "elsewhere", hog_ms, 1),
                 process(16, 2, "ksoftirqd/0", hog_ms, 0),
             ];
@@ -168,7 +168,7 @@ mod tests {
         others.add_reading(&reading(650, 900, &[]), Some(11), 10, &[0], true);
         let processes = others.named(1.0);
         let named: Vec<(&str, f64)> = processes.iter().map(|process| (process.name.as_str(), process.cpu_s)).collect();
-        assert_eq!(named, [("hog", 0.5), ("late", 0.07)]);
+        assert_eq!(named, [("busy", 0.5), ("late", 0.07)]);
         assert_eq!((processes[0].pid, processes[0].share), (20, 0.5));
         assert_eq!(others.total(), Duration::from_millis(570));
     }

@@ -141,8 +141,8 @@ impl CoreWatch {
         let now = now();
         if now >= self.next_list {
             self.list(topology, own);
-            let took = self::now().saturating_sub(now);
-            self.next_list = now + LIST_INTERVAL_MIN.max(took * LIST_INTERVAL_FACTOR);
+            let read_duration = self::now().saturating_sub(now);
+            self.next_list = now + LIST_INTERVAL_MIN.max(read_duration * LIST_INTERVAL_FACTOR);
         }
         if self.tasks.is_some() && now >= self.next_reading {
             let began = self::now();
@@ -159,7 +159,7 @@ impl CoreWatch {
         let at = now();
         let all = cpu_times().ok()?;
         let idle = idle_times(&all, self.cores.list());
-        let took = now().saturating_sub(began);
+        let read_duration = now().saturating_sub(began);
         let sum = |of: fn(&CpuTimes) -> Duration| {
             all.iter()
                 .filter(|(core, _)| self.cores.list().contains(core))
@@ -169,7 +169,7 @@ impl CoreWatch {
         let idle_sum = |of: fn(&IdleTime) -> Duration| idle.iter().map(of).sum::<Duration>();
         Some(CoreTimes {
             at,
-            took,
+            read_duration,
             cores: self.cores.list().len() as u32,
             idle: [idle_sum(|idle| idle.least), idle_sum(|idle| idle.most)],
             stolen: sum(|times| times.steal),
@@ -186,7 +186,7 @@ impl CoreWatch {
     }
 
     /// Time of this program's threads that may run on these cores and on others, too.
-    pub fn wandering(&self) -> Duration {
+    pub fn time_on_shared_cores(&self) -> Duration {
         let may_run_on = |thread: i32| {
             let allowed = Cores::of(thread).ok()?;
             let here = allowed.list().iter().filter(|core| self.cores.list().contains(core)).count();

@@ -4,8 +4,8 @@
 //!   length (4 bytes, little endian) | kind (1 byte) | payload
 //! ```
 //!
-//! Both ends are this program, forked from one process, so there is no version; but lengths are limited and payloads
-//! must match their kind exactly. An invalid frame ends the shard and does not exhaust the parent's memory.
+//! Parent and shard are this program, forked from one process, so there is no version; but lengths are limited and
+//! payloads must match their kind exactly. An invalid frame ends the shard and does not exhaust the parent's memory.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -102,7 +102,7 @@ const STOP_REQUEST: u8 = 5;
 /// Writes a frame of a shard.
 ///
 /// # Errors
-/// Those of the socket: the parent has ended.
+/// The errors of the socket: the parent has ended.
 pub fn write_message(into: &mut impl Write, message: &ShardMessage) -> io::Result<()> {
     match message {
         ShardMessage::Batch(batch) => write(into, BATCH, &to_bytes(batch)?),
@@ -116,7 +116,7 @@ pub fn write_message(into: &mut impl Write, message: &ShardMessage) -> io::Resul
 /// Reads a frame of a shard; `None` at its end.
 ///
 /// # Errors
-/// Those of the socket, and invalid frames.
+/// The errors of the socket, and invalid frames.
 pub fn read_message(from: &mut impl Read) -> io::Result<Option<ShardMessage>> {
     let Some((kind, payload)) = read(from)? else { return Ok(None) };
     Ok(Some(match kind {
@@ -131,7 +131,7 @@ pub fn read_message(from: &mut impl Read) -> io::Result<Option<ShardMessage>> {
 /// Requests a shard to end.
 ///
 /// # Errors
-/// Those of the socket: the shard has ended.
+/// The errors of the socket: the shard has ended.
 pub fn write_stop_request(into: &mut impl Write, request: StopRequest) -> io::Result<()> {
     write(into, STOP_REQUEST, &to_bytes(&request)?)
 }
@@ -139,7 +139,7 @@ pub fn write_stop_request(into: &mut impl Write, request: StopRequest) -> io::Re
 /// Reads a stop request; `None` when the parent has ended.
 ///
 /// # Errors
-/// Those of the socket, and invalid frames.
+/// The errors of the socket, and invalid frames.
 pub fn read_stop_request(from: &mut impl Read) -> io::Result<Option<StopRequest>> {
     match read(from)? {
         None => Ok(None),

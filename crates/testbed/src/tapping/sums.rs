@@ -56,7 +56,7 @@ impl Responses {
     /// need not read every row. `until`: the end of the run, since its zero.
     ///
     /// # Errors
-    /// Those of the run store.
+    /// The errors of the run store.
     pub fn store(&self, folder: &RunFolder, until: Timestamp) -> store::Result<()> {
         let both = [("tap_client", &self.client), ("tap_server", &self.server)];
         both.into_iter()

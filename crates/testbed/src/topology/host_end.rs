@@ -17,8 +17,8 @@ use sys::nft::{self, Masquerade};
 use sys::tun::{Offload, Tun};
 
 use super::ends::{
-    CLIENT_NETWORK, CLIENT_NETWORK_V6, PREFIX, PREFIX_V6, add_tcp_route, bring_up, has_ipv6, network, no_ipv6,
-    quiet_ipv6,
+    CLIENT_NETWORK, CLIENT_NETWORK_V6, PREFIX, PREFIX_V6, add_tcp_route, bring_up, enable_silent_ipv6, has_ipv6,
+    network, no_ipv6,
 };
 use super::target::{How, Reach};
 use crate::error::TestbedError;
@@ -66,7 +66,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     let device = tun.name().to_owned();
     tun.set_offload(offload).map_err(TestbedError::environment)?;
     if v6 {
-        quiet_ipv6(&device).map_err(read_only)?;
+        enable_silent_ipv6(&device).map_err(read_only)?;
     } else {
         sys::netlink::disable_ipv6(&device).map_err(TestbedError::environment).map_err(read_only)?;
     }

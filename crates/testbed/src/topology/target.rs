@@ -222,16 +222,16 @@ fn find_any(pid: i32, address: IpAddr, port: u16) -> Listening {
 /// A service under the name that programs at the clients' end use.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// Its name.
+    /// The host's name.
     pub name: String,
-    /// Its addresses.
+    /// The host's addresses.
     pub reaches: Vec<Reach>,
 }
 
 /// The named services that programs at the clients' end can reach.
 ///
 /// # Errors
-/// Those of [`resolve`], [`through_path`] and [`check_listening`].
+/// The errors of [`resolve`], [`through_path`] and [`check_listening`].
 pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, TestbedError> {
     let mut all = Vec::new();
     for to in to {
@@ -239,7 +239,7 @@ pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, TestbedErro
         let addresses = resolve(&to.host, to.port.unwrap_or(0), &plan)?;
         all.extend(addresses.into_iter().map(|address| (to, address)));
     }
-    // All of them in one call: each loopback address gets its own address in the testbed, however often it is named.
+    // All targets in one call: each loopback address gets its own address in the testbed, however often it is named.
     let mut addresses: Vec<IpAddr> = Vec::new();
     for (_, address) in &all {
         if !addresses.contains(address) {

@@ -128,7 +128,7 @@ pub fn assert_conserved(counters: &[Counters; 2]) {
     for counters in counters {
         assert_eq!(
             counters.accepted + counters.duplicated,
-            counters.delivered + counters.dropped_in_all() + counters.held,
+            counters.delivered + counters.dropped_in_all() + counters.in_transit,
             "{counters:?}"
         );
     }

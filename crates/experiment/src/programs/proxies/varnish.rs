@@ -55,7 +55,7 @@ impl Varnish {
     /// - a reload (`no-cache` of a request) goes to the origin, which is not Varnish's default;
     /// - stale responses are not sent (`default_grace` 0), which it would do for 10 s while it fetches again.
     ///
-    /// Its disk storage has the size `sizes.disk`; without it, everything is in memory.
+    /// Varnish's disk storage has the size `sizes.disk`; without it, everything is in memory.
     ///
     /// # Errors
     /// The folder cannot be written.

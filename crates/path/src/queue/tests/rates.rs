@@ -86,8 +86,8 @@ proptest! {
                 (busy_since, work) = (at, 0);
             }
             work += u128::from(bytes) * BYTE;
-            prop_assert!(sendable(busy_since, leaves) >= work, "early");
-            prop_assert!(sendable(busy_since, leaves - 1) < work, "late");
+            prop_assert!(sendable(busy_since, leaves) >= work, "the packet leaves early");
+            prop_assert!(sendable(busy_since, leaves - 1) < work, "the packet leaves late");
             last = leaves;
         }
     }

@@ -65,7 +65,7 @@ pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, TestbedError> {
                     true => {
                         "the key is encrypted; decrypt it into a file of its own: openssl pkey -in FILE -out KEY".into()
                     }
-                    false => pem_words(&error, "private key"),
+                    false => pem_error_text(&error, "private key"),
                 };
                 TestbedError::Plan(format!("--key {}: {words}", key.display()))
             })?;
@@ -97,7 +97,7 @@ fn roots_of_the_system() -> Result<RootCertStore, TestbedError> {
 
 fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, TestbedError> {
     let refuse = |error: &rustls_pki_types::pem::Error| {
-        TestbedError::Plan(format!("{option} {}: {}", file.display(), pem_words(error, "certificate")))
+        TestbedError::Plan(format!("{option} {}: {}", file.display(), pem_error_text(error, "certificate")))
     };
     let found: Vec<_> =
         CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| refuse(&error))?;
@@ -113,7 +113,7 @@ fn is_encrypted(file: &Path) -> bool {
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
-fn pem_words(error: &rustls_pki_types::pem::Error, expected: &str) -> String {
+fn pem_error_text(error: &rustls_pki_types::pem::Error, expected: &str) -> String {
     match error {
         rustls_pki_types::pem::Error::Io(error) => error.to_string(),
         rustls_pki_types::pem::Error::NoItemsFound => format!("the file has no {expected} in PEM form"),

@@ -130,7 +130,7 @@ impl Session {
     /// Writes pending output. True when all of it is written.
     ///
     /// # Errors
-    /// Those of send(2).
+    /// The errors of send(2).
     pub(crate) fn flush(&mut self, tcp: &TcpSocket) -> io::Result<bool> {
         while self.written < self.outgoing.len() {
             match tcp.send(&self.outgoing[self.written..])? {

@@ -83,7 +83,7 @@ fn no_remaining_time_does_not_mean_no_interrupts() {
     let spent = spent_of(Case { idle: [0, 0], tasks: Some(10_003), server: 80, ..Case::default() });
     assert!(spent.receive_interval[1] > 9.9 && spent.not_attributable > 9.9, "{spent:?}");
     assert!(spent.receive < 0.02, "{spent:?}");
-    // The same if the figures are so far apart in time that they do not add up.
+    // The result is the same if the figures are so far apart in time that they do not add up.
     let late = spent_of(Case { idle: [0, 0], tasks: Some(10_100), server: 80, ..Case::default() });
     assert!(late.receive_interval[1] > 9.9 && late.not_attributable > 9.9, "{late:?}");
 }
@@ -94,7 +94,7 @@ fn a_slow_reading_widens_the_interval() {
     let of = |took_ms| {
         let times = |at, idle, tasks| CoreTimes {
             at: ms(at),
-            took: ms(took_ms),
+            read_duration: ms(took_ms),
             cores: 1,
             idle: [ms(idle); 2],
             tasks: Some(ms(tasks)),
