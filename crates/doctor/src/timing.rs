@@ -47,7 +47,7 @@ pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measu
 fn on_thread(core: Option<Cores>, device: Option<Device>) -> io::Result<Measured> {
     let core = core.filter(|core| core.pin_this_thread().is_ok());
     // A running measurement holds the right to the real-time class, and must not be disturbed by this one.
-    let right = RealTimeLock::take();
+    let right = RealTimeLock::acquire();
     let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
     let urgency = wanted.apply_to_this_thread();
     Ok(Measured {

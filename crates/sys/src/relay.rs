@@ -310,7 +310,7 @@ fn forward_until_end(notes: &OwnedFd, probe: &GroupProbe, handled: u64, mut has:
             continue;
         }
         rest(SETTLE_MS);
-        let round = settle(handled, std::mem::take(&mut pending), || Notes::read(notes), || probe.take(), || rest(1));
+        let round = settle(handled, std::mem::take(&mut pending), || Notes::read(notes), || probe.query(), || rest(1));
         pending = round.pending;
         let already_received = std::mem::take(&mut has) | if child_is_in_our_group() { round.to_group } else { 0 };
         round.noted.by_process_except(already_received).for_each(send);
@@ -334,12 +334,12 @@ fn settle(
     handled: u64,
     noted: Notes,
     mut notes: impl FnMut() -> Notes,
-    mut take: impl FnMut() -> u64,
+    mut query_probe: impl FnMut() -> u64,
     mut rest: impl FnMut(),
 ) -> Round {
     let mut round = Round { noted, ..Round::default() };
     for attempt in 1..=READS_MAX {
-        let (late, more) = (notes(), take());
+        let (late, more) = (notes(), query_probe());
         round.to_group |= more;
         if attempt == READS_MAX {
             round.noted.add(late.only(round.to_group));

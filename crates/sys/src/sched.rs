@@ -113,8 +113,8 @@ impl fmt::Display for Cores {
 pub struct RealTimeLock(#[expect(dead_code, reason = "held, not used")] UnixDatagram);
 
 impl RealTimeLock {
-    /// Takes the right, unless another process in this network namespace has it.
-    pub fn take() -> Option<Self> {
+    /// Acquires the right, unless another process in this network namespace has it.
+    pub fn acquire() -> Option<Self> {
         // An abstract address exists as long as a socket is bound to it, and needs no cleanup.
         let address = SocketAddr::from_abstract_name("yamabiko-real-time").ok()?;
         UnixDatagram::bind_addr(&address).ok().map(RealTimeLock)
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn real_time_right_has_one_holder() {
         // Another run on this machine may have it: then the second try must fail as well.
-        let first = RealTimeLock::take();
-        assert!(RealTimeLock::take().is_none());
+        let first = RealTimeLock::acquire();
+        assert!(RealTimeLock::acquire().is_none());
         drop(first);
     }
 

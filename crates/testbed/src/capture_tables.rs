@@ -91,7 +91,7 @@ impl CaptureTables {
     }
 
     /// Adds a batch.
-    pub fn take(&mut self, mut batch: WireBatch) {
+    pub fn add_batch(&mut self, mut batch: WireBatch) {
         // If a count or Ctrl-C ends the measured phase, `progress` has its end before any record that ends later
         // arrives.
         let phase = (self.measured_from, self.progress.measured_end());
@@ -219,7 +219,7 @@ mod tests {
             // Not a client of this run.
             connection("198.19.0.200:5000", 1200, Some(1300)),
         ];
-        tables.take(WireBatch { connections, ..WireBatch::default() });
+        tables.add_batch(WireBatch { connections, ..WireBatch::default() });
         let (figures, _) = tables.finish();
         assert_eq!((figures.connections_opened, figures.not_http, figures.missing_bytes), (2, 3, 6));
         assert_eq!(figures.connections_ns, 1_200_000_000);

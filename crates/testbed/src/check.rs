@@ -116,7 +116,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, TestbedError> {
             urgency: Urgency::Ordinary,
             grace: Duration::ZERO,
         };
-        let right = keeps_time.then(RealTimeLock::take).flatten();
+        let right = keeps_time.then(RealTimeLock::acquire).flatten();
         let thread = std::thread::Builder::new()
             .name("path".into())
             .spawn_scoped(scope, move || {

@@ -137,7 +137,7 @@ impl Drive<'_> {
                 path.release(&self.clock)?;
             }
             if let Some(io) = &mut self.load {
-                io.turn(&mut poller, &self.clock);
+                io.process_due(&mut poller, &self.clock);
                 if now >= flush_at {
                     io.flush(self.clock.now());
                     self.progress.store(io.live());
@@ -159,7 +159,7 @@ impl Drive<'_> {
             let ready = self.wait_until(next, &mut poller, &mut alarm, &mut health)?;
             self.read_path()?;
             for index in 0..ready {
-                match (poller.take(index, is_own), &mut self.load) {
+                match (poller.take_event(index, is_own), &mut self.load) {
                     (Some(Ready::Own(TOKEN_TIMER)), _) => alarm.fired(),
                     (Some(Ready::Own(token)), _) => self.note_readable(token)?,
                     (Some(event), Some(io)) => {
@@ -181,9 +181,9 @@ impl Drive<'_> {
 
         if let Some(load) = &mut self.load {
             load.abort(self.clock.now());
-            load.turn(&mut poller, &self.clock);
+            load.process_due(&mut poller, &self.clock);
             while load.unfinished() {
-                load.turn(&mut poller, &self.clock);
+                load.process_due(&mut poller, &self.clock);
             }
             self.progress.store(load.live());
             self.progress.store_mix(load.mix());
@@ -230,7 +230,7 @@ impl Drive<'_> {
                 last_packet = self.clock.now();
             }
             for index in 0..ready {
-                match poller.take(index, is_own) {
+                match poller.take_event(index, is_own) {
                     Some(Ready::Own(TOKEN_TIMER)) => alarm.fired(),
                     Some(Ready::Own(token)) => {
                         self.note_readable(token)?;

@@ -234,7 +234,7 @@ impl<'a> PathLoop<'a> {
         std::thread::scope(|scope| {
             let mut drive = self.drive(path_io);
             let core = self.core.clone();
-            let right = self.keeps_time.then(RealTimeLock::take).flatten();
+            let right = self.keeps_time.then(RealTimeLock::acquire).flatten();
             // The real-time class keeps the path on time next to a busy program; while packets arrive faster than it
             // can forward them it alternates with others.
             let urgency = match right {

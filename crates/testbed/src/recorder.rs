@@ -209,7 +209,7 @@ impl WireSide {
     /// Receives available records.
     fn take_available(&mut self) {
         while let Some(batch) = self.records.try_take() {
-            self.tables.take(batch);
+            self.tables.add_batch(batch);
         }
     }
 
@@ -224,8 +224,8 @@ impl WireSide {
         mut report: impl FnMut(&CaptureTables),
     ) -> (WireFigures, Option<String>) {
         let mut part_closed = sys::clock::monotonic_ns();
-        while let Some(batch) = self.records.take() {
-            self.tables.take(batch);
+        while let Some(batch) = self.records.next_batch() {
+            self.tables.add_batch(batch);
             let now = sys::clock::monotonic_ns();
             if now - part_closed > PART_INTERVAL.as_nanos() as u64 {
                 part_closed = now;
@@ -291,7 +291,7 @@ fn record(
             Err(RecvTimeoutError::Timeout) => {}
             Ok((shard, mut batch)) => {
                 space.remove(batch.size());
-                counts.take(shard, &mut batch);
+                counts.record_batch(shard, &mut batch);
                 batch.clear();
                 // If the return queue is full, the batch is freed instead of reused.
                 let _ = free_batches[shard].try_send(batch);
@@ -348,7 +348,7 @@ impl<'a> Counts<'a> {
     }
 
     /// Counts and stores one batch of loop `shard`.
-    fn take(&mut self, shard: usize, batch: &mut Batch) {
+    fn record_batch(&mut self, shard: usize, batch: &mut Batch) {
         self.ends[shard] = batch.measured_end;
         let end = measured_end(&self.ends, self.progress.stop_at());
         if let Some(end) = end {
@@ -371,7 +371,7 @@ impl<'a> Counts<'a> {
         self.compare_with_wire(batch);
         if let Some(judging) = &mut self.judging {
             judging.leave_out(std::mem::take(&mut batch.unverified));
-            judging.take(&mut batch.exchanges);
+            judging.add_exchanges(&mut batch.exchanges);
             judging.judge_before(self.levels.told_until(), store_exchanges(self.write_queue));
         }
         self.put_rows(batch);
@@ -404,7 +404,7 @@ impl<'a> Counts<'a> {
         self.boundaries.read(&self.progress);
         loop {
             let end = Timestamp::from_nanos((self.second + 1) * 1_000_000_000);
-            if end > self.levels.next_moment() || !(batch.last || self.boundaries.reach(end)) {
+            if end > self.levels.next_moment() || !(batch.last || self.boundaries.is_known_at(end)) {
                 break;
             }
             let level = self.levels.second(self.second as usize);

@@ -447,7 +447,7 @@ fn pass_on(watch: &mut Watch, records: &Outlet) -> u64 {
     watch.take_connections(&mut batch.connections);
     watch.take_requests(&mut batch.requests);
     watch.take_seconds(&mut batch.seconds);
-    records.pass(batch)
+    records.push_batch(batch)
 }
 
 /// Time for which a closed connection stays in memory, so that retransmissions count as its own. Shorter than for

@@ -34,16 +34,16 @@ impl Precedence {
     pub const NONE: Precedence = Precedence(None);
 
     /// Moves the calling thread into the real-time class, if allowed; otherwise it stays unchanged and is not reviewed.
-    pub fn take(now: Timestamp) -> Self {
-        if set_fifo() { Precedence::taken(now) } else { Precedence::NONE }
+    pub fn acquire(now: Timestamp) -> Self {
+        if set_fifo() { Precedence::begin_window(now) } else { Precedence::NONE }
     }
 
     /// For the calling thread after `urgency` was applied to it.
     pub fn after(urgency: Urgency, now: Timestamp) -> Self {
-        if urgency == Urgency::RealTime { Precedence::taken(now) } else { Precedence::NONE }
+        if urgency == Urgency::RealTime { Precedence::begin_window(now) } else { Precedence::NONE }
     }
 
-    fn taken(now: Timestamp) -> Self {
+    fn begin_window(now: Timestamp) -> Self {
         Precedence(Some(Window { began: now, used: thread_cpu_time(), first: true }))
     }
 
@@ -104,7 +104,7 @@ mod tests {
             // If the class is not allowed, `Precedence` must not assume it.
             let allowed = set_fifo();
             let before = class();
-            let mut precedence = Precedence::taken(at(0));
+            let mut precedence = Precedence::begin_window(at(0));
             let now = |precedence: &Precedence| (precedence.0.as_ref().map(|window| window.first), class());
             // A whole window, on any machine: the thread ran longer than that.
             let started = thread_cpu_time();

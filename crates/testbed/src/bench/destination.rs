@@ -118,7 +118,7 @@ mod tests {
         let mut found =
             of(&plain, &targets(&["http://127.0.0.1:81/", "http://127.0.0.2:82/", "http://[::1]/"])).unwrap();
         let first: Vec<String> =
-            found.endpoints.iter_mut().map(|endpoints| endpoints.take().ip().unwrap().to_string()).collect();
+            found.endpoints.iter_mut().map(|endpoints| endpoints.next_endpoint().ip().unwrap().to_string()).collect();
         assert_eq!(first, ["127.0.0.1", "127.0.0.2", "::1"]);
         assert_eq!((found.port, found.addresses.len(), found.reaches.len()), (81, 1, 0));
         assert!(of(&plain, &targets(&["http://127.0.0.1/", "http://no.such.host.invalid/"])).is_err());
@@ -129,6 +129,6 @@ mod tests {
         let proxied = plan(LoadPlan { proxy: Some("127.0.0.9:3128".parse().unwrap()), ..LoadPlan::get("") });
         let mut found = of(&proxied, &targets(&["http://no.such.host.invalid/", "http://other.invalid/"])).unwrap();
         assert_eq!((found.endpoints.len(), found.port), (2, 3128));
-        assert_eq!(found.endpoints[1].take().ip().unwrap().to_string(), "127.0.0.9");
+        assert_eq!(found.endpoints[1].next_endpoint().ip().unwrap().to_string(), "127.0.0.9");
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn is_pinned(cores: &Cores) -> bool {
 /// without its own core must not starve the server, and two on one core would not alternate.
 pub(super) fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeLock>) {
     let sleeps = plan.load.is_open() && own_core && plan.host.wait != Wait::Spin;
-    match sleeps.then(RealTimeLock::take).flatten() {
+    match sleeps.then(RealTimeLock::acquire).flatten() {
         Some(right) => (Urgency::RealTime, Some(right)),
         None => (Urgency::High, None),
     }

@@ -165,7 +165,7 @@ impl LoadIo {
     }
 
     /// Notifies the core of the time, and carries out its actions.
-    pub fn turn(&mut self, poller: &mut Poller, clock: &Clock) {
+    pub fn process_due(&mut self, poller: &mut Poller, clock: &Clock) {
         self.on_ring = poller.ring().is_some();
         self.completions_handled = 0;
         let now = self.now(clock);
@@ -225,7 +225,7 @@ impl LoadIo {
     /// Passes finished records to the recorder.
     pub fn flush(&mut self, now: Timestamp) {
         if let Some(handover) = &mut self.handover {
-            handover.pass(&mut self.load, &mut self.sampler, &mut self.stalls, now);
+            handover.send_records(&mut self.load, &mut self.sampler, &mut self.stalls, now);
         }
     }
 
@@ -276,7 +276,7 @@ impl LoadIo {
             match action {
                 Action::Connect { key, client, target } => {
                     carried_out = ACTIONS_PER_VISIT;
-                    let server = self.servers[target].take();
+                    let server = self.servers[target].next_endpoint();
                     let outcome = server.connect(|address| (self.source)(client, address)).and_then(|tcp| {
                         poller.watch_connecting(&tcp, key)?;
                         Ok(tcp)

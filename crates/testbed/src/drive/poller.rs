@@ -183,7 +183,7 @@ impl Poller {
     }
 
     /// The event at this index, from 0 to the result of [`Self::poll`]. Once each.
-    pub fn take(&mut self, index: usize, is_own: impl Fn(u64) -> bool) -> Option<Ready> {
+    pub fn take_event(&mut self, index: usize, is_own: impl Fn(u64) -> bool) -> Option<Ready> {
         match self {
             Poller::Epoll(poller) => {
                 let event = *poller.events.get(index)?;

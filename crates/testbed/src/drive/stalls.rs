@@ -68,7 +68,7 @@ impl Stalls {
     }
 
     /// Moves the stalls found since the last call to the end of `into`.
-    pub fn take(&mut self, into: &mut Vec<Stall>) {
+    pub fn drain_into(&mut self, into: &mut Vec<Stall>) {
         into.append(&mut self.found);
     }
 }
@@ -86,7 +86,7 @@ mod tests {
 
     fn found(stalls: &mut Stalls) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
-        stalls.take(&mut found);
+        stalls.drain_into(&mut found);
         found.iter().map(|stall| (stall.from.as_nanos() / 1000, stall.to.as_nanos() / 1000)).collect()
     }
 

@@ -42,7 +42,7 @@ impl Boundaries {
     }
 
     /// Whether the counters at `end` are known. True if no loop stores counters, because then none will follow.
-    pub fn reach(&self, end: Timestamp) -> bool {
+    pub fn is_known_at(&self, end: Timestamp) -> bool {
         self.now.is_none_or(|now| now.at >= end)
     }
 
@@ -61,8 +61,8 @@ impl Boundaries {
 
 /// Interpolates the counts between two readings, as if they had risen evenly.
 fn between(before: Reading, now: Reading, at: Timestamp) -> Counts {
-    let whole = now.at.since(before.at).as_secs_f64();
-    let share = if whole > 0.0 { (at.since(before.at).as_secs_f64() / whole).min(1.0) } else { 1.0 };
+    let interval_s = now.at.since(before.at).as_secs_f64();
+    let share = if interval_s > 0.0 { (at.since(before.at).as_secs_f64() / interval_s).min(1.0) } else { 1.0 };
     let part = |from: u64, to: u64| from + (to.saturating_sub(from) as f64 * share).round() as u64;
     Counts {
         offered: part(before.counts.offered, now.counts.offered),
@@ -88,14 +88,14 @@ mod tests {
     fn counts_at_the_end_of_a_second_are_interpolated() {
         let (mut boundaries, progress) = (Boundaries::default(), Progress::default());
         boundaries.read(&progress);
-        assert!(boundaries.reach(at(1_000)), "without counters every boundary is reached");
+        assert!(boundaries.is_known_at(at(1_000)), "without counters every boundary is known");
         store(&progress, 960, 96);
         boundaries.read(&progress);
-        assert!(!boundaries.reach(at(1_000)));
+        assert!(!boundaries.is_known_at(at(1_000)));
         store(&progress, 1_060, 106);
         boundaries.read(&progress);
         boundaries.read(&progress);
-        assert!(boundaries.reach(at(1_000)) && !boundaries.reach(at(2_000)));
+        assert!(boundaries.is_known_at(at(1_000)) && !boundaries.is_known_at(at(2_000)));
         let mut row = SecondRecord { offered: 90, ..SecondRecord::default() };
         boundaries.complete(&mut row, at(1_000));
         assert_eq!((row.offered, row.started), (100, 50));

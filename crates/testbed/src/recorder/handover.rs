@@ -96,7 +96,7 @@ impl Outlet {
     }
 
     /// Passes a batch on, and replaces it by an empty one.
-    pub fn pass(&mut self, batch: &mut Batch) {
+    pub fn send_batch(&mut self, batch: &mut Batch) {
         if batch.weight() > 0 && self.space.lacks(batch.weight()) {
             match self.when_full {
                 WhenFull::Count(_) => self.count(batch),
@@ -159,27 +159,27 @@ impl Handover {
     }
 
     /// Takes the load's records up to `now` and sends them.
-    pub fn pass(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
-        self.take(load, sampler, stalls, now);
+    pub fn send_records(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
+        self.take_records(load, sampler, stalls, now);
         if !self.batch.is_empty() {
-            self.outlet.pass(&mut self.batch);
+            self.outlet.send_batch(&mut self.batch);
         }
     }
 
     /// Sends the rest, gauges up to `now` included; only after the run.
     pub fn finish(mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
         sampler.sample(now, load.live());
-        self.take(load, sampler, stalls, now);
+        self.take_records(load, sampler, stalls, now);
         self.batch.last = true;
-        self.outlet.pass(&mut self.batch);
+        self.outlet.send_batch(&mut self.batch);
     }
 
-    fn take(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
+    fn take_records(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
         load.take_records(&mut self.batch.requests);
         self.batch.exchanges.extend(load.take_exchanges());
         load.take_connections(&mut self.batch.connections);
         sampler.take_samples(&mut self.batch.samples);
-        stalls.take(&mut self.batch.stalls);
+        stalls.drain_into(&mut self.batch.stalls);
         self.batch.complete_until = now;
         self.batch.measured_end = load.measured().1;
     }

@@ -38,7 +38,7 @@ impl Judging {
     }
 
     /// Takes a shard's exchanges as far as they fit, and leaves an empty list.
-    pub fn take(&mut self, exchanges: &mut Vec<CacheExchange>) {
+    pub fn add_exchanges(&mut self, exchanges: &mut Vec<CacheExchange>) {
         let fitting = self.waiting_max.saturating_sub(self.waiting.len()).min(exchanges.len());
         self.leave_out((exchanges.len() - fitting) as u64);
         exchanges.truncate(fitting);

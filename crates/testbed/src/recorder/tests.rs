@@ -165,7 +165,7 @@ fn offer(outlets: &mut [Outlet], requests: std::ops::Range<u64>, batch_of: usize
         for (shard, outlet) in outlets.iter_mut().enumerate() {
             let own = chunk.iter().filter(|&&sequence| sequence % 2 == shard as u64);
             let requests = own.map(|&sequence| request(sequence)).collect();
-            outlet.pass(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
+            outlet.send_batch(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
         }
     }
 }
@@ -185,7 +185,7 @@ fn with_a_blocked_disk_every_request_is_counted_and_the_stored_share_reported() 
     let (mut outlets, recorder) = Recorder::start_with(recording(2), Some(disk), 2_000, 5_000).unwrap();
     offer(&mut outlets, 0..REQUESTS, 700);
     for outlet in &mut outlets {
-        outlet.pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
+        outlet.send_batch(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
     }
     drop(outlets);
     // The queue was thinned while the disk was blocked, so its rows are still there.
@@ -233,9 +233,9 @@ fn shards_count_batches_that_do_not_fit_themselves() {
     // Nothing empties the queue.
     for first in (0..100_000).step_by(50) {
         let requests = (first..first + 50).map(request).collect();
-        outlet.pass(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
+        outlet.send_batch(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
     }
-    outlet.pass(&mut Batch { last: true, ..Batch::default() });
+    outlet.send_batch(&mut Batch { last: true, ..Batch::default() });
     drop(outlet);
     let (mut counted, mut passed, mut own) = (0, 0, 0);
     for (_, batch) in receiver {
@@ -265,7 +265,7 @@ fn records_after_one_shards_phase_wait_for_the_end_of_the_runs_phase() {
         let recording = Recording { counting: Arc::new(counting), measured_end: latest, ..recording(2) };
         let (mut outlets, recorder) = Recorder::start(recording).unwrap();
         let mut pass = |shard: usize, requests: Vec<RequestRecord>, measured_end: Option<Timestamp>, last: bool| {
-            outlets[shard].pass(&mut Batch { requests, measured_end, last, ..Batch::default() });
+            outlets[shard].send_batch(&mut Batch { requests, measured_end, last, ..Batch::default() });
         };
         // The first shard reports its end, as with a number of requests, and has later responses; the second is behind.
         pass(0, vec![done(4_000), done(5_001)], Some(at(5_000)), false);
@@ -302,9 +302,9 @@ fn exchanges_that_do_not_fit_between_shard_and_recorder_are_left_out() {
         let each = first..(first + 30).min(10_000);
         let exchanges = each.clone().map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
         let requests = each.map(request).collect();
-        outlet.pass(&mut Batch { requests, exchanges, measured_end: Some(END), ..Batch::default() });
+        outlet.send_batch(&mut Batch { requests, exchanges, measured_end: Some(END), ..Batch::default() });
     }
-    outlet.pass(&mut Batch { last: true, ..Batch::default() });
+    outlet.send_batch(&mut Batch { last: true, ..Batch::default() });
     drop(outlet);
     let (mut passed, mut unverified, mut requests) = (0, 0, 0);
     for (_, batch) in receiver {
@@ -325,7 +325,7 @@ fn exchanges_that_wait_for_the_slowest_shard_are_bounded() {
     let mut judging = Judging::with_space(judge, 100);
     for first in (0..1_000u64).step_by(30) {
         let mut exchanges: Vec<_> = (first..first + 30).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
-        judging.take(&mut exchanges);
+        judging.add_exchanges(&mut exchanges);
         assert!(exchanges.is_empty());
         judging.judge_before(Timestamp::ZERO, |_| panic!("no shard has reported that time"));
     }
@@ -356,9 +356,9 @@ fn exchanges_that_a_full_disk_did_not_store_are_left_out() {
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 10_000).unwrap();
     for first in (0..1_000u64).step_by(100) {
         let exchanges = (first..first + 100).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
-        outlets[0].pass(&mut Batch { exchanges, measured_end: Some(END), ..Batch::default() });
+        outlets[0].send_batch(&mut Batch { exchanges, measured_end: Some(END), ..Batch::default() });
     }
-    outlets[0].pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
+    outlets[0].send_batch(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
     drop(outlets);
     let recorded = recorder.join();
     let figures = recorded.cache.unwrap();
@@ -383,14 +383,14 @@ fn exchanges_of_all_shards_are_verified_in_the_order_of_their_ends() {
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(Box::new(disk)), 1_000, 1_000).unwrap();
     for n in 0..50u64 {
         let hit = current(exchange(2 * n + 1, n, 2 * n, 1_000 * n + 500));
-        outlets[0].pass(&mut Batch { exchanges: vec![hit], measured_end: Some(END), ..Batch::default() });
+        outlets[0].send_batch(&mut Batch { exchanges: vec![hit], measured_end: Some(END), ..Batch::default() });
     }
     for n in 0..50u64 {
         let fetch = current(exchange(2 * n, n, 2 * n, 1_000 * n + 100));
-        outlets[1].pass(&mut Batch { exchanges: vec![fetch], measured_end: Some(END), ..Batch::default() });
+        outlets[1].send_batch(&mut Batch { exchanges: vec![fetch], measured_end: Some(END), ..Batch::default() });
     }
     for outlet in &mut outlets {
-        outlet.pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
+        outlet.send_batch(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
     }
     drop(outlets);
     let recorded = recorder.join();
@@ -412,7 +412,7 @@ fn exchanges_that_do_not_fit_are_counted() {
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 100).unwrap();
     let exchanges = (0..1_000).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
-    outlets[0].pass(&mut Batch { exchanges, last: true, measured_end: Some(END), ..Batch::default() });
+    outlets[0].send_batch(&mut Batch { exchanges, last: true, measured_end: Some(END), ..Batch::default() });
     drop(outlets);
     drop(release);
     let recorded = recorder.join();
@@ -455,7 +455,7 @@ fn provisional_seconds_equal_the_exact_ones_of_all_shards() {
             let mut batch = Batch { requests: (0..10).map(one).collect(), measured_end: Some(END), ..Batch::default() };
             samplers[shard].sample(at(ms), Live::default());
             samplers[shard].take_samples(&mut batch.samples);
-            outlet.pass(&mut batch);
+            outlet.send_batch(&mut batch);
         }
     }
     drop(outlets);

@@ -241,7 +241,7 @@ impl WriteQueue {
     /// error.
     pub fn write_all(&self, mut sink: Box<dyn Sink>) -> (u64, Option<String>) {
         loop {
-            let Taken { part, last } = self.take();
+            let Taken { part, last } = self.wait_for_part();
             if let Err(error) = sink.write(&part) {
                 self.fail();
                 return (0, Some(error));
@@ -270,7 +270,7 @@ impl WriteQueue {
     }
 
     /// Waits for the rows of a part, for the time of a part, or for the end.
-    fn take(&self) -> Taken {
+    fn wait_for_part(&self) -> Taken {
         let deadline = Instant::now() + PART_INTERVAL_MAX;
         let mut rows = self.lock();
         let part = ROWS_PER_PART.min(self.max);

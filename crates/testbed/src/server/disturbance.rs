@@ -140,14 +140,14 @@ impl Disturbance {
     fn settle(&mut self) {
         let Some(window) = self.windows.pop_front() else { return };
         self.open_spans.resize(window.others.len(), Duration::ZERO);
-        let mut together = Duration::ZERO;
+        let mut total_waited = Duration::ZERO;
         for (open_span, &others) in self.open_spans.iter_mut().zip(&window.others) {
             let waited = others.min(window.waited);
             let span = if waited.is_zero() { Duration::ZERO } else { *open_span + waited };
             let span = span.min(self.longest_wait);
             let is_whole = waited >= window.lasted.mul_f64(WHOLE_WINDOW_SHARE);
             *open_span = if is_whole { span } else { waited };
-            together += waited;
+            total_waited += waited;
             if window.in_phase {
                 self.totals.longest = self.totals.longest.max(span);
                 self.totals.weighted_s2 += waited.as_secs_f64() * span.as_secs_f64();
@@ -155,7 +155,7 @@ impl Disturbance {
         }
         if window.in_phase {
             self.totals.lasted += window.lasted;
-            self.totals.waited += together.min(window.waited);
+            self.totals.waited += total_waited.min(window.waited);
         }
     }
 

@@ -59,7 +59,7 @@ fn read_all(link: &UnixStream, shard: u32, progress: &Progress, mut outlet: Outl
     };
     loop {
         match frame::read_message(&mut from) {
-            Ok(Some(ShardMessage::Batch(mut batch))) => outlet.pass(&mut batch),
+            Ok(Some(ShardMessage::Batch(mut batch))) => outlet.send_batch(&mut batch),
             Ok(Some(ShardMessage::Progress(of_shard))) => of_shard.store_in(progress),
             Ok(Some(ShardMessage::Ended(end))) => return Ok(*end),
             Ok(Some(ShardMessage::Failed(why))) => return Err(failed(why)),

@@ -85,7 +85,7 @@ impl Between {
             self.unmatched += forgotten.into_values().map(|waiting| waiting.len() as u64).sum::<u64>();
         }
         let key = fingerprint(bytes, length, direction);
-        match self.take(key, end) {
+        match self.take_earliest(key, end) {
             None => self.new_packets.entry(key).or_default().push_back(Captured { end, at }),
             Some(other) => {
                 let (entered, left) = match (direction, end) {
@@ -112,7 +112,7 @@ impl Between {
     }
 
     /// The earliest capture of the same packet at the other end.
-    fn take(&mut self, key: u64, end: End) -> Option<Timestamp> {
+    fn take_earliest(&mut self, key: u64, end: End) -> Option<Timestamp> {
         for generation in [&mut self.old_packets, &mut self.new_packets] {
             if let Some(waiting) = generation.get_mut(&key)
                 && waiting.front().is_some_and(|seen| seen.end != end)

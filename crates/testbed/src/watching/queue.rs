@@ -40,7 +40,7 @@ fn with_capacity(max: usize) -> (Outlet, Inlet) {
 
 impl Outlet {
     /// Adds a batch; returns how many of its records did not fit and are lost. Seconds always fit.
-    pub(super) fn pass(&self, mut batch: WireBatch) -> u64 {
+    pub(super) fn push_batch(&self, mut batch: WireBatch) -> u64 {
         let mut lost = 0;
         if self.queued.load(Ordering::Relaxed) + batch.records() > self.max {
             lost = batch.records() as u64;
@@ -62,7 +62,7 @@ impl Inlet {
     }
 
     /// The next batch; `None` when the capture thread has ended.
-    pub fn take(&self) -> Option<WireBatch> {
+    pub fn next_batch(&self) -> Option<WireBatch> {
         self.receiver.recv().ok().inspect(|batch| self.note_received(batch))
     }
 
@@ -111,19 +111,19 @@ mod tests {
     #[test]
     fn records_that_a_blocked_recorder_does_not_take_are_bounded_and_counted() {
         let (outlet, inlet) = with_capacity(10);
-        assert_eq!([outlet.pass(batch(6)), outlet.pass(batch(4)), outlet.pass(batch(1))], [0, 0, 1]);
+        assert_eq!([outlet.push_batch(batch(6)), outlet.push_batch(batch(4)), outlet.push_batch(batch(1))], [0, 0, 1]);
         let sizes = |batch: Option<WireBatch>| batch.map(|batch| (batch.requests.len(), batch.seconds.len()));
         assert_eq!(sizes(inlet.try_take()), Some((6, 1)));
-        assert_eq!(outlet.pass(batch(6)), 0, "the queue has space again");
+        assert_eq!(outlet.push_batch(batch(6)), 0, "the queue has space again");
         drop(outlet);
-        let rest: Vec<_> = std::iter::from_fn(|| sizes(inlet.take())).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| sizes(inlet.next_batch())).collect();
         assert_eq!(rest, [(4, 1), (0, 1), (6, 1)]);
     }
 
     #[test]
     fn empty_batches_are_not_queued() {
         let (outlet, inlet) = with_capacity(10);
-        assert_eq!(outlet.pass(WireBatch::default()), 0);
+        assert_eq!(outlet.push_batch(WireBatch::default()), 0);
         assert!(inlet.try_take().is_none());
     }
 }

@@ -45,7 +45,7 @@ impl TwoEnds {
         let thread = std::thread::spawn({
             let (progress, stop) = (Arc::clone(&progress), Arc::clone(&stop));
             move || {
-                let right = RealTimeLock::take();
+                let right = RealTimeLock::acquire();
                 let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
                 wanted.apply_to_this_thread();
                 let drive = Drive {
