@@ -10,7 +10,7 @@ use std::time::Duration;
 use schema::{DiskTest, Quantiles};
 use serde::Deserialize;
 use sys::collected::{Killed, Used, collect};
-use sys::place::Exit;
+use sys::sandbox::Exit;
 use sys::signal::Interrupts;
 
 use super::scratch::Scratch;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use sys::namespace::{NetNamespace, Privilege};
 use sys::netlink::{Netlink, Route, sysctl};
 use sys::nft::Masquerade;
-use sys::place::{Exit, Net, Place, SandboxSpec, Stdio, Stdio3};
+use sys::sandbox::{Exit, Net, Sandbox, SandboxSpec, Stdio, Stdio3};
 use sys::tun::{Offload, Tun};
 use units::CpuShare;
 
 use super::facts::{Ends, Machine, Refusal, Rights, Trial};
-use testbed::places::{SERVER, SERVER_NAME, forwards_ipv6};
+use testbed::topology::{SERVER, SERVER_NAME, forwards_ipv6};
 
 /// A TUN with an address, up, in its own namespace, to measure the cost of a write.
 pub(super) struct Device {
@@ -119,7 +119,7 @@ fn in_namespace(net: &NetNamespace, work: impl FnOnce() -> sys::Result<()> + Sen
 
 /// Runs a command in a sandbox until it ends.
 fn run_in_sandbox(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
-    let mut place = Place::start(SandboxSpec {
+    let mut place = Sandbox::start(SandboxSpec {
         hosts: vec![(SERVER.into(), SERVER_NAME.to_owned())],
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::Null, stderr: Stdio::Null },
         new_session: true,
@@ -128,7 +128,7 @@ fn run_in_sandbox(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
         ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), ":".into()])
     })?;
     let net = place.net().try_clone()?;
-    place.go()?;
+    place.exec()?;
     let mut polls_left = SANDBOX_POLLS_MAX;
     let trial = loop {
         match place.try_exit()? {
@@ -147,7 +147,7 @@ fn run_in_sandbox(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
     Ok((net, trial))
 }
 
-/// AnyIP, as in [`testbed::places`].
+/// AnyIP, as in [`testbed::topology`].
 fn clients_v4() -> sys::Result<()> {
     let mut netlink = Netlink::open()?;
     netlink.link_up("lo")?;

@@ -24,7 +24,7 @@ pub fn read() -> Rights {
             .then(|| Trial::of(probe::ordinary_user(), "can create namespaces and open /dev/net/tun")),
         privilege,
         urgency: urgency(),
-        awake: Trial::of(Awake::hold(), "processors stay awake during a run"),
+        awake: Trial::of(Awake::prevent_sleep(), "processors stay awake during a run"),
         capture: Trial::of(probe::packet_socket(), "packets of this host's devices can be captured"),
         host_network: Trial::of(probe::change_network(), "devices and routes of this host can be added"),
         range_taken: RANGES.iter().find_map(|(network, prefix)| first_route(network.parse().ok()?, *prefix)),

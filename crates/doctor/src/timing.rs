@@ -24,7 +24,7 @@ use plan::{Idle, Placement, Wait};
 use testbed::TestbedError;
 use testbed::drive::waiting::Margin;
 use testbed::host::{CorePlan, Wakefulness};
-use testbed::places::{FIRST_CLIENT, SERVER};
+use testbed::topology::{FIRST_CLIENT, SERVER};
 
 /// Measures timers, clock and TUN.
 pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, TestbedError> {
@@ -47,7 +47,7 @@ pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measu
 fn on_thread(core: Option<Cores>, device: Option<Device>) -> io::Result<Measured> {
     let core = core.filter(|core| core.pin_this_thread().is_ok());
     // Another run in progress has the lock of the real-time class, and this measurement must not disturb that run.
-    let right = RealTimeLock::take();
+    let right = RealTimeLock::acquire();
     let requested = if right.is_some() { Urgency::RealTime } else { Urgency::High };
     let urgency = requested.apply_to_this_thread();
     Ok(Measured {
@@ -73,7 +73,7 @@ fn wake_ups() -> io::Result<Vec<WakeUp>> {
         for _ in 0..waits {
             hybrid.push(wake_delay(ahead, margin.of(ahead), &epoll, &mut timer)?);
             let asleep = wake_delay(ahead, Duration::ZERO, &epoll, &mut timer)?;
-            margin.learn(Duration::from_nanos(asleep));
+            margin.adapt(Duration::from_nanos(asleep));
             sleep.push(asleep);
         }
         for (wait, late) in [(Wait::Hybrid, hybrid), (Wait::Sleep, sleep)] {

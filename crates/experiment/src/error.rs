@@ -23,9 +23,9 @@ pub enum ExperimentError {
     /// A program that the experiment needs is not installed.
     #[error("{program} is not installed; {fix}")]
     Missing {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
-        /// How to fix that.
+        /// How to install the program.
         fix: &'static str,
     },
     /// The plan cannot be carried out.
@@ -45,7 +45,7 @@ pub enum ExperimentError {
     /// A foreign program printed something that cannot be parsed.
     #[error("{program}: {why}")]
     Program {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
         /// The error, with the program's own output.
         why: String,

@@ -10,33 +10,34 @@ use sys::clock::Clock;
 
 /// Time limit of the whole request, from connecting to the last byte: a loaded server is slow, but a server that sends
 /// byte by byte is broken.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest accepted response.
-const ANSWER_MAX: usize = 16 << 20;
+const RESPONSE_BYTES_MAX: usize = 16 << 20;
 /// Size of a read.
-const PIECE: usize = 16 << 10;
+const READ_BYTES: usize = 16 << 10;
 
 /// Requests a path; returns the response as received, with its head.
 ///
 /// # Errors
 /// The server cannot be reached, or its response is incomplete after ten seconds, or longer than 16 MiB.
 pub fn get(server: SocketAddr, path: &str) -> Result<String> {
-    within(server, path, PATIENCE, ANSWER_MAX).map(|answer| String::from_utf8_lossy(&answer).into_owned())
+    within(server, path, REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)
+        .map(|response| String::from_utf8_lossy(&response).into_owned())
 }
 
-fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Result<Vec<u8>> {
+fn within(server: SocketAddr, path: &str, timeout: Duration, most: usize) -> Result<Vec<u8>> {
     let clock = Clock::start();
-    let late = || Error::new(ErrorKind::TimedOut, format!("the response was incomplete after {patience:?}"));
+    let late = || Error::new(ErrorKind::TimedOut, format!("the response was incomplete after {timeout:?}"));
     // A timeout of zero would mean no timeout.
     let left = || {
         let passed = Duration::from_nanos(clock.now().as_nanos());
-        patience.checked_sub(passed).filter(|left| !left.is_zero()).ok_or_else(late)
+        timeout.checked_sub(passed).filter(|left| !left.is_zero()).ok_or_else(late)
     };
     let mut stream = TcpStream::connect_timeout(&server, left()?)?;
     stream.set_write_timeout(Some(left()?))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut bytes = Vec::new();
-    let mut piece = [0; PIECE];
+    let mut piece = [0; READ_BYTES];
     loop {
         stream.set_read_timeout(Some(left()?))?;
         match stream.read(&mut piece) {
@@ -59,8 +60,8 @@ fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Re
 /// # Errors
 /// As [`get`]; another status, whose line is in the error; a truncated or malformed response.
 pub fn body(server: SocketAddr, path: &str) -> Result<String> {
-    let answer = within(server, path, PATIENCE, ANSWER_MAX)?;
-    let response = match whole(&answer, Asked::Other) {
+    let response = within(server, path, REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)?;
+    let response = match whole(&response, Asked::Other) {
         Ok(response) => response,
         Err(IncompleteResponse::Nothing) => return Err(invalid("empty response".to_owned())),
         Err(why) => return Err(invalid(why.to_string())),
@@ -84,14 +85,14 @@ mod tests {
     use super::*;
 
     /// Address of a server that sends this response to one request.
-    fn answering(answer: &'static str) -> SocketAddr {
+    fn answering(response: &'static str) -> SocketAddr {
         serving(move |mut stream| {
-            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.write_all(response.as_bytes());
         })
     }
 
     /// Address of a server that runs this for the connection of one request.
-    fn serving(answer: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
+    fn serving(response: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -104,7 +105,7 @@ mod tests {
                 assert!(length > 0, "the request ends");
                 request.extend_from_slice(&piece[..length]);
             }
-            answer(stream);
+            response(stream);
         });
         address
     }
@@ -113,8 +114,8 @@ mod tests {
     fn body_requires_status_200() {
         let good = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
         assert_eq!(body(good, "/").unwrap(), "hi");
-        let bad = answering("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
-        assert_eq!(body(bad, "/").unwrap_err().to_string(), "responded HTTP/1.1 404 Not Found");
+        let not_found = answering("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
+        assert_eq!(body(not_found, "/").unwrap_err().to_string(), "responded HTTP/1.1 404 Not Found");
         let silent = answering("");
         assert_eq!(body(silent, "/").unwrap_err().to_string(), "empty response");
     }
@@ -136,7 +137,7 @@ mod tests {
     fn get_times_out_on_slow_and_endless_responses() {
         let head = b"HTTP/1.1 200 OK\r\n\r\n";
         // Each byte arrives well within the timeout; the server ends only when the client stops reading.
-        let drips = serving(move |mut stream| {
+        let slow_server = serving(move |mut stream| {
             let mut bytes = head.iter().chain(std::iter::repeat(&b'.'));
             while bytes.next().is_some_and(|byte| stream.write_all(&[*byte]).is_ok()) {
                 let mut nothing = [0; 1];
@@ -146,13 +147,14 @@ mod tests {
                 }
             }
         });
-        let error = within(drips, "/", Duration::from_millis(300), ANSWER_MAX).unwrap_err();
+        let error = within(slow_server, "/", Duration::from_millis(300), RESPONSE_BYTES_MAX).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
         let floods = serving(|mut stream| while stream.write_all(&[b'.'; 1 << 16]).is_ok() {});
-        let error = within(floods, "/", PATIENCE, 1 << 20).unwrap_err();
+        let error = within(floods, "/", REQUEST_TIMEOUT, 1 << 20).unwrap_err();
         assert!(error.to_string().contains("longer than 1048576 bytes"), "{error}");
-        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-        let error = within(mute.local_addr().unwrap(), "/", Duration::from_millis(50), ANSWER_MAX).unwrap_err();
+        let silent_listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = within(silent_listener.local_addr().unwrap(), "/", Duration::from_millis(50), RESPONSE_BYTES_MAX)
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     }
 }

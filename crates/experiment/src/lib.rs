@@ -10,12 +10,12 @@
 //!                   (what viewers see)              and end it early
 //! ```
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`stage`] | input of an experiment ([`Order`]), and the receiver of its progress ([`Stage`]) |
-//! | [`progress`] | the progress of an experiment as a file of its own folder |
-//! | [`verdict`] | the verdict of several runs: that of the worst on which a figure rests |
-//! | [`watchdog`] | observers that end a run early: too many failures, an objective that is lost already |
+//! | [`progress`] | the progress of an experiment as a file of its own directory |
+//! | [`verdict`] | the verdict of several runs: that of the worst run on which a figure depends |
+//! | [`watchdog`] | observers that end a run early: too many failures, an objective that is certainly missed |
 //! | [`programs`] | foreign servers, proxies and load generators, found and configured |
 //! | [`local`] | a server on this host, in a sandbox, with its CPU time; the division of the cores |
 //! | [`get`], [`certificate`] | one HTTP request to such a server; a certificate for it |

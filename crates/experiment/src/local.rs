@@ -10,23 +10,23 @@ use schema::document::Host;
 use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
 use sys::clock::Deadline;
 use sys::namespace::NetNamespace;
-use sys::place::{Net, Place, SandboxSpec, Stdio, Stdio3};
+use sys::sandbox::{Net, Sandbox, SandboxSpec, Stdio, Stdio3};
 use sys::sched::Cores;
 
 use crate::error::ExperimentError;
 
-/// Longest time until it listens.
-const START_MAX: Duration = Duration::from_secs(20);
+/// Longest time until a server listens.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Polling interval.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// A running server.
 #[derive(Debug)]
 pub struct LocalServer {
-    place: Option<Place>,
-    /// Cores it runs on; none: any that the kernel chooses.
+    sandbox: Option<Sandbox>,
+    /// Cores that the server runs on; none: any that the kernel chooses.
     cores: Option<Cores>,
 }
 
@@ -44,13 +44,13 @@ pub struct CoreDivision {
 /// CPU time used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCpu {
-    /// By the server itself, in user mode.
+    /// CPU time of the server itself, in user mode.
     pub server_user: Duration,
-    /// In the kernel for the server itself.
+    /// CPU time of the kernel for the server itself.
     pub server_system: Duration,
-    /// By the processes that it started, in user mode.
+    /// CPU time of the processes that the server started, in user mode.
     pub below_user: Duration,
-    /// In the kernel for those.
+    /// CPU time of the kernel for the processes that the server started.
     pub below_system: Duration,
     /// Softirq time of the server's cores, for any process. The kernel counts it in ticks, and charges part of it to
     /// the interrupted process as well.
@@ -74,7 +74,7 @@ impl CoreDivision {
 
     /// Runs `work` with this thread, and threads that it starts, on the cores of the load.
     pub fn as_load<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Without pinning precision suffers, which the run's send lag shows.
+        // Without pinning the load is less precise, which the run's send lag shows.
         let pinned = self.load.as_ref().is_some_and(|cores| cores.pin_this_thread().is_ok());
         let made = work();
         if pinned {
@@ -83,7 +83,7 @@ impl CoreDivision {
         made
     }
 
-    /// Adds it to the properties of the host.
+    /// Adds the placement to the properties of the host.
     pub fn describe(&self, host: &mut Host) {
         let cores = |cores: &Option<Cores>| cores.as_ref().map(Cores::to_string);
         host.cores = self.all.list().len() as u32;
@@ -100,8 +100,8 @@ impl CoreDivision {
 }
 
 impl LocalServer {
-    /// Starts a shell command and waits until it listens. Its output goes to `log`, whose end is in the error.
-    /// Must be called while this process has one thread.
+    /// Starts a server by a shell command and waits until it listens at `listen`. Its output goes to `log`, whose end
+    /// is in the error. Must be called while this process has one thread.
     ///
     /// # Errors
     /// A sandbox cannot be created; the server ended, or does not listen.
@@ -111,16 +111,16 @@ impl LocalServer {
         cores: Option<&Cores>,
         log: &Path,
     ) -> Result<LocalServer, ExperimentError> {
-        let rootless = testbed::places::gain_privilege()?;
+        let rootless = testbed::topology::gain_privilege()?;
         let output = File::create(log).map_err(ExperimentError::file(log))?;
         let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(ExperimentError::file(log));
-        let mut place = Place::start(SandboxSpec {
+        let mut sandbox = Sandbox::start(SandboxSpec {
             cpus: cores.map(|cores| cores.list().to_vec()),
             net: Net::Existing(NetNamespace::current()?),
             stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
             new_session: true,
             rootless,
-            env: testbed::places::own_variables(),
+            env: testbed::topology::user_command_variables(),
             ..SandboxSpec::new(["/bin/sh", "-c", command].map(Into::into).to_vec())
         })?;
         if TcpStream::connect(listen).is_ok() {
@@ -129,40 +129,40 @@ impl LocalServer {
                 why: format!("another program listens on {listen}: end it first"),
             });
         }
-        place.go()?;
-        let deadline = Deadline::after(START_MAX);
+        sandbox.exec()?;
+        let deadline = Deadline::after(START_TIMEOUT);
         while TcpStream::connect(listen).is_err() {
-            let is_alive = place.alive()?;
+            let is_alive = sandbox.alive()?;
             if !is_alive || deadline.has_passed() {
                 let how = if is_alive { "does not listen on" } else { "ended before it listened on" };
                 return Err(ExperimentError::Program {
                     program: "a server",
                     why: format!(
                         "`{command}` {how} {listen}{}",
-                        testbed::server::last_words(&File::open(log).map_err(ExperimentError::file(log))?)
+                        testbed::server::output_tail(&File::open(log).map_err(ExperimentError::file(log))?)
                     ),
                 });
             }
-            sys::signal::wait_readable(place.status_fd(), LOOK_EVERY);
+            sys::signal::wait_readable(sandbox.status_fd(), POLL_INTERVAL);
         }
-        Ok(LocalServer { place: Some(place), cores: cores.cloned() })
+        Ok(LocalServer { sandbox: Some(sandbox), cores: cores.cloned() })
     }
 
-    /// Its processes, the server itself first; empty once it has ended.
+    /// Process numbers of the server, the server itself first; empty once it has ended.
     pub fn pids(&self) -> Vec<i32> {
-        let Some(place) = &self.place else { return Vec::new() };
-        let mut pids = place.pids();
+        let Some(sandbox) = &self.sandbox else { return Vec::new() };
+        let mut pids = sandbox.pids();
         pids.sort_unstable();
         pids
     }
 
     /// CPU time used so far. The kernel counts in ticks of 10 ms.
     pub fn used(&self) -> ServerCpu {
-        let Some(place) = &self.place else { return ServerCpu::default() };
+        let Some(sandbox) = &self.sandbox else { return ServerCpu::default() };
         // The server replaced the shell, so it is the only child of the sandbox's init.
-        let children = |pid: &i32| ProcessStat::read(*pid).is_some_and(|stat| stat.parent == place.init_pid());
-        let servers: Vec<i32> = place.pids().into_iter().filter(children).collect();
-        let whole = tree_usage(place.init_pid());
+        let children = |pid: &i32| ProcessStat::read(*pid).is_some_and(|stat| stat.parent == sandbox.init_pid());
+        let servers: Vec<i32> = sandbox.pids().into_iter().filter(children).collect();
+        let whole = tree_usage(sandbox.init_pid());
         let (mut below_user, mut below_system) = (Duration::ZERO, Duration::ZERO);
         for server in servers {
             let below = tree_usage(server);
@@ -186,16 +186,16 @@ impl LocalServer {
 }
 
 impl Drop for LocalServer {
-    /// Sends SIGTERM, and later SIGKILL; returns when all its processes have ended.
+    /// Sends SIGTERM, and later SIGKILL; returns when all processes of the server have ended.
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.stop(GRACE);
+        if let Some(sandbox) = self.sandbox.take() {
+            sandbox.stop(GRACE);
         }
     }
 }
 
 impl ServerCpu {
-    /// From `earlier` to `self`.
+    /// The CPU time used from `earlier` to `self`.
     pub fn since(&self, earlier: &ServerCpu) -> ServerCpu {
         ServerCpu {
             server_user: self.server_user.saturating_sub(earlier.server_user),
@@ -206,7 +206,7 @@ impl ServerCpu {
         }
     }
 
-    /// Of all processes.
+    /// CPU time of all processes.
     pub fn total(&self) -> Duration {
         self.server_user + self.server_system + self.below_user + self.below_system
     }

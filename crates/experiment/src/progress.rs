@@ -1,7 +1,7 @@
 //! Progress of an experiment: the part of its document so far, and the run under way.
 //!
 //! ```text
-//!   suite: Showing::begin, put (a trial was made) ---\
+//!   ExperimentProgress::begin, put (a trial was made)\
 //!   Staged, around the verb's stage: step, folder ----+--> Board --> progress.json of the experiment's own folder
 //!   Observed, around each run's observer: run, ticks -/
 //! ```
@@ -18,23 +18,23 @@ use schema::{CachePoint, RunPhase, RunProgress, TrialPart, Validity};
 use store::RunFolder;
 use testbed::Observer;
 use testbed::drive::progress::Snapshot;
-use testbed::standing::Opening;
+use testbed::snapshot::SnapshotWriter;
 use units::Timestamp;
 
 use crate::stage::{SearchProgress, Stage};
 
 /// Longest interval between two writes while a run is observed.
-const BEAT_EVERY: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Progress of an experiment.
 #[derive(Clone)]
 pub struct ExperimentProgress(Rc<RefCell<Board>>);
 
 struct Board {
-    opening: Opening,
-    standing: RunProgress,
+    writer: SnapshotWriter,
+    snapshot: RunProgress,
     written: Timestamp,
-    /// Of the run under way.
+    /// Directory of the run under way.
     dir: Option<PathBuf>,
 }
 
@@ -47,62 +47,62 @@ impl ExperimentProgress {
         seed: u64,
         stage: &mut dyn Stage,
     ) -> ExperimentProgress {
-        let opening = Opening::begin(record, verb, command, seed);
-        let standing = opening.at(Timestamp::ZERO, RunPhase::Starting);
+        let writer = SnapshotWriter::begin(record, verb, command, seed);
+        let snapshot = writer.at(Timestamp::ZERO, RunPhase::Starting);
         stage.folder(record.path());
-        ExperimentProgress(Rc::new(RefCell::new(Board { opening, standing, written: Timestamp::ZERO, dir: None })))
+        ExperimentProgress(Rc::new(RefCell::new(Board { writer, snapshot, written: Timestamp::ZERO, dir: None })))
     }
 
     /// Wraps `stage`: progress reported to it is written here.
     pub fn staging<'a>(&self, stage: &'a mut dyn Stage) -> Staged<'a> {
-        Staged { inner: stage, showing: self.clone() }
+        Staged { inner: stage, progress: self.clone() }
     }
 
     /// Publishes a change.
     pub fn put(&self, change: impl FnOnce(&mut RunProgress)) {
         let mut board = self.0.borrow_mut();
-        change(&mut board.standing);
+        change(&mut board.snapshot);
         board.write();
     }
 
-    /// The experiment has ended, and its document is written.
+    /// Publishes the last progress: the experiment has ended, and its document is written.
     pub fn done(&self, validity: &Validity, change: impl FnOnce(&mut RunProgress)) {
-        self.put(|standing| {
-            (standing.phase, standing.under, standing.step) = (RunPhase::Done, None, None);
-            standing.validity = Some(validity.clone());
-            change(standing);
+        self.put(|snapshot| {
+            (snapshot.phase, snapshot.under, snapshot.step) = (RunPhase::Done, None, None);
+            snapshot.validity = Some(validity.clone());
+            change(snapshot);
         });
     }
 
-    /// The experiment has reached another step.
+    /// Publishes that the experiment has reached another step.
     fn step(&self, what: &str) {
-        self.put(|standing| {
-            standing.phase = RunPhase::Measured;
-            standing.step = Some(what.to_owned());
+        self.put(|snapshot| {
+            snapshot.phase = RunPhase::Measured;
+            snapshot.step = Some(what.to_owned());
         });
     }
 
-    /// A run, or a nested experiment, uses this directory.
-    fn under(&self, dir: &Path) {
+    /// Publishes the directory of a run or nested experiment that begins.
+    fn run_started(&self, dir: &Path) {
         self.0.borrow_mut().dir = Some(dir.to_owned());
-        self.put(|standing| standing.under = dir.file_name().map(|name| name.to_string_lossy().into_owned()));
+        self.put(|snapshot| snapshot.under = dir.file_name().map(|name| name.to_string_lossy().into_owned()));
     }
 
-    /// The run has ended.
-    fn over(&self) {
+    /// Publishes that the run has ended.
+    fn run_ended(&self) {
         let dir = self.0.borrow_mut().dir.take();
         let Some(dir) = dir else { return };
-        self.put(|standing| {
-            let run = standing.under.take();
+        self.put(|snapshot| {
+            let run = snapshot.under.take();
             // A run that could not begin leaves no directory.
-            standing.ended.extend(run.filter(|_| dir.exists()));
+            snapshot.ended.extend(run.filter(|_| dir.exists()));
         });
     }
 
     /// Writes the progress again if it is due.
-    fn beat(&self) {
+    fn write_if_due(&self) {
         let mut board = self.0.borrow_mut();
-        if board.opening.elapsed().since(board.written) >= BEAT_EVERY {
+        if board.writer.elapsed().since(board.written) >= WRITE_INTERVAL {
             board.write();
         }
     }
@@ -110,22 +110,22 @@ impl ExperimentProgress {
 
 impl Board {
     fn write(&mut self) {
-        self.written = self.opening.elapsed();
-        self.standing.at_s = self.written.since(Timestamp::ZERO).as_secs_f64();
-        self.opening.write(&self.standing);
+        self.written = self.writer.elapsed();
+        self.snapshot.at_s = self.written.since(Timestamp::ZERO).as_secs_f64();
+        self.writer.write(&self.snapshot);
     }
 }
 
 /// A stage that publishes its progress here.
 pub struct Staged<'a> {
     inner: &'a mut dyn Stage,
-    showing: ExperimentProgress,
+    progress: ExperimentProgress,
 }
 
 impl Stage for Staged<'_> {
     fn begin(&mut self, what: &str) -> Box<dyn Observer> {
-        self.showing.step(what);
-        Box::new(Observed { inner: self.inner.begin(what), showing: self.showing.clone() })
+        self.progress.step(what);
+        Box::new(Observed { inner: self.inner.begin(what), progress: self.progress.clone() })
     }
 
     fn point(&mut self, point: &CachePoint) {
@@ -136,14 +136,14 @@ impl Stage for Staged<'_> {
         self.inner.trial(trial, so_far);
     }
 
-    /// The directory of a nested experiment is not shown.
+    /// Does not report the directory of a nested experiment to the wrapped stage.
     fn folder(&mut self, dir: &Path) {
-        self.showing.over();
-        self.showing.under(dir);
+        self.progress.run_ended();
+        self.progress.run_started(dir);
     }
 
     fn step(&mut self, what: &str) {
-        self.showing.step(what);
+        self.progress.step(what);
         self.inner.step(what);
     }
 }
@@ -151,7 +151,7 @@ impl Stage for Staged<'_> {
 /// The observer of a run.
 struct Observed {
     inner: Box<dyn Observer>,
-    showing: ExperimentProgress,
+    progress: ExperimentProgress,
 }
 
 impl Observer for Observed {
@@ -159,21 +159,21 @@ impl Observer for Observed {
         Some(&mut *self.inner)
     }
 
-    /// The experiment remains the one shown.
+    /// Does not report the run's directory to the wrapped observer, because viewers show the experiment.
     fn folder(&mut self, dir: &Path) {
-        self.showing.under(dir);
+        self.progress.run_started(dir);
     }
 
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
-        self.showing.beat();
+        self.progress.write_if_due();
         self.inner.tick(elapsed, snapshot);
     }
 }
 
 impl Drop for Observed {
-    /// Its document is written by now.
+    /// Publishes the end of the run, whose document is written by now.
     fn drop(&mut self) {
-        self.showing.over();
+        self.progress.run_ended();
     }
 }
 
@@ -211,9 +211,9 @@ mod tests {
         );
         let read = || read_progress(own.path()).unwrap().unwrap();
         let mut notes = Notes::default();
-        let showing = ExperimentProgress::begin(&own, "capacity", "yamabiko capacity", 1, &mut notes);
+        let progress = ExperimentProgress::begin(&own, "capacity", "yamabiko capacity", 1, &mut notes);
         assert_eq!((read().phase, read().run.as_str()), (RunPhase::Starting, own.id()));
-        let mut stage = showing.staging(&mut notes);
+        let mut stage = progress.staging(&mut notes);
         let mut observer = stage.begin("short, 100/s");
         observer.folder(one.path());
         assert_eq!((read().under.as_deref(), read().step.as_deref()), (Some(one.id()), Some("short, 100/s")));
@@ -225,8 +225,8 @@ mod tests {
         drop(observer);
         stage.folder(two.path());
         assert_eq!((read().under.as_deref(), read().ended.len()), (Some(two.id()), 1));
-        showing.done(&Validity::from_checks(Vec::new()), |_| {});
+        progress.done(&Validity::from_checks(Vec::new()), |_| {});
         assert_eq!((read().phase, read().under), (RunPhase::Done, None));
-        assert_eq!(notes.0, [own.path()], "the page shows the experiment, not its runs");
+        assert_eq!(notes.0, [own.path()], "the stage gets the directory of the experiment, not those of its runs");
     }
 }

@@ -8,7 +8,7 @@ use testbed::Observer;
 
 /// Receives the progress of an experiment.
 pub trait Stage {
-    /// An experiment begins; the returned observer observes its load.
+    /// A part of the experiment begins; the returned observer observes its load.
     fn begin(&mut self, what: &str) -> Box<dyn Observer>;
     /// A point of a sweep of caches was made. Ignored by default.
     fn point(&mut self, _point: &CachePoint) {}

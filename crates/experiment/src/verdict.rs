@@ -1,21 +1,21 @@
-//! The verdict of several runs together: that of the worst run on which a figure rests; pure.
+//! The verdict of several runs together: that of the worst run on which a figure depends.
 //!
 //! ```text
 //!   runs with their checks ------------> of_run, each by name; of_runs, by check --.
 //!   parts whose verdict only is stored -------------------------------> of_parts --+--> checks of the summary -->
 //!   Validity::from_checks
-//!   checks that say the same in many runs -----------------------------> folded --'
+//!   checks with the same result in many runs --------------------------> merge_repeated --'
 //! ```
 //!
 //! Every summary of an experiment uses these functions, so the verdict of its checks is that of the worst part. A part
-//! that was repeated, or is left out for another reason, is not passed if no figure rests on it; the caller counts and
-//! reports it.
+//! that was repeated, or is left out for another reason, is not passed if no figure depends on it; the caller counts
+//! and reports it.
 
 use std::collections::BTreeMap;
 
 use schema::document::{Check, CheckState, Validity, Verdict, Weight};
 
-/// The checks of one run: those that are not ok, and one for all others.
+/// The checks of one run: those that are not ok, and one check for all others.
 pub fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
     let mut checks: Vec<Check> = doubts(validity)
         .map(|check| Check { name: format!("{name}: {}", check.name), ..check.clone() })
@@ -44,7 +44,7 @@ pub fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<C
     for (run, validity) in runs {
         of_all += 1;
         for check in doubts(validity).cloned().chain(unexplained(validity)) {
-            let key = (check.name.clone(), worth(&check));
+            let key = (check.name.clone(), verdict_of(&check));
             by_name.entry(key).or_insert_with(|| (Vec::new(), check)).0.push(run);
         }
     }
@@ -63,7 +63,7 @@ pub fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<C
             why: why.into(),
         }];
     }
-    let told = by_name.into_values().map(|(runs, first)| {
+    let summary = by_name.into_values().map(|(runs, first)| {
         let named = match &runs[..] {
             [some @ .., last] if some.len() < 4 => [some, &[*last]].concat().join(", "),
             _ => format!("{}, {} and {} more", runs[0], runs[1], runs.len() - 2),
@@ -74,7 +74,7 @@ pub fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<C
             ..first
         }
     });
-    told.collect()
+    summary.collect()
 }
 
 /// A check that could not run, if there is no check: a summary without any part, such as an interrupted experiment,
@@ -92,7 +92,7 @@ pub struct JudgedPart<'a> {
     pub doubts: &'a [String],
 }
 
-/// One check of all parts on which figures rest, such as `loads`; `left_out`: number of other parts.
+/// One check of all parts on which figures depend, such as `loads`; `left_out`: number of other parts.
 pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = JudgedPart<'a>>, left_out: usize) -> Check {
     let (mut all, mut doubtful, mut worst, mut names) = (0u32, 0u32, Verdict::Valid, Vec::new());
     for part in parts {
@@ -124,28 +124,28 @@ pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = JudgedPa
 
 /// If the same check fails with the same reason in three runs or more it appears once, with the worst of them: each
 /// run's own document has its own.
-pub fn folded(checks: Vec<Check>) -> Vec<Check> {
+pub fn merge_repeated(checks: Vec<Check>) -> Vec<Check> {
     let parts = |check: &Check| match check.name.rsplit_once(": ") {
         Some((run, name)) => (run.to_owned(), name.to_owned()),
         None => (String::new(), check.name.clone()),
     };
-    let alike = |a: &Check, b: &Check| {
+    let is_same_check = |a: &Check, b: &Check| {
         parts(a).1 == parts(b).1
             && (a.state, a.weight, a.limit, &a.unit, &a.why) == (b.state, b.weight, b.limit, &b.unit, &b.why)
     };
-    let beyond = |check: &Check| check.value.zip(check.limit).map_or(0.0, |(value, limit)| (value - limit).abs());
-    let mut kept: Vec<Check> = Vec::with_capacity(checks.len());
+    let excess = |check: &Check| check.value.zip(check.limit).map_or(0.0, |(value, limit)| (value - limit).abs());
+    let mut checks_out: Vec<Check> = Vec::with_capacity(checks.len());
     for check in &checks {
-        let group: Vec<&Check> = checks.iter().filter(|other| alike(check, other)).collect();
-        if matches!(check.state, CheckState::Ok | CheckState::NotApplicable) || group.len() < ALIKE_MIN {
-            kept.push(check.clone());
+        let group: Vec<&Check> = checks.iter().filter(|other| is_same_check(check, other)).collect();
+        if matches!(check.state, CheckState::Ok | CheckState::NotApplicable) || group.len() < FOLDED_RUNS_MIN {
+            checks_out.push(check.clone());
         } else if std::ptr::eq(group[0], check) {
-            let worst = group.iter().copied().max_by(|a, b| beyond(a).total_cmp(&beyond(b))).unwrap_or(check);
+            let worst = group.iter().copied().max_by(|a, b| excess(a).total_cmp(&excess(b))).unwrap_or(check);
             let (run, name) = parts(worst);
-            kept.push(Check { name: format!("{} runs, worst in {run}: {name}", group.len()), ..worst.clone() });
+            checks_out.push(Check { name: format!("{} runs, worst in {run}: {name}", group.len()), ..worst.clone() });
         }
     }
-    kept
+    checks_out
 }
 
 /// The verdict of this name.
@@ -156,19 +156,19 @@ pub fn named(verdict: &str) -> Verdict {
 
 /// Checks that failed, or could not run.
 pub fn doubts(validity: &Validity) -> impl Iterator<Item = &Check> {
-    validity.checks.iter().filter(|check| worth(check) != Verdict::Valid)
+    validity.checks.iter().filter(|check| verdict_of(check) != Verdict::Valid)
 }
 
 /// The verdict of a single check.
-fn worth(check: &Check) -> Verdict {
+fn verdict_of(check: &Check) -> Verdict {
     Validity::from_checks(vec![check.clone()]).verdict
 }
 
 /// The verdict of a run may be worse than its checks, for example of another version; the worse one counts.
 fn unexplained(validity: &Validity) -> Option<Check> {
     let verdict = validity.verdict;
-    let said = doubts(validity).map(worth).max().unwrap_or(Verdict::Valid);
-    (said < verdict).then(|| Check {
+    let by_checks = doubts(validity).map(verdict_of).max().unwrap_or(Verdict::Valid);
+    (by_checks < verdict).then(|| Check {
         name: "verdict".into(),
         state: CheckState::Failed,
         weight: if verdict == Verdict::Invalid { Weight::Invalid } else { Weight::Suspect },
@@ -179,8 +179,8 @@ fn unexplained(validity: &Validity) -> Option<Check> {
     })
 }
 
-/// From this many runs on, one line represents all runs with the same check and reason.
-const ALIKE_MIN: usize = 3;
+/// Number of runs from which one line represents all runs with the same check and reason.
+const FOLDED_RUNS_MIN: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -206,18 +206,18 @@ mod tests {
 
     #[test]
     fn verdicts_of_runs_are_carried_over_to_the_summary() {
-        let fine = failing("a", CheckState::Ok, Weight::Invalid);
+        let passed = failing("a", CheckState::Ok, Weight::Invalid);
         let late = failing("generator_on_time", CheckState::Failed, Weight::Invalid);
         let blind = failing("wire", CheckState::CouldNotRun, Weight::Invalid);
         let verdict =
             |of: &[&Validity]| Validity::from_checks(of_runs(of.iter().map(|&validity| ("x", validity)))).verdict;
-        assert_eq!(verdict(&[&fine, &fine]), Verdict::Valid);
-        assert_eq!(verdict(&[&fine, &blind]), Verdict::Suspect);
-        assert_eq!(verdict(&[&fine, &blind, &late]), Verdict::Invalid);
-        let told = of_runs([("A", &late), ("B", &fine), ("C", &late)].into_iter());
-        assert_eq!(told.len(), 1);
+        assert_eq!(verdict(&[&passed, &passed]), Verdict::Valid);
+        assert_eq!(verdict(&[&passed, &blind]), Verdict::Suspect);
+        assert_eq!(verdict(&[&passed, &blind, &late]), Verdict::Invalid);
+        let summary = of_runs([("A", &late), ("B", &passed), ("C", &late)].into_iter());
+        assert_eq!(summary.len(), 1);
         assert_eq!(
-            (told[0].name.as_str(), told[0].why.as_str()),
+            (summary[0].name.as_str(), summary[0].why.as_str()),
             ("runs: generator_on_time", "in 2 of 3 runs (A, C): too late")
         );
         let many = vec![("x", &late); 9];
@@ -235,15 +235,15 @@ mod tests {
             ..check(name, CheckState::Failed, Weight::Suspect, why)
         };
         let two = vec![failed("a: late", 2.0, "busy"), failed("b: late", 3.0, "busy")];
-        assert_eq!(folded(two.clone()), two);
+        assert_eq!(merge_repeated(two.clone()), two);
         let mut more = two;
         more.push(failed("c: late", 2.5, "another reason"));
         more.push(Check { value: Some(9.0), ..check("a: its own checks", CheckState::Ok, Weight::Suspect, "held") });
         more.push(failed("forwarding, small: x: late", 1.5, "busy"));
         let names: Vec<(String, Option<f64>)> =
-            folded(more).into_iter().map(|check| (check.name, check.value)).collect();
-        let wanted = [("3 runs, worst in b: late", 3.0), ("c: late", 2.5), ("a: its own checks", 9.0)];
-        assert_eq!(names, wanted.map(|(name, value)| (name.to_owned(), Some(value))));
+            merge_repeated(more).into_iter().map(|check| (check.name, check.value)).collect();
+        let expected = [("3 runs, worst in b: late", 3.0), ("c: late", 2.5), ("a: its own checks", 9.0)];
+        assert_eq!(names, expected.map(|(name, value)| (name.to_owned(), Some(value))));
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(some.why, "loads that figures rest on and that are not valid, 1 of 2: generator_on_time");
         let worst = of_parts("x", "loads", [bad, JudgedPart { verdict: "invalid", doubts: &[] }].into_iter(), 0);
         assert_eq!(worst.weight, Weight::Invalid);
-        assert_eq!(named("good"), Verdict::Invalid, "no verdict of a run");
+        assert_eq!(named("good"), Verdict::Invalid, "an unknown verdict counts as invalid");
     }
 
     fn validities() -> impl Strategy<Value = Vec<Validity>> {
@@ -275,9 +275,9 @@ mod tests {
         let verdicts = prop::sample::select(vec![Verdict::Valid, Verdict::Suspect, Verdict::Invalid]);
         let run =
             (prop::collection::vec(one, 0..4), prop::option::weighted(0.2, verdicts)).prop_map(|(checks, worse)| {
-                let told = Validity::from_checks(checks);
+                let summary = Validity::from_checks(checks);
                 // A document's verdict may be worse than its checks.
-                Validity { verdict: worse.map_or(told.verdict, |worse| worse.max(told.verdict)), ..told }
+                Validity { verdict: worse.map_or(summary.verdict, |worse| worse.max(summary.verdict)), ..summary }
             });
         prop::collection::vec(run, 1..8)
     }
@@ -290,7 +290,7 @@ mod tests {
             let named: Vec<(String, &Validity)> = runs.iter().enumerate().map(|(n, run)| (format!("run {n}"), run)).collect();
             let each: Vec<Check> = named.iter().flat_map(|(name, run)| of_run(name, run)).collect();
             prop_assert_eq!(verdict(each.clone()), worst);
-            prop_assert_eq!(verdict(folded(each)), worst);
+            prop_assert_eq!(verdict(merge_repeated(each)), worst);
             prop_assert_eq!(verdict(of_runs(named.iter().map(|(name, run)| (name.as_str(), *run)))), worst);
             let parts = runs.iter().map(|run| JudgedPart { verdict: run.verdict.name(), doubts: &[] });
             prop_assert_eq!(verdict(vec![of_parts("x", "runs", parts, 3)]), worst);

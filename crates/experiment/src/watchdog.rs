@@ -8,10 +8,11 @@ use testbed::drive::progress::{Phase, Snapshot};
 use testbed::{Observer, RunFacts};
 use units::Probability;
 
-/// The share is of requests that ended within this time, or longer if those were fewer than [`ENDINGS_MIN`].
+/// The share of failures is that of the requests that ended within this time, or within a longer time if they are fewer
+/// than [`ENDED_REQUESTS_MIN`].
 const WINDOW: Duration = Duration::from_secs(1);
-/// Fewer ended requests are not judged.
-const ENDINGS_MIN: u64 = 20;
+/// Smallest number of ended requests that is judged.
+const ENDED_REQUESTS_MIN: u64 = 20;
 
 /// Forwards all calls to another observer, and ends the measured phase when the share of failures among recently ended
 /// requests reaches a limit.
@@ -25,7 +26,7 @@ pub struct Watchdog {
 /// When the limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorLimitReached {
-    /// Since the run's zero.
+    /// Time since the run's zero.
     pub at: Duration,
     /// The share of failures.
     pub ratio: f64,
@@ -39,7 +40,7 @@ struct Reading {
 }
 
 impl Watchdog {
-    /// Without a limit it only forwards calls.
+    /// Wraps `inner`. Without a limit the watchdog only forwards calls.
     pub fn new(inner: Box<dyn Observer>, limit: Option<Probability>) -> Self {
         Watchdog { inner, limit: limit.map(Probability::value), readings: VecDeque::new(), reached: None }
     }
@@ -53,7 +54,8 @@ impl Watchdog {
         let Some(limit) = self.limit.filter(|_| self.reached.is_none()) else { return };
         let endings = |since: &Reading| (now.completed - since.completed) + (now.failed - since.failed);
         // The latest reading that is old enough by time and by number of ended requests.
-        let is_far = |since: &Reading| now.at.saturating_sub(since.at) >= WINDOW && endings(since) >= ENDINGS_MIN;
+        let is_far =
+            |since: &Reading| now.at.saturating_sub(since.at) >= WINDOW && endings(since) >= ENDED_REQUESTS_MIN;
         let Some(at) = self.readings.iter().rposition(is_far) else {
             self.readings.push_back(now);
             return;
@@ -81,7 +83,7 @@ impl Observer for Watchdog {
     }
 
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
-        // A run that ended in its warm-up would have no figures.
+        // Not during the warm-up, because a run that ends there has no figures.
         if snapshot.phase == Phase::Measured {
             self.read(Reading { at: elapsed, completed: snapshot.completed, failed: snapshot.failed });
         }
@@ -106,14 +108,14 @@ pub struct ObjectiveLimits {
     /// limit.
     pub tails: Vec<(f64, Duration)>,
     /// Longest wait for requests in flight at the end; absent: until their timeouts.
-    pub patience: Option<Duration>,
+    pub drain_timeout: Option<Duration>,
 }
 
 /// Forwards all calls to another observer, and ends a trial whose objective is certainly missed: its measured phase
 /// and, a little later, requests in flight end early.
 pub struct ObjectiveGuard {
     inner: Box<dyn Observer>,
-    keep: ObjectiveLimits,
+    limits: ObjectiveLimits,
     lost: Option<ObjectiveLost>,
     /// Start of the observed measured phase, and the number of failures before it.
     from: Option<(Duration, u64)>,
@@ -121,7 +123,7 @@ pub struct ObjectiveGuard {
     /// For each tail, the time for which more requests were in flight than can be answered in time; for a mean, the
     /// integral over time.
     above_s: Vec<f64>,
-    /// Time since which no more is offered.
+    /// Time since which no more requests are offered.
     drain: Option<Duration>,
     now: Duration,
     waiting: u64,
@@ -130,7 +132,7 @@ pub struct ObjectiveGuard {
 /// How a trial missed its objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ObjectiveLost {
-    /// Since the measured phase began.
+    /// Time since the measured phase began.
     pub after: Duration,
     by: LostBy,
 }
@@ -164,17 +166,28 @@ impl ObjectiveLost {
     }
 }
 
-/// By Little's law this many requests in flight wait for the limit; twice as many wait twice as long, in any order.
-const TIMES: f64 = 2.0;
-/// Fewer requests in flight are not a queue, at any rate.
-const PILE_MIN: f64 = 8.0;
+/// A queue is certainly too long with this many times the requests that, by Little's law, are in flight at the limit:
+/// twice as many requests wait twice as long, in any order.
+const QUEUE_FACTOR: f64 = 2.0;
+/// Smallest number of requests in flight that counts as a queue, at any rate.
+const QUEUED_REQUESTS_MIN: f64 = 8.0;
 
 impl ObjectiveGuard {
     /// Observes a trial.
-    pub fn new(inner: Box<dyn Observer>, keep: ObjectiveLimits) -> Self {
-        let above_s = vec![0.0; keep.tails.len()];
+    pub fn new(inner: Box<dyn Observer>, limits: ObjectiveLimits) -> Self {
+        let above_s = vec![0.0; limits.tails.len()];
         let zero = Duration::ZERO;
-        ObjectiveGuard { inner, keep, lost: None, from: None, last: zero, above_s, drain: None, now: zero, waiting: 0 }
+        ObjectiveGuard {
+            inner,
+            limits,
+            lost: None,
+            from: None,
+            last: zero,
+            above_s,
+            drain: None,
+            now: zero,
+            waiting: 0,
+        }
     }
 
     /// How the trial was lost, if it was.
@@ -189,21 +202,21 @@ impl ObjectiveGuard {
             return;
         }
         let after = now.saturating_sub(began);
-        let offered = self.keep.rate * self.keep.lasts.as_secs_f64();
+        let offered = self.limits.rate * self.limits.lasts.as_secs_f64();
         let failed = snapshot.failed - failed_before;
-        // One request more, for the boundary of the phase.
-        if failed as f64 > self.keep.errors * offered + 1.0 {
+        // One more request is allowed, for the boundary of the phase.
+        if failed as f64 > self.limits.errors * offered + 1.0 {
             self.lost = Some(ObjectiveLost { after, by: LostBy::Errors { failed } });
             return;
         }
         let level = (snapshot.in_flight + snapshot.backlog) as f64;
-        for (above_s, &(share, limit)) in self.above_s.iter_mut().zip(&self.keep.tails) {
-            let level_max = (TIMES * self.keep.rate * limit.as_secs_f64()).max(PILE_MIN);
+        for (above_s, &(share, limit)) in self.above_s.iter_mut().zip(&self.limits.tails) {
+            let level_max = (QUEUE_FACTOR * self.limits.rate * limit.as_secs_f64()).max(QUEUED_REQUESTS_MIN);
             // A mean may exceed its limit for a time; its integral over time may not.
             let (more, most) = match share >= 1.0 {
-                true => (level / level_max * since_s, self.keep.lasts.as_secs_f64()),
+                true => (level / level_max * since_s, self.limits.lasts.as_secs_f64()),
                 false if level > level_max => {
-                    (since_s, TIMES * share * self.keep.lasts.as_secs_f64() + limit.as_secs_f64())
+                    (since_s, QUEUE_FACTOR * share * self.limits.lasts.as_secs_f64() + limit.as_secs_f64())
                 }
                 false => (0.0, f64::INFINITY),
             };
@@ -237,17 +250,17 @@ impl Observer for ObjectiveGuard {
         self.lost.is_some() || self.inner.enough(snapshot)
     }
 
-    /// Requests in flight are not awaited if they are certainly too late: more than the objective allows, for longer.
+    /// Ends requests in flight that are certainly too late: more than the objective allows, for longer.
     fn at_once(&mut self, snapshot: &Snapshot) -> bool {
         let Some(drain) = self.drain else { return self.inner.at_once(snapshot) };
         let waited = self.now.saturating_sub(drain);
-        let offered = self.keep.rate * self.keep.lasts.as_secs_f64();
+        let offered = self.limits.rate * self.limits.lasts.as_secs_f64();
         let is_too_late = |&(share, limit): &(f64, Duration)| {
             let many = self.lost.is_some() || share < 1.0 && self.waiting as f64 > share * offered + 1.0;
             many && waited > limit
         };
-        let is_over = self.keep.patience.is_some_and(|patience| waited > patience);
-        is_over || self.keep.tails.iter().any(is_too_late) || self.inner.at_once(snapshot)
+        let is_over = self.limits.drain_timeout.is_some_and(|drain_timeout| waited > drain_timeout);
+        is_over || self.limits.tails.iter().any(is_too_late) || self.inner.at_once(snapshot)
     }
 }
 
@@ -257,10 +270,10 @@ mod tests {
 
     use super::*;
 
-    /// When it ends the run, for ended requests (completed, failed) per tick of 200 ms.
+    /// The time at which a watchdog ends the run, for ended requests (completed, failed) per tick of 200 ms.
     fn ends(limit: f64, endings: impl IntoIterator<Item = (u64, u64)>) -> Option<Duration> {
-        let mut dog = Watchdog::new(Box::new(NoObserver), Probability::new(limit));
-        dog.started(&RunFacts {
+        let mut watchdog = Watchdog::new(Box::new(NoObserver), Probability::new(limit));
+        watchdog.started(&RunFacts {
             duration: None,
             warmup: Duration::ZERO,
             requests: None,
@@ -280,14 +293,14 @@ mod tests {
         for (tick, (completed, failed)) in (1..).zip(endings) {
             snapshot.completed += completed;
             snapshot.failed += failed;
-            dog.tick(Duration::from_millis(200) * tick, &snapshot);
-            if dog.enough(&snapshot) {
-                let reached = dog.reached().unwrap();
+            watchdog.tick(Duration::from_millis(200) * tick, &snapshot);
+            if watchdog.enough(&snapshot) {
+                let reached = watchdog.reached().unwrap();
                 assert!(reached.ratio >= limit);
                 return Some(reached.at);
             }
         }
-        assert_eq!(dog.reached(), None);
+        assert_eq!(watchdog.reached(), None);
         None
     }
 
@@ -310,22 +323,23 @@ mod tests {
     #[test]
     fn watchdog_ignores_old_successes() {
         let good = std::iter::repeat_n((1000, 0), 100);
-        let bad = std::iter::repeat_n((40, 60), 100);
-        let at = ends(0.5, good.chain(bad)).unwrap();
+        let failing = std::iter::repeat_n((40, 60), 100);
+        let at = ends(0.5, good.chain(failing)).unwrap();
         assert!(at > Duration::from_secs(20) && at <= Duration::from_secs(22), "{at:?}");
     }
 
     #[test]
     fn watchdog_without_a_limit_never_ends_a_run() {
-        let mut dog = Watchdog::new(Box::new(NoObserver), None);
-        dog.read(Reading { at: Duration::from_secs(9), completed: 0, failed: 1000 });
-        assert_eq!(dog.reached(), None);
-        assert!(dog.readings.is_empty());
+        let mut watchdog = Watchdog::new(Box::new(NoObserver), None);
+        watchdog.read(Reading { at: Duration::from_secs(9), completed: 0, failed: 1000 });
+        assert_eq!(watchdog.reached(), None);
+        assert!(watchdog.readings.is_empty());
     }
 
     fn guarded(tails: Vec<(f64, Duration)>) -> ObjectiveGuard {
-        let keep = ObjectiveLimits { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails, patience: None };
-        ObjectiveGuard::new(Box::new(NoObserver), keep)
+        let limits =
+            ObjectiveLimits { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails, drain_timeout: None };
+        ObjectiveGuard::new(Box::new(NoObserver), limits)
     }
 
     fn snapshot(phase: Phase, failed: u64, in_flight: u64) -> Snapshot {
@@ -343,7 +357,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(200);
 
-    /// Number of ticks of the measured phase after which it ends the trial.
+    /// Number of ticks of the measured phase after which the guard ends the trial.
     fn lost(guard: &mut ObjectiveGuard, readings: impl IntoIterator<Item = (u64, u64)>) -> Option<u32> {
         guard.tick(TICK, &snapshot(Phase::Warmup, 5, 1));
         (2..).zip(readings).find_map(|(tick, (failed, in_flight))| {
@@ -385,7 +399,7 @@ mod tests {
     fn a_mean_is_lost_by_its_integral_over_time() {
         let tails = || vec![(1.0, Duration::from_millis(100))];
         assert_eq!(lost(&mut guarded(tails()), std::iter::repeat_n((0, 19), 49)), None);
-        // Ten times the limit for a tenth of the time is as much.
+        // Ten times the limit for a tenth of the time has the same integral.
         assert!(lost(&mut guarded(tails()), std::iter::repeat_n((0, 210), 49)).is_some());
     }
 

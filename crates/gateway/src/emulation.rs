@@ -32,7 +32,7 @@ use sys::accounting::{ProcessStat, served};
 use sys::cgroup::{Cgroup, Limits, Weight};
 use sys::namespace::NetNamespace;
 use sys::nft::Masquerade;
-use sys::place::Place;
+use sys::sandbox::Sandbox;
 use sys::sched::Cores;
 use sys::worker::Worker;
 use units::{Bytes, CpuShare};
@@ -52,13 +52,13 @@ pub use figures::{DirectionFigures, EmulationFacts, GatewayCounts, GatewayUsed, 
 pub use through::{Through, ThroughOutcome, through};
 
 /// Address of the client.
-pub const CLIENT: Ipv4Addr = testbed::places::FIRST_CLIENT;
+pub const CLIENT: Ipv4Addr = testbed::topology::FIRST_CLIENT;
 /// Address of the gateway on the client side.
 pub const INSIDE: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 /// Address of the gateway on the server side; with NAT also the translated source address.
 pub const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 2);
 /// Address of the server.
-pub const SERVER: Ipv4Addr = testbed::places::SERVER;
+pub const SERVER: Ipv4Addr = testbed::topology::SERVER;
 
 /// A prepared emulation. Dropping it removes everything.
 pub struct EmulatedGateway {
@@ -72,7 +72,7 @@ pub struct EmulatedGateway {
 struct Base {
     card: Worker,
     /// Processes left by the setup command.
-    _set_up: Option<Place>,
+    _set_up: Option<Sandbox>,
     _nat: Option<Masquerade>,
     networks: Networks,
     group: Option<Cgroup>,
@@ -104,7 +104,7 @@ impl EmulatedGateway {
     fn empty(spec: &EmulationSpec) -> Result<Self, TestbedError> {
         // Must precede the user namespace.
         let wakefulness = Wakefulness::of(Idle::default());
-        let rootless = testbed::places::gain_privilege()?;
+        let rootless = testbed::topology::gain_privilege()?;
         // Remove control groups of killed runs.
         let _ = sys::cgroup::sweep();
         let group = group(spec)?;
@@ -318,7 +318,7 @@ impl Drop for RunningEmulation {
     fn drop(&mut self) {
         // With a small CPU share programs would end slowly: lift the limit.
         if let Some(group) = &self.base.group {
-            group.lift();
+            group.remove_cpu_limit();
         }
         for program in &mut self.programs {
             program.stop();

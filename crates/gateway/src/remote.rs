@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::tester::{PORT, Secret, Session};
-use sys::place::TiedProcess;
+use sys::sandbox::TiedProcess;
 use sys::signal::Interrupts;
 
 use super::GatewayPlan;

@@ -8,7 +8,7 @@ use super::Reproduced;
 use experiment::ExperimentError;
 use experiment::local::CoreDivision;
 use experiment::progress::{ExperimentProgress, Staged};
-use experiment::verdict::{folded, nothing_measured, of_run};
+use experiment::verdict::{merge_repeated, nothing_measured, of_run};
 use experiment::{Order, Stage};
 
 /// A folder in the run store, and the checks of its runs so far.
@@ -100,7 +100,7 @@ impl DocumentBuilder {
                 host: self.host.unwrap_or_default(),
                 ..Run::default()
             },
-            validity: Validity::from_checks(folded(self.checks)),
+            validity: Validity::from_checks(merge_repeated(self.checks)),
             reproduce: Reproduction { runs: self.runs, ..part },
         };
         self.record.write_summary(&document)?;

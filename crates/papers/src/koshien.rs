@@ -414,7 +414,7 @@ impl MeasurementContext<'_> {
             tap: None,
             host: HostPlan::default(),
             seed: self.input.seed,
-            book: Some(self.run_store.clone()),
+            run_store: Some(self.run_store.clone()),
             name,
         };
         let outcome = testbed::net(&plan, &command, Some(self.interrupts), |_| {})?;

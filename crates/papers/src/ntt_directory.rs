@@ -225,7 +225,7 @@ impl MeasurementContext<'_> {
                 "the application did not respond within {}, so this was not measured; with the least weight it runs \
                  only when its core is idle: check for other load on that core{}",
                 units::format_duration(APPLICATION_START),
-                testbed::server::last_words(&file)
+                testbed::server::output_tail(&file)
             ),
         ));
         Ok(None)

@@ -328,7 +328,7 @@ impl MeasurementContext<'_> {
             tap: request.tap.then(TapPlan::default),
             host: HostPlan::default(),
             seed: self.input.order.seed,
-            book: Some(self.run_store.clone()),
+            run_store: Some(self.run_store.clone()),
             name: format!("{NAME}-{}", plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")),
         };
         let script = format!("{}{}", wait_until_exists(&pid_file), request.script);

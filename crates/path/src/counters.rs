@@ -33,9 +33,9 @@ pub struct Counters {
     /// packets.
     pub reordered: u64,
     /// Packets in transit, including packets in queues and the packet being written.
-    pub held: u64,
+    pub in_transit: u64,
     /// Bytes in transit.
-    pub held_bytes: u64,
+    pub in_transit_bytes: u64,
     /// Packets dropped because the memory of the path was used up. The drops count them as `queue_full`, although the
     /// queue of no link was full: a run in which this is not 0 did not measure the configured path.
     pub overflowed: u64,
@@ -77,14 +77,14 @@ impl Counters {
 
     #[inline]
     pub(crate) fn enter_transit(&mut self, wire: OnWire) {
-        self.held += u64::from(wire.packets);
-        self.held_bytes += u64::from(wire.bytes);
+        self.in_transit += u64::from(wire.packets);
+        self.in_transit_bytes += u64::from(wire.bytes);
     }
 
     #[inline]
     pub(crate) fn leave_transit(&mut self, wire: OnWire) {
-        self.held -= u64::from(wire.packets);
-        self.held_bytes -= u64::from(wire.bytes);
+        self.in_transit -= u64::from(wire.packets);
+        self.in_transit_bytes -= u64::from(wire.bytes);
     }
 
     #[inline]

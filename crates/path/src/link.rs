@@ -70,7 +70,7 @@ impl Head {
 pub(crate) enum ClientLink<'a> {
     /// The whole way of its packets is computed on arrival.
     Plain(Link<'a>),
-    /// Its packets travel step by step, cut into wire packets if the flag is set.
+    /// The link's packets travel step by step, cut into wire packets if the flag is set.
     Special { acts_per_wire_packet: bool },
 }
 

@@ -58,7 +58,7 @@ pub struct Network {
     /// The departure returned last by `poll_due`, until it is written or the next call shows that it was not.
     writing: Option<Writing>,
     counters: [Counters; 2],
-    lateness: TimingErrors,
+    timing_errors: TimingErrors,
     is_shut_down: bool,
 }
 
@@ -101,7 +101,7 @@ struct Writing {
 
 /// A packet that was accepted.
 #[derive(Clone, Copy)]
-struct Passage {
+struct AcceptedPacket {
     arrived: Timestamp,
     client: u32,
     wire: OnWire,
@@ -110,9 +110,9 @@ struct Passage {
 
 /// The next step of an accepted packet.
 enum NextStep {
-    /// It leaves the path at this time.
+    /// The packet leaves the path at this time.
     Departs(Timestamp),
-    /// It enters a special link now.
+    /// The packet enters a special link now.
     Enters,
 }
 
@@ -143,7 +143,7 @@ impl Network {
             staging: Pool::staging(),
             writing: None,
             counters: [Counters::default(), Counters::default()],
-            lateness: TimingErrors::new(),
+            timing_errors: TimingErrors::new(),
             is_shut_down: false,
         }
     }
@@ -166,9 +166,9 @@ impl Network {
     #[inline]
     pub fn handle_packet(&mut self, now: Timestamp, direction: Direction, frame: &[u8]) {
         self.advance(now);
-        if let Some(passage) = self.admit(now, direction, frame) {
+        if let Some(accepted) = self.admit(now, direction, frame) {
             let buffer = self.pool.copy(frame);
-            self.send_on(passage, buffer, frame.len());
+            self.admit_packet(accepted, buffer, frame.len());
         }
     }
 
@@ -187,13 +187,13 @@ impl Network {
     pub fn handle_read(&mut self, now: Timestamp, direction: Direction, length: usize) {
         self.advance(now);
         let mut staging = mem::take(&mut self.staging);
-        if let Some(passage) = self.admit(now, direction, &staging[..length]) {
+        if let Some(accepted) = self.admit(now, direction, &staging[..length]) {
             let buffer = if length > Pool::COPIED_MAX {
                 self.pool.adopt(&mut staging)
             } else {
                 self.pool.copy(&staging[..length])
             };
-            self.send_on(passage, buffer, length);
+            self.admit_packet(accepted, buffer, length);
         }
         self.staging = staging;
     }
@@ -210,7 +210,7 @@ impl Network {
     }
 
     /// The next packet due at `now` or before, in order of (due, arrival). Valid until the next call. A departure
-    /// without a following [`Self::handle_written`] was refused by the device: it is dropped as malformed now.
+    /// without a following [`Self::handle_written`] was rejected by the device: it is dropped as malformed now.
     #[inline]
     pub fn poll_due(&mut self, now: Timestamp) -> Option<Departure<'_>> {
         if self.writing.is_some() {
@@ -240,15 +240,15 @@ impl Network {
     pub fn shut_down(&mut self) {
         self.finish_writing(None);
         self.is_shut_down = true;
-        self.empty_events();
+        self.drop_waiting_packets();
         while let Some((_, packet)) = self.wheel.pop(Timestamp::MAX) {
             self.remove_from_transit(packet, Some(DropCause::Shutdown));
         }
     }
 
     /// The measured phase begins: discards the timing errors so far. Counters continue.
-    pub fn reset_lateness(&mut self) {
-        self.lateness.reset();
+    pub fn reset_timing_errors(&mut self) {
+        self.timing_errors.reset();
     }
 
     /// Packets accepted, delivered, dropped and in transit, in one direction.
@@ -257,77 +257,77 @@ impl Network {
     }
 
     /// Timing errors of the departures.
-    pub fn lateness(&self) -> &TimingErrors {
-        &self.lateness
+    pub fn timing_errors(&self) -> &TimingErrors {
+        &self.timing_errors
     }
 
     /// Counts a frame. `Some` when it continues as it is; otherwise it was dropped, or cut and its segments are already
     /// in transit.
     #[inline]
-    fn admit(&mut self, now: Timestamp, direction: Direction, bytes: &[u8]) -> Option<Passage> {
+    fn admit(&mut self, now: Timestamp, direction: Direction, bytes: &[u8]) -> Option<AcceptedPacket> {
         let counters = &mut self.counters[direction.index()];
         let parsed = Frame::parse(direction, bytes).and_then(|frame| {
             self.addresses.index(frame.client).map(|client| (frame, client)).ok_or(DropCause::NoRoute)
         });
         let (frame, client) = match parsed {
             Ok(known) if !self.is_shut_down => known,
-            refused => {
-                let cause = refused.map_or_else(|cause| cause, |_| DropCause::Shutdown);
-                let wire = refused.map_or(OnWire::unknown(bytes), |(frame, _)| frame.wire);
+            rejected => {
+                let cause = rejected.map_or_else(|cause| cause, |_| DropCause::Shutdown);
+                let wire = rejected.map_or(OnWire::unknown(bytes), |(frame, _)| frame.wire);
                 counters.accept(wire);
                 counters.drop(cause, wire);
                 return None;
             }
         };
         counters.accept(frame.wire);
-        if let Some(whole) = &frame.super_packet
+        if let Some(super_packet) = &frame.super_packet
             && self.links.own(client, direction).acts_per_wire_packet()
         {
-            self.admit_segments(now, direction, client, whole);
+            self.admit_segments(now, direction, client, super_packet);
             return None;
         }
         self.links.touch(client, direction);
-        Some(Passage { arrived: now, client, wire: frame.wire, direction })
+        Some(AcceptedPacket { arrived: now, client, wire: frame.wire, direction })
     }
 
     /// The wire packets of a super-packet reach the link one after the other at the same time. Only those that are not
     /// dropped are written out.
-    fn admit_segments(&mut self, now: Timestamp, direction: Direction, client: u32, whole: &SuperPacket<'_>) {
-        for number in 0..whole.segments() {
-            let wire = OnWire::one(whole.segment_len(number));
-            let passage = Passage { arrived: now, client, wire, direction };
-            let Some(onward) = self.meet(&passage) else { continue };
+    fn admit_segments(&mut self, now: Timestamp, direction: Direction, client: u32, super_packet: &SuperPacket<'_>) {
+        for number in 0..super_packet.segments() {
+            let wire = OnWire::one(super_packet.segment_len(number));
+            let accepted = AcceptedPacket { arrived: now, client, wire, direction };
+            let Some(next_step) = self.apply_client_link(&accepted) else { continue };
             let length = vnet::LEN + wire.bytes as usize;
             let Some(buffer) = self.pool.take(length) else {
                 self.counters[direction.index()].overflow(wire);
                 continue;
             };
-            whole.write_segment(number, self.pool.bytes_mut(buffer, length));
-            self.put_in_transit(passage, onward, buffer, length);
+            super_packet.write_segment(number, self.pool.bytes_mut(buffer, length));
+            self.put_in_transit(accepted, next_step, buffer, length);
         }
     }
 
     /// Puts a packet in transit if it has a buffer and the link does not drop it.
     #[inline]
-    fn send_on(&mut self, passage: Passage, buffer: Option<Buffer>, length: usize) {
+    fn admit_packet(&mut self, accepted: AcceptedPacket, buffer: Option<Buffer>, length: usize) {
         let Some(buffer) = buffer else {
-            self.counters[passage.direction.index()].overflow(passage.wire);
+            self.counters[accepted.direction.index()].overflow(accepted.wire);
             return;
         };
-        match self.meet(&passage) {
-            Some(onward) => self.put_in_transit(passage, onward, buffer, length),
+        match self.apply_client_link(&accepted) {
+            Some(next_step) => self.put_in_transit(accepted, next_step, buffer, length),
             None => self.pool.release(buffer),
         }
     }
 
     /// Applies the client's own link to a packet; `None` when the link drops it.
     #[inline]
-    fn meet(&mut self, passage: &Passage) -> Option<NextStep> {
-        match self.links.own(passage.client, passage.direction) {
-            ClientLink::Plain(mut link) => match link.handle(passage.arrived, Bytes(u64::from(passage.wire.bytes))) {
+    fn apply_client_link(&mut self, accepted: &AcceptedPacket) -> Option<NextStep> {
+        match self.links.own(accepted.client, accepted.direction) {
+            ClientLink::Plain(mut link) => match link.handle(accepted.arrived, Bytes(u64::from(accepted.wire.bytes))) {
                 Fate::Leaves(due) => Some(NextStep::Departs(due)),
                 Fate::Dropped(cause) => {
-                    self.counters[passage.direction.index()].drop(cause, passage.wire);
+                    self.counters[accepted.direction.index()].drop(cause, accepted.wire);
                     None
                 }
             },
@@ -337,12 +337,12 @@ impl Network {
 
     /// Puts a packet in transit.
     #[inline]
-    fn put_in_transit(&mut self, passage: Passage, onward: NextStep, buffer: Buffer, length: usize) {
-        let Passage { arrived, client, wire, direction } = passage;
+    fn put_in_transit(&mut self, accepted: AcceptedPacket, next_step: NextStep, buffer: Buffer, length: usize) {
+        let AcceptedPacket { arrived, client, wire, direction } = accepted;
         self.counters[direction.index()].enter_transit(wire);
         let packet =
             PacketInTransit { arrived, client, wire, buffer, length: length as u32, direction, node: 0, link: 0 };
-        match onward {
+        match next_step {
             NextStep::Departs(due) => self.wheel.push(arrived, due, packet),
             NextStep::Enters => self.enter(packet),
         }
@@ -355,12 +355,12 @@ impl Network {
         self.travel(packet.arrived, packet.arrived, PacketInTransit { link, ..packet });
     }
 
-    /// Ends the departure that was returned last, if any: written at the given time, or refused.
+    /// Ends the departure that was returned last, if any: written at the given time, or rejected.
     #[inline]
     fn finish_writing(&mut self, written: Option<Timestamp>) {
         let Some(Writing { due, packet }) = self.writing.take() else { return };
         if let Some(now) = written {
-            self.lateness.record(due, now);
+            self.timing_errors.record(due, now);
         }
         self.remove_from_transit(packet, if written.is_some() { None } else { Some(DropCause::Malformed) });
     }

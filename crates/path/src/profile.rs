@@ -41,7 +41,7 @@ pub use error::ProfileError;
 pub(crate) use series::read_trace;
 pub use write::Draft;
 
-use crate::spec::{Change, ClientPath, PathSpec, SharedSpec, Where};
+use crate::spec::{Change, ChangedLinks, ClientPath, PathSpec, SharedSpec};
 use crate::typed::PlannedChange;
 use class::{Class, Shared, apportion};
 
@@ -146,10 +146,10 @@ impl Profile {
             // The class of a change was checked when the change was added.
             let owner = change.class.as_deref().map(|class| self.class(class)).transpose().ok()?;
             let place = match change.shared {
-                false => Where::Clients(self.members(owner, &ranges)),
-                true => Where::Shared(owners.iter().position(|&other| other == owner)?),
+                false => ChangedLinks::Clients(self.members(owner, &ranges)),
+                true => ChangedLinks::Shared(owners.iter().position(|&other| other == owner)?),
             };
-            Some(Change { at: change.at, lasts: change.lasts, place, kind: change.kind })
+            Some(Change { at: change.at, duration: change.duration, place, kind: change.kind })
         });
         PathSpec { clients, shared: shared.collect(), changes: changes.collect() }
     }

@@ -76,9 +76,9 @@ enum Control {
 /// The outcome of a packet that had been accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It leaves at this time, in nanoseconds.
+    /// The packet leaves at this time, in nanoseconds.
     Leaves(u64),
-    /// It was dropped by the queue's discipline.
+    /// The queue's discipline dropped the packet.
     Dropped(DropCause),
 }
 
@@ -111,7 +111,7 @@ impl<P> Queue<P> {
     pub(crate) fn offer(&mut self, at: u64, packet: P, bytes: u32, start: Start) -> Result<(), (P, DropCause)> {
         let Queue { line, discipline, limit, next } = self;
         if let Control::Pie(pie) = discipline {
-            pie.update_until(at, |moment| line.wait(moment, start));
+            pie.update_until(at, |time| line.wait(time, start));
         }
         let is_idle = line.is_idle();
         if !is_idle && line.is_full(at, *limit, bytes, start) {
@@ -142,7 +142,7 @@ impl<P> Queue<P> {
         let Queue { line, discipline, next, .. } = self;
         while let Some(at) = next.filter(|&next| next <= until) {
             if let Control::Pie(pie) = discipline {
-                pie.update_until(at, |moment| line.wait(moment, start));
+                pie.update_until(at, |time| line.wait(time, start));
             }
             *next = match line.sender {
                 Sender::Steady(_) => {
@@ -219,12 +219,12 @@ impl<P> Line<P> {
             QueueLimit::Time(time) => self.wait(at, start) > saturating_nanos(time),
             QueueLimit::Bytes(limit) => {
                 let sending = self.sending.as_ref().map_or(0, |(_, bytes)| *bytes);
-                let left = match &self.sender {
+                let remaining = match &self.sender {
                     Sender::Steady(_) if sending == 0 => 0,
-                    Sender::Steady(steady) => steady.left(at, &self.state(), start),
-                    Sender::Trace(trace) => trace.left(sending),
+                    Sender::Steady(steady) => steady.remaining_work(at, &self.state(), start),
+                    Sender::Trace(trace) => trace.remaining(sending),
                 };
-                left + u128::from(self.waiting_bytes + u64::from(bytes)) * BYTE > u128::from(limit.0) * BYTE
+                remaining + u128::from(self.waiting_bytes + u64::from(bytes)) * BYTE > u128::from(limit.0) * BYTE
             }
         }
     }
@@ -305,7 +305,7 @@ struct Rates(Option<Arc<Timeline>>);
 
 impl Rates {
     fn factor(&self, start: Start, at: u64) -> f64 {
-        self.0.as_ref().map_or(State::USUAL, |timeline| timeline.at(start, at)).rate
+        self.0.as_ref().map_or(State::UNCHANGED, |timeline| timeline.at(start, at)).rate
     }
 
     fn next_after(&self, start: Start, at: u64) -> Option<u64> {

@@ -12,7 +12,7 @@ use units::{BitRate, Limit};
 
 pub use crate::effect::{EffectSpec, GilbertElliott, Reorder};
 pub use bottleneck::{Bottleneck, CoDel, Discipline, Pie, Queue, QueueLimit, RateSpec};
-pub use change::{Change, ChangeKind, Factor, Where};
+pub use change::{Change, ChangeKind, ChangedLinks, Factor};
 pub use overtime::{Between, DelayOverTime, DeliveryTrace};
 
 /// The configuration of the whole path.
@@ -144,7 +144,7 @@ impl LinkSpec {
         rates.min().map_or(Limit::Unlimited, Limit::At)
     }
 
-    /// Its bottlenecks, in order of travel.
+    /// The link's bottlenecks, in order of travel.
     pub fn bottlenecks(&self) -> impl Iterator<Item = &Bottleneck> {
         self.effects.iter().filter_map(|effect| match effect {
             EffectSpec::Bottleneck(bottleneck) => Some(bottleneck),

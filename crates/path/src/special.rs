@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     /// Loss that a change sets in place of the link's own.
     ChangedLoss(Draw),
     /// Delay.
-    Travel(Travel),
+    Delay(DelayNode),
     /// Waits in the queue of this number.
     Queue(u32),
 }
@@ -52,7 +52,7 @@ impl Special {
     /// The changes in force on the link at `at`.
     #[inline]
     pub(crate) fn state(&self, start: Start, at: Timestamp) -> State {
-        self.timeline.as_ref().map_or(State::USUAL, |timeline| timeline.at(start, at.as_nanos()))
+        self.timeline.as_ref().map_or(State::UNCHANGED, |timeline| timeline.at(start, at.as_nanos()))
     }
 
     /// Changes the bytes of a packet for which the node at `place` returned [`Step::Altered`]. False when it could not.
@@ -75,7 +75,7 @@ impl Special {
                 Some(loss) if Threshold::new(loss).hit(draw) => Step::Dropped(DropCause::Loss),
                 _ => Step::Leaves(at),
             },
-            Kind::Travel(travel) => Step::Leaves(travel.handle(at, state.delay, start)),
+            Kind::Delay(node) => Step::Leaves(node.handle(at, state.delay, start)),
             Kind::Queue(queue) => Step::Queued(*queue),
         }
     }
@@ -83,39 +83,39 @@ impl Special {
 
 /// A delay, constant or over time; packets that arrive in order leave in order, even while it falls.
 #[derive(Debug)]
-pub(crate) struct Travel {
-    pub delay: TravelTime,
+pub(crate) struct DelayNode {
+    pub delay: NodeDelay,
     /// Mean nanoseconds that the link's jitter adds: subtracted here.
-    pub cut: u64,
+    pub subtracted_ns: u64,
     /// Whether the delay ever changes; only then the order must be enforced.
-    pub changes: bool,
+    pub is_variable: bool,
     /// When the previous packet left.
     pub last: u64,
 }
 
 /// The delay.
 #[derive(Debug)]
-pub(crate) enum TravelTime {
+pub(crate) enum NodeDelay {
     /// Constant, in nanoseconds.
     Constant(u64),
     /// By the time since the start; before it, as at the start.
     Series(Arc<DelayOverTime>),
 }
 
-impl Travel {
+impl DelayNode {
     #[inline]
     fn handle(&mut self, at: Timestamp, factor: f64, start: Start) -> Timestamp {
         let at = at.as_nanos();
-        let usual = match &self.delay {
-            TravelTime::Constant(nanos) => *nanos,
-            TravelTime::Series(series) => {
+        let base = match &self.delay {
+            NodeDelay::Constant(nanos) => *nanos,
+            NodeDelay::Series(series) => {
                 let position = std::time::Duration::from_nanos(start.position(at).unwrap_or(0));
                 units::time::saturating_nanos(series.at(position))
             }
         };
-        let delay = if factor == 1.0 { usual } else { (usual as f64 * factor).round() as u64 };
-        let mut leaves = at.saturating_add(delay.saturating_sub(self.cut));
-        if self.changes {
+        let delay = if factor == 1.0 { base } else { (base as f64 * factor).round() as u64 };
+        let mut leaves = at.saturating_add(delay.saturating_sub(self.subtracted_ns));
+        if self.is_variable {
             leaves = leaves.max(self.last);
             self.last = leaves;
         }

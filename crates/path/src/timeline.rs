@@ -23,7 +23,7 @@ pub(crate) struct Timeline {
     /// (nanoseconds after the start, state from then on), in order.
     steps: Vec<(u64, State)>,
     /// The kinds of changes that occur.
-    pub has: Kinds,
+    pub change_kinds: Kinds,
 }
 
 /// The changes in force at one time.
@@ -45,29 +45,29 @@ pub(crate) struct Kinds {
 
 impl State {
     /// No change.
-    pub(crate) const USUAL: State = State { is_out: false, delay: 1.0, rate: 1.0, loss: None };
+    pub(crate) const UNCHANGED: State = State { is_out: false, delay: 1.0, rate: 1.0, loss: None };
 }
 
 impl Timeline {
     /// The steps of `changes`, all of one link.
     pub(crate) fn new(changes: &[&Change]) -> Self {
-        let spans: Vec<(u64, u64, &Change)> = changes
+        let intervals: Vec<(u64, u64, &Change)> = changes
             .iter()
             .map(|change| {
                 let at = saturating_nanos(change.at);
-                let end = change.lasts.map_or(u64::MAX, |lasts| at.saturating_add(saturating_nanos(lasts)));
+                let end = change.duration.map_or(u64::MAX, |duration| at.saturating_add(saturating_nanos(duration)));
                 (at, end, *change)
             })
             .collect();
-        let mut moments: Vec<u64> = spans.iter().flat_map(|&(at, end, _)| [at, end]).collect();
-        moments.sort_unstable();
-        moments.dedup();
-        let state_at = |moment: u64| {
-            let mut state = State::USUAL;
+        let mut times: Vec<u64> = intervals.iter().flat_map(|&(at, end, _)| [at, end]).collect();
+        times.sort_unstable();
+        times.dedup();
+        let state_at = |time: u64| {
+            let mut state = State::UNCHANGED;
             // Of replacing values, the one that began last is in force; of two that began together, the later in the
             // list.
             let mut loss_began = 0;
-            for &(at, _, change) in spans.iter().filter(|&&(at, end, _)| (at..end).contains(&moment)) {
+            for &(at, _, change) in intervals.iter().filter(|&&(at, end, _)| (at..end).contains(&time)) {
                 match change.kind {
                     ChangeKind::Outage => state.is_out = true,
                     ChangeKind::Delay(factor) => state.delay *= factor.value(),
@@ -81,34 +81,34 @@ impl Timeline {
             }
             state
         };
-        let has = |kind: fn(&ChangeKind) -> bool| changes.iter().any(|change| kind(&change.kind));
+        let any = |kind: fn(&ChangeKind) -> bool| changes.iter().any(|change| kind(&change.kind));
         Timeline {
-            steps: moments.into_iter().map(|moment| (moment, state_at(moment))).collect(),
-            has: Kinds {
-                delay: has(|kind| matches!(kind, ChangeKind::Delay(_))),
-                rate: has(|kind| matches!(kind, ChangeKind::Rate(_))),
-                loss: has(|kind| matches!(kind, ChangeKind::Loss(_))),
+            steps: times.into_iter().map(|time| (time, state_at(time))).collect(),
+            change_kinds: Kinds {
+                delay: any(|kind| matches!(kind, ChangeKind::Delay(_))),
+                rate: any(|kind| matches!(kind, ChangeKind::Rate(_))),
+                loss: any(|kind| matches!(kind, ChangeKind::Loss(_))),
             },
         }
     }
 
     /// The changes in force at `at`.
     pub(crate) fn at(&self, start: Start, at: u64) -> State {
-        let Some(position) = start.position(at) else { return State::USUAL };
-        match self.steps.partition_point(|&(moment, _)| moment <= position) {
-            0 => State::USUAL,
+        let Some(position) = start.position(at) else { return State::UNCHANGED };
+        match self.steps.partition_point(|&(time, _)| time <= position) {
+            0 => State::UNCHANGED,
             after => self.steps[after - 1].1,
         }
     }
 
     /// The first time after `at` at which the state may differ.
     pub(crate) fn next_after(&self, start: Start, at: u64) -> Option<u64> {
-        let zero = start.0?.as_nanos();
+        let start_ns = start.0?.as_nanos();
         let ahead = match start.position(at) {
             None => self.steps.first(),
-            Some(position) => self.steps.get(self.steps.partition_point(|&(moment, _)| moment <= position)),
+            Some(position) => self.steps.get(self.steps.partition_point(|&(time, _)| time <= position)),
         };
-        ahead.map(|&(moment, _)| zero.saturating_add(moment)).filter(|&moment| moment > at && moment < u64::MAX)
+        ahead.map(|&(time, _)| start_ns.saturating_add(time)).filter(|&time| time > at && time < u64::MAX)
     }
 
     /// The smallest delay factor.
@@ -122,11 +122,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::spec::{Factor, Where};
+    use crate::spec::{ChangedLinks, Factor};
 
-    fn change(at: u64, lasts: Option<u64>, kind: ChangeKind) -> Change {
+    fn change(at: u64, duration: Option<u64>, kind: ChangeKind) -> Change {
         let ns = Duration::from_nanos;
-        Change { at: ns(at), lasts: lasts.map(ns), place: Where::Shared(0), kind }
+        Change { at: ns(at), duration: duration.map(ns), place: ChangedLinks::Shared(0), kind }
     }
 
     fn chance(value: f64) -> Probability {
@@ -162,6 +162,6 @@ mod tests {
         let losses = [1, 2, 5, 24, 25].map(|at| timeline.at(start, at).loss);
         assert_eq!(losses, [None, Some(chance(0.1)), Some(chance(0.2)), Some(chance(0.2)), Some(chance(0.1))]);
         assert_eq!((timeline.at(start, 15).delay, timeline.shortest_delay()), (3.0, 1.0));
-        assert_eq!(timeline.has, Kinds { delay: true, rate: true, loss: true });
+        assert_eq!(timeline.change_kinds, Kinds { delay: true, rate: true, loss: true });
     }
 }

@@ -15,9 +15,9 @@ pub struct TimingErrors {
     /// All writes.
     pub all: Histogram,
     /// Writes outside of bursts.
-    pub spread: Histogram,
+    pub isolated: Histogram,
     /// Writes in a burst.
-    pub volley: Histogram,
+    pub bursts: Histogram,
     /// The largest timing error, exactly.
     pub longest: Duration,
     recent: Recent,
@@ -38,8 +38,8 @@ impl TimingErrors {
     pub(crate) fn new() -> Self {
         TimingErrors {
             all: Histogram::new(),
-            spread: Histogram::new(),
-            volley: Histogram::new(),
+            isolated: Histogram::new(),
+            bursts: Histogram::new(),
             longest: Duration::ZERO,
             recent: Recent { dues: [Timestamp::ZERO; BURST_PRECEDING_PACKETS], next: 0, seen: 0 },
         }
@@ -53,17 +53,17 @@ impl TimingErrors {
         self.longest = self.longest.max(late);
         self.all.record(nanos);
         if self.recent.is_burst(due) {
-            self.volley.record(nanos);
+            self.bursts.record(nanos);
         } else {
-            self.spread.record(nanos);
+            self.isolated.record(nanos);
         }
     }
 
     /// Discards the recorded values. A current burst continues.
     pub(crate) fn reset(&mut self) {
         self.all.clear();
-        self.spread.clear();
-        self.volley.clear();
+        self.isolated.clear();
+        self.bursts.clear();
         self.longest = Duration::ZERO;
     }
 }
@@ -92,19 +92,19 @@ mod tests {
         for packet in 0..8 {
             errors.record(at(1_000_000), at(1_000_000 + packet * 5_000));
         }
-        assert_eq!((errors.spread.len(), errors.volley.len(), errors.all.len()), (7, 1, 8));
+        assert_eq!((errors.isolated.len(), errors.bursts.len(), errors.all.len()), (7, 1, 8));
         assert_eq!(errors.longest, Duration::from_micros(35));
     }
 
     #[test]
     fn burst_window_ends_at_fifty_microseconds() {
-        let volleys = |span: u64| {
+        let bursts = |span: u64| {
             let mut errors = TimingErrors::new();
             (0..7).for_each(|_| errors.record(at(1_000), at(1_000)));
             errors.record(at(1_000 + span), at(1_000 + span));
-            errors.volley.len()
+            errors.bursts.len()
         };
-        assert_eq!((volleys(50_000), volleys(50_001)), (1, 0));
+        assert_eq!((bursts(50_000), bursts(50_001)), (1, 0));
     }
 
     #[test]

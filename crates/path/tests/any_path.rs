@@ -14,7 +14,7 @@ use std::time::Duration;
 use path::{EffectSpec, LinkSpec, PathSpec, Propagation};
 use proptest::prelude::*;
 use schema::Direction;
-use traffic::{Loop, Seen, arrivals, run};
+use traffic::{LoopBehavior, ObservedDeparture, arrivals, run};
 use units::Timestamp;
 
 /// When the measured phase begins, and the arrival before which it is set.
@@ -22,9 +22,9 @@ fn start() -> impl Strategy<Value = Option<(Timestamp, usize)>> {
     prop::option::of((0u64..500_000_000, 0usize..40).prop_map(|(at, before)| (Timestamp::from_nanos(at), before)))
 }
 
-fn sorted(mut seen: Vec<Seen>) -> Vec<Seen> {
-    seen.sort_unstable();
-    seen
+fn sorted(mut observed: Vec<ObservedDeparture>) -> Vec<ObservedDeparture> {
+    observed.sort_unstable();
+    observed
 }
 
 /// The shortest possible delay over `link`, without any queue, while nothing changes.
@@ -46,15 +46,15 @@ proptest! {
     /// Packets are conserved after every step, and none remains: accepted and duplicated, delivered, dropped by cause.
     #[test]
     fn packets_are_conserved_on_any_path(path in specs::path(), arrivals in arrivals(6), seed: u64, start in start()) {
-        let (seen, network) = run(&path, &arrivals, seed, Loop { start, ..Loop::default() });
+        let (observed, network) = run(&path, &arrivals, seed, LoopBehavior { start, ..LoopBehavior::default() });
         let mut delivered = 0;
         for direction in Direction::BOTH {
             let counters = network.counters(direction);
-            prop_assert_eq!((counters.held, counters.held_bytes, counters.overflowed), (0, 0, 0));
+            prop_assert_eq!((counters.in_transit, counters.in_transit_bytes, counters.overflowed), (0, 0, 0));
             delivered += counters.delivered;
         }
-        prop_assert!(seen.len() as u64 <= delivered);
-        prop_assert!(seen.is_sorted_by_key(|departure| departure.due));
+        prop_assert!(observed.len() as u64 <= delivered);
+        prop_assert!(observed.is_sorted_by_key(|departure| departure.due));
     }
 
     /// A loop that polls late sees the same departures, due at the same times: timing errors never add up.
@@ -62,17 +62,17 @@ proptest! {
     fn late_polling_does_not_change_departure_times(
         path in specs::path(), arrivals in arrivals(6), seed: u64, start in start(), every in 2usize..60,
     ) {
-        let punctual = run(&path, &arrivals, seed, Loop { every: 1, start }).0;
-        let late = run(&path, &arrivals, seed, Loop { every, start }).0;
+        let punctual = run(&path, &arrivals, seed, LoopBehavior { every: 1, start }).0;
+        let late = run(&path, &arrivals, seed, LoopBehavior { every, start }).0;
         prop_assert_eq!(sorted(punctual), sorted(late));
     }
 
     /// The same seed gives the same departures in the same order.
     #[test]
     fn same_seed_gives_the_same_departures(path in specs::path(), arrivals in arrivals(6), seed: u64, start in start()) {
-        let again = |how| run(&path, &arrivals, seed, how).0;
-        let how = Loop { start, ..Loop::default() };
-        prop_assert_eq!(again(how), again(how));
+        let again = |behavior| run(&path, &arrivals, seed, behavior).0;
+        let behavior = LoopBehavior { start, ..LoopBehavior::default() };
+        prop_assert_eq!(again(behavior), again(behavior));
     }
 
     /// Without shared links, a client's departures are the same without the traffic of other clients.
@@ -89,27 +89,27 @@ proptest! {
             }
             keep
         });
-        let ours = |seen: Vec<Seen>| -> Vec<(Timestamp, Timestamp, usize, usize)> {
-            let ours = seen.iter().filter(|departure| departure.client == 0);
+        let ours = |observed: Vec<ObservedDeparture>| -> Vec<(Timestamp, Timestamp, usize, usize)> {
+            let ours = observed.iter().filter(|departure| departure.client == 0);
             ours.map(|d| (d.due, d.arrived, d.direction, d.frame.len())).collect()
         };
-        let how = Loop::default();
-        prop_assert_eq!(ours(run(&path, &arrivals, seed, how).0), ours(run(&path, &alone, seed, how).0));
+        let behavior = LoopBehavior::default();
+        prop_assert_eq!(ours(run(&path, &arrivals, seed, behavior).0), ours(run(&path, &alone, seed, behavior).0));
     }
 
     /// No packet arrives before its link's delay has passed; without reordering, packets arrive in the order sent.
     #[test]
     fn no_packet_is_early_or_out_of_order(clients in specs::clients(), arrivals in arrivals(6), seed: u64) {
         let path = PathSpec::new(clients);
-        let (seen, _) = run(&path, &arrivals, seed, Loop::default());
+        let (observed, _) = run(&path, &arrivals, seed, LoopBehavior::default());
         let mut last: HashMap<(u32, usize), Timestamp> = HashMap::new();
-        for departure in &seen {
+        for departure in &observed {
             let client = &path.clients[departure.client as usize];
             let link = [&client.up, &client.down][departure.direction];
-            prop_assert!(departure.due >= departure.arrived + shortest(link), "early");
+            prop_assert!(departure.due >= departure.arrived + shortest(link), "a packet leaves early");
             let reorders = link.effects.iter().any(|effect| matches!(effect, EffectSpec::Reorder(_)));
             if let Some(before) = last.insert((departure.client, departure.direction), departure.arrived) {
-                prop_assert!(reorders || before <= departure.arrived, "overtaken");
+                prop_assert!(reorders || before <= departure.arrived, "a packet was overtaken");
             }
         }
     }

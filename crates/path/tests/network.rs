@@ -54,10 +54,14 @@ fn ten_megabit(limit: QueueLimit) -> EffectSpec {
 fn assert_conserved(network: &Network) {
     for direction in Direction::BOTH {
         let counters = network.counters(direction);
-        assert_eq!(counters.accepted, counters.delivered + counters.dropped_in_all() + counters.held, "{counters:?}");
+        assert_eq!(
+            counters.accepted,
+            counters.delivered + counters.dropped_in_all() + counters.in_transit,
+            "{counters:?}"
+        );
         assert_eq!(
             counters.accepted_bytes,
-            counters.delivered_bytes + counters.dropped_bytes + counters.held_bytes,
+            counters.delivered_bytes + counters.dropped_bytes + counters.in_transit_bytes,
             "{counters:?}"
         );
     }
@@ -76,7 +80,7 @@ fn packet_leaves_unchanged_after_half_an_rtt() {
     assert_eq!(departure.frame, frame);
     network.handle_written(at(24_003_000));
     assert_eq!(network.counters(Direction::Up).delivered, 1);
-    assert_eq!(network.lateness().longest, Duration::from_micros(2));
+    assert_eq!(network.timing_errors().longest, Duration::from_micros(2));
     assert_eq!(network.next_due(), None);
     assert_conserved(&network);
 }
@@ -86,34 +90,34 @@ fn handle_packet_and_handle_read_are_equivalent_for_every_size() {
     let mut path = ClientPath::constant(ms(2));
     path.down.propagation = Propagation::Constant(ms(3));
     for length in [28, 182, 183, 1500, 15_414, 15_415, 65_535] {
-        let (mut copied, mut taken) = (network(1, path.clone()), network(1, path.clone()));
+        let (mut copied, mut adopted) = (network(1, path.clone()), network(1, path.clone()));
         for (number, direction) in Direction::BOTH.into_iter().enumerate() {
             let frame = datagram(&plan(1), 0, direction, length, number as u32);
             copied.handle_packet(at(5), direction, &frame);
-            taken.read_buffer()[..frame.len()].copy_from_slice(&frame);
-            taken.handle_read(at(5), direction, frame.len());
-            taken.read_buffer().fill(0xEE);
+            adopted.read_buffer()[..frame.len()].copy_from_slice(&frame);
+            adopted.handle_read(at(5), direction, frame.len());
+            adopted.read_buffer().fill(0xEE);
         }
         for direction in Direction::BOTH {
-            let (one, other) = (copied.poll_due(at(3_000_005)).unwrap(), taken.poll_due(at(3_000_005)).unwrap());
+            let (one, other) = (copied.poll_due(at(3_000_005)).unwrap(), adopted.poll_due(at(3_000_005)).unwrap());
             assert_eq!((one.direction, one.due, one.frame), (other.direction, other.due, other.frame));
             assert_eq!(one.direction, direction);
         }
-        assert_eq!(copied.counters(Direction::Up), taken.counters(Direction::Up));
+        assert_eq!(copied.counters(Direction::Up), adopted.counters(Direction::Up));
     }
 }
 
 #[test]
-fn frames_of_no_client_are_dropped_with_their_cause() {
+fn frames_without_a_known_client_are_dropped_with_their_cause() {
     let mut network = network(2, ClientPath::constant(ms(48)));
     let good = datagram(&plan(3), 1, Direction::Up, 100, 0);
-    let stranger = datagram(&plan(3), 2, Direction::Up, 100, 0);
+    let unknown_client = datagram(&plan(3), 2, Direction::Up, 100, 0);
     let mut v6 = vec![0; 50];
     v6[10] = 0x60;
     let mut damaged = good.clone();
     damaged[12] = 0xFF;
     network.handle_packet(at(0), Direction::Up, &good);
-    network.handle_packet(at(0), Direction::Up, &stranger);
+    network.handle_packet(at(0), Direction::Up, &unknown_client);
     network.handle_packet(at(0), Direction::Up, &v6);
     for frame in [&damaged[..], &good[..29], &[], &vec![0x45; 65_586]] {
         network.handle_packet(at(0), Direction::Up, frame);
@@ -121,7 +125,7 @@ fn frames_of_no_client_are_dropped_with_their_cause() {
     // Going down, the client is the destination; this packet goes to the server.
     network.handle_packet(at(0), Direction::Down, &good);
     let counters = network.counters(Direction::Up);
-    assert_eq!((counters.accepted, counters.held, counters.held_bytes), (7, 1, 100));
+    assert_eq!((counters.accepted, counters.in_transit, counters.in_transit_bytes), (7, 1, 100));
     assert_eq!(counters.dropped(DropCause::NoRoute), 2);
     assert_eq!(counters.dropped(DropCause::Malformed), 4);
     assert_eq!(network.counters(Direction::Down).dropped(DropCause::NoRoute), 1);
@@ -204,9 +208,9 @@ fn every_link_draws_its_own_losses() {
     for (client, direction) in [(0, Direction::Up), (0, Direction::Down), (1, Direction::Up), (1, Direction::Down)] {
         let frame = datagram(&plan(2), client, direction, 60, 0);
         let passed = (0..64).fold(0u64, |passed, _| {
-            let before = network.counters(direction).held;
+            let before = network.counters(direction).in_transit;
             network.handle_packet(at(0), direction, &frame);
-            passed << 1 | u64::from(network.counters(direction).held > before)
+            passed << 1 | u64::from(network.counters(direction).in_transit > before)
         });
         fates.push(passed);
     }
@@ -223,7 +227,7 @@ fn full_queue_drops_at_its_tail() {
         network.handle_packet(at(0), Direction::Down, &datagram(&plan(1), 0, Direction::Down, 1250, mark));
     }
     let counters = network.counters(Direction::Down);
-    assert_eq!((counters.held, counters.dropped(DropCause::QueueFull), counters.overflowed), (4, 2, 0));
+    assert_eq!((counters.in_transit, counters.dropped(DropCause::QueueFull), counters.overflowed), (4, 2, 0));
 }
 
 #[test]
@@ -234,14 +238,14 @@ fn memory_overflow_drops_packets_and_is_counted() {
     network.handle_packet(at(0), Direction::Up, &frame);
     network.handle_packet(at(0), Direction::Up, &frame);
     let counters = network.counters(Direction::Up);
-    assert_eq!((counters.held, counters.dropped(DropCause::QueueFull), counters.overflowed), (1, 1, 1));
+    assert_eq!((counters.in_transit, counters.dropped(DropCause::QueueFull), counters.overflowed), (1, 1, 1));
     network.handle_packet(at(0), Direction::Down, &super_packet(&plan(1), 0, Direction::Down, 3 * 1448, 1448));
     assert_eq!(network.counters(Direction::Down).overflowed, 3, "in wire packets");
     assert_conserved(&network);
     assert!(network.poll_due(at(24_000_000)).is_some());
     network.handle_written(at(24_000_000));
     network.handle_packet(at(24_000_000), Direction::Up, &frame);
-    assert_eq!(network.counters(Direction::Up).held, 1, "a delivered packet frees its memory");
+    assert_eq!(network.counters(Direction::Up).in_transit, 1, "a delivered packet frees its memory");
 }
 
 #[test]
@@ -250,11 +254,11 @@ fn refused_device_write_counts_as_a_drop() {
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
     network.handle_packet(at(0), Direction::Up, &frame);
     assert!(network.poll_due(at(24_000_000)).is_some());
-    assert_eq!(network.counters(Direction::Up).held, 1);
+    assert_eq!(network.counters(Direction::Up).in_transit, 1);
     assert!(network.poll_due(at(24_000_000)).is_none());
     assert_eq!(network.counters(Direction::Up).dropped(DropCause::Malformed), 1);
     network.handle_written(at(24_000_000));
-    assert_eq!((network.counters(Direction::Up).delivered, network.lateness().all.len()), (0, 0));
+    assert_eq!((network.counters(Direction::Up).delivered, network.timing_errors().all.len()), (0, 0));
     assert_conserved(&network);
 }
 
@@ -262,14 +266,14 @@ fn refused_device_write_counts_as_a_drop() {
 fn shutdown_drops_packets_in_transit_and_all_later_ones() {
     let mut network = network(1, ClientPath::constant(ms(48)));
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
-    for moment in 0..3 {
-        network.handle_packet(at(moment), Direction::Up, &frame);
+    for arrival in 0..3 {
+        network.handle_packet(at(arrival), Direction::Up, &frame);
     }
     assert!(network.poll_due(at(24_000_000)).is_some());
     network.shut_down();
     network.handle_packet(at(24_000_001), Direction::Up, &frame);
     let counters = network.counters(Direction::Up);
-    assert_eq!((counters.held, counters.dropped(DropCause::Shutdown)), (0, 3));
+    assert_eq!((counters.in_transit, counters.dropped(DropCause::Shutdown)), (0, 3));
     assert_eq!(network.next_due(), None);
     assert_conserved(&network);
 }
@@ -285,9 +289,9 @@ fn bursts_are_counted_separately_and_a_reset_keeps_the_counters() {
         assert_eq!(network.poll_due(now).unwrap().client, write as u32, "in order of arrival");
         network.handle_written(now);
     }
-    let lateness = network.lateness();
-    assert_eq!((lateness.all.len(), lateness.spread.len(), lateness.volley.len()), (20, 7, 13));
-    network.reset_lateness();
-    assert_eq!((network.lateness().all.len(), network.lateness().longest), (0, Duration::ZERO));
+    let timing_errors = network.timing_errors();
+    assert_eq!((timing_errors.all.len(), timing_errors.isolated.len(), timing_errors.bursts.len()), (20, 7, 13));
+    network.reset_timing_errors();
+    assert_eq!((network.timing_errors().all.len(), network.timing_errors().longest), (0, Duration::ZERO));
     assert_eq!(network.counters(Direction::Up).delivered, 20);
 }

@@ -14,7 +14,7 @@ use path::{
 };
 use proptest::prelude::*;
 use schema::Direction;
-use traffic::{Arrival, Kind, Loop, arrivals, assert_conserved, run};
+use traffic::{Arrival, Kind, LoopBehavior, arrivals, assert_conserved, run};
 use units::{BitRate, Bytes, Limit, Probability, Timestamp};
 
 /// A plain link: loss, a constant rate, jitter, a delay.
@@ -48,14 +48,14 @@ proptest! {
     #[test]
     fn plain_links_keep_delay_order_and_rate(clients in clients(), arrivals in arrivals(6), seed: u64) {
         let path = PathSpec::new(clients);
-        let (seen, network) = run(&path, &arrivals, seed, Loop::default());
+        let (observed, network) = run(&path, &arrivals, seed, LoopBehavior::default());
         for direction in Direction::BOTH {
             let counters = network.counters(direction);
-            prop_assert_eq!((counters.held, counters.held_bytes, counters.overflowed), (0, 0, 0));
+            prop_assert_eq!((counters.in_transit, counters.in_transit_bytes, counters.overflowed), (0, 0, 0));
         }
-        prop_assert!(seen.is_sorted_by_key(|departure| departure.due));
+        prop_assert!(observed.is_sorted_by_key(|departure| departure.due));
         let mut last: HashMap<(u32, usize), (Timestamp, Timestamp)> = HashMap::new();
-        for departure in &seen {
+        for departure in &observed {
             let client = &path.clients[departure.client as usize];
             let link = [&client.up, &client.down][departure.direction];
             let shortest = link.delay().saturating_sub(link.jitter());
@@ -67,7 +67,7 @@ proptest! {
             prop_assert!(departure.due >= departure.arrived + shortest + sending);
             let key = (departure.client, departure.direction);
             if let Some((due, arrived)) = last.insert(key, (departure.due, departure.arrived)) {
-                prop_assert!(arrived <= departure.arrived, "overtaken");
+                prop_assert!(arrived <= departure.arrived, "a packet was overtaken");
                 if link.jitter().is_zero() && link.rate().value().is_some() {
                     // Behind the bottleneck packets are at least their own sending time apart (rounding: 1 ns).
                     prop_assert!(due + sending <= departure.due + Duration::from_nanos(1));
@@ -84,7 +84,7 @@ proptest! {
         let arrival =
             Arrival { pause_ns: 1000, client: 0, direction: Direction::Up, bytes: 100, kind: Kind::Datagram };
         let path = PathSpec::new(vec![path]);
-        let lost = |seed: u64| run(&path, &[arrival; 128], seed, Loop::default()).0;
+        let lost = |seed: u64| run(&path, &[arrival; 128], seed, LoopBehavior::default()).0;
         prop_assert_ne!(lost(seed), lost(seed.wrapping_add(1)));
     }
 

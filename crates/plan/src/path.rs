@@ -157,7 +157,7 @@ impl<'de> Deserialize<'de> for PathPlan {
             }
         }
 
-        let (Fields(path), effects) = Effects::read_beside(table)?;
+        let (Fields(path), effects) = Effects::read_with_effects(table)?;
         Ok(PathPlan { effects, ..path })
     }
 }

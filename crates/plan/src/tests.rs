@@ -112,7 +112,7 @@ fn change() -> impl Strategy<Value = PlannedChange> {
     ];
     // Without a profile there is one class, and no link is shared.
     (time(), option::of(time()), option::of(Just("1".to_owned())), kind)
-        .prop_map(|(at, lasts, class, kind)| PlannedChange { at, lasts, class, shared: false, kind })
+        .prop_map(|(at, lasts, class, kind)| PlannedChange { at, duration: lasts, class, shared: false, kind })
 }
 
 fn path() -> impl Strategy<Value = PathPlan> {

@@ -93,7 +93,7 @@ impl Competitor {
         if self != Competitor::NoneWaiting {
             sys::sched::shorten_slice();
         }
-        if self == Competitor::LowPriority { Precedence::take(now) } else { Precedence::NONE }
+        if self == Competitor::LowPriority { Precedence::acquire(now) } else { Precedence::NONE }
     }
 }
 

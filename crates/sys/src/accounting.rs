@@ -1,7 +1,7 @@
 //! Kernel counters: CPU time and memory of processes, CPU time of cores, TCP's own counters, and the facts of this host
 //! that a result is stored with.
 //!
-//! All of it is read from /proc, a few times per second at most; nothing here is on a hot path. The control group
+//! All figures are read from /proc, a few times per second at most; nothing here is on a hot path. The control group
 //! ([`crate::cgroup`]) counts more exactly; /proc works everywhere.
 
 mod cpu;

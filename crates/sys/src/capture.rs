@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   device --> filter (keep? how much?) --> block | block | block ..   in memory shared with the kernel
-//!                                             ^ read in place by Capture::next_block, given back when it is dropped
+//!                                             ^ read in place by Capture::next_block, returned when it is dropped
 //! ```
 //!
 //! The kernel timestamps each packet (CLOCK_REALTIME), fills a block and hands it over when it is full or older than
@@ -138,7 +138,7 @@ impl Capture {
     /// The counters since the last call.
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// The errors of getsockopt(2).
     pub fn statistics(&self) -> Result<Statistics> {
         let mut counted = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         let mut length = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
@@ -160,7 +160,7 @@ impl Capture {
     /// [`RETIRE`].
     ///
     /// # Errors
-    /// Those of setsockopt(2).
+    /// The errors of setsockopt(2).
     pub fn stop(&mut self) -> Result<()> {
         attach(&self.socket, &filter::nothing())
     }
@@ -215,7 +215,7 @@ fn attach(socket: &OwnedFd, program: &[filter::Instruction]) -> Result<()> {
 }
 
 /// Sets a socket option that is plain C data.
-fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T, said: &str) -> Result<()> {
+fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T, option_name: &str) -> Result<()> {
     // SAFETY: `value` outlives the call and its size is the one stated; what it points to, if anything, is alive too.
     let result = unsafe {
         libc::setsockopt(
@@ -226,7 +226,7 @@ fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T, sa
             size_of_val(value) as libc::socklen_t,
         )
     };
-    Errno::result(result).map(drop).map_err(Error::of(format!("setsockopt {said}")))
+    Errno::result(result).map(drop).map_err(Error::of(format!("setsockopt {option_name}")))
 }
 
 fn bind(socket: &OwnedFd, index: libc::c_int, device: &str) -> Result<()> {
@@ -262,7 +262,7 @@ fn hardware_type(device: &str) -> Result<u16> {
     for (to, from) in request.ifr_name.iter_mut().zip(device.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }
-    // SAFETY: SIOCGIFHWADDR reads and writes one ifreq, which lives until the call returns.
+    // SAFETY: SIOCGIFHWADDR reads and writes one ifreq, which outlives the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
     Errno::result(result).map_err(Error::of(format!("ioctl SIOCGIFHWADDR {device}")))?;
     // SAFETY: SIOCGIFHWADDR fills `ifru_hwaddr`, whose family is the hardware type.

@@ -1,7 +1,7 @@
 //! A control group for the server: a limit of its CPU time, and a count of its resource usage.
 //!
 //! ```text
-//! Cgroup::create("server", limits)  ->  Place::start(SandboxSpec { cgroup: Some(&group), .. })  ->  usage()  ->  drop
+//! Cgroup::create("server", limits) -> Sandbox::start(SandboxSpec { cgroup: Some(&group), .. }) -> usage() -> drop
 //! ```
 //!
 //! Version 2 is used if it offers the controller, version 1 (`cpu`, `cpuacct`, `memory`) otherwise, and a subtree
@@ -132,7 +132,7 @@ impl Cgroup {
 
     fn create_named(hierarchies: &Hierarchies, name: &str, limits: Limits) -> Result<Cgroup> {
         let with_limit = limits.cpu.is_some() || limits.weight != Weight::Usual;
-        let mut group = hierarchies.place(name, with_limit, limits.period)?;
+        let mut group = hierarchies.choose(name, with_limit, limits.period)?;
         for directory in group.directories_to_make() {
             match fs::create_dir(&directory) {
                 Ok(()) => group.directories.push(directory),
@@ -140,7 +140,7 @@ impl Cgroup {
             }
         }
         if let Some(share) = limits.cpu {
-            group.hold(share)?;
+            group.set_cpu_limit(share)?;
         }
         if limits.weight != Weight::Usual {
             group.set_weight(limits.weight)?;
@@ -173,7 +173,7 @@ impl Cgroup {
         self.period
     }
 
-    /// Resource usage since the creation of the group, of living and dead processes.
+    /// Resource usage since the creation of the group, of running and ended processes.
     ///
     /// # Errors
     /// A file of the group could not be read or parsed.
@@ -250,7 +250,7 @@ impl Cgroup {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn hold(&mut self, share: CpuShare) -> Result<()> {
+    pub fn set_cpu_limit(&mut self, share: CpuShare) -> Result<()> {
         self.period = enforcement_period(share, self.configured_period);
         let period = self.period.as_micros();
         let quota = (self.period.as_micros() as f64 * share.cores()).round() as u64;
@@ -264,7 +264,7 @@ impl Cgroup {
     }
 
     /// Removes limit and weight, as far as possible: processes that receive SIGTERM need CPU time to end.
-    pub fn lift(&self) {
+    pub fn remove_cpu_limit(&self) {
         self.write_existing(match &self.version {
             Version::Two { .. } => &[("cpu.max", "max")],
             Version::One { .. } => &[("cpu.cfs_quota_us", "-1")],

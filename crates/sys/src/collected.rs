@@ -1,7 +1,7 @@
-//! Runs a program to its end and collects its output and resource usage; the program dies with this process.
+//! Runs a program to its end and collects its output and resource usage; the program is killed when this process ends.
 //!
 //! For external measurement programs (`fio`) that end by themselves. Servers and programs that start children need a
-//! [sandbox](crate::place): here only the program itself is killed, with all its threads, not its children.
+//! [sandbox](crate::sandbox): here only the program itself is killed, with all its threads, not its children.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -17,7 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getppid};
 
 use crate::error::{Error, Result};
-use crate::place::Exit;
+use crate::sandbox::Exit;
 use crate::signal::Interrupts;
 
 /// Maximum stored output per stream; the rest is read and discarded.
@@ -43,7 +43,7 @@ pub struct Collected {
 /// Why this process killed the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killed {
-    /// It exceeded its time limit.
+    /// The program exceeded its time limit.
     Late,
     /// The user interrupted.
     Interrupted,
@@ -63,7 +63,7 @@ pub struct Used {
 }
 
 /// Runs `argv` to its end, for at most `limit`, or until the user interrupts. Its standard input is /dev/null. Each
-/// descriptor in `inherited` is open in it under the same number. It dies with the calling thread.
+/// descriptor in `inherited` is open in it under the same number. It is killed when the calling thread ends.
 ///
 /// # Errors
 /// Unknown program; process limit reached.
@@ -107,12 +107,12 @@ pub fn collect(
 /// Reads a stream to its end in a separate thread, so that the program never waits for the reader.
 fn gather(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
-        let mut kept = Vec::new();
+        let mut output = Vec::new();
         if let Some(mut stream) = stream {
-            let _ = stream.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
+            let _ = stream.by_ref().take(OUTPUT_MAX).read_to_end(&mut output);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
-        kept
+        output
     })
 }
 

@@ -13,11 +13,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::socket::Address;
 
 /// Maximum number of datagrams per call.
-pub const AT_ONCE: usize = 32;
+pub const DATAGRAMS_PER_CALL: usize = 32;
 
 /// Sends on connected sockets.
 pub struct Sender {
-    pieces: [libc::iovec; AT_ONCE],
+    pieces: [libc::iovec; DATAGRAMS_PER_CALL],
 }
 
 // SAFETY: the pointers are written by each call and used in it only.
@@ -25,29 +25,29 @@ unsafe impl Send for Sender {}
 
 impl Default for Sender {
     fn default() -> Self {
-        Sender { pieces: [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; AT_ONCE] }
+        Sender { pieces: [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; DATAGRAMS_PER_CALL] }
     }
 }
 
 impl Sender {
-    /// Passes datagrams to the kernel, the first [`AT_ONCE`] of `datagrams`: returns the number accepted, in order.
-    /// Never waits.
+    /// Passes datagrams to the kernel, the first [`DATAGRAMS_PER_CALL`] of `datagrams`: returns the number accepted, in
+    /// order. Never waits.
     ///
     /// # Errors
     /// The first could not be sent; those of sendmmsg(2): EAGAIN and ENOBUFS if the buffer is full, EMSGSIZE, and
     /// network errors of earlier datagrams (ECONNREFUSED, EHOSTUNREACH ..), each once.
     pub fn send(&mut self, socket: BorrowedFd<'_>, datagrams: &[&[u8]]) -> io::Result<usize> {
-        let count = datagrams.len().min(AT_ONCE);
+        let count = datagrams.len().min(DATAGRAMS_PER_CALL);
         // SAFETY: all zeroes is a valid mmsghdr: no name, no control data.
-        let mut headers: [libc::mmsghdr; AT_ONCE] = unsafe { std::mem::zeroed() };
+        let mut headers: [libc::mmsghdr; DATAGRAMS_PER_CALL] = unsafe { std::mem::zeroed() };
         for ((header, piece), datagram) in headers.iter_mut().zip(&mut self.pieces).zip(datagrams) {
             // The kernel only reads it.
             *piece = libc::iovec { iov_base: datagram.as_ptr().cast_mut().cast(), iov_len: datagram.len() };
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
         }
-        // SAFETY: the first `count` headers point to one piece each, and each piece to a datagram of the length stated; all of
-        // them outlive the call.
+        // SAFETY: the first `count` headers point to one piece each, and each piece to a datagram of the length stated;
+        // all of them outlive the call.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),
@@ -65,30 +65,32 @@ impl Sender {
 
 /// Receives from sockets.
 pub struct Receiver {
-    /// [`AT_ONCE`] buffers in sequence.
+    /// [`DATAGRAMS_PER_CALL`] buffers in sequence.
     buffers: Vec<u8>,
-    room: usize,
-    lengths: [usize; AT_ONCE],
+    buffer_bytes: usize,
+    lengths: [usize; DATAGRAMS_PER_CALL],
 }
 
 impl Receiver {
     /// For datagrams of up to `longest` bytes (at least 1); longer ones are truncated.
     pub fn new(longest: usize) -> Self {
-        let room = longest.max(1);
-        Receiver { buffers: vec![0; room * AT_ONCE], room, lengths: [0; AT_ONCE] }
+        let buffer_bytes = longest.max(1);
+        Receiver { buffers: vec![0; buffer_bytes * DATAGRAMS_PER_CALL], buffer_bytes, lengths: [0; DATAGRAMS_PER_CALL] }
     }
 
     /// Waits for a datagram, up to the socket's timeout, and returns it with those that are already queued.
     ///
     /// # Errors
-    /// Those of recvmmsg(2): EAGAIN after the timeout; network errors of datagrams sent.
+    /// The errors of recvmmsg(2): EAGAIN after the timeout; network errors of datagrams sent.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<impl Iterator<Item = &[u8]>> {
-        let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: self.room }; AT_ONCE];
+        let mut pieces =
+            [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: self.buffer_bytes }; DATAGRAMS_PER_CALL];
         // SAFETY: as in `send`.
-        let mut headers: [libc::mmsghdr; AT_ONCE] = unsafe { std::mem::zeroed() };
-        for ((header, piece), room) in headers.iter_mut().zip(&mut pieces).zip(self.buffers.chunks_exact_mut(self.room))
+        let mut headers: [libc::mmsghdr; DATAGRAMS_PER_CALL] = unsafe { std::mem::zeroed() };
+        for ((header, piece), buffer) in
+            headers.iter_mut().zip(&mut pieces).zip(self.buffers.chunks_exact_mut(self.buffer_bytes))
         {
-            piece.iov_base = room.as_mut_ptr().cast();
+            piece.iov_base = buffer.as_mut_ptr().cast();
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
         }
@@ -98,7 +100,7 @@ impl Receiver {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
-                AT_ONCE as libc::c_uint,
+                DATAGRAMS_PER_CALL as libc::c_uint,
                 libc::MSG_WAITFORONE,
                 std::ptr::null_mut(),
             )
@@ -107,7 +109,12 @@ impl Receiver {
         for (length, header) in self.lengths.iter_mut().zip(&headers) {
             *length = header.msg_len as usize;
         }
-        Ok(self.buffers.chunks_exact(self.room).zip(self.lengths).take(received).map(|(room, length)| &room[..length]))
+        Ok(self
+            .buffers
+            .chunks_exact(self.buffer_bytes)
+            .zip(self.lengths)
+            .take(received)
+            .map(|(buffer, length)| &buffer[..length]))
     }
 }
 
@@ -115,7 +122,7 @@ impl Receiver {
 /// connected socket receives the datagrams of its peer, the unconnected one all others.
 ///
 /// # Errors
-/// Those of socket(2) and bind(2).
+/// The errors of socket(2) and bind(2).
 pub fn bind_shared(at: SocketAddr) -> io::Result<UdpSocket> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: no pointers; the returned descriptor has no other owner.
@@ -138,7 +145,7 @@ pub fn bind_shared(at: SocketAddr) -> io::Result<UdpSocket> {
 /// fails with EMSGSIZE, one too long for a link on the way is lost there.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn never_fragment(socket: &UdpSocket) -> io::Result<()> {
     if socket.local_addr()?.is_ipv4() {
         return set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
@@ -152,7 +159,7 @@ pub fn never_fragment(socket: &UdpSocket) -> io::Result<()> {
 /// Datagrams dropped because the socket's receive buffer was full, since the socket's creation.
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// The errors of getsockopt(2).
 pub fn overflowed(socket: &impl AsRawFd) -> io::Result<u64> {
     let mut figures = [0u32; libc::SK_MEMINFO_DROPS as usize + 1];
     get(socket, libc::SO_MEMINFO, &mut figures)?;
@@ -163,7 +170,7 @@ pub fn overflowed(socket: &impl AsRawFd) -> io::Result<u64> {
 /// them.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn set_buffers(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
@@ -173,7 +180,7 @@ pub fn set_buffers(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
 /// Send and receive buffer sizes of a socket in the kernel.
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// The errors of getsockopt(2).
 pub fn buffers(socket: &impl AsRawFd) -> io::Result<[u32; 2]> {
     let mut bytes = [0; 2];
     for (place, name) in bytes.iter_mut().zip([libc::SO_SNDBUF, libc::SO_RCVBUF]) {
@@ -186,7 +193,7 @@ pub fn buffers(socket: &impl AsRawFd) -> io::Result<[u32; 2]> {
 /// transit do not count, so long paths are filled as before. A listener's setting is inherited by its connections.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn bound_unsent(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     set_value(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
@@ -194,7 +201,7 @@ pub fn bound_unsent(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
 /// Makes closing this TCP socket discard unsent bytes and send a reset to the peer.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn abort_on_close(socket: &impl AsRawFd) -> io::Result<()> {
     set_value(socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
@@ -248,8 +255,8 @@ mod tests {
         let texts: Vec<Vec<u8>> = (1..=50u8).map(|number| vec![number; usize::from(number)]).collect();
         let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
         let mut sender = Sender::default();
-        assert_eq!(sender.send(one.as_fd(), &texts).unwrap(), AT_ONCE);
-        assert_eq!(sender.send(one.as_fd(), &texts[AT_ONCE..]).unwrap(), 50 - AT_ONCE);
+        assert_eq!(sender.send(one.as_fd(), &texts).unwrap(), DATAGRAMS_PER_CALL);
+        assert_eq!(sender.send(one.as_fd(), &texts[DATAGRAMS_PER_CALL..]).unwrap(), 50 - DATAGRAMS_PER_CALL);
         let (mut receiver, mut received) = (Receiver::new(40), Vec::new());
         while received.len() < 50 {
             received.extend(receiver.receive(other.as_fd()).unwrap().map(<[u8]>::to_vec));
@@ -272,7 +279,7 @@ mod tests {
         let mut sender = Sender::default();
         let mut sent = 0;
         while sent < 200 {
-            sent += sender.send(one.as_fd(), &[&text[..]; AT_ONCE]).unwrap();
+            sent += sender.send(one.as_fd(), &[&text[..]; DATAGRAMS_PER_CALL]).unwrap();
         }
         let (mut receiver, mut received) = (Receiver::new(1000), 0);
         other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();

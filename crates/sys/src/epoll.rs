@@ -16,10 +16,10 @@ impl Interest {
     pub const READ: Interest = Interest((libc::EPOLLIN | libc::EPOLLRDHUP) as u32);
     /// Writable (level-triggered).
     pub const WRITE: Interest = Interest(libc::EPOLLOUT as u32);
-    /// Both.
+    /// Readable and writable (level-triggered).
     pub const READ_WRITE: Interest = Interest((libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT) as u32);
 
-    /// The same, reported once per change (EPOLLET).
+    /// The same events, edge-triggered (EPOLLET): reported once per change.
     #[must_use]
     pub const fn edge(self) -> Interest {
         Interest(self.0 | libc::EPOLLET as u32)
@@ -65,7 +65,7 @@ impl Epoll {
     /// A new instance.
     ///
     /// # Errors
-    /// Those of epoll_create1(2): no descriptor left.
+    /// The errors of epoll_create1(2): no descriptor left.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the returned descriptor has no other owner.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -79,7 +79,7 @@ impl Epoll {
     /// Watches `fd` under `token`.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn add(&self, fd: BorrowedFd<'_>, interest: Interest, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, interest, token)
     }
@@ -87,7 +87,7 @@ impl Epoll {
     /// Changes the events of interest of `fd`.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn modify(&self, fd: BorrowedFd<'_>, interest: Interest, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, token)
     }
@@ -95,7 +95,7 @@ impl Epoll {
     /// Stops watching `fd`. Closing the last copy of a descriptor does the same.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, Interest(0), 0)
     }
@@ -112,7 +112,7 @@ impl Epoll {
     /// [`crate::timer::Timer`] in the set.
     ///
     /// # Errors
-    /// Those of epoll_wait(2) other than EINTR.
+    /// The errors of epoll_wait(2) other than EINTR.
     pub fn wait<'a>(&self, events: &'a mut [Event], timeout_ms: i32) -> io::Result<&'a [Event]> {
         // SAFETY: Event is a transparent epoll_event; the kernel writes at most `events.len()` of them.
         let ready = unsafe {

@@ -50,7 +50,7 @@ pub enum Error {
     #[error(
         "the init process of the sandbox is gone: killed from outside, or the machine is out of memory (see dmesg)"
     )]
-    PlaceLost,
+    SandboxLost,
     /// The kernel's response could not be parsed.
     #[error("{call}: unexpected response: {answer}")]
     Unexpected {

@@ -23,7 +23,7 @@ impl Root {
     /// Opens `directory` and checks that this kernel supports openat2.
     ///
     /// # Errors
-    /// Those of open(2) and getcwd(2); ENOSYS or EPERM if openat2 is missing or filtered.
+    /// The errors of open(2) and getcwd(2); ENOSYS or EPERM if openat2 is missing or filtered.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let path = std::path::absolute(directory)?;
         let root = Root { directory: open_directory(&path)?, path };
@@ -37,7 +37,7 @@ impl Root {
     /// The comparison is safe against reuse of inode numbers: the root's own inode is held open.
     ///
     /// # Errors
-    /// Those of stat(2) and open(2); the root stays unchanged. ENOENT: the path does not exist.
+    /// The errors of stat(2) and open(2); the root stays unchanged. ENOENT: the path does not exist.
     pub fn follow(&mut self) -> io::Result<bool> {
         let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
         let own = self.metadata(b".")?;
@@ -58,8 +58,8 @@ impl Root {
     /// caller checks the kind of the file.
     ///
     /// # Errors
-    /// Those of openat2(2): EXDEV when the path leads out of the root, ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES,
-    /// EMFILE; EINVAL for a path with a NUL byte.
+    /// The errors of openat2(2): EXDEV when the path leads out of the root, ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG,
+    /// EACCES, EMFILE; EINVAL for a path with a NUL byte.
     pub fn open_file(&self, relative: &[u8]) -> io::Result<File> {
         self.beneath(relative, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
     }
@@ -67,7 +67,7 @@ impl Root {
     /// The metadata of `relative`, without opening it for reading.
     ///
     /// # Errors
-    /// Those of [`Root::open_file`] and of fstat(2).
+    /// The errors of [`Root::open_file`] and of fstat(2).
     pub fn metadata(&self, relative: &[u8]) -> io::Result<Metadata> {
         self.beneath(relative, OFlag::O_PATH)?.metadata()
     }
@@ -99,7 +99,7 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 /// used.
 ///
 /// # Errors
-/// Those of sendfile(2); EPIPE raises SIGPIPE as well, which Rust programs ignore by default.
+/// The errors of sendfile(2); EPIPE raises SIGPIPE as well, which Rust programs ignore by default.
 pub fn send_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, count: usize) -> io::Result<Option<usize>> {
     let mut offset = libc::off64_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
     loop {

@@ -23,7 +23,7 @@ impl Awake {
     ///
     /// # Errors
     /// Only root may write the device by default; or the kernel, or the container, does not have it.
-    pub fn hold() -> Result<Self> {
+    pub fn prevent_sleep() -> Result<Self> {
         Self::at(Path::new(DEVICE))
     }
 

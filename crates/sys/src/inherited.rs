@@ -40,7 +40,7 @@ extern "C" fn record_initial_state() {
 /// `command` will have the original SIGPIPE disposition, blocked signals and closed standard streams of this process;
 /// the blocked signals are those of the calling thread, which must be the first. Only for streams that `command`
 /// inherits.
-pub fn hand_on(command: &mut Command) {
+pub fn restore_in(command: &mut Command) {
     let found = INITIAL_STATE.load(Ordering::Relaxed);
     let mut blocked = SigSet::empty();
     // An unreadable mask is empty, as without this call.

@@ -1,17 +1,18 @@
 //! System calls, each wrapped once, with a narrow type. All unsafe code of the project is here (and in `tap`).
 //!
-//! Two halves. Sandboxes: [`namespace`], [`place`], [`netlink`], [`nft`], [`tun`], [`cgroup`] build the testbed and
+//! Two halves. Sandboxes: [`namespace`], [`sandbox`], [`netlink`], [`nft`], [`tun`], [`cgroup`] build the testbed and
 //! remove it. The loop: [`clock`], [`epoll`], [`timer`], [`socket`], [`uring`], [`sched`], [`signal`] serve the data
 //! path. [`accounting`] reads the kernel's counters, [`capture`] the packets at a device. [`probe`] tries what is
 //! possible here, without leaving a change.
 #![allow(clippy::disallowed_methods, reason = "this crate wraps clocks and waiting")]
 
 pub mod accounting;
-pub mod beside;
+pub mod auxiliary;
 pub mod capture;
 pub mod cgroup;
 pub mod clock;
 pub mod collected;
+pub mod cpu_speed;
 pub mod datagrams;
 pub mod epoll;
 mod error;
@@ -23,12 +24,11 @@ pub mod limits;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
-pub mod pace;
 pub mod packets;
-pub mod place;
 pub mod probe;
 pub mod process;
 pub mod relay;
+pub mod sandbox;
 pub mod sched;
 pub mod scratch;
 pub mod signal;

@@ -23,7 +23,7 @@ pub fn raise_open_files() -> u64 {
 pub fn widen_table_of_files(count: u64) {
     let last = i32::try_from(count.clamp(1, 1 << 16)).unwrap_or(1) - 1;
     let Ok(label) = unnamed_file(c"widest") else { return };
-    // SAFETY: no pointers; the descriptor lives as long as `label`.
+    // SAFETY: no pointers; the descriptor is open as long as `label` exists.
     let copy = unsafe { libc::fcntl(label.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last) };
     if copy >= 0 {
         // SAFETY: `copy` was just returned by the kernel, is open, and has no other owner.
@@ -43,7 +43,7 @@ pub fn terminal_width() -> Option<usize> {
 /// An unnamed file that disappears with its last descriptor.
 ///
 /// # Errors
-/// Those of memfd_create(2).
+/// The errors of memfd_create(2).
 pub fn unnamed_file(label: &std::ffi::CStr) -> io::Result<File> {
     // SAFETY: the label is a C string; the returned descriptor has no other owner.
     let fd = unsafe { libc::memfd_create(label.as_ptr(), libc::MFD_CLOEXEC) };

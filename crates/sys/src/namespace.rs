@@ -117,7 +117,7 @@ impl AsFd for NetNamespace {
 ///
 /// # Errors
 /// The process has more than one thread, or this machine does not let ordinary users make user namespaces (the
-/// message says which setting).
+/// message names the setting).
 pub fn enter_user_namespace() -> Result<()> {
     require_single_thread()?;
     let (uid, gid) = (getuid(), getgid());

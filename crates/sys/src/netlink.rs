@@ -100,7 +100,7 @@ impl Netlink {
     /// Adds an address to a device. IPv6 addresses are usable immediately (no duplicate address detection).
     ///
     /// # Errors
-    /// No such device, the address is there already, or no CAP_NET_ADMIN.
+    /// No such device, the address exists already, or no CAP_NET_ADMIN.
     pub fn add_address(&mut self, name: &str, ip: IpAddr, prefix: u8) -> Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(ip);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   path's device --> forwarded --> postrouting: masquerade --> uplink
-//!   path's device <-- dup, drop <-- prerouting, after the answer's address was translated back <-- uplink
+//!   path's device <-- dup, drop <-- prerouting, after the response's address was translated back <-- uplink
 //! ```
 //!
 //! Packets of the path's clients leave with this host's own address, and the responses are delivered back, without
@@ -45,7 +45,7 @@ impl Masquerade {
         Masquerade::load(table, &rules(table, network, prefix, Some(device)))
     }
 
-    /// The same for a namespace that forwards by itself and routes the responses itself: packets from
+    /// As above, for a namespace that forwards by itself and routes the responses itself: packets from
     /// `network`/`prefix` (a multiple of 8) leave with the address of their outgoing device, and the kernel translates
     /// the responses back.
     ///

@@ -35,7 +35,7 @@ pub fn packet_pair(send_buffer: u32) -> Result<(OwnedFd, OwnedFd)> {
 /// Capacity of the sending end's buffer, in bytes as counted by the kernel.
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// The errors of getsockopt(2).
 pub fn capacity(sending: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(nix::sys::socket::getsockopt(&sending, sockopt::SndBuf)?)
 }
@@ -59,13 +59,13 @@ pub fn send_packet(sending: BorrowedFd<'_>, packet: &[u8]) -> io::Result<bool> {
 /// Buffers for the packets of one call.
 pub struct PacketBatch {
     /// [`PacketBatch::PACKETS`] buffers of the largest packet, in sequence.
-    room: Vec<u8>,
+    buffers: Vec<u8>,
     lengths: [usize; PacketBatch::PACKETS],
 }
 
 impl Default for PacketBatch {
     fn default() -> Self {
-        PacketBatch { room: vec![0; Self::PACKETS * LARGEST_PACKET_BYTES], lengths: [0; Self::PACKETS] }
+        PacketBatch { buffers: vec![0; Self::PACKETS * LARGEST_PACKET_BYTES], lengths: [0; Self::PACKETS] }
     }
 }
 
@@ -77,12 +77,12 @@ impl PacketBatch {
     /// none. `None` when the other end is closed and no packet is left.
     ///
     /// # Errors
-    /// Those of recvmmsg(2).
+    /// The errors of recvmmsg(2).
     pub fn receive(&mut self, receiving: BorrowedFd<'_>) -> io::Result<Option<impl Iterator<Item = &[u8]>>> {
         let mut pieces: [libc::iovec; Self::PACKETS] =
             std::array::from_fn(|_| libc::iovec { iov_base: std::ptr::null_mut(), iov_len: LARGEST_PACKET_BYTES });
-        for (piece, room) in pieces.iter_mut().zip(self.room.chunks_exact_mut(LARGEST_PACKET_BYTES)) {
-            piece.iov_base = room.as_mut_ptr().cast();
+        for (piece, buffer) in pieces.iter_mut().zip(self.buffers.chunks_exact_mut(LARGEST_PACKET_BYTES)) {
+            piece.iov_base = buffer.as_mut_ptr().cast();
         }
         // SAFETY: all zeroes is a valid mmsghdr: no name, no control data.
         let mut headers: [libc::mmsghdr; Self::PACKETS] = unsafe { std::mem::zeroed() };
@@ -90,8 +90,8 @@ impl PacketBatch {
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
         }
-        // SAFETY: every header points to one piece and every piece to a buffer of its own of the length stated; all of them
-        // outlive the call.
+        // SAFETY: every header points to one piece and every piece to a buffer of its own of the length stated; all of
+        // them outlive the call.
         let received = unsafe {
             libc::recvmmsg(
                 receiving.as_raw_fd(),
@@ -116,8 +116,8 @@ impl PacketBatch {
         if received > 0 && complete == 0 {
             return Ok(None);
         }
-        let rooms = self.room.chunks_exact(LARGEST_PACKET_BYTES);
-        Ok(Some(rooms.zip(self.lengths).take(complete).map(|(room, length)| &room[..length])))
+        let buffers = self.buffers.chunks_exact(LARGEST_PACKET_BYTES);
+        Ok(Some(buffers.zip(self.lengths).take(complete).map(|(buffer, length)| &buffer[..length])))
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         assert!((20..900).contains(&fitted), "{fitted}");
         let mut batch = PacketBatch::default();
         assert_eq!(all(&mut batch, &receiving).unwrap().len(), 16);
-        assert!(send_packet(sending.as_fd(), &[2; 64]).unwrap(), "there is room again");
+        assert!(send_packet(sending.as_fd(), &[2; 64]).unwrap(), "the channel has space again");
         drop(receiving);
         // A process that another test forks at the same time also has the other end, until it executes its program.
         let refused = || {

@@ -95,20 +95,20 @@ pub fn ordinary_user() -> Result<()> {
     // other threads.
     match unsafe { fork() }.map_err(Error::of("fork"))? {
         ForkResult::Child => {
-            let failed = become_nobody();
+            let failed = become_ordinary_user();
             let (step, errno) = failed.unwrap_or((u8::MAX, Errno::UnknownErrno));
-            // A failed write means that the parent is gone.
+            // A failed write means that the parent has ended.
             let _ = File::from(writer).write_all(&[step, errno as i32 as u8]);
             // SAFETY: ends the child immediately, without running the parent's exit handlers.
             unsafe { libc::_exit(0) }
         }
         ForkResult::Parent { child } => {
             drop(writer);
-            let mut said = [0; 2];
-            let received = File::from(reader).read_exact(&mut said);
+            let mut outcome = [0; 2];
+            let received = File::from(reader).read_exact(&mut outcome);
             while waitpid(child, None) == Err(Errno::EINTR) {}
             received.map_err(Error::of("read from the child"))?;
-            match said {
+            match outcome {
                 [u8::MAX, _] => Ok(()),
                 [step, errno] => Err(Error::of(STEPS[usize::from(step) % STEPS.len()])(Errno::from_raw(errno.into()))
                     .remedy(&[Errno::EACCES], "chmod 666 /dev/net/tun")
@@ -119,14 +119,14 @@ pub fn ordinary_user() -> Result<()> {
 }
 
 /// Runs the steps of a child of [`ordinary_user`]; returns the first that failed.
-fn become_nobody() -> Option<(u8, Errno)> {
-    let nobody = libc::c_long::from(NOBODY);
+fn become_ordinary_user() -> Option<(u8, Errno)> {
+    let ordinary_user = libc::c_long::from(NOBODY);
     let none = 0 as libc::c_long;
     // System calls instead of libc's functions, which would notify threads that only the parent has.
     let calls: [(libc::c_long, [libc::c_long; 3]); 5] = [
         (libc::SYS_setgroups, [none, none, none]),
-        (libc::SYS_setresgid, [nobody, nobody, nobody]),
-        (libc::SYS_setresuid, [nobody, nobody, nobody]),
+        (libc::SYS_setresgid, [ordinary_user, ordinary_user, ordinary_user]),
+        (libc::SYS_setresuid, [ordinary_user, ordinary_user, ordinary_user]),
         (libc::SYS_unshare, [libc::CLONE_NEWUSER.into(), none, none]),
         (libc::SYS_unshare, [libc::CLONE_NEWNET.into(), none, none]),
     ];
@@ -149,7 +149,7 @@ pub fn writable(path: &Path) -> bool {
 /// Free bytes for this user on the file system of `path`.
 ///
 /// # Errors
-/// Those of statvfs(3).
+/// The errors of statvfs(3).
 pub fn free_bytes(path: &Path) -> Result<u64> {
     let found = nix::sys::statvfs::statvfs(path).map_err(Error::of(format!("statvfs {}", path.display())))?;
     Ok(found.blocks_available().saturating_mul(found.fragment_size()))
@@ -160,7 +160,7 @@ pub fn user() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// Names of the steps of [`become_nobody`].
+/// Names of the steps of [`become_ordinary_user`].
 const STEPS: [&str; 6] = [
     "setgroups",
     "setresgid 65534",

@@ -1,7 +1,7 @@
 //! Forwards signals of this process to the program it runs.
 //!
 //! A program between a shell and a child in the same process group receives every signal of the terminal (Ctrl-C), and
-//! so does the child: forwarding it would deliver it twice. The same holds for a signal that another process sends to
+//! so does the child: forwarding it would deliver it twice. The same is true of a signal that another process sends to
 //! the whole group, as `timeout` does. A signal sent to this process alone (`kill`, a supervisor) is forwarded.
 //!
 //! ```text
@@ -68,7 +68,7 @@ const READS_MAX: u32 = 20;
 /// Forwards signals during its lifetime. One per process.
 #[derive(Debug)]
 pub struct Relay {
-    /// The previous actions of the signals taken over.
+    /// The previous actions of the signals handled over.
     before: Vec<(Signal, SigAction)>,
     /// The group probe, until the thread that queries it exists.
     probe: Option<GroupProbe>,
@@ -92,7 +92,7 @@ impl Relay {
     /// If no process or thread is left for the group probe, every signal is forwarded.
     ///
     /// # Errors
-    /// Those of sigaction(2) and pipe2(2).
+    /// The errors of sigaction(2) and pipe2(2).
     pub fn install() -> io::Result<Relay> {
         let (notes, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let (report_reader, report_writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
@@ -114,7 +114,8 @@ impl Relay {
         NOTES.store(to.into_raw_fd(), Ordering::SeqCst);
         let action = SigAction::new(SigHandler::SigAction(note), SaFlags::SA_RESTART, SigSet::empty());
         for signal in FORWARDED {
-            // SAFETY: the handler only touches atomics, errno, getpid(2), write(2) and kill(2), which are async-signal-safe.
+            // SAFETY: the handler only touches atomics, errno, getpid(2), write(2) and kill(2), which are
+            // async-signal-safe.
             let before = unsafe { sigaction(signal, &action)? };
             if matches!(before.handler(), SigHandler::SigIgn) {
                 // SAFETY: the previous action is restored.
@@ -131,17 +132,17 @@ impl Relay {
     /// all other changes of the program's signal handling.
     pub fn hand_over(&self, command: &mut Command) {
         let report_writer = self.report_writer.as_raw_fd();
-        let taken = self.taken();
+        let handled = self.handled();
         let before_exec = move || {
             // As exec does next: from here on the child receives its signals itself.
             let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-            for signal in FORWARDED.into_iter().filter(|signal| taken & bit(*signal) != 0) {
+            for signal in FORWARDED.into_iter().filter(|signal| handled & bit(*signal) != 0) {
                 // SAFETY: no handler is set that could run.
                 unsafe { sigaction(signal, &default) }?;
             }
             let early = EARLY.load(Ordering::SeqCst);
             let bytes = early.to_ne_bytes();
-            // SAFETY: eight bytes of this stack, into a pipe that holds them; the descriptor is open until exec.
+            // SAFETY: eight bytes of this stack, into a pipe with space for them; the descriptor is open until exec.
             unsafe { libc::write(report_writer, bytes.as_ptr().cast(), bytes.len()) };
             for signal in FORWARDED.into_iter().filter(|signal| early & bit(*signal) != 0) {
                 // SAFETY: system calls without pointers.
@@ -154,7 +155,7 @@ impl Relay {
     }
 
     /// The signals with this handler: others have no notes.
-    fn taken(&self) -> u64 {
+    fn handled(&self) -> u64 {
         self.before.iter().fold(0, |all, (signal, _)| all | bit(*signal))
     }
 
@@ -162,8 +163,8 @@ impl Relay {
     /// are created, if some are created before [`Relay::to`].
     ///
     /// # Errors
-    /// Those of pthread_sigmask(3).
-    pub fn hold(&mut self) -> io::Result<()> {
+    /// The errors of pthread_sigmask(3).
+    pub fn block_signals(&mut self) -> io::Result<()> {
         let mut mask = SigSet::empty();
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&self.signals()), Some(&mut mask))?;
         self.mask.get_or_insert(mask);
@@ -189,7 +190,7 @@ impl Relay {
     /// thread must call.
     pub fn to(&mut self, child: i32) {
         let mut early = [0; 8];
-        // No report: the child was not created by a command passed to `hand_over`, or it died first.
+        // No report: the child was not created by a command passed to `hand_over`, or it was killed before.
         let report_reader = read(&self.report_reader, &mut early).is_ok_and(|n| n == early.len());
         let has = if report_reader { u64::from_ne_bytes(early) } else { 0 };
         CHILD.store(child, Ordering::SeqCst);
@@ -199,17 +200,17 @@ impl Relay {
         if let Some(probe) = self.probe.take()
             && let Ok(copy) = notes.try_clone()
         {
-            let taken = self.taken();
+            let handled = self.handled();
             let signals = self.signals();
             // Before the thread exists: signals wait for it. Threads created later inherit this mask. It does not fail
             // for a valid set.
-            let _ = self.hold();
-            let sorting = move || {
-                // It does not fail for a valid set.
+            let _ = self.block_signals();
+            let forward_signals = move || {
+                // pthread_sigmask does not fail for a valid set.
                 let _ = pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&signals), None);
-                sort(&copy, &probe, taken, has);
+                forward_until_end(&copy, &probe, handled, has);
             };
-            self.thread = std::thread::Builder::new().name("signals".into()).spawn(sorting).ok();
+            self.thread = std::thread::Builder::new().name("signals".into()).spawn(forward_signals).ok();
         }
         if self.thread.is_none() {
             self.unblock();
@@ -223,7 +224,7 @@ impl Relay {
         CHILD.store(0, Ordering::SeqCst);
         CHILD_FD.store(-1, Ordering::SeqCst);
         for (signal, before) in self.before.drain(..) {
-            // SAFETY: the previous action is restored. It does not fail for a signal that was taken over.
+            // SAFETY: the previous action is restored. It does not fail for a signal that was handled over.
             let _ = unsafe { sigaction(signal, &before) };
         }
         self.unblock();
@@ -231,7 +232,7 @@ impl Relay {
 
     fn unblock(&mut self) {
         if let Some(mask) = self.mask.take() {
-            // It does not fail for a valid set.
+            // pthread_sigmask does not fail for a valid set.
             let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
         }
     }
@@ -300,19 +301,19 @@ const fn bit(signal: Signal) -> u64 {
     1_u64 << signal as i32
 }
 
-/// Forwards signals sent to this process alone, until the relay ends. `taken`: signals that may have notes; `has`:
+/// Forwards signals sent to this process alone, until the relay ends. `handled`: signals that may have notes; `has`:
 /// signals that the child received before exec.
-fn sort(notes: &OwnedFd, probe: &GroupProbe, taken: u64, mut has: u64) {
-    let mut kept = Notes::default();
+fn forward_until_end(notes: &OwnedFd, probe: &GroupProbe, handled: u64, mut has: u64) {
+    let mut pending = Notes::default();
     while !ENDING.load(Ordering::SeqCst) {
-        if kept.any() == 0 && !wait_readable(notes.as_fd(), Duration::MAX) {
+        if pending.any() == 0 && !wait_readable(notes.as_fd(), Duration::MAX) {
             continue;
         }
         rest(SETTLE_MS);
-        let round = settle(taken, std::mem::take(&mut kept), || Notes::read(notes), || probe.take(), || rest(1));
-        kept = round.kept;
-        let has_it = std::mem::take(&mut has) | if child_is_in_our_group() { round.to_group } else { 0 };
-        round.noted.by_process_except(has_it).for_each(send);
+        let round = settle(handled, std::mem::take(&mut pending), || Notes::read(notes), || probe.query(), || rest(1));
+        pending = round.pending;
+        let already_received = std::mem::take(&mut has) | if child_is_in_our_group() { round.to_group } else { 0 };
+        round.noted.by_process_except(already_received).for_each(send);
     }
 }
 
@@ -324,29 +325,29 @@ struct Round {
     /// Signals that the probe has, including those of the terminal, which would otherwise be counted in the next round.
     to_group: u64,
     /// Signals that arrived last and wait for the next round.
-    kept: Notes,
+    pending: Notes,
 }
 
 /// Reads the notes and then the probe repeatedly, until nothing new is seen and no note is missing. A signal noted in
 /// one read is marked, if it was sent to the group, in the following query of the probe at the latest.
 fn settle(
-    taken: u64,
+    handled: u64,
     noted: Notes,
     mut notes: impl FnMut() -> Notes,
-    mut take: impl FnMut() -> u64,
+    mut query_probe: impl FnMut() -> u64,
     mut rest: impl FnMut(),
 ) -> Round {
     let mut round = Round { noted, ..Round::default() };
-    for look in 1..=READS_MAX {
-        let (late, more) = (notes(), take());
+    for attempt in 1..=READS_MAX {
+        let (late, more) = (notes(), query_probe());
         round.to_group |= more;
-        if look == READS_MAX {
+        if attempt == READS_MAX {
             round.noted.add(late.only(round.to_group));
-            round.kept = late.only(!round.to_group);
+            round.pending = late.only(!round.to_group);
             break;
         }
         round.noted.add(late);
-        if late.any() == 0 && more == 0 && round.to_group & taken & !round.noted.any() == 0 {
+        if late.any() == 0 && more == 0 && round.to_group & handled & !round.noted.any() == 0 {
             break;
         }
         rest();

@@ -28,7 +28,7 @@ impl Cores {
     /// The cores the calling thread may run on.
     ///
     /// # Errors
-    /// Those of sched_getaffinity(2).
+    /// The errors of sched_getaffinity(2).
     pub fn allowed() -> io::Result<Self> {
         Cores::of(0)
     }
@@ -36,7 +36,7 @@ impl Cores {
     /// The cores that a thread may run on, by its number; 0 is the calling one.
     ///
     /// # Errors
-    /// Those of sched_getaffinity(2): there is no such thread.
+    /// The errors of sched_getaffinity(2): there is no such thread.
     pub fn of(thread: i32) -> io::Result<Self> {
         let set = sched_getaffinity(Pid::from_raw(thread))?;
         Ok(Cores((0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).collect()))
@@ -50,7 +50,7 @@ impl Cores {
     /// Restricts the calling thread to these cores.
     ///
     /// # Errors
-    /// Those of sched_setaffinity(2): none of the cores exists or is allowed.
+    /// The errors of sched_setaffinity(2): none of the cores exists or is allowed.
     pub fn pin_this_thread(&self) -> io::Result<()> {
         let mut set = CpuSet::new();
         for &core in &self.0 {
@@ -113,8 +113,8 @@ impl fmt::Display for Cores {
 pub struct RealTimeLock(#[expect(dead_code, reason = "held, not used")] UnixDatagram);
 
 impl RealTimeLock {
-    /// Takes the right, unless another process in this network namespace has it.
-    pub fn take() -> Option<Self> {
+    /// Acquires the right, unless another process in this network namespace has it.
+    pub fn acquire() -> Option<Self> {
         // An abstract address exists as long as a socket is bound to it, and needs no cleanup.
         let address = SocketAddr::from_abstract_name("yamabiko-real-time").ok()?;
         UnixDatagram::bind_addr(&address).ok().map(RealTimeLock)
@@ -209,7 +209,7 @@ fn set_other() -> bool {
 /// Requests a slice of 0.1 ms at the nice value of the calling thread. Kernels before 6.12 ignore the slice; false when
 /// the kernel refuses the call.
 fn set_slice(nice: i32) -> bool {
-    /// Its first version, which every kernel since 3.14 accepts.
+    /// The first version of the kernel's sched_attr, which every kernel since 3.14 accepts.
     #[repr(C)]
     struct Attributes {
         size: u32,
@@ -233,7 +233,7 @@ fn set_slice(nice: i32) -> bool {
         period_ns: 0,
     };
     // A refused call changes nothing.
-    // SAFETY: `attributes` is as long as it says and outlives the call; pid 0 is the calling thread.
+    // SAFETY: `attributes` has the size that it states and outlives the call; pid 0 is the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn real_time_right_has_one_holder() {
         // Another run on this machine may have it: then the second try must fail as well.
-        let first = RealTimeLock::take();
-        assert!(RealTimeLock::take().is_none());
+        let first = RealTimeLock::acquire();
+        assert!(RealTimeLock::acquire().is_none());
         drop(first);
     }
 

@@ -1,8 +1,8 @@
 //! A directory for files that other programs need during the lifetime of this process only.
 //!
-//! It is removed when its [`Scratch`] is dropped, and by a keeper process if this process dies before: a forked copy
-//! that only waits for this. The next [`Scratch::new`] in the same PID namespace removes the directories of killed
-//! keepers; whether processes of another namespace live is unknown here, so their directories stay.
+//! The directory is removed when its [`Scratch`] is dropped, and by a keeper process if this process ends before: a
+//! forked copy that only waits for this. The next [`Scratch::new`] in the same PID namespace removes the directories of
+//! killed keepers; whether processes of another namespace exist is unknown here, so their directories stay.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, PipeWriter, Read as _};
@@ -22,7 +22,7 @@ use crate::cgroup::sweep::{is_of_dead_process, own_name};
 use crate::clock::Deadline;
 use crate::error::{Error, Result};
 use crate::namespace::require_single_thread;
-use crate::place::init::{close, close_descriptors_but, exit};
+use crate::sandbox::init::{close, close_descriptors_but, exit};
 
 /// A temporary directory that is removed with this value, and soon after the end of this process.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ fn keep(path: &Path, mut alive: io::PipeReader) {
     }
 }
 
-/// The inode of this process's PID namespace: a pid says who it is only together with this.
+/// The inode of this process's PID namespace: a pid identifies a process only within its namespace.
 fn pid_namespace() -> Result<u64> {
     let path = "/proc/self/ns/pid";
     fs::metadata(path).map(|found| found.ino()).map_err(Error::of(format!("stat {path}")))
@@ -163,7 +163,7 @@ mod tests {
         fs::create_dir(path.join("below")).unwrap();
         fs::write(path.join("below/file"), "x").unwrap();
         let second = Scratch::new("scratch test").unwrap();
-        assert!(path.exists() && second.path() != path, "the directory of a living process stays");
+        assert!(path.exists() && second.path() != path, "the directory of a running process stays");
         drop(scratch);
         assert!(!path.exists() && second.path().exists());
     }
@@ -179,11 +179,11 @@ mod tests {
         };
         let own = pid_namespace().unwrap();
         let elsewhere = of(&format!("yamabiko-4194999-1-gateway-{}-0", own + 1));
-        let unsaid = of("yamabiko-4194999-1-gateway-0");
+        let without_namespace = of("yamabiko-4194999-1-gateway-0");
         let dead = of(&format!("yamabiko-4194999-1-gateway-{own}-0"));
         let alive = of(&format!("{}-{own}-0", own_name("gateway").unwrap()));
         sweep(among.path(), own);
-        assert!(elsewhere.exists() && unsaid.exists() && alive.exists());
+        assert!(elsewhere.exists() && without_namespace.exists() && alive.exists());
         assert!(!dead.exists());
     }
 }

@@ -41,20 +41,20 @@ impl Interrupts {
         COUNT.load(Ordering::SeqCst)
     }
 
-    /// Interrupts like the user.
-    pub fn ask(&self) {
+    /// Counts as one more interrupt of the user, and wakes [`Interrupts::wait`].
+    pub fn trigger(&self) {
         note(0);
     }
 
     /// Waits for an interrupt, at most `timeout`.
     pub fn wait(&self, timeout: Duration) {
         wait_readable(self.wake.as_fd(), timeout);
-        // Drained, so that the next call waits again; the counter keeps the interrupts.
+        // Drained, so that the next call waits again; the counter still has the interrupts.
         let _ = nix::unistd::read(&self.wake, &mut [0u8; 8]);
     }
 }
 
-/// SIGHUP as a descriptor: it tells a server to reload its files. Installed once per process.
+/// SIGHUP as a descriptor: it makes a server reload its files. Installed once per process.
 #[derive(Debug)]
 pub struct Hangups {
     wake: OwnedFd,
@@ -148,7 +148,7 @@ impl AsFd for Interrupts {
 /// Ignores SIGINT and SIGQUIT in this process while a foreground program has the terminal, like a shell.
 ///
 /// # Errors
-/// Those of sigaction(2).
+/// The errors of sigaction(2).
 pub fn leave_terminal_signals_to_child() -> io::Result<()> {
     let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGQUIT] {

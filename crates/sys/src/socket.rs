@@ -29,7 +29,7 @@ impl TcpSocket {
     /// is not limited to one connection per port over all servers.
     ///
     /// # Errors
-    /// Those of socket(2), bind(2) and connect(2) other than EINPROGRESS; EADDRNOTAVAIL from connect means that no
+    /// The errors of socket(2), bind(2) and connect(2) other than EINPROGRESS; EADDRNOTAVAIL from connect means that no
     /// port is left for this pair of addresses.
     pub fn connect(source: Option<IpAddr>, server: SocketAddr) -> io::Result<Self> {
         let family = if server.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -58,8 +58,8 @@ impl TcpSocket {
     /// Opens a Unix stream socket and connects it to the one at `path`.
     ///
     /// # Errors
-    /// Those of socket(2) and connect(2); EAGAIN means that the server's queue of connections is full. InvalidInput: the
-    /// path is too long for a socket (107 bytes), or holds a zero byte.
+    /// The errors of socket(2) and connect(2); EAGAIN means that the server's queue of connections is full.
+    /// InvalidInput: the path is too long for a socket (107 bytes), or holds a zero byte.
     pub fn connect_unix(path: &Path) -> io::Result<Self> {
         let address = Address::unix(path)?;
         // SAFETY: no pointers; the returned descriptor has no other owner.
@@ -83,14 +83,14 @@ impl TcpSocket {
     /// The local port chosen by connect: identifies the connection together with the two addresses.
     ///
     /// # Errors
-    /// Those of getsockname(2).
+    /// The errors of getsockname(2).
     pub fn local_port(&self) -> io::Result<u16> {
         // SAFETY: sockaddr_storage is plain C data, for which all zeroes is a valid value.
         let mut address: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
         let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
         // SAFETY: `address` and `length` outlive the call and match in size.
         check(unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut length) })?;
-        // SAFETY: the kernel wrote an address of the family it names; both families hold the port at the same place.
+        // SAFETY: the kernel wrote an address of the family it names; both families have the port at the same offset.
         let port = unsafe { (*(&raw const address).cast::<libc::sockaddr_in>()).sin_port };
         Ok(u16::from_be(port))
     }
@@ -118,7 +118,7 @@ impl TcpSocket {
     /// Sends bytes: returns the number accepted by the kernel, `None` if its buffer is full. Never raises SIGPIPE.
     ///
     /// # Errors
-    /// Those of send(2).
+    /// The errors of send(2).
     pub fn send(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         // SAFETY: the slice is valid for its length.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
@@ -131,7 +131,7 @@ impl TcpSocket {
     /// Reads the available bytes.
     ///
     /// # Errors
-    /// Those of recv(2), ECONNRESET among them.
+    /// The errors of recv(2), ECONNRESET among them.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Read> {
         // SAFETY: the slice is valid for its length.
         let received = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -156,7 +156,7 @@ impl TcpSocket {
     /// the bytes that the peer has not read.
     ///
     /// # Errors
-    /// Those of ioctl(2).
+    /// The errors of ioctl(2).
     pub fn unacknowledged(&self) -> io::Result<u64> {
         let mut bytes: libc::c_int = 0;
         // SAFETY: `bytes` outlives the call, which writes one int.
@@ -250,7 +250,7 @@ impl From<SocketAddr> for Address {
 /// Accepts a connection, non-blocking, and returns the peer's address.
 ///
 /// # Errors
-/// Those of accept4(2); EAGAIN if no connection waits at a non-blocking listener. EAFNOSUPPORT: the peer has no IP
+/// The errors of accept4(2); EAGAIN if no connection waits at a non-blocking listener. EAFNOSUPPORT: the peer has no IP
 /// address; its connection is closed.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
@@ -269,7 +269,8 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
 /// The address at the other end of a connected socket.
 ///
 /// # Errors
-/// Those of getpeername(2): ENOTCONN when the peer is already gone. EAFNOSUPPORT: the peer has no IP address.
+/// The errors of getpeername(2): ENOTCONN when the peer has already disconnected. EAFNOSUPPORT: the peer has no IP
+/// address.
 pub fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     name_of(socket, libc::getpeername)
 }
@@ -277,7 +278,7 @@ pub fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 /// The local address of a socket.
 ///
 /// # Errors
-/// Those of getsockname(2). EAFNOSUPPORT: the socket has no IP address.
+/// The errors of getsockname(2). EAFNOSUPPORT: the socket has no IP address.
 pub fn local_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     name_of(socket, libc::getsockname)
 }
@@ -296,7 +297,7 @@ fn name_of(socket: BorrowedFd<'_>, name: Name) -> io::Result<SocketAddr> {
 fn internet_address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says which kind of address the storage holds; it is aligned for all.
+            // SAFETY: the family determines which kind of address the storage contains; it is aligned for all.
             let v4 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in>() };
             let address = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Ok(SocketAddr::from((address, u16::from_be(v4.sin_port))))
@@ -314,7 +315,7 @@ fn internet_address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> 
 /// Discards at most `limit` bytes that a non-blocking TCP socket has received, without copying them out of the kernel.
 ///
 /// # Errors
-/// Those of recv(2), ECONNRESET among them.
+/// The errors of recv(2), ECONNRESET among them.
 pub fn discard(socket: BorrowedFd<'_>, limit: usize) -> io::Result<Read> {
     // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so none is needed.
     let received = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
@@ -329,7 +330,7 @@ pub fn discard(socket: BorrowedFd<'_>, limit: usize) -> io::Result<Read> {
 /// means that the peer's kernel has all bytes, not that its program has read them.
 ///
 /// # Errors
-/// Those of ioctl(2).
+/// The errors of ioctl(2).
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, fills one int, and `bytes` outlives the call.
@@ -340,7 +341,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<usize> {
 /// Requests a receive buffer of `bytes`: beyond the system's limit with the privilege, otherwise up to it.
 ///
 /// # Errors
-/// Those of setsockopt(2) other than EPERM.
+/// The errors of setsockopt(2) other than EPERM.
 pub fn set_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let set = |name: libc::c_int| {

@@ -18,7 +18,7 @@ impl Timer {
     /// A timer that is not armed.
     ///
     /// # Errors
-    /// Those of timerfd_create(2): no descriptor left.
+    /// The errors of timerfd_create(2): no descriptor left.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the returned descriptor has no other owner.
         let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
@@ -33,7 +33,7 @@ impl Timer {
     /// earlier time and clears its readiness; arming for the same time costs nothing.
     ///
     /// # Errors
-    /// Those of timerfd_settime(2).
+    /// The errors of timerfd_settime(2).
     pub fn arm(&mut self, at: Duration) -> io::Result<()> {
         // Zero would disarm.
         let at = at.max(Duration::from_nanos(1));

@@ -107,7 +107,7 @@ impl Tun {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
-        // SAFETY: TUNSETIFF reads and writes one ifreq, which lives until the call returns.
+        // SAFETY: TUNSETIFF reads and writes one ifreq, which outlives the call.
         let result = unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETIFF, &mut request) };
         check(result, "TUNSETIFF", &self.name).map_err(|error| {
             error
@@ -126,7 +126,7 @@ impl Tun {
 
     fn set_header_size(&self) -> Result<()> {
         let size = VNET_HEADER_BYTES as libc::c_int;
-        // SAFETY: TUNSETVNETHDRSZ reads one int, which lives until the call returns.
+        // SAFETY: TUNSETVNETHDRSZ reads one int, which outlives the call.
         let result = unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETVNETHDRSZ, &size) };
         check(result, "TUNSETVNETHDRSZ", &self.name)
     }

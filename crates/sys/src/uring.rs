@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One thread owns a ring. The ring owns the memory of an operation until its completion: the bytes to send are
-//! [`Message`]s that live as long as the ring, and received bytes arrive in buffers of the ring. Tokens are chosen by
+//! [`Message`]s that exist as long as the ring, and received bytes arrive in buffers of the ring. Tokens are chosen by
 //! the caller, below 2^63. Descriptors are borrowed when an operation is queued; close one by [`Ring::close`], which
 //! waits for earlier operations on it.
 //!
@@ -106,20 +106,21 @@ impl Ring {
         Ok(Ring { ring, buffers, messages: Vec::new(), arena: None, polled: Vec::new(), later: VecDeque::new() })
     }
 
-    /// Stores bytes for sending, as long as the ring lives. Rings may share them.
-    pub fn keep(&mut self, bytes: Arc<[u8]>) -> Message {
+    /// Stores bytes for sending, as long as the ring exists. Rings may share them.
+    pub fn register(&mut self, bytes: Arc<[u8]>) -> Message {
         self.messages.push(bytes);
         Message(self.messages.len() as u32 - 1)
     }
 
-    /// Accepts connections on a listening socket, with one completion each that holds it. Ends only by an error.
+    /// Accepts connections on a listening socket, with one completion per connection, which contains it. Ends only by
+    /// an error.
     pub fn accept(&mut self, listener: BorrowedFd<'_>, token: u64) {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         self.push(opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(flags).build().user_data(token | ACCEPT));
     }
 
     /// Receives all incoming bytes into the ring's buffers, with a completion per buffer. Ends with a result of 0 at
-    /// the end of the stream, with an error, or with ENOBUFS when no buffer was free: then give some back and call it
+    /// the end of the stream, with an error, or with ENOBUFS when no buffer was free: then release some and call it
     /// again.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, token: u64) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), buffers::GROUP);
@@ -170,7 +171,7 @@ impl Ring {
     /// Sends a part of a message, waiting for the peer as long as necessary, and completes when all is accepted (or
     /// with fewer bytes, or an error, when the connection breaks). No other send may be queued on the socket in the
     /// meantime.
-    pub fn send_patiently(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
+    pub fn send_with_retries(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
         let entry = self.send_entry(socket.as_raw_fd(), message, from, to, 0, token);
         self.push(entry);
     }
@@ -184,7 +185,7 @@ impl Ring {
     }
 
     /// Completes each time the descriptor becomes readable (the result is poll's bits), until an error. The token must
-    /// belong to no other operation, and the descriptor must stay open as long as the ring lives.
+    /// belong to no other operation, and the descriptor must stay open as long as the ring exists.
     pub fn poll_readable(&mut self, fd: BorrowedFd<'_>, token: u64) {
         self.polled.push((token, fd.as_raw_fd()));
         self.poll_again(fd.as_raw_fd(), token);
@@ -232,7 +233,7 @@ impl Ring {
     /// Submits the queued operations, without waiting.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2) but EINTR and EBUSY.
+    /// The errors of io_uring_enter(2) but EINTR and EBUSY.
     pub fn submit(&mut self) -> io::Result<()> {
         self.push_later();
         match self.ring.submit() {
@@ -246,23 +247,23 @@ impl Ring {
     /// all). Afterwards all completions are available; of very many, the first thousand or so.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2) but ETIME and EINTR.
+    /// The errors of io_uring_enter(2) but ETIME and EINTR.
     pub fn wait(&mut self, timeout_left: Option<Duration>) -> io::Result<()> {
         self.wait_once(timeout_left)?;
         // One call processes a limited amount of deferred work, oldest first: with many completions new ones would wait
         // for many turns.
         let (mut seen, mut outcome) = (0, Ok(0));
-        while outcome.is_ok() && (seen + WORK_A_CALL..CROWD).contains(&self.ring.completion().len()) {
+        while outcome.is_ok() && (seen + WORK_PER_CALL..COMPLETIONS_PER_WAIT).contains(&self.ring.completion().len()) {
             seen = self.ring.completion().len();
             outcome = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()));
         }
         ignore_expected(outcome)
     }
 
-    /// The same with one system call: true if it returned the maximum per call, so that more may have completed. A
-    /// caller that repeats it until it returns false gets all completions, and can stop an operation that returns too
-    /// much between two calls: one receive returns all bytes waiting in its socket, sometimes a megabyte, some tens of
-    /// buffers per call.
+    /// As [`Ring::wait`], with one system call: true if it returned the maximum per call, so that more may have
+    /// completed. A caller that repeats it until it returns false gets all completions, and can stop an operation that
+    /// returns too much between two calls: one receive returns all bytes waiting in its socket, sometimes a megabyte,
+    /// some tens of buffers per call.
     ///
     /// # Errors
     /// As for [`Ring::wait`].
@@ -282,14 +283,14 @@ impl Ring {
             && self.later.is_empty()
             && self.ring.submission().is_empty()
         {
-            arena.turn_over();
+            arena.switch_halves();
         }
         ignore_expected(outcome)?;
-        Ok(self.ring.completion().len() >= WORK_A_CALL)
+        Ok(self.ring.completion().len() >= WORK_PER_CALL)
     }
 
     /// The next available completion.
-    #[allow(clippy::should_implement_trait, reason = "an iterator would hold the ring while operations are queued")]
+    #[allow(clippy::should_implement_trait, reason = "an iterator would borrow the ring while operations are queued")]
     pub fn next(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().find(|entry| entry.user_data() != IGNORED)?;
         let (result, flags) = (entry.result(), entry.flags());
@@ -348,19 +349,19 @@ impl Ring {
     }
 
     fn try_push(&mut self, entries: &[squeue::Entry]) -> bool {
-        let has_room = |ring: &mut IoUring| {
+        let has_space = |ring: &mut IoUring| {
             let queue = ring.submission();
             queue.capacity() - queue.len() >= entries.len()
         };
-        if !has_room(&mut self.ring) {
+        if !has_space(&mut self.ring) {
             // Full: earlier entries are submitted first. A chain must not be split over two submissions.
             let _ = self.ring.submit();
         }
-        // SAFETY: every entry points only to messages that live as long as the ring (each is a separate heap
-        // allocation, neither changed nor dropped before the ring), or into its arena, which lives as long and whose
+        // SAFETY: every entry points only to messages that exist as long as the ring (each is a separate heap
+        // allocation, neither changed nor dropped before the ring), or into its arena, which exists as long and whose
         // bytes are not overwritten before the entry has been processed; and receives write into buffers that are
         // registered with it.
-        has_room(&mut self.ring) && unsafe { self.ring.submission().push_multiple(entries) }.is_ok()
+        has_space(&mut self.ring) && unsafe { self.ring.submission().push_multiple(entries) }.is_ok()
     }
 }
 
@@ -370,7 +371,7 @@ impl Drop for Ring {
         // call, and waiting ones would be cancelled below: the descriptors would stay open.
         let queued = self.ring.submission().len() + self.later.iter().map(|entries| entries.len()).sum::<usize>();
         let _ = self.submit();
-        for _ in 0..queued.div_ceil(AT_ONCE) {
+        for _ in 0..queued.div_ceil(OPERATIONS_PER_CALL_MIN) {
             let _ = self.wait(Some(Duration::ZERO));
         }
         // Buffers and messages must not be freed while the kernel may still use them.
@@ -396,7 +397,7 @@ fn ignore_expected(outcome: io::Result<usize>) -> io::Result<()> {
 
 /// Minimum number of operations that the kernel continues in one call (IO_LOCAL_TW_DEFAULT_MAX of Linux 6.13 and later
 /// is 20).
-const AT_ONCE: usize = 16;
+const OPERATIONS_PER_CALL_MIN: usize = 16;
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -406,9 +407,9 @@ impl std::fmt::Debug for Ring {
 
 /// Pieces of deferred work that the kernel does in a call that waits for one completion (IO_LOCAL_TW_DEFAULT_MAX, since
 /// Linux 6.13; all of them before).
-const WORK_A_CALL: usize = 20;
+const WORK_PER_CALL: usize = 20;
 /// Maximum number of completions collected by one wait.
-pub const CROWD: usize = 1024;
+pub const COMPLETIONS_PER_WAIT: usize = 1024;
 
 /// Marks the tokens of accepts: their results are descriptors.
 const ACCEPT: u64 = 1 << 63;

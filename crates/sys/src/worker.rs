@@ -1,9 +1,9 @@
 //! A forked copy of this process that does part of its work, and ends with it.
 //!
 //! For resources that are limited per process: above all open files. The copy is created while there is one thread,
-//! shares no memory that is written later, and communicates with this process over a socket. It dies with this process,
-//! by the same two mechanisms as the init of a [sandbox](crate::place): PR_SET_PDEATHSIG, and the hang-up of the
-//! socket, checked right after.
+//! shares no memory that is written later, and communicates with this process over a socket. It is killed when this
+//! process ends, by the same two mechanisms as the init of a [sandbox](crate::sandbox): PR_SET_PDEATHSIG, and the
+//! hang-up of the socket, checked right after.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 
 use crate::error::{Error, Result};
 use crate::namespace::require_single_thread;
-use crate::place::init::{close_descriptors_but, exit, hung_up};
+use crate::sandbox::init::{close_descriptors_but, exit, hung_up};
 
 /// A running copy. Dropping it kills it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Worker {
     /// nor SIGTERM, which service managers and timeout(1) send to every process of a group, ends it: the original
     /// process ends it.
     ///
-    /// Call it from a thread that lives as long as the copy, while that is the only thread of this process.
+    /// Call it from a thread that exists as long as the copy, while that is the only thread of this process.
     ///
     /// # Errors
     /// The process has other threads; the limit of processes or descriptors is reached.
@@ -46,7 +46,7 @@ impl Worker {
             ForkResult::Parent { child } => Ok(Worker { pid: child, link: ours, reaped: false }),
             ForkResult::Child => {
                 // An unwinding copy must not run this process's code.
-                let _ = catch_unwind(AssertUnwindSafe(|| live(name, keep, theirs, work)));
+                let _ = catch_unwind(AssertUnwindSafe(|| run_copy(name, keep, theirs, work)));
                 exit(70)
             }
         }
@@ -57,7 +57,7 @@ impl Worker {
         &self.link
     }
 
-    /// Its process number.
+    /// The copy's process number.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
@@ -85,7 +85,7 @@ impl Drop for Worker {
     }
 }
 
-fn live(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], link: UnixStream, work: impl FnOnce(UnixStream)) -> ! {
+fn run_copy(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], link: UnixStream, work: impl FnOnce(UnixStream)) -> ! {
     // If the original process is already dead, the signal will not arrive; then the link has hung up.
     let bound = set_pdeathsig(Signal::SIGKILL);
     let mut descriptors: Vec<i32> = keep.iter().map(AsRawFd::as_raw_fd).collect();
@@ -105,7 +105,7 @@ fn live(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], link: UnixStream, work: 
 }
 
 /// Ends the calling process immediately, regardless of its other threads and without running its exit handlers: for a
-/// copy whose original is gone.
-pub fn end_at_once() -> ! {
+/// copy whose original has ended.
+pub fn exit_immediately() -> ! {
     exit(0)
 }

@@ -64,7 +64,7 @@ pub fn enter(capacity: Capacity) -> Result<Own> {
     command.arg0(words.next().unwrap_or_default()).args(words);
     command.envs(folder.environment(std::env::var_os(PRELOAD_VARIABLE).as_deref()));
     command.env(SELF_TAP_VARIABLE, format!("{}:{lock}", std::process::id()));
-    sys::inherited::hand_on(&mut command);
+    sys::inherited::restore_in(&mut command);
     // Only a failure returns.
     let error = command.exec();
     let _ = folder.keep_over_exec(false);

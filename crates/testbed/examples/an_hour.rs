@@ -38,12 +38,12 @@ const STALL_EVERY_S: u64 = 97;
 const STALL_NS: u64 = 120_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut words = std::env::args().skip(1);
-    let book = words.next().ok_or("expected the directory of a run store")?;
-    let seconds: u64 = words.next().map_or(Ok(3_600), |word| word.parse())?;
-    let rate: f64 = words.next().map_or(Ok(10_000.0), |word| word.parse())?;
+    let mut arguments = std::env::args().skip(1);
+    let run_store = arguments.next().ok_or("expected the directory of a run store")?;
+    let seconds: u64 = arguments.next().map_or(Ok(3_600), |word| word.parse())?;
+    let rate: f64 = arguments.next().map_or(Ok(10_000.0), |word| word.parse())?;
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
-    let folder = RunStore::at(book).create("an-hour", started, SEED)?;
+    let folder = RunStore::at(run_store).create("an-hour", started, SEED)?;
     make(&folder, seconds, rate, started)?;
     println!("{}", folder.path().display());
     Ok(())
@@ -59,7 +59,7 @@ fn make(folder: &RunFolder, seconds: u64, rate: f64, started: SystemTime) -> Res
         urls: Urls::named(["http://server/"]),
         phases: Vec::new(),
     });
-    let mut lab = Lab::new(&rtts, BEGIN);
+    let mut simulation = Simulation::new(&rtts, BEGIN);
     let arrivals = Arrivals::poisson(RequestRate::from_per_second(rate).ok_or("expected a rate above 0")?);
     let mut schedule = Schedule::new(&arrivals, BEGIN, SEED).ok_or("an open loop has a schedule")?;
     let (mut requests, mut wires) = (folder.requests(), folder.wire_requests());
@@ -70,7 +70,7 @@ fn make(folder: &RunFolder, seconds: u64, rate: f64, started: SystemTime) -> Res
         if at >= end {
             break;
         }
-        let (record, wire) = lab.request(offered, at);
+        let (record, wire) = simulation.request(offered, at);
         offered += 1;
         tally.add_request(&record);
         rows.push(record);
@@ -84,34 +84,34 @@ fn make(folder: &RunFolder, seconds: u64, rate: f64, started: SystemTime) -> Res
     wires.append(&mut wire_rows)?;
     requests.finish()?;
     wires.finish()?;
-    let levels = lab.levels(end);
+    let levels = simulation.levels(end);
     let outcome = tally.finish(Ending { measured_end: end, offered, unfinished: 0, levels });
-    keep(folder, &lab, &outcome, seconds, started, &rtts)
+    write_tables(folder, &simulation, &outcome, seconds, started, &rtts)
 }
 
 /// Clients, path and server, in virtual time.
-struct Lab<'a> {
+struct Simulation<'a> {
     rtts: &'a [u64],
     rng: Rng,
     /// When each worker is free, the earliest first.
     workers: BinaryHeap<Reverse<u64>>,
     /// When requests in flight end.
-    flying: BinaryHeap<Reverse<u64>>,
+    in_flight_ends: BinaryHeap<Reverse<u64>>,
     sampler: GaugeSampler,
-    /// By second and bucket.
+    /// Response times counted by second and bucket.
     distributions: BTreeMap<(u32, u16), u64>,
     wire_rtt: Histogram,
     wire_service: Histogram,
     busy_ns: BTreeMap<u64, u64>,
 }
 
-impl<'a> Lab<'a> {
+impl<'a> Simulation<'a> {
     fn new(rtts: &'a [u64], begin: Timestamp) -> Self {
-        Lab {
+        Simulation {
             rtts,
             rng: Rng::named(SEED, "an hour"),
             workers: (0..WORKERS).map(|_| Reverse(0)).collect(),
-            flying: BinaryHeap::new(),
+            in_flight_ends: BinaryHeap::new(),
             sampler: GaugeSampler::new(SEED, begin, begin),
             distributions: BTreeMap::new(),
             wire_rtt: Histogram::new(),
@@ -121,18 +121,18 @@ impl<'a> Lab<'a> {
     }
 
     /// One request on its own connection: SYN, request, response.
-    fn request(&mut self, sequence: u64, intended: Timestamp) -> (RequestRecord, WireRequest) {
-        self.pass(intended.as_nanos());
+    fn request(&mut self, sequence: u64, scheduled: Timestamp) -> (RequestRecord, WireRequest) {
+        self.advance(scheduled.as_nanos());
         let client = self.rng.below(u64::from(CLIENTS)) as u32;
         let rtt = self.rtts[client as usize] + self.rng.below(40_000);
-        let started = intended.as_nanos() + 2_000 + self.rng.below(20_000);
+        let started = scheduled.as_nanos() + 2_000 + self.rng.below(20_000);
         let connected = started + rtt;
         let arrived = connected + rtt / 2;
         let Reverse(free) = self.workers.pop().expect("there are workers");
         let service = (self.rng.exponential() * SERVICE_NS) as u64 + 80_000;
         // Waits are computed in the order of scheduled times: Poisson arrivals that are each delayed independently are
         // Poisson arrivals again, so waits are as long.
-        let queued = intended.as_nanos();
+        let queued = scheduled.as_nanos();
         let mut from = queued.max(free);
         let stall = from / 1_000_000_000 % STALL_EVERY_S;
         if stall == 0 {
@@ -143,8 +143,8 @@ impl<'a> Lab<'a> {
         let answered = arrived + (from - queued) + service;
         *self.busy_ns.entry(answered / 1_000_000_000).or_default() += service;
         let done = answered + rtt / 2;
-        self.flying.push(Reverse(done));
-        let bucket = Bucket::of(done - intended.as_nanos());
+        self.in_flight_ends.push(Reverse(done));
+        let bucket = Bucket::of(done - scheduled.as_nanos());
         *self.distributions.entry(((done / 1_000_000_000) as u32, bucket.0)).or_default() += 1;
         self.wire_rtt.record(rtt);
         self.wire_service.record(answered - arrived);
@@ -156,7 +156,7 @@ impl<'a> Lab<'a> {
             session: None,
             url: 0,
             stream: None,
-            scheduled_at: intended,
+            scheduled_at: scheduled,
             started_at: at(started),
             connected_at: at(connected),
             secured_at: None,
@@ -198,30 +198,30 @@ impl<'a> Lab<'a> {
     }
 
     /// Advances time to `now`: ends what ends before it, and samples the gauges.
-    fn pass(&mut self, to: u64) {
-        while let Some(&Reverse(done)) = self.flying.peek()
+    fn advance(&mut self, to: u64) {
+        while let Some(&Reverse(done)) = self.in_flight_ends.peek()
             && done <= to
         {
-            self.sampler.sample(Timestamp::from_nanos(done), live(self.flying.len()));
-            self.flying.pop();
+            self.sampler.sample(Timestamp::from_nanos(done), live(self.in_flight_ends.len()));
+            self.in_flight_ends.pop();
         }
-        self.sampler.sample(Timestamp::from_nanos(to), live(self.flying.len()));
+        self.sampler.sample(Timestamp::from_nanos(to), live(self.in_flight_ends.len()));
     }
 
     fn levels(&mut self, end: Timestamp) -> load::Levels {
         self.sampler.set_measured_end(end);
-        self.pass(end.as_nanos());
+        self.advance(end.as_nanos());
         self.sampler.finish()
     }
 }
 
-fn live(flying: usize) -> Live {
-    Live { in_flight: flying as u64, connections: flying as u64, ..Live::default() }
+fn live(in_flight: usize) -> Live {
+    Live { in_flight: in_flight as u64, connections: in_flight as u64, ..Live::default() }
 }
 
-fn keep(
+fn write_tables(
     folder: &RunFolder,
-    lab: &Lab<'_>,
+    simulation: &Simulation<'_>,
     outcome: &Outcome,
     seconds: u64,
     started: SystemTime,
@@ -231,7 +231,7 @@ fn keep(
     series.push(&outcome.seconds)?;
     series.finish()?;
     let mut table = folder.distributions();
-    for (&(second, bucket), &count) in &lab.distributions {
+    for (&(second, bucket), &count) in &simulation.distributions {
         let bucket = Bucket(bucket);
         let (from_ns, to_ns) = (bucket.from_ns(), bucket.to_ns());
         table.push(&[DistributionRecord { second, measure: Measure::ResponseTime, from_ns, to_ns, count }])?;
@@ -252,7 +252,7 @@ fn keep(
     watched.finish()?;
     let mut server = folder.server_series();
     for second in 0..seconds {
-        let busy = lab.busy_ns.get(&second).copied().unwrap_or(0) as f64 / 1e9 / WORKERS as f64;
+        let busy = simulation.busy_ns.get(&second).copied().unwrap_or(0) as f64 / 1e9 / WORKERS as f64;
         server.push(&[ServerSecond {
             second: second as u32,
             at_ns: BEGIN.as_nanos() + (second + 1) * 1_000_000_000,
@@ -271,20 +271,20 @@ fn keep(
         ("service_time", &histograms.service_time),
         ("connect", &histograms.connect),
         ("first_byte", &histograms.first_byte),
-        ("wire_rtt", &lab.wire_rtt),
-        ("wire_service", &lab.wire_service),
+        ("wire_rtt", &simulation.wire_rtt),
+        ("wire_service", &simulation.wire_service),
     ] {
         folder.write_hlog(name, &whole.map(|(from, to)| (from, to, values)))?;
     }
     folder.write_plan("# made in virtual time: crates/testbed/examples/an_hour.rs\n")?;
-    let document = document(folder, lab, outcome, seconds, started, rtts);
+    let document = document(folder, simulation, outcome, seconds, started, rtts);
     folder.write_summary(&document)?;
     Ok(())
 }
 
 fn document(
     folder: &RunFolder,
-    lab: &Lab<'_>,
+    simulation: &Simulation<'_>,
     outcome: &Outcome,
     seconds: u64,
     started: SystemTime,
@@ -308,7 +308,7 @@ fn document(
             profile: "invented".into(),
             clients: u64::from(CLIENTS),
             configured_rtt_ns: quantiles_of(rtts),
-            measured_rtt_ns: Some(lab.wire_rtt.quantiles()),
+            measured_rtt_ns: Some(simulation.wire_rtt.quantiles()),
             measured_rtt_source: "handshakes".into(),
             packets: requests * 18,
             bytes: requests * 11_000,
@@ -320,14 +320,14 @@ fn document(
             responses: requests,
             request_rate_per_s: requests as f64 / seconds as f64,
             response_rate_per_s: requests as f64 / seconds as f64,
-            handshake_rtt_ns: lab.wire_rtt.quantiles(),
-            service_time_ns: lab.wire_service.quantiles(),
+            handshake_rtt_ns: simulation.wire_rtt.quantiles(),
+            service_time_ns: simulation.wire_service.quantiles(),
             ..WatchPart::default()
         }),
         tap: None,
         server: Some(Server {
             command: "a model of workers in virtual time".into(),
-            cpu_user_s: lab.busy_ns.values().sum::<u64>() as f64 / 1e9 / WORKERS as f64,
+            cpu_user_s: simulation.busy_ns.values().sum::<u64>() as f64 / 1e9 / WORKERS as f64,
             rss_bytes_max: 44_000_000,
             ..Server::default()
         }),
@@ -338,6 +338,6 @@ fn document(
 
 /// Distances of clients: from 2 ms to 0.7 s, half within 31 ms.
 fn rtt_of(client: u32) -> u64 {
-    let place = (f64::from(client) + 0.5) / f64::from(CLIENTS);
-    (2e6 * (350.0_f64).powf(place.powf(1.1))) as u64
+    let rank = (f64::from(client) + 0.5) / f64::from(CLIENTS);
+    (2e6 * (350.0_f64).powf(rank.powf(1.1))) as u64
 }

@@ -31,12 +31,12 @@ use units::Timestamp;
 
 use validity::evidence::Agreed;
 
-use crate::connect_call::Called;
-use crate::places::target::Reach;
+use crate::connect_call::ConnectCall;
+use crate::topology::target::Reach;
 
 /// Most records that wait for their partners, both sides together. Partners arrive within a second; if one vantage
 /// point has no records, memory must stay bounded.
-const WAITING_MAX: usize = 4 << 20;
+const WAITING_RECORDS_MAX: usize = 4 << 20;
 
 /// Pairs requests of both vantage points as their records arrive, in any order.
 #[derive(Debug)]
@@ -44,32 +44,32 @@ pub struct Agreement {
     /// Configured RTT of each client; empty if links have more than a delay.
     rtts_ns: Vec<u64>,
     measured_from: Timestamp,
-    /// Where each open connection of the load is in the capture.
-    ports: HashMap<u64, Place>,
+    /// The captured identity of each open connection of the load.
+    ports: HashMap<u64, ConnectionId>,
     /// Servers whose captured address differs from the one that clients connect to.
     rewritten: HashMap<IpAddr, IpAddr>,
-    waiting: HashMap<Place, Waiting>,
-    held: usize,
-    /// Only connections are compared: the capture cannot read requests inside TLS.
+    waiting: HashMap<ConnectionId, Waiting>,
+    waiting_records: usize,
+    /// Whether only connections are compared: the capture cannot read requests inside TLS.
     connections_only: bool,
     /// First requests of connections, until the connection's record has the time of its SYN.
-    firsts: HashMap<u64, First>,
+    first_requests: HashMap<u64, FirstRequest>,
     counts: Agreed,
 }
 
-/// A client, its port, and the server's captured address: the kernel gives one port of a client to connections to two
-/// servers at the same time.
-type Place = (u32, u16, IpAddr);
+/// A connection in the capture: client, its port, and the server's captured address. The address is needed because the
+/// kernel gives one port of a client to connections to two servers at the same time.
+type ConnectionId = (u32, u16, IpAddr);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    load: VecDeque<Loaded>,
-    wire: VecDeque<Wired>,
+    load: VecDeque<LoadRequest>,
+    wire: VecDeque<CapturedRequest>,
 }
 
 /// A request in the load's records.
 #[derive(Clone, Copy, Debug)]
-struct Loaded {
+struct LoadRequest {
     started_at: Timestamp,
     done_at: Timestamp,
     completed: bool,
@@ -77,13 +77,13 @@ struct Loaded {
     bytes: u64,
     status: u16,
     measured: bool,
-    /// The connection was opened for it.
-    opened: bool,
+    /// Whether the connection was opened for this request.
+    opens_connection: bool,
 }
 
 /// A request in the capture.
 #[derive(Clone, Copy, Debug)]
-struct Wired {
+struct CapturedRequest {
     connection: u64,
     index: u32,
     first_at: Timestamp,
@@ -97,22 +97,22 @@ struct Wired {
 
 /// A pair that waits for its connection's SYN.
 #[derive(Clone, Copy, Debug)]
-struct First {
+struct FirstRequest {
     service_ns: u64,
     last_at: Timestamp,
     rtt_ns: u64,
     /// For a request on an open connection: its start, and the time at which its first byte was captured.
-    unopened: Option<(Timestamp, Timestamp)>,
+    already_open: Option<(Timestamp, Timestamp)>,
 }
 
-impl First {
+impl FirstRequest {
     /// Captured start of the request, on a connection whose SYN came at `syn_at`; `None` if it is unknown.
-    fn began_at(&self, syn_at: Timestamp) -> Option<Timestamp> {
-        match self.unopened {
+    fn captured_start(&self, syn_at: Timestamp) -> Option<Timestamp> {
+        match self.already_open {
             None => Some(syn_at),
             // The connection was already open.
             Some((started_at, first_at)) if syn_at < started_at => Some(first_at),
-            // It was retried on a new connection, and its start was on another.
+            // The request was retried: it started on another connection than the one that carried it.
             Some(_) => None,
         }
     }
@@ -131,14 +131,14 @@ impl Agreement {
             ports: HashMap::new(),
             rewritten: HashMap::new(),
             waiting: HashMap::new(),
-            held: 0,
+            waiting_records: 0,
             connections_only: false,
-            firsts: HashMap::new(),
+            first_requests: HashMap::new(),
             counts: Agreed::default(),
         }
     }
 
-    /// Ignores requests: inside TLS they would wait for partners that never come.
+    /// Compares connections only: inside TLS the capture has no requests, and the load's would wait for them.
     pub fn connections_only(self) -> Self {
         Agreement { connections_only: true, ..self }
     }
@@ -149,19 +149,20 @@ impl Agreement {
         self
     }
 
-    /// Records of the load were lost: remaining captured requests have no partners, and nothing can be concluded.
+    /// Notes that records of the load were lost: captured requests remain without partners, so nothing can be
+    /// concluded.
     pub fn overflow(&mut self) {
         self.counts.overflowed = true;
     }
 
-    /// The load called connect on a connection. Called before any of its requests.
-    pub fn load_called(&mut self, called: &Called) {
+    /// Adds a call of connect by the load, before any request of that connection.
+    pub fn load_connect_call(&mut self, call: &ConnectCall) {
         self.counts.load_called += 1;
-        let server = self.rewritten.get(&called.server).copied().unwrap_or(called.server);
-        self.ports.insert(called.connection, (called.client, called.port, server));
+        let server = self.rewritten.get(&call.server).copied().unwrap_or(call.server);
+        self.ports.insert(call.connection, (call.client, call.port, server));
     }
 
-    /// A request of the load ended.
+    /// Adds a request of the load that has ended.
     pub fn load_request(&mut self, record: &RequestRecord) {
         if self.connections_only {
             return;
@@ -170,31 +171,31 @@ impl Agreement {
         self.counts.load_sent += attempts;
         self.counts.load_sent_in_vain += attempts.saturating_sub(u64::from(record.failure.is_none()));
         let (Some(started_at), Some(connection)) = (record.started_at, record.connection) else { return };
-        // Without a port there was no socket, so nothing was sent.
-        let Some(&place) = self.ports.get(&connection) else { return };
+        // A connection without a port had no socket, so nothing was sent.
+        let Some(&connection_id) = self.ports.get(&connection) else { return };
         let completed = record.failure.is_none();
         self.counts.load_failed += u64::from(!completed);
-        let waiting = self.waiting.entry(place).or_default();
-        waiting.load.push_back(Loaded {
+        let waiting = self.waiting.entry(connection_id).or_default();
+        waiting.load.push_back(LoadRequest {
             started_at,
             done_at: record.done_at,
             completed,
             bytes: record.bytes_received,
             status: record.status,
             measured: record.scheduled_at >= self.measured_from,
-            opened: record.connected_at.is_some(),
+            opens_connection: record.connected_at.is_some(),
         });
-        self.pushed(place);
+        self.pair_waiting(connection_id);
     }
 
-    /// A connection of the load ended, after its requests.
+    /// Adds a connection of the load that has ended, after its requests.
     pub fn load_connection(&mut self, end: &ConnectionEnd) {
         if self.ports.remove(&end.connection).is_some() {
             self.counts.load_established += u64::from(end.connected_at.is_some());
         }
     }
 
-    /// A captured request ended. `client`: its client.
+    /// Adds a captured request that has ended. `client`: index of its client.
     pub fn wire_request(&mut self, client: u32, request: &WireRequest) {
         if self.connections_only {
             return;
@@ -203,11 +204,11 @@ impl Agreement {
             return;
         }
         self.counts.wire_requests += u64::from(request.request_first_at.is_some());
-        // Any other response without a request is one that the load cannot know.
+        // Any other response without a request counts as one that the load did not report.
         let Some(first_at) = request.request_first_at.or(request.response_first_at) else { return };
-        let place = (client, request.client.port(), request.server.ip());
-        let waiting = self.waiting.entry(place).or_default();
-        waiting.wire.push_back(Wired {
+        let connection_id = (client, request.client.port(), request.server.ip());
+        let waiting = self.waiting.entry(connection_id).or_default();
+        waiting.wire.push_back(CapturedRequest {
             connection: request.connection,
             index: request.index,
             first_at,
@@ -217,25 +218,28 @@ impl Agreement {
             status: request.status,
             syn_at: None,
         });
-        self.pushed(place);
+        self.pair_waiting(connection_id);
     }
 
-    /// A captured connection ended, after its requests.
+    /// Adds a captured connection that has ended, after its requests.
     pub fn wire_connection(&mut self, record: &ConnectionRecord) {
         self.counts.wire_opened += u64::from(record.syn_at.is_some());
         let Some(syn_at) = record.syn_at else { return };
-        if let Some(first) = self.firsts.remove(&record.connection) {
-            return differ_first(&mut self.counts, &first, syn_at);
+        if let Some(first) = self.first_requests.remove(&record.connection) {
+            return add_first_difference(&mut self.counts, &first, syn_at);
         }
         // If the recorder is behind, it gets the whole captured connection before the load's first request on it.
-        let place = record.client_index.map(|client| (client, record.client.port(), record.server.ip()));
-        let waiting = place.and_then(|place| self.waiting.get_mut(&place)).into_iter().flat_map(|it| &mut it.wire);
+        let connection_id = record.client_index.map(|client| (client, record.client.port(), record.server.ip()));
+        let waiting = connection_id
+            .and_then(|connection_id| self.waiting.get_mut(&connection_id))
+            .into_iter()
+            .flat_map(|it| &mut it.wire);
         for wire in waiting.filter(|wire| wire.connection == record.connection && wire.index == 0) {
             wire.syn_at = Some(syn_at);
         }
     }
 
-    /// The counts when both have ended. Requests that still wait have no partner.
+    /// The counts, when load and capture have ended. Requests that still wait have no partner.
     pub fn finish(mut self) -> Agreed {
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             waiting.load.into_iter().for_each(|load| load_alone(&mut self.counts, load));
@@ -244,53 +248,53 @@ impl Agreement {
         self.counts
     }
 
-    /// A request was added to `place`: pairs what can be paired.
-    fn pushed(&mut self, place: Place) {
-        self.held += 1;
-        let Some(waiting) = self.waiting.get_mut(&place) else { return };
+    /// Pairs requests of a connection as far as possible, after one was added.
+    fn pair_waiting(&mut self, connection_id: ConnectionId) {
+        self.waiting_records += 1;
+        let Some(waiting) = self.waiting.get_mut(&connection_id) else { return };
         while let (Some(&load), Some(&wire)) = (waiting.load.front(), waiting.wire.front()) {
             // The request's first byte is captured within the load's span of it.
             if wire.first_at < load.started_at {
                 waiting.wire.pop_front();
                 wire_alone(&mut self.counts, wire);
-                self.held -= 1;
+                self.waiting_records -= 1;
             } else if wire.first_at > load.done_at {
                 waiting.load.pop_front();
                 load_alone(&mut self.counts, load);
-                self.held -= 1;
+                self.waiting_records -= 1;
             } else {
                 waiting.load.pop_front();
                 waiting.wire.pop_front();
-                self.held -= 2;
+                self.waiting_records -= 2;
                 if pair(&mut self.counts, load, wire)
-                    && let (Some(&rtt_ns), Some(last_at)) = (self.rtts_ns.get(place.0 as usize), wire.last_at)
+                    && let (Some(&rtt_ns), Some(last_at)) = (self.rtts_ns.get(connection_id.0 as usize), wire.last_at)
                 {
                     let service_ns = load.done_at.as_nanos() - load.started_at.as_nanos();
-                    let unopened = (!load.opened).then_some((load.started_at, wire.first_at));
-                    let first = First { service_ns, last_at, rtt_ns, unopened };
-                    if !load.opened && wire.index > 0 {
-                        differ(&mut self.counts, service_ns, wire.first_at, last_at, rtt_ns);
+                    let already_open = (!load.opens_connection).then_some((load.started_at, wire.first_at));
+                    let first = FirstRequest { service_ns, last_at, rtt_ns, already_open };
+                    if !load.opens_connection && wire.index > 0 {
+                        add_difference(&mut self.counts, service_ns, wire.first_at, last_at, rtt_ns);
                     } else if let Some(syn_at) = wire.syn_at {
-                        differ_first(&mut self.counts, &first, syn_at);
+                        add_first_difference(&mut self.counts, &first, syn_at);
                     } else {
-                        self.firsts.insert(wire.connection, first);
+                        self.first_requests.insert(wire.connection, first);
                     }
                 }
             }
         }
         if waiting.load.is_empty() && waiting.wire.is_empty() {
-            self.waiting.remove(&place);
+            self.waiting.remove(&connection_id);
         }
-        if self.held > WAITING_MAX {
+        if self.waiting_records > WAITING_RECORDS_MAX {
             self.counts.overflowed = true;
             self.waiting.clear();
-            self.held = 0;
+            self.waiting_records = 0;
         }
     }
 }
 
-/// Whether the times of both are consistent.
-fn pair(counts: &mut Agreed, load: Loaded, wire: Wired) -> bool {
+/// Counts a pair; returns whether the times of both can be compared.
+fn pair(counts: &mut Agreed, load: LoadRequest, wire: CapturedRequest) -> bool {
     // If an end cannot be read (a head or a chunk beyond the snap length) and the other side sent nothing more, its
     // time is unknown; but every byte that the load read was captured.
     let wire_complete = wire.complete || (load.completed && wire.response_bytes >= load.bytes.max(1));
@@ -305,21 +309,21 @@ fn pair(counts: &mut Agreed, load: Loaded, wire: Wired) -> bool {
     whole && load.measured
 }
 
-fn load_alone(counts: &mut Agreed, load: Loaded) {
+fn load_alone(counts: &mut Agreed, load: LoadRequest) {
     counts.load_only += u64::from(load.completed);
 }
 
-fn wire_alone(counts: &mut Agreed, wire: Wired) {
+fn wire_alone(counts: &mut Agreed, wire: CapturedRequest) {
     counts.wire_only += u64::from(wire.complete);
 }
 
-fn differ_first(counts: &mut Agreed, first: &First, syn_at: Timestamp) {
-    if let Some(began_at) = first.began_at(syn_at) {
-        differ(counts, first.service_ns, began_at, first.last_at, first.rtt_ns);
+fn add_first_difference(counts: &mut Agreed, first: &FirstRequest, syn_at: Timestamp) {
+    if let Some(captured_start) = first.captured_start(syn_at) {
+        add_difference(counts, first.service_ns, captured_start, first.last_at, first.rtt_ns);
     }
 }
 
-fn differ(counts: &mut Agreed, service_ns: u64, first_at: Timestamp, last_at: Timestamp, rtt_ns: u64) {
+fn add_difference(counts: &mut Agreed, service_ns: u64, first_at: Timestamp, last_at: Timestamp, rtt_ns: u64) {
     let wire_ns = last_at.as_nanos().saturating_sub(first_at.as_nanos());
     counts.differences.add(i128::from(service_ns) - i128::from(wire_ns) - i128::from(rtt_ns));
 }

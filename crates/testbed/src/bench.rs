@@ -2,9 +2,9 @@
 //! next:
 //!
 //! ```text
-//!   Resolved          what the plan says, files read and names looked up           resolve.rs
+//!   Resolved          the checked plan, its files read, names resolved              resolve.rs
 //!   Resources         descriptors, processes, cores, privilege                     resources.rs
-//!   RecordingFolder   the run's folder and its progress file                       ../recording_folder.rs
+//!   RecordingFolder   the run's directory and its progress file                      ../recording_folder.rs
 //!   Network           sandboxes, server, path, open capture rings                  network.rs
 //!   Schedule          the run's clock, and when everything begins and ends         schedule.rs
 //!   Loops             the load itself, one loop a shard: processes, then threads   loops.rs
@@ -52,10 +52,10 @@ use self::resolve::Resolved;
 use self::resources::Resources;
 use self::schedule::Schedule;
 use crate::error::TestbedError;
-use crate::places::Places;
 use crate::recording_folder::RecordingFolder;
 use crate::shards::ShardEnd;
-use crate::standing::Opening;
+use crate::snapshot::SnapshotWriter;
+use crate::topology::Topology;
 use plan::Plan;
 
 /// Makes a run. Call it while this process has one thread, because the testbed forks.
@@ -66,15 +66,15 @@ use plan::Plan;
 pub fn bench(
     plan: &Plan,
     command: &str,
-    book: Option<&RunStore>,
+    run_store: Option<&RunStore>,
     interrupts: &Interrupts,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TestbedError> {
-    bench_tapped(plan, None, command, book, interrupts, observer)
+    bench_tapped(plan, None, command, run_store, interrupts, observer)
 }
 
-/// The same with a tap on the load's own sockets, if the plan asks for it: this process must have been started under
-/// its own tap ([`crate::tapping::own_start`]), which serves one run.
+/// Makes a run with a tap on the load's own sockets, if the plan configures one. This process must have been started
+/// under its own tap ([`crate::tapping::own_start`]); such a tap serves one run.
 ///
 /// # Errors
 /// As [`bench`]; a plan with a tap without `own`.
@@ -82,26 +82,26 @@ pub fn bench_tapped(
     plan: &Plan,
     own: Option<Own>,
     command: &str,
-    book: Option<&RunStore>,
+    run_store: Option<&RunStore>,
     interrupts: &Interrupts,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TestbedError> {
-    // An interrupt while files are read and the server starts counts.
+    // Interrupts (Ctrl-C) count from here on, also while files are read and the server starts.
     let interrupts_before = interrupts.count();
     let (resolved, mut load_spec) = Resolved::of(plan, own.is_some())?;
     let plan = &resolved.plan;
     let tls = resolved.tls()?;
     let resources = Resources::claim(&resolved, &mut load_spec)?;
     let mut folder = RecordingFolder::begin(
-        book,
+        run_store,
         &plan.name,
         |folder| folder.write_plan(&plan.to_toml()),
-        |folder| Opening::of_load(folder, plan, command),
+        |folder| SnapshotWriter::of_load(folder, plan, command),
     )?;
     if let Some(path) = folder.path() {
         observer.folder(path);
     }
-    let mut network = Network::lay(&resolved, &resources, folder.path()).inspect_err(|_| folder.discard())?;
+    let mut network = Network::create(&resolved, &resources, folder.path()).inspect_err(|_| folder.discard())?;
     let schedule = Schedule::start(&resolved, &resources, &load_spec);
     folder.set_zero(&schedule.clock);
     spec::set_wall_zero(&mut load_spec, schedule.clock.started());
@@ -109,36 +109,37 @@ pub fn bench_tapped(
     // Processes are forked first: from here on there are threads.
     let loops = Loops::fork(&resolved, &resources, &network, &schedule, &load_spec)?;
     let mut instruments = Instruments::start(&loops, &mut network, &mut folder, own)?;
-    let before = MachineCounters::read(network.places.as_ref());
+    let before = MachineCounters::read(network.topology.as_ref());
     observer.started(&RunFacts {
         duration: plan.load.duration,
         warmup: plan.load.warmup,
         requests: plan.load.requests,
-        notes: [resolved.notes.clone(), notes(plan, &network.places, resolved.clients(), resources.connections_max)]
+        notes: [resolved.notes.clone(), notes(plan, &network.topology, resolved.clients(), resources.connections_max)]
             .concat(),
         cores: resources.cores.client.clone(),
     });
     let mut main_thread = MainThread::new(&loops, &network, interrupts_before)?;
     let (path_io, outlets) = (network.path_io.take(), instruments.outlets());
     let joined = loops.run(tls, path_io, outlets, |running| {
-        let showing = instruments.showing(&before, &network);
-        main_thread.until_done(running, interrupts, &schedule.clock, network.places.as_mut(), observer, showing);
+        let publisher = instruments.publisher(&before, &network);
+        main_thread.until_done(running, interrupts, &schedule.clock, network.topology.as_mut(), observer, publisher);
     });
     let joined = main_thread
         .refused
         .take()
         .map_or(joined, |error| Err(TestbedError::Environment(format!("--server-cpu: {error}"))));
     observer.ended();
-    // Not while the server is observed: its core may be busy, and an idle thread takes its time to end.
+    // The CPU speed probe is stopped after the observation of the server: its idle-priority thread ends late on a busy
+    // core.
     main_thread.cpu_probe = None;
-    let after = MachineCounters::read(network.places.as_ref());
+    let after = MachineCounters::read(network.topology.as_ref());
     let (capture, recorder) = instruments.end();
     let (path, shards) = joined?;
-    // Ends and reaps the loops' processes: their readers have ended.
+    // The readers of the loops' processes have ended: end and reap the processes.
     drop(loops);
-    let origin = network.places.as_ref().and_then(Places::origin_figures);
+    let origin = network.topology.as_ref().and_then(Topology::origin_figures);
     let recorded = recorder.join();
-    folder.take_back(recorded.folder);
+    folder.return_folder(recorded.folder);
     let mix = collect::mix(recorded.cache, recorded.exchanges_left_out, &load_spec, &schedule.clock);
     let ended = Ended {
         command,

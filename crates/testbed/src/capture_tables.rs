@@ -22,7 +22,7 @@ pub struct CaptureTables {
     progress: Arc<Progress>,
     measured_from: Timestamp,
     /// Configured RTT of each client.
-    asked_ns: Vec<u64>,
+    configured_rtts_ns: Vec<u64>,
     agreement: Option<Agreement>,
     figures: WireFigures,
     error: Option<String>,
@@ -35,12 +35,12 @@ struct Tables {
 }
 
 impl CaptureTables {
-    /// Writes to `folder` if there is one. `asked_ns`: each client's configured RTT.
+    /// Tables in `folder`, if there is one. `configured_rtts_ns`: each client's configured RTT.
     pub fn new(
         folder: Option<&RunFolder>,
         progress: Arc<Progress>,
         measured_from: Timestamp,
-        asked_ns: Vec<u64>,
+        configured_rtts_ns: Vec<u64>,
         agreement: Option<Agreement>,
     ) -> Self {
         CaptureTables {
@@ -51,7 +51,7 @@ impl CaptureTables {
             }),
             progress,
             measured_from,
-            asked_ns,
+            configured_rtts_ns,
             agreement,
             figures: WireFigures::default(),
             error: None,
@@ -74,7 +74,7 @@ impl CaptureTables {
     }
 
     /// Live figures of the capture on `device`.
-    pub fn standing(&self, device: &str) -> WatchProgress {
+    pub fn snapshot(&self, device: &str) -> WatchProgress {
         let seconds = &self.figures.seconds;
         let sum = |of: fn(&WatchSecond) -> u64| seconds.iter().map(of).sum::<u64>();
         let handshakes = &self.figures.handshake_rtt;
@@ -91,8 +91,9 @@ impl CaptureTables {
     }
 
     /// Adds a batch.
-    pub fn take(&mut self, mut batch: WireBatch) {
-        // A phase that a count or Ctrl-C ends is announced before a record can end after it.
+    pub fn add_batch(&mut self, mut batch: WireBatch) {
+        // If a count or Ctrl-C ends the measured phase, `progress` has its end before any record that ends later
+        // arrives.
         let phase = (self.measured_from, self.progress.measured_end());
         for request in &batch.requests {
             self.figures.add_request(request, phase);
@@ -102,7 +103,7 @@ impl CaptureTables {
         }
         for connection in &mut batch.connections {
             connection.client_index = client_index(connection.client.ip()).filter(|&client| self.is_client(client));
-            self.figures.add_connection(connection, phase, &self.asked_ns);
+            self.figures.add_connection(connection, phase, &self.configured_rtts_ns);
             if let Some(agreement) = &mut self.agreement {
                 agreement.wire_connection(connection);
             }
@@ -128,7 +129,7 @@ impl CaptureTables {
         self.note(closed);
     }
 
-    /// Completes the tables. The figures, and the first write error.
+    /// Completes the tables; returns the figures, and the first write error.
     pub fn finish(mut self) -> (WireFigures, Option<String>) {
         if let Some(tables) = self.tables.take() {
             let finished = tables
@@ -144,7 +145,7 @@ impl CaptureTables {
     }
 
     fn is_client(&self, client: u32) -> bool {
-        self.asked_ns.is_empty() || (client as usize) < self.asked_ns.len()
+        self.configured_rtts_ns.is_empty() || (client as usize) < self.configured_rtts_ns.len()
     }
 
     fn note(&mut self, outcome: store::Result<()>) {
@@ -156,11 +157,11 @@ impl CaptureTables {
 
 /// Index of the client with this address.
 pub fn client_index(address: IpAddr) -> Option<u32> {
-    EVERY_CLIENT.index(address)
+    ALL_CLIENTS.index(address)
 }
 
-/// Any number of clients: only the first address matters.
-const EVERY_CLIENT: AddressPlan =
+/// The addresses of all possible clients.
+const ALL_CLIENTS: AddressPlan =
     AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };
 
 #[cfg(test)]
@@ -202,7 +203,7 @@ mod tests {
     }
 
     /// A phase from 1 s to 2 s, with clients that are 48 ms away.
-    fn book() -> CaptureTables {
+    fn capture_tables() -> CaptureTables {
         let progress = Arc::new(Progress::default());
         progress.set_measured_end(at(2000));
         CaptureTables::new(None, progress, at(1000), vec![48_000_000; 10], None)
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn captured_connections_get_their_client_and_are_counted() {
-        let mut book = book();
+        let mut tables = capture_tables();
         let connections = vec![
             connection("198.19.0.8:5000", 1200, Some(1300)),
             // Open at the end of the capture: counted to the end of the phase.
@@ -218,11 +219,11 @@ mod tests {
             // Not a client of this run.
             connection("198.19.0.200:5000", 1200, Some(1300)),
         ];
-        book.take(WireBatch { connections, ..WireBatch::default() });
-        let (figures, _) = book.finish();
+        tables.add_batch(WireBatch { connections, ..WireBatch::default() });
+        let (figures, _) = tables.finish();
         assert_eq!((figures.connections_opened, figures.not_http, figures.missing_bytes), (2, 3, 6));
         assert_eq!(figures.connections_ns, 1_200_000_000);
-        assert_eq!(figures.handshake_rtt.len(), 2, "that of the second was before the phase");
+        assert_eq!(figures.handshake_rtt.len(), 2, "the handshake of the second connection was before the phase");
         assert_eq!(figures.handshake_error.len(), 1);
         assert!(figures.handshake_error.max().abs_diff(1_000_000) < 1000);
         assert_eq!(client_index("198.19.0.1".parse().unwrap()), Some(0));

@@ -6,11 +6,11 @@
 //!   client end: counts          <-- responses, floods     <--
 //! ```
 //!
-//! The ends' own sockets count everything; the path's counters are not used. `ask` computes expected values, `ends`
-//! measures, `judge` compares both.
+//! The ends' own sockets count everything; the path's counters are not used. `expected` computes expected values,
+//! `ends` measures, `judge` compares both.
 
-mod ask;
 mod ends;
+mod expected;
 mod judge;
 mod message;
 mod stream;
@@ -28,7 +28,7 @@ use crate::drive::Drive;
 use crate::drive::progress::Progress;
 use crate::error::TestbedError;
 use crate::host::CorePlan;
-use crate::places::{self, Places};
+use crate::topology::{self, Topology};
 use ends::Ends;
 use plan::{Engine, PathPlan, ServerTcp, Wait};
 
@@ -39,7 +39,7 @@ pub use judge::{Row, State, Unit};
 pub struct CheckPlan {
     /// The path to measure.
     pub path: PathPlan,
-    /// The path that it is compared with; `None`: itself.
+    /// The path whose configuration gives the expected values; `None`: the measured path's own.
     pub against: Option<PathPlan>,
     /// Number of clients.
     pub clients: u32,
@@ -62,7 +62,7 @@ pub struct CheckOutcome {
 
 impl CheckOutcome {
     /// Whether all judged values are as configured.
-    pub fn as_asked(&self) -> bool {
+    pub fn is_as_configured(&self) -> bool {
         self.rows.iter().all(|row| row.state != State::Outside)
     }
 }
@@ -80,27 +80,27 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, TestbedError> {
         )));
     }
     let mut spec = distances::spec(&plan.path, plan.clients)?;
-    let mut asked = match &plan.against {
+    let mut reference = match &plan.against {
         Some(against) => distances::spec(against, plan.clients)?,
         None => spec.clone(),
     };
     let mut notes = Vec::new();
-    if !spec.changes.is_empty() || !asked.changes.is_empty() {
+    if !spec.changes.is_empty() || !reference.changes.is_empty() {
         notes.push("changes at given times are ignored: the path is measured without them".to_owned());
         spec.changes.clear();
-        asked.changes.clear();
+        reference.changes.clear();
     }
-    let rootless = places::gain_privilege()?;
-    let mut places = Places::new(None, &CorePlan::default(), None, rootless)?;
+    let rootless = topology::gain_privilege()?;
+    let mut topology = Topology::new(None, &CorePlan::default(), None, rootless)?;
     let mut path_io =
-        places.connect(&spec, plan.path.offload, &ServerTcp::default(), &CorePlan::default(), plan.seed)?;
-    let ends = Ends::open(&places)?;
+        topology.connect(&spec, plan.path.offload, &ServerTcp::default(), &CorePlan::default(), plan.seed)?;
+    let ends = Ends::open(&topology)?;
     let progress = Arc::new(Progress::default());
     let stop = Wake::new().map_err(TestbedError::system("eventfd"))?;
     let keeps_time = distances::keeps_time(&spec);
     let clock = Clock::start();
     path_io.set_start(clock.now());
-    let seen = std::thread::scope(|scope| {
+    let outcome = std::thread::scope(|scope| {
         let mut drive = Drive {
             clock,
             wait: Wait::default(),
@@ -116,33 +116,33 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, TestbedError> {
             urgency: Urgency::Ordinary,
             grace: Duration::ZERO,
         };
-        let right = keeps_time.then(RealTimeLock::take).flatten();
+        let right = keeps_time.then(RealTimeLock::acquire).flatten();
         let thread = std::thread::Builder::new()
             .name("path".into())
             .spawn_scoped(scope, move || {
-                // As in `net`.
-                let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
-                drive.urgency = wanted.apply_to_this_thread();
+                // A path without a load runs at real-time priority, as in `net`.
+                let urgency = if right.is_some() { Urgency::RealTime } else { Urgency::High };
+                drive.urgency = urgency.apply_to_this_thread();
                 drive.run()
             })
             .map_err(TestbedError::system("start the path"))?;
-        let seen = measure(plan, &asked, &ends);
-        progress.ask(1, units::Timestamp::ZERO);
+        let outcome = measure(plan, &reference, &ends);
+        progress.request_stop(1, units::Timestamp::ZERO);
         stop.wake();
         thread.join().expect("the path does not panic").map_err(TestbedError::system("the path"))?;
-        seen
+        outcome
     })?;
-    let (rows, more) = seen;
+    let (rows, more) = outcome;
     notes.extend(more);
     Ok(CheckOutcome { name: distances::name(&plan.path), rows, notes })
 }
 
 /// Runs pings, probes and floods one after another, and compares their results.
-fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>, Vec<String>), TestbedError> {
+fn measure(plan: &CheckPlan, reference: &PathSpec, ends: &Ends) -> Result<(Vec<Row>, Vec<String>), TestbedError> {
     let failed = TestbedError::system("measure the path");
-    let groups = ask::groups(asked);
+    let groups = expected::groups(reference);
     let mut notes = Vec::new();
-    let judged = &groups[..groups.len().min(ask::GROUPS_MAX)];
+    let judged = &groups[..groups.len().min(expected::GROUPS_MAX)];
     if judged.len() < groups.len() {
         notes.push(format!(
             "of {} kinds of links, the {} with the most clients were probed for loss and rate",
@@ -154,27 +154,27 @@ fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>,
         notes.push(format!("client {} stands for {} clients with the same links", group.client + 1, group.clients));
     }
     let work = || -> std::io::Result<Vec<Row>> {
-        let sample = ask::sample(asked);
+        let sample = expected::sample(reference);
         let seconds = plan.duration.as_secs_f64();
-        let mut rows = judge::rtts(asked, &ends.ping(&sample, asked, Duration::from_secs_f64(seconds * 0.25))?);
+        let mut rows = judge::rtts(reference, &ends.ping(&sample, reference, Duration::from_secs_f64(seconds * 0.25))?);
         let probes = Duration::from_secs_f64(seconds * 0.3);
         for group in judged {
             // One kind of link after another: two simultaneous floods would measure the machine.
             let share = judged.len() as u32;
-            let probed = ends.probe(group.client, asked, probes / share)?;
-            rows.extend(judge::losses(asked, group, &probed));
+            let probed = ends.probe(group.client, reference, probes / share)?;
+            rows.extend(judge::losses(reference, group, &probed));
             let floods = Duration::from_secs_f64(seconds * 0.3) / share / 2;
             for up in [true, false] {
-                if let Some(flood) = ask::flood(asked, group.client, up) {
-                    let got = ends.flood(group.client, asked, up, &flood, floods)?;
-                    rows.push(judge::rate(group, up, &flood, got, floods));
+                if let Some(flood) = expected::flood(reference, group.client, up) {
+                    let measured = ends.flood(group.client, reference, up, &flood, floods)?;
+                    rows.push(judge::rate(group, up, &flood, measured, floods));
                 }
             }
         }
         let streams = Duration::from_secs_f64(seconds * 0.15) / 2;
         for up in [true, false] {
-            let got = ends.stream(judged[0].client, up, streams)?;
-            rows.push(judge::stream(asked, &judged[0], up, got));
+            let measured = ends.stream(judged[0].client, up, streams)?;
+            rows.push(judge::stream(reference, &judged[0], up, measured));
         }
         Ok(rows)
     };

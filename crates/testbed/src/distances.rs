@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use path::{
-    Change, ChangeKind, ClientPath, EffectSpec, Override, PathSpec, Profile, ProfileError, Propagation, Rate, Where,
+    Change, ChangeKind, ChangedLinks, ClientPath, EffectSpec, Override, PathSpec, Profile, ProfileError, Propagation,
+    Rate,
 };
 use units::time::text::exact;
 
@@ -70,10 +71,10 @@ const FILES: path::Files<'static> = &|file| std::fs::read_to_string(file);
 /// The whole path for this many clients.
 ///
 /// # Errors
-/// Those of [`profile`]; an unreadable trace; a change of something that the path does not have.
+/// The errors of [`profile`]; an unreadable trace; a change of something that the path does not have.
 pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     let mut spec = profile(plan)?.path(clients);
-    // As typed: relative to the current directory.
+    // Files of the plan's rates are relative to the current directory.
     let rate = |rate: &Option<Rate>| rate.as_ref().map(|rate| rate.spec(Path::new(""), FILES)).transpose();
     let replace = Override {
         rtt: plan.rtt,
@@ -94,7 +95,7 @@ pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
 /// by all clients is the server's own line, so requests to the origin pass it as well.
 ///
 /// # Errors
-/// Those of [`spec`]; a profile with a shared link or with changes, which the origin's link cannot have.
+/// The errors of [`spec`]; a profile with a shared link or with changes, which the origin's link cannot have.
 pub fn with_origin<'a>(clients: &'a PathSpec, origin: Option<&OriginPlan>) -> Result<Cow<'a, PathSpec>, ProfileError> {
     let Some(origin) = origin else { return Ok(Cow::Borrowed(clients)) };
     let own = match &origin.path {
@@ -115,20 +116,20 @@ pub fn with_origin<'a>(clients: &'a PathSpec, origin: Option<&OriginPlan>) -> Re
     Ok(Cow::Owned(whole))
 }
 
-/// Refuses factors without effect: a test of half a rate must not use a link without a rate.
+/// Refuses changes without effect: a test of half a rate must not use a link without a rate.
 fn check_changes(spec: &PathSpec) -> Result<(), ProfileError> {
     let refuse = |why: String| Err(ProfileError::Change(why));
     for change in &spec.changes {
         let links: Vec<&[EffectSpec]> = match &change.place {
-            Where::Clients(members) if members.is_empty() => continue,
-            Where::Clients(members) => {
+            ChangedLinks::Clients(members) if members.is_empty() => continue,
+            ChangedLinks::Clients(members) => {
                 let members = &spec.clients[members.start as usize..members.end as usize];
                 if matches!(change.kind, ChangeKind::Delay(_)) && members.iter().all(is_near) {
                     return refuse(format!("a change of the RTT at {} affects links whose RTT is 0", exact(change.at)));
                 }
                 members.iter().flat_map(|client| [&client.up.effects[..], &client.down.effects[..]]).collect()
             }
-            Where::Shared(index) => vec![&spec.shared[*index].up, &spec.shared[*index].down],
+            ChangedLinks::Shared(index) => vec![&spec.shared[*index].up, &spec.shared[*index].down],
         };
         let has_rate =
             |effects: &&[EffectSpec]| effects.iter().any(|effect| matches!(effect, EffectSpec::Bottleneck(_)));
@@ -148,7 +149,7 @@ fn is_near(client: &ClientPath) -> bool {
 /// The longest RTT by delays of any client at any time: with delays from a file the longest in it, multiplied by
 /// simultaneous changes. Queueing is not included.
 pub fn longest_rtt(spec: &PathSpec) -> Duration {
-    // The parts that changes multiply, and the others.
+    // Of each link: the delays that changes multiply, and the other delays.
     let longest = |link: &path::LinkSpec| {
         let (mean, most) = match &link.propagation {
             Propagation::Constant(delay) => (*delay, *delay),
@@ -156,24 +157,25 @@ pub fn longest_rtt(spec: &PathSpec) -> Duration {
                 (series.mean(), series.points().iter().map(|&(_, delay)| delay).max().unwrap_or_default())
             }
         };
-        let held = link.effects.iter().map(|effect| effect.expected().held);
+        let reorder_delays = link.effects.iter().map(|effect| effect.expected().reorder_delay);
         let delays = most.saturating_add(link.delay().saturating_sub(mean));
-        (delays, held.fold(link.jitter(), Duration::saturating_add))
+        (delays, reorder_delays.fold(link.jitter(), Duration::saturating_add))
     };
-    // Neighbours are mostly of one class with the same changes.
-    let mut known = (Vec::new(), 1.0);
+    // Neighbouring clients mostly have the same changes, so the last factor is often the next one, too.
+    let mut last_factor = (Vec::new(), 1.0);
     let rtts = (0u32..).zip(&spec.clients).map(|(number, client)| {
-        let concerns = |change: &&Change| matches!(&change.place, Where::Clients(members) if members.contains(&number));
-        let numbered = spec.changes.iter().enumerate().filter(|(_, change)| concerns(change));
-        let ours: Vec<usize> = numbered.map(|(index, _)| index).collect();
-        if ours != known.0 {
-            let factor = largest_factor(ours.iter().map(|&index| &spec.changes[index]));
-            known = (ours, factor);
+        let affects =
+            |change: &&Change| matches!(&change.place, ChangedLinks::Clients(members) if members.contains(&number));
+        let numbered = spec.changes.iter().enumerate().filter(|(_, change)| affects(change));
+        let indices: Vec<usize> = numbered.map(|(index, _)| index).collect();
+        if indices != last_factor.0 {
+            let factor = largest_factor(indices.iter().map(|&index| &spec.changes[index]));
+            last_factor = (indices, factor);
         }
-        let factor = known.1;
+        let factor = last_factor.1;
         let ((up, up_added), (down, down_added)) = (longest(&client.up), longest(&client.down));
-        // An absurd factor must not cause a panic.
-        let seconds = ((up + down).as_secs_f64() * factor).min(LONGEST.as_secs_f64());
+        // Limited, because a very large factor would overflow a Duration.
+        let seconds = ((up + down).as_secs_f64() * factor).min(RTT_MAX.as_secs_f64());
         Duration::from_secs_f64(seconds).saturating_add(up_added).saturating_add(down_added)
     });
     rtts.max().unwrap_or_default()
@@ -184,24 +186,23 @@ fn largest_factor<'a>(changes: impl Iterator<Item = &'a Change>) -> f64 {
     let spans: Vec<(Duration, Option<Duration>, f64)> = changes
         .filter_map(|change| match change.kind {
             ChangeKind::Delay(factor) => {
-                let end = change.lasts.map(|lasts| change.at.saturating_add(lasts));
+                let end = change.duration.map(|duration| change.at.saturating_add(duration));
                 Some((change.at, end, factor.value().max(1.0)))
             }
             _ => None,
         })
         .collect();
-    // The maximum is at the start of a change.
-    let at = |moment: Duration| {
-        let holds = |&&(from, end, _): &&(Duration, Option<Duration>, f64)| {
-            from <= moment && end.is_none_or(|end| moment < end)
-        };
-        spans.iter().filter(holds).map(|(_, _, factor)| factor).product()
+    // The product has its maximum at the start of a change.
+    let at = |time: Duration| {
+        let is_active =
+            |&&(from, end, _): &&(Duration, Option<Duration>, f64)| from <= time && end.is_none_or(|end| time < end);
+        spans.iter().filter(is_active).map(|(_, _, factor)| factor).product()
     };
     spans.iter().map(|&(from, _, _)| at(from)).fold(1.0, f64::max)
 }
 
 /// Upper limit of the longest RTT: an hour.
-const LONGEST: Duration = Duration::from_secs(3600);
+const RTT_MAX: Duration = Duration::from_secs(3600);
 
 /// Whether the path delays any packet: otherwise being on time has no meaning, and a path that is not real-time reads
 /// packets in batches, which carries more (docs/decisions/0009).
@@ -216,14 +217,14 @@ pub fn keeps_time(spec: &PathSpec) -> bool {
 /// times the longest RTT, and time for the ends to respond.
 pub fn grace(spec: &PathSpec) -> Duration {
     let longest = longest_rtt(spec);
-    (longest + longest / 2 + ANSWER).min(GRACE_MAX)
+    (longest + longest / 2 + PROCESSING_TIME).min(GRACE_MAX)
 }
 
-/// Upper limit of this time, for distant clients.
+/// Upper limit of [`grace`], for distant clients.
 const GRACE_MAX: Duration = Duration::from_secs(60);
 
-/// Time for the ends' programs; their kernels acknowledge a FIN within microseconds.
-const ANSWER: Duration = Duration::from_millis(100);
+/// Time for the ends' programs to respond; their kernels acknowledge a FIN within microseconds.
+const PROCESSING_TIME: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests;

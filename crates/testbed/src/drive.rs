@@ -4,7 +4,7 @@
 //!              +----------------------- one iteration -----------------------+
 //!   due packets -> TUN      due arrivals, timeouts -> connect, send     sample gauges
 //!              |                                                             |
-//!              +-- wait: epoll, with a timer for the earliest due moment ----+
+//!              +-- wait: epoll, with a timer for the earliest due time ------+
 //!   TUN readable -> path    socket readable -> load    stop, interrupt
 //! ```
 //!
@@ -48,26 +48,26 @@ const TOKEN_STOP: u64 = TOKEN_OWN + 1;
 const TOKEN_CLIENT_TUN: u64 = TOKEN_OWN + 2;
 const TOKEN_SERVER_TUN: u64 = TOKEN_OWN + 3;
 
-/// A loop that shares its core with the recorder sleeps at least this long in each [`REST_EVERY`]. A loop that spins
-/// between arrivals would otherwise keep the core until the kernel preempts it for several milliseconds.
-const REST: Duration = Duration::from_micros(50);
-const REST_EVERY: Duration = Duration::from_millis(1);
+/// A loop that shares its core with the recorder sleeps at least this long in each [`RECORDER_SLEEP_INTERVAL`]. A loop
+/// that spins between arrivals would otherwise keep the core until the kernel preempts it for several milliseconds.
+const RECORDER_SLEEP: Duration = Duration::from_micros(50);
+const RECORDER_SLEEP_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Longest interval between two transfers of finished records.
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// With this many waiting arrivals the rate is too high for any useful result: the run ends early with a reason, before
 /// it uses all memory.
 const BACKLOG_MAX: u64 = 2_000_000;
 
 /// The path is idle if it had no packet for this time, which is much longer than either end takes to acknowledge a FIN.
-const SILENCE: Duration = Duration::from_millis(30);
+const PATH_IDLE_AFTER: Duration = Duration::from_millis(30);
 
 /// Input of the event loop.
 pub struct Drive<'a> {
     /// The run's clock.
     pub clock: Clock,
-    /// How to wait.
+    /// Timer strategy: sleep, spin, or both.
     pub wait: Wait,
     /// How to receive events.
     pub engine: Engine,
@@ -77,18 +77,18 @@ pub struct Drive<'a> {
     pub load: Option<LoadIo>,
     /// Counters for the main thread.
     pub progress: Arc<Progress>,
-    /// Becomes readable when the loop must read [`Progress::asked`].
+    /// Becomes readable when the loop must read [`Progress::stops_requested`].
     pub stop: BorrowedFd<'a>,
-    /// After the measured phase, requests in flight may take this long.
+    /// Longest drain: the time that requests in flight may take after the measured phase.
     pub drain: Duration,
     /// After the run the path continues for at most this time, until it is idle: both ends then see the last
     /// connections closed.
     pub grace: Duration,
     /// Other shards of the same load: the path carries their packets until they have ended.
     pub others: Vec<Arc<Progress>>,
-    /// This loop has its own core, except for the recorder: the server runs elsewhere.
+    /// Whether this loop has its own core, except for the recorder: the server runs elsewhere.
     pub own_core: bool,
-    /// The recorder shares this loop's core.
+    /// Whether the recorder shares this loop's core.
     pub shares_core: bool,
     /// Scheduling class of the thread.
     pub urgency: Urgency,
@@ -112,7 +112,7 @@ impl Drive<'_> {
     /// # Errors
     /// Fatal errors only: epoll or io_uring, the timer, or a TUN device failed.
     pub fn run(mut self) -> io::Result<Driven> {
-        // Packets need one system call each with either poller.
+        // Without a load epoll is used: a packet needs one system call with either engine.
         let engine = if self.load.is_some() { self.engine } else { Engine::Epoll };
         let mut poller = Poller::new(engine, self.load.as_ref().is_some_and(LoadIo::is_plain))?;
         let mut alarm = Alarm::new()?;
@@ -137,33 +137,33 @@ impl Drive<'_> {
                 path.release(&self.clock)?;
             }
             if let Some(io) = &mut self.load {
-                io.turn(&mut poller, &self.clock);
+                io.process_due(&mut poller, &self.clock);
                 if now >= flush_at {
                     io.flush(self.clock.now());
                     self.progress.store(io.live());
                     self.progress.store_mix(io.mix());
                     self.progress.store_health(health.so_far(now));
-                    self.progress.store_moment(now);
+                    self.progress.store_time(now);
                     if let Some(path) = &self.path {
-                        path.tell();
+                        path.publish();
                     }
-                    flush_at = now + FLUSH_EVERY;
+                    flush_at = now + FLUSH_INTERVAL;
                 }
             }
             if self.advance(now, &mut health) {
                 break;
             }
 
-            self.rest(&mut health);
+            self.sleep_for_recorder(&mut health);
             let next = self.next_wake(flush_at);
             let ready = self.wait_until(next, &mut poller, &mut alarm, &mut health)?;
             self.read_path()?;
-            for place in 0..ready {
-                match (poller.take(place, is_own), &mut self.load) {
+            for index in 0..ready {
+                match (poller.take_event(index, is_own), &mut self.load) {
                     (Some(Ready::Own(TOKEN_TIMER)), _) => alarm.fired(),
                     (Some(Ready::Own(token)), _) => self.note_readable(token)?,
-                    (Some(happened), Some(io)) => {
-                        match happened {
+                    (Some(event), Some(io)) => {
+                        match event {
                             Ready::Socket(event) => io.ready(&event, &mut poller, &self.clock),
                             Ready::Completed(completion) => io.completed(completion, &mut poller, &self.clock),
                             Ready::Own(_) => {}
@@ -181,18 +181,18 @@ impl Drive<'_> {
 
         if let Some(load) = &mut self.load {
             load.abort(self.clock.now());
-            load.turn(&mut poller, &self.clock);
+            load.process_due(&mut poller, &self.clock);
             while load.unfinished() {
-                load.turn(&mut poller, &self.clock);
+                load.process_due(&mut poller, &self.clock);
             }
             self.progress.store(load.live());
             self.progress.store_mix(load.mix());
-            self.progress.store_moment(self.clock.now());
+            self.progress.store_time(self.clock.now());
             // Closes sockets that wait for the ring.
             poller.flush()?;
         }
         let loop_health = health.finish(self.clock.now());
-        self.let_out(&mut poller, &mut alarm)?;
+        self.drain_path(&mut poller, &mut alarm)?;
         if let Some(path) = &mut self.path {
             path.shut_down();
         }
@@ -203,38 +203,38 @@ impl Drive<'_> {
         Ok(Driven { path: self.path, load: self.load, loop_health, engine })
     }
 
-    /// Lets the path carry the remaining packets: the last FINs and their acknowledgements.
-    fn let_out(&mut self, poller: &mut Poller, alarm: &mut Alarm) -> io::Result<()> {
+    /// Continues the path until it has carried the remaining packets: the last FINs and their acknowledgements.
+    fn drain_path(&mut self, poller: &mut Poller, alarm: &mut Alarm) -> io::Result<()> {
         let mut deadline = None;
-        let (mut heard, mut health) = (self.clock.now(), Health::default());
+        let (mut last_packet, mut health) = (self.clock.now(), Health::default());
         loop {
             let Some(path) = &mut self.path else { return Ok(()) };
             if path.next_due().is_some() {
                 // Packets that arrive now are acknowledged immediately, but the acknowledgement is not read yet.
-                heard = self.clock.now();
+                last_packet = self.clock.now();
             }
             path.release(&self.clock)?;
             let (now, due) = (self.clock.now(), path.next_due());
             if deadline.is_none() && self.others.iter().all(|other| other.phase() == Phase::Done) {
-                (heard, deadline) = (now, Some(now + self.grace));
+                (last_packet, deadline) = (now, Some(now + self.grace));
             }
-            let silent = due.is_none() && now.since(heard) >= SILENCE;
-            if deadline.is_some_and(|deadline| silent || now >= deadline || self.progress.asked() >= 2) {
+            let is_idle = due.is_none() && now.since(last_packet) >= PATH_IDLE_AFTER;
+            if deadline.is_some_and(|deadline| is_idle || now >= deadline || self.progress.stops_requested() >= 2) {
                 return Ok(());
             }
-            let latest = deadline.unwrap_or(now + SILENCE);
+            let latest = deadline.unwrap_or(now + PATH_IDLE_AFTER);
             let next = if path.has_unread() { now } else { due.unwrap_or(latest).min(latest) };
-            let next = if deadline.is_some() { next.min(heard + SILENCE).max(now) } else { next };
+            let next = if deadline.is_some() { next.min(last_packet + PATH_IDLE_AFTER).max(now) } else { next };
             let ready = self.wait_until(next, poller, alarm, &mut health)?;
             if self.read_path()? {
-                heard = self.clock.now();
+                last_packet = self.clock.now();
             }
-            for place in 0..ready {
-                match poller.take(place, is_own) {
+            for index in 0..ready {
+                match poller.take_event(index, is_own) {
                     Some(Ready::Own(TOKEN_TIMER)) => alarm.fired(),
                     Some(Ready::Own(token)) => {
                         self.note_readable(token)?;
-                        heard = self.clock.now();
+                        last_packet = self.clock.now();
                     }
                     _ => {}
                 }
@@ -244,14 +244,14 @@ impl Drive<'_> {
 
     /// Advances the phases; true when the run is over.
     fn advance(&mut self, now: Timestamp, health: &mut Health) -> bool {
-        let asked = self.progress.asked();
+        let stops_requested = self.progress.stops_requested();
         let Some(load) = &mut self.load else {
             health.measure(now);
-            return asked > 0;
+            return stops_requested > 0;
         };
         if load.live().backlog > BACKLOG_MAX && !self.progress.gave_up() {
             self.progress.give_up(true);
-            self.progress.ask(1, now);
+            self.progress.request_stop(1, now);
         }
         // The phase ends at the requested time, which is the same for every shard and may be in the future.
         if let Some(at) = self.progress.stop_at().filter(|_| !health.stopped) {
@@ -261,8 +261,8 @@ impl Drive<'_> {
                 load.stop(now);
             }
         }
-        // A stop during the warm-up waits as long for requests in flight.
-        if asked >= 2 {
+        // A single stop waits for requests in flight, also during the warm-up; a second one does not.
+        if stops_requested >= 2 {
             load.abort(now);
         }
         let (from, to) = load.measured();
@@ -270,7 +270,7 @@ impl Drive<'_> {
             health.measure(now);
             self.progress.enter(Phase::Measured);
             if let Some(path) = &mut self.path {
-                path.reset_lateness();
+                path.reset_timing_errors();
             }
         }
         if let Some(to) = to {
@@ -282,7 +282,7 @@ impl Drive<'_> {
             if !health.ended() {
                 health.end(now);
                 if let Some(path) = &mut self.path {
-                    path.keep_lateness();
+                    path.store_measured_timing_errors();
                 }
                 self.progress.enter(Phase::Drain);
             }
@@ -303,7 +303,7 @@ impl Drive<'_> {
         }
         if let Some(load) = &self.load {
             if load.unfinished() {
-                // Not a stall: the loop itself postponed it.
+                // The loop itself postponed this work, so the delay is not a stall.
                 return self.clock.now();
             }
             next = next.min(load.next_wake().unwrap_or(Timestamp::MAX)).min(flush_at);
@@ -322,7 +322,7 @@ impl Drive<'_> {
         }
     }
 
-    /// A descriptor of the loop became readable.
+    /// Handles a descriptor of the loop that became readable.
     fn note_readable(&mut self, token: u64) -> io::Result<()> {
         match (token, &mut self.path) {
             (TOKEN_CLIENT_TUN | TOKEN_SERVER_TUN, Some(path)) => path.read(token == TOKEN_CLIENT_TUN, &self.clock),
@@ -332,14 +332,14 @@ impl Drive<'_> {
 
     /// Lets the recorder run, if the loop has not slept for long. With a path this would delay packets: there the
     /// kernel decides.
-    fn rest(&self, health: &mut Health) {
+    fn sleep_for_recorder(&self, health: &mut Health) {
         if !self.shares_core || self.path.is_some() {
             return;
         }
         let now = self.clock.now();
-        if now.since(health.rested) >= REST_EVERY {
-            std::thread::sleep(REST);
-            health.rested = self.clock.now();
+        if now.since(health.slept_at) >= RECORDER_SLEEP_INTERVAL {
+            std::thread::sleep(RECORDER_SLEEP);
+            health.slept_at = self.clock.now();
         }
     }
 
@@ -359,10 +359,10 @@ fn is_own(token: u64) -> bool {
 struct Health {
     longest_stall: Duration,
     idle: Duration,
-    /// End of the last wait: the iteration since then has served nothing that became due.
+    /// End of the last wait, which is the start of the current iteration.
     turn_began: Option<Timestamp>,
-    /// When the core was last left to other threads.
-    rested: Timestamp,
+    /// End of the loop's last sleep.
+    slept_at: Timestamp,
     from: Option<(Timestamp, Duration)>,
     to: Option<(Timestamp, Duration)>,
     stopped: bool,
@@ -393,7 +393,7 @@ impl Health {
         }
     }
 
-    /// An iteration ends at `now`: work that became due in it waited for its end.
+    /// Ends an iteration at `now`: work that became due during the iteration waited for its end.
     fn turned(&mut self, now: Timestamp) {
         if let Some(began) = self.turn_began.replace(now) {
             self.stalled_for(now.since(began));
@@ -452,7 +452,7 @@ mod tests {
         health.measure(at(0));
         health.turned(at(1));
         health.waited(at(1), at(5));
-        // A long iteration: at its end nothing is overdue any more, although nothing was served for 300 ms.
+        // After a long iteration nothing is overdue, although nothing was served for 300 ms.
         health.turned(at(305));
         assert_eq!(health.longest_stall, Duration::from_millis(300));
         health.waited(at(305), at(1000));

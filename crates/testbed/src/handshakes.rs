@@ -7,27 +7,27 @@ use load::ConnectionEnd;
 use stats::Histogram;
 use units::Timestamp;
 
-/// A lost SYN or SYN-ACK is retransmitted after a second (RFC 6298): a handshake this much longer than configured does
-/// not describe the path's delay.
+/// A handshake this much longer than the configured RTT has a retransmitted SYN or SYN-ACK, which is sent after a
+/// second (RFC 6298), and does not show the path's delay.
 const RETRANSMITTED_NS: u64 = 900_000_000;
 
 /// Collects handshakes, including those of the warm-up: persistent connections are mostly opened there, and the path is
 /// the same during the whole run.
 #[derive(Debug)]
 pub struct Handshakes {
-    asked_ns: Vec<u64>,
-    got: Histogram,
+    configured_ns: Vec<u64>,
+    rtts: Histogram,
     error: Histogram,
     measured_from: Timestamp,
     measured_error: Histogram,
 }
 
 impl Handshakes {
-    /// `asked_ns`: each client's configured RTT.
-    pub fn new(measured_from: Timestamp, asked_ns: Vec<u64>) -> Self {
+    /// `configured_ns`: each client's configured RTT.
+    pub fn new(measured_from: Timestamp, configured_ns: Vec<u64>) -> Self {
         Handshakes {
-            asked_ns,
-            got: Histogram::new(),
+            configured_ns,
+            rtts: Histogram::new(),
             error: Histogram::new(),
             measured_from,
             measured_error: Histogram::new(),
@@ -36,32 +36,33 @@ impl Handshakes {
 
     /// Adds a connection's handshake, if it was established.
     pub fn add(&mut self, end: &ConnectionEnd) {
-        let (Some(connected_at), Some(&asked)) = (end.connected_at, self.asked_ns.get(end.client as usize)) else {
+        let (Some(connected_at), Some(&configured)) = (end.connected_at, self.configured_ns.get(end.client as usize))
+        else {
             return;
         };
-        let got = connected_at.as_nanos().saturating_sub(end.opened_at.as_nanos());
-        self.got.record(got);
-        if got < asked + RETRANSMITTED_NS {
-            self.error.record(got.abs_diff(asked));
+        let rtt = connected_at.as_nanos().saturating_sub(end.opened_at.as_nanos());
+        self.rtts.record(rtt);
+        if rtt < configured + RETRANSMITTED_NS {
+            self.error.record(rtt.abs_diff(configured));
             if end.opened_at >= self.measured_from {
-                self.measured_error.record(got.abs_diff(asked));
+                self.measured_error.record(rtt.abs_diff(configured));
             }
         }
     }
 
     /// Adds the handshakes of another collection of the same clients.
     pub fn merge(&mut self, other: &Handshakes) {
-        self.got.merge(&other.got);
+        self.rtts.merge(&other.rtts);
         self.error.merge(&other.error);
         self.measured_error.merge(&other.measured_error);
     }
 
-    /// All handshakes.
-    pub fn got(&self) -> &Histogram {
-        &self.got
+    /// RTTs of all handshakes.
+    pub fn rtts(&self) -> &Histogram {
+        &self.rtts
     }
 
-    /// Handshakes of the measured phase only: connections opened together at the start are not in it.
+    /// RTT errors of the handshakes of the measured phase, without those of connections opened before it.
     pub fn measured_error(&self) -> &Histogram {
         &self.measured_error
     }

@@ -68,27 +68,27 @@ impl CorePlan {
     }
 }
 
-/// This machine's processors during a run: kept awake during its lifetime, if the plan asks for it and the user may.
+/// This machine's processors during a run: kept awake during its lifetime, if the plan configures it and the user may.
 #[derive(Debug)]
 pub struct Wakefulness {
-    _held: Option<Awake>,
+    _awake: Option<Awake>,
     words: String,
 }
 
 impl Wakefulness {
     /// Applies the plan's setting from now on.
     pub fn of(idle: Idle) -> Self {
-        let held = match idle {
-            Idle::Sleep => return Wakefulness { _held: None, words: idle.name().to_owned() },
-            Idle::Awake => Awake::hold(),
+        let awake = match idle {
+            Idle::Sleep => return Wakefulness { _awake: None, words: idle.name().to_owned() },
+            Idle::Awake => Awake::prevent_sleep(),
         };
-        match held {
-            Ok(awake) => Wakefulness { _held: Some(awake), words: idle.name().to_owned() },
+        match awake {
+            Ok(awake) => Wakefulness { _awake: Some(awake), words: idle.name().to_owned() },
             Err(error) => {
-                let said = error.to_string();
+                let message = error.to_string();
                 // The rest of the message is the fix, which `doctor` shows.
-                let why = said.split("; ").next().unwrap_or(&said);
-                Wakefulness { _held: None, words: format!("{} ({why})", Idle::Sleep.name()) }
+                let why = message.split("; ").next().unwrap_or(&message);
+                Wakefulness { _awake: None, words: format!("{} ({why})", Idle::Sleep.name()) }
             }
         }
     }
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn idle_processors_are_reported_as_awake_or_sleep() {
         assert_eq!(Wakefulness::of(Idle::Sleep).words(), "sleep");
-        let asked = Wakefulness::of(Idle::Awake);
-        assert!(asked.words() == "awake" || asked.words().starts_with("sleep ("), "{}", asked.words());
+        let awake = Wakefulness::of(Idle::Awake);
+        assert!(awake.words() == "awake" || awake.words().starts_with("sleep ("), "{}", awake.words());
     }
 
     #[test]
@@ -141,8 +141,8 @@ mod tests {
                 assert!(!server.list().contains(&own.list()[0]), "{n} cores, shard {shard} of {shards}");
             }
             let recorder = usize::from(n >= 4);
-            let room = (n / 2).max(1 + recorder) >= shards as usize + recorder;
-            assert_eq!((0..shards).all(|shard| plan.is_own(shard, shards)), room, "{n} cores, {shards} shards");
+            let all_fit = (n / 2).max(1 + recorder) >= shards as usize + recorder;
+            assert_eq!((0..shards).all(|shard| plan.is_own(shard, shards)), all_fit, "{n} cores, {shards} shards");
         }
         assert_eq!(CorePlan::new(Placement::Split, &Cores::new(vec![3]), 1), CorePlan::default());
         assert_eq!(CorePlan::new(Placement::Float, &Cores::new(vec![0, 1]), 1), CorePlan::default());

@@ -1,7 +1,7 @@
 //! One run, from plan to document: sandboxes, processes, phases, the clock, recorder and verdict.
 //!
 //! A [`plan::Plan`] describes a run. [`bench`] carries it out in named stages: sandboxes with their devices
-//! ([`places`]), one loop for path and load ([`drive`]), a recorder ([`recorder`]), the server's resource usage
+//! ([`topology`]), one loop for path and load ([`drive`]), a recorder ([`recorder`]), the server's resource usage
 //! ([`server`]), and at the end the document with the verdict of the crate `validity`. [`net`] does the same for any
 //! program instead of the load.
 //!
@@ -28,14 +28,14 @@ pub mod host;
 pub mod net;
 mod offer;
 mod path_part;
-pub mod places;
 mod recorder;
 mod recording_folder;
 pub mod server;
 mod shards;
-pub mod standing;
+pub mod snapshot;
 pub mod tap;
 pub mod tapping;
+pub mod topology;
 mod watch_part;
 pub mod watching;
 
@@ -45,4 +45,4 @@ pub use bench::{
 pub use check::check;
 pub use error::TestbedError;
 pub use net::{net, net_shown};
-pub use offer::asked;
+pub use offer::requests_of;

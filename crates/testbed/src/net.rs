@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use schema::WatchSecond;
 use schema::document::Document;
 use store::RunStore;
-use sys::place::{Exit, Place};
 use sys::relay::Relay;
+use sys::sandbox::{Exit, Sandbox};
 use sys::sched::{RealTimeLock, Urgency};
 use sys::signal::{Interrupts, Signal, Wake};
 use units::Timestamp;
@@ -28,7 +28,7 @@ use crate::drive::progress::Progress;
 use crate::drive::{Drive, Driven};
 use crate::error::TestbedError;
 use crate::recording_folder::RecordingFolder;
-use crate::standing::Opening;
+use crate::snapshot::SnapshotWriter;
 use crate::tapping::TapPlan;
 use crate::watching::Taps;
 use plan::{HostPlan, PathPlan, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
@@ -46,7 +46,7 @@ pub struct NetPlan {
     pub to: Vec<To>,
     /// Number of client addresses.
     pub clients: u32,
-    /// Packet capture at the server's end; absent means at the server's end.
+    /// Packet capture; if its vantage point is absent, at the server's end.
     pub watch: WatchPlan,
     /// Waits and placement of the path.
     pub host: HostPlan,
@@ -55,7 +55,7 @@ pub struct NetPlan {
     /// Seed of all random choices.
     pub seed: u64,
     /// The run store; `None`: the run is not stored.
-    pub book: Option<RunStore>,
+    pub run_store: Option<RunStore>,
     /// Name of the run.
     pub name: String,
 }
@@ -93,10 +93,10 @@ pub fn net(
     net_shown(plan, command, interrupts, tell, |_| {})
 }
 
-/// The same; `shown` gets the run's directory, if it is stored, before the program starts.
+/// Like [`net`]; `shown` gets the run's directory, if it is stored, before the program starts.
 ///
 /// # Errors
-/// Those of [`net`].
+/// The errors of [`net`].
 pub fn net_shown(
     plan: &NetPlan,
     command: &[OsString],
@@ -105,35 +105,35 @@ pub fn net_shown(
     mut shown: impl FnMut(&Path),
 ) -> Result<NetOutcome, TestbedError> {
     check(plan)?;
-    let mut sandboxes = Sandboxes::make(plan, command)?;
+    let mut sandboxes = Sandboxes::create(plan, command)?;
     let clock = sandboxes.clock;
     // From here on, signals to this process are forwarded. Called before other threads exist, which would receive them.
     let mut relay = interrupts.is_none().then(Relay::install).transpose().map_err(TestbedError::system("sigaction"))?;
     if let Some(relay) = &mut relay {
-        relay.hold().map_err(TestbedError::system("pthread_sigmask"))?;
+        relay.block_signals().map_err(TestbedError::system("pthread_sigmask"))?;
     }
-    let taps = Taps::open(&sandboxes.places, plan.watch.at.unwrap_or_default(), None, &plan.watch)?;
+    let taps = Taps::open(&sandboxes.topology, plan.watch.at.unwrap_or_default(), None, &plan.watch)?;
     let words = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let mut folder = RecordingFolder::begin(
-        plan.book.as_ref(),
+        plan.run_store.as_ref(),
         &plan.name,
         |_| Ok(()),
-        |folder| Opening::begin(folder, "net", &words, plan.seed),
+        |folder| SnapshotWriter::begin(folder, "net", &words, plan.seed),
     )?;
     folder.set_zero(&clock);
     if let Some(path) = folder.path() {
         shown(path);
     }
-    for note in &sandboxes.places.notes {
+    for note in &sandboxes.topology.notes {
         tell(note);
     }
     tell(&sandboxes.describe(&distances::name(&plan.path)));
 
-    let before = sandboxes.places.device_statistics().ok();
+    let before = sandboxes.topology.device_statistics().ok();
     let started = clock.now();
     let progress = Arc::new(Progress::default());
     let mut instruments = Instruments::start(plan, &mut sandboxes, taps, &folder, &progress, started)?;
-    sandboxes.program.go().map_err(TestbedError::plan)?;
+    sandboxes.program.exec().map_err(TestbedError::plan)?;
     if let Some(relay) = &mut relay {
         sandboxes.program.relay(relay);
     }
@@ -141,17 +141,17 @@ pub fn net_shown(
     let path_io = sandboxes.path_io.take();
     let path_loop = PathLoop::new(plan, &sandboxes, Arc::clone(&progress))?;
     let (exit, driven) = path_loop.run(path_io, || {
-        let exit = wait_for(&mut sandboxes.program, interrupts, folder.is_kept(), || {
+        let exit = wait_for(&mut sandboxes.program, interrupts, folder.is_stored(), || {
             instruments.write_snapshot(&folder);
         });
         if let Some(relay) = &mut relay {
             relay.stop();
         }
         progress.set_measured_end(clock.now());
-        progress.ask(1, Timestamp::ZERO);
+        progress.request_stop(1, Timestamp::ZERO);
         exit
     })?;
-    let after = sandboxes.places.device_statistics().ok();
+    let after = sandboxes.topology.device_statistics().ok();
     let phase = progress.measured_end().map_or(Duration::ZERO, |end| end.since(started));
     let capture = instruments.end();
     let (driven, urgency) = driven;
@@ -173,7 +173,7 @@ pub fn net_shown(
         Exit::Signal(signal) => (128 + signal) as u8,
     };
     if let (Some(folder), Some(tapped)) = (folder.folder(), &ended.capture.sockets) {
-        tapped.responses.keep(folder, clock.now()).map_err(TestbedError::environment)?;
+        tapped.responses.store(folder, clock.now()).map_err(TestbedError::environment)?;
     }
     folder.finish(clock.now(), &document).map_err(TestbedError::environment)?;
     Ok(NetOutcome {
@@ -211,7 +211,8 @@ struct PathLoop<'a> {
 
 impl<'a> PathLoop<'a> {
     fn new(plan: &'a NetPlan, sandboxes: &Sandboxes, progress: Arc<Progress>) -> Result<Self, TestbedError> {
-        // Connections of a captured service remain; a server of the testbed ends otherwise.
+        // Without a capture, and with a server of the testbed, connections need not be closed at the end: the server
+        // ends.
         let ends = plan.watch.at.unwrap_or_default() == WatchAt::None && sandboxes.far.is_empty();
         Ok(PathLoop {
             plan,
@@ -233,10 +234,10 @@ impl<'a> PathLoop<'a> {
         std::thread::scope(|scope| {
             let mut drive = self.drive(path_io);
             let core = self.core.clone();
-            let right = self.keeps_time.then(RealTimeLock::take).flatten();
+            let right = self.keeps_time.then(RealTimeLock::acquire).flatten();
             // The real-time class keeps the path on time next to a busy program; while packets arrive faster than it
             // can forward them it alternates with others.
-            let wanted = match right {
+            let urgency = match right {
                 Some(_) => Urgency::RealTime,
                 None if self.keeps_time => Urgency::High,
                 None => Urgency::Ordinary,
@@ -245,10 +246,10 @@ impl<'a> PathLoop<'a> {
                 .name("path".into())
                 .spawn_scoped(scope, move || {
                     if let Some(core) = core {
-                        // Without pinning the precision suffers, which the timing error shows.
+                        // Without pinning the path is less precise, which the timing error shows.
                         let _ = core.pin_this_thread();
                     }
-                    drive.urgency = wanted.apply_to_this_thread();
+                    drive.urgency = urgency.apply_to_this_thread();
                     let urgency = drive.urgency;
                     (drive.run(), urgency)
                 })
@@ -281,25 +282,25 @@ impl<'a> PathLoop<'a> {
 }
 
 /// Interval of checks for interrupts.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const INTERRUPT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Interval of progress snapshots, if the run is stored.
-const STANDING_EVERY: Duration = Duration::from_secs(1);
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 
 fn wait_for(
-    program: &mut Place,
+    program: &mut Sandbox,
     interrupts: Option<&Interrupts>,
-    is_kept: bool,
-    mut stand: impl FnMut(),
+    is_stored: bool,
+    mut write_snapshot: impl FnMut(),
 ) -> Result<Exit, TestbedError> {
     let count = || interrupts.map_or(0, Interrupts::count);
     let mut seen = count();
-    let mut stood = None;
+    let mut snapshot_at = None;
     loop {
         let now = sys::clock::monotonic_ns();
-        if is_kept && stood.is_none_or(|stood| now - stood >= STANDING_EVERY.as_nanos() as u64) {
-            stood = Some(now);
-            stand();
+        if is_stored && snapshot_at.is_none_or(|at| now - at >= SNAPSHOT_INTERVAL.as_nanos() as u64) {
+            snapshot_at = Some(now);
+            write_snapshot();
         }
         if let Some(exit) = program.try_exit().map_err(TestbedError::environment)? {
             return Ok(exit);
@@ -307,14 +308,14 @@ fn wait_for(
         if count() > seen {
             let signal = if seen == 0 { Signal::SIGINT } else { Signal::SIGKILL };
             seen = count();
-            // The program has just ended, which is as good.
+            // The signal fails only if the program has just ended.
             let _ = program.signal(signal);
         }
-        let patience = match interrupts {
-            Some(_) => LOOK_EVERY,
-            None if is_kept => STANDING_EVERY,
+        let timeout = match interrupts {
+            Some(_) => INTERRUPT_POLL_INTERVAL,
+            None if is_stored => SNAPSHOT_INTERVAL,
             None => Duration::from_secs(3600),
         };
-        sys::signal::wait_readable(program.status_fd(), patience);
+        sys::signal::wait_readable(program.status_fd(), timeout);
     }
 }

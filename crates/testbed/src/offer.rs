@@ -4,7 +4,7 @@
 //!   Plan --rate | phases | rate_file--> Arrivals::Open       the plan's own requests
 //!        \-replay: an access log------> Arrivals::Logged     the log's requests and clients
 //!        |-har: a browser's recording-> a session of its requests
-//!        \-mix: a cache's workload----> asks of a world, fewer arrivals since pages bring requests with them
+//!        \-mix: a cache's workload----> requests of a world; fewer arrivals, because pages cause further requests
 //! ```
 //!
 //! Files are read here, before anything else of a run is created.
@@ -35,9 +35,9 @@ pub(crate) struct Offer {
     pub(crate) phases: Vec<PhaseSpan>,
     /// Requests of a recording or a cache workload, instead of the plan's own.
     pub(crate) workload: Option<Workload>,
-    /// For the document, if a log is replayed.
+    /// The document's part on the replay, if a log is replayed.
     pub(crate) replay: Option<document::Replay>,
-    /// For the document, if a browser's recording is replayed.
+    /// The document's part on the recording, if a browser's recording is replayed.
     pub(crate) har: Option<document::Har>,
     /// Warnings to show before the result.
     pub(crate) notes: Vec<String>,
@@ -62,7 +62,7 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, TestbedError> {
             file.display(),
             units::format_duration(length)
         ));
-        // If the rate stays 0 after the table, a larger number of requests would never be reached.
+        // If the rate is 0 after the table, a larger number of requests would never be reached.
         let ends = table.rate.per_second(length) == 0.0;
         if plan.load.duration.is_none() && (plan.load.requests.is_none() || ends) {
             plan.load.duration = Some(length);
@@ -74,18 +74,18 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, TestbedError> {
         (workload, part) = (Some(read.workload), Some(read.part));
     }
     let spacing = plan.load.arrivals.spacing().map_err(TestbedError::Plan)?;
-    let mut thinned = 1.0;
+    let mut arrival_share = 1.0;
     if let Some(mix) = &plan.load.cache_workload {
-        let asked = mix.workload(&plan.load, plan.seed, mark()).map_err(TestbedError::Plan)?;
-        if let Choice::Mix(mix) = &asked.choice {
-            thinned = 1.0 / mix.world.spec.requests_per_arrival();
-            notes.extend(mix_notes(&mix.world.spec, &plan, thinned));
+        let cache_workload = mix.workload(&plan.load, plan.seed, run_mark()).map_err(TestbedError::Plan)?;
+        if let Choice::Mix(mix) = &cache_workload.choice {
+            arrival_share = 1.0 / mix.world.spec.requests_per_arrival();
+            notes.extend(mix_notes(&mix.world.spec, &plan, arrival_share));
         }
-        workload = Some(asked);
+        workload = Some(cache_workload);
     }
     let arrivals = match plan.load.rate_over_time().map_err(TestbedError::Plan)? {
         Some(rate) => {
-            let rate = if thinned < 1.0 { rate.scaled(thinned) } else { rate };
+            let rate = if arrival_share < 1.0 { rate.scaled(arrival_share) } else { rate };
             let warmup = plan.load.warmup;
             let rate = if plan.load.warmup_rises { rate.after_rising(warmup) } else { rate.after(warmup) };
             Arrivals::Open { spacing, rate }
@@ -100,8 +100,8 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, TestbedError> {
 /// for each kind of object.
 ///
 /// # Errors
-/// Those of the plan's run: a log, a recording or a list that no longer exists.
-pub fn asked(plan: &Plan) -> Result<Vec<(Method, String)>, TestbedError> {
+/// The errors of the plan's run: a log, a recording or a list that no longer exists.
+pub fn requests_of(plan: &Plan) -> Result<Vec<(Method, String)>, TestbedError> {
     let offer = of(plan)?;
     let workload = match offer.workload {
         Some(workload) => workload,
@@ -111,27 +111,27 @@ pub fn asked(plan: &Plan) -> Result<Vec<(Method, String)>, TestbedError> {
 }
 
 /// A number that practically no other run of a cache workload has.
-fn mark() -> u32 {
+fn run_mark() -> u32 {
     Rng::new(sys::clock::realtime_ns(), u64::from(std::process::id())).next() as u32
 }
 
 /// Warnings of a cache workload before its result.
-fn mix_notes(spec: &CacheWorkload, plan: &Plan, thinned: f64) -> Vec<String> {
+fn mix_notes(spec: &CacheWorkload, plan: &Plan, arrival_share: f64) -> Vec<String> {
     let mut notes = Vec::new();
-    if thinned < 1.0 {
+    if arrival_share < 1.0 {
         notes.push(format!(
             "pages of {} have embedded objects: {:.0} % of the requests are arrivals, the others follow their page",
             spec.name,
-            100.0 * thinned
+            100.0 * arrival_share
         ));
     }
     if let (Some(each), Some(rate)) = (spec.per_client_rate, plan.load.rate) {
-        let wanted = (rate.per_second() / each).ceil().max(1.0);
+        let expected = (rate.per_second() / each).ceil().max(1.0);
         let clients = f64::from(plan.load.clients);
-        if clients < wanted / 2.0 || clients > wanted * 2.0 {
+        if clients < expected / 2.0 || clients > expected * 2.0 {
             notes.push(format!(
-                "a virtual user of {} makes {each} requests per second: this rate needs {wanted:.0} clients, but the plan has \
-                 {clients:.0} (--clients)",
+                "a virtual user of {} makes {each} requests per second: this rate needs {expected:.0} clients, but the \
+                 plan has {clients:.0} (--clients)",
                 spec.name
             ));
         }
@@ -140,12 +140,12 @@ fn mix_notes(spec: &CacheWorkload, plan: &Plan, thinned: f64) -> Vec<String> {
 }
 
 fn replayed(mut plan: Plan) -> Result<Offer, TestbedError> {
-    let asked = plan.load.replay.clone().expect("a replay");
-    let log = log::read(&asked, &plan.load)?;
+    let replay_plan = plan.load.replay.clone().expect("a replay");
+    let log = log::read(&replay_plan, &plan.load)?;
     let load = &mut plan.load;
     load.clients = log.clients;
     // Without a limit of the run a log is replayed once.
-    let rounds = asked.loops.or(if load.duration.is_none() { Some(1) } else { None });
+    let rounds = replay_plan.loops.or(if load.duration.is_none() { Some(1) } else { None });
     if let Some(rounds) = rounds {
         let whole_ns = log.round.as_nanos().saturating_mul(rounds.into());
         let whole = Duration::from_nanos(u64::try_from(whole_ns).unwrap_or(u64::MAX));

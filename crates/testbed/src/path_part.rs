@@ -25,20 +25,20 @@ pub fn document(
     for (cause, count) in &down.drops {
         *drops.entry(cause.clone()).or_default() += count;
     }
-    let lateness = path.lateness();
-    let seen = handshakes.filter(|handshakes| !handshakes.got().is_empty());
+    let timing_errors = path.timing_errors();
+    let measured = handshakes.filter(|handshakes| !handshakes.rtts().is_empty());
     document::Path {
         profile,
         clients: clients.len() as u64,
         configured_rtt_ns: stats::quantiles_of(&rtts_ns),
-        measured_rtt_ns: seen.map(|handshakes| handshakes.got().quantiles()),
-        rtt_error_ns: seen
+        measured_rtt_ns: measured.map(|handshakes| handshakes.rtts().quantiles()),
+        rtt_error_ns: measured
             .filter(|handshakes| !handshakes.error().is_empty())
             .map(|handshakes| handshakes.error().quantiles()),
-        measured_rtt_source: if seen.is_some() { "handshakes, by the load's clock" } else { "" }.into(),
-        timing_error_ns: lateness.all.quantiles(),
-        timing_error_isolated_ns: lateness.spread.quantiles(),
-        timing_error_burst_ns: lateness.volley.quantiles(),
+        measured_rtt_source: if measured.is_some() { "handshakes, by the load's clock" } else { "" }.into(),
+        timing_error_ns: timing_errors.all.quantiles(),
+        timing_error_isolated_ns: timing_errors.isolated.quantiles(),
+        timing_error_burst_ns: timing_errors.bursts.quantiles(),
         packet_capture: None,
         read_delay_ns: None,
         packets: up.packets + down.packets,
@@ -104,7 +104,7 @@ fn direction(counters: &Counters) -> PathDirection {
         bytes: counters.accepted_bytes,
         delivered: counters.delivered,
         delivered_bytes: counters.delivered_bytes,
-        in_transit: counters.held,
+        in_transit: counters.in_transit,
         drops: DropCause::ALL
             .iter()
             .map(|&cause| (cause.name().to_owned(), counters.drops[cause.index()]))

@@ -38,25 +38,25 @@ use validity::evidence::{StoredRows, WireFigures};
 use self::boundaries::Boundaries;
 pub use batch::Batch;
 pub use counting::Counting;
-pub use handover::{Handover, Outlet, Room, WhenFull};
+pub use handover::{Handover, Outlet, QueueSpace, WhenFull};
 pub use judging::Judging;
 #[cfg(test)]
 use write_queue::Part;
 pub use write_queue::{Sink, Tables, WriteQueue};
 
 /// Most records queued between the shards and the recorder.
-const WAITING_MAX: usize = 512 << 10;
+const QUEUED_RECORDS_MAX: usize = 512 << 10;
 /// Most emptied batches that wait for reuse by a shard.
-const SPARE_MAX: usize = 64;
+const SPARE_BATCHES_MAX: usize = 64;
 /// Approximate interval at which parts of the capture's tables are closed.
-const PART_EVERY: Duration = Duration::from_millis(1500);
+const PART_INTERVAL: Duration = Duration::from_millis(1500);
 /// Approximate interval of progress snapshots.
-const STANDING_EVERY: Duration = Duration::from_secs(1);
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The capture's records and their figures.
 pub struct WireSide {
     /// Destination of the records.
-    pub book: CaptureTables,
+    pub tables: CaptureTables,
     /// Source of the records; closed by the capture thread at its end.
     pub records: Inlet,
 }
@@ -82,7 +82,7 @@ pub struct Recording {
     /// Cores of the recorder.
     pub cores: Option<Cores>,
     /// Makes progress snapshots, if the run is stored: from the counts, the capture's figures, and the table so far.
-    pub standing: Option<ProgressNow>,
+    pub snapshot: Option<ProgressNow>,
 }
 
 /// Makes progress snapshots.
@@ -112,7 +112,7 @@ pub struct Recorded {
 pub struct Recorder {
     thread: JoinHandle<Recorded>,
     writer: Option<JoinHandle<(u64, Option<String>)>>,
-    room: Arc<Room>,
+    space: Arc<QueueSpace>,
     write_queue: Option<Arc<WriteQueue>>,
 }
 
@@ -121,48 +121,48 @@ impl Recorder {
     /// dropped.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The errors of starting a thread.
     pub fn start(recording: Recording) -> std::io::Result<(Vec<Outlet>, Self)> {
         let sink = recording.folder.as_ref().map(|folder| Box::new(Tables::of(folder)) as Box<dyn Sink>);
-        Recorder::start_with(recording, sink, WAITING_MAX, write_queue::ROWS_MAX)
+        Recorder::start_with(recording, sink, QUEUED_RECORDS_MAX, write_queue::ROWS_MAX)
     }
 
     fn start_with(
         recording: Recording,
         sink: Option<Box<dyn Sink>>,
-        waiting_max: usize,
+        records_max: usize,
         rows_max: usize,
     ) -> std::io::Result<(Vec<Outlet>, Self)> {
-        let room = Arc::new(Room::new(waiting_max));
+        let space = Arc::new(QueueSpace::new(records_max));
         let (sender, receiver) = channel();
-        let (mut outlets, mut spares) = (Vec::new(), Vec::new());
+        let (mut outlets, mut free_batches) = (Vec::new(), Vec::new());
         for shard in 0..recording.shards {
-            let (spare, outlet) = outlet(shard, sender.clone(), &room, &recording.counting);
-            spares.push(spare);
+            let (spare, outlet) = outlet(shard, sender.clone(), &space, &recording.counting);
+            free_batches.push(spare);
             outlets.push(outlet);
         }
         drop(sender);
-        let write_queue = sink.as_ref().map(|_| Arc::new(WriteQueue::new(rows_max, Arc::clone(&room.share))));
+        let write_queue = sink.as_ref().map(|_| Arc::new(WriteQueue::new(rows_max, Arc::clone(&space.share))));
         let cores = recording.cores.clone();
         let thread = {
-            let (room, write_queue) = (Arc::clone(&room), write_queue.clone());
+            let (space, write_queue) = (Arc::clone(&space), write_queue.clone());
             std::thread::Builder::new().name("recorder".into()).spawn(move || {
-                settle(recording.cores.as_ref());
-                record(recording, &room, write_queue.as_deref(), &receiver, &spares)
+                set_up_thread(recording.cores.as_ref());
+                record(recording, &space, write_queue.as_deref(), &receiver, &free_batches)
             })?
         };
         let writer = match sink.zip(write_queue.clone()) {
             None => None,
             Some((sink, write_queue)) => Some(std::thread::Builder::new().name("writer".into()).spawn(move || {
-                settle(cores.as_ref());
+                set_up_thread(cores.as_ref());
                 write_queue.write_all(sink)
             })?),
         };
-        Ok((outlets, Recorder { thread, writer, room, write_queue }))
+        Ok((outlets, Recorder { thread, writer, space, write_queue }))
     }
 
     /// Stores a second of the server's resource usage provisionally: the exact series replaces it at the end.
-    pub fn keep_server_second(&self, second: ServerSecond) {
+    pub fn put_server_second(&self, second: ServerSecond) {
         if let Some(write_queue) = &self.write_queue {
             write_queue.put_server_second(second);
         }
@@ -177,7 +177,7 @@ impl Recorder {
         if let Some(writer) = self.writer {
             let (rows, error) = writer.join().expect("the writer does not panic");
             recorded.store_error = recorded.store_error.or(error);
-            recorded.table = Some(StoredRows { rows, one_in: self.room.share.one_in() });
+            recorded.table = Some(StoredRows { rows, one_in: self.space.share.one_in() });
         }
         recorded.exchanges_left_out += self.write_queue.map_or(0, |write_queue| write_queue.left_out());
         recorded
@@ -188,18 +188,18 @@ impl Recorder {
 fn outlet(
     shard: usize,
     sender: Sender<(usize, Batch)>,
-    room: &Arc<Room>,
+    space: &Arc<QueueSpace>,
     counting: &Arc<dyn Fn() -> Counting + Send + Sync>,
 ) -> (SyncSender<Batch>, Outlet) {
-    let (give_back, spare) = sync_channel(SPARE_MAX);
+    let (give_back, spare) = sync_channel(SPARE_BATCHES_MAX);
     let counting = Arc::clone(counting);
     let when_full = WhenFull::Count(Box::new(move || counting()));
-    (give_back, Outlet::new(shard, sender, spare, Arc::clone(room), when_full))
+    (give_back, Outlet::new(shard, sender, spare, Arc::clone(space), when_full))
 }
 
-fn settle(cores: Option<&Cores>) {
+fn set_up_thread(cores: Option<&Cores>) {
     if let Some(cores) = cores {
-        // Without pinning precision suffers, not correctness.
+        // Without pinning the results are less precise, but correct.
         let _ = cores.pin_this_thread();
     }
     Urgency::Low.apply_to_this_thread();
@@ -207,36 +207,39 @@ fn settle(cores: Option<&Cores>) {
 
 impl WireSide {
     /// Receives available records.
-    fn take_waiting(&mut self) {
+    fn take_available(&mut self) {
         while let Some(batch) = self.records.try_take() {
-            self.book.take(batch);
+            self.tables.add_batch(batch);
         }
     }
 
-    /// Receives everything, until the capture thread ends. The figures, and the first write error.
+    /// Receives everything until the capture thread ends; returns the figures, and the first write error.
     pub fn into_figures(self) -> (WireFigures, Option<String>) {
-        self.into_figures_told(|_| {})
+        self.into_figures_with_progress(|_| {})
     }
 
-    /// The same, with calls of a progress function.
-    pub fn into_figures_told(mut self, mut tell: impl FnMut(&CaptureTables)) -> (WireFigures, Option<String>) {
+    /// Like [`Self::into_figures`]; calls `report` with the tables so far about every 1.5 s.
+    pub fn into_figures_with_progress(
+        mut self,
+        mut report: impl FnMut(&CaptureTables),
+    ) -> (WireFigures, Option<String>) {
         let mut part_closed = sys::clock::monotonic_ns();
-        while let Some(batch) = self.records.take() {
-            self.book.take(batch);
+        while let Some(batch) = self.records.next_batch() {
+            self.tables.add_batch(batch);
             let now = sys::clock::monotonic_ns();
-            if now - part_closed > PART_EVERY.as_nanos() as u64 {
+            if now - part_closed > PART_INTERVAL.as_nanos() as u64 {
                 part_closed = now;
-                self.book.close_parts();
-                tell(&self.book);
+                self.tables.close_parts();
+                report(&self.tables);
             }
         }
-        self.book.finish()
+        self.tables.finish()
     }
 }
 
-/// End of the run's measured phase, from those of its shards. A requested stop ends it for all of them at its time,
-/// before any shard has reported it. Otherwise it ends with the last shard's: these differ only if each shard has its
-/// own number of requests.
+/// End of the run's measured phase, from the ends that its shards report. A requested stop ends the phase of all shards
+/// at its time, before any shard has reported it. Otherwise the phase ends with that of the last shard: the shards'
+/// ends differ only if each shard has its own number of requests.
 fn measured_end(shards: &[Option<Timestamp>], stop_at: Option<Timestamp>) -> Option<Timestamp> {
     let last = shards.iter().copied().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
     [last, stop_at].into_iter().flatten().min()
@@ -264,7 +267,7 @@ impl Late {
         }
     }
 
-    /// All shards have ended, and `counting` has the end of the run's phase.
+    /// Counts the remaining records, when all shards have ended and `counting` has the end of the run's phase.
     fn finish(self, counting: &mut Counting) {
         self.requests.iter().for_each(|request| counting.add_request(request));
         self.connections.iter().for_each(|end| counting.add_connection(end));
@@ -274,30 +277,30 @@ impl Late {
 /// The recorder's thread: receives batches until all loops have ended.
 fn record(
     recording: Recording,
-    room: &Room,
+    space: &QueueSpace,
     write_queue: Option<&WriteQueue>,
     receiver: &Receiver<(usize, Batch)>,
-    spares: &[SyncSender<Batch>],
+    free_batches: &[SyncSender<Batch>],
 ) -> Recorded {
     let mut counts = Counts::new(recording, write_queue);
     let mut snapshot_at = sys::clock::monotonic_ns();
     loop {
         // A load that waits for its first responses sends no records, but needs progress snapshots.
-        match receiver.recv_timeout(STANDING_EVERY) {
+        match receiver.recv_timeout(SNAPSHOT_INTERVAL) {
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
             Ok((shard, mut batch)) => {
-                room.took(batch.takes());
-                counts.take(shard, &mut batch);
+                space.remove(batch.size());
+                counts.record_batch(shard, &mut batch);
                 batch.clear();
                 // If the return queue is full, the batch is freed instead of reused.
-                let _ = spares[shard].try_send(batch);
+                let _ = free_batches[shard].try_send(batch);
             }
         }
         let now = sys::clock::monotonic_ns();
-        if now - snapshot_at >= STANDING_EVERY.as_nanos() as u64 {
+        if now - snapshot_at >= SNAPSHOT_INTERVAL.as_nanos() as u64 {
             snapshot_at = now;
-            counts.write_snapshot(room);
+            counts.write_snapshot(space);
         }
     }
     counts.finish()
@@ -312,8 +315,8 @@ struct Counts<'a> {
     progress: Arc<Progress>,
     folder: Option<RunFolder>,
     wire: Option<WireSide>,
-    standing: Option<ProgressNow>,
-    /// The measured phase's end as each loop knows it.
+    snapshot: Option<ProgressNow>,
+    /// The end of the measured phase as each loop reports it.
     ends: Vec<Option<Timestamp>>,
     late: Late,
     /// When parts of the capture's tables were last closed.
@@ -325,7 +328,7 @@ struct Counts<'a> {
 
 impl<'a> Counts<'a> {
     fn new(recording: Recording, write_queue: Option<&'a WriteQueue>) -> Self {
-        let Recording { counting, levels, judging, progress, folder, wire, standing, shards, measured_end, .. } =
+        let Recording { counting, levels, judging, progress, folder, wire, snapshot, shards, measured_end, .. } =
             recording;
         Counts {
             write_queue,
@@ -335,7 +338,7 @@ impl<'a> Counts<'a> {
             progress,
             folder,
             wire,
-            standing,
+            snapshot,
             ends: vec![measured_end; shards],
             late: Late::default(),
             part_closed: sys::clock::monotonic_ns(),
@@ -345,7 +348,7 @@ impl<'a> Counts<'a> {
     }
 
     /// Counts and stores one batch of loop `shard`.
-    fn take(&mut self, shard: usize, batch: &mut Batch) {
+    fn record_batch(&mut self, shard: usize, batch: &mut Batch) {
         self.ends[shard] = batch.measured_end;
         let end = measured_end(&self.ends, self.progress.stop_at());
         if let Some(end) = end {
@@ -356,7 +359,7 @@ impl<'a> Counts<'a> {
             }
         }
         self.late.count(batch, end, &mut self.counting);
-        self.counting.delays.add(shard, &batch.stalls, batch.told_until, &batch.requests);
+        self.counting.delays.add(shard, &batch.stalls, batch.complete_until, &batch.requests);
         self.levels.add(shard, &batch.samples);
         if batch.last {
             self.levels.end(shard);
@@ -368,8 +371,8 @@ impl<'a> Counts<'a> {
         self.compare_with_wire(batch);
         if let Some(judging) = &mut self.judging {
             judging.leave_out(std::mem::take(&mut batch.unverified));
-            judging.take(&mut batch.exchanges);
-            judging.judge_before(self.levels.told_until(), keep_in(self.write_queue));
+            judging.add_exchanges(&mut batch.exchanges);
+            judging.judge_before(self.levels.told_until(), store_exchanges(self.write_queue));
         }
         self.put_rows(batch);
     }
@@ -377,19 +380,19 @@ impl<'a> Counts<'a> {
     /// Compares the load's records with the capture.
     fn compare_with_wire(&mut self, batch: &Batch) {
         let Some(wire) = &mut self.wire else { return };
-        wire.take_waiting();
-        if let Some(agreement) = wire.book.agreement() {
+        wire.take_available();
+        if let Some(agreement) = wire.tables.agreement() {
             if batch.unpaired {
                 agreement.overflow();
             }
-            batch.called.iter().for_each(|call| agreement.load_called(call));
+            batch.connect_calls.iter().for_each(|call| agreement.load_connect_call(call));
             batch.requests.iter().for_each(|request| agreement.load_request(request));
             batch.connections.iter().for_each(|end| agreement.load_connection(end));
         }
         let now = sys::clock::monotonic_ns();
-        if now - self.part_closed > PART_EVERY.as_nanos() as u64 {
+        if now - self.part_closed > PART_INTERVAL.as_nanos() as u64 {
             self.part_closed = now;
-            wire.book.close_parts();
+            wire.tables.close_parts();
         }
     }
 
@@ -398,10 +401,10 @@ impl<'a> Counts<'a> {
         let Some(write_queue) = self.write_queue else { return };
         write_queue.put(&batch.requests);
         write_queue.put(&batch.counted);
-        self.boundaries.look(&self.progress);
+        self.boundaries.read(&self.progress);
         loop {
             let end = Timestamp::from_nanos((self.second + 1) * 1_000_000_000);
-            if end > self.levels.next_moment() || !(batch.last || self.boundaries.reach(end)) {
+            if end > self.levels.next_moment() || !(batch.last || self.boundaries.is_known_at(end)) {
                 break;
             }
             let level = self.levels.second(self.second as usize);
@@ -413,18 +416,18 @@ impl<'a> Counts<'a> {
     }
 
     /// Writes a progress snapshot, if the run is stored.
-    fn write_snapshot(&self, room: &Room) {
-        if let (Some(standing), Some(write_queue)) = (&self.standing, self.write_queue) {
-            let table = StoredRows { rows: 0, one_in: room.share.one_in() };
-            write_queue.put_standing(standing(&self.counting, self.wire.as_ref().map(|wire| &wire.book), table));
+    fn write_snapshot(&self, space: &QueueSpace) {
+        if let (Some(snapshot), Some(write_queue)) = (&self.snapshot, self.write_queue) {
+            let table = StoredRows { rows: 0, one_in: space.share.one_in() };
+            write_queue.put_snapshot(snapshot(&self.counting, self.wire.as_ref().map(|wire| &wire.tables), table));
         }
     }
 
-    /// All loops have ended.
+    /// The results, when all loops have ended.
     fn finish(self) -> Recorded {
         let Counts { write_queue, mut counting, levels, judging, folder, wire, late, .. } = self;
         late.finish(&mut counting);
-        let cache = judging.map(|judging| judging.finish(keep_in(write_queue)));
+        let cache = judging.map(|judging| judging.finish(store_exchanges(write_queue)));
         let unverified = cache.as_ref().map_or(0, |cache| cache.unverified);
         if let Some(write_queue) = write_queue {
             write_queue.close();
@@ -442,7 +445,7 @@ impl<'a> Counts<'a> {
 }
 
 /// Stores verified exchanges.
-fn keep_in(write_queue: Option<&WriteQueue>) -> impl Fn(&[CacheExchange]) + Copy + '_ {
+fn store_exchanges(write_queue: Option<&WriteQueue>) -> impl Fn(&[CacheExchange]) + Copy + '_ {
     move |judged| {
         if let Some(write_queue) = write_queue {
             write_queue.put_exchanges(judged);

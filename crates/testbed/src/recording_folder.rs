@@ -10,36 +10,38 @@ use sys::clock::Clock;
 use units::Timestamp;
 
 use crate::error::TestbedError;
-use crate::standing::Opening;
+use crate::snapshot::SnapshotWriter;
 
 /// Directory of a run; none if the run is not stored.
 #[derive(Debug, Default)]
 pub(crate) struct RecordingFolder {
     folder: Option<RunFolder>,
-    progress: Option<Opening>,
+    progress: Option<SnapshotWriter>,
 }
 
 impl RecordingFolder {
-    /// Creates the directory in `book`, if there is one, fills it by `fill`, and writes the first progress snapshot.
+    /// Creates the directory in `run_store`, if there is one, fills it by `fill`, and writes the first progress
+    /// snapshot.
     ///
     /// # Errors
     /// The directory cannot be created, or not be filled: then it is removed again.
     pub fn begin(
-        book: Option<&RunStore>,
+        run_store: Option<&RunStore>,
         name: &str,
         fill: impl FnOnce(&RunFolder) -> store::Result<()>,
-        progress: impl FnOnce(&RunFolder) -> Opening,
+        progress: impl FnOnce(&RunFolder) -> SnapshotWriter,
     ) -> Result<Self, TestbedError> {
-        let Some(book) = book else { return Ok(RecordingFolder::default()) };
-        // The letters only distinguish two runs of one second: the seed does not determine them.
+        let Some(run_store) = run_store else { return Ok(RecordingFolder::default()) };
+        // The letters distinguish two runs of one second, so they are not derived from the seed.
         let letters = Rng::new(sys::clock::monotonic_ns(), u64::from(std::process::id())).next();
-        let folder = book.create(name, std::time::SystemTime::now(), letters).map_err(TestbedError::environment)?;
-        let mut made = RecordingFolder { folder: Some(folder), progress: None };
-        if let Some(folder) = &made.folder {
-            fill(folder).map_err(TestbedError::environment).inspect_err(|_| made.discard())?;
-            made.progress = Some(progress(folder));
+        let folder =
+            run_store.create(name, std::time::SystemTime::now(), letters).map_err(TestbedError::environment)?;
+        let mut recording = RecordingFolder { folder: Some(folder), progress: None };
+        if let Some(folder) = &recording.folder {
+            fill(folder).map_err(TestbedError::environment).inspect_err(|_| recording.discard())?;
+            recording.progress = Some(progress(folder));
         }
-        Ok(made)
+        Ok(recording)
     }
 
     /// The directory; absent also while the recorder has it.
@@ -48,22 +50,22 @@ impl RecordingFolder {
     }
 
     /// Passes the directory to the recorder, which writes the tables.
-    pub fn lend(&mut self) -> Option<RunFolder> {
+    pub fn take_folder(&mut self) -> Option<RunFolder> {
         self.folder.take()
     }
 
     /// Takes the directory back.
-    pub fn take_back(&mut self, folder: Option<RunFolder>) {
+    pub fn return_folder(&mut self, folder: Option<RunFolder>) {
         self.folder = folder;
     }
 
     /// The progress file.
-    pub fn progress(&self) -> Option<&Opening> {
+    pub fn progress(&self) -> Option<&SnapshotWriter> {
         self.progress.as_ref()
     }
 
     /// Whether the run is stored.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_stored(&self) -> bool {
         self.progress.is_some()
     }
 
@@ -72,7 +74,7 @@ impl RecordingFolder {
         self.folder.as_ref().map(RunFolder::path)
     }
 
-    /// The same, owned.
+    /// The directory's path, owned.
     pub fn path_buf(&self) -> Option<PathBuf> {
         self.path().map(Path::to_owned)
     }
@@ -87,7 +89,7 @@ impl RecordingFolder {
         self.path().map(|path| path.display().to_string()).unwrap_or_default()
     }
 
-    /// The run's zero is known.
+    /// Sets the run's zero in progress snapshots.
     pub fn set_zero(&mut self, clock: &Clock) {
         if let Some(progress) = &mut self.progress {
             progress.set_zero(clock);
@@ -97,7 +99,7 @@ impl RecordingFolder {
     /// Removes the directory: nothing was measured, and a remaining directory would look like a killed run.
     pub fn discard(&self) {
         if let Some(folder) = &self.folder {
-            // A directory that cannot be removed is listed as unfinished, which is correct.
+            // A directory that cannot be removed is listed as an unfinished run, which is correct.
             let _ = std::fs::remove_dir_all(folder.path());
         }
     }

@@ -15,11 +15,11 @@ use schema::{ServerCores, document};
 use stats::Histogram;
 use sys::accounting::{tree_descriptors, tree_usage};
 use sys::cgroup::Periods;
-use sys::place::{Exit, Place};
+use sys::sandbox::{Exit, Sandbox};
 
 use crate::error::TestbedError;
-use crate::places::Places;
-use crate::places::listening::{self, NotListening, Wanted};
+use crate::topology::Topology;
+use crate::topology::listening::{self, ListenWaitSpec, NotListening};
 use plan::ServerPlan;
 
 use attribution::{CoreTimes, Spent, attribute};
@@ -27,26 +27,31 @@ pub use series::Series;
 use watch::{CoreWatch, Own, Watched};
 
 /// Longest quotation of the server's output in an error.
-const LAST_WORDS_BYTES: u64 = 400;
+const OUTPUT_TAIL_BYTES_MAX: u64 = 400;
 
 /// Starts the server's command and waits until it listens on `port` of every one of `addresses`.
 ///
 /// # Errors
-/// It cannot be started, ends before it listens, listens where clients cannot reach it, or never listens: the message
-/// has its last lines.
-pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), TestbedError> {
-    let Some(place) = &mut places.server else { return Ok(()) };
-    place.go().map_err(TestbedError::plan)?;
-    let wanted =
-        Wanted { pid: place.init_pid(), addresses, port: Some(port), timeout: plan.start_timeout, alone: true };
-    let Err(why) = listening::wait(&wanted, || still(place))? else { return Ok(()) };
-    let words = places.server_output.as_ref().map(last_words).unwrap_or_default();
+/// The server cannot be started, ends before it listens, listens where clients cannot reach it, or never listens: the
+/// message has the last lines of its output.
+pub fn start(topology: &mut Topology, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), TestbedError> {
+    let Some(sandbox) = &mut topology.server else { return Ok(()) };
+    sandbox.exec().map_err(TestbedError::plan)?;
+    let spec = ListenWaitSpec {
+        pid: sandbox.init_pid(),
+        addresses,
+        port: Some(port),
+        timeout: plan.start_timeout,
+        alone: true,
+    };
+    let Err(why) = listening::wait(&spec, || ended_at_start(sandbox))? else { return Ok(()) };
+    let words = topology.server_output.as_ref().map(output_tail).unwrap_or_default();
     let timeout = units::format_duration(plan.start_timeout);
     Err(TestbedError::Plan(match why {
         NotListening::Ended(how) => {
             format!("the server command ended ({how}) before it listened on port {port}: {}{words}", plan.command)
         }
-        NotListening::Unreachable { on, wanted } => unreachable(on, wanted, &words),
+        NotListening::Unreachable { on, expected } => unreachable(on, expected, &words),
         NotListening::OtherPorts { ports, unchanged_for } => {
             let others: Vec<String> = ports.iter().map(|port| format!("on {port}")).collect();
             let others = if others.is_empty() { "nowhere".into() } else { others.join(", ") };
@@ -66,21 +71,22 @@ pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port:
 }
 
 /// Starts the server's command and waits until it listens on any port, of TCP or UDP, that one of `addresses` reaches.
-/// Without an address it is only started.
+/// Without an address the server is only started.
 ///
 /// # Errors
-/// Those of [`start`].
-pub fn start_on_any_port(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr]) -> Result<(), TestbedError> {
-    let Some(place) = &mut places.server else { return Ok(()) };
-    place.go().map_err(TestbedError::plan)?;
-    let wanted = Wanted { pid: place.init_pid(), addresses, port: None, timeout: plan.start_timeout, alone: true };
-    let Err(why) = listening::wait(&wanted, || still(place))? else { return Ok(()) };
-    let words = places.server_output.as_ref().map(last_words).unwrap_or_default();
+/// The errors of [`start`].
+pub fn start_on_any_port(topology: &mut Topology, plan: &ServerPlan, addresses: &[IpAddr]) -> Result<(), TestbedError> {
+    let Some(sandbox) = &mut topology.server else { return Ok(()) };
+    sandbox.exec().map_err(TestbedError::plan)?;
+    let spec =
+        ListenWaitSpec { pid: sandbox.init_pid(), addresses, port: None, timeout: plan.start_timeout, alone: true };
+    let Err(why) = listening::wait(&spec, || ended_at_start(sandbox))? else { return Ok(()) };
+    let words = topology.server_output.as_ref().map(output_tail).unwrap_or_default();
     Err(TestbedError::Plan(match why {
         NotListening::Ended(how) => {
             format!("the server command ended ({how}) before it listened on any port: {}{words}", plan.command)
         }
-        NotListening::Unreachable { on, wanted } => unreachable(on, wanted, &words),
+        NotListening::Unreachable { on, expected } => unreachable(on, expected, &words),
         NotListening::OtherPorts { .. } => format!(
             "the server did not listen on any port within {} (one that takes longer: --server-start-timeout): {}{words}",
             units::format_duration(plan.start_timeout),
@@ -89,9 +95,9 @@ pub fn start_on_any_port(places: &mut Places, plan: &ServerPlan, addresses: &[Ip
     }))
 }
 
-fn unreachable(on: IpAddr, wanted: IpAddr, words: &str) -> String {
-    let any = if wanted.is_ipv4() { "0.0.0.0" } else { "[::]" };
-    format!("the server listens on {on} only, which no client reaches: let it listen on {any} or {wanted}{words}")
+fn unreachable(on: IpAddr, expected: IpAddr, words: &str) -> String {
+    let any = if expected.is_ipv4() { "0.0.0.0" } else { "[::]" };
+    format!("the server listens on {on} only, which no client reaches: let it listen on {any} or {expected}{words}")
 }
 
 /// Resource usage of the server up to one time.
@@ -104,16 +110,17 @@ pub struct Account {
     rss_bytes: u64,
     descriptors: Option<u64>,
     from_cgroup: bool,
-    /// Activity of its cores; absent if it cannot be read.
+    /// Counters of the server's cores; absent if they cannot be read.
     times: Option<CoreTimes>,
 }
 
-/// Reads the server's resource usage. `own`: CPU time that this program has used on its cores so far.
-pub(crate) fn account(places: &Places, watch: Option<&mut CoreWatch>, own: Own) -> Option<Account> {
-    let place = places.server.as_ref()?;
-    let tree = tree_usage(place.init_pid());
-    let descriptors = tree_descriptors(place.init_pid());
-    let group = places.cgroup.as_ref().and_then(|group| group.usage().ok());
+/// Reads the server's resource usage. `own`: CPU time that this program has used on
+/// the server's cores so far.
+pub(crate) fn account(topology: &Topology, watch: Option<&mut CoreWatch>, own: Own) -> Option<Account> {
+    let sandbox = topology.server.as_ref()?;
+    let tree = tree_usage(sandbox.init_pid());
+    let descriptors = tree_descriptors(sandbox.init_pid());
+    let group = topology.cgroup.as_ref().and_then(|group| group.usage().ok());
     let times = watch.and_then(|watch| watch.times(own));
     Some(match group {
         Some(usage) => Account {
@@ -139,7 +146,7 @@ pub(crate) fn account(places: &Places, watch: Option<&mut CoreWatch>, own: Own) 
     })
 }
 
-/// Other data of the run for its resource usage.
+/// Data of the run that the server's part of the document needs besides the resource usage.
 pub(crate) struct Facts<'a> {
     pub plan: &'a ServerPlan,
     pub tcp: &'a str,
@@ -148,12 +155,12 @@ pub(crate) struct Facts<'a> {
     /// Requests with a response.
     pub completed: u64,
     pub rss_bytes_max: u64,
-    /// Interrupts per second on its cores before the load.
+    /// Interrupts per second on the server's cores before the load.
     pub baseline: f64,
 }
 
 impl Account {
-    /// Resident memory of all its processes at that time, in bytes.
+    /// Resident memory of all processes of the server at the time of the reading, in bytes.
     pub fn rss_bytes(&self) -> u64 {
         self.rss_bytes
     }
@@ -232,11 +239,11 @@ pub(crate) fn add_disturbance(server: &mut document::Server, watched: &Watched, 
 }
 
 /// How the server's command ended, if none of its processes is left.
-pub fn ended(place: &mut Place) -> Option<String> {
-    match place.try_exit() {
-        Ok(Some(exit)) => match place.alive() {
+pub fn ended(sandbox: &mut Sandbox) -> Option<String> {
+    match sandbox.try_exit() {
+        Ok(Some(exit)) => match sandbox.alive() {
             Ok(true) => None,
-            Ok(false) => Some(how(exit)),
+            Ok(false) => Some(describe_exit(exit)),
             Err(error) => Some(error.to_string()),
         },
         Ok(None) => None,
@@ -244,15 +251,15 @@ pub fn ended(place: &mut Place) -> Option<String> {
     }
 }
 
-/// The same, for the wait for its start. A launcher may end and leave a daemon: the server has ended only when no
-/// process is left.
-fn still(place: &mut Place) -> Result<Option<String>, TestbedError> {
-    let Some(exit) = place.try_exit().map_err(TestbedError::environment)? else { return Ok(None) };
-    let is_alive = place.alive().map_err(TestbedError::environment)?;
-    Ok((!is_alive).then(|| how(exit)))
+/// How the server's command ended, if none of its processes is left, during the wait for its start. A launcher may end
+/// and leave a daemon: the server has ended only when no process is left.
+fn ended_at_start(sandbox: &mut Sandbox) -> Result<Option<String>, TestbedError> {
+    let Some(exit) = sandbox.try_exit().map_err(TestbedError::environment)? else { return Ok(None) };
+    let is_alive = sandbox.alive().map_err(TestbedError::environment)?;
+    Ok((!is_alive).then(|| describe_exit(exit)))
 }
 
-fn how(exit: Exit) -> String {
+fn describe_exit(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exit status {code}"),
         Exit::Signal(signal) => format!("killed by signal {signal}"),
@@ -260,9 +267,9 @@ fn how(exit: Exit) -> String {
 }
 
 /// The end of the server's output, on one line and without control characters.
-pub fn last_words(output: &File) -> String {
+pub fn output_tail(output: &File) -> String {
     let length = output.metadata().map_or(0, |metadata| metadata.len());
-    let from = length.saturating_sub(LAST_WORDS_BYTES);
+    let from = length.saturating_sub(OUTPUT_TAIL_BYTES_MAX);
     let mut bytes = vec![0; (length - from) as usize];
     // Read at an explicit offset: the server writes through the same open file.
     let read = output.read_at(&mut bytes, from).unwrap_or(0);

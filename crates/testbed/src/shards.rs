@@ -71,13 +71,13 @@ impl ShardPlan {
 /// Results of a shard when its loop has ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShardEnd {
-    /// Its measured phase.
+    /// The shard's measured phase.
     pub measured: (Timestamp, Option<Timestamp>),
-    /// Its counters.
+    /// The load's counters.
     pub live: Live,
     /// Requests of the measured phase in flight at the end.
     pub unfinished: u64,
-    /// Its counters of a cache workload.
+    /// The shard's counters of a cache workload.
     pub mix: CacheCounters,
     /// The first request of the workload, as sent; of a cache workload the first that was sent.
     pub first_request: Vec<u8>,
@@ -184,7 +184,7 @@ fn merged_tls(mut all: document::Tls, other: &document::Tls) -> document::Tls {
     all
 }
 
-/// How a shard receives requests.
+/// How a shard receives stop requests.
 pub enum Line<'a> {
     /// A thread of this process, which reads its progress when woken.
     Thread(&'a Wake),
@@ -202,7 +202,7 @@ pub struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Lanes that run.
+    /// The shards of a run that has started.
     pub fn new(run: Arc<Progress>, shards: Vec<(Arc<Progress>, Line<'a>)>) -> Self {
         Running { run, shards, lost: AtomicBool::new(false) }
     }
@@ -214,49 +214,50 @@ impl<'a> Running<'a> {
 
     /// Updates the run's progress from the shards': its phase is that of the last of them. Call it before reading the
     /// progress.
-    pub fn look(&self) {
-        if self.lost.load(Ordering::Acquire) && self.run.asked() < 2 {
-            self.ask(2, Timestamp::ZERO);
+    pub fn update(&self) {
+        if self.lost.load(Ordering::Acquire) && self.run.stops_requested() < 2 {
+            self.request_stop(2, Timestamp::ZERO);
         }
         let shards = || self.shards.iter().map(|(progress, _)| progress);
         if shards().any(|progress| Arc::ptr_eq(progress, &self.run)) {
             return;
         }
-        // All shards know it. A later stop, while requests in flight are awaited, does not change it.
+        // The end of the measured phase is known once every shard knows its own. A stop during the drain does not
+        // change it.
         let ends = shards().map(|progress| progress.measured_end()).collect::<Option<Vec<_>>>();
         if let Some(end) = ends.and_then(|ends| ends.into_iter().max()) {
             self.run.set_measured_end(self.run.stop_at().map_or(end, |stop_at| end.min(stop_at)));
         }
         self.run.store(shards().fold(Live::default(), |sum, progress| sum.plus(progress.live())));
         self.run.store_mix(shards().fold(CacheCounters::default(), |sum, progress| sum.plus(progress.mix())));
-        self.run.store_moment(shards().map(|progress| progress.moment()).min().unwrap_or_default());
+        self.run.store_time(shards().map(|progress| progress.time()).min().unwrap_or_default());
         self.run.store_health(worst_health(shards().map(|progress| progress.health())));
         // The measured phase begins with the first shard, as for its requests, and ends with the last.
         let last = shards().map(|progress| progress.phase()).min().unwrap_or(Phase::Done);
         let begun = last == Phase::Warmup && shards().any(|progress| progress.phase() > Phase::Warmup);
         self.run.enter(if begun { Phase::Measured } else { last });
-        // If one ends the run early, all do.
+        // If one shard ends the run early, all shards end.
         if let Some(stop_at) = shards().filter(|progress| progress.gave_up()).find_map(|progress| progress.stop_at())
             && !self.run.gave_up()
         {
             self.run.give_up(true);
-            self.ask(1, stop_at);
+            self.request_stop(1, stop_at);
         }
     }
 
-    /// Requests every shard to end, like [`Progress::ask`].
-    pub fn ask(&self, times: u32, at: Timestamp) {
-        self.run.ask(times, at);
+    /// Requests every shard to end, like [`Progress::request_stop`].
+    pub fn request_stop(&self, times: u32, at: Timestamp) {
+        self.run.request_stop(times, at);
         let at = self.run.stop_at().unwrap_or(at);
         if times == 1 {
             self.run.set_measured_end(self.run.measured_end().map_or(at, |end| end.min(at)));
         }
         for (progress, line) in &self.shards {
-            progress.ask(times, at);
+            progress.request_stop(times, at);
             match line {
                 Line::Thread(wake) => wake.wake(),
-                // The reader of a lost shard reports it.
-                Line::Process(link) => drop(frame::ask(&mut &**link, frame::Ask { times, at })),
+                // A shard that has ended cannot receive the request; its reader reports the end.
+                Line::Process(link) => drop(frame::write_stop_request(&mut &**link, frame::StopRequest { times, at })),
             }
         }
     }

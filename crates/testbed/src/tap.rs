@@ -20,16 +20,16 @@ use sys::relay::Relay;
 use crate::error::TestbedError;
 use crate::host::{self, CorePlan};
 use crate::recording_folder::RecordingFolder;
-use crate::standing::{self, Opening};
+use crate::snapshot::{self, SnapshotWriter};
 use crate::tapping::{Glance, Prepared, Started, TapPlan, Tapping};
 
 /// A program under the tap.
 #[derive(Clone, Debug)]
 pub struct TapRun {
-    /// What is recorded.
+    /// Which connections are recorded, and how they are judged.
     pub tap: TapPlan,
     /// The run store; `None`: the run is not stored.
-    pub book: Option<RunStore>,
+    pub run_store: Option<RunStore>,
     /// Name of the run.
     pub name: String,
     /// The command that repeats the run.
@@ -68,8 +68,8 @@ pub fn tap(
     let prepared = Prepared::new(clock)?;
     let mut relay = Relay::install().map_err(TestbedError::system("take over signals"))?;
     // Created last: a failure to start leaves no directory.
-    let begin = |folder: &_| Opening::begin(folder, "tap", &plan.command_line, 0);
-    let mut folder = RecordingFolder::begin(plan.book.as_ref(), &plan.name, |_| Ok(()), begin)?;
+    let begin = |folder: &_| SnapshotWriter::begin(folder, "tap", &plan.command_line, 0);
+    let mut folder = RecordingFolder::begin(plan.run_store.as_ref(), &plan.name, |_| Ok(()), begin)?;
     if let Some(path) = folder.path() {
         shown(path);
     }
@@ -78,8 +78,8 @@ pub fn tap(
     let started = clock.now();
     let mut command = Command::new(program);
     command.args(arguments).envs(prepared.environment(preload.as_deref()));
-    sys::inherited::hand_on(&mut command);
-    // Called afterwards, because it sets the program's own signal mask.
+    sys::inherited::restore_in(&mut command);
+    // Called after hand_on, because it sets the program's own signal mask.
     relay.hand_over(&mut command);
     let spawned = command.spawn().map_err(|error| cannot_start(program, &error));
     let mut child = spawned.inspect_err(|_| folder.discard())?;
@@ -94,18 +94,18 @@ pub fn tap(
     };
     let tapping = prepared.start(plan.tap.clone(), what, folder.folder());
     // The program runs and is awaited even if the tap fails.
-    let mut told = started;
-    let every = plan.live.into_iter().chain(folder.progress().map(|_| STANDING_EVERY)).min();
-    let exit = wait(&mut child, &mut relay, every, tapping.as_ref().ok(), |glance| {
+    let mut reported_at = started;
+    let interval = plan.live.into_iter().chain(folder.progress().map(|_| SNAPSHOT_INTERVAL)).min();
+    let exit = wait(&mut child, &mut relay, interval, tapping.as_ref().ok(), |glance| {
         let now = clock.now();
-        // Its own interval, or approximately that of snapshots.
-        if plan.live.is_some_and(|live| now.since(told) + STANDING_EVERY / 2 >= live) {
-            told = now;
+        // Live figures have their own interval; this is called at the shorter of both.
+        if plan.live.is_some_and(|live| now.since(reported_at) + SNAPSHOT_INTERVAL / 2 >= live) {
+            reported_at = now;
             live(glance, now.since(started).as_secs_f64());
         }
-        if let Some(opening) = folder.progress() {
-            let tap = Some(standing::tap(glance));
-            opening.write(&RunProgress { tap, ..opening.at(now, RunPhase::Measured) });
+        if let Some(writer) = folder.progress() {
+            let tap = Some(snapshot::tap(glance));
+            writer.write(&RunProgress { tap, ..writer.at(now, RunPhase::Measured) });
         }
     });
     let ended = clock.now();
@@ -136,7 +136,7 @@ pub fn tap(
         cache: None,
     };
     if let Some(folder) = folder.folder() {
-        responses.keep(folder, ended).map_err(TestbedError::environment)?;
+        responses.store(folder, ended).map_err(TestbedError::environment)?;
     }
     folder.finish(clock.now(), &document).map_err(TestbedError::environment)?;
     Ok(TapEnd { status: status(exit), document, folder: folder.path_buf() })
@@ -146,27 +146,27 @@ pub fn tap(
 fn wait(
     child: &mut Child,
     relay: &mut Relay,
-    every: Option<Duration>,
+    interval: Option<Duration>,
     tapping: Option<&Tapping>,
-    mut tell: impl FnMut(&Glance),
+    mut report: impl FnMut(&Glance),
 ) -> io::Result<ExitStatus> {
     let Ok(pidfd) = sys::process::open(child.id()) else {
-        // Without a descriptor, or on an old kernel: without live figures, and without forwarding signals.
+        // No descriptor, or an old kernel: there are no live figures, and signals are not forwarded.
         let exit = child.wait();
         relay.stop();
         return exit;
     };
     loop {
-        let ended = sys::signal::wait_readable(std::os::fd::AsFd::as_fd(&pidfd), every.unwrap_or(LONG));
+        let ended = sys::signal::wait_readable(std::os::fd::AsFd::as_fd(&pidfd), interval.unwrap_or(IDLE_INTERVAL));
         if ended {
-            // Its process number is not reused until it is reaped.
+            // The relay must stop first: after the wait the process number may be reused.
             relay.stop();
             return child.wait();
         }
-        if every.is_some()
+        if interval.is_some()
             && let Some(glance) = tapping.and_then(Tapping::glance)
         {
-            tell(&glance);
+            report(&glance);
         }
     }
 }
@@ -192,6 +192,6 @@ fn which(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// Interval of progress snapshots, if the run is stored.
-const STANDING_EVERY: Duration = Duration::from_secs(1);
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval without live figures.
-const LONG: Duration = Duration::from_secs(3600);
+const IDLE_INTERVAL: Duration = Duration::from_secs(3600);

@@ -43,7 +43,7 @@ use self::table::TableWriter;
 use crate::error::TestbedError;
 use validity::evidence::{ClientTotals, KernelOpens, Outside, TapGauges};
 
-/// What is recorded, and how it is judged.
+/// Which connections are recorded, and how they are judged.
 #[derive(Clone, Debug)]
 pub struct TapPlan {
     /// Only connections to one of these; all if there is none.
@@ -74,11 +74,11 @@ impl Prepared {
     /// # Errors
     /// No directory for it, or a machine that the library does not support.
     pub fn new(clock: Clock) -> Result<Prepared, TestbedError> {
-        let (folder, rings) = Rings::create_somewhere(clock, CAPACITY).map_err(TestbedError::environment)?;
+        let (folder, rings) = Rings::create_somewhere(clock, RINGS_CAPACITY).map_err(TestbedError::environment)?;
         Ok(Prepared { folder, rings, clock, kernel: Counters::begin(None, false) })
     }
 
-    /// The same for this program's own load, which was started with the library ([`own_start`]).
+    /// Like [`Self::new`], for this program's own load, which was started with the library ([`own_start`]).
     ///
     /// # Errors
     /// The rings cannot be mapped.
@@ -102,7 +102,7 @@ impl Prepared {
         self.start_with(plan, started, folder, None)
     }
 
-    /// The same; open connections are sampled, too.
+    /// Like [`Self::start`]; open connections are sampled, too.
     ///
     /// # Errors
     /// No thread is available.
@@ -120,19 +120,19 @@ impl Prepared {
             let _ = rings.let_others_ask(&self.folder, Policy::Descendants);
         }
         let kernel = if started.own_numbers { self.kernel } else { Counters::begin(Some(started.root), true) };
-        // Other processes are not recorded, so the kernel's count has no counterpart.
+        // If only some connections are recorded, the kernel's count has no counterpart.
         let kernel = kernel.filter(|_| plan.only.is_empty());
-        let (orders, inbox) = channel();
+        let (orders, received_orders) = channel();
         let (live, figures) = channel();
         let window_ns = units::time::saturating_nanos(plan.window);
         let mut collector = Collector::new(plan.only, window_ns);
         collector.roll().starting(started.pid, &started.command.to_string_lossy(), true);
-        let keeper = Keeper {
+        let tap_thread = TapThread {
             folder: self.folder,
             rings,
             clock: self.clock,
             collector,
-            book: TableWriter::start(folder.map(RunFolder::taps))?,
+            table: TableWriter::start(folder.map(RunFolder::taps))?,
             rows: Vec::new(),
             sums: Sums::new(sampling.map(TapSampler::new)),
             own: started.own_load.then(|| OwnImages::new(started.pid)),
@@ -145,7 +145,7 @@ impl Prepared {
         };
         let thread = std::thread::Builder::new()
             .name("tap".into())
-            .spawn(move || keeper.run(&inbox, &live))
+            .spawn(move || tap_thread.run(&received_orders, &live))
             .map_err(TestbedError::system("start the tap"))?;
         Ok(Tapping { orders, figures, thread })
     }
@@ -154,15 +154,15 @@ impl Prepared {
 /// The program under the tap.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// First process of the tree, as numbered here.
+    /// First process of the tree, in this process's PID namespace.
     pub root: i32,
     /// The program's number in its own namespace; 0 for the command of a sandbox.
     pub pid: u32,
-    /// Whether the programs number processes as this one does.
+    /// Whether the programs are in this process's PID namespace.
     pub own_numbers: bool,
     /// The program as given: a path, or a name found in PATH.
     pub command: OsString,
-    /// It is this process, whose load is recorded and nothing else.
+    /// Whether the program is this process, whose load is recorded and nothing else.
     pub own_load: bool,
     /// Cores of the tap's thread; `None`: any.
     pub cores: Option<Cores>,
@@ -186,7 +186,7 @@ impl Started {
 /// # Errors
 /// See [`tap::own::enter`].
 pub fn own_start() -> Result<Own, TestbedError> {
-    tap::own::enter(CAPACITY).map_err(TestbedError::environment)
+    tap::own::enter(RINGS_CAPACITY).map_err(TestbedError::environment)
 }
 
 /// A running tap.
@@ -205,7 +205,7 @@ enum Order {
 /// Figures at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Glance {
-    /// Levels.
+    /// Gauges.
     pub live: Live,
     /// Exchanges ended so far, at both ends.
     pub exchanges: u64,
@@ -222,11 +222,11 @@ pub struct Tapped {
     pub part: TapPart,
     /// Why rows are missing in taps.parquet, if they are.
     pub error: Option<String>,
-    /// A program truncated the rings' file: from then on nothing was read.
+    /// Whether a program truncated the rings' file: nothing was read after that.
     pub cut: bool,
     /// Counts of the kernel in the programs' network namespace, where they are meaningful.
     pub kernel: Option<KernelOpens>,
-    /// Totals that left the machine, to compare with a capture.
+    /// Totals of traffic that left the machine, to compare with a capture.
     pub outside: Outside,
     /// All traffic of the programs as clients.
     pub client: ClientTotals,
@@ -245,18 +245,18 @@ impl Tapping {
 
     /// Ends the tap: processes the records still in the rings. Call it when the programs have ended.
     pub fn end(self) -> Tapped {
-        // It can only have ended by a panic, which the join reports.
+        // Sending fails only if the thread panicked, which joining it reports.
         let _ = self.orders.send(Order::End);
         self.thread.join().expect("the tap does not panic")
     }
 }
 
 /// State of the thread.
-struct Keeper {
+struct TapThread {
     rings: Rings,
     clock: Clock,
     collector: Collector,
-    book: TableWriter,
+    table: TableWriter,
     /// Rows of this round.
     rows: Vec<TapExchange>,
     sums: Sums,
@@ -266,34 +266,34 @@ struct Keeper {
     own_numbers: bool,
     /// Processes of the last reading that have not reported to the tap.
     unreported: HashSet<(i32, u64)>,
-    /// Those that were listed for it.
+    /// Processes that were already listed as unseen.
     named: HashSet<(i32, u64)>,
     kernel: Option<Counters>,
     /// Declared last, so that the rings are unmapped before their file.
     folder: Folder,
 }
 
-impl Keeper {
-    fn run(mut self, inbox: &Receiver<Order>, live: &Sender<Glance>) -> Tapped {
-        // Not at low priority: records that it cannot read in time are lost.
+impl TapThread {
+    fn run(mut self, orders: &Receiver<Order>, live: &Sender<Glance>) -> Tapped {
+        // Ordinary priority, because records that the thread cannot read in time are lost.
         Urgency::Ordinary.apply_to_this_thread();
         if let Some(cores) = &self.cores {
-            // Unpinned it takes time from the server, which affects the figures and is not an error.
+            // An unpinned tap takes time from the server: that affects the figures, but is not an error.
             let _ = cores.pin_this_thread();
         }
-        let mut looked = self.clock.now();
-        let mut pause = ROUND;
+        let mut listed_at = self.clock.now();
+        let mut pause = ROUND_INTERVAL;
         loop {
-            let order = inbox.recv_timeout(pause);
-            pause = if self.round() < MANY { ROUND } else { Duration::ZERO };
+            let order = orders.recv_timeout(pause);
+            pause = if self.round() < FULL_ROUND_EVENTS { ROUND_INTERVAL } else { Duration::ZERO };
             let now = self.clock.now();
-            if now.since(looked) >= LOOK || matches!(order, Ok(Order::Glance)) {
-                if now.since(looked) >= LOOK {
-                    looked = now;
-                    self.look();
+            if now.since(listed_at) >= LIST_INTERVAL || matches!(order, Ok(Order::Glance)) {
+                if now.since(listed_at) >= LIST_INTERVAL {
+                    listed_at = now;
+                    self.list_processes();
                 }
                 if matches!(order, Ok(Order::Glance)) {
-                    // The receiver may have stopped waiting.
+                    // Sending fails if the receiver has stopped waiting.
                     let _ = live.send(self.glance());
                 }
             }
@@ -313,52 +313,55 @@ impl Keeper {
             }
         });
         self.settle(began);
-        self.keep();
+        self.store_rows();
         events
     }
 
     fn settle(&mut self, until: Timestamp) {
         let Some(sampler) = &mut self.sums.sampler else { return self.collector.settle(until, &mut self.rows) };
-        sampler.look();
+        sampler.read_measured_end();
         self.collector.settle_watched(until, &mut self.rows, &mut |at, connections| sampler.sample(at, connections));
     }
 
     /// Lists the processes: ended ones are closed, and those that never reported to the tap are listed as unseen.
-    fn look(&mut self) {
+    fn list_processes(&mut self) {
         let known = self.collector.processes();
-        let living = coverage::living(self.root);
+        let running = coverage::living(self.root);
         let alive: HashSet<u32> = if self.own_numbers {
             // A process whose parent has ended is not in the tree, but still exists; one in its own PID namespace has
             // another number here.
-            let inner: HashSet<u32> = living.iter().map(|process| process.inner_pid).collect();
+            let inner: HashSet<u32> = running.iter().map(|process| process.inner_pid).collect();
             known.iter().copied().filter(|pid| inner.contains(pid) || coverage::is_alive(*pid)).collect()
         } else {
-            living.iter().map(|process| process.inner_pid).collect()
+            running.iter().map(|process| process.inner_pid).collect()
         };
-        let gone: Vec<u32> = known.iter().copied().filter(|pid| !alive.contains(pid)).collect();
-        // Their last records are in the rings now.
+        let ended_pids: Vec<u32> = known.iter().copied().filter(|pid| !alive.contains(pid)).collect();
+        // The last records of ended processes are in the rings now.
         self.round();
         self.round();
         let now = self.clock.now();
         let collector = &mut self.collector;
         let own = &mut self.own;
-        self.rings.reclaim(&mut |origin| alive.contains(&origin.pid) || !gone.contains(&origin.pid), &mut |event| {
-            if own.as_mut().is_none_or(|own| own.has(&event)) {
-                collector.take(event);
-            }
-        });
+        self.rings.reclaim(
+            &mut |origin| alive.contains(&origin.pid) || !ended_pids.contains(&origin.pid),
+            &mut |event| {
+                if own.as_mut().is_none_or(|own| own.has(&event)) {
+                    collector.take(event);
+                }
+            },
+        );
         self.settle(now);
-        self.collector.gone(&gone, now, &mut self.rows);
+        self.collector.gone(&ended_pids, now, &mut self.rows);
         if self.own.is_none() {
-            self.unreported(&living);
+            self.unreported(&running);
         }
         let mut drained = self.clock.now();
         // The processes of a sandbox are numbered from 1.
         let is_ours = |pid: i32| self.own.is_none() || known.contains(&pid.unsigned_abs());
-        let seen = living.iter().filter(|process| known.contains(&process.inner_pid) && is_ours(process.pid));
+        let seen = running.iter().filter(|process| known.contains(&process.inner_pid) && is_ours(process.pid));
         for process in seen.collect::<Vec<_>>() {
             // Reading many processes takes long, and rings fill meanwhile.
-            if self.clock.now().since(drained) >= ROUND {
+            if self.clock.now().since(drained) >= ROUND_INTERVAL {
                 self.round();
                 drained = self.clock.now();
             }
@@ -368,14 +371,15 @@ impl Keeper {
         }
     }
 
-    /// Found by two readings and still not reported: no program takes that long to load a library.
-    fn unreported(&mut self, living: &[coverage::Process]) {
+    /// Lists processes as unseen that were found by two readings and have not reported to the tap: no program takes
+    /// that long to load a library.
+    fn unreported(&mut self, running: &[coverage::Process]) {
         let known = self.collector.processes();
         let mut now = HashSet::new();
-        // The init of a sandbox is a copy of this program, and not the user's.
+        // The init of a sandbox is a copy of this program, not a program of the user.
         let is_ours = |process: &coverage::Process| !self.own_numbers && process.pid == self.root;
-        let is_stranger = |process: &&coverage::Process| !known.contains(&process.inner_pid) && !is_ours(process);
-        for process in living.iter().filter(is_stranger) {
+        let is_unknown = |process: &&coverage::Process| !known.contains(&process.inner_pid) && !is_ours(process);
+        for process in running.iter().filter(is_unknown) {
             let id = (process.pid, process.started_ticks);
             if self.unreported.contains(&id) && !self.named.contains(&id) {
                 if let Some(unseen) = coverage::reason(process) {
@@ -389,9 +393,9 @@ impl Keeper {
     }
 
     /// Passes the rows to the table.
-    fn keep(&mut self) {
+    fn store_rows(&mut self) {
         self.rows.iter().for_each(|row| self.sums.add(row));
-        self.book.keep(&mut self.rows);
+        self.table.put(&mut self.rows);
     }
 
     fn glance(&self) -> Glance {
@@ -406,14 +410,14 @@ impl Keeper {
     }
 
     fn end(mut self) -> Tapped {
-        // Before the rings are read: connections counted later are in no ring.
+        // The kernel's counters are read before the rings, so that every counted connection is in a ring.
         let kernel = self.kernel.as_ref().and_then(Counters::end);
-        self.look();
+        self.list_processes();
         self.round();
         self.collector.unfollowed(self.rings.unfollowed().into());
-        // In a sandbox no other program runs.
-        let lives_on = self.own_numbers && self.own.is_none() && !self.collector.processes().is_empty();
-        // Too short-lived to be read.
+        // In a sandbox no program outlives the run.
+        let outlived = self.own_numbers && self.own.is_none() && !self.collector.processes().is_empty();
+        // Programs that ended before they were listed.
         for (name, path) in self.collector.roll().paths() {
             let partial = coverage::partial_by_file(std::path::Path::new(&path));
             // Programs with hooked connections use the library for files, or TCP's own count shows what is missing.
@@ -427,26 +431,28 @@ impl Keeper {
             .collector
             .end(&mut self.rows, |path| coverage::why_not(std::path::Path::new(path)).map(|unseen| unseen.to_string()));
         self.rows.iter().for_each(|row| self.sums.add(row));
-        self.book.keep(&mut self.rows);
+        self.table.put(&mut self.rows);
         let cut = self.rings.is_cut();
         drop(self.rings);
-        // Programs that outlive the tap start others that look for the library.
-        if lives_on {
+        // Programs that outlive the tap may start other programs, which load the library.
+        if outlived {
             self.folder.leave();
         }
         let Sums { outside, client, sampler, responses } = self.sums;
         let levels = sampler.map(|sampler| sampler.finish(self.clock.now()));
-        Tapped { part, error: self.book.finish(), cut, kernel, outside, client, levels, responses }
+        Tapped { part, error: self.table.finish(), cut, kernel, outside, client, levels, responses }
     }
 }
 
-/// Pause between rounds: rings hold more than programs write in it, and a shorter pause would cost programs more.
-const ROUND: Duration = Duration::from_millis(5);
+/// Pause between rounds. Rings have space for more than programs write in this time; a shorter pause would cost
+/// programs more.
+const ROUND_INTERVAL: Duration = Duration::from_millis(5);
 /// After a round with this many events the next begins immediately: programs write faster than pauses allow.
-const MANY: usize = 8_192;
-/// 1 MB per large ring: a thread with small exchanges only, 175,000 per second, fills one in 45 ms, longer than a busy
-/// machine usually keeps a thread waiting. With more threads than large rings each has less time to write: 64 KB
-/// suffices for the others. Each program maps the 256 MB of all rings, but only used memory is allocated.
-const CAPACITY: Capacity = Capacity { records: 16_384, slots: 192, small_slots: 1_024, ready: 16 };
+const FULL_ROUND_EVENTS: usize = 8_192;
+/// Capacity of the rings. 1 MB per large ring: a thread with small exchanges only, 175,000 per second, fills one in 45
+/// ms, longer than a busy machine usually keeps a thread waiting. With more threads than large rings each has less time
+/// to write: 64 KB suffices for the others. Each program maps the 256 MB of all rings, but only used memory is
+/// allocated.
+const RINGS_CAPACITY: Capacity = Capacity { records: 16_384, slots: 192, small_slots: 1_024, ready: 16 };
 /// Interval of listing processes, and of closing a part of the table.
-const LOOK: Duration = Duration::from_secs(1);
+const LIST_INTERVAL: Duration = Duration::from_secs(1);

@@ -40,7 +40,7 @@ use self::tap::{Tap, blocks};
 use self::wall::Wall;
 use crate::drive::progress::Progress;
 use crate::error::TestbedError;
-use crate::places::{CLIENT_DEVICE, Places};
+use crate::topology::{CLIENT_DEVICE, Topology};
 use plan::{WatchAt, WatchPlan};
 use validity::evidence::Watched;
 
@@ -48,7 +48,7 @@ use validity::evidence::Watched;
 pub struct Taps {
     /// Name of the device at the server's end.
     device: String,
-    /// Addresses of servers in packets there.
+    /// Addresses of servers in packets at the server's end.
     servers: Vec<IpAddr>,
     server: Tap,
     client: Option<Tap>,
@@ -64,7 +64,7 @@ pub struct WatchSetup<'a> {
     pub start: Timestamp,
     /// Start of the measured phase.
     pub measured_from: Timestamp,
-    /// Its end, if it is known.
+    /// End of the measured phase, if it is known.
     pub measured_to: Option<Timestamp>,
     /// Every client's path, in client order.
     pub clients: &'a [ClientPath],
@@ -87,14 +87,14 @@ pub struct WireBatch {
     pub seconds: Vec<WatchSecond>,
 }
 
-/// The thread. If it is dropped without [`Watching::end`] it ends all the same, and its results are lost.
+/// The running capture. Dropping it without [`Watching::end`] ends the thread and loses its results.
 pub struct Watching {
     thread: Option<JoinHandle<Watched>>,
     stop: Arc<Stop>,
 }
 
 struct Stop {
-    asked: AtomicBool,
+    requested: AtomicBool,
     wake: Wake,
 }
 
@@ -105,14 +105,14 @@ impl Taps {
     /// # Errors
     /// The kernel refuses a packet socket or the memory of its ring.
     pub fn open(
-        places: &Places,
+        topology: &Topology,
         at: WatchAt,
         port: Option<u16>,
         plan: &WatchPlan,
     ) -> Result<Option<Taps>, TestbedError> {
         let ports = port.as_slice();
         let (block_bytes, blocks) = blocks(plan.ring);
-        let (servers, device) = (places.server_addresses(), places.server_device.clone());
+        let (servers, device) = (topology.server_addresses(), topology.server_device.clone());
         let open = |net: &NetNamespace, device: &str, hosts: &[IpAddr]| {
             net.run(|| {
                 Capture::open(&CaptureSpec {
@@ -130,9 +130,9 @@ impl Taps {
         Ok(match at {
             WatchAt::None => None,
             WatchAt::Server | WatchAt::Both => {
-                let server = open(&places.server_net, &device, &servers)?;
+                let server = open(&topology.server_net, &device, &servers)?;
                 let client = match at {
-                    WatchAt::Both => Some(open(&places.client_net, CLIENT_DEVICE, &places.addresses_at_clients())?),
+                    WatchAt::Both => Some(open(&topology.client_net, CLIENT_DEVICE, &topology.addresses_at_clients())?),
                     _ => None,
                 };
                 Some(Taps { device, servers, server, client })
@@ -148,9 +148,9 @@ impl Taps {
     /// Starts the thread. Records go to `records`, which is closed when it ends.
     ///
     /// # Errors
-    /// Those of epoll and of starting a thread.
+    /// The errors of epoll and of starting a thread.
     pub fn watch(self, setup: WatchSetup<'_>, records: Outlet) -> std::io::Result<Watching> {
-        let stop = Arc::new(Stop { asked: AtomicBool::new(false), wake: Wake::new()? });
+        let stop = Arc::new(Stop { requested: AtomicBool::new(false), wake: Wake::new()? });
         let epoll = Epoll::new()?;
         use std::os::fd::AsFd;
         for tap in std::iter::once(&self.server).chain(&self.client) {
@@ -162,11 +162,11 @@ impl Taps {
         let thread_stop = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
             if let Some(cores) = cores {
-                // Without pinning it disturbs other threads, but stays correct.
+                // An unpinned capture disturbs other threads, but stays correct.
                 let _ = cores.pin_this_thread();
             }
-            // A real-time loop has priority all the same; a busy one at nice -20 would starve a thread with lower
-            // priority.
+            // High priority: a busy loop at nice -20 would starve a thread with lower priority. A real-time loop takes
+            // precedence in any case.
             Urgency::High.apply_to_this_thread();
             capture.run(&epoll, &thread_stop)
         })?;
@@ -180,13 +180,13 @@ impl Watching {
     /// # Panics
     /// The thread itself panicked.
     pub fn end(mut self) -> Watched {
-        self.ask();
-        let thread = self.thread.take().expect("it is taken here or when dropped");
+        self.request_stop();
+        let thread = self.thread.take().expect("the thread is only taken here and in drop");
         thread.join().expect("the capture thread does not panic")
     }
 
-    fn ask(&self) {
-        self.stop.asked.store(true, Ordering::Release);
+    fn request_stop(&self) {
+        self.stop.requested.store(true, Ordering::Release);
         self.stop.wake.wake();
     }
 }
@@ -194,9 +194,9 @@ impl Watching {
 impl Drop for Watching {
     /// A failed run leaves no thread and no ring behind: the next one forks.
     fn drop(&mut self) {
-        self.ask();
+        self.request_stop();
         if let Some(thread) = self.thread.take() {
-            // It panicked: the run has failed already, and a second panic would abort.
+            // An error means that the thread panicked: the run has failed already, and a second panic would abort.
             let _ = thread.join();
         }
     }
@@ -225,8 +225,8 @@ impl CaptureThread {
             capture_point: CapturePoint::AtServer,
             server_ports: setup.port.map(|port| vec![port]),
             servers: taps.servers.clone(),
-            linger: LINGER,
-            idle_timeout: IDLE,
+            linger: CLOSED_CONNECTION_RETENTION,
+            idle_timeout: IDLE_TIMEOUT,
             ..WatchSpec::default()
         });
         watch.handle_time(setup.clock.now());
@@ -252,8 +252,8 @@ impl CaptureThread {
         let began = self.clock.now();
         let mut next_second = began + SECOND;
         let mut events = [Event::EMPTY; 4];
-        while !stop.asked.load(Ordering::Acquire) && self.watched.failure.is_none() {
-            if let Err(error) = epoll.wait(&mut events, TURN_MS) {
+        while !stop.requested.load(Ordering::Acquire) && self.watched.failure.is_none() {
+            if let Err(error) = epoll.wait(&mut events, POLL_TIMEOUT_MS) {
                 self.watched.failure = Some(format!("epoll_wait: {error}"));
             }
             self.take_packets();
@@ -270,8 +270,8 @@ impl CaptureThread {
     /// Processes the blocks that the kernel has delivered.
     fn take_packets(&mut self) {
         loop {
-            // The end of a phase ended by a count or by Ctrl-C is known only when it comes; under load there is always
-            // another block.
+            // Read for every block: if a count or Ctrl-C ends the phase, its end is not known in advance, and under
+            // load there is always another block.
             self.learn_end();
             let server = self.take_server_block();
             if !(self.take_client_block() || server) {
@@ -292,7 +292,7 @@ impl CaptureThread {
         }
     }
 
-    /// True if there was a block.
+    /// Processes a block of the server's end; true if there was one.
     fn take_server_block(&mut self) -> bool {
         let tap = &mut self.taps.server;
         let link = tap.link();
@@ -306,7 +306,7 @@ impl CaptureThread {
             if let Some(between) = &mut self.between {
                 between.packet(End::Server, at, packet.bytes, packet.original_length);
             }
-            tap.taken += 1;
+            tap.read += 1;
             last = Some(at);
         }
         drop(block);
@@ -317,14 +317,14 @@ impl CaptureThread {
         true
     }
 
-    /// The same at the clients' end.
+    /// Processes a block of the clients' end; true if there was one.
     fn take_client_block(&mut self) -> bool {
         let (Some(tap), Some(between)) = (&mut self.taps.client, &mut self.between) else { return false };
         let Some(block) = tap.ring.next_block() else { return false };
         for packet in block.packets() {
             let at = self.wall.run_time(packet.at);
             between.packet(End::Client, at, packet.bytes, packet.original_length);
-            tap.taken += 1;
+            tap.read += 1;
         }
         true
     }
@@ -332,8 +332,8 @@ impl CaptureThread {
     fn every_second(&mut self, now: Timestamp) {
         self.wall.check();
         self.count_drops(now);
-        // Slightly behind the clock: the latest packets are in a block that has not been delivered yet.
-        let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(BEHIND.as_nanos() as u64));
+        // Slightly behind the clock, because the latest packets are in a block that has not been delivered yet.
+        let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(SETTLE_DELAY.as_nanos() as u64));
         self.watch.handle_time(settled);
         self.watched.records_lost += pass_on(&mut self.watch, &self.records);
         if let Err(error) = self.taps.server.ring.check() {
@@ -346,7 +346,7 @@ impl CaptureThread {
             Ok(0) => {}
             Ok(drops) => {
                 self.watched.drops += drops;
-                let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(BEHIND.as_nanos() as u64));
+                let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(SETTLE_DELAY.as_nanos() as u64));
                 self.watch.handle_capture_drops(settled, drops);
             }
             Err(error) => self.watched.failure = Some(error.to_string()),
@@ -358,15 +358,15 @@ impl CaptureThread {
         }
     }
 
-    /// Packets captured so far may be in a block that is not full. The kernel reports the number of captured packets,
-    /// so that silence need not be interpreted as the end.
+    /// Processes the remaining packets, some of which may be in a block that is not full. The kernel reports the number
+    /// of captured packets, so the end is known.
     fn drain(&mut self, epoll: &Epoll, events: &mut [Event]) {
         // A ring that cannot be stopped is left when it is empty for a short time, or at the time limit.
         let _ = self.taps.server.ring.stop();
         if let Some(client) = &mut self.taps.client {
             let _ = client.ring.stop();
         }
-        let deadline = self.clock.now() + LAST_BLOCKS;
+        let deadline = self.clock.now() + LAST_BLOCKS_TIMEOUT;
         while self.watched.failure.is_none() {
             let now = self.clock.now();
             self.take_packets();
@@ -388,8 +388,8 @@ impl CaptureThread {
         let now = self.clock.now();
         let end = self.phase.1.unwrap_or(now);
         self.sampler.sample(end.min(now), &self.watch);
-        // Records of ten thousand connections at the same time would take more memory than the analysis.
-        while self.watch.finish_some(now, BURST) {
+        // In batches, because the records of ten thousand connections would take more memory than the analysis.
+        while self.watch.finish_some(now, FINISH_BATCH) {
             self.watched.records_lost += pass_on(&mut self.watch, &self.records);
         }
         self.watched.records_lost += pass_on(&mut self.watch, &self.records);
@@ -441,26 +441,26 @@ fn difference(to: Counts, from: Counts) -> Counts {
     }
 }
 
-/// Records dropped because the queue was full.
+/// Passes ended records to the recorder; returns the number of records dropped because the queue was full.
 fn pass_on(watch: &mut Watch, records: &Outlet) -> u64 {
     let mut batch = WireBatch::default();
     watch.take_connections(&mut batch.connections);
     watch.take_requests(&mut batch.requests);
     watch.take_seconds(&mut batch.seconds);
-    records.pass(batch)
+    records.push_batch(batch)
 }
 
-/// Time for which a closed connection is kept, so that retransmissions count as its own. Shorter than for foreign
-/// traffic: ten thousand connections per second must not be kept longer than needed.
-const LINGER: Duration = Duration::from_secs(2);
+/// Time for which a closed connection stays in memory, so that retransmissions count as its own. Shorter than for
+/// foreign traffic, because a load may have ten thousand connections per second.
+const CLOSED_CONNECTION_RETENTION: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
-const TURN_MS: i32 = 100;
-/// Well above [`RETIRE`].
-const BEHIND: Duration = Duration::from_millis(200);
+const POLL_TIMEOUT_MS: i32 = 100;
+/// Time by which the analysis is behind the clock: well above [`RETIRE`], after which the kernel delivers a block.
+const SETTLE_DELAY: Duration = Duration::from_millis(200);
 /// Longest wait for the last blocks: the kernel's timer delivers them after [`RETIRE`].
-const LAST_BLOCKS: Duration = Duration::from_secs(2);
-/// Connections recorded at a time at the end.
-const BURST: usize = 4096;
+const LAST_BLOCKS_TIMEOUT: Duration = Duration::from_secs(2);
+/// Number of connections whose records are made at a time at the end.
+const FINISH_BATCH: usize = 4096;
 /// Idle timeout of connections: a server may take minutes for a response, and a request that is in flight for the load
 /// must not be closed in the capture.
-const IDLE: Duration = Duration::from_secs(3600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);

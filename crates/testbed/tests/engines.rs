@@ -15,11 +15,11 @@ use serve::{MaxSpec, serve_max};
 use sys::signal::{Interrupts, Wake};
 
 /// Runs share this process, whose descriptors can be counted for one run at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+static ONE_TEST: Mutex<()> = Mutex::new(());
 
-/// What both engines must agree on.
+/// Results that both engines must have in common.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Outcome {
     completed: u64,
     failed: BTreeMap<String, u64>,
     status: BTreeMap<String, u64>,
@@ -28,14 +28,14 @@ struct Told {
 }
 
 /// Runs `requests` requests to `address` with each engine; returns their common result.
-fn on_both(address: SocketAddr, requests: u64, load: &str) -> Told {
-    let [epoll, ring] = on_each(address, requests, load);
+fn run_with_both_engines(address: SocketAddr, requests: u64, load: &str) -> Outcome {
+    let [epoll, ring] = run_with_each_engine(address, requests, load);
     assert_eq!(epoll, ring, "{load}");
     epoll
 }
 
-/// The same, for bytes that depend on a race.
-fn on_each(address: SocketAddr, requests: u64, load: &str) -> [Told; 2] {
+/// Runs `requests` requests to `address` with each engine; returns both results, for bytes that depend on a race.
+fn run_with_each_engine(address: SocketAddr, requests: u64, load: &str) -> [Outcome; 2] {
     ["epoll", "io_uring"].map(|engine| {
         let text = format!(
             "[load]\nurl = \"http://{address}/x\"\nrequests = {requests}\n{load}\n\
@@ -53,7 +53,7 @@ fn on_each(address: SocketAddr, requests: u64, load: &str) -> [Told; 2] {
         assert_eq!((load.offered_requests, load.in_flight_at_end), (requests, 0), "{engine}");
         assert_eq!(load.offered_requests, load.completed + failed, "{engine}");
         assert_eq!(load.status.values().sum::<u64>(), load.completed, "{engine}");
-        Told {
+        Outcome {
             completed: load.completed,
             failed: load.failed,
             status: load.status,
@@ -63,8 +63,8 @@ fn on_each(address: SocketAddr, requests: u64, load: &str) -> [Told; 2] {
     })
 }
 
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+fn run_alone() -> MutexGuard<'static, ()> {
+    ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Descriptors of this process other than sockets, which the servers here use.
@@ -80,14 +80,14 @@ fn clients_left(server: SocketAddr) -> usize {
     let port = format!("0100007F:{:04X}", server.port());
     let established = |line: &&str| {
         let mut words = line.split_ascii_whitespace().skip(2);
-        // ESTABLISHED, or CLOSE_WAIT: the server has closed it, but the client has not.
+        // ESTABLISHED, or CLOSE_WAIT: the server has closed the connection, but the client has not.
         words.next() == Some(&port) && matches!(words.next(), Some("01" | "08"))
     };
     table.lines().filter(established).count()
 }
 
-/// Runs `client` against MAX.
-fn against_max(body_bytes: usize, client: impl FnOnce(SocketAddr)) {
+/// Runs `client` with the address of a maximum-rate server.
+fn with_max_server(body_bytes: usize, client: impl FnOnce(SocketAddr)) {
     let spec = MaxSpec {
         listen: "127.0.0.1:0".parse().unwrap(),
         threads: 1,
@@ -98,11 +98,11 @@ fn against_max(body_bytes: usize, client: impl FnOnce(SocketAddr)) {
     };
     let stop = Wake::new().unwrap();
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let server = scope.spawn(|| serve_max(&spec, stop.as_fd(), move |bound, _| tell.send(bound).unwrap()));
+        let (bound_sender, bound_receiver) = mpsc::channel();
+        let server = scope.spawn(|| serve_max(&spec, stop.as_fd(), move |bound, _| bound_sender.send(bound).unwrap()));
         let end = End(&stop);
-        let address = told.recv().unwrap();
-        // After its first response it has all its descriptors.
+        let address = bound_receiver.recv().unwrap();
+        // After its first response the server has opened all its descriptors.
         let mut first = TcpStream::connect(address).unwrap();
         first.write_all(b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
         first.read_to_end(&mut Vec::new()).unwrap();
@@ -121,20 +121,20 @@ impl Drop for End<'_> {
     }
 }
 
-/// A server that runs `talk` for each connection, in its own thread, for the lifetime of the process.
-fn against(talk: fn(TcpStream)) -> SocketAddr {
+/// A server that runs `serve_connection` for each connection, in its own thread, for the lifetime of the process.
+fn server(serve_connection: fn(TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            thread::spawn(move || talk(stream));
+            thread::spawn(move || serve_connection(stream));
         }
     });
     address
 }
 
 /// Reads one request without a body; false when the client has closed.
-fn asked(stream: &mut TcpStream) -> bool {
+fn read_request(stream: &mut TcpStream) -> bool {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -146,108 +146,111 @@ fn asked(stream: &mut TcpStream) -> bool {
     true
 }
 
-const CLOSED: &str = "connections = 8";
-const CLOSED_EACH: &str = "connections = 8\nclose = true";
-const OPEN: &str = "rate = \"2000/s\"\nconnections = 64";
-const OPEN_EACH: &str = "rate = \"1000/s\"\narrivals = \"poisson\"\nclose = true\nconnections = 64";
+const CLOSED_LOOP: &str = "connections = 8";
+const CLOSED_LOOP_NEW_CONNECTIONS: &str = "connections = 8\nclose = true";
+const OPEN_LOOP: &str = "rate = \"2000/s\"\nconnections = 64";
+const OPEN_LOOP_NEW_CONNECTIONS: &str = "rate = \"1000/s\"\narrivals = \"poisson\"\nclose = true\nconnections = 64";
 
 #[test]
-fn small_responses() {
-    let _alone = alone();
-    against_max(100, |address| {
-        for load in [CLOSED, CLOSED_EACH, OPEN, OPEN_EACH] {
-            let told = on_both(address, 600, load);
-            assert_eq!((told.completed, told.status["200"]), (600, 600), "{load}");
+fn small_responses_are_complete_with_both_engines() {
+    let _guard = run_alone();
+    with_max_server(100, |address| {
+        for load in [CLOSED_LOOP, CLOSED_LOOP_NEW_CONNECTIONS, OPEN_LOOP, OPEN_LOOP_NEW_CONNECTIONS] {
+            let outcome = run_with_both_engines(address, 600, load);
+            assert_eq!((outcome.completed, outcome.status["200"]), (600, 600), "{load}");
         }
     });
 }
 
 #[test]
-fn responses_of_a_megabyte() {
-    let _alone = alone();
-    against_max(1_000_000, |address| {
-        for load in [CLOSED, CLOSED_EACH, "rate = \"200/s\"\nconnections = 64"] {
-            let told = on_both(address, 40, load);
-            assert_eq!(told.completed, 40, "{load}");
-            assert!(told.bytes_received > 40_000_000, "{load}");
+fn responses_of_a_megabyte_are_complete_with_both_engines() {
+    let _guard = run_alone();
+    with_max_server(1_000_000, |address| {
+        for load in [CLOSED_LOOP, CLOSED_LOOP_NEW_CONNECTIONS, "rate = \"200/s\"\nconnections = 64"] {
+            let outcome = run_with_both_engines(address, 40, load);
+            assert_eq!(outcome.completed, 40, "{load}");
+            assert!(outcome.bytes_received > 40_000_000, "{load}");
         }
     });
 }
 
 /// More connections than the ring has buffers, all with a response at the same time.
 #[test]
-fn more_concurrent_responses_than_buffers() {
-    let _alone = alone();
-    against_max(60_000, |address| {
-        let told = on_both(address, 1500, "connections = 500");
-        assert_eq!(told.completed, 1500);
+fn more_concurrent_responses_than_buffers_are_complete() {
+    let _guard = run_alone();
+    with_max_server(60_000, |address| {
+        let outcome = run_with_both_engines(address, 1500, "connections = 500");
+        assert_eq!(outcome.completed, 1500);
     });
 }
 
 #[test]
-fn long_requests() {
-    let _alone = alone();
+fn long_requests_are_sent_completely() {
+    let _guard = run_alone();
     let folder = tempfile::tempdir().unwrap();
-    against_max(10, |address| {
-        // Sent with others in a batch, by one system call of its own, and by many.
+    with_max_server(10, |address| {
+        // Requests that are sent with others in a batch, by one system call, and by several.
         for length in [9_000, 100_000, 5_000_000] {
             let body = folder.path().join("body");
             std::fs::write(&body, vec![b'y'; length]).unwrap();
-            for load in [CLOSED, CLOSED_EACH] {
-                let told = on_both(address, 24, &format!("method = \"POST\"\nbody = {body:?}\n{load}"));
-                assert_eq!(told.completed, 24, "{length} {load}");
-                assert!(told.bytes_sent > 24 * length as u64, "{length} {load}");
+            for load in [CLOSED_LOOP, CLOSED_LOOP_NEW_CONNECTIONS] {
+                let outcome =
+                    run_with_both_engines(address, 24, &format!("method = \"POST\"\nbody = {body:?}\n{load}"));
+                assert_eq!(outcome.completed, 24, "{length} {load}");
+                assert!(outcome.bytes_sent > 24 * length as u64, "{length} {load}");
             }
         }
     });
 }
 
 #[test]
-fn a_server_that_closes_silently_after_three_responses() {
-    let _alone = alone();
-    let address = against(|mut stream| {
+fn requests_are_retried_if_the_server_closes_silently_after_three_responses() {
+    let _guard = run_alone();
+    let address = server(|mut stream| {
         for _ in 0..3 {
-            if !asked(&mut stream) || stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+            if !read_request(&mut stream)
+                || stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err()
+            {
                 return;
             }
         }
     });
     // Retried requests count twice, and their number is a race.
-    for told in on_each(address, 200, CLOSED) {
-        assert_eq!((told.completed, told.failed.len()), (200, 0), "{told:?}");
+    for outcome in run_with_each_engine(address, 200, CLOSED_LOOP) {
+        assert_eq!((outcome.completed, outcome.failed.len()), (200, 0), "{outcome:?}");
     }
 }
 
 #[test]
-fn a_server_that_resets_connections() {
-    let _alone = alone();
+fn a_reset_connection_fails_the_request_as_reset() {
+    let _guard = run_alone();
     // Closing with unread bytes causes a reset.
-    let address = against(|mut stream| {
+    let address = server(|mut stream| {
         let _ = stream.read(&mut [0; 1]);
     });
-    let told = on_both(address, 16, CLOSED_EACH);
-    assert_eq!(told.failed, BTreeMap::from([("reset".to_owned(), 16)]));
+    let outcome = run_with_both_engines(address, 16, CLOSED_LOOP_NEW_CONNECTIONS);
+    assert_eq!(outcome.failed, BTreeMap::from([("reset".to_owned(), 16)]));
 }
 
 #[test]
-fn a_server_that_resets_within_a_response() {
-    let _alone = alone();
-    let address = against(|mut stream| {
+fn a_reset_within_a_response_fails_the_request_as_reset() {
+    let _guard = run_alone();
+    let address = server(|mut stream| {
         let _ = stream.read(&mut [0; 1]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
     });
     // A reset may discard bytes that arrived right before it.
-    for told in on_each(address, 16, CLOSED_EACH) {
-        assert_eq!(told.failed, BTreeMap::from([("reset".to_owned(), 16)]));
+    for outcome in run_with_each_engine(address, 16, CLOSED_LOOP_NEW_CONNECTIONS) {
+        assert_eq!(outcome.failed, BTreeMap::from([("reset".to_owned(), 16)]));
     }
 }
 
 #[test]
-fn a_server_that_sends_slowly() {
-    let _alone = alone();
-    let address = against(|mut stream| {
+fn responses_sent_byte_by_byte_are_complete() {
+    let _guard = run_alone();
+    let address = server(|mut stream| {
         let _ = stream.set_nodelay(true);
-        while asked(&mut stream) {
+        while read_request(&mut stream) {
             for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" {
                 if stream.write_all(&[*byte]).is_err() {
                     return;
@@ -256,52 +259,52 @@ fn a_server_that_sends_slowly() {
             }
         }
     });
-    for load in [CLOSED, OPEN] {
-        assert_eq!(on_both(address, 100, load).completed, 100, "{load}");
+    for load in [CLOSED_LOOP, OPEN_LOOP] {
+        assert_eq!(run_with_both_engines(address, 100, load).completed, 100, "{load}");
     }
 }
 
 /// The response ends with the connection, of which the server closes its half and waits for the client's.
 #[test]
-fn a_server_that_closes_its_half() {
-    let _alone = alone();
-    let address = against(|mut stream| {
-        asked(&mut stream);
+fn a_response_ends_when_the_server_closes_its_half() {
+    let _guard = run_alone();
+    let address = server(|mut stream| {
+        read_request(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end");
         let _ = stream.shutdown(Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    for load in [CLOSED, CLOSED_EACH, OPEN_EACH] {
-        let told = on_both(address, 100, load);
-        assert_eq!((told.completed, told.bytes_received), (100, 100 * 32), "{load}");
+    for load in [CLOSED_LOOP, CLOSED_LOOP_NEW_CONNECTIONS, OPEN_LOOP_NEW_CONNECTIONS] {
+        let outcome = run_with_both_engines(address, 100, load);
+        assert_eq!((outcome.completed, outcome.bytes_received), (100, 100 * 32), "{load}");
     }
 }
 
 #[test]
-fn a_server_that_announces_more_bytes_than_it_sends() {
-    let _alone = alone();
-    let address = against(|mut stream| {
-        asked(&mut stream);
+fn a_response_shorter_than_announced_fails_as_closed_early() {
+    let _guard = run_alone();
+    let address = server(|mut stream| {
+        read_request(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort");
     });
-    let told = on_both(address, 32, CLOSED);
-    assert_eq!(told.failed, BTreeMap::from([("closed_early".to_owned(), 32)]));
+    let outcome = run_with_both_engines(address, 32, CLOSED_LOOP);
+    assert_eq!(outcome.failed, BTreeMap::from([("closed_early".to_owned(), 32)]));
 }
 
 #[test]
-fn a_server_that_never_responds() {
-    let _alone = alone();
-    let address = against(|mut stream| {
+fn a_request_without_a_response_fails_as_response_timeout() {
+    let _guard = run_alone();
+    let address = server(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let told = on_both(address, 16, "connections = 8\ntimeout = \"50ms\"");
-    assert_eq!(told.failed, BTreeMap::from([("response_timeout".to_owned(), 16)]));
+    let outcome = run_with_both_engines(address, 16, "connections = 8\ntimeout = \"50ms\"");
+    assert_eq!(outcome.failed, BTreeMap::from([("response_timeout".to_owned(), 16)]));
 }
 
 #[test]
-fn an_address_without_a_server() {
-    let _alone = alone();
+fn requests_to_a_port_without_a_server_fail_as_connect_refused() {
+    let _guard = run_alone();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let told = on_both(address, 16, CLOSED);
-    assert_eq!(told.failed, BTreeMap::from([("connect_refused".to_owned(), 16)]));
+    let outcome = run_with_both_engines(address, 16, CLOSED_LOOP);
+    assert_eq!(outcome.failed, BTreeMap::from([("connect_refused".to_owned(), 16)]));
 }

@@ -65,7 +65,7 @@ impl Live {
             command.args(["--listen", address]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        sys::beside::stand_aside(&mut command);
+        sys::auxiliary::deprioritize(&mut command);
         let mut child = command.spawn().context("starting the live page")?;
         let folders = child.stdin.take();
         let mut server = Server { child, folders };
@@ -88,7 +88,7 @@ impl Live {
     fn settle(&self, cores: Option<&Cores>) {
         if let (Some(server), Some(cores)) = (&self.0, cores) {
             // One that has ended, or may not be moved, costs what it costs.
-            let _ = sys::beside::hold_to(server.borrow().child.id(), cores);
+            let _ = sys::auxiliary::pin_to(server.borrow().child.id(), cores);
         }
     }
 

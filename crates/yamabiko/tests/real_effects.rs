@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use schema::DropCause;
 use sys::clock::monotonic_ns;
-use testbed::places::SERVER;
+use testbed::topology::SERVER;
 
 use support::load_monitor::Sentinel;
 use support::two_ends::{TwoEnds, assert_conserved, client_address};

@@ -108,7 +108,8 @@ pub fn keep(request: &TrialRequest, slo: &Slo) -> ObjectiveLimits {
         errors: if judged { slo.errors_limit() } else { f64::INFINITY },
         tails: if judged { slo.tails().collect() } else { Vec::new() },
         // Overload trials measure the achieved rate, so late responses do not end them.
-        patience: matches!(request.purpose, Purpose::Overload | Purpose::Limit | Purpose::Guess).then(|| rest(slo)),
+        drain_timeout: matches!(request.purpose, Purpose::Overload | Purpose::Limit | Purpose::Guess)
+            .then(|| rest(slo)),
     }
 }
 

@@ -10,14 +10,14 @@ use crate::error::ExperimentError;
 
 /// Paths of the program in distributions.
 const PROGRAMS: [&str; 4] = ["/usr/sbin/apache2", "/usr/sbin/httpd", "/usr/local/apache2/bin/httpd", "/usr/bin/httpd"];
-/// Paths of its modules.
+/// Directories of Apache's modules in distributions.
 const MODULES: [&str; 4] =
     ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/local/apache2/modules", "/usr/lib/httpd/modules"];
 /// Modules of a plain file server; compiled-in modules have no file and need no loading.
-const NEEDED: [&str; 5] = ["mpm_event", "unixd", "authz_core", "log_config", "logio"];
+const REQUIRED_MODULES: [&str; 5] = ["mpm_event", "unixd", "authz_core", "log_config", "logio"];
 /// The common log format, as in a configuration file.
-const COMMON: &str = r#"%h %l %u %t \"%r\" %>s %b"#;
-/// Accounts that distributions create for it.
+const COMMON_LOG_FORMAT: &str = r#"%h %l %u %t \"%r\" %>s %b"#;
+/// Accounts that distributions create for Apache.
 const ACCOUNTS: [&str; 4] = ["www-data", "apache", "httpd", "nobody"];
 
 /// An installed Apache.
@@ -42,12 +42,12 @@ impl Apache {
 
     /// The program's version as printed, such as `Apache/2.4.66 (Debian)`; empty if it prints none.
     pub fn version(&self) -> String {
-        let said = std::process::Command::new(&self.program).arg("-v").output();
-        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        said.lines().find_map(|line| line.strip_prefix("Server version: ")).unwrap_or_default().trim().to_owned()
+        let output = std::process::Command::new(&self.program).arg("-v").output();
+        let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        output.lines().find_map(|line| line.strip_prefix("Server version: ")).unwrap_or_default().trim().to_owned()
     }
 
-    /// Its access log, in its directory.
+    /// Apache's access log, in Apache's directory.
     pub fn access_log(&self, folder: &Path) -> PathBuf {
         folder.join("access.log")
     }
@@ -57,7 +57,7 @@ impl Apache {
         folder.join("apache.pid")
     }
 
-    /// The same as [`Apache::configure_at`], on `198.18.0.1:port`.
+    /// Like [`Apache::configure_at`], on `198.18.0.1:port`.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -72,10 +72,10 @@ impl Apache {
     /// # Errors
     /// The folder cannot be written.
     pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, ExperimentError> {
-        self.configure_logging(folder, listen, COMMON)
+        self.configure_logging(folder, listen, COMMON_LOG_FORMAT)
     }
 
-    /// The same with another `format` of the access log's lines, by its own LogFormat.
+    /// Like [`Apache::configure_at`], with another `format` of the access log's lines, by its own LogFormat.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -93,13 +93,13 @@ impl Apache {
             pid = quoted(&folder.join("apache.pid")),
             plain = folder.display(),
         );
-        for name in NEEDED {
+        for name in REQUIRED_MODULES {
             let file = self.modules.join(format!("mod_{name}.so"));
             if file.exists() {
                 text.push_str(&format!("LoadModule {name}_module {}\n", quoted(&file)));
             }
         }
-        // As root it changes to another account; an ordinary user cannot.
+        // Apache started as root changes to another account; an ordinary user cannot.
         if Uid::effective().is_root()
             && let Some((user, group)) = account()
         {

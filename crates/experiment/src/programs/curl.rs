@@ -29,9 +29,9 @@ impl Curl {
 
     /// The program's version as printed, such as `curl 8.14.1`; empty if it prints none.
     pub fn version(&self) -> String {
-        let said = std::process::Command::new(&self.program).arg("-V").output();
-        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        said.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+        let output = std::process::Command::new(&self.program).arg("-V").output();
+        let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        output.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
     }
 
     /// A shell command that fetches `url` this many times, one after another, over HTTP/1.0 and a new connection each,

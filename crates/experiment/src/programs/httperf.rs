@@ -16,7 +16,7 @@ pub struct Httperf {
 pub struct Call<'a> {
     /// Name of the server.
     pub server: &'a str,
-    /// Its port.
+    /// The server's port.
     pub port: u16,
     /// The requested path.
     pub uri: &'a str,
@@ -114,8 +114,8 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
 
     #[test]
     fn httperf_report_is_parsed() {
-        let said = HttperfReport::read(REPORT).unwrap();
-        assert_eq!(said, HttperfReport { connections: 880, good: 870, errors: 2 });
+        let report = HttperfReport::read(REPORT).unwrap();
+        assert_eq!(report, HttperfReport { connections: 880, good: 870, errors: 2 });
     }
 
     #[test]

@@ -31,9 +31,9 @@ impl Nginx {
 
     /// The program's version as printed, such as `nginx/1.22.1`; empty if it prints none.
     pub fn version(&self) -> String {
-        let said = std::process::Command::new(&self.program).arg("-v").output();
-        let said = said.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
-        said.lines().find_map(|line| line.strip_prefix("nginx version: ")).unwrap_or_default().trim().to_owned()
+        let output = std::process::Command::new(&self.program).arg("-v").output();
+        let output = output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
+        output.lines().find_map(|line| line.strip_prefix("nginx version: ")).unwrap_or_default().trim().to_owned()
     }
 
     /// Path of the program.
@@ -41,7 +41,7 @@ impl Nginx {
         &self.program
     }
 
-    /// Its access log, in its directory.
+    /// nginx's access log, in nginx's directory.
     pub fn access_log(&self, folder: &Path) -> PathBuf {
         folder.join("nginx-access.log")
     }
@@ -61,7 +61,7 @@ impl Nginx {
         self.configure_logging(folder, listen, None)
     }
 
-    /// The same with another `format` of the access log's lines, by its own `log_format`.
+    /// Like [`Nginx::configure_at`], with another `format` of the access log's lines, by its own `log_format`.
     ///
     /// # Errors
     /// The folder cannot be written.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each uses its own directory and configuration: the machine's configuration is not read, and its services are not
-//! touched. A cache's own counters are read by its own interface; measurements do not rest on them: they are an
+//! touched. A cache's own counters are read by its own interface. Measurements do not depend on them: they are an
 //! independent count of hits, in addition to the identity of responses.
 
 mod nginx_cache;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use nix::unistd::{Uid, User};
 use sys::clock::Deadline;
-use sys::place::TiedProcess;
+use sys::sandbox::TiedProcess;
 use units::Bytes;
 
 pub use nginx_cache::NginxCache;
@@ -44,14 +44,15 @@ pub struct Sizes {
 /// Counters of a cache since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProxyCounters {
-    /// Requests of clients that it could parse: without tunnels (CONNECT), and without requests for these counters.
+    /// Requests of clients that the cache could parse: without tunnels (CONNECT), and without requests for these
+    /// counters.
     pub requests: u64,
-    /// Of these, the ones answered from the cache: also after a successful validation with the origin.
+    /// Requests answered from the cache: also after a successful validation with the origin.
     pub hits: u64,
 }
 
 impl ProxyCounters {
-    /// From `earlier` to `self`.
+    /// The counters from `earlier` to `self`.
     pub fn since(&self, earlier: &ProxyCounters) -> ProxyCounters {
         ProxyCounters {
             requests: self.requests.saturating_sub(earlier.requests),
@@ -68,13 +69,13 @@ impl ProxyCounters {
 /// A cache that runs on this host. It ends when this is dropped, or with the thread that started it.
 #[derive(Debug)]
 pub struct RunningProxy {
-    leashed: Option<TiedProcess>,
+    process: Option<TiedProcess>,
 }
 
-/// Longest time until it listens.
-const START_MAX: Duration = Duration::from_secs(20);
+/// Longest time until a cache listens.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Polling interval.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -83,10 +84,10 @@ impl RunningProxy {
     /// error. As root it has its own PID namespace, so that none of its processes remains; otherwise a process group.
     ///
     /// Unlike [`crate::local::LocalServer`] it may be called from a process with many threads; the calling thread must
-    /// live as long as the cache.
+    /// exist as long as the cache.
     ///
     /// # Errors
-    /// Another program listens there; it cannot be started, ended, or does not listen.
+    /// Another program listens at this address; or the cache cannot be started, ended, or does not listen.
     pub fn start(command: &str, listen: SocketAddr, log: &Path) -> Result<RunningProxy, ExperimentError> {
         let failed = |why: String| ExperimentError::Program { program: "a cache", why };
         if TcpStream::connect(listen).is_ok() {
@@ -97,16 +98,16 @@ impl RunningProxy {
         let namespace: &[&str] =
             if Uid::effective().is_root() { &["unshare", "--pid", "--fork", "--kill-child", "--"] } else { &[] };
         let argv: Vec<_> = namespace.iter().copied().chain(["/bin/sh", "-c", &script]).map(Into::into).collect();
-        let mut running = RunningProxy { leashed: Some(TiedProcess::start(&argv, &[], None)?) };
-        let deadline = Deadline::after(START_MAX);
+        let mut running = RunningProxy { process: Some(TiedProcess::start(&argv, &[], None)?) };
+        let deadline = Deadline::after(START_TIMEOUT);
         while TcpStream::connect(listen).is_err() {
-            let ended = running.leashed.as_mut().map_or(Ok(None), TiedProcess::try_exit)?;
+            let ended = running.process.as_mut().map_or(Ok(None), TiedProcess::try_exit)?;
             if ended.is_some() || deadline.has_passed() {
                 let how = if ended.is_some() { "ended before it listened on" } else { "does not listen on" };
-                let words = File::open(log).map(|log| testbed::server::last_words(&log)).unwrap_or_default();
+                let words = File::open(log).map(|log| testbed::server::output_tail(&log)).unwrap_or_default();
                 return Err(failed(format!("`{command}` {how} {listen}{words}")));
             }
-            rest();
+            sleep_between_polls();
         }
         Ok(running)
     }
@@ -115,15 +116,15 @@ impl RunningProxy {
 impl Drop for RunningProxy {
     /// Sends SIGTERM, and later SIGKILL.
     fn drop(&mut self) {
-        if let Some(leashed) = self.leashed.take() {
-            leashed.stop(GRACE);
+        if let Some(process) = self.process.take() {
+            process.stop(GRACE);
         }
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "there is no descriptor that tells when a program listens")]
-fn rest() {
-    std::thread::sleep(LOOK_EVERY);
+#[allow(clippy::disallowed_methods, reason = "no descriptor reports when a program listens")]
+fn sleep_between_polls() {
+    std::thread::sleep(POLL_INTERVAL);
 }
 
 /// A directory below `folder`, writable for a cache that changes from root to one of these accounts, the first that
@@ -161,14 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_ends_at_once_is_reported_with_its_last_output() {
+    fn the_start_of_a_cache_that_ends_fails_with_its_last_output() {
         let folder = tempfile::tempdir().unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let log = folder.path().join("log");
-        let said = RunningProxy::start("echo no such thing; exit 1", free, &log).unwrap_err().to_string();
-        assert!(said.contains("ended before it listened on") && said.contains("its output: no such thing"), "{said}");
+        let error = RunningProxy::start("echo no such thing; exit 1", free, &log).unwrap_err().to_string();
+        assert!(
+            error.contains("ended before it listened on") && error.contains("its output: no such thing"),
+            "{error}"
+        );
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let said = RunningProxy::start("sleep 100", taken.local_addr().unwrap(), &log).unwrap_err().to_string();
-        assert!(said.contains("another program listens on") && said.contains("end it first"), "{said}");
+        let error = RunningProxy::start("sleep 100", taken.local_addr().unwrap(), &log).unwrap_err().to_string();
+        assert!(error.contains("another program listens on") && error.contains("end it first"), "{error}");
     }
 }

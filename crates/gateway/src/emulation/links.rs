@@ -75,7 +75,7 @@ impl Link {
         let progress = Arc::new(Progress::default());
         let stop = Arc::new(Wake::new().map_err(TestbedError::system("eventfd"))?);
         let number = Arc::new(AtomicI32::new(0));
-        path.show(Arc::clone(&live));
+        path.publish_each_batch(Arc::clone(&live));
         let clock = Clock::start();
         path.set_start(clock.now());
         let (theirs, wake, told) = (Arc::clone(&progress), Arc::clone(&stop), Arc::clone(&number));
@@ -147,7 +147,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.progress.ask(2, Timestamp::ZERO);
+        self.progress.request_stop(2, Timestamp::ZERO);
         self.stop.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -5,11 +5,11 @@ use std::time::Duration;
 use sys::namespace::NetNamespace;
 use sys::netlink::sysctl;
 use sys::nft::Masquerade;
-use sys::place::{Exit, Net, Place, SandboxSpec, Stdio, Stdio3};
+use sys::sandbox::{Exit, Net, Sandbox, SandboxSpec, Stdio, Stdio3};
 
 use super::{At, CLIENT, networks};
 use testbed::TestbedError;
-use testbed::server::last_words;
+use testbed::server::output_tail;
 
 /// Name of the nftables table.
 const TABLE: &str = "yamabiko-gateway";
@@ -31,10 +31,10 @@ pub(super) fn masquerade(gateway: &NetNamespace) -> Result<Masquerade, TestbedEr
 
 /// Runs a shell command with privileges in the gateway's network and waits for its end. Background processes end with the
 /// returned sandbox.
-pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Place, TestbedError> {
+pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Sandbox, TestbedError> {
     let output = sys::limits::unnamed_file(c"setup-output").map_err(TestbedError::system("memfd_create"))?;
     let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(TestbedError::system("dup"));
-    let mut place = Place::start(SandboxSpec {
+    let mut place = Sandbox::start(SandboxSpec {
         net: Net::Existing(gateway.try_clone().map_err(TestbedError::environment)?),
         hosts: networks::names(At::Gateway),
         stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
@@ -44,9 +44,9 @@ pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Place, Tes
         ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), command.into()])
     })
     .map_err(TestbedError::environment)?;
-    place.go().map_err(TestbedError::plan)?;
+    place.exec().map_err(TestbedError::plan)?;
     let deadline = sys::clock::monotonic_ns() + SETUP_TIMEOUT.as_nanos() as u64;
-    let failed = |how: &str| Err(TestbedError::Plan(format!("--setup `{command}` {how}{}", last_words(&output))));
+    let failed = |how: &str| Err(TestbedError::Plan(format!("--setup `{command}` {how}{}", output_tail(&output))));
     loop {
         match place.try_exit().map_err(TestbedError::environment)? {
             Some(Exit::Code(0)) => return Ok(place),

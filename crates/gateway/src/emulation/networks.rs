@@ -18,7 +18,7 @@ use sys::tun::Tun;
 
 use super::{At, CLIENT, GatewayCounts, INSIDE, OUTSIDE, SERVER};
 use testbed::TestbedError;
-use testbed::places::{bring_up, hosts};
+use testbed::topology::{bring_up, hosts};
 
 const SERVERS_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const CLIENTS_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
@@ -99,7 +99,7 @@ impl Networks {
 /// Host names for the programs of a network.
 pub(super) fn names(at: At) -> Vec<(IpAddr, String)> {
     let gateway = if at == At::Server { OUTSIDE } else { INSIDE };
-    let each = [(SERVER, testbed::places::SERVER_NAME), (gateway, "gateway"), (CLIENT, "client")];
+    let each = [(SERVER, testbed::topology::SERVER_NAME), (gateway, "gateway"), (CLIENT, "client")];
     each.iter().flat_map(|&(address, name)| hosts(&[address.into()], &[name])).collect()
 }
 

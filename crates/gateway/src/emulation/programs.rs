@@ -8,16 +8,16 @@ use std::time::Duration;
 use sys::accounting::{ProcessUsage, tree_usage};
 use sys::cgroup::Cgroup;
 use sys::clock::Deadline;
-use sys::place::{Exit, Net, Place, SandboxSpec, Stdio, Stdio3};
 use sys::relay::Relay;
+use sys::sandbox::{Exit, Net, Sandbox, SandboxSpec, Stdio, Stdio3};
 use sys::sched::Cores;
 use sys::signal::Signal;
 
 use super::networks::{self, Networks};
 use super::{At, INSIDE, ProxySpec, SERVER, ServerEnd, Starts, Waiting};
 use testbed::TestbedError;
-use testbed::places::listening::{self, NotListening, Wanted};
-use testbed::server::{ended, last_words};
+use testbed::server::{ended, output_tail};
+use testbed::topology::listening::{self, ListenWaitSpec, NotListening};
 
 /// Timeout for a program to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_millis(300);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Time to end before a program is killed.
-const STOP_TIMEOUT: Duration = testbed::places::SERVER_GRACE;
+const STOP_TIMEOUT: Duration = testbed::topology::SERVER_GRACE;
 /// Name of the tester's server in messages.
 const SERVER_END: &str = "the gateway's server end";
 /// Name of the proxy in messages.
@@ -45,7 +45,7 @@ pub(super) struct Program {
     pub(super) name: String,
     at: At,
     starts: Starts,
-    place: Option<Place>,
+    place: Option<Sandbox>,
     output: Option<File>,
     went: bool,
 }
@@ -98,7 +98,7 @@ impl Program {
     /// Starts it.
     pub(super) fn go(&mut self) -> Result<(), TestbedError> {
         let Some(place) = &mut self.place else { return Ok(()) };
-        place.go().map_err(TestbedError::plan)?;
+        place.exec().map_err(TestbedError::plan)?;
         self.went = true;
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Program {
     pub(super) fn ended(&mut self) -> Option<String> {
         let place = self.place.as_mut().filter(|_| self.went)?;
         let how = ended(place)?;
-        Some(format!("{} ended ({how}){}", self.name, self.output.as_ref().map(last_words).unwrap_or_default()))
+        Some(format!("{} ended ({how}){}", self.name, self.output.as_ref().map(output_tail).unwrap_or_default()))
     }
 
     /// The same, unless it ended with status 0.
@@ -182,10 +182,11 @@ impl Program {
     }
 
     fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), TestbedError> {
-        let pid = self.place.as_ref().map_or(0, Place::init_pid);
+        let pid = self.place.as_ref().map_or(0, Sandbox::init_pid);
         let addresses = [address.into()];
         // Other programs listen in the same namespaces.
-        let wanted = Wanted { pid, addresses: &addresses, port: Some(port), timeout: LISTEN_TIMEOUT, alone: false };
+        let wanted =
+            ListenWaitSpec { pid, addresses: &addresses, port: Some(port), timeout: LISTEN_TIMEOUT, alone: false };
         let Err(why) = listening::wait(&wanted, || Ok(self.ended()))? else { return Ok(()) };
         let elsewhere = match why {
             NotListening::Ended(ended) => {
@@ -194,7 +195,7 @@ impl Program {
             NotListening::Unreachable { on, .. } => format!(", but on {on}"),
             NotListening::OtherPorts { .. } => String::new(),
         };
-        let words = self.output.as_ref().map(last_words).unwrap_or_default();
+        let words = self.output.as_ref().map(output_tail).unwrap_or_default();
         Err(TestbedError::Plan(format!("{} does not listen on {address}:{port}{elsewhere}{words}", self.name)))
     }
 }
@@ -232,9 +233,9 @@ fn place(
     stdio: Stdio3,
     new_session: bool,
     around: &Surroundings<'_>,
-) -> Result<Place, TestbedError> {
-    Place::start(SandboxSpec {
-        env: testbed::places::own_variables().into_iter().chain(env).collect(),
+) -> Result<Sandbox, TestbedError> {
+    Sandbox::start(SandboxSpec {
+        env: testbed::topology::user_command_variables().into_iter().chain(env).collect(),
         hosts: networks::names(at),
         stdio,
         new_session,

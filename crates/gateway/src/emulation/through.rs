@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use sys::place::Exit;
 use sys::relay::Relay;
+use sys::sandbox::Exit;
 
 use super::programs::Program;
 use super::{

@@ -14,7 +14,7 @@ use std::time::Duration;
 use stats::Histogram;
 use stats::arrivals::{Arrivals, ArrivalsSeen};
 use sys::clock::monotonic_ns;
-use sys::datagrams::{self, AT_ONCE, Receiver, Sender};
+use sys::datagrams::{self, DATAGRAMS_PER_CALL, Receiver, Sender};
 
 use super::datagram::{Datagram, Marks};
 use super::line::{Pulse, passing};
@@ -37,7 +37,7 @@ pub(super) struct Train {
 /// Sends them all, unless halted, or so late that it makes no sense any more.
 pub(super) fn send(socket: &UdpSocket, train: &Train, halt: &Halt) -> SentSeen {
     let payload = train.payload.max(Datagram::BYTES);
-    let mut rooms = vec![0; payload * AT_ONCE];
+    let mut rooms = vec![0; payload * DATAGRAMS_PER_CALL];
     let (mut sender, mut lag) = (Sender::default(), Histogram::new());
     let begun_ns = monotonic_ns();
     let moment = |number: u64| begun_ns + (number as f64 * 1e9 / train.per_second) as u64;
@@ -49,7 +49,7 @@ pub(super) fn send(socket: &UdpSocket, train: &Train, halt: &Halt) -> SentSeen {
             break;
         }
         let due = ((now - begun_ns) as f64 / 1e9 * train.per_second) as u64 + 1;
-        let count = (due.min(train.count).saturating_sub(seen.sent) as usize).min(AT_ONCE);
+        let count = (due.min(train.count).saturating_sub(seen.sent) as usize).min(DATAGRAMS_PER_CALL);
         if count == 0 {
             sleep_until(moment(seen.sent));
             continue;
@@ -58,7 +58,7 @@ pub(super) fn send(socket: &UdpSocket, train: &Train, halt: &Halt) -> SentSeen {
             let datagram = Datagram { mark: train.mark, number, sent_ns: now };
             room[..Datagram::BYTES].copy_from_slice(&datagram.write());
         }
-        let mut pieces: [&[u8]; AT_ONCE] = [&[]; AT_ONCE];
+        let mut pieces: [&[u8]; DATAGRAMS_PER_CALL] = [&[]; DATAGRAMS_PER_CALL];
         for (piece, room) in pieces.iter_mut().zip(rooms.chunks_exact(payload)) {
             *piece = room;
         }

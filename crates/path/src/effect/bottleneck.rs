@@ -78,9 +78,9 @@ impl EffectKind for Bottleneck {
             RateSpec::Constant(rate) => [Duration::from_nanos(rate.nanos_for(size, 0).0).as_nanos() as f64; 2],
             // The packet waits for the next delivery time of the trace.
             RateSpec::Trace(trace) => {
-                let moments = trace.moments_ms();
-                let gaps = moments.windows(2).map(|pair| pair[1] - pair[0]);
-                let longest = gaps.chain(moments.first().copied()).max().unwrap_or(0);
+                let times = trace.times_ms();
+                let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+                let longest = gaps.chain(times.first().copied()).max().unwrap_or(0);
                 [0.0, longest as f64 * 1e6]
             }
         }

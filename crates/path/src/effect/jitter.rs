@@ -17,7 +17,7 @@ use crate::draw::Draw;
 /// predecessor, so the *measured* delays have a slightly larger mean and a smaller variation than configured. Packets
 /// farther apart than twice the jitter get exactly the delay drawn.
 ///
-/// Its state is the random sequence, and when the previous packet left.
+/// The state of a jitter is the random sequence, and the departure time of the previous packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Jitter {
     /// Number of whole nanoseconds to draw from.
@@ -89,8 +89,8 @@ impl EffectKind for Jitter {
 
     /// No delay is negative: the jitter is cut to the link's remaining shortest delay.
     fn build<'a>(jitter: &'a Duration, site: &mut Site<'_>) -> Option<Built<'a>> {
-        let nanos = saturating_nanos(*jitter).min(*site.left);
-        *site.left -= nanos;
+        let nanos = saturating_nanos(*jitter).min(*site.remaining_ns);
+        *site.remaining_ns -= nanos;
         let state = [site.draw(Self::STREAM).key(), 0];
         (nanos > 0).then(|| Built::Closed(ClosedEffect::Jitter(Jitter::new(nanos)), state))
     }

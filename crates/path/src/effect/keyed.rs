@@ -102,9 +102,9 @@ impl Effects {
     /// Reads a table that has the fields of `T`, and effects.
     ///
     /// # Errors
-    /// Those of `T`; an effect with an invalid value; a key that is neither a field nor an effect.
-    pub fn read_beside<'de, T: Deserialize<'de>, D: Deserializer<'de>>(table: D) -> Result<(T, Self), D::Error> {
-        read_beside(table, |kind| kind.option.is_some())
+    /// The errors of `T`; an effect with an invalid value; a key that is neither a field nor an effect.
+    pub fn read_with_effects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(table: D) -> Result<(T, Self), D::Error> {
+        read_with_effects(table, |kind| kind.option.is_some())
             .map(|(fields, effects)| (fields, effects.into_iter().collect()))
     }
 }
@@ -165,10 +165,10 @@ where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
 {
-    read_beside(table, |_| true)
+    read_with_effects(table, |_| true)
 }
 
-fn read_beside<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+fn read_with_effects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     table: D,
     accepts: fn(&KindProperties) -> bool,
 ) -> Result<(T, Vec<EffectSpec>), D::Error> {

@@ -19,13 +19,13 @@ use crate::spec::Bottleneck;
 pub(crate) trait EffectKind {
     /// The configuration: the value of its [`EffectSpec`].
     type Settings;
-    /// Its textual form in a file and on a command line.
+    /// The effect's textual form in a file and on a command line.
     type Form: FromStr<Err: fmt::Display> + Serialize + DeserializeOwned;
 
-    /// Its key on a link of a profile, in `[path]` of a plan, and as an option. On one link an effect replaces others
-    /// of the same key.
+    /// The effect's key on a link of a profile, in `[path]` of a plan, and as an option. On one link an effect replaces
+    /// others of the same key.
     const KEY: &'static str;
-    /// Its position in the order of travel if no order is given: the lowest first.
+    /// The effect's position in the order of travel if no order is given: the lowest first.
     const RANK: u8;
     /// Numbers of its random sequences, below 256. No other effect uses them, and they never change: with other numbers
     /// the same seed would give other losses.
@@ -135,7 +135,7 @@ pub(crate) struct Site<'a> {
     /// Effects of the same kind before it on the link.
     pub(crate) earlier: usize,
     /// Remainder of the link's shortest delay, in nanoseconds. An effect that makes packets earlier subtracts from it.
-    pub(crate) left: &'a mut u64,
+    pub(crate) remaining_ns: &'a mut u64,
     /// Whether the link's rate changes during the run.
     pub(crate) changes_rate: bool,
 }
@@ -188,7 +188,7 @@ pub struct Expected {
     /// Maximum variation of each packet's delay, in either direction.
     pub jitter: Duration,
     /// Additional delay of the packets that are reordered.
-    pub held: Duration,
+    pub reorder_delay: Duration,
 }
 
 impl Expected {
@@ -201,7 +201,7 @@ impl Expected {
         shown: 0.0,
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
-        held: Duration::ZERO,
+        reorder_delay: Duration::ZERO,
     };
 }
 

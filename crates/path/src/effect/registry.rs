@@ -110,7 +110,7 @@ macro_rules! specs {
         const KINDS: &[KindProperties] = &[$(KindProperties::of::<$kind>(),)*];
 
         impl EffectSpec {
-            /// Its key in files; on one link an effect replaces others of the same key.
+            /// The effect's key in files; on one link an effect replaces others of the same key.
             pub fn key(&self) -> &'static str {
                 match self { $(EffectSpec::$name(_) => <$kind as EffectKind>::KEY,)* }
             }

@@ -71,7 +71,7 @@ impl EffectKind for Reordering {
 
     fn expected(reorder: &Reorder) -> Expected {
         let shown = if reorder.by.is_zero() { 0.0 } else { reorder.probability.value() };
-        Expected { shown, held: reorder.by, ..Expected::NOTHING }
+        Expected { shown, reorder_delay: reorder.by, ..Expected::NOTHING }
     }
 
     fn added_ns(reorder: &Reorder, _size: Bytes) -> [f64; 2] {
@@ -137,11 +137,11 @@ impl Serialize for Reorder {
 #[serde(deny_unknown_fields)]
 struct Table {
     probability: Probability,
-    #[serde(with = "units::time::text", default = "usual")]
+    #[serde(with = "units::time::text", default = "default_delay")]
     by: Duration,
 }
 
-fn usual() -> Duration {
+fn default_delay() -> Duration {
     REORDER_BY
 }
 

@@ -52,28 +52,28 @@ impl Network {
     pub(super) fn travel(&mut self, now: Timestamp, mut at: Timestamp, mut packet: PacketInTransit) {
         loop {
             let link = self.links.special(packet.client, packet.direction, packet.link);
-            let place = usize::from(packet.node);
-            if place == 0 && link.state(self.start, at).is_out {
+            let index = usize::from(packet.node);
+            if index == 0 && link.state(self.start, at).is_out {
                 self.remove_from_transit(packet, Some(DropCause::Outage));
                 return;
             }
-            let Some(node) = link.nodes.get(place) else {
+            let Some(node) = link.nodes.get(index) else {
                 let Some(next) = self.links.after(packet.client, packet.direction, packet.link) else {
                     self.wheel.push(now, at, packet);
                     return;
                 };
                 (packet.link, packet.node) = (next, 0);
                 if at > now {
-                    self.wait(now, at, Event::Reaches(packet));
+                    self.schedule(now, at, Event::Reaches(packet));
                     return;
                 }
                 continue;
             };
             if at > now && !node.is_ahead {
-                self.wait(now, at, Event::Reaches(packet));
+                self.schedule(now, at, Event::Reaches(packet));
                 return;
             }
-            let step = link.handle(place, at, Bytes(u64::from(packet.wire.bytes)), self.start);
+            let step = link.handle(index, at, Bytes(u64::from(packet.wire.bytes)), self.start);
             packet.node += 1;
             match step {
                 Step::Leaves(later) => at = later,
@@ -83,7 +83,7 @@ impl Network {
                 }
                 Step::Altered(mut draw) => {
                     let frame = self.pool.bytes_mut(packet.buffer, packet.length as usize);
-                    if link.alter(place, frame, &mut draw) {
+                    if link.alter(index, frame, &mut draw) {
                         self.counters[packet.direction.index()].corrupted += u64::from(packet.wire.packets);
                     }
                 }
@@ -124,7 +124,7 @@ impl Network {
         let queue = &mut self.queues[number as usize];
         let before = queue.next();
         match queue.offer(at.as_nanos(), packet, packet.wire.bytes, self.start) {
-            Ok(()) => self.expect(at, number, before),
+            Ok(()) => self.schedule_queue_event(at, number, before),
             Err((packet, cause)) => self.remove_from_transit(packet, Some(cause)),
         }
     }
@@ -136,7 +136,7 @@ impl Network {
         }
         let mut outbox = std::mem::take(&mut self.outbox);
         queue.advance(due.as_nanos(), self.start, &mut |packet, outcome| outbox.push((packet, outcome)));
-        self.expect(due, number, None);
+        self.schedule_queue_event(due, number, None);
         for (packet, outcome) in outbox.drain(..) {
             match outcome {
                 Outcome::Leaves(at) => self.travel(due, Timestamp::from_nanos(at), packet),
@@ -147,10 +147,10 @@ impl Network {
     }
 
     /// Schedules the queue's next event, unless it was already `before`.
-    fn expect(&mut self, now: Timestamp, number: u32, before: Option<u64>) {
+    fn schedule_queue_event(&mut self, now: Timestamp, number: u32, before: Option<u64>) {
         let next = self.queues[number as usize].next();
         if let Some(next) = next.filter(|_| next != before) {
-            self.wait(now, Timestamp::from_nanos(next), Event::Queue(number));
+            self.schedule(now, Timestamp::from_nanos(next), Event::Queue(number));
         }
     }
 
@@ -159,12 +159,12 @@ impl Network {
         for number in 0..self.queues.len() {
             let before = self.queues[number].next();
             self.queues[number].restart(self.start);
-            self.expect(Timestamp::ZERO, number as u32, before);
+            self.schedule_queue_event(Timestamp::ZERO, number as u32, before);
         }
     }
 
     /// Drops everything that waits inside the path.
-    pub(super) fn empty_events(&mut self) {
+    pub(super) fn drop_waiting_packets(&mut self) {
         while let Some((_, event)) = self.events.as_mut().and_then(|events| events.pop(Timestamp::MAX)) {
             if let Event::Reaches(packet) = event {
                 self.remove_from_transit(packet, Some(DropCause::Shutdown));
@@ -177,7 +177,7 @@ impl Network {
         self.queues = queues;
     }
 
-    fn wait(&mut self, now: Timestamp, at: Timestamp, event: Event) {
+    fn schedule(&mut self, now: Timestamp, at: Timestamp, event: Event) {
         self.events.get_or_insert_with(Wheel::new).push(now, at, event);
     }
 }

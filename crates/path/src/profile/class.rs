@@ -85,11 +85,11 @@ pub(super) fn apportion(shares: &[f64], n: u32) -> Vec<u32> {
     let dues: Vec<f64> = shares.iter().map(|share| share * f64::from(n)).collect();
     // A quota that is a whole number except for rounding (0.7 x 10) must not lose one.
     let mut counts: Vec<u32> = dues.iter().map(|due| (due + 1e-6).floor() as u32).collect();
-    let left = n.saturating_sub(counts.iter().sum());
+    let unassigned = n.saturating_sub(counts.iter().sum());
     let mut by_fraction: Vec<usize> = (0..dues.len()).collect();
     let fraction = |class: usize| dues[class] - f64::from(counts[class]);
     by_fraction.sort_by(|&a, &b| fraction(b).total_cmp(&fraction(a)));
-    for &class in by_fraction.iter().cycle().take(left as usize) {
+    for &class in by_fraction.iter().cycle().take(unassigned as usize) {
         counts[class] += 1;
     }
     counts

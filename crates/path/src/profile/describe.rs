@@ -65,7 +65,7 @@ impl Rtt {
                 if !min.is_zero() {
                     words.push_str(&format!(", at least {}", format_duration(*min)));
                 }
-                if *max < super::document::LONGEST {
+                if *max < super::document::RTT_MAX {
                     words.push_str(&format!(", at most {}", format_duration(*max)));
                 }
                 words
@@ -79,7 +79,7 @@ impl Rtt {
             Rtt::OverTime(series) => {
                 let delays = series.points().iter().map(|&(_, delay)| delay);
                 let (least, most) = (delays.clone().min().unwrap_or_default(), delays.max().unwrap_or_default());
-                let length = series.points().last().map(|&(moment, _)| moment).unwrap_or_default();
+                let length = series.points().last().map(|&(time, _)| time).unwrap_or_default();
                 format!(
                     "over time, {} to {}, mean {}, {} of {} points in {}{}",
                     format_duration(least),

@@ -240,7 +240,7 @@ fn rtt(typed: RttTyped, folder: Folder<'_>, wrong: impl Fn(String) -> ProfileErr
 }
 
 fn log_normal(LogNormalTyped { median, sigma, min, max }: LogNormalTyped) -> Result<Rtt, String> {
-    let (min, max) = (min.unwrap_or(Duration::ZERO), max.unwrap_or(LONGEST));
+    let (min, max) = (min.unwrap_or(Duration::ZERO), max.unwrap_or(RTT_MAX));
     if median.is_zero() {
         return Err("lognormal: the median must be above 0".to_owned());
     }
@@ -255,7 +255,7 @@ fn log_normal(LogNormalTyped { median, sigma, min, max }: LogNormalTyped) -> Res
 }
 
 /// Upper bound of a log-normal distribution without `max`: the longest duration that can be typed.
-pub(super) const LONGEST: Duration = Duration::from_secs(3_600_000);
+pub(super) const RTT_MAX: Duration = Duration::from_secs(3_600_000);
 
 fn half() -> Probability {
     Probability::new(0.5).expect("one half is a probability")

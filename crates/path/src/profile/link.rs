@@ -15,13 +15,13 @@ use crate::typed::{CoDelTyped, PieTyped, Rate};
 
 /// `{ rate = .., loss = .. }`, or `[ { rate = .. }, { loss = .. } ]`.
 pub(super) enum LinkTyped {
-    Usual(EffectsTyped),
+    DefaultOrder(EffectsTyped),
     AsWritten(Vec<EffectsTyped>),
 }
 
 impl Default for LinkTyped {
     fn default() -> Self {
-        LinkTyped::Usual(EffectsTyped::default())
+        LinkTyped::DefaultOrder(EffectsTyped::default())
     }
 }
 
@@ -66,7 +66,7 @@ impl LinkTyped {
         wrong: impl Fn(String) -> ProfileError,
     ) -> Result<Vec<EffectSpec>, ProfileError> {
         match self {
-            LinkTyped::Usual(typed) => {
+            LinkTyped::DefaultOrder(typed) => {
                 let mut link = LinkSpec::default();
                 for effect in typed.effects(folder, &wrong)? {
                     link.put(effect);
@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for LinkTyped {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LinkTyped, A::Error> {
-                EffectsTyped::deserialize(MapAccessDeserializer::new(map)).map(LinkTyped::Usual)
+                EffectsTyped::deserialize(MapAccessDeserializer::new(map)).map(LinkTyped::DefaultOrder)
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, steps: A) -> Result<LinkTyped, A::Error> {

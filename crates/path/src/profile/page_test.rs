@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Profile;
-use crate::spec::{EffectSpec, Propagation, Where};
+use crate::spec::{ChangedLinks, EffectSpec, Propagation};
 
 const PAGE: &str = include_str!("../../../../docs/concepts/profiles.md");
 
@@ -26,8 +26,16 @@ fn profile_example_of_the_documentation_is_valid() {
     assert!(matches!(path.clients[6].up.propagation, Propagation::OverTime(_)));
     let members: Vec<_> = path.shared.iter().map(|shared| shared.members.clone()).collect();
     assert_eq!(members, [6..9, 0..10]);
-    let places: Vec<&Where> = path.changes.iter().map(|change| &change.place).collect();
-    assert_eq!(places, [&Where::Clients(0..10), &Where::Clients(6..9), &Where::Shared(1), &Where::Clients(9..10)]);
+    let places: Vec<&ChangedLinks> = path.changes.iter().map(|change| &change.place).collect();
+    assert_eq!(
+        places,
+        [
+            &ChangedLinks::Clients(0..10),
+            &ChangedLinks::Clients(6..9),
+            &ChangedLinks::Shared(1),
+            &ChangedLinks::Clients(9..10)
+        ]
+    );
 }
 
 /// The page lists all built-in profiles.

@@ -10,7 +10,7 @@ use crate::spec::DelayOverTime;
 /// How the RTTs of one class are distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Rtt {
-    /// The same for all clients.
+    /// The same RTT for all clients.
     Constant(Duration),
     /// The logarithm is normal with mean ln(median) and standard deviation `sigma`; cut to `min` and `max`.
     LogNormal { median: Duration, sigma: f64, min: Duration, max: Duration },
@@ -18,7 +18,7 @@ pub(super) enum Rtt {
     Quantiles(Curve),
     /// Measured RTTs in ns, sorted, at least one.
     Sample(Vec<u64>),
-    /// The same for all clients, changing over time.
+    /// The same RTT for all clients, changing over time.
     OverTime(DelayOverTime),
 }
 

@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn trace_file_is_read_in_the_format_of_mahimahi() {
         let read = |text: &str| trace(text, Path::new("t")).map_err(|error| error.to_string());
-        assert_eq!(read("0\n5\n5\n12\n").unwrap().moments_ms(), [0, 5, 5, 12]);
+        assert_eq!(read("0\n5\n5\n12\n").unwrap().times_ms(), [0, 5, 5, 12]);
         for (text, expected) in [
             ("", "t:1: a trace needs at least one line"),
             ("5\n4\n", "t:2: 4 ms is before"),

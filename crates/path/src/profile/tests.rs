@@ -26,8 +26,8 @@ fn built_in_profiles_parse_and_state_their_sources() {
         assert_eq!(profile.name(), name);
         assert!(!profile.about().is_empty());
         let text = Profile::builtin_text(name).unwrap();
-        let sourced = text.contains("# Sources") || text.contains("ssumed") || text.contains("# Published");
-        assert!(sourced, "{name}: no source of its figures");
+        let has_sources = text.contains("# Sources") || text.contains("ssumed") || text.contains("# Published");
+        assert!(has_sources, "{name}: no source of its figures");
         let years = (1990..2030).filter(|year| text.contains(&year.to_string())).count();
         assert!(years > 0, "{name}: no year of its figures");
     }
@@ -308,10 +308,10 @@ fn profile_has_shared_links_and_changes() {
     let path = profile.path(5);
     assert_eq!((path.shared.len(), &path.shared[0].members, &path.shared[1].members), (2, &(0..3), &(0..5)));
     assert_eq!((path.shared[0].up.len(), path.shared[1].up.len(), path.shared[1].down.len()), (1, 0, 2));
-    let places: Vec<Where> = path.changes.iter().map(|change| change.place.clone()).collect();
-    let (all, far, second) = (Where::Clients(0..5), Where::Clients(0..3), Where::Clients(3..5));
-    assert_eq!(places, [all, far, second, Where::Shared(1), Where::Shared(0)]);
-    assert_eq!((path.changes[0].at, path.changes[0].lasts), (ms(10_000), Some(ms(3000))));
+    let places: Vec<ChangedLinks> = path.changes.iter().map(|change| change.place.clone()).collect();
+    let (all, far, second) = (ChangedLinks::Clients(0..5), ChangedLinks::Clients(0..3), ChangedLinks::Clients(3..5));
+    assert_eq!(places, [all, far, second, ChangedLinks::Shared(1), ChangedLinks::Shared(0)]);
+    assert_eq!((path.changes[0].at, path.changes[0].duration), (ms(10_000), Some(ms(3000))));
     assert!(matches!(path.changes[1].kind, ChangeKind::Delay(factor) if factor.value() == 2.0));
     let last = &path.clients[4];
     assert_eq!((last.rtt(), last.up.delay()), (ms(20), ms(5)));
@@ -319,7 +319,7 @@ fn profile_has_shared_links_and_changes() {
     // With one client the first class has it, and the second class has no client to change.
     let one = profile.path(1);
     assert_eq!((one.shared.len(), one.changes.len()), (2, 5));
-    assert_eq!(one.changes[2].place, Where::Clients(1..1));
+    assert_eq!(one.changes[2].place, ChangedLinks::Clients(1..1));
     assert_eq!(
         profile.describe()[2..],
         [
@@ -396,7 +396,7 @@ fn trace_files_are_found_in_the_directory_of_the_profile() {
     let profile = Profile::parse(text, Path::new("/profiles/p.toml"), files).unwrap();
     let clients = profile.clients(1);
     let bottleneck = clients[0].down.bottlenecks().next().unwrap();
-    assert!(matches!(&bottleneck.rate, RateSpec::Trace(trace) if trace.moments_ms() == [1, 2, 3]));
+    assert!(matches!(&bottleneck.rate, RateSpec::Trace(trace) if trace.times_ms() == [1, 2, 3]));
     assert!(
         profile.describe()[0].ends_with("down trace of 3ms, mean 12.032Mbit, queue 200ms"),
         "{:?}",
@@ -411,8 +411,8 @@ fn link_with_more_than_200_steps_is_rejected() {
         let steps = "{ corrupt = 0.5 }, ".repeat(steps);
         class(&format!("rtt = \"48ms\"\njitter = \"1ms\"\nup = [ {steps} ]\n[[changes]]\nat = \"1s\"\nloss = 0.5"))
     };
-    let refused = link(201).unwrap_err();
-    assert!(refused.contains("up: 201 steps: a link may have at most 200"), "{refused}");
+    let error = link(201).unwrap_err();
+    assert!(error.contains("up: 201 steps: a link may have at most 200"), "{error}");
     let addresses = crate::AddressPlan::new(1).unwrap();
     crate::Network::new(addresses, &link(200).unwrap().path(1), 1);
 }

@@ -41,13 +41,13 @@ impl CoDel {
         mut take: impl FnMut() -> Option<(Waiting<P>, u64)>,
         mut drop: impl FnMut(Waiting<P>),
     ) -> Option<Waiting<P>> {
-        let (mut head, mut may_drop) = self.look(now, take());
+        let (mut head, mut may_drop) = self.may_drop(now, take());
         if self.is_dropping {
             self.is_dropping = may_drop;
             // With a high drop rate the next drop may be due now as well.
             while self.is_dropping && now >= self.drop_next {
                 head.into_iter().for_each(&mut drop);
-                (head, may_drop) = self.look(now, take());
+                (head, may_drop) = self.may_drop(now, take());
                 if may_drop {
                     self.count += 1;
                     self.drop_next = self.control_law(self.drop_next);
@@ -57,7 +57,7 @@ impl CoDel {
             }
         } else if may_drop {
             head.into_iter().for_each(&mut drop);
-            (head, _) = self.look(now, take());
+            (head, _) = self.may_drop(now, take());
             self.is_dropping = true;
             // Soon after the last dropping phase, the drop rate that controlled the queue then is a good initial value.
             let delta = self.count - self.last_count;
@@ -71,7 +71,7 @@ impl CoDel {
 
     /// Whether the packet at the head may be dropped: packets have been above the target for an interval, and more than
     /// one full packet waits behind this one (section 5.4).
-    fn look<P>(&mut self, now: u64, taken: Option<(Waiting<P>, u64)>) -> (Option<Waiting<P>>, bool) {
+    fn may_drop<P>(&mut self, now: u64, taken: Option<(Waiting<P>, u64)>) -> (Option<Waiting<P>>, bool) {
         let Some((head, behind)) = taken else {
             self.first_above = None;
             return (None, false);

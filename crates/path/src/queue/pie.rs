@@ -51,15 +51,16 @@ impl Pie {
     /// Performs every update due at `at` or before. `wait` returns the wait of a packet at a given time.
     pub(super) fn update_until(&mut self, at: u64, wait: impl Fn(u64) -> u64) {
         while self.next_update <= at {
-            let moment = self.next_update;
-            let delay = wait(moment);
+            let update_at = self.next_update;
+            let delay = wait(update_at);
             if delay == 0 && self.old_delay == 0 && self.probability == 0.0 && self.burst_allowance == 0 {
                 // Idle until now: further updates would change nothing.
-                self.next_update = moment.saturating_add(((at - moment) / self.update + 1).saturating_mul(self.update));
+                self.next_update =
+                    update_at.saturating_add(((at - update_at) / self.update + 1).saturating_mul(self.update));
                 return;
             }
             self.update(delay);
-            self.next_update = moment.saturating_add(self.update);
+            self.next_update = update_at.saturating_add(self.update);
         }
     }
 
@@ -89,7 +90,7 @@ impl Pie {
     /// 4.1).
     pub(super) fn drops(&mut self, delay: u64, waiting: u64) -> bool {
         let is_low = |delay: u64| delay < self.target / 2;
-        // It must not drop a packet if the link has nothing else to send.
+        // PIE must not drop a packet if the link has nothing else to send.
         let is_safe = (is_low(self.old_delay) && self.probability < 0.2) || waiting <= 2 * MTU;
         let is_quiet = self.probability == 0.0 && is_low(delay) && is_low(self.old_delay);
         // 53 bits of a draw: a number from 0 to below 1.

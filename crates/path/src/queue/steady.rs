@@ -8,9 +8,9 @@ use crate::timeline::Start;
 /// A time finer than a nanosecond: whole nanoseconds, and a remainder in units of 1/rate ns at the current rate. Rates
 /// change at whole nanoseconds only, so a remainder never outlives its rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Moment {
+struct ExactTime {
     nanos: u64,
-    rest: u64,
+    remainder: u64,
 }
 
 /// The sender at a constant rate.
@@ -18,19 +18,19 @@ struct Moment {
 pub(super) struct Steady {
     rate: BitRate,
     /// When the packet being sent began.
-    began: Moment,
+    began: ExactTime,
     /// When the packet being sent ends.
-    ends: Moment,
+    ends: ExactTime,
 }
 
 impl Steady {
     pub(super) fn new(rate: BitRate) -> Self {
-        Steady { rate, began: Moment::default(), ends: Moment::default() }
+        Steady { rate, began: ExactTime::default(), ends: ExactTime::default() }
     }
 
     /// A packet arrives at an idle link: it begins at `at`.
     pub(super) fn begin(&mut self, at: u64) {
-        self.ends = Moment { nanos: at, rest: 0 };
+        self.ends = ExactTime { nanos: at, remainder: 0 };
     }
 
     /// The next packet begins when the last one ended.
@@ -42,7 +42,7 @@ impl Steady {
     /// nanosecond before.
     pub(super) fn send(&mut self, bytes: u32, rates: Rates, start: Start) -> u64 {
         self.ends = self.sent(self.began, u128::from(bytes), &rates, start);
-        self.ends.nanos.saturating_add(u64::from(self.ends.rest > 0))
+        self.ends.nanos.saturating_add(u64::from(self.ends.remainder > 0))
     }
 
     /// When the packet being sent ends, rounded down to the nanosecond.
@@ -56,36 +56,38 @@ impl Steady {
     }
 
     /// Remainder of the packet being sent at `at`, in bits times 10^9.
-    pub(super) fn left(&self, at: u64, rates: &Rates, start: Start) -> u128 {
-        let (mut left, mut from) = (0, at);
+    pub(super) fn remaining_work(&self, at: u64, rates: &Rates, start: Start) -> u128 {
+        let (mut remaining_work, mut begin) = (0, at);
         loop {
-            let rate = u128::from(self.in_force(rates, start, from));
-            match rates.next_after(start, from).filter(|&next| next < self.ends.nanos) {
+            let rate = u128::from(self.in_force(rates, start, begin));
+            match rates.next_after(start, begin).filter(|&next| next < self.ends.nanos) {
                 Some(next) => {
-                    left += rate * u128::from(next - from);
-                    from = next;
+                    remaining_work += rate * u128::from(next - begin);
+                    begin = next;
                 }
                 None => {
-                    return left + rate * u128::from(self.ends.nanos.saturating_sub(from)) + u128::from(self.ends.rest);
+                    return remaining_work
+                        + rate * u128::from(self.ends.nanos.saturating_sub(begin))
+                        + u128::from(self.ends.remainder);
                 }
             }
         }
     }
 
-    /// When `bytes` that begin at `from` have been sent.
-    fn sent(&self, from: Moment, bytes: u128, rates: &Rates, start: Start) -> Moment {
-        let Moment { mut nanos, rest } = from;
-        let mut work = bytes * BYTE + u128::from(rest);
+    /// The time at which `bytes` have been sent whose sending begins at `begin`.
+    fn sent(&self, begin: ExactTime, bytes: u128, rates: &Rates, start: Start) -> ExactTime {
+        let ExactTime { mut nanos, remainder } = begin;
+        let mut remaining = bytes * BYTE + u128::from(remainder);
         loop {
             let rate = u128::from(self.in_force(rates, start, nanos));
             match rates.next_after(start, nanos) {
-                Some(next) if work > rate * u128::from(next - nanos) => {
-                    work -= rate * u128::from(next - nanos);
+                Some(next) if remaining > rate * u128::from(next - nanos) => {
+                    remaining -= rate * u128::from(next - nanos);
                     nanos = next;
                 }
                 _ => {
-                    let whole = u64::try_from(work / rate).unwrap_or(u64::MAX);
-                    return Moment { nanos: nanos.saturating_add(whole), rest: (work % rate) as u64 };
+                    let whole = u64::try_from(remaining / rate).unwrap_or(u64::MAX);
+                    return ExactTime { nanos: nanos.saturating_add(whole), remainder: (remaining % rate) as u64 };
                 }
             }
         }

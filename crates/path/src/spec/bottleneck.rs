@@ -38,7 +38,7 @@ impl RateSpec {
 /// The queue in front of a bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Queue {
-    /// Its capacity.
+    /// The queue's capacity.
     pub limit: QueueLimit,
     /// Which packets are dropped before it is full.
     pub discipline: Discipline,
@@ -72,7 +72,7 @@ impl Default for QueueLimit {
 /// Which packets a queue drops in addition to those that find it full.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Discipline {
-    /// None.
+    /// No others: only packets that find the queue full.
     #[default]
     DropTail,
     /// Controlled delay: drops at the head, when packets have waited too long for too long (RFC 8289).

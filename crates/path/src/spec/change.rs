@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use units::Probability;
 
-/// One change: from `at` on, for `lasts` (otherwise permanently), on all links that `place` names.
+/// One change: from `at` on, for `duration` (otherwise permanently), on all links of `place`.
 ///
 /// Times count from the start of the measured phase ([`crate::Network::set_start`]). Overlapping changes of one kind
 /// are multiplied if they are factors; of replacing values, the one that began last is in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// When it begins.
+    /// When the change begins.
     pub at: Duration,
-    /// Its duration.
-    pub lasts: Option<Duration>,
+    /// Duration of the change; `None`: to the end.
+    pub duration: Option<Duration>,
     /// The links concerned.
-    pub place: Where,
+    pub place: ChangedLinks,
     /// The property that changes.
     pub kind: ChangeKind,
 }
 
 /// The links that a change concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum ChangedLinks {
     /// The own links of these clients, by number, both directions.
     Clients(Range<u32>),
     /// The shared link of this number, both directions.

@@ -14,11 +14,11 @@ use units::{BitRate, Bytes};
 /// [`crate::Network::set_start`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryTrace {
-    moments_ms: Vec<u64>,
+    times_ms: Vec<u64>,
 }
 
 /// In bits per second: the maximum of [`BitRate`].
-const HIGHEST: f64 = 1e12;
+const RATE_MAX_BITS_PER_SECOND: f64 = 1e12;
 
 impl DeliveryTrace {
     /// Bytes that may leave at each time.
@@ -31,36 +31,36 @@ impl DeliveryTrace {
     /// # Errors
     /// The line, counted from 0, and the reason: no line at all, a time before the one above it, a last time of 0 (it
     /// would repeat immediately, forever), more than 10^12 bits per second.
-    pub fn new(moments_ms: Vec<u64>) -> Result<Self, (usize, String)> {
-        let Some(&last) = moments_ms.last() else { return Err((0, "a trace needs at least one line".to_owned())) };
-        if let Some(line) = moments_ms.windows(2).position(|pair| pair[1] < pair[0]) {
+    pub fn new(times_ms: Vec<u64>) -> Result<Self, (usize, String)> {
+        let Some(&last) = times_ms.last() else { return Err((0, "a trace needs at least one line".to_owned())) };
+        if let Some(line) = times_ms.windows(2).position(|pair| pair[1] < pair[0]) {
             return Err((
                 line + 1,
-                format!("{} ms is before the line above it; times must not decrease", moments_ms[line + 1]),
+                format!("{} ms is before the line above it; times must not decrease", times_ms[line + 1]),
             ));
         }
         if last == 0 {
             return Err((
-                moments_ms.len() - 1,
+                times_ms.len() - 1,
                 "the last time must be above 0: the trace would have no length".to_owned(),
             ));
         }
-        let trace = DeliveryTrace { moments_ms };
-        if trace.bits_per_second() > HIGHEST {
-            let line = trace.moments_ms.len() - 1;
+        let trace = DeliveryTrace { times_ms };
+        if trace.bits_per_second() > RATE_MAX_BITS_PER_SECOND {
+            let line = trace.times_ms.len() - 1;
             return Err((line, "the lines up to here exceed 1 Tbit/s".to_owned()));
         }
         Ok(trace)
     }
 
     /// The times, in milliseconds, at least one, never decreasing.
-    pub fn moments_ms(&self) -> &[u64] {
-        &self.moments_ms
+    pub fn times_ms(&self) -> &[u64] {
+        &self.times_ms
     }
 
     /// Length of the trace: when it repeats.
     pub fn length(&self) -> Duration {
-        Duration::from_millis(self.moments_ms.last().copied().unwrap_or(1))
+        Duration::from_millis(self.times_ms.last().copied().unwrap_or(1))
     }
 
     /// Mean bits per second, with full opportunities; `None` below one.
@@ -69,7 +69,7 @@ impl DeliveryTrace {
     }
 
     fn bits_per_second(&self) -> f64 {
-        self.moments_ms.len() as f64 * Self::OPPORTUNITY.0 as f64 * 8.0 / self.length().as_secs_f64()
+        self.times_ms.len() as f64 * Self::OPPORTUNITY.0 as f64 * 8.0 / self.length().as_secs_f64()
     }
 }
 
@@ -85,7 +85,7 @@ pub struct DelayOverTime {
 /// Delay between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Between {
-    /// That of the preceding point.
+    /// The delay of the preceding point.
     #[default]
     Steps,
     /// Linear interpolation.
@@ -135,7 +135,7 @@ impl DelayOverTime {
             true => Duration::from_nanos((time.as_nanos() % last.0.as_nanos()) as u64),
             false => time,
         };
-        let after = self.points.partition_point(|&(moment, _)| moment <= time);
+        let after = self.points.partition_point(|&(begin, _)| begin <= time);
         let (from, delay) = self.points[after - 1];
         match (self.between, self.points.get(after)) {
             (Between::Steps, _) | (_, None) => delay,
@@ -149,7 +149,7 @@ impl DelayOverTime {
 
     /// The same series with every delay multiplied by `share`, 0 to 1.
     pub fn scaled(&self, share: f64) -> Self {
-        let points = self.points.iter().map(|&(moment, delay)| (moment, delay.mul_f64(share))).collect();
+        let points = self.points.iter().map(|&(time, delay)| (time, delay.mul_f64(share))).collect();
         DelayOverTime { points, ..*self }
     }
 

@@ -143,8 +143,8 @@ proptest! {
             prop_assert_eq!(segment.sequence(), recipe.sequence.wrapping_add(payload.len() as u32));
             prop_assert_eq!(segment.options(), &packet[transport + 20..headers]);
             let (first, last) = (number == 0, number + 1 == frames.len());
-            let kept = (if last { 0 } else { FIN | PSH }) | (if first { 0 } else { CWR });
-            prop_assert_eq!(segment.flags(), recipe.flags & !kept);
+            let cleared_flags = (if last { 0 } else { FIN | PSH }) | (if first { 0 } else { CWR });
+            prop_assert_eq!(segment.flags(), recipe.flags & !cleared_flags);
             prop_assert!(last || segment.payload().len() == usize::from(recipe.mss));
             payload.extend_from_slice(segment.payload());
         }
@@ -190,18 +190,18 @@ fn only_consistent_tcp_super_packets_are_cut() {
     };
     let (vnet, packet) = build(recipe);
     assert_eq!(cut(vnet, &packet).len(), 3);
-    let refused = |change: &dyn Fn(&mut vnet::Header, &mut Vec<u8>)| {
+    let is_rejected = |change: &dyn Fn(&mut vnet::Header, &mut Vec<u8>)| {
         let (mut vnet, mut packet) = (vnet, packet.clone());
         change(&mut vnet, &mut packet);
         SuperPacket::new_checked(vnet, &packet).is_none()
     };
-    assert!(!refused(&|vnet, _| vnet.gso_type |= vnet::GSO_ECN));
-    assert!(refused(&|vnet, _| vnet.gso_type = vnet::GSO_TCPV6));
-    assert!(refused(&|vnet, _| vnet.gso_type = 5), "UDP");
-    assert!(refused(&|vnet, _| vnet.gso_size = 0));
-    assert!(refused(&|vnet, _| vnet.csum_start = 24));
-    assert!(refused(&|vnet, _| vnet.csum_offset = 6));
-    assert!(refused(&|_, packet| packet[9] = protocol::UDP));
-    assert!(refused(&|_, packet| packet[6] = 0x20), "a fragment");
-    assert!(refused(&|_, packet| packet.truncate(3000)));
+    assert!(!is_rejected(&|vnet, _| vnet.gso_type |= vnet::GSO_ECN));
+    assert!(is_rejected(&|vnet, _| vnet.gso_type = vnet::GSO_TCPV6));
+    assert!(is_rejected(&|vnet, _| vnet.gso_type = 5), "UDP");
+    assert!(is_rejected(&|vnet, _| vnet.gso_size = 0));
+    assert!(is_rejected(&|vnet, _| vnet.csum_start = 24));
+    assert!(is_rejected(&|vnet, _| vnet.csum_offset = 6));
+    assert!(is_rejected(&|_, packet| packet[9] = protocol::UDP));
+    assert!(is_rejected(&|_, packet| packet[6] = 0x20), "a fragment");
+    assert!(is_rejected(&|_, packet| packet.truncate(3000)));
 }

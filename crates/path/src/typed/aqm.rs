@@ -38,13 +38,16 @@ impl FromStr for Discipline {
 }
 
 fn codel(target: Option<Duration>, interval: Option<Duration>) -> Discipline {
-    let usual = CoDel::default();
-    Discipline::CoDel(CoDel { target: target.unwrap_or(usual.target), interval: interval.unwrap_or(usual.interval) })
+    let default = CoDel::default();
+    Discipline::CoDel(CoDel {
+        target: target.unwrap_or(default.target),
+        interval: interval.unwrap_or(default.interval),
+    })
 }
 
 fn pie(target: Option<Duration>, update: Option<Duration>) -> Result<Discipline, String> {
-    let usual = Pie::default();
-    let update = update.unwrap_or(usual.update);
+    let default = Pie::default();
+    let update = update.unwrap_or(default.update);
     // Each update of a non-empty queue is an event: more frequent updates would saturate the path.
     if update < UPDATE_MIN {
         return Err(format!(
@@ -53,7 +56,7 @@ fn pie(target: Option<Duration>, update: Option<Duration>) -> Result<Discipline,
             exact(update)
         ));
     }
-    Ok(Discipline::Pie(Pie { target: target.unwrap_or(usual.target), update }))
+    Ok(Discipline::Pie(Pie { target: target.unwrap_or(default.target), update }))
 }
 
 const UPDATE_MIN: Duration = Duration::from_micros(100);
@@ -129,8 +132,8 @@ impl From<CoDelTyped> for Discipline {
 
 impl From<PieTyped> for Discipline {
     fn from(PieTyped { target, update }: PieTyped) -> Self {
-        let usual = Pie::default();
-        Discipline::Pie(Pie { target: target.unwrap_or(usual.target), update: update.unwrap_or(usual.update) })
+        let default = Pie::default();
+        Discipline::Pie(Pie { target: target.unwrap_or(default.target), update: update.unwrap_or(default.update) })
     }
 }
 

@@ -18,10 +18,10 @@ use crate::spec::{ChangeKind, Factor};
 /// 1); `in shared` to the link that all clients share; `in shared far` to the link that the class shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedChange {
-    /// When it begins, from the start of the measured phase.
+    /// When the change begins, from the start of the measured phase.
     pub at: Duration,
-    /// Its duration; `None`: to the end.
-    pub lasts: Option<Duration>,
+    /// Duration of the change; `None`: to the end.
+    pub duration: Option<Duration>,
     /// A class, by name or by number counted from 1; `None`: all.
     pub class: Option<String>,
     /// The link that the clients share, instead of their own links.
@@ -45,7 +45,7 @@ impl FromStr for PlannedChange {
             parse_duration(word).map_err(|error| wrong(error.to_string()))
         };
         let at = time(words.next(), "before the colon")?;
-        let lasts = match words.next_if_eq(&"for") {
+        let duration = match words.next_if_eq(&"for") {
             Some(_) => Some(time(words.next(), "after `for`")?),
             None => None,
         };
@@ -69,7 +69,7 @@ impl FromStr for PlannedChange {
             }
             _ => return Err(wrong(format!("`{}` is not a valid change", what.trim()))),
         };
-        let change = PlannedChange { at, lasts, class, shared, kind };
+        let change = PlannedChange { at, duration, class, shared, kind };
         change.check().map_err(wrong)?;
         Ok(change)
     }
@@ -77,7 +77,7 @@ impl FromStr for PlannedChange {
 
 impl PlannedChange {
     fn check(&self) -> Result<(), String> {
-        if self.lasts.is_some_and(|lasts| lasts.is_zero()) {
+        if self.duration.is_some_and(|duration| duration.is_zero()) {
             return Err("the duration is 0; it must be above 0".into());
         }
         if self.shared && matches!(self.kind, ChangeKind::Delay(_)) {
@@ -117,8 +117,8 @@ fn factor(typed: &str) -> Result<Factor, String> {
 impl fmt::Display for PlannedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&exact(self.at))?;
-        if let Some(lasts) = self.lasts {
-            write!(f, " for {}", exact(lasts))?;
+        if let Some(duration) = self.duration {
+            write!(f, " for {}", exact(duration))?;
         }
         match (self.shared, &self.class) {
             (false, None) => {}
@@ -142,7 +142,7 @@ struct Table {
     #[serde(with = "units::time::text")]
     at: Duration,
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
-    lasts: Option<Duration>,
+    duration: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     clients: Option<Class>,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -187,7 +187,7 @@ impl Serialize for PlannedChange {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut table = Table {
             at: self.at,
-            lasts: self.lasts,
+            duration: self.duration,
             clients: self.class.clone().map(Class::Name),
             shared: self.shared,
             ..Table::default()
@@ -220,7 +220,7 @@ impl<'de> Deserialize<'de> for PlannedChange {
             Class::Number(number) => number.to_string(),
             Class::Name(name) => name,
         });
-        let change = PlannedChange { at: table.at, lasts: table.lasts, class, shared: table.shared, kind };
+        let change = PlannedChange { at: table.at, duration: table.duration, class, shared: table.shared, kind };
         change.check().map_err(D::Error::custom)?;
         Ok(change)
     }

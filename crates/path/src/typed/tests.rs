@@ -25,10 +25,10 @@ fn change() -> impl Strategy<Value = PlannedChange> {
     ];
     let class = proptest::option::of("[a-z0-9_.-]{1,8}".prop_filter("a name", |name| name != "shared"));
     let whole = (time(), proptest::option::of(time()), class.clone(), any::<bool>(), kind)
-        .prop_map(|(at, lasts, class, shared, kind)| PlannedChange { at, lasts, class, shared, kind });
+        .prop_map(|(at, duration, class, shared, kind)| PlannedChange { at, duration, class, shared, kind });
     let rtt = (time(), class, factor()).prop_map(|(at, class, factor)| PlannedChange {
         at,
-        lasts: None,
+        duration: None,
         class,
         shared: false,
         kind: ChangeKind::Delay(factor),
@@ -121,7 +121,7 @@ fn typed_forms_parse_to_the_expected_values() {
     );
     assert_eq!("trace:t".parse(), Ok(Rate::Trace("t".into())));
     let change: PlannedChange = "10s for 3s: outage".parse().unwrap();
-    assert_eq!((change.at, change.lasts), (Duration::from_secs(10), Some(Duration::from_secs(3))));
+    assert_eq!((change.at, change.duration), (Duration::from_secs(10), Some(Duration::from_secs(3))));
     assert_eq!((change.class, change.shared, change.kind), (None, false, ChangeKind::Outage));
 }
 

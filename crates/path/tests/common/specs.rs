@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use path::{
-    Between, Bottleneck, Change, ChangeKind, ClientPath, CoDel, DelayOverTime, DeliveryTrace, Discipline, EffectSpec,
-    Factor, GilbertElliott, LinkSpec, PathSpec, Pie, Propagation, Queue, QueueLimit, RateSpec, Reorder, SharedSpec,
-    Where,
+    Between, Bottleneck, Change, ChangeKind, ChangedLinks, ClientPath, CoDel, DelayOverTime, DeliveryTrace, Discipline,
+    EffectSpec, Factor, GilbertElliott, LinkSpec, PathSpec, Pie, Propagation, Queue, QueueLimit, RateSpec, Reorder,
+    SharedSpec,
 };
 use proptest::prelude::*;
 use units::{BitRate, Bytes, Probability};
 
-/// Times of up to `most_us` microseconds.
-fn time(most_us: u64) -> impl Strategy<Value = Duration> {
-    (0..=most_us * 1000).prop_map(Duration::from_nanos)
+/// Times of up to `maximum_us` microseconds.
+fn time(maximum_us: u64) -> impl Strategy<Value = Duration> {
+    (0..=maximum_us * 1000).prop_map(Duration::from_nanos)
 }
 
 fn chance() -> impl Strategy<Value = Probability> {
@@ -30,11 +30,11 @@ fn rate() -> impl Strategy<Value = RateSpec> {
     let constant = (200_000u64..200_000_000).prop_map(|bits| BitRate::from_bits_per_second(bits).unwrap());
     let trace = prop::collection::vec(0u64..5, 1..20).prop_map(|steps| {
         let mut now = 1;
-        let moments = steps.into_iter().map(|step| {
+        let times = steps.into_iter().map(|step| {
             now += step;
             now
         });
-        Arc::new(DeliveryTrace::new(moments.collect()).unwrap())
+        Arc::new(DeliveryTrace::new(times.collect()).unwrap())
     });
     prop_oneof![3 => constant.prop_map(RateSpec::Constant), 1 => trace.prop_map(RateSpec::Trace)]
 }
@@ -71,8 +71,8 @@ fn effect() -> impl Strategy<Value = EffectSpec> {
     ]
 }
 
-fn effects(most: usize) -> impl Strategy<Value = Vec<EffectSpec>> {
-    prop::collection::vec(effect(), 0..=most)
+fn effects(maximum: usize) -> impl Strategy<Value = Vec<EffectSpec>> {
+    prop::collection::vec(effect(), 0..=maximum)
 }
 
 fn propagation() -> impl Strategy<Value = Propagation> {
@@ -104,11 +104,11 @@ fn change(shared: usize) -> impl Strategy<Value = Change> {
         chance().prop_map(ChangeKind::Loss),
     ];
     let place = (any::<bool>(), 0u32..3, 1u32..6, 0..shared.max(1)).prop_map(move |(ours, from, count, number)| {
-        if ours || shared == 0 { Where::Clients(from..from + count) } else { Where::Shared(number) }
+        if ours || shared == 0 { ChangedLinks::Clients(from..from + count) } else { ChangedLinks::Shared(number) }
     });
-    (time(200_000), prop::option::of(time(100_000)), place, kind).prop_map(|(at, lasts, place, kind)| Change {
+    (time(200_000), prop::option::of(time(100_000)), place, kind).prop_map(|(at, duration, place, kind)| Change {
         at,
-        lasts,
+        duration,
         place,
         kind,
     })

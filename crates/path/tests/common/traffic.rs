@@ -29,7 +29,7 @@ pub enum Kind {
 
 /// One departure, with everything that distinguishes it from others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seen {
+pub struct ObservedDeparture {
     pub due: Timestamp,
     pub client: u32,
     pub direction: usize,
@@ -58,7 +58,7 @@ pub fn frame(plan: &AddressPlan, number: usize, arrival: &Arrival) -> Vec<u8> {
 
 /// Behaviour of the loop around the path.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Loop {
+pub struct LoopBehavior {
     /// Polls only after this number of arrivals; 0 or 1: polls whenever a packet is due, exactly then.
     pub every: usize,
     /// Beginning of the measured phase, and the arrival before which it is set.
@@ -66,39 +66,44 @@ pub struct Loop {
 }
 
 /// Runs the traffic; checks packet conservation after every step.
-pub fn run(path: &PathSpec, arrivals: &[Arrival], seed: u64, how: Loop) -> (Vec<Seen>, Network) {
+pub fn run(
+    path: &PathSpec,
+    arrivals: &[Arrival],
+    seed: u64,
+    behavior: LoopBehavior,
+) -> (Vec<ObservedDeparture>, Network) {
     let plan = AddressPlan::new(path.clients.len() as u32).unwrap();
     let mut network = Network::new(plan, path, seed);
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     let mut now = Timestamp::from_nanos(1_000_000);
     for (number, arrival) in arrivals.iter().enumerate() {
         now += Duration::from_nanos(arrival.pause_ns);
-        match how.every {
-            0 | 1 => drain(&mut network, now, &mut seen),
-            every if number % every == 0 => take(&mut network, now, &mut seen),
+        match behavior.every {
+            0 | 1 => drain(&mut network, now, &mut observed),
+            every if number % every == 0 => drain_late(&mut network, now, &mut observed),
             _ => {}
         }
-        if let Some((start, _)) = how.start.filter(|&(_, before)| before == number) {
+        if let Some((start, _)) = behavior.start.filter(|&(_, before)| before == number) {
             network.set_start(start.max(now));
         }
         network.handle_packet(now, arrival.direction, &frame(&plan, number, arrival));
         assert_conserved(&network);
     }
-    match how.every {
-        0 | 1 => drain(&mut network, Timestamp::MAX, &mut seen),
-        _ => take(&mut network, Timestamp::MAX, &mut seen),
+    match behavior.every {
+        0 | 1 => drain(&mut network, Timestamp::MAX, &mut observed),
+        _ => drain_late(&mut network, Timestamp::MAX, &mut observed),
     }
     assert_eq!(network.next_due(), None);
-    (seen, network)
+    (observed, network)
 }
 
 /// Takes all packets due up to `until`, each at its due time.
-fn drain(network: &mut Network, until: Timestamp, seen: &mut Vec<Seen>) {
+fn drain(network: &mut Network, until: Timestamp, observed: &mut Vec<ObservedDeparture>) {
     while let Some(due) = network.next_due().filter(|&due| due <= until) {
         match network.poll_due(due) {
             Some(departure) => {
                 assert_eq!(departure.due, due, "next_due is not exact");
-                see(departure, seen);
+                observe(departure, observed);
                 assert_conserved(network);
                 network.handle_written(due);
             }
@@ -110,16 +115,16 @@ fn drain(network: &mut Network, until: Timestamp, seen: &mut Vec<Seen>) {
 }
 
 /// Takes all packets due up to `until`, late.
-fn take(network: &mut Network, until: Timestamp, seen: &mut Vec<Seen>) {
+fn drain_late(network: &mut Network, until: Timestamp, observed: &mut Vec<ObservedDeparture>) {
     while let Some(departure) = network.poll_due(until) {
-        see(departure, seen);
+        observe(departure, observed);
         assert_conserved(network);
         network.handle_written(until);
     }
 }
 
-fn see(departure: path::Departure<'_>, seen: &mut Vec<Seen>) {
-    seen.push(Seen {
+fn observe(departure: path::Departure<'_>, observed: &mut Vec<ObservedDeparture>) {
+    observed.push(ObservedDeparture {
         due: departure.due,
         client: departure.client,
         direction: departure.direction.index(),
@@ -132,7 +137,11 @@ fn see(departure: path::Departure<'_>, seen: &mut Vec<Seen>) {
 pub fn assert_conserved(network: &Network) {
     for direction in Direction::BOTH {
         let c = network.counters(direction);
-        assert_eq!(c.accepted + c.duplicated, c.delivered + c.dropped_in_all() + c.held, "{c:?}");
-        assert_eq!(c.accepted_bytes + c.duplicated_bytes, c.delivered_bytes + c.dropped_bytes + c.held_bytes, "{c:?}");
+        assert_eq!(c.accepted + c.duplicated, c.delivered + c.dropped_in_all() + c.in_transit, "{c:?}");
+        assert_eq!(
+            c.accepted_bytes + c.duplicated_bytes,
+            c.delivered_bytes + c.dropped_bytes + c.in_transit_bytes,
+            "{c:?}"
+        );
     }
 }

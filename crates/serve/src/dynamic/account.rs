@@ -178,7 +178,7 @@ impl ProgramState {
     /// Removes the CPU limit, so that the program can end quickly.
     pub(super) fn lift_bound(&self) {
         if let Some(group) = &*locked(&self.group) {
-            group.lift();
+            group.remove_cpu_limit();
         }
     }
 

@@ -23,7 +23,7 @@ use nix::unistd::geteuid;
 use sys::cgroup::{Cgroup, Limits, Weight, sweep};
 use sys::clock::Clock;
 use sys::namespace::{NetNamespace, enter_user_namespace};
-use sys::place::{Exit, Net, Place, SandboxSpec, Stdio, Stdio3, TiedProcess};
+use sys::sandbox::{Exit, Net, Sandbox, SandboxSpec, Stdio, Stdio3, TiedProcess};
 use sys::worker::Worker;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::sleep;
@@ -147,7 +147,7 @@ struct Keeper<'a> {
 
 /// The program, in the strictest confinement available to this user.
 enum Running {
-    Placed(Place),
+    Placed(Sandbox),
     TiedProcess(TiedProcess),
 }
 
@@ -202,10 +202,10 @@ impl Keeper<'_> {
         TiedProcess::start(&argv, &env, self.group).map(Running::TiedProcess)
     }
 
-    fn place(&self, argv: Vec<OsString>, env: Vec<(OsString, OsString)>, rootless: bool) -> sys::Result<Place> {
+    fn place(&self, argv: Vec<OsString>, env: Vec<(OsString, OsString)>, rootless: bool) -> sys::Result<Sandbox> {
         // stdout is for the server's own output.
-        let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|_| sys::Error::PlaceLost)?;
-        let mut place = Place::start(SandboxSpec {
+        let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|_| sys::Error::SandboxLost)?;
+        let mut place = Sandbox::start(SandboxSpec {
             env,
             stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(stderr), stderr: Stdio::Inherit },
             new_session: true,
@@ -214,7 +214,7 @@ impl Keeper<'_> {
             rootless,
             ..SandboxSpec::new(argv)
         })?;
-        place.go()?;
+        place.exec()?;
         Ok(place)
     }
 

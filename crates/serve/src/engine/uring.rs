@@ -22,7 +22,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use nix::libc::{EAGAIN, ECANCELED, ENOBUFS};
-use sys::uring::{CROWD, Completion, Copied, Ring, RingSpec};
+use sys::uring::{COMPLETIONS_PER_WAIT, Completion, Copied, Ring, RingSpec};
 use units::Timestamp;
 
 use super::table::Table;
@@ -195,7 +195,7 @@ impl<'a> Worker<'a> {
             if self.context.now >= self.context.recorder.due_at() {
                 self.context.recorder.tick(self.context.now);
             }
-            if more && came < CROWD {
+            if more && came < COMPLETIONS_PER_WAIT {
                 // Other connections have light work too, which the kernel has not reported yet.
                 self.again.splice(..0, again);
                 continue;

@@ -18,7 +18,7 @@ use crate::spec::{Limits, ServeError, system};
 /// Serves until one of `stops` is readable.
 pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &Responses) -> Result<(), ServeError> {
     let mut ring = Ring::new(RING).map_err(system("io_uring_setup"))?;
-    let messages = answers.all().map(|bytes| ring.keep(bytes.clone())).collect();
+    let messages = answers.all().map(|bytes| ring.register(bytes.clone())).collect();
     for stop in stops {
         ring.poll_readable(stop, STOP);
     }
@@ -229,7 +229,7 @@ impl Server<'_> {
         connection.patient = Some(from);
         let message = self.messages[answer.index];
         let token = token(index, *generation, WATCHED_SEND);
-        self.ring.send_patiently(connection.socket.as_fd(), message, from, answer.length, token);
+        self.ring.send_with_retries(connection.socket.as_fd(), message, from, answer.length, token);
     }
 
     /// The kernel did not accept all of a response.

@@ -9,21 +9,21 @@ use crate::error::{Error, Result};
 /// is invisible if it ran inside that task's own system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Programs, at normal priority.
+    /// Time of programs at normal priority.
     pub user: Duration,
-    /// Programs with a raised nice value.
+    /// Time of programs with a raised nice value.
     pub nice: Duration,
-    /// The kernel, on behalf of programs.
+    /// Time of the kernel on behalf of programs.
     pub system: Duration,
-    /// Idle.
+    /// Idle time.
     pub idle: Duration,
-    /// Idle, waiting for a disk.
+    /// Idle time while a disk operation is in progress.
     pub iowait: Duration,
-    /// Hardware interrupts.
+    /// Time of hardware interrupts.
     pub irq: Duration,
-    /// Software interrupts: packets received, timers.
+    /// Time of software interrupts: packets received, timers.
     pub softirq: Duration,
-    /// Used by the hypervisor for other guests.
+    /// Time used by the hypervisor for other guests.
     pub steal: Duration,
 }
 

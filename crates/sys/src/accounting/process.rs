@@ -17,12 +17,12 @@ pub struct ProcessUsage {
     pub system: Duration,
     /// Resident memory now, in bytes.
     pub rss_bytes: u64,
-    /// Living processes, without the root.
+    /// Running processes, without the root.
     pub processes: usize,
 }
 
-/// Open descriptors of all living descendants of process `root`; descriptors of forked processes count in each of them.
-/// `None` if the kernel does not count them (before Linux 6.2), or if no descendant is accessible.
+/// Open descriptors of all running descendants of process `root`; descriptors of forked processes count in each of
+/// them. `None` if the kernel does not count them (before Linux 6.2), or if no descendant is accessible.
 ///
 /// The kernel reports the number as the size of /proc/PID/fd, so the cost does not depend on the number of connections.
 pub fn tree_descriptors(root: i32) -> Option<u64> {
@@ -93,7 +93,7 @@ pub fn own_usage() -> Option<(Duration, Duration, u64)> {
     Some((ticks_to_duration(stat.own_ticks.0), ticks_to_duration(stat.own_ticks.1), stat.rss_pages * page_bytes()))
 }
 
-/// Resource usage of the descendants of process `root`, living and waited for; of `root` itself only the reaped
+/// Resource usage of the descendants of process `root`, running and waited for; of `root` itself only the reaped
 /// children. All zero if the process does not exist.
 pub fn tree_usage(root: i32) -> ProcessUsage {
     let mut usage = ProcessUsage::default();

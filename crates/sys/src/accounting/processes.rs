@@ -29,7 +29,7 @@ pub struct ProcessTime {
 impl ProcessTime {
     /// Whether it is a kernel thread that works for the whole machine (memory, RCU, timers), not on behalf of a program
     /// (disk writes, received packets).
-    pub fn keeps_house(&self) -> bool {
+    pub fn is_maintenance(&self) -> bool {
         let works_for_programs = [
             "kworker",
             "ksoftirqd",
@@ -150,8 +150,8 @@ mod tests {
         let named = |name: &str| ProcessTime { name: name.into(), ..ProcessTime::default() };
         assert!(is_receiver(&named("ksoftirqd/1"), 1) && is_receiver(&named("backlog_napi/1"), 1));
         let kernel = |name: &str| ProcessTime { parent: KTHREADD, ..named(name) };
-        assert!(kernel("kdamond.0").keeps_house() && kernel("rcu_preempt").keeps_house());
-        assert!(!kernel("kworker/0:1H-kb").keeps_house() && !named("kdamond.0").keeps_house());
+        assert!(kernel("kdamond.0").is_maintenance() && kernel("rcu_preempt").is_maintenance());
+        assert!(!kernel("kworker/0:1H-kb").is_maintenance() && !named("kdamond.0").is_maintenance());
         assert!(last_core(std::process::id() as i32).is_some() && last_core(i32::MAX).is_none());
         assert!(!is_receiver(&named("ksoftirqd/1"), 11) && !is_receiver(&named("kworker/1:0"), 1));
     }

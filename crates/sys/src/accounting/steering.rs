@@ -14,7 +14,7 @@ use crate::namespace::{NetNamespace, on_own_thread};
 /// An empty list turns steering off.
 ///
 /// The setting is in sysfs, which shows the devices of the namespace in which it was mounted; so a short-lived thread
-/// mounts a private sysfs, which is gone when this function returns.
+/// mounts a private sysfs, which is unmounted when this function returns.
 ///
 /// # Errors
 /// Always when rootless (the kernel requires CAP_NET_ADMIN of the host, not of the namespace); an unknown device; a

@@ -12,7 +12,7 @@ use crate::error::Result;
 pub struct TcpCounters(BTreeMap<String, i64>);
 
 impl TcpCounters {
-    /// Reads those of the calling thread's namespace: call it inside [`crate::namespace::NetNamespace::run`].
+    /// Reads the counters of the calling thread's namespace: call it inside [`crate::namespace::NetNamespace::run`].
     ///
     /// # Errors
     /// /proc is not mounted.

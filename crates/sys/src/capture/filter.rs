@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_without_ports_and_hosts_keeps_all_packets() {
+    fn filter_without_ports_and_hosts_captures_all_packets() {
         assert_eq!(run(&program(&[], &[], 128), 0x0806, &[]), 128);
         assert_eq!(run(&nothing(), ETHERTYPE_IPV4, &v4(6, 0, 0, [10, 0, 0, 1], [80, 1])), 0);
     }
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn filter_matches_ports_at_both_ends_and_behind_ip_options() {
         let program = program(&[80, 8080], &[], 96);
-        for (packet, kept) in [
+        for (packet, captured) in [
             (v4(6, 0, 0, [10, 0, 0, 1], [40_000, 80]), 96),
             (v4(6, 0, 0, [10, 0, 0, 1], [8080, 40_000]), 96),
             (v4(6, 0, 10, [10, 0, 0, 1], [40_000, 80]), 96),
@@ -264,7 +264,7 @@ mod tests {
             (v4(6, 0x2000, 0, [10, 0, 0, 1], [40_000, 81]), 0),
             (v4(6, 0x2010, 0, [10, 0, 0, 1], [0, 0]), 96),
         ] {
-            assert_eq!(run(&program, ETHERTYPE_IPV4, &packet), kept, "{packet:?}");
+            assert_eq!(run(&program, ETHERTYPE_IPV4, &packet), captured, "{packet:?}");
         }
         assert_eq!(run(&program, ETHERTYPE_IPV6, &v6(6, [1; 16], [80, 5])), 96);
         assert_eq!(run(&program, ETHERTYPE_IPV6, &v6(6, [1; 16], [81, 5])), 0);

@@ -56,7 +56,7 @@ impl Ring {
         if memory == libc::MAP_FAILED {
             return Err(Error::of("mmap of the capture ring")(Errno::last()).remedy(&[Errno::ENOMEM], remedy));
         }
-        let memory = NonNull::new(memory.cast()).expect("mmap never maps address 0 unless asked to");
+        let memory = NonNull::new(memory.cast()).expect("mmap never maps address 0 unless requested to");
         Ok(Ring { memory, block_bytes: spec.block_bytes as usize, blocks: spec.blocks as usize, next: 0 })
     }
 
@@ -67,7 +67,7 @@ impl Ring {
         if status(start).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the block starts with its descriptor, and is ours until its status says otherwise.
+        // SAFETY: the block starts with its descriptor, and belongs to this process until its status changes.
         let header = unsafe { (*start.cast::<libc::tpacket_block_desc>().as_ptr()).hdr.bh1 };
         self.next = (self.next + 1) % self.blocks;
         let filled = (header.blk_len as usize).min(self.block_bytes);
@@ -99,7 +99,7 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Its packets, in the order of capture. A block may be empty.
+    /// The block's packets, in the order of capture. A block may be empty.
     pub fn packets(&self) -> Packets<'_> {
         // SAFETY: the kernel does not write to a block between handing it over and getting it back, which needs the
         // block to be dropped; `filled` is at most the block's length.

@@ -73,7 +73,7 @@ impl Hierarchies {
     }
 
     /// Chooses the directory of a group called `name`, without creating it.
-    pub(super) fn place(&self, name: &str, with_limit: bool, period: Duration) -> Result<Cgroup> {
+    pub(super) fn choose(&self, name: &str, with_limit: bool, period: Duration) -> Result<Cgroup> {
         let group = |version| Cgroup { version, directories: Vec::new(), configured_period: period, period };
         if let Some(two) = &self.two
             && let Some(parent) = two.parent_with_cpu()
@@ -152,7 +152,7 @@ impl Mounted {
     }
 
     /// The nearest directory at or above this process's own whose children have the cpu controller. If there is none,
-    /// it is enabled in one that holds no process itself (the kernel's rule) and that this user may write to.
+    /// it is enabled in one that contains no process itself (the kernel's rule) and that this user may write to.
     fn parent_with_cpu(&self) -> Option<PathBuf> {
         let enabled = || {
             self.directories_to_enable().find(|d| fs::write(d.join("cgroup.subtree_control"), "+cpu +memory").is_ok())
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn error_without_cgroup_mounts_names_the_remedy() {
-        let error = Hierarchies::parse("", "").place("x", true, Duration::ZERO).unwrap_err();
+        let error = Hierarchies::parse("", "").choose("x", true, Duration::ZERO).unwrap_err();
         assert!(error.to_string().contains("mount -t cgroup2"), "{error}");
     }
 }

@@ -35,7 +35,7 @@ fn sweep_below(parent: &Path, depth: usize) -> usize {
 }
 
 /// Removes groups that programs created within `group` and left when they were killed, and returns the number of
-/// removed directories: a group cannot be removed before its children. A group that holds processes stays.
+/// removed directories: a group cannot be removed before its children. A group that contains processes is not removed.
 pub(crate) fn sweep_inside(group: &Path) -> usize {
     let mut removed = 0;
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {

@@ -71,10 +71,10 @@ fn cgroup_v2_group_uses_the_files_of_version_two() {
         assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "2500 5000");
     }
     for (limit, expected) in [("1%", "1000 100000"), ("20%", "1000 5000")] {
-        group.hold(share(limit)).unwrap();
+        group.set_cpu_limit(share(limit)).unwrap();
         assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), expected);
     }
-    group.lift();
+    group.remove_cpu_limit();
     assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "0");
     assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "max");
 }

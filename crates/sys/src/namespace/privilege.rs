@@ -12,11 +12,11 @@ use super::USERNS_REFUSED;
 /// How this process can create namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// It has CAP_SYS_ADMIN and CAP_NET_ADMIN: it creates namespaces directly.
+    /// This process has CAP_SYS_ADMIN and CAP_NET_ADMIN: it creates namespaces directly.
     Root,
     /// An ordinary user who may create a user namespace: call [`super::enter_user_namespace`] first.
     UserNamespace,
-    /// Neither.
+    /// This process cannot create namespaces.
     None {
         /// The refused step, and the remedy.
         why: String,
@@ -25,7 +25,7 @@ pub enum Privilege {
 
 /// The privileges of this process. Tries a user namespace in a forked child, so the caller stays unchanged.
 pub fn privilege() -> Privilege {
-    if holds(CAP_SYS_ADMIN) && holds(CAP_NET_ADMIN) {
+    if has_capability(CAP_SYS_ADMIN) && has_capability(CAP_NET_ADMIN) {
         return Privilege::Root;
     }
     match try_user_namespace() {
@@ -44,14 +44,14 @@ pub fn privilege() -> Privilege {
 }
 
 /// Whether this process runs in a user namespace other than the host's: "root" here may then be an ordinary user
-/// outside, and a server that changes its user needs [`crate::place::SandboxSpec::rootless`].
+/// outside, and a server that changes its user needs [`crate::sandbox::SandboxSpec::rootless`].
 pub fn in_user_namespace() -> bool {
     fs::read_to_string("/proc/self/uid_map")
         .is_ok_and(|map| map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"])
 }
 
 /// Whether the effective capabilities of this thread include `capability`.
-pub(crate) fn holds(capability: u32) -> bool {
+pub(crate) fn has_capability(capability: u32) -> bool {
     let Ok(status) = fs::read_to_string("/proc/thread-self/status") else { return false };
     status
         .lines()

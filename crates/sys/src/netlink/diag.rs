@@ -23,13 +23,13 @@ pub struct SockDiag {
 /// A TCP socket in state LISTEN, or a bound UDP socket without a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListeningSocket {
-    /// Its local address; `0.0.0.0` and `::` are every address.
+    /// The socket's local address; `0.0.0.0` and `::` are every address.
     pub address: IpAddr,
-    /// Its port.
+    /// The socket's port.
     pub port: u16,
     /// Whether an IPv6 socket accepts no IPv4 connections (IPV6_V6ONLY).
     pub v6_only: bool,
-    /// Its inode, by which its owners are found in /proc.
+    /// The socket's inode, by which its owners are found in /proc.
     pub inode: u64,
 }
 

@@ -21,7 +21,7 @@ pub struct Found {
     pub kind: ExistingRouteKind,
     /// The number of its outgoing device, if any.
     pub device: Option<u32>,
-    /// Its routing table: main is 254, local 255.
+    /// The routing table: main is 254, local 255.
     pub table: u32,
 }
 
@@ -80,7 +80,7 @@ impl Found {
 
 /// A route with a shorter prefix than this counts as a default route.
 const DEFAULT_ROUTE_PREFIX_MAX: u8 = 8;
-/// The same for IPv6.
+/// As above, for IPv6.
 const DEFAULT_ROUTE_PREFIX_MAX_V6: u8 = 16;
 
 impl Netlink {

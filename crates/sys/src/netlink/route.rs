@@ -16,7 +16,7 @@ pub struct Route<'a> {
     pub dst: IpAddr,
     /// Length of the destination's prefix in bits.
     pub prefix: u8,
-    /// Its outgoing device.
+    /// The outgoing device.
     pub dev: &'a str,
     /// The source address of sockets that bind none. Must be an address of this namespace.
     pub src: Option<IpAddr>,

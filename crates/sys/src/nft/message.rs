@@ -166,7 +166,7 @@ impl<'a> Answer<'a> {
         self.kind == DONE || self.kind == ERROR
     }
 
-    /// Its attributes: type and value.
+    /// The message's attributes: type and value.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
         attributes(self.body.get(GENERIC..).unwrap_or_default())
     }
@@ -232,7 +232,7 @@ pub(super) mod expression {
         });
     }
 
-    /// Continues if the comparison with the first register holds.
+    /// Continues if the comparison with the first register is true.
     pub(in super::super) fn compare(list: &mut Attributes, operator: u32, value: &[u8]) {
         put(list, "cmp", |data| {
             data.number(1, FIRST).number(2, operator).nested(3, |inner| {

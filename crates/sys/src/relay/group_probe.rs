@@ -1,7 +1,8 @@
 //! A process in this one's process group that shows whether a signal was sent to the whole group.
 //!
-//! A signal itself does not tell. The probe blocks every signal, and a signal sent to it stays pending until the probe
-//! is queried; the kernel marks all members of a group before kill(2) returns, so the probe need not be scheduled.
+//! A signal itself does not show this. The probe blocks every signal, and a signal sent to it stays pending until the
+//! probe is queried; the kernel marks all members of a group before kill(2) returns, so the probe need not be
+//! scheduled.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -15,7 +16,7 @@ use nix::unistd::{pipe2, read, write};
 pub struct GroupProbe {
     pid: libc::pid_t,
     queries: OwnedFd,
-    answers: OwnedFd,
+    responses: OwnedFd,
 }
 
 impl GroupProbe {
@@ -25,7 +26,7 @@ impl GroupProbe {
     /// No descriptor or no process is left.
     pub fn start() -> io::Result<GroupProbe> {
         let (query, queries) = pipe2(OFlag::O_CLOEXEC)?;
-        let (answers, response) = pipe2(OFlag::O_CLOEXEC)?;
+        let (responses, response) = pipe2(OFlag::O_CLOEXEC)?;
         let mut before = SigSet::empty();
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
         let parent = std::process::id().cast_signed();
@@ -36,17 +37,17 @@ impl GroupProbe {
         }
         let error = io::Error::last_os_error();
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
-        if pid < 0 { Err(error) } else { Ok(GroupProbe { pid, queries, answers }) }
+        if pid < 0 { Err(error) } else { Ok(GroupProbe { pid, queries, responses }) }
     }
 
     /// Signals sent to the child since the last query, a bit each by its number. A signal that arrives during the
     /// response is in this response or in the next one, never in both.
-    pub fn take(&self) -> u64 {
-        let mut answer = [0; 8];
-        // Without a living child no signal is known.
+    pub fn query(&self) -> u64 {
+        let mut signals_mask = [0; 8];
+        // Without a running child no signal is known.
         let query = write(&self.queries, &[1]).is_ok();
-        let response = query && read(&self.answers, &mut answer).is_ok_and(|n| n == answer.len());
-        if response { u64::from_ne_bytes(answer) } else { 0 }
+        let response = query && read(&self.responses, &mut signals_mask).is_ok_and(|n| n == signals_mask.len());
+        if response { u64::from_ne_bytes(signals_mask) } else { 0 }
     }
 }
 
@@ -98,36 +99,36 @@ mod tests {
     #[test]
     fn group_probe_reports_each_signal_once() {
         let probe = GroupProbe::start().unwrap();
-        assert_eq!(probe.take(), 0);
+        assert_eq!(probe.query(), 0);
         for round in 0..3 {
             for signal in [libc::SIGTERM, libc::SIGUSR1] {
                 // SAFETY: a system call without pointers, about our own child.
                 assert_eq!(unsafe { libc::kill(probe.pid, signal) }, 0);
             }
-            assert_eq!(probe.take(), 1 << libc::SIGTERM | 1 << libc::SIGUSR1, "{round}");
-            assert_eq!(probe.take(), 0, "{round}");
+            assert_eq!(probe.query(), 1 << libc::SIGTERM | 1 << libc::SIGUSR1, "{round}");
+            assert_eq!(probe.query(), 0, "{round}");
         }
         // Also signals during the query: each is sent after the previous one was reported.
         let reported = std::sync::atomic::AtomicU32::new(0);
-        let (seen, query) = (std::sync::atomic::Ordering::SeqCst, &reported);
+        let (ordering, count) = (std::sync::atomic::Ordering::SeqCst, &reported);
         std::thread::scope(|scope| {
             let pid = probe.pid;
             scope.spawn(move || {
                 for number in 0..500 {
-                    while query.load(seen) < number {
+                    while count.load(ordering) < number {
                         std::hint::spin_loop();
                     }
                     // SAFETY: as above.
                     unsafe { libc::kill(pid, libc::SIGUSR2) };
                 }
             });
-            while query.load(seen) < 500 {
-                let signals = probe.take();
+            while count.load(ordering) < 500 {
+                let signals = probe.query();
                 assert!(signals == 0 || signals == 1 << libc::SIGUSR2);
-                query.fetch_add(u32::from(signals != 0), seen);
+                count.fetch_add(u32::from(signals != 0), ordering);
             }
         });
-        assert_eq!(probe.take(), 0);
+        assert_eq!(probe.query(), 0);
         let pid = probe.pid;
         drop(probe);
         // SAFETY: as above; signal 0 only checks for the process.

@@ -57,7 +57,7 @@ fn relay_forwards_signals_at_any_time_and_restores_the_handlers() {
     // To a program that another process waits for, by its descriptor, although its number is unknown to kill(2) here.
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let mut relay = Relay::install().unwrap();
-    relay.hold().unwrap();
+    relay.block_signals().unwrap();
     own();
     relay.to_grandchild(i32::MAX, crate::process::open(child.id()).unwrap());
     assert_eq!(
@@ -98,11 +98,11 @@ fn notes_store_sets_of_signal_numbers() {
 
 /// One read after the other: the notes, then the group probe. Afterwards both are empty.
 fn read_in_turn(before: Notes, reads: &[(Notes, u64)]) -> (Round, usize) {
-    let (mut at_notes, mut at_independent, mut rests) = (reads.iter(), reads.iter(), 0);
-    let notes = || at_notes.next().map_or_else(Notes::default, |look| look.0);
-    let take = || at_independent.next().map_or(0, |look| look.1);
-    let round = settle(USR1 | USR2, before, notes, take, || rests += 1);
-    (round, rests)
+    let (mut at_notes, mut at_independent, mut pauses) = (reads.iter(), reads.iter(), 0);
+    let notes = || at_notes.next().map_or_else(Notes::default, |read| read.0);
+    let take = || at_independent.next().map_or(0, |read| read.1);
+    let round = settle(USR1 | USR2, before, notes, take, || pauses += 1);
+    (round, pauses)
 }
 
 const USR1: u64 = bit(Signal::SIGUSR1);
@@ -120,7 +120,7 @@ fn forwarded(round: Round) -> Vec<i32> {
 #[test]
 fn signal_to_the_group_is_never_forwarded_whatever_its_timing() {
     let nothing = Vec::<i32>::new();
-    // Both in one read; the mark first; the note first.
+    // Mark and note in one read; the mark first; the note first.
     for reads in [
         &[(by_process(USR1), USR1)][..],
         &[(NONE, USR1), (by_process(USR1), 0)],
@@ -136,21 +136,21 @@ fn signal_to_the_group_is_never_forwarded_whatever_its_timing() {
         &[(NONE, USR1), (NONE, 0), (NONE, 0), (NONE, 0), (by_process(USR1), 0)],
     ] {
         let (round, _) = read_in_turn(NONE, reads);
-        assert_eq!((forwarded(round), round.kept), (nothing.clone(), NONE), "{reads:?}");
+        assert_eq!((forwarded(round), round.pending), (nothing.clone(), NONE), "{reads:?}");
     }
 }
 
 #[test]
 fn signal_to_this_process_alone_is_forwarded_soon() {
-    let (round, rests) = read_in_turn(NONE, &[(by_process(USR1), 0)]);
-    assert_eq!((forwarded(round), rests), (vec![libc::SIGUSR1], 1));
+    let (round, pauses) = read_in_turn(NONE, &[(by_process(USR1), 0)]);
+    assert_eq!((forwarded(round), pauses), (vec![libc::SIGUSR1], 1));
     // Together with a signal to the group; left from an earlier round.
     let (round, _) = read_in_turn(by_process(USR2), &[(by_process(USR1), USR1)]);
     assert_eq!(forwarded(round), [libc::SIGUSR2]);
     // One note for two signals: the wait for the other one is limited.
-    let (round, rests) = read_in_turn(NONE, &[(by_process(USR2), USR1)]);
-    assert_eq!((forwarded(round), rests), (vec![libc::SIGUSR2], READS_MAX as usize - 1));
+    let (round, pauses) = read_in_turn(NONE, &[(by_process(USR2), USR1)]);
+    assert_eq!((forwarded(round), pauses), (vec![libc::SIGUSR2], READS_MAX as usize - 1));
     // While others arrive without end: a new signal in the last read waits for the next round.
     let (round, _) = read_in_turn(NONE, &[(by_process(USR1), 0); READS_MAX as usize]);
-    assert_eq!((forwarded(round), round.kept), (vec![libc::SIGUSR1], by_process(USR1)));
+    assert_eq!((forwarded(round), round.pending), (vec![libc::SIGUSR1], by_process(USR1)));
 }

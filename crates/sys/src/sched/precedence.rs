@@ -34,16 +34,16 @@ impl Precedence {
     pub const NONE: Precedence = Precedence(None);
 
     /// Moves the calling thread into the real-time class, if allowed; otherwise it stays unchanged and is not reviewed.
-    pub fn take(now: Timestamp) -> Self {
-        if set_fifo() { Precedence::taken(now) } else { Precedence::NONE }
+    pub fn acquire(now: Timestamp) -> Self {
+        if set_fifo() { Precedence::begin_window(now) } else { Precedence::NONE }
     }
 
     /// For the calling thread after `urgency` was applied to it.
     pub fn after(urgency: Urgency, now: Timestamp) -> Self {
-        if urgency == Urgency::RealTime { Precedence::taken(now) } else { Precedence::NONE }
+        if urgency == Urgency::RealTime { Precedence::begin_window(now) } else { Precedence::NONE }
     }
 
-    fn taken(now: Timestamp) -> Self {
+    fn begin_window(now: Timestamp) -> Self {
         Precedence(Some(Window { began: now, used: thread_cpu_time(), first: true }))
     }
 
@@ -52,7 +52,7 @@ impl Precedence {
     pub fn review(&mut self, now: Timestamp) {
         let Some(window) = &mut self.0 else { return };
         let lasted = now.since(window.began);
-        if lasted < WINDOW {
+        if lasted < REVIEW_INTERVAL {
             return;
         }
         let used = thread_cpu_time();
@@ -61,7 +61,7 @@ impl Precedence {
             // The actual class, not the requested one: a thread that stayed in the class must be reviewed again, and
             // one that was not readmitted takes turns until it is.
             (false, true) => set_fifo(),
-            (true, false) => !give_way(),
+            (true, false) => !leave_real_time_class(),
             (is, _) => is,
         };
         *window = Window { began: now, used, first };
@@ -69,7 +69,7 @@ impl Precedence {
 }
 
 /// Moves the calling thread out of the real-time class, with a short slice if the kernel allows it; false if it stays.
-fn give_way() -> bool {
+fn leave_real_time_class() -> bool {
     shorten_slice() || set_other()
 }
 
@@ -78,8 +78,8 @@ fn fills(used: Duration, lasted: Duration) -> bool {
     used > lasted.mul_f64(SATURATED_SHARE)
 }
 
-/// Short for people, long compared with the system calls of a change.
-const WINDOW: Duration = Duration::from_millis(10);
+/// Time between two reviews: unnoticeable to a user, long compared with the system calls of a change of class.
+const REVIEW_INTERVAL: Duration = Duration::from_millis(10);
 /// Share of its core.
 const SATURATED_SHARE: f64 = 0.9;
 
@@ -104,7 +104,7 @@ mod tests {
             // If the class is not allowed, `Precedence` must not assume it.
             let allowed = set_fifo();
             let before = class();
-            let mut precedence = Precedence::taken(at(0));
+            let mut precedence = Precedence::begin_window(at(0));
             let now = |precedence: &Precedence| (precedence.0.as_ref().map(|window| window.first), class());
             // A whole window, on any machine: the thread ran longer than that.
             let started = thread_cpu_time();

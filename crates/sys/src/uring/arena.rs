@@ -48,13 +48,14 @@ impl Arena {
     /// The bytes of a range.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.half * 2, "a range of this arena");
-        // SAFETY: within the mapping, whose bytes are all initialised (by the kernel, to zero); the kernel only reads it.
+        // SAFETY: within the mapping, whose bytes are all initialised (by the kernel, to zero); the kernel only reads
+        // it.
         unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
     }
 
     /// The half being filled has been submitted: switches to the other one. The bytes of this one stay until the next
     /// switch.
-    pub fn turn_over(&mut self) {
+    pub fn switch_halves(&mut self) {
         if self.filled > 0 {
             self.base = self.half - self.base;
             self.filled = 0;
@@ -77,10 +78,10 @@ mod tests {
         assert_eq!(arena.put(b"fghi"), None);
         let second = arena.put(b"fgh").unwrap();
         assert_eq!(arena.put(b"x"), None);
-        arena.turn_over();
+        arena.switch_halves();
         let third = arena.put(b"12345678").unwrap();
         assert_eq!((arena.bytes(first), arena.bytes(second)), (&b"abcde"[..], &b"fgh"[..]));
-        arena.turn_over();
+        arena.switch_halves();
         let fourth = arena.put(b"new").unwrap();
         assert_eq!((arena.bytes(third), arena.bytes(fourth.clone())), (&b"12345678"[..], &b"new"[..]));
         assert_eq!(arena.pointer(&fourth), arena.bytes(fourth.clone()).as_ptr());

@@ -145,7 +145,7 @@ fn poll_completes_once_and_receive_until_it_is_cancelled() {
     assert!(ring.next().is_none(), "no receive is in flight");
 }
 
-/// Both completions are returned by the wait that submits their operations, in any order.
+/// The completions of two operations are returned by the wait that submits their operations, in any order.
 #[test]
 fn returned_bytes_and_received_bytes_complete_in_one_wait() {
     let mut ring = Ring::new(SMALL).unwrap();

@@ -26,8 +26,8 @@ pub fn capture_sees_loopback_packets_once() {
         // Each packet passes a loopback device twice and is captured once.
         assert_eq!(packets.iter().filter(|(_, bytes, _)| tcp_flags(bytes) == Some(SYN)).count(), 1);
         assert!(packets.iter().any(|(_, bytes, _)| bytes.windows(5).any(|window| window == b"hello")));
-        let moments: Vec<u64> = packets.iter().map(|&(at, ..)| at).collect();
-        assert!(moments.is_sorted() && before <= moments[0] && *moments.last().unwrap() <= after);
+        let times: Vec<u64> = packets.iter().map(|&(at, ..)| at).collect();
+        assert!(times.is_sorted() && before <= times[0] && *times.last().unwrap() <= after);
         assert!(packets.iter().all(|(_, bytes, length)| bytes.len() == *length as usize));
         let counted = capture.statistics().unwrap();
         assert_eq!((counted.packets, counted.drops), (packets.len() as u64, 0));
@@ -37,11 +37,11 @@ pub fn capture_sees_loopback_packets_once() {
     .unwrap();
 }
 
-pub fn capture_keeps_matching_packets_truncated() {
+pub fn matching_packets_are_captured_truncated() {
     lo().run(|| {
         for host in ["127.0.0.1", "::1"] {
-            let (asked, other) = (listen(host), listen(host));
-            let port = asked.local_addr().unwrap().port();
+            let (captured_listener, other_listener) = (listen(host), listen(host));
+            let port = captured_listener.local_addr().unwrap().port();
             let hosts: [IpAddr; 1] = [host.parse().unwrap()];
             let spec = CaptureSpec::new("lo", 80);
             let mut capture = open(&CaptureSpec { ports: &[port], hosts: &hosts, ..spec });
@@ -49,8 +49,8 @@ pub fn capture_keeps_matching_packets_truncated() {
             let mut of_others = open(&CaptureSpec { hosts: &elsewhere, ..spec });
             let datagrams = UdpSocket::bind((host, 0)).unwrap();
             datagrams.send_to(b"not TCP", (host, port)).unwrap();
-            talk(other.local_addr().unwrap(), &other);
-            talk(asked.local_addr().unwrap(), &asked);
+            talk(other_listener.local_addr().unwrap(), &other_listener);
+            talk(captured_listener.local_addr().unwrap(), &captured_listener);
             let packets = all_of(&mut capture);
             assert_eq!(packets.iter().filter(|(_, bytes, _)| tcp_flags(bytes) == Some(SYN)).count(), 1, "{host}");
             for (_, bytes, length) in &packets {
@@ -91,9 +91,9 @@ pub fn capture_counts_packets_lost_without_a_free_block() {
         }
         let counted = capture.statistics().unwrap();
         assert_eq!(counted.packets, 100);
-        let kept = all_of(&mut capture).len() as u64;
-        assert_eq!(kept + counted.drops, 100);
-        assert!(kept > 0 && counted.drops > 0, "{kept} kept");
+        let captured = all_of(&mut capture).len() as u64;
+        assert_eq!(captured + counted.drops, 100);
+        assert!(captured > 0 && counted.drops > 0, "{captured} captured");
     })
     .unwrap();
 }
@@ -132,7 +132,7 @@ fn listen(host: &str) -> TcpListener {
     TcpListener::bind((host, 0)).unwrap()
 }
 
-/// One connection, `hello` and in the other direction `world`, both ends closed.
+/// One connection, `hello` and in the other_listener direction `world`, both ends closed.
 fn talk(to: SocketAddr, listener: &TcpListener) {
     let mut client = TcpStream::connect(to).unwrap();
     let (mut server, _) = listener.accept().unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sys::cgroup::{Cgroup, Limits, Weight, sweep};
-use sys::place::{Exit, Place};
+use sys::sandbox::{Exit, Sandbox};
 
 use crate::check::{ended, shell, start, wait_until};
 
@@ -14,11 +14,11 @@ pub fn cpu_share_is_limited() {
     let group = Cgroup::create("burner", limits).unwrap();
     assert_eq!(group.period(), Duration::from_millis(5));
     let started = Instant::now();
-    let place = burner(&group);
+    let sandbox = burner(&group);
     std::thread::sleep(Duration::from_secs(2));
     let usage = group.usage().unwrap();
     let elapsed = started.elapsed().as_secs_f64();
-    place.stop(Duration::ZERO);
+    sandbox.stop(Duration::ZERO);
     let used = (usage.user + usage.system).as_secs_f64();
     let share = used / elapsed;
     println!("note: configured share 20 %, measured {:.1} %, throttled {:?}", share * 100.0, usage.throttled.unwrap());
@@ -37,8 +37,8 @@ pub fn memory_is_limited() {
         let group = Cgroup::create("eater", Limits { memory: Some(bound), ..Limits::default() }).unwrap();
         let mut spec = shell(&format!("x=$(head -c {}M /dev/zero | tr '\\0' x); test ${{#x}} -gt 1", megabytes));
         spec.cgroup = Some(&group);
-        let mut place = start(spec);
-        let exit = ended(&mut place);
+        let mut sandbox = start(spec);
+        let exit = ended(&mut sandbox);
         let most = group.usage().unwrap().memory_max.unwrap();
         println!("note: {megabytes} MB within 24 MiB: {exit:?}, at most {most} bytes");
         assert!(most <= bound, "{most}");
@@ -52,11 +52,11 @@ pub fn usage_includes_dead_processes() {
     let group = Cgroup::create("dead", Limits::default()).unwrap();
     let mut spec = shell("(ulimit -t 1; while :; do :; done); exit 3");
     spec.cgroup = Some(&group);
-    let mut place = start(spec);
-    assert_eq!(ended(&mut place), Exit::Code(3));
+    let mut sandbox = start(spec);
+    assert_eq!(ended(&mut sandbox), Exit::Code(3));
     let by_group = group.usage().unwrap();
     let by_group = by_group.user + by_group.system;
-    let by_proc = place.usage();
+    let by_proc = sandbox.usage();
     let by_proc = by_proc.user + by_proc.system;
     println!("note: the same work by control group {by_group:?}, by /proc {by_proc:?}");
     assert!(by_group > Duration::from_millis(900));
@@ -68,14 +68,18 @@ pub fn group_is_removed_on_drop() {
     let group = Cgroup::create("gone", limits).unwrap();
     assert_eq!(group.period(), Duration::from_millis(100));
     let directories = directories(&group);
-    let told = |file: &str| directories.iter().find_map(|d| fs::read_to_string(d.join(file)).ok());
-    let stands_back = |idle: &str| told("cpu.idle").is_some_and(|text| text.trim() == idle);
+    let read_file = |file: &str| directories.iter().find_map(|d| fs::read_to_string(d.join(file)).ok());
+    let is_idle = |idle: &str| read_file("cpu.idle").is_some_and(|text| text.trim() == idle);
     let least = |weight: Option<String>| weight.is_some_and(|text| matches!(text.trim(), "1" | "2"));
-    assert!(stands_back("1") || least(told("cpu.weight")) || least(told("cpu.shares")));
-    group.lift();
-    assert!(stands_back("0") || !(least(told("cpu.weight")) || least(told("cpu.shares"))));
-    let most =
-        || [told("cpu.weight"), told("cpu.shares")].iter().flatten().any(|it| ["10000", "262144"].contains(&it.trim()));
+    assert!(is_idle("1") || least(read_file("cpu.weight")) || least(read_file("cpu.shares")));
+    group.remove_cpu_limit();
+    assert!(is_idle("0") || !(least(read_file("cpu.weight")) || least(read_file("cpu.shares"))));
+    let most = || {
+        [read_file("cpu.weight"), read_file("cpu.shares")]
+            .iter()
+            .flatten()
+            .any(|it| ["10000", "262144"].contains(&it.trim()))
+    };
     group.set_weight(Weight::Most).unwrap();
     assert!(most());
     group.set_weight(Weight::Usual).unwrap();
@@ -115,14 +119,14 @@ pub fn sweep_removes_groups_of_dead_processes_only() {
     fs::remove_dir(session).unwrap();
 }
 
-fn burner(group: &Cgroup) -> Place {
+fn burner(group: &Cgroup) -> Sandbox {
     let mut spec = shell("while :; do :; done & while :; do :; done");
     spec.cgroup = Some(group);
-    let place = start(spec);
+    let sandbox = start(spec);
     wait_until("it is in the group", || {
         group.procs_paths().iter().all(|file| fs::read_to_string(file).unwrap().lines().count() >= 2)
     });
-    place
+    sandbox
 }
 
 fn directories(group: &Cgroup) -> Vec<PathBuf> {

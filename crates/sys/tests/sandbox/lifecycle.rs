@@ -11,25 +11,25 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sys::Error;
-use sys::place::{Exit, Net, Place, Stdio};
+use sys::sandbox::{Exit, Net, Sandbox, Stdio};
 
-use crate::check::{command, ended, lives, output, shell, start, wait_for, wait_until};
+use crate::check::{command, ended, is_running, output, shell, start, wait_for, wait_until};
 
 pub fn command_ends_with_its_exit_code() {
-    let mut place = Place::start(shell("exit 7")).unwrap();
-    assert_eq!(place.try_exit().unwrap(), None);
-    assert!(!place.alive().unwrap(), "no process runs before go");
-    place.go().unwrap();
-    assert!(matches!(place.go(), Err(Error::Unexpected { .. })), "a second go is rejected");
+    let mut sandbox = Sandbox::start(shell("exit 7")).unwrap();
+    assert_eq!(sandbox.try_exit().unwrap(), None);
+    assert!(!sandbox.alive().unwrap(), "no process runs before exec");
+    sandbox.exec().unwrap();
+    assert!(matches!(sandbox.exec(), Err(Error::Unexpected { .. })), "a second exec is rejected");
     let readable =
-        poll(&mut [PollFd::new(place.status_fd(), PollFlags::POLLIN)], PollTimeout::from(10_000u16)).unwrap();
+        poll(&mut [PollFd::new(sandbox.status_fd(), PollFlags::POLLIN)], PollTimeout::from(10_000u16)).unwrap();
     assert_eq!(readable, 1, "status_fd is readable");
-    assert_eq!(ended(&mut place), Exit::Code(7));
-    wait_until("the sandbox is empty", || !place.alive().unwrap());
-    assert!(lives(place.init_pid()), "init lives until the sandbox is stopped");
-    let init = place.init_pid();
-    place.stop(Duration::from_secs(5));
-    assert!(!lives(init));
+    assert_eq!(ended(&mut sandbox), Exit::Code(7));
+    wait_until("the sandbox is empty", || !sandbox.alive().unwrap());
+    assert!(is_running(sandbox.init_pid()), "init is_running until the sandbox is stopped");
+    let init = sandbox.init_pid();
+    sandbox.stop(Duration::from_secs(5));
+    assert!(!is_running(init));
 }
 
 pub fn command_ends_by_a_signal() {
@@ -37,48 +37,48 @@ pub fn command_ends_by_a_signal() {
 }
 
 pub fn failed_exec_is_reported() {
-    let error = Place::start(command(&["no-such-server"])).unwrap_err().to_string();
+    let error = Sandbox::start(command(&["no-such-server"])).unwrap_err().to_string();
     assert!(error.starts_with("no-such-server: no such program on the PATH"), "{error}");
 
-    let mut place = Place::start(command(&["/nowhere/nginx"])).unwrap();
-    assert_eq!(place.go().unwrap_err().to_string(), "/nowhere/nginx: No such file or directory");
-    assert!(!place.alive().unwrap());
+    let mut sandbox = Sandbox::start(command(&["/nowhere/nginx"])).unwrap();
+    assert_eq!(sandbox.exec().unwrap_err().to_string(), "/nowhere/nginx: No such file or directory");
+    assert!(!sandbox.alive().unwrap());
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("server");
     fs::write(&file, "#!/nowhere/interpreter\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let path = file.to_str().unwrap();
-    let error = Place::start(command(&[path])).unwrap().go().unwrap_err().to_string();
+    let error = Sandbox::start(command(&[path])).unwrap().exec().unwrap_err().to_string();
     assert_eq!(error, format!("{path}: Permission denied"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    let error = Place::start(command(&[path])).unwrap().go().unwrap_err().to_string();
+    let error = Sandbox::start(command(&[path])).unwrap().exec().unwrap_err().to_string();
     assert_eq!(error, format!("{path}: No such file or directory"));
 }
 
 pub fn failed_setup_step_is_reported() {
     let mut spec = shell("true");
     spec.cwd = Some("/nowhere".into());
-    let error = Place::start(spec).unwrap().go().unwrap_err().to_string();
+    let error = Sandbox::start(spec).unwrap().exec().unwrap_err().to_string();
     assert_eq!(error, "chdir /nowhere: No such file or directory");
 
     let mut spec = shell("true");
     spec.cpus = Some(vec![1000]);
-    let error = Place::start(spec).unwrap().go().unwrap_err().to_string();
+    let error = Sandbox::start(spec).unwrap().exec().unwrap_err().to_string();
     assert!(error.contains("sched_setaffinity") && error.contains("Invalid argument"), "{error}");
 
-    let error = Place::start(command(&["sh", "a\0b"])).unwrap_err().to_string();
+    let error = Sandbox::start(command(&["sh", "a\0b"])).unwrap_err().to_string();
     assert!(error.contains("NUL"), "{error}");
 }
 
 pub fn start_fails_with_several_threads() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || stopped.recv());
-    let error = Place::start(shell("true")).unwrap_err();
+    let error = Sandbox::start(shell("true")).unwrap_err();
     assert!(matches!(error, Error::Threads { threads: 2 }), "{error}");
     drop(stop);
     let _ = other.join();
-    Place::start(shell("true")).expect("the process has one thread again");
+    Sandbox::start(shell("true")).expect("the process has one thread again");
 }
 
 pub fn sandbox_sees_only_its_own_processes() {
@@ -147,54 +147,54 @@ pub fn output_pipe_ends_with_the_command() {
     let (mut reading, writing) = std::io::pipe().unwrap();
     let mut spec = shell("echo end of output");
     spec.stdio.stdout = Stdio::File(OwnedFd::from(writing));
-    let place = start(spec);
+    let sandbox = start(spec);
     let mut text = String::new();
     reading.read_to_string(&mut text).unwrap();
     assert_eq!(text, "end of output\n");
-    assert!(lives(place.init_pid()), "init holds no end of the pipe");
+    assert!(is_running(sandbox.init_pid()), "init has no end of the pipe open");
 }
 
 pub fn daemon_survives_its_launcher() {
-    let mut place = start(shell("setsid sleep 1000 & setsid sh -c 'sleep 1000' & exit 0"));
-    assert_eq!(ended(&mut place), Exit::Code(0));
-    wait_until("both sleep", || place.pids().len() >= 2);
-    assert!(place.alive().unwrap());
-    let pids = place.pids();
-    assert!(place.usage().processes >= 2);
-    place.signal(Signal::SIGKILL).unwrap();
-    wait_until("the sandbox is empty", || !place.alive().unwrap());
-    assert!(pids.iter().all(|pid| !lives(*pid)));
+    let mut sandbox = start(shell("setsid sleep 1000 & setsid sh -c 'sleep 1000' & exit 0"));
+    assert_eq!(ended(&mut sandbox), Exit::Code(0));
+    wait_until("both daemons sleep", || sandbox.pids().len() >= 2);
+    assert!(sandbox.alive().unwrap());
+    let pids = sandbox.pids();
+    assert!(sandbox.usage().processes >= 2);
+    sandbox.signal(Signal::SIGKILL).unwrap();
+    wait_until("the sandbox is empty", || !sandbox.alive().unwrap());
+    assert!(pids.iter().all(|pid| !is_running(*pid)));
 }
 
 pub fn stop_kills_after_the_grace_period() {
     let folder = tempfile::tempdir().unwrap();
-    let said = folder.path().join("said");
+    let output_file = folder.path().join("output_file");
     let ready = folder.path().join("ready");
     // The script reports when its trap is set: before that TERM would kill it.
     let script = format!(
         "trap 'echo bye > {}; exit 0' TERM; : > {}; while :; do sleep 0.01; done",
-        said.display(),
+        output_file.display(),
         ready.display()
     );
 
     // Handles TERM, even when it is stopped at that time.
-    let mut place = start(shell(&script));
-    wait_until("it hears TERM", || ready.exists());
-    place.signal(Signal::SIGSTOP).unwrap();
+    let mut sandbox = start(shell(&script));
+    wait_until("the trap is set", || ready.exists());
+    sandbox.signal(Signal::SIGSTOP).unwrap();
     let before = Instant::now();
-    place.stop(Duration::from_secs(20));
+    sandbox.stop(Duration::from_secs(20));
     assert!(before.elapsed() < Duration::from_secs(10));
-    assert_eq!(fs::read_to_string(&said).unwrap(), "bye\n");
+    assert_eq!(fs::read_to_string(&output_file).unwrap(), "bye\n");
 
     // Ignores TERM: killed at the end of the grace period, not before. Its second process starts after the trap is set.
-    let mut place = start(shell("trap '' TERM; while :; do sleep 0.01; done"));
-    wait_until("it runs", || place.pids().len() >= 2);
-    let pids = place.pids();
-    assert!(place.alive().unwrap());
+    let mut sandbox = start(shell("trap '' TERM; while :; do sleep 0.01; done"));
+    wait_until("the loop runs", || sandbox.pids().len() >= 2);
+    let pids = sandbox.pids();
+    assert!(sandbox.alive().unwrap());
     let before = Instant::now();
-    place.stop(Duration::from_millis(300));
+    sandbox.stop(Duration::from_millis(300));
     assert!(before.elapsed() >= Duration::from_millis(300));
-    assert!(pids.iter().all(|pid| !lives(*pid)));
+    assert!(pids.iter().all(|pid| !is_running(*pid)));
 
     // No grace period: killed immediately.
     let before = Instant::now();
@@ -203,33 +203,33 @@ pub fn stop_kills_after_the_grace_period() {
 }
 
 pub fn dropped_sandbox_kills_its_processes() {
-    let place = start(shell("sleep 1000"));
-    wait_until("it sleeps", || !place.pids().is_empty());
-    let pids = [place.pids(), vec![place.init_pid()]].concat();
-    drop(place);
-    assert!(pids.iter().all(|pid| !lives(*pid)));
+    let sandbox = start(shell("sleep 1000"));
+    wait_until("the command sleeps", || !sandbox.pids().is_empty());
+    let pids = [sandbox.pids(), vec![sandbox.init_pid()]].concat();
+    drop(sandbox);
+    assert!(pids.iter().all(|pid| !is_running(*pid)));
 }
 
-pub fn usage_includes_living_and_dead_processes() {
+pub fn usage_includes_running_and_ended_processes() {
     // One busy loop that is waited for, after a second of CPU time; then one that continues.
-    let place = start(shell("(ulimit -t 1; while :; do :; done); while :; do :; done & sleep 1000"));
+    let sandbox = start(shell("(ulimit -t 1; while :; do :; done); while :; do :; done & sleep 1000"));
     // The shell, the second busy loop, sleep. CPU time is no criterion: the kernel counts the second of the limit in
     // ticks, and on a busy machine the first loop may have used much more before it ends.
-    let usage = wait_for("the second burner runs", || Some(place.usage()).filter(|usage| usage.processes == 3));
+    let usage = wait_for("the second busy loop runs", || Some(sandbox.usage()).filter(|usage| usage.processes == 3));
     let used = usage.user + usage.system;
-    let all_there = used > Duration::from_millis(700) && usage.user > usage.system && usage.rss_bytes > 100_000;
-    assert!(all_there, "{usage:?}");
-    let more = || place.usage().user + place.usage().system > used + Duration::from_millis(100);
-    wait_until("the living one is counted too", more);
-    place.stop(Duration::ZERO);
+    let all_counted = used > Duration::from_millis(700) && usage.user > usage.system && usage.rss_bytes > 100_000;
+    assert!(all_counted, "{usage:?}");
+    let more = || sandbox.usage().user + sandbox.usage().system > used + Duration::from_millis(100);
+    wait_until("the running loop is counted too", more);
+    sandbox.stop(Duration::ZERO);
 }
 
 pub fn killed_init_is_reported() {
-    let mut place = start(shell("sleep 1000"));
-    kill(Pid::from_raw(place.init_pid()), Signal::SIGKILL).unwrap();
-    wait_until("it is noticed", || matches!(place.try_exit(), Err(Error::PlaceLost)));
-    assert!(place.alive().is_err() && place.signal(Signal::SIGTERM).is_err());
-    place.stop(Duration::from_secs(5));
+    let mut sandbox = start(shell("sleep 1000"));
+    kill(Pid::from_raw(sandbox.init_pid()), Signal::SIGKILL).unwrap();
+    wait_until("the end of init is reported", || matches!(sandbox.try_exit(), Err(Error::SandboxLost)));
+    assert!(sandbox.alive().is_err() && sandbox.signal(Signal::SIGTERM).is_err());
+    sandbox.stop(Duration::from_secs(5));
 }
 
 pub fn sandbox_joins_an_existing_network() {

@@ -3,7 +3,7 @@
 use nix::unistd::{getgid, getuid};
 use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::{NetNamespace, Privilege, enter_user_namespace, in_user_namespace, privilege};
-use sys::place::{Exit, Net, SandboxSpec};
+use sys::sandbox::{Exit, Net, SandboxSpec};
 
 use crate::check::{output, shell};
 use crate::network::{carry_packets, net_with_tun};
@@ -53,8 +53,8 @@ pub fn low_ports_and_ping_are_allowed() {
     assert_eq!(exit, Exit::Code(0), "{text}");
     // A second sandbox in the network of a first one has the same permissions.
     let net = {
-        let place = crate::check::start(rootless(shell("true")));
-        place.net().try_clone().unwrap()
+        let sandbox = crate::check::start(rootless(shell("true")));
+        sandbox.net().try_clone().unwrap()
     };
     let mut spec = rootless(shell("ping -c1 -W5 127.0.0.1"));
     spec.net = Net::Existing(net);

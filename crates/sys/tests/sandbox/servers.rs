@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use sys::place::{Exit, Place, SandboxSpec};
+use sys::sandbox::{Exit, Sandbox, SandboxSpec};
 use tempfile::TempDir;
 
-use crate::check::{command, ended, http_status, lives, start, wait_until};
+use crate::check::{command, ended, http_status, is_running, start, wait_until};
 
 pub fn nginx_in_front() {
     let folder = folder();
@@ -30,24 +30,24 @@ pub fn apache_as_a_daemon() {
 
 /// Starts the server, requests a page, stops it, and checks that no process is left.
 pub fn serve(spec: SandboxSpec<'_>, port: u16, daemon: bool) {
-    let mut place = start(spec);
-    assert_eq!(http_status(&place, port), "HTTP/1.1 200 OK");
+    let mut sandbox = start(spec);
+    assert_eq!(http_status(&sandbox, port), "HTTP/1.1 200 OK");
     if daemon {
-        assert_eq!(ended(&mut place), Exit::Code(0), "the launcher ends");
+        assert_eq!(ended(&mut sandbox), Exit::Code(0), "the launcher ends");
     } else {
-        assert_eq!(place.try_exit().unwrap(), None);
+        assert_eq!(sandbox.try_exit().unwrap(), None);
     }
-    assert!(place.alive().unwrap());
-    let usage = place.usage();
+    assert!(sandbox.alive().unwrap());
+    let usage = sandbox.usage();
     assert!(usage.processes >= 2 && usage.rss_bytes > 1 << 20, "{usage:?}");
-    stop(place);
+    stop(sandbox);
 }
 
-fn stop(place: Place) {
-    let pids = place.pids();
+fn stop(sandbox: Sandbox) {
+    let pids = sandbox.pids();
     assert!(pids.len() >= 2, "{pids:?}");
-    place.stop(Duration::from_secs(10));
-    wait_until("all are gone", || pids.iter().all(|pid| !lives(*pid)));
+    sandbox.stop(Duration::from_secs(10));
+    wait_until("all server processes have ended", || pids.iter().all(|pid| !is_running(*pid)));
 }
 
 /// A directory that any user may read, with a page in it.

@@ -13,25 +13,25 @@ use std::time::{Duration, Instant};
 use nix::unistd::getuid;
 use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::enter_user_namespace;
-use sys::place::Stdio as PlaceStdio;
+use sys::sandbox::Stdio as SandboxStdio;
 use sys::tun::Tun;
 
 use crate::check::{shell, start, wait_until};
 use crate::runner::VICTIM;
 
 pub fn sigkill_of_root_leaves_nothing() {
-    kill_at_random_moments("root", 200);
+    kill_at_random_times("root", 200);
 }
 
 pub fn sigkill_of_rootless_leaves_nothing() {
-    kill_at_random_moments("rootless", 100);
+    kill_at_random_times("rootless", 100);
 }
 
 /// Each delay is drawn from a fixed seed; three in four are within 20 ms, during which the testbed is being built.
-fn kill_at_random_moments(kind: &str, times: u32) {
+fn kill_at_random_times(kind: &str, times: u32) {
     let mounts = mounts();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let (mut seen, mut whole, mut longest) = (0, 0, Duration::ZERO);
+    let (mut seen, mut complete, mut longest) = (0, 0, Duration::ZERO);
     for time in 0..times {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let range_us = if time % 4 == 3 { 120_000 } else { 10_000 * (1 + u64::from(time % 2)) };
@@ -51,12 +51,12 @@ fn kill_at_random_moments(kind: &str, times: u32) {
         let pid = victim.id();
         victim.wait().unwrap();
         let killed = Instant::now();
-        let mut said = String::new();
+        let mut output = String::new();
         log.rewind().unwrap();
-        log.read_to_string(&mut said).unwrap();
-        let networks: HashSet<&str> = said.lines().filter_map(|line| line.strip_prefix("net:")).collect();
+        log.read_to_string(&mut output).unwrap();
+        let networks: HashSet<&str> = output.lines().filter_map(|line| line.strip_prefix("net:")).collect();
         seen += usize::from(!networks.is_empty());
-        whole += usize::from(said.contains("whole"));
+        complete += usize::from(output.contains("complete"));
         let mut clean = 0;
         wait_until("nothing is left of the victim", || {
             // A process during exec shows no environment: check twice.
@@ -73,9 +73,13 @@ fn kill_at_random_moments(kind: &str, times: u32) {
     }
     assert_eq!(self::mounts(), mounts);
     println!(
-        "note: killed {times} times: {seen} with a namespace made, {whole} with the whole testbed running; removed within {longest:?}"
+        "note: killed {times} times: {seen} with a namespace made, {complete} with the whole testbed \
+         running; removed within {longest:?}"
     );
-    assert!(seen > 0 && whole > 0 && whole < times as usize, "the kills must hit before, during and after the start");
+    assert!(
+        seen > 0 && complete > 0 && complete < times as usize,
+        "the kills must hit before, during and after the start"
+    );
 }
 
 /// Builds the testbed and waits to be killed.
@@ -88,8 +92,8 @@ pub fn be_the_victim(kind: &str) {
         .then(|| Cgroup::create("victim", Limits { cpu: Some("50%".parse().unwrap()), ..Limits::default() }).unwrap());
     let quiet = |script: &str| {
         let mut spec = shell(script);
-        spec.stdio.stdout = PlaceStdio::Null;
-        spec.stdio.stderr = PlaceStdio::Null;
+        spec.stdio.stdout = SandboxStdio::Null;
+        spec.stdio.stderr = SandboxStdio::Null;
         spec.hosts = vec![("198.18.0.1".parse().unwrap(), "server".to_owned())];
         spec
     };
@@ -101,25 +105,25 @@ pub fn be_the_victim(kind: &str) {
     spec.rootless = rootless;
     spec.new_session = true;
     let server = start(spec);
-    say(&format!("net:{}", server.net().inode().unwrap()));
+    print_line(&format!("net:{}", server.net().inode().unwrap()));
     let tun = server.net().run(|| Tun::open("s0").unwrap()).unwrap();
     let client = start(quiet("sleep 1000"));
-    say(&format!("net:{}", client.net().inode().unwrap()));
+    print_line(&format!("net:{}", client.net().inode().unwrap()));
     let other = client.net().run(|| Tun::open("c0").unwrap()).unwrap();
     while server.pids().len() < 4 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    say("whole");
+    print_line("complete");
     std::thread::sleep(Duration::from_secs(1000));
     drop((tun, other));
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     println!("{line}");
     std::io::stdout().flush().unwrap();
 }
 
-/// Living processes with the mark.
+/// Running processes with the mark.
 fn marked(mark: &str) -> Vec<i32> {
     let own = std::process::id() as i32;
     let carries = |pid: &i32| {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use schema::{ConnectionState, FailureCause, Framing, RecordEnd, Sent};
 
 use super::*;
-use crate::places::target::How;
+use crate::topology::target::How;
 use validity::evidence::Agreed;
 
 const RTT: u64 = 48;
@@ -44,8 +44,8 @@ fn load(connection: u64, started: u64, done: u64, fresh: bool) -> RequestRecord 
 }
 
 /// The load's call of connect to the first server.
-fn called(connection: u64, client: u32, port: u16) -> Called {
-    Called { connection, client, port, server: "198.18.0.1".parse().unwrap() }
+fn connect_call(connection: u64, client: u32, port: u16) -> ConnectCall {
+    ConnectCall { connection, client, port, server: "198.18.0.1".parse().unwrap() }
 }
 
 /// The captured request on a connection: first byte of the request, last byte of the response.
@@ -109,11 +109,11 @@ fn agreement() -> Agreement {
 #[test]
 fn a_request_on_a_persistent_connection_takes_one_rtt_and_on_a_new_one_counts_from_its_syn() {
     let mut agreement = agreement();
-    agreement.load_called(&called(0, 3, 5000));
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
     // Opened at 200: SYN at the server 24 later, ACK and request 48 after that, 10 of service, 24 back.
     agreement.load_request(&load(0, 200, 306, true));
     agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
-    // Kept: first write at 400, at the server 424, 10 of service, 24 back.
+    // On the persistent connection: first write at 400, at the server 424, 10 of service, 24 back.
     agreement.wire_request(3, &wire(0, 1, 5000, 424, 434));
     agreement.load_request(&load(0, 400, 458, false));
     agreement.wire_connection(&connection(0, 5000, 224));
@@ -128,7 +128,7 @@ fn a_request_on_a_persistent_connection_takes_one_rtt_and_on_a_new_one_counts_fr
 fn the_first_request_of_an_idle_open_connection_is_timed_from_its_first_byte() {
     for wire_first in [false, true] {
         let mut agreement = agreement();
-        agreement.load_called(&called(0, 3, 5000));
+        agreement.load_connect_call(&connect_call(0, 3, 5000));
         agreement.wire_request(3, &wire(0, 0, 5000, 424, 434));
         if wire_first {
             agreement.wire_connection(&connection(0, 5000, 224));
@@ -147,11 +147,11 @@ fn the_first_request_of_an_idle_open_connection_is_timed_from_its_first_byte() {
 fn inside_tls_connections_are_counted_without_requests() {
     let mut agreement = agreement().connections_only();
     for number in 0..3 {
-        agreement.load_called(&called(number, 3, 5000 + number as u16));
+        agreement.load_connect_call(&connect_call(number, 3, 5000 + number as u16));
         agreement.load_request(&load(number, 200, 306, true));
         agreement.wire_connection(&connection(number, 5000 + number as u16, 224));
     }
-    assert_eq!(agreement.held, 0);
+    assert_eq!(agreement.waiting_records, 0);
     let agreed = agreement.finish();
     assert_eq!((agreed.load_called, agreed.wire_opened, agreed.unaccounted()), (3, 3, 0));
     assert!(!agreed.overflowed);
@@ -162,10 +162,10 @@ fn inside_tls_connections_are_counted_without_requests() {
 #[test]
 fn one_port_to_two_servers_is_two_connections() {
     let second = |text: &str| text.parse::<IpAddr>().unwrap();
-    let rewritten = Reach { asked: second("127.0.0.1"), connect: second("198.18.0.2"), how: How::Rewritten };
+    let rewritten = Reach { configured: second("127.0.0.1"), connect: second("198.18.0.2"), how: How::Rewritten };
     let mut agreement = agreement().with_servers(&[rewritten]);
-    agreement.load_called(&called(0, 3, 5000));
-    agreement.load_called(&Called { server: rewritten.connect, ..called(1, 3, 5000) });
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
+    agreement.load_connect_call(&ConnectCall { server: rewritten.connect, ..connect_call(1, 3, 5000) });
     // The second begins within the first and ends before it.
     agreement.load_request(&load(1, 300, 406, true));
     agreement.load_request(&load(0, 200, 506, true));
@@ -184,7 +184,7 @@ fn a_reused_port_pairs_by_time() {
     let mut agreement = agreement();
     // The first request on the port is missing in the capture; pairing by order would shift all that follow.
     for (number, started) in [(0, 200), (1, 400), (2, 600)] {
-        agreement.load_called(&called(number, 3, 5000));
+        agreement.load_connect_call(&connect_call(number, 3, 5000));
         agreement.load_request(&load(number, started, started + 106, true));
     }
     for (number, started) in [(1, 400), (2, 600)] {
@@ -200,7 +200,7 @@ fn a_reused_port_pairs_by_time() {
 #[test]
 fn a_captured_response_without_a_request_is_counted() {
     let mut agreement = agreement();
-    agreement.load_called(&called(0, 3, 5000));
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
     agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
     agreement.wire_request(3, &WireRequest { request_first_at: None, ..wire(0, 1, 5000, 0, 320) });
@@ -211,7 +211,7 @@ fn a_captured_response_without_a_request_is_counted() {
 #[test]
 fn a_failed_request_explains_only_one_captured_response() {
     let mut agreement = agreement();
-    agreement.load_called(&called(0, 3, 5000));
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
     let failed = RequestRecord { failure: Some(FailureCause::ResponseTimeout), ..load(0, 200, 300, true) };
     agreement.load_request(&failed);
     // The response came after the load's timeout.
@@ -225,8 +225,8 @@ fn a_failed_request_explains_only_one_captured_response() {
 #[test]
 fn a_retried_request_is_counted_and_not_timed() {
     let mut agreement = agreement();
-    agreement.load_called(&called(7, 3, 6000));
-    // It began on a connection that the server had closed; it keeps its start, and has no connect of its own.
+    agreement.load_connect_call(&connect_call(7, 3, 6000));
+    // The request began on a connection that the server had closed; its start stays, and it has no connect of its own.
     agreement.load_request(&load(7, 200, 400, false));
     agreement.wire_request(3, &wire(9, 0, 6000, 366, 376));
     agreement.wire_connection(&connection(9, 6000, 318));
@@ -235,16 +235,16 @@ fn a_retried_request_is_counted_and_not_timed() {
 }
 
 #[test]
-fn a_captured_request_with_unknown_end_is_no_contradiction() {
+fn a_captured_request_with_an_unknown_end_agrees_with_the_load() {
     let mut agreement = agreement();
-    agreement.load_called(&called(0, 3, 5000));
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
     // Chunks beyond the snap length, and a server that did not close before the capture ended.
     let unread = WireRequest { framing: Framing::ByDirection, complete: false, ..wire(0, 0, 5000, 272, 282) };
     agreement.wire_request(3, &unread);
     agreement.wire_connection(&connection(0, 5000, 224));
-    // With a byte less it is a response that the load cannot have received.
-    agreement.load_called(&called(1, 3, 5001));
+    // A captured response with one byte less cannot be the one that the load received.
+    agreement.load_connect_call(&connect_call(1, 3, 5001));
     agreement.load_request(&load(1, 200, 306, true));
     let unanswered = WireRequest { complete: false, response_bytes: 999, ..wire(1, 0, 5001, 272, 282) };
     agreement.wire_request(3, &unanswered);
@@ -256,18 +256,18 @@ fn a_captured_request_with_unknown_end_is_no_contradiction() {
 #[test]
 fn a_408_response_on_an_idle_connection_is_ignored() {
     let mut agreement = agreement();
-    agreement.load_called(&called(0, 3, 5000));
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
     agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
-    let said = WireRequest { request_first_at: None, status: Some(408), ..wire(0, 1, 5000, 0, 5000) };
-    agreement.wire_request(3, &said);
+    let timeout_response = WireRequest { request_first_at: None, status: Some(408), ..wire(0, 1, 5000, 0, 5000) };
+    agreement.wire_request(3, &timeout_response);
     assert_eq!(agreement.finish().unaccounted(), 0);
 }
 
 #[test]
 fn requests_of_the_warm_up_are_counted_and_not_timed() {
     let mut agreement = agreement();
-    agreement.load_called(&called(0, 3, 5000));
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
     agreement.load_request(&load(0, 10, 116, true));
     agreement.wire_request(3, &wire(0, 0, 5000, 82, 92));
     agreement.wire_connection(&connection(0, 5000, 34));
@@ -278,11 +278,11 @@ fn requests_of_the_warm_up_are_counted_and_not_timed() {
 #[test]
 fn memory_is_bounded_if_one_vantage_point_has_no_records() {
     let mut agreement = agreement();
-    agreement.load_called(&called(0, 3, 5000));
-    for request in 0..WAITING_MAX as u64 + 1 {
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
+    for request in 0..WAITING_RECORDS_MAX as u64 + 1 {
         agreement.load_request(&load(0, 200 + 2 * request, 201 + 2 * request, false));
     }
-    assert_eq!(agreement.held, 0);
+    assert_eq!(agreement.waiting_records, 0);
     assert!(agreement.finish().overflowed);
 }
 
@@ -291,15 +291,15 @@ fn memory_is_bounded_if_one_vantage_point_has_no_records() {
 fn requests_sent_are_compared_with_captured_requests() {
     let run = |attempts: u8, failure: Option<FailureCause>, on_the_wire: u32| {
         let mut agreement = agreement();
-        agreement.load_called(&called(0, 3, 5000));
+        agreement.load_connect_call(&connect_call(0, 3, 5000));
         agreement.load_request(&RequestRecord { attempts, failure, ..load(0, 200, 300, true) });
         (0..on_the_wire)
             .for_each(|index| agreement.wire_request(3, &wire(0, index, 5000, 210 + u64::from(index), 290)));
         agreement.finish().sends_unaccounted()
     };
     assert_eq!(run(1, None, 1), 0);
-    assert_eq!(run(1, None, 2), 1, "retried without counting");
-    assert_eq!(run(1, None, 0), 1, "response without a request");
+    assert_eq!(run(1, None, 2), 1, "the load retried a request without counting it");
+    assert_eq!(run(1, None, 0), 1, "the load has a response without a captured request");
     // A retried or failed request may have reached the server's end, or not.
     assert_eq!((run(2, None, 1), run(2, None, 2), run(2, None, 3)), (0, 0, 1));
     let failed = Some(FailureCause::ClosedBeforeResponse);
@@ -307,7 +307,7 @@ fn requests_sent_are_compared_with_captured_requests() {
 }
 
 proptest! {
-    /// A recorder that is behind takes all records of one side before the other.
+    /// A recorder without CPU time receives all records of one side before those of the other.
     #[test]
     fn connections_with_one_request_are_timed_in_any_order(order in proptest::collection::vec(any::<bool>(), 0..40)) {
         let mut agreement = agreement();
@@ -322,14 +322,14 @@ proptest! {
             // Ports are reused.
             let port = 5000 + (number % 3) as u16;
             if is_load {
-                agreement.load_called(&called(number, 3, port));
+                agreement.load_connect_call(&connect_call(number, 3, port));
                 agreement.load_request(&load(number, started, started + 106, true));
             } else {
                 agreement.wire_request(3, &wire(number, 0, port, started + 72, started + 82));
                 agreement.wire_connection(&connection(number, port, started + 24));
             }
         }
-        prop_assert!(agreement.firsts.is_empty() && agreement.waiting.is_empty());
+        prop_assert!(agreement.first_requests.is_empty() && agreement.waiting.is_empty());
         let agreed = agreement.finish();
         prop_assert_eq!((agreed.both, agreed.unaccounted(), agreed.differences.count()), (10, 0, 10));
         prop_assert_eq!(agreed.differences.magnitudes().p99, 0);
@@ -339,7 +339,7 @@ proptest! {
     #[test]
     fn pairs_do_not_depend_on_the_order_of_records(order in proptest::collection::vec(any::<bool>(), 0..80)) {
         let mut agreement = agreement();
-        agreement.load_called(&called(0, 3, 5000));
+        agreement.load_connect_call(&connect_call(0, 3, 5000));
         let (mut loads, mut wires) = (0, 0);
         let mut push = |is_load: bool, agreement: &mut Agreement| {
             if is_load && loads < 30 {

@@ -1,4 +1,5 @@
-//! The packet capture of a run of load: opened with the sandboxes, started before the load, ended after its last packet.
+//! The packet capture of a run of load: opened with the sandboxes, started before the load, ended after its last
+//! packet.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use crate::capture_tables::CaptureTables;
 use crate::drive::progress::Progress;
 use crate::error::TestbedError;
 use crate::host::CorePlan;
-use crate::places::target::Reach;
 use crate::recorder::WireSide;
+use crate::topology::target::Reach;
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use plan::{HttpVersion, Plan};
@@ -58,7 +59,7 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
     if setting.plan.load.secure() || setting.plan.load.http == HttpVersion::Http2 {
         agreement = agreement.connections_only();
     }
-    let book =
+    let tables =
         CaptureTables::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));
-    Ok((watching, WireSide { book, records }))
+    Ok((watching, WireSide { tables, records }))
 }

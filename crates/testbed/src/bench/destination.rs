@@ -6,19 +6,19 @@ use load::Target;
 
 use crate::drive::endpoints::Endpoints;
 use crate::error::TestbedError;
-use crate::places;
-use crate::places::target::{Reach, check_listening, in_lab, resolve, through_path};
+use crate::topology;
+use crate::topology::target::{Reach, check_listening, in_lab, resolve, through_path};
 use plan::Plan;
 
 /// Targets of connections.
 pub(super) struct Destination {
     /// One entry for each of the workload's hosts and ports, in their order.
     pub endpoints: Vec<Endpoints>,
-    /// Addresses and port of the first; with a path those of all. None with a Unix socket.
+    /// Addresses and port of the first target; with a path, those of all targets. Empty with a Unix socket.
     pub addresses: Vec<SocketAddr>,
     /// How a path reaches a service that already runs.
     pub reaches: Vec<Reach>,
-    /// Port of the first.
+    /// Port of the first target.
     pub port: u16,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Destination {
 /// # Errors
 /// A name that cannot be resolved; with a path a host other than the server under test, or another port of it.
 pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, TestbedError> {
-    let first = targets.first().expect("a workload asks for something");
+    let first = targets.first().expect("a workload has at least one request");
     if let Some(socket) = &plan.load.unix {
         let endpoints = targets.iter().map(|_| Endpoints::unix(socket.clone())).collect();
         return Ok(Destination { endpoints, addresses: Vec::new(), reaches: Vec::new(), port: first.port });
@@ -91,7 +91,7 @@ fn reached(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<R
     if plan.path.is_none() {
         return Ok((addresses.into_iter().map(with_port).collect(), Vec::new()));
     }
-    places::require_host_privilege(host)?;
+    topology::require_host_privilege(host)?;
     let reaches = through_path(host, &addresses)?;
     for reach in &reaches {
         check_listening(reach, port)?;
@@ -118,7 +118,7 @@ mod tests {
         let mut found =
             of(&plain, &targets(&["http://127.0.0.1:81/", "http://127.0.0.2:82/", "http://[::1]/"])).unwrap();
         let first: Vec<String> =
-            found.endpoints.iter_mut().map(|endpoints| endpoints.take().ip().unwrap().to_string()).collect();
+            found.endpoints.iter_mut().map(|endpoints| endpoints.next_endpoint().ip().unwrap().to_string()).collect();
         assert_eq!(first, ["127.0.0.1", "127.0.0.2", "::1"]);
         assert_eq!((found.port, found.addresses.len(), found.reaches.len()), (81, 1, 0));
         assert!(of(&plain, &targets(&["http://127.0.0.1/", "http://no.such.host.invalid/"])).is_err());
@@ -129,6 +129,6 @@ mod tests {
         let proxied = plan(LoadPlan { proxy: Some("127.0.0.9:3128".parse().unwrap()), ..LoadPlan::get("") });
         let mut found = of(&proxied, &targets(&["http://no.such.host.invalid/", "http://other.invalid/"])).unwrap();
         assert_eq!((found.endpoints.len(), found.port), (2, 3128));
-        assert_eq!(found.endpoints[1].take().ip().unwrap().to_string(), "127.0.0.9");
+        assert_eq!(found.endpoints[1].next_endpoint().ip().unwrap().to_string(), "127.0.0.9");
     }
 }

@@ -15,10 +15,10 @@ use super::schedule::OPEN_PER_SECOND;
 use super::{FirstExchange, Outcome, evidence, files};
 use crate::error::TestbedError;
 use crate::handshakes::Handshakes;
-use crate::places::target::Reach;
-use crate::places::{Places, Steering};
 use crate::recorder::Counting;
 use crate::server::watch::CoreWatch;
+use crate::topology::target::Reach;
+use crate::topology::{Steering, Topology};
 use crate::{distances, host, path_part, server, watch_part};
 use plan::{Plan, Proxy};
 
@@ -57,7 +57,7 @@ pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome
     let server = server_part(&mut ended, counted.load.load.completed, &counted.load.histograms.response_time);
     let server_seconds = std::mem::take(&mut ended.main_thread.server_series).into_rows();
     let series_error =
-        ended.folder.folder().and_then(|folder| files::keep_series(folder, &counted.load, &server_seconds).err());
+        ended.folder.folder().and_then(|folder| files::write_series(folder, &counted.load, &server_seconds).err());
     let load = std::mem::take(&mut counted.load.load);
     let live = ended.shard.live;
     let mut document = Document {
@@ -77,16 +77,16 @@ pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome
     if let Some(tapped) = ended.capture.sockets.take() {
         checks.extend(evidence::tap_checks(&tapped, &ended));
         if let Some(folder) = ended.folder.folder() {
-            // Without exact series the rows are used.
-            let _ = tapped.responses.keep(folder, counted.end);
+            // If the exact series cannot be written, readers use the stored rows.
+            let _ = tapped.responses.store(folder, counted.end);
         }
         document.tap = Some(tapped.part);
     }
     document.validity = Validity::from_checks(checks);
     document.slo = ended.resolved.plan.slo.as_ref().map(|slo| slo.judge(&document));
-    keep(&ended, &document, &counted);
-    // The server is told to end before its sandbox is removed, so that it can write its files.
-    drop(ended.network.places.as_mut().and_then(|places| places.server.take()));
+    write_files(&ended, &document, &counted);
+    // The server receives SIGTERM before its sandbox is removed, so that it can write its files.
+    drop(ended.network.topology.as_mut().and_then(|topology| topology.server.take()));
     Ok(outcome(ended, document, counted, server_seconds))
 }
 
@@ -110,7 +110,8 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
     load.load.malformed_responses = std::mem::take(&mut ended.shard.malformed_responses);
     load.load.open_connections = plan.open_connections.map(|connections| {
         let memory = ended.main_thread.memory.unwrap_or_default();
-        let (generator, kernel) = memory.each_since(&ended.main_thread.memory_before, u64::from(connections));
+        let (generator, kernel) =
+            memory.increase_per_connection(&ended.main_thread.memory_before, u64::from(connections));
         document::OpenConnections {
             connections: u64::from(connections),
             failed: live.held_failed,
@@ -159,16 +160,16 @@ fn host_part(ended: &Ended<'_>) -> Result<Host, TestbedError> {
     if let Some((watched, _)) = ended.wire() {
         set("watch", watched.cost());
     }
-    let Some(places) = &ended.network.places else {
+    let Some(topology) = &ended.network.topology else {
         set("target", ended.resolved.target.clone());
         return Ok(host);
     };
-    set("privilege", if places.rootless { "user namespace" } else { "root" }.into());
-    if !places.reaches.is_empty() {
-        let reached: Vec<String> = places.reaches.iter().map(Reach::words).collect();
-        set("target", format!("{}; by device {}", reached.join(", "), places.server_device));
+    set("privilege", if topology.rootless { "user namespace" } else { "root" }.into());
+    if !topology.reaches.is_empty() {
+        let reached: Vec<String> = topology.reaches.iter().map(Reach::words).collect();
+        set("target", format!("{}; by device {}", reached.join(", "), topology.server_device));
     }
-    let steering = match &places.steering {
+    let steering = match &topology.steering {
         Steering::ServerCores => "on the server's cores (RPS)".into(),
         Steering::PathCore => "on the path's core, not in the server's CPU time".into(),
         Steering::Failed(why) => format!("on the path's core, not in the server's CPU time ({why})"),
@@ -182,9 +183,9 @@ fn path_part(ended: &Ended<'_>, counted: &Counted) -> Option<Path> {
     let resolved = ended.resolved;
     let (io, spec, plan) = (ended.path.as_ref()?, resolved.spec.as_ref()?, resolved.plan.path.as_ref()?);
     let mut path = path_part::document(distances::name(plan), &spec.clients, io, counted.handshakes.as_ref());
-    let beyond = ended.network.places.as_ref().is_some_and(Places::beyond);
+    let beyond = ended.network.topology.as_ref().is_some_and(Topology::beyond);
     if beyond {
-        // With the real network's time they do not describe the path.
+        // Handshake RTTs include the real network beyond the path, so they do not show the path's error.
         path.rtt_error_ns = None;
         if path.measured_rtt_ns.is_some() {
             path.measured_rtt_source += ", including the real network beyond the path";
@@ -194,7 +195,7 @@ fn path_part(ended: &Ended<'_>, counted: &Counted) -> Option<Path> {
     if let (true, Some((_, figures))) = (outside.is_some() || beyond, ended.wire())
         && !figures.handshake_rtt.is_empty()
     {
-        // They exclude the load's own delay in reading a response.
+        // Captured handshakes exclude the load's own delay in reading a response.
         path.measured_rtt_ns = Some(figures.handshake_rtt.quantiles());
         path.rtt_error_ns = Some(figures.handshake_error.quantiles()).filter(|error| error.count > 0);
         path.measured_rtt_source = "handshakes of the measured phase, captured at the server's end".into();
@@ -224,11 +225,12 @@ fn run_part(ended: &Ended<'_>, counted: &Counted, host: Host) -> Run {
 }
 
 /// Writes the run's files, if it is stored. A failure does not prevent the result; missing files are reported.
-fn keep(ended: &Ended<'_>, document: &Document, counted: &Counted) {
+fn write_files(ended: &Ended<'_>, document: &Document, counted: &Counted) {
     let Some(folder) = ended.folder.folder() else { return };
     let wire = ended.wire().map(|(_, figures)| figures);
-    let kept = files::keep_rest(folder, document, &counted.load.histograms, wire, (counted.from, counted.end));
-    if let Err(error) = kept {
+    let stored =
+        files::write_summary_files(folder, document, &counted.load.histograms, wire, (counted.from, counted.end));
+    if let Err(error) = stored {
         let why = error.to_string();
         let why = units::printable(&why);
         let _ = writeln!(std::io::stderr(), "yamabiko: the run's files are incomplete: {why}");
@@ -280,11 +282,11 @@ fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
 
 fn server_part(ended: &mut Ended<'_>, completed: u64, response_time: &Histogram) -> Option<document::Server> {
     let watched = ended.main_thread.watch.take().map(CoreWatch::finish);
-    let (places, plan) = (ended.network.places.as_ref()?, ended.resolved.plan.server.as_ref()?);
+    let (topology, plan) = (ended.network.topology.as_ref()?, ended.resolved.plan.server.as_ref()?);
     let (from, to) = (ended.main_thread.server_from.as_ref()?, ended.main_thread.server_to.as_ref()?);
     let facts = server::Facts {
         plan,
-        tcp: &places.tcp,
+        tcp: &topology.tcp,
         steered: ended.main_thread.steered,
         completed,
         rss_bytes_max: ended.main_thread.rss_bytes_max,
@@ -309,7 +311,7 @@ pub(super) fn rtt_varies(spec: &PathSpec) -> bool {
         || spec.clients.iter().any(|client| varies(&client.up) || varies(&client.down))
 }
 
-/// 0 over no time.
+/// Events per second; 0 for an empty interval.
 fn rate_over(count: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
 }

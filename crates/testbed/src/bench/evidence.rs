@@ -8,8 +8,8 @@ use sys::accounting::CpuTimes;
 use super::collect::Ended;
 use super::document::{Counted, rtt_varies};
 use crate::path_part::{Refused, mistaken_drops};
-use crate::places::{Places, Steering};
 use crate::tapping::Tapped;
+use crate::topology::{Steering, Topology};
 use validity::evidence::{Evidence, UnintendedDrops, WireEvidence};
 
 /// All checks but those of the tap. `series_error`: why the exact series could not be written.
@@ -42,7 +42,7 @@ pub(super) fn checks(
         target: &resolved.target,
         handshake_error: handshakes.map(|handshakes| handshakes.measured_error().quantiles()),
         rtt_varies: resolved.spec.as_ref().is_some_and(rtt_varies),
-        beyond: ended.network.places.as_ref().is_some_and(Places::beyond),
+        beyond: ended.network.topology.as_ref().is_some_and(Topology::beyond),
         only_delays: resolved.spec.as_ref().is_some_and(PathSpec::only_delays),
         wire: ended.wire().map(|(watched, figures)| WireEvidence {
             watched,
@@ -57,15 +57,16 @@ pub(super) fn checks(
 fn store_error(ended: &Ended<'_>, series_error: Option<store::StoreError>) -> Option<String> {
     let left_out = ended.mix.as_ref().map_or(0, |mix| mix.left_out);
     // Unverified exchanges have their own check.
-    let no_room = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unverified);
-    let no_room = (no_room > 0).then(|| format!("the disk was too slow to store {no_room} exchanges of the workload"));
-    ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(no_room)
+    let not_stored = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unverified);
+    let not_stored =
+        (not_stored > 0).then(|| format!("the disk was too slow to store {not_stored} exchanges of the workload"));
+    ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(not_stored)
 }
 
 /// Packets lost by the path or its devices that no link was configured to lose.
 fn lost_by_the_instrument(ended: &Ended<'_>) -> Option<UnintendedDrops> {
     let path = ended.path.as_ref()?;
-    let steered = ended.network.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
+    let steered = ended.network.topology.as_ref().is_some_and(|topology| topology.steering == Steering::ServerCores);
     mistaken_drops(ended.before.devices, ended.after.devices, Refused::by(path), steered)
 }
 

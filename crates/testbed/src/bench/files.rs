@@ -7,28 +7,29 @@ use units::Timestamp;
 
 use validity::evidence::WireFigures;
 
-/// Exact series replace the provisional rows written during the run.
-pub(super) fn keep_series(folder: &RunFolder, counted: &load::Outcome, server: &[ServerSecond]) -> store::Result<()> {
+/// Writes the exact series, which replace the provisional rows written during the run.
+pub(super) fn write_series(folder: &RunFolder, counted: &load::Outcome, server: &[ServerSecond]) -> store::Result<()> {
     if !server.is_empty() {
         folder.server_series().finish_with_rows(server)?;
     }
-    let keep = || -> store::Result<()> {
+    let write = || -> store::Result<()> {
         folder.distributions().finish_with_rows(&counted.distributions)?;
         folder.series().finish_with_rows(&counted.seconds).map(drop)
     };
-    keep().or_else(|error| {
+    write().or_else(|error| {
         if !error.is_disk_full() {
             return Err(error);
         }
-        // Exact rows replace the provisional ones.
+        // The disk is full: removing the provisional rows makes room for the exact ones.
         for table in ["series", "distributions"] {
             let _ = std::fs::remove_dir_all(folder.path().join(table));
         }
-        keep()
+        write()
     })
 }
 
-pub(super) fn keep_rest(
+/// Writes summary and histograms.
+pub(super) fn write_summary_files(
     folder: &RunFolder,
     document: &Document,
     histograms: &Histograms,
@@ -52,7 +53,7 @@ pub(super) fn keep_rest(
         folder.write_hlog(name, &span(histogram))?;
     }
     if let Some(wire) = wire {
-        // Without it a page would have to read every row of the capture's tables.
+        // With these histograms a report need not read every row of the capture's tables.
         folder.write_hlog("wire_rtt", &span(&wire.handshake_rtt))?;
         folder.write_hlog("wire_service", &span(&wire.service_time))?;
     }

@@ -8,18 +8,18 @@ use polymix::Judge;
 use tap::own::Own;
 
 use super::loops::Loops;
-use super::main_thread::Showing;
+use super::main_thread::ReadingsPublisher;
 use super::network::{MachineCounters, Network};
 use super::{capture, document, spec};
 use crate::distances;
 use crate::drive::path_live::PathLive;
 use crate::error::TestbedError;
 use crate::handshakes::Handshakes;
-use crate::places::{Places, Steering};
 use crate::recorder::{Counting, Judging, Outlet, Recorder, Recording, WireSide};
 use crate::recording_folder::RecordingFolder;
-use crate::standing::{Keeper, PathFacts, Seen};
+use crate::snapshot::{MainThreadReadings, PathFacts, SnapshotBuilder};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapped, Tapping};
+use crate::topology::{Steering, Topology};
 use crate::watching::Watching;
 use validity::evidence::Watched;
 
@@ -29,10 +29,10 @@ pub(super) struct Instruments {
     capture: Option<Watching>,
     tap: Option<Tapping>,
     recorder: Recorder,
-    /// Where each loop's records go, until the loops take them.
+    /// Destination of each loop's records, until the loops take them.
     outlets: Vec<Outlet>,
-    seen: Arc<Seen>,
-    is_kept: bool,
+    readings: Arc<MainThreadReadings>,
+    is_stored: bool,
 }
 
 /// Results of packet capture and tap.
@@ -57,15 +57,15 @@ impl Instruments {
         let path_live = network.path_io.as_mut().map(|path_io| {
             path_io.set_start(loops.schedule.measured_from());
             let live = Arc::new(PathLive::default());
-            if folder.is_kept() {
-                path_io.show_now_and_then(Arc::clone(&live));
+            if folder.is_stored() {
+                path_io.publish_live(Arc::clone(&live));
             }
             live
         });
         let (capture, wire) = start_capture(loops, network, folder)?.unzip();
         let tap = own.map(|own| start_tap(loops, own, folder)).transpose()?.flatten();
-        let seen = Arc::new(Seen::default());
-        let keeper = keeper(loops, network, folder, path_live.as_ref(), wire.is_some(), &seen);
+        let readings = Arc::new(MainThreadReadings::default());
+        let builder = snapshot_builder(loops, network, folder, path_live.as_ref(), wire.is_some(), &readings);
         let plan = &loops.resolved.plan;
         let (schedule, shards) = (loops.schedule, loops.resources.shard_plan.of as usize);
         let judging = spec::world(loops.load_spec);
@@ -76,29 +76,30 @@ impl Instruments {
             judging: judging.map(|world| Judging::new(Judge::new(Arc::clone(world), schedule.measured))),
             measured_end: schedule.measured.1,
             progress: Arc::clone(&loops.progress),
-            folder: folder.lend(),
+            folder: folder.take_folder(),
             wire,
             cores: loops.resources.cores.client.clone(),
-            standing: keeper.map(Keeper::for_recorder),
+            snapshot: builder.map(SnapshotBuilder::for_recorder),
         })
         .map_err(TestbedError::system("start the recorder"))?;
-        Ok(Instruments { path_live, capture, tap, recorder, outlets, seen, is_kept: folder.is_kept() })
+        Ok(Instruments { path_live, capture, tap, recorder, outlets, readings, is_stored: folder.is_stored() })
     }
 
-    /// Where each loop's records go.
+    /// Takes the destinations of the loops' records, one a loop.
     pub fn outlets(&mut self) -> Vec<Outlet> {
         std::mem::take(&mut self.outlets)
     }
 
     /// The main thread's part of progress snapshots, if the run is stored.
-    pub fn showing<'a>(&'a self, before: &'a MachineCounters, network: &Network) -> Option<Showing<'a>> {
-        if !self.is_kept {
+    pub fn publisher<'a>(&'a self, before: &'a MachineCounters, network: &Network) -> Option<ReadingsPublisher<'a>> {
+        if !self.is_stored {
             return None;
         }
-        let mut showing = Showing::new(&self.recorder, &self.seen, before);
-        showing.path = self.path_live.as_deref();
-        showing.steered = network.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
-        Some(showing)
+        let mut publisher = ReadingsPublisher::new(&self.recorder, &self.readings, before);
+        publisher.path = self.path_live.as_deref();
+        publisher.steered =
+            network.topology.as_ref().is_some_and(|topology| topology.steering == Steering::ServerCores);
+        Some(publisher)
     }
 
     /// Ends capture and tap. The capture ends first, which closes its queue to the recorder.
@@ -125,7 +126,7 @@ fn start_capture(
         port: loops.resolved.destination.port,
         cores: &loops.resources.cores,
         folder: folder.folder(),
-        reaches: network.places.as_ref().map_or(&[][..], |places| &places.reaches),
+        reaches: network.topology.as_ref().map_or(&[][..], |topology| &topology.reaches),
     };
     capture::start(taps, &setting).map(Some)
 }
@@ -146,7 +147,7 @@ fn start_tap(loops: &Loops<'_>, own: Own, folder: &RecordingFolder) -> Result<Op
     prepared.start_with(TapPlan::default(), started, folder.folder(), Some(sampling)).map(Some)
 }
 
-/// Makes empty counts, as often as it is called.
+/// A function that creates empty counts.
 fn counting(loops: &Loops<'_>) -> Arc<dyn Fn() -> Counting + Send + Sync> {
     let plan = &loops.resolved.plan;
     let measured_from = loops.schedule.measured_from();
@@ -164,15 +165,15 @@ fn counting(loops: &Loops<'_>) -> Arc<dyn Fn() -> Counting + Send + Sync> {
     })
 }
 
-/// Makes the progress snapshots, if the run is stored.
-fn keeper(
+/// The builder of progress snapshots, if the run is stored.
+fn snapshot_builder(
     loops: &Loops<'_>,
     network: &Network,
     folder: &RecordingFolder,
     live: Option<&Arc<PathLive>>,
     is_captured: bool,
-    seen: &Arc<Seen>,
-) -> Option<Keeper> {
+    readings: &Arc<MainThreadReadings>,
+) -> Option<SnapshotBuilder> {
     let resolved = loops.resolved;
     let path =
         live.zip(resolved.spec.as_ref()).zip(resolved.plan.path.as_ref()).map(|((live, spec), path)| PathFacts {
@@ -180,17 +181,17 @@ fn keeper(
             configured_rtt_ns: stats::quantiles_of(&resolved.rtts_ns().unwrap_or_default()),
             live: Arc::clone(live),
             rtt_varies: document::rtt_varies(spec),
-            beyond: network.places.as_ref().is_some_and(Places::beyond),
+            beyond: network.topology.as_ref().is_some_and(Topology::beyond),
             only_delays: spec.only_delays(),
         });
-    let device = network.places.as_ref().filter(|_| is_captured).map(|places| places.server_device.clone());
-    folder.progress().cloned().map(|opening| Keeper {
-        opening,
+    let device = network.topology.as_ref().filter(|_| is_captured).map(|topology| topology.server_device.clone());
+    folder.progress().cloned().map(|writer| SnapshotBuilder {
+        writer,
         clock: loops.schedule.clock,
         plan: resolved.plan.clone(),
         progress: Arc::clone(&loops.progress),
         path,
         device,
-        seen: Arc::clone(seen),
+        readings: Arc::clone(readings),
     })
 }

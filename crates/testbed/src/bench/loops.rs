@@ -26,9 +26,9 @@ use crate::drive::tls::Tls;
 use crate::drive::tunnel::Tunnelling;
 use crate::drive::{Drive, Driven};
 use crate::error::TestbedError;
-use crate::places;
 use crate::recorder::{Handover, Outlet};
 use crate::shards::{Line, Running, ShardEnd, process};
+use crate::topology;
 use plan::HttpVersion;
 
 /// The loops of a run. Processes already run and wait for the start; threads are created by [`Loops::run`].
@@ -40,7 +40,7 @@ pub(super) struct Loops<'a> {
     /// Progress of the whole run, for recorder and packet capture.
     pub progress: Arc<Progress>,
     /// Progress of each loop; a single loop has the run's.
-    each: Vec<Arc<Progress>>,
+    progress_of_shards: Vec<Arc<Progress>>,
     client_net: Option<NetNamespace>,
     is_captured: bool,
     carries_end: bool,
@@ -71,7 +71,7 @@ impl<'a> Loops<'a> {
     ) -> Result<Self, TestbedError> {
         let plan = resources.shard_plan;
         let progress = Arc::new(Progress::default());
-        let each =
+        let progress_of_shards =
             if plan.of == 1 { vec![Arc::clone(&progress)] } else { (0..plan.of).map(|_| Arc::default()).collect() };
         let wakes = (0..plan.threads()).map(|_| Wake::new()).collect::<Result<Vec<_>, _>>();
         let mut loops = Loops {
@@ -80,7 +80,7 @@ impl<'a> Loops<'a> {
             schedule,
             load_spec,
             progress,
-            each,
+            progress_of_shards,
             client_net: network.client_net()?,
             is_captured: network.is_captured,
             carries_end: network.carries_end(),
@@ -113,7 +113,8 @@ impl<'a> Loops<'a> {
     ) -> Result<Ends, TestbedError> {
         let links = self.workers.iter().map(|worker| Line::Process(worker.link()));
         let lines = self.wakes.iter().map(Line::Thread).chain(links);
-        let running = Running::new(Arc::clone(&self.progress), self.each.iter().cloned().zip(lines).collect());
+        let running =
+            Running::new(Arc::clone(&self.progress), self.progress_of_shards.iter().cloned().zip(lines).collect());
         std::thread::scope(|scope| {
             let mut outlets = outlets.into_iter();
             let (first_urgency, right) = urgency::urgency(&self.resolved.plan, self.resources.own_core);
@@ -170,13 +171,17 @@ impl<'a> Loops<'a> {
     ) -> Result<LoopThread<'scope>, TestbedError> {
         let (cores, shards) = (&self.resources.cores, self.resources.shard_plan);
         let loading = self.load_io(shards.shard(index), tls, Handover::new(outlet));
-        let mut drive = self.drive(Arc::clone(&self.each[index as usize]), self.wakes[index as usize].as_fd(), loading);
+        let mut drive = self.drive(
+            Arc::clone(&self.progress_of_shards[index as usize]),
+            self.wakes[index as usize].as_fd(),
+            loading,
+        );
         drive.shares_core = self.resources.recorder_shares_the_core();
         if index == 0 {
             drive.path = path_io;
             let spec = self.resolved.spec.as_ref().filter(|_| self.carries_end);
             drive.grace = spec.map_or(Duration::ZERO, distances::grace);
-            drive.others = self.each[1..].to_vec();
+            drive.others = self.progress_of_shards[1..].to_vec();
         }
         let net =
             self.client_net.as_ref().map(NetNamespace::try_clone).transpose().map_err(TestbedError::environment)?;
@@ -199,7 +204,7 @@ impl<'a> Loops<'a> {
         let first = self.resources.shard_plan.threads();
         let each = (first..).zip(self.workers.iter().zip(outlets));
         each.map(|(index, (worker, outlet))| {
-            let (progress, lost) = (&self.each[index as usize], running.lost());
+            let (progress, lost) = (&self.progress_of_shards[index as usize], running.lost());
             std::thread::Builder::new()
                 .name("shard".into())
                 .spawn_scoped(scope, move || process::read(worker.link(), index, progress, outlet, lost))
@@ -219,7 +224,7 @@ impl<'a> Loops<'a> {
             load.spread_users(over);
         }
         let source: SourceAddress = if self.client_net.is_some() {
-            Box::new(|client, server| Some(places::client_address(client, server)))
+            Box::new(|client, server| Some(topology::client_address(client, server)))
         } else {
             Box::new(|_, _| None)
         };
@@ -259,7 +264,7 @@ fn loop_thread(
     core: Option<Cores>,
     urgency: Urgency,
 ) -> Result<(Option<PathIo>, ShardEnd), TestbedError> {
-    // Dropped also when the loop panics: the main thread waits for this.
+    // The main thread waits for this report, which is also made if the loop panics.
     let _done = Done(Arc::clone(&drive.progress));
     if let Some(net) = net {
         net.enter().map_err(TestbedError::environment)?;
@@ -284,7 +289,7 @@ fn loop_thread(
     Ok((path, end))
 }
 
-/// Reports that the loop has ended, for whatever reason.
+/// Reports on drop that the loop has ended, also after an error or a panic.
 struct Done(Arc<Progress>);
 
 impl Drop for Done {

@@ -18,70 +18,70 @@ use crate::drive::path_live::PathLive;
 use crate::drive::progress::Phase;
 use crate::error::TestbedError;
 use crate::path_part::{Refused, mistaken_drops};
-use crate::places::Places;
 use crate::recorder::Recorder;
 use crate::server::watch::{CoreWatch, Own};
 use crate::server::{self, Account, Series};
 use crate::shards::{Running, STOP_LEAD};
-use crate::standing::Seen;
+use crate::snapshot::MainThreadReadings;
+use crate::topology::Topology;
 
 /// Interval of the main thread's readings.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Interval of the observer's ticks.
-const TELL_EVERY: Duration = Duration::from_millis(200);
+const OBSERVER_TICK_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval of reading the server's memory.
-const MEMORY_EVERY: Duration = Duration::from_millis(500);
+const MEMORY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Interval of readings for progress snapshots.
-const SHOW_EVERY: Duration = Duration::from_secs(1);
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of reading the devices' counters, which takes entering their namespaces.
-const DEVICES_EVERY: Duration = Duration::from_secs(5);
+const DEVICE_COUNTERS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The main thread's part of progress snapshots, if the run is stored.
-pub(super) struct Showing<'a> {
+pub(super) struct ReadingsPublisher<'a> {
     pub recorder: &'a Recorder,
-    pub seen: &'a Seen,
+    pub readings: &'a MainThreadReadings,
     /// Counters of the machine when the run began.
     pub before: &'a MachineCounters,
     pub path: Option<&'a PathLive>,
     /// Whether packets for the server are received on its own cores.
     pub steered: bool,
-    told: Timestamp,
-    asked_devices: Timestamp,
+    published_at: Timestamp,
+    device_counters_read_at: Timestamp,
 }
 
-impl<'a> Showing<'a> {
-    pub fn new(recorder: &'a Recorder, seen: &'a Seen, before: &'a MachineCounters) -> Self {
-        Showing {
+impl<'a> ReadingsPublisher<'a> {
+    pub fn new(recorder: &'a Recorder, readings: &'a MainThreadReadings, before: &'a MachineCounters) -> Self {
+        ReadingsPublisher {
             recorder,
-            seen,
+            readings,
             before,
             path: None,
             steered: false,
-            told: Timestamp::ZERO,
-            asked_devices: Timestamp::ZERO,
+            published_at: Timestamp::ZERO,
+            device_counters_read_at: Timestamp::ZERO,
         }
     }
 
     /// Publishes current readings, if it is time.
-    fn tell(&mut self, now: Timestamp, places: Option<&Places>, server_ended: Option<&str>) {
-        if now.since(self.told) < SHOW_EVERY {
+    fn publish_if_due(&mut self, now: Timestamp, topology: Option<&Topology>, server_ended: Option<&str>) {
+        if now.since(self.published_at) < PUBLISH_INTERVAL {
             return;
         }
-        self.told = now;
+        self.published_at = now;
         let cpu = sys::accounting::cpu_times().ok();
         let stolen = steal_share(self.before.cpu.as_deref(), cpu.as_deref());
-        let asks = now.since(self.asked_devices) >= DEVICES_EVERY;
-        let mistaken = self.path.filter(|_| asks).and_then(|path| {
-            self.asked_devices = now;
+        let reads_devices = now.since(self.device_counters_read_at) >= DEVICE_COUNTERS_INTERVAL;
+        let mistaken = self.path.filter(|_| reads_devices).and_then(|path| {
+            self.device_counters_read_at = now;
             let refused = Refused { writes: path.refused(), overflowed: 0 };
-            mistaken_drops(self.before.devices, device_statistics(places), refused, self.steered)
+            mistaken_drops(self.before.devices, device_statistics(topology), refused, self.steered)
         });
-        let mut sight = self.seen.lock();
-        sight.server_ended = server_ended.map(str::to_owned);
-        sight.steal_share = stolen;
-        if asks {
-            sight.mistaken = mistaken;
+        let mut readings = self.readings.lock();
+        readings.server_ended = server_ended.map(str::to_owned);
+        readings.steal_share = stolen;
+        if reads_devices {
+            readings.mistaken = mistaken;
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) struct MainThread {
     /// Processes of the load generator.
     pub pids: Vec<i32>,
     pub memory_before: Memory,
-    /// Start of the measured phase.
+    /// Memory at the start of the measured phase.
     pub memory: Option<Memory>,
     pub server_from: Option<Account>,
     pub server_to: Option<Account>,
@@ -106,7 +106,7 @@ pub(super) struct MainThread {
     pub watch: Option<CoreWatch>,
     /// The generator's other processes, if nothing is pinned: they run on the server's cores.
     pub floating: Option<Vec<i32>>,
-    /// Before this time there is no load.
+    /// Time before which there is no load.
     pub load_from: Timestamp,
     /// Resource usage before there was load, until its figures are known.
     pub idle_from: Option<Account>,
@@ -114,8 +114,8 @@ pub(super) struct MainThread {
     pub baseline: f64,
     /// Whether the server has a CPU limit.
     pub bounded: bool,
-    /// The CPU limit of the measured phase, and when it begins; none once it is set.
-    pub hold: Option<(Timestamp, CpuShare)>,
+    /// The CPU limit of the measured phase, and the time from which it applies; none once it is set.
+    pub cpu_limit: Option<(Timestamp, CpuShare)>,
     /// Why the limit could not be set.
     pub refused: Option<sys::Error>,
     /// CPU speed probe on the server's cores; none if these are unknown.
@@ -133,7 +133,7 @@ pub(super) struct MainThread {
 }
 
 /// A CPU limit of the measured phase begins this long before it, or in the middle of a shorter warm-up.
-const LIMIT_BEFORE: Duration = Duration::from_millis(500);
+const CPU_LIMIT_LEAD: Duration = Duration::from_millis(500);
 
 /// After this many refused connections without another outcome, nothing listens at the target.
 const REFUSED_MIN: u64 = 20;
@@ -149,7 +149,7 @@ impl MainThread {
     /// The CPU speed probe cannot be started.
     pub fn new(loops: &Loops<'_>, network: &Network, interrupts_before: u32) -> Result<Self, TestbedError> {
         let (plan, cores) = (&loops.resolved.plan, &loops.resources.cores);
-        let places = network.places.as_ref();
+        let topology = network.topology.as_ref();
         let measured_from = loops.schedule.measured_from();
         let limit = plan.server.as_ref().and_then(|server| server.cpu_measured);
         let cpu_probe = cores
@@ -160,25 +160,25 @@ impl MainThread {
             .map_err(TestbedError::system("start the CPU speed probe"))?;
         let pinned = cores.client.as_ref().and_then(Pinned::to);
         let pids = loops.pids();
-        let served = places.filter(|places| places.server.is_some());
+        let served = topology.filter(|topology| topology.server.is_some());
         let mut main_thread = MainThread {
             memory_before: Memory::read(&pids),
-            watch: served.map(|places| CoreWatch::start(loops.resources.server_cores().clone(), places)),
+            watch: served.map(|topology| CoreWatch::start(loops.resources.server_cores().clone(), topology)),
             floating: cores.server.is_none().then(|| pids[1..].to_vec()),
             load_from: loops.schedule.open_from,
             pids,
             interrupts_before,
-            steered: places.is_some_and(|places| places.steered(cores).is_some()),
+            steered: topology.is_some_and(|topology| topology.steered(cores).is_some()),
             bounded: plan.server.as_ref().is_some_and(|server| server.share().is_some()),
-            hold: limit.map(|share| (measured_from - LIMIT_BEFORE.min(plan.load.warmup / 2), share)),
+            cpu_limit: limit.map(|share| (measured_from - CPU_LIMIT_LEAD.min(plan.load.warmup / 2), share)),
             cpu_probe,
             _pinned: pinned,
             ..MainThread::default()
         };
-        main_thread.idle_from = places.and_then(|places| main_thread.account(places));
+        main_thread.idle_from = topology.and_then(|topology| main_thread.account(topology));
         if plan.load.warmup.is_zero() {
             // Measured from the start: the first reading of a short run may come after its end.
-            main_thread.server_from = places.and_then(|places| main_thread.first_account(places));
+            main_thread.server_from = topology.and_then(|topology| main_thread.first_account(topology));
         }
         Ok(main_thread)
     }
@@ -189,13 +189,13 @@ impl MainThread {
         running: &Running<'_>,
         interrupts: &Interrupts,
         clock: &Clock,
-        mut places: Option<&mut Places>,
+        mut topology: Option<&mut Topology>,
         observer: &mut dyn Observer,
-        mut showing: Option<Showing<'_>>,
+        mut publisher: Option<ReadingsPublisher<'_>>,
     ) {
-        let (mut asked, mut told, mut memory_read) = (0, Timestamp::ZERO, Timestamp::ZERO);
+        let (mut stops_requested, mut ticked_at, mut memory_read) = (0, Timestamp::ZERO, Timestamp::ZERO);
         loop {
-            running.look();
+            running.update();
             let progress = &running.run;
             let phase = progress.phase();
             if phase > Phase::Measured
@@ -207,9 +207,9 @@ impl MainThread {
             if phase == Phase::Done {
                 self.gave_up = progress.gave_up();
                 if self.server_to.is_none() {
-                    // Nothing was in flight at the end, so the drain ended between two readings.
-                    self.server_to = places.as_deref().and_then(|places| self.last_account(places));
-                    self.add_second(clock.now(), self.server_to.clone(), showing.as_ref());
+                    // Without requests in flight the drain can end between two readings.
+                    self.server_to = topology.as_deref().and_then(|topology| self.last_account(topology));
+                    self.add_second(clock.now(), self.server_to.clone(), publisher.as_ref());
                 }
                 return;
             }
@@ -217,7 +217,7 @@ impl MainThread {
             let live = progress.live();
             if self.all_refused.is_none() && nothing_listens(&live) && phase <= Phase::Measured {
                 self.all_refused = Some(live.refused);
-                running.ask(1, now);
+                running.request_stop(1, now);
             }
             if phase == Phase::Measured && self.memory.is_none() {
                 self.memory = Some(Memory::read(&self.pids));
@@ -225,99 +225,99 @@ impl MainThread {
                     cpu_probe.clear();
                 }
             }
-            if let Some(places) = places.as_deref_mut() {
-                if let Some((_, share)) = self.hold.take_if(|(from, _)| now >= *from)
-                    && let Some(group) = &mut places.cgroup
+            if let Some(topology) = topology.as_deref_mut() {
+                if let Some((_, share)) = self.cpu_limit.take_if(|(from, _)| now >= *from)
+                    && let Some(group) = &mut topology.cgroup
                 {
-                    self.refused = group.hold(share).err();
+                    self.refused = group.set_cpu_limit(share).err();
                 }
-                self.before_the_load(now, places);
+                self.before_the_load(now, topology);
                 if phase == Phase::Measured && self.server_from.is_none() {
-                    self.server_from = self.first_account(places);
+                    self.server_from = self.first_account(topology);
                 }
-                // Also in the drain, where it shows whether the server waited at the end.
-                self.with_watch(|watch, own| watch.look(places, own));
+                // Also during the drain, to see whether the server waits then.
+                self.with_watch(|watch, own| watch.read_if_due(topology, own));
                 match self.server_series.due() {
                     None if phase == Phase::Measured => {
-                        if let Some(account) = self.account(places) {
+                        if let Some(account) = self.account(topology) {
                             self.server_series.begin(now, account);
                         }
                     }
                     Some(due) if phase == Phase::Measured && now >= due => {
-                        let account = self.account(places);
-                        self.add_second(now, account, showing.as_ref());
+                        let account = self.account(topology);
+                        self.add_second(now, account, publisher.as_ref());
                     }
                     _ => {}
                 }
                 if phase > Phase::Measured && self.server_to.is_none() {
-                    self.server_to = self.last_account(places);
-                    self.add_second(now, self.server_to.clone(), showing.as_ref());
+                    self.server_to = self.last_account(topology);
+                    self.add_second(now, self.server_to.clone(), publisher.as_ref());
                 }
-                if now.since(memory_read) >= MEMORY_EVERY {
+                if now.since(memory_read) >= MEMORY_INTERVAL {
                     memory_read = now;
-                    if let Some(account) = self.account(places) {
+                    if let Some(account) = self.account(topology) {
                         self.rss_bytes_max = self.rss_bytes_max.max(account.rss_bytes());
                     }
                 }
                 if self.server_ended.is_none()
                     && phase < Phase::Drain
-                    && let Some(place) = &mut places.server
+                    && let Some(sandbox) = &mut topology.server
                 {
-                    self.server_ended = server::ended(place);
+                    self.server_ended = server::ended(sandbox);
                 }
             }
-            if let Some(showing) = &mut showing {
-                showing.tell(now, places.as_deref(), self.server_ended.as_deref());
+            if let Some(publisher) = &mut publisher {
+                publisher.publish_if_due(now, topology.as_deref(), self.server_ended.as_deref());
             }
             let snapshot = progress.snapshot();
             let observers = if observer.at_once(&snapshot) { 2 } else { u32::from(observer.enough(&snapshot)) };
             let count = (interrupts.count() - self.interrupts_before).max(observers);
-            if count > asked {
-                asked = count;
+            if count > stops_requested {
+                stops_requested = count;
                 self.interrupted |= phase < Phase::Drain;
-                running.ask(asked, now + STOP_LEAD);
+                running.request_stop(stops_requested, now + STOP_LEAD);
             }
-            if now.since(told) >= TELL_EVERY {
-                told = now;
+            if now.since(ticked_at) >= OBSERVER_TICK_INTERVAL {
+                ticked_at = now;
                 observer.tick(now.since(Timestamp::ZERO), &progress.snapshot());
             }
-            interrupts.wait(LOOK_EVERY);
+            interrupts.wait(POLL_INTERVAL);
         }
     }
 
     /// The server's resource usage so far.
-    pub fn account(&mut self, places: &Places) -> Option<Account> {
+    pub fn account(&mut self, topology: &Topology) -> Option<Account> {
         let own = self.own(true);
-        server::account(places, self.watch.as_mut(), own)
+        server::account(topology, self.watch.as_mut(), own)
     }
 
     /// Resource usage at the start of the measured phase.
-    pub fn first_account(&mut self, places: &Places) -> Option<Account> {
-        self.with_watch(|watch, own| watch.begin(places, own));
-        self.account(places)
+    pub fn first_account(&mut self, topology: &Topology) -> Option<Account> {
+        self.with_watch(|watch, own| watch.begin(topology, own));
+        self.account(topology)
     }
 
-    /// Resource usage at its end.
-    fn last_account(&mut self, places: &Places) -> Option<Account> {
-        let account = self.account(places);
-        self.with_watch(|watch, own| watch.end(places, own));
+    /// Resource usage at the end of the measured phase.
+    fn last_account(&mut self, topology: &Topology) -> Option<Account> {
+        let account = self.account(topology);
+        self.with_watch(|watch, own| watch.end(topology, own));
         account
     }
 
     /// Calls the observation of the server's cores, if there is one, with a function that reads this program's own
     /// time.
-    fn with_watch(&mut self, act: impl FnOnce(&mut CoreWatch, &dyn Fn() -> Own)) {
+    fn with_watch(&mut self, action: impl FnOnce(&mut CoreWatch, &dyn Fn() -> Own)) {
         let Some(mut watch) = self.watch.take() else { return };
-        act(&mut watch, &|| self.own(false));
+        action(&mut watch, &|| self.own(false));
         self.watch = Some(watch);
     }
 
     /// Activity of the server's cores without load does not belong to the server.
-    fn before_the_load(&mut self, now: Timestamp, places: &Places) {
+    fn before_the_load(&mut self, now: Timestamp, topology: &Topology) {
         if self.idle_from.is_some()
-            && now + LOOK_EVERY * 2 >= self.load_from
+            && now + POLL_INTERVAL * 2 >= self.load_from
             && let Some(earlier) = self.idle_from.take()
-            && let Some(account) = self.account(places)
+            && let Some(account) = self.account(topology)
             // A late reading includes some load.
             && now < self.load_from
         {
@@ -328,7 +328,7 @@ impl MainThread {
     /// This program's time on the server's cores. `all`: also threads that may run anywhere, which takes a reading of
     /// each.
     fn own(&self, all: bool) -> Own {
-        let certain = self.cpu_probe.as_ref().map(CpuProbe::spent).unwrap_or_default();
+        let certain = self.cpu_probe.as_ref().map(CpuProbe::cpu_time).unwrap_or_default();
         match (&self.floating, &self.watch) {
             (Some(pids), _) => {
                 let process = sys::clock::process_cpu_time();
@@ -336,17 +336,17 @@ impl MainThread {
                 let sum = certain.max(process) + others.map(|served| served.ran).sum::<Duration>();
                 Own { certain: sum, possible: sum }
             }
-            (None, Some(watch)) if all => Own { certain, possible: certain + watch.wandering() },
+            (None, Some(watch)) if all => Own { certain, possible: certain + watch.time_on_shared_cores() },
             _ => Own { certain, possible: certain },
         }
     }
 
-    fn add_second(&mut self, now: Timestamp, account: Option<Account>, showing: Option<&Showing<'_>>) {
+    fn add_second(&mut self, now: Timestamp, account: Option<Account>, publisher: Option<&ReadingsPublisher<'_>>) {
         let Some(account) = account else { return };
         let before = self.server_series.rows().len();
         self.server_series.add(now, account, self.steered, self.bounded);
-        if let Some(showing) = showing {
-            self.server_series.rows()[before..].iter().for_each(|&row| showing.recorder.keep_server_second(row));
+        if let Some(publisher) = publisher {
+            self.server_series.rows()[before..].iter().for_each(|&row| publisher.recorder.put_server_second(row));
         }
     }
 }

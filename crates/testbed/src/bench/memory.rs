@@ -17,7 +17,7 @@ impl Memory {
     }
 
     /// Increase since `before` per connection: of the load generator, and of the kernel.
-    pub fn each_since(&self, before: &Memory, connections: u64) -> (Option<f64>, Option<f64>) {
+    pub fn increase_per_connection(&self, before: &Memory, connections: u64) -> (Option<f64>, Option<f64>) {
         let each = |now: Option<u64>, before: Option<u64>| {
             let (now, before) = (now? as f64, before? as f64);
             (connections > 0).then(|| (now - before) / connections as f64)
@@ -43,6 +43,6 @@ mod tests {
         assert!(memory.resident.is_some_and(|bytes| bytes > 1 << 20) && memory.slab.is_some(), "{memory:?}");
         assert_eq!(Memory::read(&[-1]).resident, None, "a process that has ended has no memory");
         let more = Memory { resident: memory.resident.map(|bytes| bytes + 1000), slab: None };
-        assert_eq!(more.each_since(&memory, 10), (Some(100.0), None));
+        assert_eq!(more.increase_per_connection(&memory, 10), (Some(100.0), None));
     }
 }

@@ -12,7 +12,7 @@ use super::resolve::Resolved;
 use super::resources::Resources;
 use crate::drive::path_io::PathIo;
 use crate::error::TestbedError;
-use crate::places::{self, Places};
+use crate::topology::{self, Topology};
 use crate::watching::Taps;
 use crate::{distances, server};
 use plan::{PathPlan, Plan};
@@ -21,7 +21,7 @@ use plan::{PathPlan, Plan};
 #[derive(Default)]
 pub(super) struct Network {
     /// The sandboxes.
-    pub places: Option<Places>,
+    pub topology: Option<Topology>,
     /// The path, until the first loop takes it.
     pub path_io: Option<PathIo>,
     /// Open capture rings, until the capture starts.
@@ -36,15 +36,15 @@ impl Network {
     ///
     /// # Errors
     /// The machine lacks a feature, or the server does not start or does not listen.
-    pub fn lay(resolved: &Resolved, resources: &Resources, folder: Option<&Path>) -> Result<Self, TestbedError> {
+    pub fn create(resolved: &Resolved, resources: &Resources, folder: Option<&Path>) -> Result<Self, TestbedError> {
         let (Some(path), Some(spec)) = (&resolved.plan.path, &resolved.spec) else { return Ok(Network::default()) };
         let spec = distances::with_origin(spec, resolved.plan.origin.as_ref())?;
         let log = folder.map(|folder| folder.join("server.log"));
-        let (places, path_io) = lay(resolved, resources, path, &spec, log.as_deref())?;
+        let (topology, path_io) = create_topology(resolved, resources, path, &spec, log.as_deref())?;
         let plan = &resolved.plan;
         let port = resolved.destination.addresses[0].port();
-        let taps = Taps::open(&places, plan.watch_at(), Some(port), &plan.watch)?;
-        Ok(Network { places: Some(places), path_io: Some(path_io), is_captured: taps.is_some(), taps })
+        let taps = Taps::open(&topology, plan.watch_at(), Some(port), &plan.watch)?;
+        Ok(Network { topology: Some(topology), path_io: Some(path_io), is_captured: taps.is_some(), taps })
     }
 
     /// The clients' namespace.
@@ -52,64 +52,65 @@ impl Network {
     /// # Errors
     /// No descriptor is available for it.
     pub fn client_net(&self) -> Result<Option<NetNamespace>, TestbedError> {
-        let net = self.places.as_ref().map(|places| places.client_net.try_clone());
+        let net = self.topology.as_ref().map(|topology| topology.client_net.try_clone());
         net.transpose().map_err(TestbedError::environment)
     }
 
     /// Whether connections to a service outside the testbed are closed at the end; a server of the testbed ends as
     /// well, unless packets are captured.
     pub fn carries_end(&self) -> bool {
-        self.is_captured || self.places.as_ref().is_some_and(|places| !places.reaches.is_empty())
+        self.is_captured || self.topology.as_ref().is_some_and(|topology| !topology.reaches.is_empty())
     }
 }
 
 /// The machine's counters at the start or the end of a run.
 pub(super) struct MachineCounters {
-    /// Of the clients' device and the server's.
+    /// Counters of the clients' device and of the server's.
     pub devices: Option<[LinkStats; 2]>,
-    /// Of every core.
+    /// CPU time of every core.
     pub cpu: Option<Vec<(usize, CpuTimes)>>,
 }
 
 impl MachineCounters {
     /// Reads the counters; unreadable ones are absent.
-    pub fn read(places: Option<&Places>) -> Self {
-        MachineCounters { devices: device_statistics(places), cpu: sys::accounting::cpu_times().ok() }
+    pub fn read(topology: Option<&Topology>) -> Self {
+        MachineCounters { devices: device_statistics(topology), cpu: sys::accounting::cpu_times().ok() }
     }
 }
 
 /// Counters of the clients' device and the server's.
-pub(super) fn device_statistics(places: Option<&Places>) -> Option<[LinkStats; 2]> {
-    places.and_then(|places| places.device_statistics().ok())
+pub(super) fn device_statistics(topology: Option<&Topology>) -> Option<[LinkStats; 2]> {
+    topology.and_then(|topology| topology.device_statistics().ok())
 }
 
-fn lay(
+/// Creates the sandboxes and the path, and starts the origin and the server under test.
+fn create_topology(
     resolved: &Resolved,
     resources: &Resources,
     path: &PathPlan,
     spec: &PathSpec,
     log: Option<&Path>,
-) -> Result<(Places, PathIo), TestbedError> {
+) -> Result<(Topology, PathIo), TestbedError> {
     let (plan, cores) = (&resolved.plan, &resources.cores);
     let Some(server) = &plan.server else {
-        let mut made = Places::toward(resolved.destination.reaches.clone())?;
-        let path_io = made.connect(spec, path.offload, &plan.target.tcp, cores, plan.seed)?;
-        return Ok((made, path_io));
+        let mut topology = Topology::toward(resolved.destination.reaches.clone())?;
+        let path_io = topology.connect(spec, path.offload, &plan.target.tcp, cores, plan.seed)?;
+        return Ok((topology, path_io));
     };
     let endpoints = &resolved.destination.addresses;
     let port = endpoints[0].port();
-    let mut made = Places::new(Some(server), cores, log, resources.rootless)?;
-    let path_io = made.connect(spec, path.offload, &server.tcp, cores, plan.seed)?;
+    let mut topology = Topology::new(Some(server), cores, log, resources.rootless)?;
+    let path_io = topology.connect(spec, path.offload, &server.tcp, cores, plan.seed)?;
     let addresses: Vec<IpAddr> = endpoints.iter().map(SocketAddr::ip).collect();
-    made.require_family(addresses.iter().copied())?;
-    start_origin(&mut made, plan, resources, port, log)?;
-    server::start(&mut made, server, &addresses, port)?;
-    Ok((made, path_io))
+    topology.require_family(addresses.iter().copied())?;
+    start_origin(&mut topology, plan, resources, port, log)?;
+    server::start(&mut topology, server, &addresses, port)?;
+    Ok((topology, path_io))
 }
 
 /// Starts the origin behind a proxy under test, if the plan has one.
 fn start_origin(
-    places: &mut Places,
+    topology: &mut Topology,
     plan: &Plan,
     resources: &Resources,
     port: u16,
@@ -120,5 +121,5 @@ fn start_origin(
     if origin.at(plan.load.clients).port() == port {
         return Err(TestbedError::Plan(format!("[origin] listen: port {port} is the proxy's: expected another one")));
     }
-    places::origin::start(places, origin, plan.load.clients, &resources.cores, log)
+    topology::origin::start(topology, origin, plan.load.clients, &resources.cores, log)
 }

@@ -2,12 +2,17 @@
 
 use path::ClientPath;
 
-use crate::places::Places;
+use crate::topology::Topology;
 use plan::Plan;
 
 /// One sentence for each part of the plan that may not have the intended effect.
-pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {
-    let mut notes = places.as_ref().map(|places| places.notes.clone()).unwrap_or_default();
+pub(super) fn notes(
+    plan: &Plan,
+    topology: &Option<Topology>,
+    clients: &[ClientPath],
+    connections_max: u32,
+) -> Vec<String> {
+    let mut notes = topology.as_ref().map(|topology| topology.notes.clone()).unwrap_or_default();
     if !plan.load.is_open() && plan.load.clients > connections_max && !plan.load.close {
         notes.push(format!(
             "only {connections_max} of {} clients are used: a closed loop has one client per connection",
@@ -32,9 +37,9 @@ pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath]
             clients.len()
         ));
     }
-    if let (Some(path), Some(places)) = (&plan.path, places)
+    if let (Some(path), Some(topology)) = (&plan.path, topology)
         && path.effects.iter().any(|effect| effect.expected().dropped > 0.0)
-        && places.tcp.contains("bbr")
+        && topology.tcp.contains("bbr")
     {
         notes.push(
             "the server's congestion control is bbr, which hides packet loss; most servers use cubic (--server-tcp cc=cubic)"

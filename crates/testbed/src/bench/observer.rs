@@ -42,7 +42,8 @@ pub trait Observer {
     fn enough(&mut self, snapshot: &Snapshot) -> bool {
         self.inner().is_some_and(|inner| inner.enough(snapshot))
     }
-    /// Called as often: true ends everything, also requests in flight, as a second Ctrl-C would.
+    /// Called as often as [`Observer::enough`]: true ends everything, also requests in flight, as a second Ctrl-C
+    /// would.
     fn at_once(&mut self, snapshot: &Snapshot) -> bool {
         self.inner().is_some_and(|inner| inner.at_once(snapshot))
     }

@@ -20,7 +20,7 @@ pub struct Outcome {
     pub first_exchange: FirstExchange,
     /// The wall clock at the run's zero; times in its records count from it.
     pub zero_at: SystemTime,
-    /// Its directory in the run store.
+    /// The run's directory in the run store.
     pub folder: Option<PathBuf>,
     /// Figures of a cache under test, if the load is a cache workload.
     pub cache: Option<CacheFigures>,
@@ -36,7 +36,7 @@ pub struct Outcome {
     pub loop_busy: f64,
     /// Counters of the testbed's origin (`[origin]`), if it still responded at the end.
     pub origin: Option<OriginFigures>,
-    /// Whether it ended early because every connection was refused.
+    /// Whether the run ended early because every connection was refused.
     pub all_refused: bool,
 }
 

@@ -1,16 +1,16 @@
 //! Most connections that a load can have open at the same time on this machine, computed in advance from open files,
 //! ports, memory and client addresses. A search for the most connections of a server needs this limit first.
 
-use super::resources::{DESCRIPTORS_KEPT, PROCESSES_MAX};
+use super::resources::{DESCRIPTORS_RESERVED, PROCESSES_MAX};
 use plan::Plan;
 use sys::accounting::memory_available;
 
-/// Ports of an address in the clients' namespace (`places/ends.rs` sets the range from 1024 to 65535).
-const PORTS_EACH: u64 = 65_535 - 1_024 + 1;
+/// Ports of an address in the clients' namespace (`topology/ends.rs` sets the range from 1024 to 65535).
+const PORTS_PER_ADDRESS: u64 = 65_535 - 1_024 + 1;
 /// Kernel memory of a connection, both ends and the path between them (docs/notes: 6 to 10 KB).
-const BYTES_EACH: u64 = 10_000;
-/// Share of the free memory that is left to servers and everything else: one over this.
-const MEMORY_LEFT: u64 = 2;
+const KERNEL_BYTES_PER_CONNECTION: u64 = 10_000;
+/// Connections may use the free memory divided by this; the rest is for servers and everything else.
+const FREE_MEMORY_DIVISOR: u64 = 2;
 
 /// The most connections, and the limit that applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub fn connections_possible(plan: &Plan, each_a_client: bool) -> Possible {
     let clients = match (each_a_client, plan.path.is_some()) {
         (true, true) => u64::from(::path::AddressPlan::CLIENTS_MAX),
         (false, true) => u64::from(plan.load.clients),
-        // All of them have this host's address.
+        // Without a path all clients have this host's address.
         (_, false) => 1,
     };
     let ports = match (&plan.path, &plan.load.unix) {
         (_, Some(_)) => u64::MAX,
-        (Some(_), None) => PORTS_EACH,
+        (Some(_), None) => PORTS_PER_ADDRESS,
         (None, None) => u64::from(ports_easily_found()),
     };
     let addresses =
@@ -42,7 +42,7 @@ pub fn connections_possible(plan: &Plan, each_a_client: bool) -> Possible {
         descriptors: sys::limits::raise_open_files(),
         ports_each: ports.saturating_mul(addresses.max(1)),
         clients,
-        // Unknown memory is no limit.
+        // Unknown memory does not limit.
         memory: Some(memory_available(&meminfo)).filter(|bytes| *bytes > 0),
     })
 }
@@ -60,9 +60,9 @@ struct Machine {
 }
 
 fn possible(machine: &Machine) -> Possible {
-    let files = machine.descriptors.saturating_sub(DESCRIPTORS_KEPT) * u64::from(PROCESSES_MAX);
+    let files = machine.descriptors.saturating_sub(DESCRIPTORS_RESERVED) * u64::from(PROCESSES_MAX);
     let ports = machine.ports_each.saturating_mul(machine.clients);
-    let memory = machine.memory.map_or(u64::MAX, |bytes| bytes / MEMORY_LEFT / BYTES_EACH);
+    let memory = machine.memory.map_or(u64::MAX, |bytes| bytes / FREE_MEMORY_DIVISOR / KERNEL_BYTES_PER_CONNECTION);
     let of_files = format!(
         "a process may have {} open files, and there are at most {PROCESSES_MAX} processes: raise the limit (ulimit -n, or LimitNOFILE= of a service)",
         machine.descriptors
@@ -74,7 +74,7 @@ fn possible(machine: &Machine) -> Possible {
     );
     let of_memory = format!(
         "a connection takes about {} KB of the kernel's memory, both ends together, and half of the free memory is left to the server",
-        BYTES_EACH / 1000
+        KERNEL_BYTES_PER_CONNECTION / 1000
     );
     let all = [(files, of_files), (ports, of_ports), (memory, of_memory)];
     let (connections, words) = all.into_iter().min_by_key(|(most, _)| *most).expect("three of them");
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_lowest_limit_of_files_ports_and_memory_applies() {
-        let machine = Machine { descriptors: 20_000, ports_each: PORTS_EACH, clients: 100, memory: None };
+        let machine = Machine { descriptors: 20_000, ports_each: PORTS_PER_ADDRESS, clients: 100, memory: None };
         assert_eq!(possible(&machine).connections, 19_872 * 64);
         assert!(possible(&machine).words.contains("ulimit -n"));
         let one = possible(&Machine { clients: 1, ports_each: 12_704, ..machine });

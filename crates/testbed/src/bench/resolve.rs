@@ -19,12 +19,12 @@ pub(super) struct Resolved {
     pub spec: Option<PathSpec>,
     /// The hosts and ports that requests go to.
     pub targets: Vec<Target>,
-    /// Where connections go.
+    /// Addresses to which connections are opened.
     pub destination: Destination,
-    /// The same as text.
+    /// The destination as text.
     pub target: String,
-    /// URLs with their own results. Found here, because a log of a million requests takes time that the schedule does
-    /// not allow for.
+    /// URLs with their own results. Collected in this stage, because that takes long for a log of a million requests,
+    /// and the schedule has no time for it.
     pub urls: Urls,
     /// Phases with their own results.
     pub phases: Vec<PhaseSpan>,

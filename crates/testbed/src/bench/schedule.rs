@@ -15,16 +15,16 @@ use crate::shards::ShardPlan;
 use plan::Plan;
 
 /// Time between the end of all preparations and the start of the load, so that threads are running.
-const LEAD: Duration = Duration::from_millis(50);
+const START_LEAD: Duration = Duration::from_millis(50);
 /// Additional time for each process of the load.
-const LEAD_EACH: Duration = Duration::from_millis(10);
+const START_LEAD_PER_PROCESS: Duration = Duration::from_millis(10);
 /// Time for which the cores of the testbed's server are observed without load: their activity then is not the server's.
-const BASELINE: Duration = Duration::from_millis(100);
+const BASELINE_DURATION: Duration = Duration::from_millis(100);
 /// Rate per second at which idle open connections are opened and closed: two cores with both ends and the path between
 /// them sustain it without delay.
 pub(super) const OPEN_PER_SECOND: u32 = 5_000;
 /// Time between opening the last idle open connection and the start of the load.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_DURATION: Duration = Duration::from_secs(1);
 
 /// When everything begins and ends, on the run's clock.
 #[derive(Clone, Copy)]
@@ -43,10 +43,14 @@ impl Schedule {
     /// Starts the clock.
     pub fn start(resolved: &Resolved, resources: &Resources, load_spec: &LoadSpec) -> Self {
         let plan = &resolved.plan;
-        let building = building(load_spec, resources.shard_plan);
+        let preparation_time = preparation_time(load_spec, resources.shard_plan);
         let clock = Clock::start();
-        let baseline = if plan.server.is_some() { BASELINE } else { Duration::ZERO };
-        let open_from = clock.now() + LEAD + baseline + LEAD_EACH * resources.shard_plan.processes() + building;
+        let baseline = if plan.server.is_some() { BASELINE_DURATION } else { Duration::ZERO };
+        let open_from = clock.now()
+            + START_LEAD
+            + baseline
+            + START_LEAD_PER_PROCESS * resources.shard_plan.processes()
+            + preparation_time;
         let start = open_from + opening(plan, resolved.spec.as_ref());
         let measured_from = start + plan.load.warmup;
         let measured = (measured_from, plan.load.duration.map(|duration| measured_from + duration));
@@ -61,7 +65,7 @@ impl Schedule {
 
 /// Time to prepare the input of all shards' loops, measured by doing it once: with a log of a million different
 /// requests it takes seconds, and the load must not start meanwhile.
-fn building(spec: &LoadSpec, shards: ShardPlan) -> Duration {
+fn preparation_time(spec: &LoadSpec, shards: ShardPlan) -> Duration {
     let began = sys::clock::monotonic_ns();
     drop(Load::new(spec::shard(spec, shards.shard(0)), Timestamp::ZERO));
     // One more than the number of loops, because it may take longer the next time.
@@ -71,10 +75,10 @@ fn building(spec: &LoadSpec, shards: ShardPlan) -> Duration {
 /// Time to open the idle open connections, until the last of them is established.
 fn opening(plan: &Plan, spec: Option<&PathSpec>) -> Duration {
     let rtt = spec.map_or(Duration::ZERO, distances::longest_rtt);
-    if plan.load.open_connections.is_some() { closing(plan) + SETTLE + rtt * 2 } else { Duration::ZERO }
+    if plan.load.open_connections.is_some() { closing(plan) + SETTLE_DURATION + rtt * 2 } else { Duration::ZERO }
 }
 
-/// Time to close them.
+/// Time to close the idle open connections.
 pub(super) fn closing(plan: &Plan) -> Duration {
     Duration::from_secs_f64(f64::from(plan.load.open_connections.unwrap_or(0)) / f64::from(OPEN_PER_SECOND))
 }

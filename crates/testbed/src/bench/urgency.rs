@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use sys::sched::{Cores, RealTimeLock, Urgency};
 
 use crate::host::CorePlan;
-use crate::places::listening;
+use crate::topology::listening;
 use plan::{Plan, Wait};
 
 /// Whether a loop has a core of its own: the testbed pinned it there and the server elsewhere, or this process was
@@ -16,7 +16,7 @@ pub(super) fn has_own_core(cores: &CorePlan, allowed: &Cores, addresses: &[Socke
     cores.loop_core().is_some() || (is_pinned(allowed) && is_free_of_servers(allowed, addresses))
 }
 
-/// Whether a thread with these cores runs on one of several.
+/// Whether a thread that may use these cores is pinned to one core of several.
 pub(super) fn is_pinned(cores: &Cores) -> bool {
     cores.list().len() == 1 && sys::sched::cores_online() > 1
 }
@@ -26,7 +26,7 @@ pub(super) fn is_pinned(cores: &Cores) -> bool {
 /// without its own core must not starve the server, and two on one core would not alternate.
 pub(super) fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeLock>) {
     let sleeps = plan.load.is_open() && own_core && plan.host.wait != Wait::Spin;
-    match sleeps.then(RealTimeLock::take).flatten() {
+    match sleeps.then(RealTimeLock::acquire).flatten() {
         Some(right) => (Urgency::RealTime, Some(right)),
         None => (Urgency::High, None),
     }
@@ -61,7 +61,7 @@ mod tests {
         // This process listens, on all of its cores.
         assert!(!is_free_of_servers(&own, &[address]));
         assert!(is_free_of_servers(&nowhere, &[address]));
-        // Each address counts.
+        // One address on this core is sufficient for `false`.
         let remote = "192.0.2.7:80".parse().unwrap();
         assert!(is_free_of_servers(&own, &[remote]));
         assert!(!is_free_of_servers(&own, &[remote, address]));

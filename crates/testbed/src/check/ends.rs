@@ -11,28 +11,28 @@ use sys::clock::monotonic_ns;
 use sys::namespace::NetNamespace;
 use sys::sched::Urgency;
 
-use super::ask::{self, Flood, HEADERS};
+use super::expected::{self, Flood, HEADERS};
 use super::message::{Kind, Message};
 use super::stream;
 use crate::distances;
 use crate::error::TestbedError;
-use crate::places::{self, Places, SERVER};
+use crate::topology::{self, SERVER, Topology};
 
 const SERVER_PORT: u16 = 7007;
 const CLIENT_PORT: u16 = 7008;
 /// Receive buffer for packets that arrive while a receiver is not scheduled.
 const RECEIVE_BUFFER: usize = 16 << 20;
 /// Interval at which receivers check whether the test has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// After the last packet is due, the ends' programs may take this long.
-const ANSWER: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest time that the ends' programs may take after the last packet is due.
+const PROCESSING_TIME_MAX: Duration = Duration::from_millis(200);
 /// Pings of each client; `judge` computes its RTT from them.
-const PINGS: usize = 9;
+const PINGS_PER_CLIENT: usize = 9;
 /// Payload of a ping or probe after the headers.
 pub(super) const PAYLOAD: usize = 32;
 /// Most probes per second, and their share of a link's rate: they must not fill a queue.
 const PROBES_PER_SECOND: f64 = 1500.0;
-const PROBES_SHARE: f64 = 0.3;
+const PROBES_RATE_SHARE: f64 = 0.3;
 
 /// Sockets at both ends.
 pub(super) struct Ends {
@@ -48,7 +48,7 @@ pub(super) struct Arrivals {
     /// How often each number arrived.
     times: Vec<u8>,
     highest: Option<u32>,
-    /// Different numbers.
+    /// First arrivals: how many different numbers arrived.
     pub(super) first: u32,
     /// Duplicates.
     pub(super) again: u32,
@@ -57,9 +57,9 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Whether it is the first of its number.
+    /// Adds the arrival of datagram `number`; returns whether it is the first arrival of this number.
     fn add(&mut self, number: u32) -> bool {
-        // A corrupted number would need any amount of memory.
+        // A corrupted number must not determine the amount of memory.
         if number > 1 << 24 {
             return false;
         }
@@ -101,11 +101,11 @@ pub(super) struct Flooded {
     /// Bits of IP packets a second that were sent.
     pub(super) sent: f64,
     /// Bits of IP packets per second that arrived, from the first to the last.
-    pub(super) got: f64,
+    pub(super) received: f64,
 }
 
 impl Ends {
-    pub(super) fn open(places: &Places) -> Result<Self, TestbedError> {
+    pub(super) fn open(topology: &Topology) -> Result<Self, TestbedError> {
         let open = |net: &NetNamespace, address: IpAddr, port: u16| {
             let socket = net
                 .run(|| UdpSocket::bind(SocketAddr::new(address, port)))
@@ -113,34 +113,39 @@ impl Ends {
                 .map_err(TestbedError::system("bind a UDP socket"))?;
             sys::socket::set_receive_buffer(&socket, RECEIVE_BUFFER)
                 .map_err(TestbedError::system("setsockopt SO_RCVBUF"))?;
-            socket.set_read_timeout(Some(LOOK_EVERY)).map_err(TestbedError::system("setsockopt SO_RCVTIMEO"))?;
+            socket.set_read_timeout(Some(POLL_INTERVAL)).map_err(TestbedError::system("setsockopt SO_RCVTIMEO"))?;
             Ok::<_, TestbedError>(socket)
         };
         Ok(Ends {
-            server: open(&places.server_net, SERVER.into(), SERVER_PORT)?,
-            client: open(&places.client_net, Ipv4Addr::UNSPECIFIED.into(), CLIENT_PORT)?,
-            client_net: places.client_net.try_clone().map_err(TestbedError::environment)?,
-            server_net: places.server_net.try_clone().map_err(TestbedError::environment)?,
+            server: open(&topology.server_net, SERVER.into(), SERVER_PORT)?,
+            client: open(&topology.client_net, Ipv4Addr::UNSPECIFIED.into(), CLIENT_PORT)?,
+            client_net: topology.client_net.try_clone().map_err(TestbedError::environment)?,
+            server_net: topology.server_net.try_clone().map_err(TestbedError::environment)?,
         })
     }
 
     /// A socket that sends as `client`; responses go to the common receiving socket.
     fn sender(&self, client: u32) -> io::Result<UdpSocket> {
-        let address = SocketAddr::new(places::client_address(client, SERVER.into()), 0);
+        let address = SocketAddr::new(topology::client_address(client, SERVER.into()), 0);
         let socket = self.client_net.run(|| UdpSocket::bind(address)).map_err(io::Error::other)??;
         socket.connect((SERVER, SERVER_PORT))?;
         Ok(socket)
     }
 
-    /// RTTs of small packets, in nanoseconds, of each of `clients`; lost ones are left out.
-    pub(super) fn ping(&self, clients: &[u32], spec: &PathSpec, lasts: Duration) -> io::Result<Vec<(u32, Vec<f64>)>> {
+    /// RTTs of small packets, in nanoseconds, of each of `clients`; lost packets are left out.
+    pub(super) fn ping(
+        &self,
+        clients: &[u32],
+        spec: &PathSpec,
+        duration: Duration,
+    ) -> io::Result<Vec<(u32, Vec<f64>)>> {
         let senders: Vec<UdpSocket> = clients.iter().map(|&client| self.sender(client)).collect::<io::Result<_>>()?;
-        let gap = lasts / (PINGS * clients.len()) as u32;
+        let gap = duration / (PINGS_PER_CLIENT * clients.len()) as u32;
         let mut rtts: HashMap<u32, Vec<f64>> = HashMap::new();
         self.exchange(
             |server, message, buffer| {
                 if message.kind == Kind::Ping {
-                    let _ = server.send_to(buffer, back(message.client));
+                    let _ = server.send_to(buffer, client_receiver(message.client));
                 }
             },
             |message, now| {
@@ -149,10 +154,10 @@ impl Ends {
                 }
             },
             || {
-                let mut cpu_probe = CpuProbe::new(gap);
-                for number in 0..PINGS as u32 {
+                let mut pacer = SendPacer::new(gap);
+                for number in 0..PINGS_PER_CLIENT as u32 {
                     for (sender, &client) in senders.iter().zip(clients) {
-                        cpu_probe.wait();
+                        pacer.wait();
                         send(sender, Message { kind: Kind::Ping, client, number, sent_ns: monotonic_ns() }, PAYLOAD);
                     }
                 }
@@ -163,23 +168,24 @@ impl Ends {
     }
 
     /// Sends numbered probes of one client; each first arrival is answered with a number in the other direction.
-    pub(super) fn probe(&self, client: u32, spec: &PathSpec, lasts: Duration) -> io::Result<Probed> {
+    pub(super) fn probe(&self, client: u32, spec: &PathSpec, duration: Duration) -> io::Result<Probed> {
         let sender = self.sender(client)?;
         let wire_bits = ((PAYLOAD + HEADERS) * 8) as f64;
-        let slowest = [true, false].into_iter().filter_map(|up| ask::flood(spec, client, up)).map(|flood| flood.asked);
-        let per_second = slowest.fold(PROBES_PER_SECOND, |least, rate| least.min(rate * PROBES_SHARE / wire_bits));
+        let slowest =
+            [true, false].into_iter().filter_map(|up| expected::flood(spec, client, up)).map(|flood| flood.rate);
+        let per_second = slowest.fold(PROBES_PER_SECOND, |least, rate| least.min(rate * PROBES_RATE_SHARE / wire_bits));
         let gap = Duration::from_secs_f64(1.0 / per_second.max(1.0));
         let mut probed = Probed::default();
         let before = self.checksum_errors()?;
         let (mut up, mut answered) = (Arrivals::default(), 0);
         let down = &mut probed.down;
-        let (mut sent, mut took) = (0, Duration::ZERO);
+        let (mut sent, mut elapsed) = (0, Duration::ZERO);
         self.exchange(
             |server, message, buffer| {
                 if message.kind == Kind::Probe && message.client == client && up.add(message.number) {
                     Message { number: answered, ..message }.write(buffer);
                     answered += 1;
-                    let _ = server.send_to(buffer, back(client));
+                    let _ = server.send_to(buffer, client_receiver(client));
                 }
             },
             |message, _| {
@@ -188,10 +194,10 @@ impl Ends {
                 }
             },
             || {
-                let mut cpu_probe = CpuProbe::new(gap);
-                let begun = monotonic_ns();
-                while monotonic_ns() - begun < lasts.as_nanos() as u64 {
-                    cpu_probe.wait();
+                let mut pacer = SendPacer::new(gap);
+                let start_ns = monotonic_ns();
+                while monotonic_ns() - start_ns < duration.as_nanos() as u64 {
+                    pacer.wait();
                     send(
                         &sender,
                         Message { kind: Kind::Probe, client, number: sent, sent_ns: monotonic_ns() },
@@ -199,24 +205,24 @@ impl Ends {
                     );
                     sent += 1;
                 }
-                took = Duration::from_nanos(monotonic_ns() - begun);
+                elapsed = Duration::from_nanos(monotonic_ns() - start_ns);
                 std::thread::sleep(settle(spec));
             },
         )?;
         let after = self.checksum_errors()?;
         probed.corrupted = [after[0].saturating_sub(before[0]), after[1].saturating_sub(before[1])];
-        probed.gap_ns = took.as_nanos() as f64 / f64::from(sent.max(1));
+        probed.gap_ns = elapsed.as_nanos() as f64 / f64::from(sent.max(1));
         Ok(Probed { sent, up, answered, ..probed })
     }
 
-    /// Sends more than the link can carry, and measures the arriving rate.
+    /// Sends more than the link can carry, and measures the rate of arrivals.
     pub(super) fn flood(
         &self,
         client: u32,
         spec: &PathSpec,
         up: bool,
         flood: &Flood,
-        lasts: Duration,
+        duration: Duration,
     ) -> io::Result<Flooded> {
         let sender = if up { self.sender(client)? } else { self.server.try_clone()? };
         let mut arrived = Window::default();
@@ -236,34 +242,35 @@ impl Ends {
                 }
             },
             || {
-                let begun = monotonic_ns();
+                let start_ns = monotonic_ns();
                 let mut buffer = vec![0; flood.payload];
                 let mut number = 0u32;
                 loop {
-                    let gone = monotonic_ns() - begun;
-                    if gone >= lasts.as_nanos() as u64 {
+                    let elapsed = monotonic_ns() - start_ns;
+                    if elapsed >= duration.as_nanos() as u64 {
                         break;
                     }
-                    // All that are due by now; what could not be sent in time is sent late, at once.
-                    let due = (gone as f64 / 1e9 * flood.per_second) as u32 + 1;
+                    // Sends all datagrams that are due by now: overdue datagrams are sent immediately.
+                    let due = (elapsed as f64 / 1e9 * flood.per_second) as u32 + 1;
                     while number < due {
                         Message { kind: Kind::Flood, client, number, sent_ns: 0 }.write(&mut buffer);
-                        let _ = if up { sender.send(&buffer) } else { sender.send_to(&buffer, back(client)) };
+                        let _ =
+                            if up { sender.send(&buffer) } else { sender.send_to(&buffer, client_receiver(client)) };
                         number += 1;
                     }
                     std::thread::sleep(Duration::from_micros(300));
                 }
-                sent = f64::from(number) * wire_bits / ((monotonic_ns() - begun) as f64 / 1e9);
+                sent = f64::from(number) * wire_bits / ((monotonic_ns() - start_ns) as f64 / 1e9);
                 std::thread::sleep(settle(spec) + queues(spec, client, up));
             },
         )?;
         let window = if up { arrived } else { at_client };
-        Ok(Flooded { sent, got: window.per_second() * wire_bits })
+        Ok(Flooded { sent, received: window.per_second() * wire_bits })
     }
 
     /// Bits of IP packets per second of a TCP stream.
-    pub(super) fn stream(&self, client: u32, up: bool, lasts: Duration) -> io::Result<f64> {
-        stream::run(&self.client_net, &self.server_net, client, up, lasts)
+    pub(super) fn stream(&self, client: u32, up: bool, duration: Duration) -> io::Result<f64> {
+        stream::run(&self.client_net, &self.server_net, client, up, duration)
     }
 
     /// Runs `work` while both ends receive: `at_server` may send responses, `at_client` gets the time of arrival.
@@ -302,12 +309,12 @@ fn wrong_checksums(snmp: &str) -> u64 {
     pairs.find(|(name, _)| *name == "InCsumErrors").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Address at which the clients' end receives for this client.
-fn back(client: u32) -> SocketAddr {
-    SocketAddr::new(places::client_address(client, SERVER.into()), CLIENT_PORT)
+/// Address and port at which the clients' end receives datagrams for `client`.
+fn client_receiver(client: u32) -> SocketAddr {
+    SocketAddr::new(topology::client_address(client, SERVER.into()), CLIENT_PORT)
 }
 
-/// A packet that does not fit is lost, and counted as lost.
+/// Sends a datagram. A datagram that the socket's buffer cannot take counts as lost.
 fn send(socket: &UdpSocket, message: Message, payload: usize) {
     let mut buffer = [0; PAYLOAD];
     message.write(&mut buffer);
@@ -318,7 +325,7 @@ fn receive(socket: &UdpSocket, over: &AtomicBool, mut take: impl FnMut(Message, 
     Urgency::High.apply_to_this_thread();
     let mut buffer = [0; 2048];
     while !over.load(Ordering::Relaxed) {
-        // Timeouts only check the clock; any other error shows as loss.
+        // After a timeout the loop checks `over` again; any other error shows as loss.
         let Ok((length, _)) = socket.recv_from(&mut buffer) else { continue };
         let datagram = &mut buffer[..length];
         if let Some(message) = Message::read(datagram) {
@@ -327,14 +334,14 @@ fn receive(socket: &UdpSocket, over: &AtomicBool, mut take: impl FnMut(Message, 
     }
 }
 
-/// The longest RTT, and time for the ends.
+/// Time to wait for the last arrivals: the longest RTT and the processing time of the ends.
 fn settle(spec: &PathSpec) -> Duration {
-    distances::longest_rtt(spec) + ANSWER
+    distances::longest_rtt(spec) + PROCESSING_TIME_MAX
 }
 
 /// Time to empty a full queue, at most two seconds: packets still queued afterwards are not awaited.
 fn queues(spec: &PathSpec, client: u32, up: bool) -> Duration {
-    let waits = ask::effects(spec, client, up).into_iter().filter_map(|effect| match effect {
+    let waits = expected::effects(spec, client, up).into_iter().filter_map(|effect| match effect {
         path::EffectSpec::Bottleneck(bottleneck) => Some(match bottleneck.queue.limit {
             path::QueueLimit::Time(time) => time,
             _ => Duration::from_secs(1),
@@ -344,15 +351,15 @@ fn queues(spec: &PathSpec, client: u32, up: bool) -> Duration {
     waits.fold(Duration::ZERO, Duration::saturating_add).min(Duration::from_secs(2))
 }
 
-/// Send times at least `gap` apart. A late sender does not catch up: a burst would build a queue.
-struct CpuProbe {
+/// Spaces sends at least `gap` apart. A late sender does not catch up: a burst would build a queue.
+struct SendPacer {
     gap_ns: u64,
     next_ns: u64,
 }
 
-impl CpuProbe {
+impl SendPacer {
     fn new(gap: Duration) -> Self {
-        CpuProbe { gap_ns: gap.as_nanos() as u64, next_ns: monotonic_ns() }
+        SendPacer { gap_ns: gap.as_nanos() as u64, next_ns: monotonic_ns() }
     }
 
     fn wait(&mut self) {
@@ -364,7 +371,7 @@ impl CpuProbe {
     }
 }
 
-/// Arrivals between a first and a last.
+/// Number of arrivals, and the times of the first and the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     number: u64,
@@ -381,7 +388,7 @@ impl Window {
         self.last_ns = now_ns;
     }
 
-    /// Bits after the first arrival, over the time since it.
+    /// Arrivals per second: those after the first, over the time since the first.
     fn per_second(&self) -> f64 {
         let time = self.last_ns.saturating_sub(self.first_ns);
         if time == 0 { 0.0 } else { self.number.saturating_sub(1) as f64 / (time as f64 / 1e9) }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use path::{PathSpec, Sign};
 
-use super::ask::{self, Flood, Group, HEADERS};
 use super::ends::{Flooded, PAYLOAD, Probed};
+use super::expected::{self, Flood, Group, HEADERS};
 
 /// One row of a check.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,9 +13,9 @@ pub struct Row {
     /// Name of the value, such as `loss down`.
     pub what: String,
     /// Configured value, in `unit`; absent if nothing is configured.
-    pub asked: Option<f64>,
+    pub configured: Option<f64>,
     /// Measured value.
-    pub got: f64,
+    pub measured: f64,
     /// Lower and upper bound on a path as configured.
     pub between: Option<[f64; 2]>,
     /// Unit of all values of the row.
@@ -72,51 +72,53 @@ impl State {
 }
 
 impl Row {
-    fn judged(what: String, asked: f64, got: f64, between: [f64; 2], unit: Unit) -> Self {
-        let state = if (between[0]..=between[1]).contains(&got) { State::Within } else { State::Outside };
-        Row { what, asked: Some(asked), got, between: Some(between), unit, state }
+    fn judged(what: String, configured: f64, measured: f64, between: [f64; 2], unit: Unit) -> Self {
+        let state = if (between[0]..=between[1]).contains(&measured) { State::Within } else { State::Outside };
+        Row { what, configured: Some(configured), measured, between: Some(between), unit, state }
     }
 }
 
 /// An RTT may be shorter than configured by this, because clocks are read at slightly different times.
-const EARLY_NS: f64 = 20_000.0;
-/// It may be longer by this and one percent: both kernels, and threads that are not scheduled immediately on a busy
-/// machine.
-const LATE_NS: f64 = 1_000_000.0;
-/// Quantile of a client's pings that is its RTT: a busy machine delays some of them. It lies within the bounds of a
-/// varying delay ([`ask::rtt`]).
-const OWN: f64 = 0.25;
+const RTT_TOLERANCE_BELOW_NS: f64 = 20_000.0;
+/// An RTT may be longer than configured by this and one percent: both kernels, and threads that are not scheduled
+/// immediately on a busy machine.
+const RTT_TOLERANCE_ABOVE_NS: f64 = 1_000_000.0;
+/// Quantile of a client's pings that counts as its RTT, because a busy machine delays some. It is within the bounds of
+/// a varying delay ([`expected::rtt`]).
+const CLIENT_RTT_QUANTILE: f64 = 0.25;
 /// Largest share of the pinged clients with a wrong RTT: a busy machine disturbs some.
-const OFF: f64 = 0.1;
+const WRONG_RTT_SHARE_MAX: f64 = 0.1;
 
 /// The distribution of RTTs, and the number of clients with a wrong RTT.
-pub(super) fn rtts(spec: &PathSpec, got: &[(u32, Vec<f64>)]) -> Vec<Row> {
-    let mut owns = Vec::new();
-    let (mut lows, mut highs, mut asked) = (Vec::new(), Vec::new(), Vec::new());
-    let mut off = 0;
-    for (client, rtts) in got {
-        let (least, most) = ask::rtt(spec, *client, PAYLOAD + HEADERS);
-        let (low, high) = (least - EARLY_NS, most * 1.01 + LATE_NS);
-        let Some(own) = quantile(rtts.clone(), OWN) else {
-            off += 1;
+pub(super) fn rtts(spec: &PathSpec, measured: &[(u32, Vec<f64>)]) -> Vec<Row> {
+    let mut client_rtts = Vec::new();
+    let (mut lows, mut highs, mut configured) = (Vec::new(), Vec::new(), Vec::new());
+    let mut wrong = 0;
+    for (client, rtts) in measured {
+        let (least, most) = expected::rtt(spec, *client, PAYLOAD + HEADERS);
+        let (low, high) = (least - RTT_TOLERANCE_BELOW_NS, most * 1.01 + RTT_TOLERANCE_ABOVE_NS);
+        let Some(client_rtt) = quantile(rtts.clone(), CLIENT_RTT_QUANTILE) else {
+            wrong += 1;
             continue;
         };
-        off += usize::from(!(low..=high).contains(&own));
-        owns.push(own);
+        wrong += usize::from(!(low..=high).contains(&client_rtt));
+        client_rtts.push(client_rtt);
         lows.push(low);
         highs.push(high);
-        asked.push((least + most) / 2.0);
+        configured.push((least + most) / 2.0);
     }
     let mut rows = Vec::new();
     for (name, q) in [("RTT p10", 0.1), ("RTT p50", 0.5), ("RTT p90", 0.9)] {
         let at = |values: &[f64]| quantile(values.to_vec(), q);
-        if let (Some(got), Some(low), Some(high), Some(asked)) = (at(&owns), at(&lows), at(&highs), at(&asked)) {
-            rows.push(Row::judged(name.to_owned(), asked, got, [low, high], Unit::Nanoseconds));
+        if let (Some(measured), Some(low), Some(high), Some(configured)) =
+            (at(&client_rtts), at(&lows), at(&highs), at(&configured))
+        {
+            rows.push(Row::judged(name.to_owned(), configured, measured, [low, high], Unit::Nanoseconds));
         }
     }
-    let most = (got.len() as f64 * OFF).ceil();
-    let what = format!("off their own RTT, of {}", got.len());
-    rows.push(Row::judged(what, 0.0, off as f64, [0.0, most], Unit::Clients));
+    let most = (measured.len() as f64 * WRONG_RTT_SHARE_MAX).ceil();
+    let what = format!("off their own RTT, of {}", measured.len());
+    rows.push(Row::judged(what, 0.0, wrong as f64, [0.0, most], Unit::Clients));
     rows
 }
 
@@ -127,15 +129,19 @@ fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
 }
 
 /// Standard deviations of the bounds: a correct path is outside once in 16,000 checks.
-const DEVIATIONS: f64 = 4.0;
+const BOUND_DEVIATIONS: f64 = 4.0;
 
-/// Bounds of a measured share `asked` of `number` packets, whose variance is a multiple of that of independent draws.
-fn bounds(asked: f64, number: f64, scatter: f64) -> [f64; 2] {
+/// Bounds of a measured share `configured` of `number` packets, whose variance is a multiple of that of independent
+/// draws.
+fn bounds(configured: f64, number: f64, scatter: f64) -> [f64; 2] {
     let number = number.max(1.0);
-    let deviation = (asked * (1.0 - asked) * scatter / number).sqrt();
+    let deviation = (configured * (1.0 - configured) * scatter / number).sqrt();
     // Two packets more or less, for whole numbers and bursts.
-    let whole = if asked > 0.0 { 2.0 * scatter.sqrt() / number } else { 0.0 };
-    [(asked - DEVIATIONS * deviation - whole).max(0.0), (asked + DEVIATIONS * deviation + whole).min(1.0)]
+    let whole = if configured > 0.0 { 2.0 * scatter.sqrt() / number } else { 0.0 };
+    [
+        (configured - BOUND_DEVIATIONS * deviation - whole).max(0.0),
+        (configured + BOUND_DEVIATIONS * deviation + whole).min(1.0),
+    ]
 }
 
 /// Loss of one client's links, and the symptoms of all effects.
@@ -146,26 +152,32 @@ pub(super) fn losses(spec: &PathSpec, group: &Group, probed: &Probed) -> Vec<Row
         (false, probed.answered, &probed.down, probed.corrupted[1]),
     ];
     for (up, sent, arrivals, corrupted) in ways {
-        let asked = ask::lost(spec, group.client, up);
+        let configured = expected::lost(spec, group.client, up);
         let (sent, first) = (f64::from(sent), f64::from(arrivals.first));
         let name = |what: &str| named(what, up, group);
         let lost = if sent > 0.0 { 1.0 - first / sent } else { 1.0 };
-        rows.push(Row::judged(name("loss"), asked.share, lost, bounds(asked.share, sent, asked.scatter), Unit::Share));
+        rows.push(Row::judged(
+            name("loss"),
+            configured.share,
+            lost,
+            bounds(configured.share, sent, configured.scatter),
+            Unit::Share,
+        ));
         for symptom in path::symptoms() {
-            let asked = ask::shown(spec, group.client, up, &symptom);
+            let configured = expected::shown(spec, group.client, up, &symptom);
             // A delay shorter than the gap of two probes does not reorder.
-            if asked.share > 0.0 && asked.held_ns > 0.0 && asked.held_ns <= 2.0 * probed.gap_ns {
+            if configured.share > 0.0 && configured.delay_ns > 0.0 && configured.delay_ns <= 2.0 * probed.gap_ns {
                 continue;
             }
-            let (got, number) = match symptom.sign {
+            let (measured, number) = match symptom.sign {
                 Sign::Again => (f64::from(arrivals.again), first),
                 Sign::Late => (f64::from(arrivals.late), first),
                 Sign::WrongChecksum => (corrupted as f64, sent),
             };
-            if asked.share > 0.0 || got > 0.0 {
-                let between = bounds(asked.share, number, 1.0);
+            if configured.share > 0.0 || measured > 0.0 {
+                let between = bounds(configured.share, number, 1.0);
                 let what = name(symptom.name);
-                rows.push(Row::judged(what, asked.share, got / number.max(1.0), between, Unit::Share));
+                rows.push(Row::judged(what, configured.share, measured / number.max(1.0), between, Unit::Share));
             }
         }
     }
@@ -178,19 +190,21 @@ fn named(what: &str, up: bool, group: &Group) -> String {
 }
 
 /// Tolerance of rates: packets are not divisible, and a flood has an end.
-const RATE_LEAST: f64 = 0.95;
-const RATE_MOST: f64 = 1.03;
+const RATE_MIN_RATIO: f64 = 0.95;
+const RATE_MAX_RATIO: f64 = 1.03;
 /// Tolerance if a queue drops early, because the link may be idle for short times.
-const RATE_LEAST_EARLY: f64 = 0.85;
+const RATE_MIN_RATIO_EARLY_DROPS: f64 = 0.85;
 
 /// The rate of a flood.
-pub(super) fn rate(group: &Group, up: bool, flood: &Flood, got: Flooded, lasts: Duration) -> Row {
-    let least = if flood.early_drops { RATE_LEAST_EARLY } else { RATE_LEAST };
-    let blur = flood.jitter_s / lasts.as_secs_f64();
-    let between = [flood.asked * (least - blur).max(0.0), flood.asked * (RATE_MOST + blur)];
-    let mut row = Row::judged(named("rate", up, group), flood.asked, got.got, between, Unit::BitsPerSecond);
+pub(super) fn rate(group: &Group, up: bool, flood: &Flood, flooded: Flooded, duration: Duration) -> Row {
+    let least = if flood.early_drops { RATE_MIN_RATIO_EARLY_DROPS } else { RATE_MIN_RATIO };
+    let uncertainty = flood.jitter_s / duration.as_secs_f64();
+    let between = [flood.rate * (least - uncertainty).max(0.0), flood.rate * (RATE_MAX_RATIO + uncertainty)];
+    let mut row = Row::judged(named("rate", up, group), flood.rate, flooded.received, between, Unit::BitsPerSecond);
     // If the machine cannot send fast enough, the rate is not judged.
-    if !flood.constant || (got.sent < flood.asked * 1.05 && row.state == State::Outside && got.got < flood.asked) {
+    if !flood.constant
+        || (flooded.sent < flood.rate * 1.05 && row.state == State::Outside && flooded.received < flood.rate)
+    {
         row.state = State::Shown;
         row.what.push_str(if flood.constant { ", not reached by the sender" } else { ", mean of a trace" });
     }
@@ -198,14 +212,14 @@ pub(super) fn rate(group: &Group, up: bool, flood: &Flood, got: Flooded, lasts: 
 }
 
 /// Rate of a TCP stream: never above the link's rate; how far below is not judged.
-pub(super) fn stream(spec: &PathSpec, group: &Group, up: bool, got: f64) -> Row {
-    let asked = ask::flood(spec, group.client, up).filter(|flood| flood.constant).map(|flood| flood.asked);
-    let exceeded = asked.is_some_and(|asked| got > asked * RATE_MOST);
+pub(super) fn stream(spec: &PathSpec, group: &Group, up: bool, measured: f64) -> Row {
+    let configured = expected::flood(spec, group.client, up).filter(|flood| flood.constant).map(|flood| flood.rate);
+    let exceeded = configured.is_some_and(|configured| measured > configured * RATE_MAX_RATIO);
     Row {
         what: named("TCP", up, group),
-        asked,
-        got,
-        between: asked.map(|asked| [0.0, asked * RATE_MOST]),
+        configured,
+        measured,
+        between: configured.map(|configured| [0.0, configured * RATE_MAX_RATIO]),
         unit: Unit::BitsPerSecond,
         state: if exceeded { State::Outside } else { State::Shown },
     }
@@ -240,9 +254,9 @@ mod tests {
         client.up.effects = up;
         let spec = PathSpec::new(vec![client]);
         let group = Group { client: 0, clients: 1, alone: true };
-        let asked = |gap_ns| -> Vec<(String, f64)> {
+        let configured = |gap_ns| -> Vec<(String, f64)> {
             let rows = losses(&spec, &group, &Probed { gap_ns, ..Probed::default() });
-            rows.into_iter().map(|row| (row.what, row.asked.unwrap())).collect()
+            rows.into_iter().map(|row| (row.what, row.configured.unwrap())).collect()
         };
         let expected = [
             ("loss up", 0.8),
@@ -251,12 +265,12 @@ mod tests {
             ("corrupted up", 0.75),
             ("loss down", 0.0),
         ];
-        let close = |(row, asked): &(String, f64), (name, share): (&str, f64)| {
-            assert!(row == name && (asked - share).abs() < 1e-12, "{row} {asked}, {name} {share}");
+        let close = |(row, configured): &(String, f64), (name, share): (&str, f64)| {
+            assert!(row == name && (configured - share).abs() < 1e-12, "{row} {configured}, {name} {share}");
         };
-        asked(1e6).iter().zip(expected).for_each(|(row, expected)| close(row, expected));
-        assert_eq!(asked(1e6).len(), expected.len());
-        let names: Vec<String> = asked(3e6).into_iter().map(|(row, _)| row).collect();
+        configured(1e6).iter().zip(expected).for_each(|(row, expected)| close(row, expected));
+        assert_eq!(configured(1e6).len(), expected.len());
+        let names: Vec<String> = configured(3e6).into_iter().map(|(row, _)| row).collect();
         assert_eq!(names, ["loss up", "duplicated up", "corrupted up", "loss down"], "5 ms are too little to reorder");
     }
 
@@ -264,8 +278,9 @@ mod tests {
     fn a_rate_that_the_sender_did_not_reach_is_not_judged() {
         let group = Group { client: 0, clients: 1, alone: true };
         let flood =
-            Flood { payload: 1472, per_second: 1.0, asked: 1e6, early_drops: false, constant: true, jitter_s: 0.0 };
-        let state = |sent, got| rate(&group, true, &flood, Flooded { sent, got }, Duration::from_secs(1)).state;
+            Flood { payload: 1472, per_second: 1.0, rate: 1e6, early_drops: false, constant: true, jitter_s: 0.0 };
+        let state =
+            |sent, received| rate(&group, true, &flood, Flooded { sent, received }, Duration::from_secs(1)).state;
         assert_eq!(state(1.3e6, 1e6), State::Within);
         assert_eq!(state(1.3e6, 0.9e6), State::Outside);
         assert_eq!(state(1.3e6, 1.1e6), State::Outside);

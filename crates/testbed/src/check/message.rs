@@ -3,11 +3,12 @@
 /// Purpose of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Is sent back unchanged.
+    /// The server's end returns it unchanged.
     Ping,
-    /// Is counted; the first of its number is answered with the next number in the other direction.
+    /// The server's end counts it, and answers the first datagram of each number with the next number in the other
+    /// direction.
     Probe,
-    /// Is counted only.
+    /// The receiver only counts it.
     Flood,
 }
 
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn datagram_heads_survive_writing_and_parsing() {
+    fn a_datagram_head_reads_back_as_it_was_written() {
         let message = Message { kind: Kind::Flood, client: 65_533, number: u32::MAX, sent_ns: u64::MAX - 7 };
         let mut buffer = [0; 100];
         message.write(&mut buffer);

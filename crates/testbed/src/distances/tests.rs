@@ -51,13 +51,13 @@ fn the_longest_rtt_includes_changes() {
         longest("rtt = \"30ms\"\nchanges = [{ at = \"1s\", rtt = \"x2\" }, { at = \"2s\", rtt = \"x0.1\" }]"),
         ms(60)
     );
-    assert_eq!(longest("rtt = \"30ms\"\nchanges = [{ at = \"1s\", rtt = \"x1000000\" }]"), LONGEST);
+    assert_eq!(longest("rtt = \"30ms\"\nchanges = [{ at = \"1s\", rtt = \"x1000000\" }]"), RTT_MAX);
     let two = |second: &str| {
         longest(&format!(
             "rtt = \"30ms\"\nchanges = [{{ at = \"1s\", for = \"1s\", rtt = \"x2\" }}, {{ at = \"{second}\", rtt = \"x3\" }}]"
         ))
     };
-    assert_eq!((two("2s"), two("1999ms")), (ms(90), ms(180)), "one after the other, and together");
+    assert_eq!((two("2s"), two("1999ms")), (ms(90), ms(180)), "changes one after the other, and simultaneous changes");
     let grace = grace(&spec(&plan("rtt = \"30ms\""), 1).unwrap());
     assert_eq!(grace, ms(145));
 }
@@ -89,7 +89,7 @@ fn an_origin_is_one_more_client() {
     let near = with_origin(&clients, Some(&origin(""))).unwrap();
     assert!(near.clients[3].rtt().is_zero());
     assert_eq!(with_origin(&clients, None).unwrap().clients.len(), 3);
-    // The server's own line carries it; a link of some clients does not.
+    // A link shared by all clients also carries the origin's packets; a link of some clients does not.
     let shared = |members| path::SharedSpec { members, up: Vec::new(), down: Vec::new() };
     let lines = PathSpec { shared: vec![shared(0..3), shared(0..2)], ..clients };
     let both = with_origin(&lines, Some(&origin(""))).unwrap();

@@ -40,7 +40,7 @@ impl Endpoints {
     }
 
     /// The address of a new connection.
-    pub fn take(&mut self) -> Endpoint<'_> {
+    pub fn next_endpoint(&mut self) -> Endpoint<'_> {
         if let Some(path) = &self.unix {
             return Endpoint::Unix(path);
         }
@@ -54,7 +54,7 @@ impl Endpoint<'_> {
     /// Starts connecting, over TCP from the source address that `source` returns for the server's address.
     ///
     /// # Errors
-    /// Those of [`TcpSocket::connect`] and [`TcpSocket::connect_unix`].
+    /// The errors of [`TcpSocket::connect`] and [`TcpSocket::connect_unix`].
     pub fn connect(self, source: impl FnOnce(IpAddr) -> Option<IpAddr>) -> io::Result<TcpSocket> {
         match self {
             Endpoint::Tcp(server) => TcpSocket::connect(source(server.ip()), server),
@@ -79,14 +79,14 @@ mod tests {
     fn addresses_are_used_in_turn() {
         let both: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().unwrap(), "192.0.2.2:80".parse().unwrap()];
         let mut endpoints = Endpoints::new(both.clone());
-        let taken: Vec<Option<IpAddr>> = (0..5).map(|_| endpoints.take().ip()).collect();
-        assert_eq!(taken, [0, 1, 0, 1, 0].map(|place: usize| Some(both[place].ip())));
+        let taken: Vec<Option<IpAddr>> = (0..5).map(|_| endpoints.next_endpoint().ip()).collect();
+        assert_eq!(taken, [0, 1, 0, 1, 0].map(|index: usize| Some(both[index].ip())));
     }
 
     #[test]
     fn a_unix_socket_is_the_same_for_every_connection() {
         let mut endpoints = Endpoints::unix("/run/s".into());
-        assert_eq!(endpoints.take(), Endpoint::Unix(Path::new("/run/s")));
-        assert_eq!(endpoints.take().ip(), None);
+        assert_eq!(endpoints.next_endpoint(), Endpoint::Unix(Path::new("/run/s")));
+        assert_eq!(endpoints.next_endpoint().ip(), None);
     }
 }

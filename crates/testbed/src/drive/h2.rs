@@ -1,8 +1,8 @@
 //! HTTP/2 on one connection: the `h2` crate, polled by the event loop.
 //!
 //! ```text
-//!   socket --bytes--> take_in --+--> frames: whose bytes, GOAWAY, SETTINGS
-//!                               '--> pipe --> h2 --+--> News --> load core
+//!   socket --bytes--> receive --+--> frames: whose bytes, GOAWAY, SETTINGS
+//!                               '--> pipe --> h2 --+--> H2Event --> load core
 //!   socket <--bytes-- unwritten <--- pipe <-- h2 <-+--- open, reset
 //! ```
 //!
@@ -10,7 +10,6 @@
 //! loop: no runtime, no thread, no task. Streams have no wakers: only a stream's own frame can advance it, so the
 //! polled streams are those with new frames ([`frames`]), or all when the connection broke. This saves a waker per
 //! request. See docs/decisions/0016.
-//! waker a request. See docs/decisions/0016.
 
 mod frames;
 mod pipe;
@@ -43,7 +42,7 @@ const UNREAD_MAX: usize = 256 << 10;
 
 /// Events of a connection, in the order in which they happened.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum H2Event {
     /// The server allows this many concurrent streams.
     Limit(u32),
     /// Bytes of a stream's response arrived, including frame headers; `head`: of a header block.
@@ -54,10 +53,10 @@ pub(crate) enum News {
     Body { stream: StreamKey, bytes: Bytes },
     /// The response is complete.
     End { stream: StreamKey },
-    /// There will be no response.
+    /// No response will arrive.
     Failed { stream: StreamKey, why: Why },
-    /// The server processes no stream above `last`; `error`: because of an error.
-    Leaves { last: u32, error: bool },
+    /// GOAWAY: the server processes no stream above `last`; `error`: because of an error.
+    GoAway { last: u32, error: bool },
     /// The server violated the protocol; the connection cannot be used any more.
     Broken,
 }
@@ -82,26 +81,26 @@ pub(crate) struct Http2 {
     connection: Connection<Pipe, Bytes>,
     sender: SendRequest<Bytes>,
     pipe: Pipe,
-    woken: Arc<Woken>,
+    needs_poll: Arc<PollFlag>,
     received: Frames,
     sent: Frames,
     /// Output bytes whose frames were parsed.
-    followed: u64,
+    parsed: u64,
     /// Bytes written since the start.
     written: u64,
     /// Parts of requests not written yet, by the offset of their ends.
     sending: VecDeque<Sending>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    /// Slots by stream: the k-th is that of stream `first + 2 k`, or [`GONE`].
-    places: VecDeque<u32>,
+    /// Slots by stream: the k-th entry is the slot of stream `first + 2 k`, or [`NO_SLOT`].
+    slots_by_stream: VecDeque<u32>,
     first: u32,
     /// Slots with new frames.
-    touched: Vec<u32>,
-    settings_came: bool,
+    changed: Vec<u32>,
+    settings_received: bool,
     over: bool,
-    /// In its last poll, h2 had to wait for space, or had more work than one call allows.
-    goes_on: bool,
+    /// Whether h2, in its last poll, had to wait for space, or had more work than one call allows.
+    has_more: bool,
 }
 
 struct Slot {
@@ -111,7 +110,7 @@ struct Slot {
     body: Option<RecvStream>,
     request: SendStream<Bytes>,
     head_bytes: u32,
-    touched: bool,
+    changed: bool,
 }
 
 struct Sending {
@@ -122,13 +121,13 @@ struct Sending {
 }
 
 /// No slot.
-const GONE: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 /// Records that h2 needs to be polled again.
 #[derive(Default)]
-struct Woken(AtomicBool);
+struct PollFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for PollFlag {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -150,26 +149,26 @@ impl Http2 {
             .enable_push(false);
         let handshake = pin!(builder.handshake(pipe.clone()));
         let Poll::Ready(Ok((sender, connection))) = handshake.poll(&mut Context::from_waker(Waker::noop())) else {
-            unreachable!("a pipe takes the preface immediately")
+            unreachable!("a pipe accepts the preface immediately")
         };
         Http2 {
             connection,
             sender,
             pipe,
-            woken: Arc::default(),
+            needs_poll: Arc::default(),
             received: Frames::of_server(),
             sent: Frames::of_client(),
-            followed: 0,
+            parsed: 0,
             written: 0,
             sending: VecDeque::new(),
             slots: Vec::new(),
             free: Vec::new(),
-            places: VecDeque::new(),
+            slots_by_stream: VecDeque::new(),
             first: FIRST_STREAM,
-            touched: Vec::new(),
-            settings_came: false,
+            changed: Vec::new(),
+            settings_received: false,
             over: false,
-            goes_on: false,
+            has_more: false,
         }
     }
 
@@ -182,7 +181,7 @@ impl Http2 {
             let _ = request.send_data(Bytes::copy_from_slice(body), true);
         }
         let slot =
-            Slot { stream, number, response: Some(response), body: None, request, head_bytes: 0, touched: false };
+            Slot { stream, number, response: Some(response), body: None, request, head_bytes: 0, changed: false };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = Some(slot);
@@ -194,10 +193,10 @@ impl Http2 {
             }
         };
         // A request that h2 refuses may have used a stream number all the same.
-        while self.first + 2 * (self.places.len() as u32) < number {
-            self.places.push_back(GONE);
+        while self.first + 2 * (self.slots_by_stream.len() as u32) < number {
+            self.slots_by_stream.push_back(NO_SLOT);
         }
-        self.places.push_back(index);
+        self.slots_by_stream.push_back(index);
         Some(number)
     }
 
@@ -212,35 +211,35 @@ impl Http2 {
     }
 
     /// Receives bytes from the socket. Call [`Self::advance`] afterwards.
-    pub(crate) fn take_in(&mut self, bytes: &[u8], news: &mut Vec<News>) {
+    pub(crate) fn receive(&mut self, bytes: &[u8], events: &mut Vec<H2Event>) {
         let mut received = std::mem::replace(&mut self.received, Frames::of_server());
-        received.follow(bytes, |piece| self.note(piece, news));
+        received.parse(bytes, |piece| self.note(piece, events));
         self.received = received;
         self.pipe.ends().put(bytes);
     }
 
     /// Polls h2, and reports its events.
-    pub(crate) fn advance(&mut self, news: &mut Vec<News>) {
-        let waker = Waker::from(Arc::clone(&self.woken));
-        self.goes_on = false;
+    pub(crate) fn advance(&mut self, events: &mut Vec<H2Event>) {
+        let waker = Waker::from(Arc::clone(&self.needs_poll));
+        self.has_more = false;
         // Bounded: a round without progress ends the loop, and each round consumes data that already arrived.
-        for _ in 0..ROUNDS_MAX {
-            self.woken.0.store(false, Ordering::Relaxed);
-            let refused = self.poll(&waker, news);
-            self.goes_on |= refused;
-            self.poll_streams(refused, news);
-            if !self.woken.0.load(Ordering::Relaxed) {
+        for _ in 0..POLLS_MAX {
+            self.needs_poll.0.store(false, Ordering::Relaxed);
+            let refused = self.poll(&waker, events);
+            self.has_more |= refused;
+            self.poll_streams(refused, events);
+            if !self.needs_poll.0.load(Ordering::Relaxed) {
                 break;
             }
         }
-        self.goes_on |= self.woken.0.load(Ordering::Relaxed);
-        self.follow_outgoing();
+        self.has_more |= self.needs_poll.0.load(Ordering::Relaxed);
+        self.parse_output();
     }
 
-    /// Whether it must be advanced again after everything is written, although nothing may come from the server: only a
-    /// part of a large body fitted into the pipe.
-    pub(crate) fn goes_on(&self) -> bool {
-        self.goes_on
+    /// Whether the connection must be advanced again after everything is written, although nothing may come from the
+    /// server: only a part of a large body fitted into the pipe.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Whether reading from the socket must pause.
@@ -248,13 +247,13 @@ impl Http2 {
         self.pipe.ends().unread() > UNREAD_MAX
     }
 
-    /// Passes output to `write`, which returns how much it wrote. True when nothing is left.
+    /// Passes output to `write`, which returns how many bytes it wrote. True when nothing is left.
     pub(crate) fn write<E>(&mut self, mut write: impl FnMut(&[u8]) -> Result<Option<usize>, E>) -> Result<bool, E> {
         let mut ends = self.pipe.ends();
         while !ends.unwritten().is_empty() {
             match write(ends.unwritten())? {
                 Some(taken) => {
-                    ends.wrote(taken);
+                    ends.note_written(taken);
                     self.written += taken as u64;
                 }
                 None => return Ok(false),
@@ -270,9 +269,9 @@ impl Http2 {
         into.extend_from_slice(&rest[..rest.len().min(limit)]);
     }
 
-    /// The first bytes of [`Self::copy_unwritten`] were written.
-    pub(crate) fn wrote(&mut self, bytes: usize) {
-        self.pipe.ends().wrote(bytes);
+    /// Records that the first `bytes` of [`Self::copy_unwritten`] were written.
+    pub(crate) fn note_written(&mut self, bytes: usize) {
+        self.pipe.ends().note_written(bytes);
         self.written += bytes as u64;
     }
 
@@ -284,42 +283,42 @@ impl Http2 {
         Some(sent)
     }
 
-    fn poll(&mut self, waker: &Waker, news: &mut Vec<News>) -> bool {
+    fn poll(&mut self, waker: &Waker, events: &mut Vec<H2Event>) -> bool {
         if !self.over {
             match Pin::new(&mut self.connection).poll(&mut Context::from_waker(waker)) {
                 Poll::Pending => {}
                 Poll::Ready(outcome) => {
                     self.over = true;
-                    self.touch_all();
+                    self.mark_all_changed();
                     if outcome.is_err_and(|error| error.is_library() || error.is_io()) {
-                        news.push(News::Broken);
+                        events.push(H2Event::Broken);
                     }
                 }
             }
         }
-        if std::mem::take(&mut self.settings_came) {
+        if std::mem::take(&mut self.settings_received) {
             let limit = self.connection.max_concurrent_send_streams();
-            news.push(News::Limit(u32::try_from(limit).unwrap_or(u32::MAX)));
+            events.push(H2Event::Limit(u32::try_from(limit).unwrap_or(u32::MAX)));
         }
         self.pipe.ends().take_refused()
     }
 
     /// Polls the streams with new frames. `again`: h2 may not have read all of them yet.
-    fn poll_streams(&mut self, again: bool, news: &mut Vec<News>) {
-        let mut touched = std::mem::take(&mut self.touched);
-        touched.retain(|&index| {
+    fn poll_streams(&mut self, again: bool, events: &mut Vec<H2Event>) {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.retain(|&index| {
             let Some(slot) = &mut self.slots[index as usize] else { return false };
-            if slot.poll(news) {
+            if slot.poll(events) {
                 self.forget(index);
                 return false;
             }
-            slot.touched = again;
+            slot.changed = again;
             again
         });
-        self.touched = touched;
+        self.changed = changed;
     }
 
-    fn note(&mut self, piece: Piece, news: &mut Vec<News>) {
+    fn note(&mut self, piece: Piece, events: &mut Vec<H2Event>) {
         match piece.kind {
             frames::DATA | frames::HEADERS | frames::CONTINUATION => {
                 let head = piece.kind != frames::DATA;
@@ -329,37 +328,37 @@ impl Http2 {
                     if head {
                         slot.head_bytes = slot.head_bytes.saturating_add(piece.bytes);
                     }
-                    news.push(News::Received { stream: slot.stream, bytes: piece.bytes, head });
-                    if !std::mem::replace(&mut slot.touched, true) {
-                        self.touched.push(index);
+                    events.push(H2Event::Received { stream: slot.stream, bytes: piece.bytes, head });
+                    if !std::mem::replace(&mut slot.changed, true) {
+                        self.changed.push(index);
                     }
                 }
             }
             frames::RST_STREAM | frames::WINDOW_UPDATE => {
                 if let Some(index) = self.slot_of(piece.stream)
                     && let Some(slot) = &mut self.slots[index as usize]
-                    && !std::mem::replace(&mut slot.touched, true)
+                    && !std::mem::replace(&mut slot.changed, true)
                 {
-                    self.touched.push(index);
+                    self.changed.push(index);
                 }
             }
-            frames::SETTINGS => self.settings_came |= piece.whole && !piece.ack,
+            frames::SETTINGS => self.settings_received |= piece.whole && !piece.ack,
             frames::GOAWAY => {
-                if let Some((last, code)) = piece.leaves {
-                    news.push(News::Leaves { last, error: code != u32::from(Reason::NO_ERROR) });
-                    self.touch_all();
+                if let Some((last, code)) = piece.goaway {
+                    events.push(H2Event::GoAway { last, error: code != u32::from(Reason::NO_ERROR) });
+                    self.mark_all_changed();
                 }
             }
             _ => {}
         }
     }
 
-    fn touch_all(&mut self) {
+    fn mark_all_changed(&mut self) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if let Some(slot) = slot
-                && !std::mem::replace(&mut slot.touched, true)
+                && !std::mem::replace(&mut slot.changed, true)
             {
-                self.touched.push(index as u32);
+                self.changed.push(index as u32);
             }
         }
     }
@@ -369,33 +368,33 @@ impl Http2 {
         if number < self.first || number.is_multiple_of(2) {
             return None;
         }
-        let place = ((number - self.first) / 2) as usize;
-        self.places.get(place).copied().filter(|&index| index != GONE)
+        let position = ((number - self.first) / 2) as usize;
+        self.slots_by_stream.get(position).copied().filter(|&index| index != NO_SLOT)
     }
 
     fn forget(&mut self, index: u32) {
         let Some(slot) = self.slots[index as usize].take() else { return };
         self.free.push(index);
-        self.places[((slot.number - self.first) / 2) as usize] = GONE;
-        while self.places.front() == Some(&GONE) {
-            self.places.pop_front();
+        self.slots_by_stream[((slot.number - self.first) / 2) as usize] = NO_SLOT;
+        while self.slots_by_stream.front() == Some(&NO_SLOT) {
+            self.slots_by_stream.pop_front();
             self.first += 2;
         }
     }
 
     /// Finds the parts of requests in the output of h2 since the last call.
-    fn follow_outgoing(&mut self) {
-        let Http2 { pipe, sent, followed, written, sending, slots, places, first, .. } = self;
+    fn parse_output(&mut self) {
+        let Http2 { pipe, sent, parsed, written, sending, slots, slots_by_stream, first, .. } = self;
         let ends = pipe.ends();
         let unwritten = ends.unwritten();
-        let skip = (*followed - *written) as usize;
-        let from = *followed;
-        sent.follow(&unwritten[skip..], |piece| {
+        let skip = (*parsed - *written) as usize;
+        let from = *parsed;
+        sent.parse(&unwritten[skip..], |piece| {
             if !matches!(piece.kind, frames::DATA | frames::HEADERS | frames::CONTINUATION) || piece.stream < *first {
                 return;
             }
-            let place = ((piece.stream - *first) / 2) as usize;
-            if let Some(&index) = places.get(place)
+            let position = ((piece.stream - *first) / 2) as usize;
+            if let Some(&index) = slots_by_stream.get(position)
                 && let Some(Some(slot)) = slots.get(index as usize)
             {
                 sending.push_back(Sending {
@@ -406,28 +405,28 @@ impl Http2 {
                 });
             }
         });
-        *followed += (unwritten.len() - skip) as u64;
+        *parsed += (unwritten.len() - skip) as u64;
     }
 }
 
 /// The first stream of a client (RFC 9113, section 5.1.1).
 const FIRST_STREAM: u32 = 1;
 /// Most polls of h2 in a row; remaining work waits for the next event.
-const ROUNDS_MAX: usize = 16;
+const POLLS_MAX: usize = 16;
 
 impl Slot {
     /// Reports the events of a stream; true if it has ended.
-    fn poll(&mut self, news: &mut Vec<News>) -> bool {
-        // Without a waker: see the module's documentation.
+    fn poll(&mut self, events: &mut Vec<H2Event>) -> bool {
+        // No waker is needed: see the module's documentation.
         let mut context = Context::from_waker(Waker::noop());
         let stream = self.stream;
         if let Some(response) = &mut self.response {
             match Pin::new(response).poll(&mut context) {
                 Poll::Pending => return false,
-                Poll::Ready(Err(error)) => return self.fail(&error, news),
+                Poll::Ready(Err(error)) => return self.fail(&error, events),
                 Poll::Ready(Ok(response)) => {
                     let (head, body) = response.into_parts();
-                    news.push(News::Head { stream, status: head.status.as_u16(), fields: head.headers });
+                    events.push(H2Event::Head { stream, status: head.status.as_u16(), fields: head.headers });
                     self.response = None;
                     self.body = Some(body);
                 }
@@ -436,7 +435,7 @@ impl Slot {
         let Some(body) = &mut self.body else { return true };
         loop {
             if body.is_end_stream() {
-                news.push(News::End { stream });
+                events.push(H2Event::End { stream });
                 return true;
             }
             match body.poll_data(&mut context) {
@@ -445,22 +444,22 @@ impl Slot {
                     // The window is far larger than the data in flight: a failure is the connection's, and reported
                     // there.
                     let _ = body.flow_control().release_capacity(bytes.len());
-                    news.push(News::Body { stream, bytes });
+                    events.push(H2Event::Body { stream, bytes });
                 }
-                Poll::Ready(Some(Err(error))) => return self.fail(&error, news),
+                Poll::Ready(Some(Err(error))) => return self.fail(&error, events),
                 Poll::Ready(None) => match body.poll_trailers(&mut context) {
                     Poll::Pending => return false,
                     Poll::Ready(Ok(_)) => {
-                        news.push(News::End { stream });
+                        events.push(H2Event::End { stream });
                         return true;
                     }
-                    Poll::Ready(Err(error)) => return self.fail(&error, news),
+                    Poll::Ready(Err(error)) => return self.fail(&error, events),
                 },
             }
         }
     }
 
-    fn fail(&self, error: &h2::Error, news: &mut Vec<News>) -> bool {
+    fn fail(&self, error: &h2::Error, events: &mut Vec<H2Event>) -> bool {
         let why = match error.reason() {
             Some(Reason::REFUSED_STREAM) if error.is_reset() && error.is_remote() => Why::Refused,
             Some(_) if error.is_reset() && error.is_remote() => Why::Reset,
@@ -468,7 +467,7 @@ impl Slot {
             _ if self.head_bytes > HEAD_MAX => Why::HeadTooLarge,
             _ => Why::Malformed,
         };
-        news.push(News::Failed { stream: self.stream, why });
+        events.push(H2Event::Failed { stream: self.stream, why });
         true
     }
 }

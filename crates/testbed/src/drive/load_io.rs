@@ -17,7 +17,7 @@ use units::Timestamp;
 
 use self::failures::{connect_cause, note_unacknowledged, stream_cause};
 use super::endpoints::Endpoints;
-use super::h2::{Http2, News};
+use super::h2::{H2Event, Http2};
 use super::poller::Poller;
 use super::stalls::Stalls;
 use super::tls::{Session, Tls};
@@ -46,7 +46,7 @@ pub type SourceAddress = Box<dyn Fn(u32, IpAddr) -> Option<IpAddr> + Send>;
 /// The load with real sockets.
 pub struct LoadIo {
     load: Load,
-    /// Samples the core's gauges.
+    /// Samples the load core's gauges.
     sampler: ShardSampler,
     stalls: Stalls,
     servers: Vec<Endpoints>,
@@ -54,21 +54,22 @@ pub struct LoadIo {
     sockets: Vec<Option<Socket>>,
     buffer: Box<[u8]>,
     handover: Option<Handover>,
-    /// Local ports are recorded for the packet capture.
-    notes_ports: bool,
-    again: Vec<ConnectionKey>,
-    /// The last iteration left actions for the next.
+    /// Whether local ports are recorded for the packet capture.
+    records_ports: bool,
+    /// Connections with more to read than one iteration allowed.
+    unread: Vec<ConnectionKey>,
+    /// Whether the last iteration left actions for the next.
     more: bool,
-    /// For secure targets.
+    /// TLS, for secure targets.
     tls: Option<Tls>,
-    /// For secure targets behind a proxy.
+    /// Tunnels, for secure targets behind a proxy.
     tunnelling: Option<Tunnelling>,
-    /// Connections carry streams.
+    /// Whether connections carry HTTP/2 streams.
     http2: bool,
     /// Connections whose HTTP/2 has work.
-    stirred: Vec<ConnectionKey>,
+    changed_streams: Vec<ConnectionKey>,
     /// Reused buffer for HTTP/2 events.
-    news: Vec<News>,
+    h2_events: Vec<H2Event>,
     /// Reused buffer for data to encrypt, or for a head.
     plain: Vec<u8>,
     /// Sockets that the ring still has to close, and whether operations on them are pending.
@@ -77,7 +78,7 @@ pub struct LoadIo {
     queued: Vec<(ConnectionKey, usize)>,
     on_ring: bool,
     /// Completions handled since the core was last called.
-    taken_in: usize,
+    completions_handled: usize,
 }
 
 struct Socket {
@@ -87,33 +88,33 @@ struct Socket {
     /// Index into [`Load::targets`].
     target: usize,
     connecting: bool,
-    /// It is a Unix socket, which does not support discarding without copying.
+    /// Whether this is a Unix socket, which does not support discarding without copying.
     unix: bool,
-    /// A ring receives on it.
+    /// Whether a ring receives on this socket.
     receiving: bool,
-    /// A ring waits for space to send on it, or sends the rest of a request.
+    /// Whether a ring waits for space to send on this socket, or sends the rest of a request.
     sending: bool,
-    /// The request of the workload that it sent last.
+    /// Index of the workload's request that was sent last.
     request: usize,
     /// Present from the established connection on, with TLS.
     session: Option<Box<Session>>,
     /// Present until the proxy has created the tunnel.
     tunnel: Option<Box<Tunnel>>,
-    /// Present from when it can carry streams.
+    /// Present from the time at which the connection can carry streams.
     http2: Option<Box<Http2>>,
 }
 
 impl LoadIo {
     /// The load, with the sampler of its gauges, against `servers` (one for each of [`Load::targets`]), with each
-    /// client's source address from `source`. `notes_ports`: records each connection's local port, which identifies it
-    /// in the capture.
+    /// client's source address from `source`. `records_ports`: records each connection's local port, which identifies
+    /// it in the capture.
     pub fn new(
         load: Load,
         sampler: ShardSampler,
         servers: Vec<Endpoints>,
         source: SourceAddress,
         handover: Handover,
-        notes_ports: bool,
+        records_ports: bool,
     ) -> Self {
         LoadIo {
             load,
@@ -124,36 +125,36 @@ impl LoadIo {
             sockets: Vec::new(),
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
             handover: Some(handover),
-            notes_ports,
-            again: Vec::new(),
+            records_ports,
+            unread: Vec::new(),
             more: false,
             tls: None,
             tunnelling: None,
             http2: false,
-            stirred: Vec::new(),
-            news: Vec::new(),
+            changed_streams: Vec::new(),
+            h2_events: Vec::new(),
             plain: Vec::new(),
             closing: Vec::new(),
             queued: Vec::new(),
             on_ring: false,
-            taken_in: 0,
+            completions_handled: 0,
         }
     }
 
-    /// The time of an event for the core. Its gauges have not changed since the last event, whatever was read,
-    /// decrypted or parsed meanwhile. A request may begin and end within one iteration.
+    /// The time of an event for the load core, after sampling its gauges: they have not changed since the last event.
+    /// Each event has its own time, because a request may begin and end within one iteration.
     #[inline]
     fn now(&mut self, clock: &Clock) -> Timestamp {
-        told(&self.load, &mut self.sampler, &mut self.stalls, clock)
+        sampled_now(&self.load, &mut self.sampler, &mut self.stalls, clock)
     }
 
-    /// The loop is busy at `now`.
+    /// Notes that the loop is busy at `now`.
     pub fn working(&mut self, now: Timestamp) {
         self.stalls.working(now);
     }
 
-    /// The loop waited from `from` to `to`, until `until` at the latest; something is due at `due`; `ready`: an event
-    /// had happened.
+    /// Notes that the loop waited from `from` to `to`, and meant to wait until `until`; something is due at `due`;
+    /// `ready`: an event had happened.
     pub fn waited(&mut self, from: Timestamp, until: Timestamp, due: Timestamp, to: Timestamp, ready: bool) {
         self.stalls.waited(from, until, due, to, ready);
     }
@@ -163,22 +164,22 @@ impl LoadIo {
         self.load.live().in_flight > 0
     }
 
-    /// Lets the core act on the time, and carries out its actions.
-    pub fn turn(&mut self, poller: &mut Poller, clock: &Clock) {
+    /// Notifies the core of the time, and carries out its actions.
+    pub fn process_due(&mut self, poller: &mut Poller, clock: &Clock) {
         self.on_ring = poller.ring().is_some();
-        self.taken_in = 0;
+        self.completions_handled = 0;
         let now = self.now(clock);
-        self.note_timing_out(now);
+        self.note_unacknowledged_at_timeout(now);
         self.load.handle_time(now);
-        self.act(poller, clock);
+        self.perform_all_actions(poller, clock);
         // Connections with more to read than one iteration allows: edge-triggered readiness is not reported again.
-        for key in std::mem::take(&mut self.again) {
+        for key in std::mem::take(&mut self.unread) {
             self.read(key, clock);
-            self.act(poller, clock);
+            self.perform_all_actions(poller, clock);
         }
     }
 
-    /// A connection's descriptor is ready.
+    /// Handles a connection's descriptor that is ready.
     pub fn ready(&mut self, event: &Event, poller: &mut Poller, clock: &Clock) {
         let key = ConnectionKey::from_token(event.token());
         let Some(socket) = self.socket(key) else { return };
@@ -224,7 +225,7 @@ impl LoadIo {
     /// Passes finished records to the recorder.
     pub fn flush(&mut self, now: Timestamp) {
         if let Some(handover) = &mut self.handover {
-            handover.pass(&mut self.load, &mut self.sampler, &mut self.stalls, now);
+            handover.send_records(&mut self.load, &mut self.sampler, &mut self.stalls, now);
         }
     }
 
@@ -236,46 +237,46 @@ impl LoadIo {
         self.load
     }
 
-    fn act(&mut self, poller: &mut Poller, clock: &Clock) {
-        self.more = !self.act_once(true, poller, clock);
-        self.let_streams_work(poller, clock);
-        self.hand_over(poller, clock);
+    fn perform_all_actions(&mut self, poller: &mut Poller, clock: &Clock) {
+        self.more = !self.perform_actions(true, poller, clock);
+        self.advance_streams(poller, clock);
+        self.submit(poller, clock);
     }
 
-    /// Carries out actions caused by a response, and no others: more responses may be waiting to be read.
+    /// Carries out the actions caused by a response, and no others, because more responses may be waiting to be read.
     fn follow_up(&mut self, poller: &mut Poller, clock: &Clock) {
-        self.more |= !self.act_once(false, poller, clock);
-        self.let_streams_work(poller, clock);
-        self.hand_over(poller, clock);
+        self.more |= !self.perform_actions(false, poller, clock);
+        self.advance_streams(poller, clock);
+        self.submit(poller, clock);
     }
 
     /// Writes the streams that were opened on connections, and carries out resulting actions.
-    fn let_streams_work(&mut self, poller: &mut Poller, clock: &Clock) {
+    fn advance_streams(&mut self, poller: &mut Poller, clock: &Clock) {
         for _ in 0..STREAM_ROUNDS_PER_VISIT {
-            if self.stirred.is_empty() {
+            if self.changed_streams.is_empty() {
                 return;
             }
-            self.advance_stirred(clock);
-            self.more |= !self.act_once(false, poller, clock);
+            self.advance_changed(clock);
+            self.more |= !self.perform_actions(false, poller, clock);
         }
-        self.more |= !self.stirred.is_empty();
+        self.more |= !self.changed_streams.is_empty();
     }
 
-    /// Carries out a limited number of the core's actions; true if none is left. `anew`: also for requests that wait
-    /// for a connection.
-    fn act_once(&mut self, anew: bool, poller: &mut Poller, clock: &Clock) -> bool {
+    /// Carries out a limited number of the core's actions; true if none is left. `with_new_requests`: also for requests
+    /// that wait for a connection.
+    fn perform_actions(&mut self, with_new_requests: bool, poller: &mut Poller, clock: &Clock) -> bool {
         let mut carried_out = 0;
         // The clock as read after the last action, if that was recent.
         let mut read = None;
         while carried_out < ACTIONS_PER_VISIT {
             let now = read.take().unwrap_or_else(|| self.now(clock));
-            let action = if anew { self.load.poll_action(now) } else { self.load.poll_follow_up(now) };
+            let action = if with_new_requests { self.load.poll_action(now) } else { self.load.poll_follow_up(now) };
             let Some(action) = action else { return true };
             carried_out += 1;
             match action {
                 Action::Connect { key, client, target } => {
                     carried_out = ACTIONS_PER_VISIT;
-                    let server = self.servers[target].take();
+                    let server = self.servers[target].next_endpoint();
                     let outcome = server.connect(|address| (self.source)(client, address)).and_then(|tcp| {
                         poller.watch_connecting(&tcp, key)?;
                         Ok(tcp)
@@ -288,7 +289,7 @@ impl LoadIo {
                             }
                             self.open(key, client, target, tcp, address.is_none());
                         }
-                        // The core answers with a Close, as for every connection that it opened.
+                        // The core reacts with Action::Close, as for every connection that it opened.
                         Err(error) => {
                             let now = self.now(clock);
                             self.load.handle_failure(now, key, connect_cause(&error));
@@ -301,12 +302,14 @@ impl LoadIo {
                         self.send_sealed(key, clock);
                         continue;
                     }
-                    if let Some(ring) = poller.ring().filter(|_| prepared && bytes.len() <= ring::SENT_AT_ONCE_MAX) {
+                    if let Some(ring) =
+                        poller.ring().filter(|_| prepared && bytes.len() <= ring::QUEUED_REQUEST_BYTES_MAX)
+                    {
                         socket.request = request;
                         ring.send(&socket.tcp, key, request, bytes);
                         self.queued.push((key, bytes.len()));
                         if self.queued.len() >= ring::SENDS_PER_CALL {
-                            self.hand_over(poller, clock);
+                            self.submit(poller, clock);
                         }
                         continue;
                     }
@@ -336,13 +339,13 @@ impl LoadIo {
                         continue;
                     };
                     http2.reset(number);
-                    self.stir(key);
+                    self.mark_changed(key);
                 }
                 Action::Close { key } => {
                     if let Some(Some(Socket { session: Some(session), tcp, .. })) = self.sockets.get_mut(key.index()) {
-                        session.say_goodbye(tcp);
+                        session.send_close_notify(tcp);
                     }
-                    self.forget(key);
+                    self.close_socket(key);
                 }
             }
         }
@@ -417,7 +420,7 @@ impl LoadIo {
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
         }
-        self.again.push(key);
+        self.unread.push(key);
     }
 
     fn open(&mut self, key: ConnectionKey, client: u32, target: usize, tcp: TcpSocket, unix: bool) {
@@ -448,7 +451,7 @@ impl LoadIo {
 /// The current time, after sampling the gauges and noting that the loop is busy: for code that borrows the core
 /// separately.
 #[inline]
-fn told(load: &Load, sampler: &mut ShardSampler, stalls: &mut Stalls, clock: &Clock) -> Timestamp {
+fn sampled_now(load: &Load, sampler: &mut ShardSampler, stalls: &mut Stalls, clock: &Clock) -> Timestamp {
     let now = clock.now();
     if sampler.is_due(now) {
         sampler.sample(now, load.live());

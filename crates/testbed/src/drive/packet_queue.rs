@@ -50,7 +50,7 @@ impl PacketQueue {
     /// Capacity, in bytes as the kernel counts them: less than [`QUEUE_BYTES`] if this user may not have more.
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// The errors of getsockopt(2).
     pub fn capacity(&self) -> io::Result<usize> {
         packets::capacity(self.sending.as_fd())
     }

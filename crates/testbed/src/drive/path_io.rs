@@ -12,7 +12,7 @@ use sys::tun::Tun;
 use units::Timestamp;
 
 use super::packet_queue::PacketQueue;
-use super::path_live::{LatenessCounts, PathLive};
+use super::path_live::{PathLive, TimingErrorCounts};
 
 /// Packets read from one device before the loop checks what is due.
 const READS_PER_VISIT: usize = 8;
@@ -20,7 +20,7 @@ const READS_PER_VISIT: usize = 8;
 const WRITES_PER_VISIT: usize = 32;
 
 /// A write this much after its due time counts as late in live figures.
-const LATE: Duration = Duration::from_millis(1);
+const LATE_WRITE_THRESHOLD: Duration = Duration::from_millis(1);
 
 /// An end of a path: a device that is read, and that is written unless there is a queue. Another process writes the
 /// queue's packets to the device, in its own time.
@@ -30,7 +30,7 @@ pub struct End {
 }
 
 impl End {
-    /// Packets for this end go into `queue`.
+    /// An end whose packets are added to `queue`.
     pub fn with_queue(tun: Tun, queue: PacketQueue) -> Self {
         End { tun, queue: Some(queue) }
     }
@@ -61,15 +61,15 @@ pub struct PathIo {
     rewrite: Rewrite,
     refused_writes: u64,
     late_writes: u64,
-    /// Live counters for a viewer.
+    /// Published live counters.
     live: Option<Arc<PathLive>>,
-    /// Whether the viewer needs them after every batch.
-    tells_each: bool,
-    /// Timing error for the viewer, if it is published.
-    late: Option<LatenessCounts>,
-    /// Where the last read may have left packets, by direction.
+    /// Whether the counters are published after every batch.
+    publishes_each_batch: bool,
+    /// Timing errors to publish, if they are published.
+    timing_error_counts: Option<TimingErrorCounts>,
+    /// Whether the last read of a device may have left packets in it, by direction.
     unread: [bool; 2],
-    measured_lateness: Option<TimingErrors>,
+    measured_timing_errors: Option<TimingErrors>,
 }
 
 impl PathIo {
@@ -84,31 +84,32 @@ impl PathIo {
             refused_writes: 0,
             late_writes: 0,
             live: None,
-            tells_each: false,
-            late: None,
+            publishes_each_batch: false,
+            timing_error_counts: None,
             unread: [false; 2],
-            measured_lateness: None,
+            measured_timing_errors: None,
         }
     }
 
-    /// Publishes its counters in `live` after every batch.
-    pub fn show(&mut self, live: Arc<PathLive>) {
-        (self.live, self.tells_each) = (Some(live), true);
+    /// Publishes the path's counters in `live` after every batch.
+    pub fn publish_each_batch(&mut self, live: Arc<PathLive>) {
+        (self.live, self.publishes_each_batch) = (Some(live), true);
     }
 
-    /// Publishes its counters and the timing error when [`Self::tell`] is called, which costs the path very little.
-    pub fn show_now_and_then(&mut self, live: Arc<PathLive>) {
-        (self.live, self.tells_each) = (Some(live), false);
-        self.late = Some(LatenessCounts::default());
+    /// Publishes the path's counters and timing errors in `live` when [`Self::publish`] is called, which costs the path
+    /// very little.
+    pub fn publish_live(&mut self, live: Arc<PathLive>) {
+        (self.live, self.publishes_each_batch) = (Some(live), false);
+        self.timing_error_counts = Some(TimingErrorCounts::default());
     }
 
     /// Publishes the counters.
-    pub fn tell(&self) {
+    pub fn publish(&self) {
         if let Some(live) = &self.live {
             let overflowed = self.client.overflowed() + self.server.overflowed();
             live.store(&self.network, self.late_writes, self.refused_writes, overflowed);
-            if let Some(late) = &self.late {
-                live.store_lateness(late);
+            if let Some(counts) = &self.timing_error_counts {
+                live.store_timing_errors(counts);
             }
         }
     }
@@ -126,7 +127,7 @@ impl PathIo {
     /// Reads waiting packets at one end, at most a batch.
     ///
     /// # Errors
-    /// Those of reading a TUN device other than EAGAIN.
+    /// The errors of reading a TUN device other than EAGAIN.
     pub fn read(&mut self, from_clients: bool, clock: &Clock) -> io::Result<()> {
         let (tun, direction) =
             if from_clients { (&self.client.tun, Direction::Up) } else { (&self.server.tun, Direction::Down) };
@@ -158,7 +159,7 @@ impl PathIo {
     /// Reads waiting packets where the last read may have left some, at most a batch each.
     ///
     /// # Errors
-    /// Those of [`Self::read`].
+    /// The errors of [`Self::read`].
     pub fn read_rest(&mut self, clock: &Clock) -> io::Result<()> {
         for direction in Direction::BOTH {
             if self.unread[direction.index()] {
@@ -184,8 +185,8 @@ impl PathIo {
                 Direction::Down => &mut self.client,
             };
             let late = now.since(departure.due);
-            self.late_writes += u64::from(late > LATE);
-            if let Some(counts) = &mut self.late {
+            self.late_writes += u64::from(late > LATE_WRITE_THRESHOLD);
+            if let Some(counts) = &mut self.timing_error_counts {
                 counts.add(late);
             }
             match end.write(departure.frame) {
@@ -194,8 +195,8 @@ impl PathIo {
                 Err(_) => self.refused_writes += 1,
             }
         }
-        if self.tells_each {
-            self.tell();
+        if self.publishes_each_batch {
+            self.publish();
         }
         Ok(())
     }
@@ -205,25 +206,25 @@ impl PathIo {
         self.network.next_due()
     }
 
-    /// The measured phase begins: the timing error counts from here.
-    pub fn reset_lateness(&mut self) {
-        self.network.reset_lateness();
-        if let Some(late) = &mut self.late {
-            *late = LatenessCounts::default();
+    /// Begins the measured phase: timing errors count from here.
+    pub fn reset_timing_errors(&mut self) {
+        self.network.reset_timing_errors();
+        if let Some(counts) = &mut self.timing_error_counts {
+            *counts = TimingErrorCounts::default();
         }
     }
 
-    /// The measured phase ends: stores the timing error so far.
-    pub fn keep_lateness(&mut self) {
-        self.measured_lateness = Some(self.network.lateness().clone());
-        self.tell();
-        // Later packets are not in it.
-        self.late = None;
+    /// Ends the measured phase: stores its timing errors.
+    pub fn store_measured_timing_errors(&mut self) {
+        self.measured_timing_errors = Some(self.network.timing_errors().clone());
+        self.publish();
+        // Packets after the measured phase are not published.
+        self.timing_error_counts = None;
     }
 
-    /// Timing error over the measured phase (over the whole run if no phase was stored).
-    pub fn lateness(&self) -> &TimingErrors {
-        self.measured_lateness.as_ref().unwrap_or_else(|| self.network.lateness())
+    /// Timing errors of the measured phase; of the whole run, if the measured phase has not ended.
+    pub fn timing_errors(&self) -> &TimingErrors {
+        self.measured_timing_errors.as_ref().unwrap_or_else(|| self.network.timing_errors())
     }
 
     /// Ends the path: packets in transit become drops of cause shutdown.

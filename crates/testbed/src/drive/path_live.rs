@@ -16,32 +16,32 @@ pub struct PathLive {
     late: AtomicU64,
     refused: AtomicU64,
     overflowed: AtomicU64,
-    lateness: LatenessLive,
+    timing_errors: LiveTimingErrors,
 }
 
 /// Buckets of the timing error: up to 17 s, and all larger values in the last.
 const BUCKETS: usize = 256;
 
 #[derive(Debug)]
-struct LatenessLive([AtomicU64; BUCKETS]);
+struct LiveTimingErrors([AtomicU64; BUCKETS]);
 
-impl Default for LatenessLive {
+impl Default for LiveTimingErrors {
     fn default() -> Self {
-        LatenessLive(std::array::from_fn(|_| AtomicU64::new(0)))
+        LiveTimingErrors(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
 /// Timing error, counted by the event loop itself; buckets are an eighth of a value wide.
 #[derive(Debug)]
-pub struct LatenessCounts(Box<[u64; BUCKETS]>);
+pub struct TimingErrorCounts(Box<[u64; BUCKETS]>);
 
-impl Default for LatenessCounts {
+impl Default for TimingErrorCounts {
     fn default() -> Self {
-        LatenessCounts(Box::new([0; BUCKETS]))
+        TimingErrorCounts(Box::new([0; BUCKETS]))
     }
 }
 
-impl LatenessCounts {
+impl TimingErrorCounts {
     #[inline]
     pub(super) fn add(&mut self, late: Duration) {
         let bucket = usize::from(Bucket::of(saturating_nanos(late)).0);
@@ -65,11 +65,11 @@ struct DirectionLive {
 pub struct Carried {
     /// Packets received.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the received packets.
     pub bytes: u64,
     /// Packets forwarded.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes of the forwarded packets.
     pub delivered_bytes: u64,
     /// Packets dropped by configured loss.
     pub lost: u64,
@@ -80,7 +80,7 @@ pub struct Carried {
 }
 
 impl PathLive {
-    /// One direction.
+    /// The counters of one direction.
     pub fn carried(&self, direction: Direction) -> Carried {
         let DirectionLive { packets, bytes, delivered, delivered_bytes, lost, queue_full, dropped } =
             &self.directions[direction.index()];
@@ -100,7 +100,7 @@ impl PathLive {
         load(&self.written)
     }
 
-    /// Of these, more than 1 ms after they were due.
+    /// Writes more than 1 ms after their packets were due.
     pub fn late(&self) -> u64 {
         load(&self.late)
     }
@@ -117,24 +117,24 @@ impl PathLive {
 
     /// Timing error of the measured phase so far, accurate to a sixteenth; `None` if it is not published, or no packet
     /// has left.
-    pub fn lateness(&self) -> Option<Histogram> {
-        let mut lateness = Histogram::new();
-        for (at, count) in self.lateness.0.iter().enumerate() {
+    pub fn timing_errors(&self) -> Option<Histogram> {
+        let mut timing_errors = Histogram::new();
+        for (at, count) in self.timing_errors.0.iter().enumerate() {
             let bucket = Bucket(at as u16);
-            lateness.record_n(u64::midpoint(bucket.from_ns(), bucket.to_ns() - 1), load(count));
+            timing_errors.record_n(u64::midpoint(bucket.from_ns(), bucket.to_ns() - 1), load(count));
         }
-        (!lateness.is_empty()).then_some(lateness)
+        (!timing_errors.is_empty()).then_some(timing_errors)
     }
 
-    pub(super) fn store_lateness(&self, counts: &LatenessCounts) {
-        self.lateness.0.iter().zip(counts.0.iter()).for_each(|(to, &count)| store(to, count));
+    pub(super) fn store_timing_errors(&self, counts: &TimingErrorCounts) {
+        self.timing_errors.0.iter().zip(counts.0.iter()).for_each(|(to, &count)| store(to, count));
     }
 
     pub(super) fn store(&self, network: &Network, late: u64, refused: u64, overflowed: u64) {
         for direction in Direction::BOTH {
             self.directions[direction.index()].store(network.counters(direction));
         }
-        store(&self.written, network.lateness().all.len());
+        store(&self.written, network.timing_errors().all.len());
         store(&self.late, late);
         store(&self.refused, refused);
         store(&self.overflowed, overflowed);
@@ -157,7 +157,7 @@ fn load(value: &AtomicU64) -> u64 {
     value.load(Ordering::Relaxed)
 }
 
-/// There is only one writer.
+/// Stores a value. Only one thread writes, so no ordering is needed.
 fn store(to: &AtomicU64, value: u64) {
     to.store(value, Ordering::Relaxed);
 }

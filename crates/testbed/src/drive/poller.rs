@@ -1,9 +1,9 @@
 //! Events of the event loop: readiness by epoll, or completions by io_uring.
 //!
-//! Both watch the loop's own descriptors (timer, stop, the TUN devices). They differ in the sockets of the load: with
-//! epoll the loop learns that a socket is ready, and makes one system call to receive and one to send; with io_uring it
-//! gets the received data, and sends many requests with one system call. Received data is in a buffer of the ring until
-//! the buffer is returned.
+//! Both engines watch the loop's own descriptors (timer, stop, the TUN devices). They differ in the sockets of the
+//! load: with epoll the loop learns that a socket is ready, and makes one system call to receive and one to send; with
+//! io_uring it gets the received data, and sends many requests with one system call. Received data is in a buffer of
+//! the ring until the buffer is returned.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,7 +20,7 @@ use plan::Engine;
 const EVENTS_PER_TURN: usize = 64;
 
 /// Receive buffers of the ring: 16 MiB, in pieces that hold a usual response.
-const RING: RingSpec = RingSpec { operations: 1024, buffers: 2048, buffer_bytes: 8192 };
+const RING_SPEC: RingSpec = RingSpec { operations: 1024, buffers: 2048, buffer_bytes: 8192 };
 
 /// The poller in use.
 pub enum Poller {
@@ -32,7 +32,7 @@ pub enum Poller {
 
 /// An event.
 pub enum Ready {
-    /// On a descriptor of the loop, by its token.
+    /// A descriptor of the loop is ready, by its token.
     Own(u64),
     /// A socket of the load is ready.
     Socket(Event),
@@ -50,7 +50,7 @@ pub struct EpollPoller {
 pub struct RingPoller {
     ring: Ring,
     completed: Vec<Option<Completion>>,
-    /// By target.
+    /// Registered requests, by target.
     messages: Vec<Option<Message>>,
 }
 
@@ -78,7 +78,7 @@ pub struct Addressee {
 impl Addressee {
     /// Whether `key` is this connection.
     pub fn is(self, key: ConnectionKey) -> bool {
-        let (_, addressee) = taken_apart(token(key, Operation::Receive));
+        let (_, addressee) = split_token(token(key, Operation::Receive));
         addressee == self
     }
 }
@@ -93,8 +93,8 @@ impl Poller {
         let ring = match engine {
             Engine::Epoll => None,
             Engine::Auto if !plain => None,
-            Engine::Auto => Ring::new(RING).ok(),
-            Engine::IoUring => Some(Ring::new(RING)?),
+            Engine::Auto => Ring::new(RING_SPEC).ok(),
+            Engine::IoUring => Some(Ring::new(RING_SPEC)?),
         };
         Ok(match ring {
             Some(ring) => Poller::Ring(Box::new(RingPoller { ring, completed: Vec::new(), messages: Vec::new() })),
@@ -113,7 +113,7 @@ impl Poller {
     /// Watches a descriptor of the loop. It must be read until it is empty, otherwise no further event is reported.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn watch_own(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         match self {
             Poller::Epoll(poller) => poller.epoll.add(fd, Interest::READ.edge(), token),
@@ -127,7 +127,7 @@ impl Poller {
     /// Watches a socket whose connect has been called.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn watch_connecting(&mut self, socket: &TcpSocket, key: ConnectionKey) -> io::Result<()> {
         match self {
             Poller::Epoll(poller) => poller.epoll.add(socket.as_fd(), Interest::READ_WRITE.edge(), key.token()),
@@ -141,7 +141,7 @@ impl Poller {
     /// Collects events, and waits for one if `wait`; returns their number.
     ///
     /// # Errors
-    /// Those of epoll_wait(2) and io_uring_enter(2).
+    /// The errors of epoll_wait(2) and io_uring_enter(2).
     pub fn poll(&mut self, wait: bool) -> io::Result<usize> {
         match self {
             Poller::Epoll(EpollPoller { epoll, events }) => {
@@ -166,7 +166,7 @@ impl Poller {
     /// Submits queued operations, and lets the kernel complete cancelled ones: sockets are referenced until then.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2).
+    /// The errors of io_uring_enter(2).
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
             Poller::Epoll(_) => Ok(()),
@@ -183,14 +183,14 @@ impl Poller {
     }
 
     /// The event at this index, from 0 to the result of [`Self::poll`]. Once each.
-    pub fn take(&mut self, place: usize, is_own: impl Fn(u64) -> bool) -> Option<Ready> {
+    pub fn take_event(&mut self, index: usize, is_own: impl Fn(u64) -> bool) -> Option<Ready> {
         match self {
             Poller::Epoll(poller) => {
-                let event = *poller.events.get(place)?;
+                let event = *poller.events.get(index)?;
                 Some(if is_own(event.token()) { Ready::Own(event.token()) } else { Ready::Socket(event) })
             }
             Poller::Ring(poller) => {
-                let completion = poller.completed.get_mut(place)?.take()?;
+                let completion = poller.completed.get_mut(index)?.take()?;
                 Some(match own_token(&completion) {
                     Some(token) => Ready::Own(token),
                     None => Ready::Completed(completion),
@@ -220,7 +220,7 @@ impl RingPoller {
             self.messages.resize(target + 1, None);
         }
         let ring = &mut self.ring;
-        let message = *self.messages[target].get_or_insert_with(|| ring.keep(request.into()));
+        let message = *self.messages[target].get_or_insert_with(|| ring.register(request.into()));
         self.ring.send(socket.as_fd(), message, 0, request.len(), token(key, Operation::Send));
     }
 
@@ -228,7 +228,7 @@ impl RingPoller {
     pub fn send_rest(&mut self, socket: &TcpSocket, key: ConnectionKey, target: usize, from: usize, length: usize) {
         if let Some(Some(message)) = self.messages.get(target) {
             let token = token(key, Operation::SendWithRetries);
-            self.ring.send_patiently(socket.as_fd(), *message, from, length, token);
+            self.ring.send_with_retries(socket.as_fd(), *message, from, length, token);
         }
     }
 
@@ -240,12 +240,12 @@ impl RingPoller {
     /// Submits queued operations.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2).
+    /// The errors of io_uring_enter(2).
     pub fn submit(&mut self) -> io::Result<()> {
         self.ring.submit()
     }
 
-    /// What was received.
+    /// The received bytes of a completion.
     pub fn bytes(&self, buffer: &Buffer, length: usize) -> &[u8] {
         self.ring.bytes(buffer, length)
     }
@@ -268,12 +268,12 @@ impl RingPoller {
 
 /// Connection and kind of a completion; `None` for the loop's own.
 pub fn addressee(completion: &Completion) -> Option<(Operation, Addressee)> {
-    let (kind, addressee) = taken_apart(completion.token);
+    let (kind, addressee) = split_token(completion.token);
     let operation = match kind {
         RECEIVE => Operation::Receive,
         WRITABLE => Operation::Writable,
         SEND => Operation::Send,
-        PATIENT => Operation::SendWithRetries,
+        SEND_WITH_RETRIES => Operation::SendWithRetries,
         _ => return None,
     };
     Some((operation, addressee))
@@ -285,13 +285,13 @@ fn token(key: ConnectionKey, operation: Operation) -> u64 {
         Operation::Receive => RECEIVE,
         Operation::Writable => WRITABLE,
         Operation::Send => SEND,
-        Operation::SendWithRetries => PATIENT,
+        Operation::SendWithRetries => SEND_WITH_RETRIES,
     };
     let generation = key.token() >> 32 & GENERATION_MASK;
     kind << KIND_SHIFT | generation << INDEX_BITS | key.index() as u64
 }
 
-fn taken_apart(token: u64) -> (u64, Addressee) {
+fn split_token(token: u64) -> (u64, Addressee) {
     let index = (token & ((1 << INDEX_BITS) - 1)) as usize;
     (token >> KIND_SHIFT, Addressee { index, generation: (token >> INDEX_BITS & GENERATION_MASK) as u32 })
 }
@@ -307,7 +307,7 @@ const KIND_SHIFT: u32 = 59;
 const RECEIVE: u64 = 0;
 const WRITABLE: u64 = 1;
 const SEND: u64 = 2;
-const PATIENT: u64 = 3;
+const SEND_WITH_RETRIES: u64 = 3;
 const OWN: u64 = 4;
 /// The loop's own tokens are the last 256.
 const OWN_MASK: u64 = 0xff;
@@ -323,8 +323,8 @@ mod tests {
                 let token = token(key, operation);
                 assert!(token < 1 << 62);
                 let completion = Completion { token, result: Ok(0), more: false, buffer: None, accepted: None };
-                let (told, to) = addressee(&completion).unwrap();
-                assert_eq!((told, to.index), (operation, key.index()));
+                let (operation_back, to) = addressee(&completion).unwrap();
+                assert_eq!((operation_back, to.index), (operation, key.index()));
                 assert!(to.is(key) && own_token(&completion).is_none());
                 let other = ConnectionKey::from_token(key.token() ^ 1 << 32);
                 assert!(!to.is(other));

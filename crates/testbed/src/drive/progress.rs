@@ -25,7 +25,7 @@ pub enum Phase {
 pub struct Progress {
     phase: AtomicU32,
     measured_end: AtomicU64,
-    asked: AtomicU32,
+    stops_requested: AtomicU32,
     stop_at: AtomicU64,
     gave_up: AtomicBool,
     /// When the counters were last stored.
@@ -76,7 +76,7 @@ impl Default for Progress {
         Progress {
             phase: AtomicU32::new(0),
             measured_end: AtomicU64::new(u64::MAX),
-            asked: AtomicU32::new(0),
+            stops_requested: AtomicU32::new(0),
             stop_at: AtomicU64::new(u64::MAX),
             gave_up: AtomicBool::new(false),
             at: AtomicU64::new(0),
@@ -102,7 +102,7 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// The measured phase ends, or has ended, at `end`; set as soon as it is known.
+    /// Sets the end of the measured phase, in the future or the past, as soon as it is known.
     pub fn set_measured_end(&self, end: Timestamp) {
         self.measured_end.store(end.as_nanos(), Ordering::Release);
     }
@@ -113,7 +113,7 @@ impl Progress {
         (end != u64::MAX).then_some(Timestamp::from_nanos(end))
     }
 
-    /// The loop enters a phase.
+    /// Enters a phase.
     pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u32, Ordering::Release);
     }
@@ -130,11 +130,11 @@ impl Progress {
 
     /// Requests the loop to end: 1 ends the measured phase at `at`, 2 and more everything immediately. Only the first
     /// time counts: it is the same for every shard of a run. Make the loop's stop descriptor readable afterwards.
-    pub fn ask(&self, times: u32, at: Timestamp) {
+    pub fn request_stop(&self, times: u32, at: Timestamp) {
         let at = at.as_nanos().min(u64::MAX - 1);
         // An earlier request has already set the time.
         let _ = self.stop_at.compare_exchange(u64::MAX, at, Ordering::AcqRel, Ordering::Acquire);
-        self.asked.fetch_max(times, Ordering::Release);
+        self.stops_requested.fetch_max(times, Ordering::Release);
     }
 
     /// Requested end of the measured phase, if a stop was requested.
@@ -143,14 +143,14 @@ impl Progress {
         (at != u64::MAX).then_some(Timestamp::from_nanos(at))
     }
 
-    /// The requested stop.
-    pub fn asked(&self) -> u32 {
-        self.asked.load(Ordering::Acquire)
+    /// The highest `times` of all stop requests: 0, 1 (end the measured phase), or 2 and more (end everything).
+    pub fn stops_requested(&self) -> u32 {
+        self.stops_requested.load(Ordering::Acquire)
     }
 
     /// Records whether the loop ended the measured phase itself, because the backlog was too long.
-    pub fn give_up(&self, hopeless: bool) {
-        self.gave_up.fetch_or(hopeless, Ordering::AcqRel);
+    pub fn give_up(&self, gave_up: bool) {
+        self.gave_up.fetch_or(gave_up, Ordering::AcqRel);
     }
 
     /// Whether the loop ended the measured phase itself.
@@ -158,7 +158,7 @@ impl Progress {
         self.gave_up.load(Ordering::Acquire)
     }
 
-    /// The loop's counters.
+    /// Stores the loop's counters.
     pub fn store(&self, live: Live) {
         self.offered.store(live.offered, Ordering::Relaxed);
         self.offered_measured.store(live.offered_measured, Ordering::Relaxed);
@@ -173,17 +173,17 @@ impl Progress {
         self.backlog.store(live.backlog, Ordering::Relaxed);
     }
 
-    /// The time of the loop's counters.
-    pub fn store_moment(&self, at: Timestamp) {
+    /// Stores the time of the loop's counters.
+    pub fn store_time(&self, at: Timestamp) {
         self.at.store(at.as_nanos(), Ordering::Release);
     }
 
     /// Latest time of the counters; zero before the first.
-    pub fn moment(&self) -> Timestamp {
+    pub fn time(&self) -> Timestamp {
         Timestamp::from_nanos(self.at.load(Ordering::Acquire))
     }
 
-    /// Loop health in the measured phase so far. Without CPU time, which takes a system call.
+    /// Stores the loop's health in the measured phase so far, without its CPU time, which takes a system call.
     pub fn store_health(&self, health: LoopHealth) {
         let nanos = units::time::saturating_nanos;
         self.longest_stall.store(nanos(health.longest_stall), Ordering::Relaxed);
@@ -202,7 +202,7 @@ impl Progress {
         }
     }
 
-    /// The loop's counters of a cache workload.
+    /// Stores the loop's counters of a cache workload.
     pub fn store_mix(&self, mix: CacheCounters) {
         let CacheCounters { basic_gets, hits, crowded } = mix;
         self.basic_gets.store(basic_gets, Ordering::Relaxed);

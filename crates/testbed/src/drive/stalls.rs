@@ -22,13 +22,13 @@ const BEAT: Duration = Duration::from_millis(1);
 
 /// The next beat after `at`. Beats are on a fixed grid, so that a loop that waits often sets its timer once a beat and
 /// not once a wait.
-pub(crate) fn beat_after(at: Timestamp) -> Timestamp {
+pub(crate) fn next_beat_after(at: Timestamp) -> Timestamp {
     let beat = BEAT.as_nanos() as u64;
     Timestamp::from_nanos((at.as_nanos() / beat + 1) * beat)
 }
 
-/// Work between two clock readings (a connect, a step of a TLS handshake, a batch of packets) usually takes less, as do
-/// wake-ups of a thread with its own core.
+/// Shortest gap that counts as a stall. Work between two clock readings (a connect, a step of a TLS handshake, a batch
+/// of packets) usually takes less, as do wake-ups of a thread with its own core.
 const STALL_MIN: Duration = Duration::from_micros(200);
 
 /// Finds stalls from the times at which the loop is seen busy.
@@ -39,7 +39,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// The loop is busy at `now`.
+    /// Notes that the loop is busy at `now`.
     #[inline]
     pub fn working(&mut self, now: Timestamp) {
         if let Some(seen) = self.seen.replace(now)
@@ -49,8 +49,8 @@ impl Stalls {
         }
     }
 
-    /// The loop waited from `from` to `to`, until `until` at the latest: its next beat, or what is due at `due`.
-    /// `ready`: an event had happened.
+    /// Notes that the loop waited from `from` to `to`, and meant to wait until `until`: its next beat, or the time
+    /// `due` at which something is due. `ready`: an event had happened.
     ///
     /// A beat late by up to one beat, with nothing due and no event, delayed no request: it is a slow wake-up of an
     /// idle processor. A longer one is a stall all the same, because no event can happen while the whole machine is
@@ -61,14 +61,14 @@ impl Stalls {
         self.working(from);
         self.seen = Some(to);
         let late = to.since(until);
-        let held_up = ready || due <= to || late > BEAT;
-        if late > STALL_MIN && held_up {
+        let delays_work = ready || due <= to || late > BEAT;
+        if late > STALL_MIN && delays_work {
             self.found.push(Stall { from: if ready { from } else { until.max(from) }, to });
         }
     }
 
     /// Moves the stalls found since the last call to the end of `into`.
-    pub fn take(&mut self, into: &mut Vec<Stall>) {
+    pub fn drain_into(&mut self, into: &mut Vec<Stall>) {
         into.append(&mut self.found);
     }
 }
@@ -77,7 +77,7 @@ impl Stalls {
 mod tests {
     use super::*;
 
-    /// Nothing is due.
+    /// Due time of a loop in which nothing is due.
     const IDLE: Timestamp = Timestamp::MAX;
 
     fn us(us: u64) -> Timestamp {
@@ -86,7 +86,7 @@ mod tests {
 
     fn found(stalls: &mut Stalls) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
-        stalls.take(&mut found);
+        stalls.drain_into(&mut found);
         found.iter().map(|stall| (stall.from.as_nanos() / 1000, stall.to.as_nanos() / 1000)).collect()
     }
 
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(found(&mut stalls), []);
         stalls.working(us(9_900));
         assert_eq!(found(&mut stalls), [(6_900, 9_900)]);
-        // Before the wait, not in it.
+        // The gap was before the wait, not in it.
         stalls.waited(us(12_900), us(13_900), IDLE, us(13_900), false);
         assert_eq!(found(&mut stalls), [(9_900, 12_900)]);
     }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(found(&mut stalls), [(1_100, 4_000)]);
         stalls.waited(us(4_010), us(5_010), IDLE, us(8_000), true);
         assert_eq!(found(&mut stalls), [(4_010, 8_000)]);
-        // No event was due to end it.
+        // A wait without an end is not late.
         stalls.waited(us(8_010), Timestamp::MAX, IDLE, us(900_000), true);
         assert_eq!(found(&mut stalls), []);
     }
@@ -136,8 +136,8 @@ mod tests {
         let beat = BEAT.as_micros() as u64;
         let least = STALL_MIN.as_micros() as u64;
         for begins in (0..3 * beat).step_by(50) {
-            for answers in [false, true] {
-                let shortest = if answers { beat + least + 60 } else { 2 * beat + 60 };
+            for has_response in [false, true] {
+                let shortest = if has_response { beat + least + 60 } else { 2 * beat + 60 };
                 for lasts in [shortest, 3_000, 5_000, 15_000] {
                     let mut stalls = Stalls::default();
                     stalls.working(us(0));
@@ -152,15 +152,15 @@ mod tests {
                     while now < 60_000 {
                         pass(&mut now, 50);
                         stalls.working(us(now));
-                        let (from, until) = (now, beat_after(us(now)));
+                        let (from, until) = (now, next_beat_after(us(now)));
                         let whole = until.as_nanos() / 1000 - from;
                         // A response ends the wait halfway.
-                        pass(&mut now, if answers { whole / 2 } else { whole });
-                        stalls.waited(us(from), until, IDLE, us(now), answers);
+                        pass(&mut now, if has_response { whole / 2 } else { whole });
+                        stalls.waited(us(from), until, IDLE, us(now), has_response);
                     }
                     let found = found(&mut stalls);
                     let covers = |&(from, to): &(u64, u64)| from <= begins + beat && to >= begins + lasts;
-                    assert!(found.len() == 1 && found.iter().any(covers), "{begins} {lasts} {answers}: {found:?}");
+                    assert!(found.len() == 1 && found.iter().any(covers), "{begins} {lasts} {has_response}: {found:?}");
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! TLS of the load: settings shared by a run's connections, and sessions of single connections.
 //!
 //! ```text
-//!   socket --bytes--> Session --News--> load core        rustls shakes hands, opens and seals records;
+//!   socket --bytes--> Session --TlsEvent--> load core        rustls does handshakes, decrypts and encrypts;
 //!   socket <--bytes-- Session <--plain-- load core       it has a clock and a random generator of its own
 //! ```
 //!
@@ -25,18 +25,18 @@ use rustls_pki_types::ServerName;
 use schema::{FailureCause, document};
 
 use self::facts::Facts;
-pub(crate) use self::session::{News, READ_BUFFER, Session};
+pub(crate) use self::session::{READ_BUFFER, Session, TlsEvent};
 use self::tickets::Tickets;
 use crate::error::TestbedError;
 use plan::TlsPlan;
 
-/// TLS of a run.
+/// TLS of one loop of a run.
 pub struct Tls {
     /// Settings common to all clients.
     common: Arc<ClientConfig>,
     /// Whether clients resume sessions.
     resumption: bool,
-    /// The plan sets the server name for every target.
+    /// Whether the plan sets the server name for every target.
     named: bool,
     /// The configuration of each client that has connected, by target.
     clients: Vec<Option<Arc<ClientConfig>>>,
@@ -69,12 +69,12 @@ impl Tls {
         self
     }
 
-    /// Whether ALPN has chosen HTTP/2; otherwise the cause, the first time with a text.
-    pub(crate) fn speaks_http2(&mut self, session: &Session) -> bool {
-        let (_, settled) = session.settled();
-        let spoken = settled.alpn.as_deref() == Some(b"h2");
-        if !spoken {
-            let chosen = settled.alpn.map(|chosen| String::from_utf8_lossy(&chosen).into_owned());
+    /// Whether ALPN has chosen HTTP/2; if not, stores the text of the first failure.
+    pub(crate) fn chose_http2(&mut self, session: &Session) -> bool {
+        let (_, negotiated) = session.negotiated();
+        let is_http2 = negotiated.alpn.as_deref() == Some(b"h2");
+        if !is_http2 {
+            let chosen = negotiated.alpn.map(|chosen| String::from_utf8_lossy(&chosen).into_owned());
             self.facts.failed_with(|| match chosen {
                 Some(chosen) => format!(
                     "the server chose {chosen} by ALPN, not h2: it does not support HTTP/2 on this port; use --http 1.1"
@@ -83,7 +83,7 @@ impl Tls {
                     .into(),
             });
         }
-        spoken
+        is_http2
     }
 
     /// A session for a new connection of a client to a target.
@@ -92,12 +92,12 @@ impl Tls {
         Session::new(self.client(client, target), name)
     }
 
-    /// The handshake of a session is finished.
+    /// Counts a session whose handshake is finished.
     pub(crate) fn secured(&mut self, session: &Session) {
-        self.facts.secured(&session.settled());
+        self.facts.secured(&session.negotiated());
     }
 
-    /// A session failed: the cause, the first time with a text.
+    /// The cause of a session's failure; stores the text of the first failure.
     pub(crate) fn failed(&mut self, error: &rustls::Error, secured: bool) -> FailureCause {
         self.facts.failed_with(|| facts::words(error));
         match error {
@@ -109,8 +109,8 @@ impl Tls {
         }
     }
 
-    /// A handshake ended without a TLS alert.
-    pub(crate) fn broke_off(&mut self, how: &str) {
+    /// Stores the text of the first failure, for a handshake that ended without a TLS alert.
+    pub(crate) fn failed_without_alert(&mut self, how: &str) {
         self.facts.failed_with(|| how.to_owned());
     }
 

@@ -9,13 +9,13 @@ use units::Timestamp;
 
 use super::load_io::LoadIo;
 use super::poller::Poller;
-use super::stalls::beat_after;
-use super::{Drive, Health, REST, TOKEN_TIMER};
+use super::stalls::next_beat_after;
+use super::{Drive, Health, RECORDER_SLEEP, TOKEN_TIMER};
 use plan::Wait;
 
 /// A closed loop polls for responses this long before it sleeps: a server that must wake its client pays for it, and
 /// would make a client as fast as itself slower.
-const SPIN_CLOSED: Duration = Duration::from_micros(50);
+const CLOSED_LOOP_SPIN: Duration = Duration::from_micros(50);
 
 /// The timer that ends a wait, and its margin.
 pub struct Alarm {
@@ -24,7 +24,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Not armed.
+    /// A timer that is not armed.
     ///
     /// # Errors
     /// No timer is available.
@@ -32,7 +32,7 @@ impl Alarm {
         Ok(Alarm { timer: Timer::new()?, margin: Margin::default() })
     }
 
-    /// It fired.
+    /// Handles that the timer fired.
     pub fn fired(&mut self) {
         self.timer.fired();
     }
@@ -50,29 +50,29 @@ impl AsFd for Alarm {
 pub struct Margin(Duration);
 
 impl Margin {
-    const LEAST: Duration = Duration::from_micros(5);
-    /// A machine with later wake-ups is busy, and spinning would only keep it busier.
-    const MOST: Duration = Duration::from_micros(100);
+    const MIN: Duration = Duration::from_micros(5);
+    /// Largest margin. A machine with later wake-ups is busy, and spinning would only keep it busier.
+    const MAX: Duration = Duration::from_micros(100);
     const STEP: Duration = Duration::from_nanos(900);
 
     /// Time before a due time, `wait` away, at which to wake: at most a quarter of a short wait is spun, so that a busy
     /// loop, possibly in the real-time class, still leaves its core to others.
     pub fn of(self, wait: Duration) -> Duration {
-        self.0.min(wait / 4).max(Self::LEAST)
+        self.0.min(wait / 4).max(Self::MIN)
     }
 
-    /// A wake-up was this late.
-    pub fn learn(&mut self, late: Duration) {
+    /// Adapts the margin to a wake-up that was this late.
+    pub fn adapt(&mut self, late: Duration) {
         // Nine steps up for a wake-up that was too late, one down for any other: they balance if one of ten is too
         // late.
         self.0 = if late > self.0 { self.0 + Self::STEP } else { self.0 - Self::STEP / 9 };
-        self.0 = self.0.clamp(Self::LEAST, Self::MOST);
+        self.0 = self.0.clamp(Self::MIN, Self::MAX);
     }
 }
 
 impl Default for Margin {
     fn default() -> Self {
-        Margin(Self::LEAST)
+        Margin(Self::MIN)
     }
 }
 
@@ -91,7 +91,7 @@ impl Drive<'_> {
             health.stalled_for(before.since(next));
             return poller.poll(false);
         }
-        let until = if self.awaits() { next.min(beat_after(before)) } else { next };
+        let until = if self.awaits() { next.min(next_beat_after(before)) } else { next };
         let ready = self.wait_between(before, until, until < next, poller, alarm)?;
         let after = self.clock.now();
         health.waited(before, after);
@@ -99,9 +99,9 @@ impl Drive<'_> {
             load.waited(before, until, next, after, ready > 0);
         }
         let spin = if self.wait == Wait::Sleep { Duration::ZERO } else { alarm.margin.0 };
-        if after.since(before) >= REST + spin {
-            // Mostly asleep.
-            health.rested = after;
+        if after.since(before) >= RECORDER_SLEEP + spin {
+            // The wait was long enough to count as a sleep for the recorder.
+            health.slept_at = after;
         }
         if after > until {
             health.stalled_for(after.since(until));
@@ -124,7 +124,7 @@ impl Drive<'_> {
             Wait::Hybrid | Wait::Sleep => Duration::ZERO,
         };
         if self.own_core && self.wait == Wait::Hybrid && self.is_closed() {
-            let ready = self.spin_until(until.min(before + SPIN_CLOSED), poller)?;
+            let ready = self.spin_until(until.min(before + CLOSED_LOOP_SPIN), poller)?;
             if ready > 0 {
                 return Ok(ready);
             }
@@ -144,7 +144,7 @@ impl Drive<'_> {
         if is_beat {
             return Ok(0);
         }
-        alarm.margin.learn(self.clock.now().since(until - spin));
+        alarm.margin.adapt(self.clock.now().since(until - spin));
         self.spin_until(until, poller)
     }
 
@@ -174,10 +174,10 @@ mod tests {
         for (least_us, expected_us) in [(0.0, 9.0), (20.0, 29.0), (200.0, 100.0)] {
             let mut margin = Margin::default();
             for _ in 0..2000 {
-                margin.learn(Duration::from_nanos(((least_us + 10.0 * rng.uniform()) * 1e3) as u64));
+                margin.adapt(Duration::from_nanos(((least_us + 10.0 * rng.uniform()) * 1e3) as u64));
             }
-            let got_us = margin.0.as_secs_f64() * 1e6;
-            assert!((got_us - expected_us).abs() < 2.0, "{least_us} us and up to 10 more: {got_us} us");
+            let margin_us = margin.0.as_secs_f64() * 1e6;
+            assert!((margin_us - expected_us).abs() < 2.0, "{least_us} us and up to 10 more: {margin_us} us");
         }
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let mut margin = Margin(Duration::from_micros(100));
         let of = |margin: Margin, us| margin.of(Duration::from_micros(us)).as_micros();
         assert_eq!([1000, 100, 10].map(|us| of(margin, us)), [100, 25, 5]);
-        (0..2000).for_each(|_| margin.learn(Duration::from_micros(2)));
+        (0..2000).for_each(|_| margin.adapt(Duration::from_micros(2)));
         assert_eq!(of(margin, 1000), 5);
     }
 }

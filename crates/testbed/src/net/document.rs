@@ -69,15 +69,15 @@ impl Ended<'_> {
 
     /// The machine, and its use by the run.
     fn host(&self) -> Result<Host, TestbedError> {
-        let Sandboxes { cores, wakefulness, places, far, .. } = self.sandboxes;
+        let Sandboxes { cores, wakefulness, topology, far, .. } = self.sandboxes;
         let mut host = host::facts(cores, 1)?;
         let mut set = |name: &str, value: String| host.settings.insert(name.into(), value);
         set("wait", self.plan.host.wait.name().into());
         set("idle", wakefulness.words().into());
         set("loop_scheduling", self.urgency.name().into());
-        set("server_tcp", places.tcp.clone());
+        set("server_tcp", topology.tcp.clone());
         if !far.is_empty() {
-            set("target", format!("{}; by device {}", self.sandboxes.far_end(), places.server_device));
+            set("target", format!("{}; by device {}", self.sandboxes.far_end(), topology.server_device));
         }
         set("loop_busy", format!("{:.1}%", 100.0 * self.health.busy_share()));
         if let Some((watched, ..)) = &self.capture.packets {

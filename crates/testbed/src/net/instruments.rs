@@ -18,7 +18,7 @@ use crate::drive::progress::Progress;
 use crate::error::TestbedError;
 use crate::recorder::WireSide;
 use crate::recording_folder::RecordingFolder;
-use crate::standing::{self, PathFacts};
+use crate::snapshot::{self, PathFacts};
 use crate::tapping::{Sampling, Started, Tapped, Tapping};
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
@@ -28,8 +28,8 @@ use validity::evidence::{Watched, WireFigures};
 pub(super) struct Instruments {
     clock: Clock,
     path: PathFacts,
-    capture: Option<(Watching, Keeper)>,
-    seen: Arc<Mutex<Option<WatchProgress>>>,
+    capture: Option<(Watching, RecorderThread)>,
+    capture_progress: Arc<Mutex<Option<WatchProgress>>>,
     tap: Option<Tapping>,
 }
 
@@ -42,13 +42,13 @@ pub(super) struct Capture {
 }
 
 /// The thread that receives records of the packet capture.
-type Keeper = std::thread::JoinHandle<(WireFigures, Option<String>)>;
+type RecorderThread = std::thread::JoinHandle<(WireFigures, Option<String>)>;
 
 impl Instruments {
     /// Starts the packet capture, before the program starts.
     ///
     /// # Errors
-    /// A thread cannot be made.
+    /// A thread cannot be created.
     pub fn start(
         plan: &NetPlan,
         sandboxes: &mut Sandboxes,
@@ -59,8 +59,8 @@ impl Instruments {
     ) -> Result<Self, TestbedError> {
         let live = Arc::new(PathLive::default());
         if let Some(path_io) = &mut sandboxes.path_io {
-            if folder.is_kept() {
-                path_io.show(Arc::clone(&live));
+            if folder.is_stored() {
+                path_io.publish_each_batch(Arc::clone(&live));
             }
             path_io.set_start(started);
         }
@@ -70,23 +70,31 @@ impl Instruments {
             profile: distances::name(&plan.path),
             configured_rtt_ns: stats::quantiles_of(&rtts_ns),
             live,
-            // These do not change the verdict during the run.
+            // These facts do not change the verdict during the run.
             rtt_varies: false,
             beyond: !sandboxes.far.is_empty(),
             only_delays: sandboxes.spec.only_delays(),
         };
-        let seen = Arc::new(Mutex::new(None));
-        let setting =
-            Setting { plan, rtts_ns, clients, clock: sandboxes.clock, progress, started, folder, seen: &seen };
+        let capture_progress = Arc::new(Mutex::new(None));
+        let setting = Setting {
+            plan,
+            rtts_ns,
+            clients,
+            clock: sandboxes.clock,
+            progress,
+            started,
+            folder,
+            capture_progress: &capture_progress,
+        };
         let capture = taps.map(|taps| capture(taps, setting)).transpose();
         let capture = capture.map_err(TestbedError::system("start the packet capture"))?;
-        Ok(Instruments { clock: sandboxes.clock, path, capture, seen, tap: None })
+        Ok(Instruments { clock: sandboxes.clock, path, capture, capture_progress, tap: None })
     }
 
     /// Starts the program's tap, if it has one; the program has its process number.
     ///
     /// # Errors
-    /// The thread or its files cannot be made.
+    /// The thread or its files cannot be created.
     pub fn start_tap(
         &mut self,
         plan: &NetPlan,
@@ -108,21 +116,21 @@ impl Instruments {
 
     /// Writes a progress snapshot, if the run is stored.
     pub fn write_snapshot(&self, folder: &RecordingFolder) {
-        let Some(opening) = folder.progress() else { return };
-        opening.write(&RunProgress {
-            path: Some(standing::path(&self.path)),
-            watch: self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            tap: self.tap.as_ref().and_then(Tapping::glance).map(|glance| standing::tap(&glance)),
-            ..opening.at(self.clock.now(), RunPhase::Measured)
+        let Some(writer) = folder.progress() else { return };
+        writer.write(&RunProgress {
+            path: Some(snapshot::path(&self.path)),
+            watch: self.capture_progress.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            tap: self.tap.as_ref().and_then(Tapping::glance).map(|glance| snapshot::tap(&glance)),
+            ..writer.at(self.clock.now(), RunPhase::Measured)
         });
     }
 
     /// Ends the instruments.
     pub fn end(self) -> Capture {
         let sockets = self.tap.map(Tapping::end);
-        let packets = self.capture.map(|(watching, keeper)| {
+        let packets = self.capture.map(|(watching, recorder)| {
             let watched = watching.end();
-            let (figures, error) = keeper.join().expect("the keeper of the wire's records does not panic");
+            let (figures, error) = recorder.join().expect("the recorder does not panic");
             (watched, figures, error)
         });
         Capture { packets, sockets }
@@ -139,12 +147,12 @@ struct Setting<'a> {
     progress: &'a Arc<Progress>,
     started: Timestamp,
     folder: &'a RecordingFolder,
-    /// Live figures of the capture, stored from time to time.
-    seen: &'a Arc<Mutex<Option<WatchProgress>>>,
+    /// Live figures of the capture, updated about every 1.5 s.
+    capture_progress: &'a Arc<Mutex<Option<WatchProgress>>>,
 }
 
 /// Starts the capture on open rings, and a thread that stores its records.
-fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, Keeper)> {
+fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, RecorderThread)> {
     let (sender, records) = queue();
     let Setting { progress, started, .. } = setting;
     let device = taps.device().to_owned();
@@ -162,14 +170,14 @@ fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, Keepe
         },
         sender,
     )?;
-    let seen = Arc::clone(setting.seen);
-    let book = CaptureTables::new(setting.folder.folder(), Arc::clone(progress), started, setting.rtts_ns, None);
-    let side = WireSide { book, records };
-    let keeper = std::thread::Builder::new().name("recorder".into()).spawn(move || {
+    let capture_progress = Arc::clone(setting.capture_progress);
+    let tables = CaptureTables::new(setting.folder.folder(), Arc::clone(progress), started, setting.rtts_ns, None);
+    let side = WireSide { tables, records };
+    let recorder = std::thread::Builder::new().name("recorder".into()).spawn(move || {
         Urgency::Low.apply_to_this_thread();
-        side.into_figures_told(|book| {
-            *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(book.standing(&device));
+        side.into_figures_with_progress(|tables| {
+            *capture_progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(tables.snapshot(&device));
         })
     })?;
-    Ok((watching, keeper))
+    Ok((watching, recorder))
 }

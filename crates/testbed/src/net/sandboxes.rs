@@ -5,16 +5,16 @@ use std::net::IpAddr;
 
 use path::PathSpec;
 use sys::clock::Clock;
-use sys::place::{Net, Place, SandboxSpec};
+use sys::sandbox::{Net, Sandbox, SandboxSpec};
 use sys::sched::Cores;
 
 use super::NetPlan;
 use crate::drive::path_io::PathIo;
 use crate::error::TestbedError;
 use crate::host::{CorePlan, Wakefulness};
-use crate::places::target::{self, Named, Reach};
-use crate::places::{self, Places};
 use crate::tapping::Prepared;
+use crate::topology::target::{self, Named, Reach};
+use crate::topology::{self, Topology};
 use crate::{distances, server};
 use plan::Placement;
 
@@ -22,7 +22,7 @@ use plan::Placement;
 pub(super) struct Sandboxes {
     /// The path's links.
     pub spec: PathSpec,
-    /// Keeps idle processors awake, if the plan asks for it.
+    /// Keeps idle processors awake, if the plan configures it.
     pub wakefulness: Wakefulness,
     /// Cores of each part of the run.
     pub cores: CorePlan,
@@ -33,9 +33,9 @@ pub(super) struct Sandboxes {
     /// The program's tap, if it has one.
     pub prepared: Option<Prepared>,
     /// The program.
-    pub program: Place,
+    pub program: Sandbox,
     /// Both ends of the network.
-    pub places: Places,
+    pub topology: Topology,
     /// The path, until its thread takes it.
     pub path_io: Option<PathIo>,
 }
@@ -46,7 +46,7 @@ impl Sandboxes {
     /// # Errors
     /// A plan that cannot be carried out, a machine that lacks a feature, or a program or server that cannot be
     /// started.
-    pub fn make(plan: &NetPlan, command: &[OsString]) -> Result<Self, TestbedError> {
+    pub fn create(plan: &NetPlan, command: &[OsString]) -> Result<Self, TestbedError> {
         let spec = distances::spec(&plan.path, plan.clients)?;
         let wakefulness = Wakefulness::of(plan.host.idle);
         let allowed = Cores::allowed().map_err(TestbedError::system("sched_getaffinity"))?;
@@ -59,22 +59,22 @@ impl Sandboxes {
         let far = match plan.to.first() {
             None => Vec::new(),
             Some(first) => {
-                places::require_host_privilege(&first.host)?;
+                topology::require_host_privilege(&first.host)?;
                 target::named(&plan.to, plan.target.family)?
             }
         };
-        let rootless = far.is_empty() && places::gain_privilege()?;
+        let rootless = far.is_empty() && topology::gain_privilege()?;
         let clock = Clock::start();
         let prepared = plan.tap.as_ref().map(|_| Prepared::new(clock)).transpose()?;
         let program = start_program(plan, command, &far, prepared.as_ref(), rootless)?;
-        let mut places = if far.is_empty() {
-            Places::new(plan.server.as_ref(), &CorePlan::default(), None, rootless)?
+        let mut topology = if far.is_empty() {
+            Topology::new(plan.server.as_ref(), &CorePlan::default(), None, rootless)?
         } else {
-            Places::toward(reaches(&far))?
+            Topology::toward(reaches(&far))?
         };
-        places.client_net = program.net().try_clone().map_err(TestbedError::environment)?;
-        let path_io = connect(plan, &mut places, &spec, far.is_empty())?;
-        Ok(Sandboxes { spec, wakefulness, cores, far, clock, prepared, program, places, path_io: Some(path_io) })
+        topology.client_net = program.net().try_clone().map_err(TestbedError::environment)?;
+        let path_io = connect(plan, &mut topology, &spec, far.is_empty())?;
+        Ok(Sandboxes { spec, wakefulness, cores, far, clock, prepared, program, topology, path_io: Some(path_io) })
     }
 
     /// The server's end of the path, as text.
@@ -87,8 +87,8 @@ impl Sandboxes {
         let last = self.spec.clients.len() as u32 - 1;
         format!(
             "client addresses {} to {}; {}; {profile}",
-            places::client_address(0, places::SERVER.into()),
-            places::client_address(last, places::SERVER.into()),
+            topology::client_address(0, topology::SERVER.into()),
+            topology::client_address(last, topology::SERVER.into()),
             self.far_end(),
         )
     }
@@ -100,9 +100,9 @@ fn start_program(
     far: &[Named],
     prepared: Option<&Prepared>,
     rootless: bool,
-) -> Result<Place, TestbedError> {
+) -> Result<Sandbox, TestbedError> {
     let preload = std::env::var_os("LD_PRELOAD");
-    let started = Place::start(SandboxSpec {
+    let started = Sandbox::start(SandboxSpec {
         env: prepared.map(|tap| tap.environment(preload.as_deref())).unwrap_or_default(),
         hosts: hosts(plan, far),
         net: Net::New,
@@ -116,16 +116,16 @@ fn start_program(
 }
 
 /// Creates the path, and starts the server of the testbed if there is one.
-fn connect(plan: &NetPlan, places: &mut Places, spec: &PathSpec, in_lab: bool) -> Result<PathIo, TestbedError> {
+fn connect(plan: &NetPlan, topology: &mut Topology, spec: &PathSpec, in_lab: bool) -> Result<PathIo, TestbedError> {
     let tcp = plan.server.as_ref().map_or(&plan.target.tcp, |server| &server.tcp);
-    let path_io = places.connect(spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
+    let path_io = topology.connect(spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
     if in_lab {
         let count = plan.server.as_ref().map_or(1, |server| server.addresses);
-        places.require_family(plan.target.family.choose(&target::lab_addresses(count)).into_iter())?;
+        topology.require_family(plan.target.family.choose(&target::lab_addresses(count)).into_iter())?;
     }
     if let Some(server) = &plan.server {
         let addresses = plan.target.family.choose(&target::lab_addresses(server.addresses));
-        server::start_on_any_port(places, server, &addresses)?;
+        server::start_on_any_port(topology, server, &addresses)?;
     }
     Ok(path_io)
 }
@@ -134,24 +134,24 @@ fn connect(plan: &NetPlan, places: &mut Places, spec: &PathSpec, in_lab: bool) -
 fn hosts(plan: &NetPlan, far: &[Named]) -> Vec<(IpAddr, String)> {
     let names = match &plan.server {
         Some(server) => target::names(server),
-        None => vec![places::SERVER_NAME],
+        None => vec![topology::SERVER_NAME],
     };
     if far.is_empty() {
         let count = plan.server.as_ref().map_or(1, |server| server.addresses);
-        return places::hosts(&plan.target.family.choose(&target::lab_addresses(count)), &names);
+        return topology::hosts(&plan.target.family.choose(&target::lab_addresses(count)), &names);
     }
     let connects = |named: &Named| named.reaches.iter().map(|reach| reach.connect).collect::<Vec<_>>();
     let mut hosts: Vec<(IpAddr, String)> = Vec::new();
     for named in far.iter().filter(|named| named.name.parse::<IpAddr>().is_err()) {
-        hosts.extend(places::hosts(&connects(named), &[&named.name]));
+        hosts.extend(topology::hosts(&connects(named), &[&named.name]));
     }
-    if !far.iter().any(|named| named.name == places::SERVER_NAME) {
-        hosts.extend(places::hosts(&connects(&far[0]), &names));
+    if !far.iter().any(|named| named.name == topology::SERVER_NAME) {
+        hosts.extend(topology::hosts(&connects(&far[0]), &names));
     }
     hosts
 }
 
-/// Each once.
+/// The addresses of all services, each once.
 fn reaches(far: &[Named]) -> Vec<Reach> {
     let mut all: Vec<Reach> = Vec::new();
     for reach in far.iter().flat_map(|named| &named.reaches) {
@@ -165,7 +165,7 @@ fn reaches(far: &[Named]) -> Vec<Reach> {
 /// The server's end of the path, as text.
 fn far_end(far: &[Named]) -> String {
     if far.is_empty() {
-        return format!("the server's end is {} (`{}`)", places::SERVER, places::SERVER_NAME);
+        return format!("the server's end is {} (`{}`)", topology::SERVER, topology::SERVER_NAME);
     }
     let each = far.iter().map(|named| {
         let words: Vec<String> = named.reaches.iter().map(Reach::words).collect();
@@ -174,6 +174,6 @@ fn far_end(far: &[Named]) -> String {
     format!(
         "reachable: {}, and nothing else; the first is also `{}`",
         each.collect::<Vec<_>>().join(", "),
-        places::SERVER_NAME
+        topology::SERVER_NAME
     )
 }

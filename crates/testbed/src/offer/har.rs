@@ -23,14 +23,14 @@ pub(super) fn read(file: &Path, load: &LoadPlan) -> Result<Har, TestbedError> {
     let base = Target::parse(&load.url).map_err(TestbedError::plan)?;
     let bytes = log::read_bounded(file, har::BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
     let mut recorded = har::read(&bytes, &base).map_err(wrong)?;
-    let like = load.every_request().map_err(TestbedError::Plan)?;
+    let template = load.every_request().map_err(TestbedError::Plan)?;
     for request in &mut recorded.requests {
-        request.headers.retain(|(name, _)| !like.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
-        request.headers.extend(like.headers.iter().cloned());
-        (request.basic_auth, request.redirects_max) = (like.basic_auth.clone(), like.redirects_max);
-        request.expect = like.expect.clone();
+        request.headers.retain(|(name, _)| !template.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+        request.headers.extend(template.headers.iter().cloned());
+        (request.basic_auth, request.redirects_max) = (template.basic_auth.clone(), template.redirects_max);
+        request.expect = template.expect.clone();
         if request.method == schema::Method::Head {
-            // Such a response has no body to check.
+            // A response to HEAD has no body to check.
             (request.expect.length, request.expect.body) = (None, None);
         }
     }

@@ -14,9 +14,9 @@ use schema::{Method, document};
 use crate::error::TestbedError;
 use plan::{LoadPlan, LogFormat, ReplayPlan};
 
-/// A longer line is not a request: servers limit the request line to a fraction of it.
+/// Longest line. A longer line is not a request: servers limit the request line to a fraction of it.
 const LINE_MAX: u64 = 64 << 10;
-/// More requests would take gigabytes; 48 bytes each and their texts are stored while a log is read.
+/// Most requests of a log. More would take gigabytes: 48 bytes each and their texts are stored while a log is read.
 const REQUESTS_MAX: usize = 20_000_000;
 
 /// A parsed log.
@@ -26,7 +26,7 @@ pub(super) struct Log {
     pub(super) round: Duration,
     pub(super) clients: u32,
     pub(super) workload: Workload,
-    /// Its number of rounds is not known yet.
+    /// The document's part; its number of rounds is not known yet.
     pub(super) part: document::Replay,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Log {
 pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, TestbedError> {
     let wrong = |why: String| TestbedError::Plan(format!("--replay {}: {why}", replay.file.display()));
     let base = Target::parse(&load.url).map_err(TestbedError::plan)?;
-    let like = load.every_request().map_err(TestbedError::Plan)?;
+    let template = load.every_request().map_err(TestbedError::Plan)?;
     let file = File::open(&replay.file).map_err(|error| wrong(error.to_string()))?;
     let mut lines = Lines { from: BufReader::with_capacity(1 << 16, file), line: Vec::new() };
     let mut reader = Reader::default();
@@ -82,9 +82,9 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, TestbedE
         let target = base.with_path(&logged.target);
         let name = (method != Method::Get).then(|| format!("{} {}", method.as_str(), target.url()));
         let path = Template::literal(&target.path_and_query);
-        let mut request = RequestSpec { name, method, path, target, weight: logged.times as f64, ..like.clone() };
+        let mut request = RequestSpec { name, method, path, target, weight: logged.times as f64, ..template.clone() };
         if method == Method::Head {
-            // Such a response has no body to check.
+            // A response to HEAD has no body to check.
             (request.expect.length, request.expect.body) = (None, None);
         }
         requests.push(request);
@@ -188,7 +188,7 @@ struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The next line without its end; `Some(None)` for one that is too long.
+    /// The next line without its end; `Some(None)` for a line that is too long.
     fn next(&mut self) -> std::io::Result<Option<Option<&[u8]>>> {
         self.line.clear();
         let read = self.from.by_ref().take(LINE_MAX).read_until(b'\n', &mut self.line)?;

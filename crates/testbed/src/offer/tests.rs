@@ -76,13 +76,13 @@ fn a_log_is_replayed_once_and_every_line_is_accounted_for() {
     assert_eq!(labels[..2], ["http://server:8080/a", "http://server:8080/b"]);
     assert_eq!(labels[2], "POST http://server:8080/a");
     let notes = offer.notes.join("\n");
-    for wanted in [
+    for expected in [
         "empty body",
         "the log is replayed once: 5 requests in 4s",
         "2: not of the log's format (first: line 7)",
         "1: longer than 64 KiB (first: line 10)",
     ] {
-        assert!(notes.contains(wanted), "{notes}");
+        assert!(notes.contains(expected), "{notes}");
     }
     assert_eq!((replay.left_out_first["empty"], replay.left_out_first["no request in it"]), (3, 8));
 }
@@ -101,16 +101,16 @@ fn a_replay_has_rounds_or_a_duration() {
         (offer.plan.load.duration, offer.replay.unwrap().rounds)
     };
     let seconds = |s: f64| Some(Duration::from_secs_f64(s));
-    let said = |change: fn(&mut LoadPlan)| replaying(&file, change).unwrap().notes[1].clone();
+    let length_note = |change: fn(&mut LoadPlan)| replaying(&file, change).unwrap().notes[1].clone();
     assert_eq!(
-        said(|load| load.replay.as_mut().unwrap().loops = Some(3)),
+        length_note(|load| load.replay.as_mut().unwrap().loops = Some(3)),
         "the log is replayed 3 times: 9 requests in 13.5s"
     );
     assert_eq!(
-        said(|load| load.duration = Some(Duration::from_secs(60))),
+        length_note(|load| load.duration = Some(Duration::from_secs(60))),
         "the log is replayed repeatedly for 60s: 3 requests in each round of 4.5s"
     );
-    let cut = said(|load| {
+    let cut = length_note(|load| {
         load.replay.as_mut().unwrap().loops = Some(3);
         load.duration = Some(Duration::from_secs(6));
     });
@@ -155,11 +155,11 @@ fn a_rate_file_sets_the_duration() {
     assert!(offer.notes[0].contains("column requests"), "{:?}", offer.notes);
     // No arrivals follow a table that ends at 0: the run would wait forever for more requests.
     let ends = folder.file("ends.csv", b"length_s,rate_per_s\n2,10\n3,0\n");
-    for (file, wanted) in [(&ends, Some(Duration::from_secs(5))), (&file, None)] {
+    for (file, expected) in [(&ends, Some(Duration::from_secs(5))), (&file, None)] {
         let offer = of(&plan(|load| {
             (load.rate_file, load.requests) = (Some(file.clone()), Some(1_000));
         }));
-        assert_eq!(offer.unwrap().plan.load.duration, wanted);
+        assert_eq!(offer.unwrap().plan.load.duration, expected);
     }
     let missing = of(&plan(|load| load.rate_file = Some("/nonexistent.csv".into()))).unwrap_err().to_string();
     assert!(missing.contains("--rate-file /nonexistent.csv"), "{missing}");
@@ -247,7 +247,7 @@ fn every_arrival_process_of_a_plan_has_its_statistics() {
     let figures = |arrivals: &str| {
         let runs: Vec<Vec<f64>> = seeds.clone().map(|seed| counts(arrivals, 20_000, seed)).collect();
         let over = |figure: &dyn Fn(&[f64]) -> f64| mean_of(&runs.iter().map(|run| figure(run)).collect::<Vec<_>>());
-        let got = [
+        let measured = [
             over(&|run| mean_of(run)),
             over(&|run| dispersion(run, 1)),
             over(&|run| dispersion(run, 100)),
@@ -256,9 +256,9 @@ fn every_arrival_process_of_a_plan_has_its_statistics() {
         ];
         println!(
             "{arrivals}: {:.1}/s, dispersion {:.3} (1 s) {:.2} (100 s), correlation of neighbours {:.3}, Hurst {:.2}",
-            got[0], got[1], got[2], got[3], got[4]
+            measured[0], measured[1], measured[2], measured[3], measured[4]
         );
-        got
+        measured
     };
     let [rate, one, hundred, ..] = figures("\"constant\"");
     assert!((rate, one, hundred) == (200.0, 0.0, 0.0), "{rate} {one} {hundred}");
@@ -270,14 +270,17 @@ fn every_arrival_process_of_a_plan_has_its_statistics() {
     let [rate, one, hundred, neighbours, _] = figures("{ bursts = { factor = 3.0, on = \"2s\", off = \"6s\" } }");
     assert!((rate - 200.0).abs() < 4.0, "{rate}");
     // Fischer and Meier-Hellstern, rates 600 and 66.7: expected dispersion of the counts of t seconds.
-    let wanted = |t: f64| {
+    let expected = |t: f64| {
         let (leave_on, leave_off, fast, slow) = (0.5_f64, 1.0 / 6.0, 600.0_f64, 200.0 / 3.0);
         let both = leave_on + leave_off;
         let limit =
             2.0 * (fast - slow).powi(2) * leave_on * leave_off / (both * both * (fast * leave_off + slow * leave_on));
         1.0 + limit * (1.0 - (1.0 - (-both * t).exp()) / (both * t))
     };
-    assert!((one / wanted(1.0) - 1.0).abs() < 0.1 && (hundred / wanted(100.0) - 1.0).abs() < 0.15, "{one} {hundred}");
+    assert!(
+        (one / expected(1.0) - 1.0).abs() < 0.1 && (hundred / expected(100.0) - 1.0).abs() < 0.15,
+        "{one} {hundred}"
+    );
     assert!(neighbours > 0.4, "{neighbours}");
 
     let [rate, one, hundred, neighbours, hurst] =

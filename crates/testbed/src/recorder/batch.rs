@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use super::counting::Counting;
-use crate::connect_call::Called;
+use crate::connect_call::ConnectCall;
 
-/// All records of a shard since its last batch. Sent unchanged between processes.
+/// All records of a shard since its last batch. It is sent unchanged between processes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Batch {
     /// Requests that have ended.
@@ -20,21 +20,21 @@ pub struct Batch {
     /// Connections that have ended.
     pub connections: Vec<ConnectionEnd>,
     /// Connections on which connect was called.
-    pub called: Vec<Called>,
+    pub connect_calls: Vec<ConnectCall>,
     /// Gauges, at the sampling times common to all shards.
     pub samples: Vec<GaugeSample>,
     /// Stalls of the shard's loop.
     pub stalls: Vec<Stall>,
     /// All records up to this time are included.
-    pub told_until: Timestamp,
+    pub complete_until: Timestamp,
     /// The end of the shard's measured phase, as far as it is known.
     pub measured_end: Option<Timestamp>,
-    /// The last batch.
+    /// Whether this is the shard's last batch.
     pub last: bool,
     /// Requests that are already counted, for the table only.
     #[serde(skip)]
     pub counted: Vec<RequestRecord>,
-    /// Some are already counted, and cannot be compared with the capture any more.
+    /// Whether some requests were already counted by the shard, so that they cannot be compared with the capture.
     #[serde(skip)]
     pub unpaired: bool,
     /// With the last batch: the shard's own counts.
@@ -43,42 +43,46 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether it is empty.
+    /// Whether the batch has nothing to report.
     pub fn is_empty(&self) -> bool {
         self.weight() == 0 && self.samples.is_empty() && self.stalls.is_empty() && self.unverified == 0 && !self.last
     }
 
     /// Number of records, as limited by the queue.
     pub fn weight(&self) -> usize {
-        self.requests.len() + self.exchanges.len() + self.connections.len() + self.called.len() + self.counted.len()
+        self.requests.len()
+            + self.exchanges.len()
+            + self.connections.len()
+            + self.connect_calls.len()
+            + self.counted.len()
     }
 
-    /// Space that it takes in the queue.
-    pub fn takes(&self) -> Takes {
-        Takes { records: self.weight(), exchanges: self.exchanges.len() }
+    /// Space of the batch in the queue.
+    pub fn size(&self) -> BatchSize {
+        BatchSize { records: self.weight(), exchanges: self.exchanges.len() }
     }
 
-    /// Empties it, but keeps its allocations.
+    /// Empties the batch, but keeps its allocations.
     pub fn clear(&mut self) {
-        let Batch { requests, exchanges, connections, called, samples, stalls, counted, .. } = self;
+        let Batch { requests, exchanges, connections, connect_calls, samples, stalls, counted, .. } = self;
         requests.clear();
         exchanges.clear();
         connections.clear();
-        called.clear();
+        connect_calls.clear();
         samples.clear();
         stalls.clear();
         counted.clear();
         (self.unverified, self.measured_end, self.last) = (0, None, false);
-        self.told_until = Timestamp::ZERO;
+        self.complete_until = Timestamp::ZERO;
         (self.unpaired, self.counts) = (false, None);
     }
 }
 
-/// Space that a batch takes in the queue.
+/// Space of a batch in the queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Takes {
-    /// Records in it.
+pub struct BatchSize {
+    /// Number of records.
     pub records: usize,
-    /// Of these, exchanges.
+    /// Number of exchanges among the records.
     pub exchanges: usize,
 }

@@ -13,7 +13,7 @@ pub struct Counting {
     pub tally: Tally,
     /// Handshakes compared with the configured RTTs, if there is a path.
     pub handshakes: Option<Handshakes>,
-    /// The generator's own delays of these requests, reported batch by batch.
+    /// The generator's own delays in the counted requests.
     pub delays: Delays,
     /// Requests counted.
     pub requests: u64,
@@ -26,19 +26,19 @@ impl Counting {
         Counting { tally, handshakes, delays, requests: 0 }
     }
 
-    /// The measured phase ends at `end`.
+    /// Sets the end of the measured phase.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.tally.set_measured_end(end);
         self.delays.set_measured_end(end);
     }
 
-    /// A request ended.
+    /// Counts a request that has ended.
     pub fn add_request(&mut self, request: &RequestRecord) {
         self.requests += 1;
         self.tally.add_request(request);
     }
 
-    /// A connection ended.
+    /// Counts a connection that has ended.
     pub fn add_connection(&mut self, end: &ConnectionEnd) {
         self.tally.add_connection(end);
         if let Some(handshakes) = &mut self.handshakes {

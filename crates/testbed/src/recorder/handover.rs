@@ -14,53 +14,54 @@ use std::time::Duration;
 use load::{Load, ShardSampler};
 use units::Timestamp;
 
-use super::batch::{Batch, Takes};
+use super::batch::{Batch, BatchSize};
 use super::counting::Counting;
 use super::share::Share;
-use crate::connect_call::Called;
+use crate::connect_call::ConnectCall;
 use crate::drive::stalls::Stalls;
 
 /// Interval at which a waiting shard checks the queue.
-const WAIT: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The space shared by all shards of a recorder.
 #[derive(Debug)]
-pub struct Room {
-    waiting: AtomicUsize,
-    /// Of these, exchanges.
+pub struct QueueSpace {
+    records: AtomicUsize,
+    /// Number of exchanges among the records.
     exchanges: AtomicUsize,
     max: usize,
     /// The share of requests in the table.
     pub share: Arc<Share>,
 }
 
-impl Room {
+impl QueueSpace {
     /// Space for `max` records.
     pub fn new(max: usize) -> Self {
-        Room { waiting: AtomicUsize::new(0), exchanges: AtomicUsize::new(0), max, share: Arc::default() }
+        QueueSpace { records: AtomicUsize::new(0), exchanges: AtomicUsize::new(0), max, share: Arc::default() }
     }
 
-    /// A batch of this size was removed.
-    pub fn took(&self, Takes { records, exchanges }: Takes) {
-        self.waiting.fetch_sub(records, Ordering::AcqRel);
+    /// Releases the space of a batch of this size that was removed from the queue.
+    pub fn remove(&self, BatchSize { records, exchanges }: BatchSize) {
+        self.records.fetch_sub(records, Ordering::AcqRel);
         self.exchanges.fetch_sub(exchanges, Ordering::AcqRel);
     }
 
-    /// A batch of this size is added.
-    fn put(&self, Takes { records, exchanges }: Takes) {
-        self.waiting.fetch_add(records, Ordering::AcqRel);
+    /// Takes the space of a batch of this size that is added to the queue.
+    fn add(&self, BatchSize { records, exchanges }: BatchSize) {
+        self.records.fetch_add(records, Ordering::AcqRel);
         self.exchanges.fetch_add(exchanges, Ordering::AcqRel);
     }
 
-    /// Exchanges that still fit; several shards may exceed the limit by a batch each.
-    fn for_exchanges(&self) -> usize {
+    /// Number of exchanges that still fit; several shards may exceed the limit by a batch each.
+    fn free_for_exchanges(&self) -> usize {
         self.max.saturating_sub(self.exchanges.load(Ordering::Acquire))
     }
 
+    /// Whether the queue has too little space for `records` more records.
     fn lacks(&self, records: usize) -> bool {
-        let waiting = self.waiting.load(Ordering::Acquire);
+        let queued = self.records.load(Ordering::Acquire);
         // A batch larger than the whole space is added when nothing else is queued.
-        waiting > 0 && waiting + records > self.max
+        queued > 0 && queued + records > self.max
     }
 }
 
@@ -68,7 +69,7 @@ impl Room {
 pub enum WhenFull {
     /// Counts the batch itself.
     Count(Box<dyn Fn() -> Counting + Send>),
-    /// Waits until it fits.
+    /// Waits until the batch fits.
     Wait,
 }
 
@@ -77,7 +78,7 @@ pub struct Outlet {
     shard: usize,
     sender: Sender<(usize, Batch)>,
     spare: Receiver<Batch>,
-    room: Arc<Room>,
+    space: Arc<QueueSpace>,
     when_full: WhenFull,
     counts: Option<Box<Counting>>,
 }
@@ -88,20 +89,20 @@ impl Outlet {
         shard: usize,
         sender: Sender<(usize, Batch)>,
         spare: Receiver<Batch>,
-        room: Arc<Room>,
+        space: Arc<QueueSpace>,
         when_full: WhenFull,
     ) -> Self {
-        Outlet { shard, sender, spare, room, when_full, counts: None }
+        Outlet { shard, sender, spare, space, when_full, counts: None }
     }
 
     /// Passes a batch on, and replaces it by an empty one.
-    pub fn pass(&mut self, batch: &mut Batch) {
-        if batch.weight() > 0 && self.room.lacks(batch.weight()) {
+    pub fn send_batch(&mut self, batch: &mut Batch) {
+        if batch.weight() > 0 && self.space.lacks(batch.weight()) {
             match self.when_full {
                 WhenFull::Count(_) => self.count(batch),
                 WhenFull::Wait => {
-                    while self.room.lacks(batch.weight()) {
-                        std::thread::sleep(WAIT);
+                    while self.space.lacks(batch.weight()) {
+                        std::thread::sleep(POLL_INTERVAL);
                     }
                 }
             }
@@ -109,9 +110,9 @@ impl Outlet {
         if batch.last {
             batch.counts = self.counts.take();
         }
-        self.room.put(batch.takes());
+        self.space.add(batch.size());
         let next = self.spare.try_recv().unwrap_or_default();
-        // If the recorder is gone it has panicked, which its join reports.
+        // Sending fails only if the recorder has panicked, which joining it reports.
         let _ = self.sender.send((self.shard, std::mem::replace(batch, next)));
     }
 
@@ -126,60 +127,60 @@ impl Outlet {
         batch.requests.iter().for_each(|request| counts.add_request(request));
         batch.connections.iter().for_each(|end| counts.add_connection(end));
         // The path may be in another shard, whose figures are unknown here.
-        counts.delays.add(self.shard, &batch.stalls, batch.told_until, &batch.requests);
+        counts.delays.add(self.shard, &batch.stalls, batch.complete_until, &batch.requests);
         batch.stalls.clear();
-        let share = &self.room.share;
-        batch.counted.extend(batch.requests.drain(..).filter(|request| share.keeps(request.sequence)));
-        share.spend(batch.counted.len());
+        let share = &self.space.share;
+        batch.counted.extend(batch.requests.drain(..).filter(|request| share.stores(request.sequence)));
+        share.count_passed(batch.counted.len());
         batch.connections.clear();
-        batch.called.clear();
+        batch.connect_calls.clear();
         batch.unpaired = true;
-        let room = self.room.for_exchanges().min(batch.exchanges.len());
-        batch.unverified += (batch.exchanges.len() - room) as u64;
-        batch.exchanges.truncate(room);
+        let space = self.space.free_for_exchanges().min(batch.exchanges.len());
+        batch.unverified += (batch.exchanges.len() - space) as u64;
+        batch.exchanges.truncate(space);
     }
 }
 
 /// The loop's connection to the recorder.
 pub struct Handover {
     outlet: Outlet,
-    kept: Batch,
+    batch: Batch,
 }
 
 impl Handover {
     /// Sends by `outlet`.
     pub fn new(outlet: Outlet) -> Self {
-        Handover { outlet, kept: Batch::default() }
+        Handover { outlet, batch: Batch::default() }
     }
 
     /// Records that connect was called on a connection.
-    pub fn note_called(&mut self, called: Called) {
-        self.kept.called.push(called);
+    pub fn note_connect_call(&mut self, call: ConnectCall) {
+        self.batch.connect_calls.push(call);
     }
 
     /// Takes the load's records up to `now` and sends them.
-    pub fn pass(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
-        self.take(load, sampler, stalls, now);
-        if !self.kept.is_empty() {
-            self.outlet.pass(&mut self.kept);
+    pub fn send_records(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
+        self.take_records(load, sampler, stalls, now);
+        if !self.batch.is_empty() {
+            self.outlet.send_batch(&mut self.batch);
         }
     }
 
     /// Sends the rest, gauges up to `now` included; only after the run.
     pub fn finish(mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
         sampler.sample(now, load.live());
-        self.take(load, sampler, stalls, now);
-        self.kept.last = true;
-        self.outlet.pass(&mut self.kept);
+        self.take_records(load, sampler, stalls, now);
+        self.batch.last = true;
+        self.outlet.send_batch(&mut self.batch);
     }
 
-    fn take(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
-        load.take_records(&mut self.kept.requests);
-        self.kept.exchanges.extend(load.take_exchanges());
-        load.take_connections(&mut self.kept.connections);
-        sampler.take_samples(&mut self.kept.samples);
-        stalls.take(&mut self.kept.stalls);
-        self.kept.told_until = now;
-        self.kept.measured_end = load.measured().1;
+    fn take_records(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
+        load.take_records(&mut self.batch.requests);
+        self.batch.exchanges.extend(load.take_exchanges());
+        load.take_connections(&mut self.batch.connections);
+        sampler.take_samples(&mut self.batch.samples);
+        stalls.drain_into(&mut self.batch.stalls);
+        self.batch.complete_until = now;
+        self.batch.measured_end = load.measured().1;
     }
 }

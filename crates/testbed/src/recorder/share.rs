@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Most counted records that may be passed on at one share, before the share is halved.
-const QUOTA: usize = 128 << 10;
+const PASSED_RECORDS_MAX: usize = 128 << 10;
 /// One in a billion: the smallest share.
 const EXPONENT_MAX: u32 = 30;
 
@@ -15,7 +15,7 @@ const EXPONENT_MAX: u32 = 30;
 #[derive(Debug, Default)]
 pub struct Share {
     exponent: AtomicU32,
-    spent: AtomicUsize,
+    passed: AtomicUsize,
 }
 
 impl Share {
@@ -25,7 +25,7 @@ impl Share {
     }
 
     /// Whether the request of this number is stored.
-    pub fn keeps(&self, sequence: u64) -> bool {
+    pub fn stores(&self, sequence: u64) -> bool {
         let exponent = self.exponent.load(Ordering::Acquire);
         exponent == 0 || mixed(sequence).trailing_zeros() >= exponent
     }
@@ -38,9 +38,9 @@ impl Share {
     }
 
     /// Counts records that a shard counted itself and passed on; too many halve the share.
-    pub fn spend(&self, records: usize) {
-        if self.spent.fetch_add(records, Ordering::AcqRel) + records > QUOTA {
-            self.spent.store(0, Ordering::Release);
+    pub fn count_passed(&self, records: usize) {
+        if self.passed.fetch_add(records, Ordering::AcqRel) + records > PASSED_RECORDS_MAX {
+            self.passed.store(0, Ordering::Release);
             self.halve();
         }
     }
@@ -61,20 +61,20 @@ mod tests {
     #[test]
     fn the_stored_share_is_even_over_the_run_and_a_subset_when_halved() {
         let share = Share::default();
-        assert!((0..1000).all(|sequence| share.keeps(sequence)));
+        assert!((0..1000).all(|sequence| share.stores(sequence)));
         let mut before: Vec<u64> = (0..100_000).collect();
         for exponent in 1..6u32 {
             share.halve();
             assert_eq!(share.one_in(), 1 << exponent);
-            let kept: Vec<u64> = (0..100_000).filter(|&sequence| share.keeps(sequence)).collect();
-            assert!(kept.iter().all(|sequence| before.binary_search(sequence).is_ok()));
+            let stored: Vec<u64> = (0..100_000).filter(|&sequence| share.stores(sequence)).collect();
+            assert!(stored.iter().all(|sequence| before.binary_search(sequence).is_ok()));
             // Binomial: five standard deviations, in each tenth of the run.
             let expected = 10_000.0 / share.one_in() as f64;
             for tenth in 0..10u64 {
-                let here = kept.iter().filter(|&&sequence| sequence / 10_000 == tenth).count() as f64;
+                let here = stored.iter().filter(|&&sequence| sequence / 10_000 == tenth).count() as f64;
                 assert!((here - expected).abs() < 5.0 * expected.sqrt(), "{here} of {expected}");
             }
-            before = kept;
+            before = stored;
         }
     }
 
@@ -84,11 +84,11 @@ mod tests {
         // Ten million requests, of which the stored ones are passed on a hundred at a time.
         let mut passed = 0;
         for first in (0..10_000_000u64).step_by(100) {
-            let kept = (first..first + 100).filter(|&sequence| share.keeps(sequence)).count();
-            share.spend(kept);
-            passed += kept;
+            let stored = (first..first + 100).filter(|&sequence| share.stores(sequence)).count();
+            share.count_passed(stored);
+            passed += stored;
         }
         assert!((64..=128).contains(&share.one_in()), "{}", share.one_in());
-        assert!(passed < 9 * (QUOTA + 100), "{passed}");
+        assert!(passed < 9 * (PASSED_RECORDS_MAX + 100), "{passed}");
     }
 }

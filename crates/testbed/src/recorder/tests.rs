@@ -60,14 +60,14 @@ fn recording(shards: usize) -> Recording {
         folder: None,
         wire: None,
         cores: None,
-        standing: None,
+        snapshot: None,
     }
 }
 
 /// A disk that stores its first part, and then blocks until it is released.
 struct SlowDisk {
-    go: Mutex<Receiver<()>>,
-    kept: Sequences,
+    released: Mutex<Receiver<()>>,
+    stored: Sequences,
 }
 
 /// A disk that stores exchanges.
@@ -136,25 +136,25 @@ type Sequences = Arc<Mutex<Vec<u64>>>;
 
 /// The disk, a guard that releases it when dropped, and its stored data.
 fn slow_disk() -> (Box<dyn Sink>, Sender<()>, Sequences) {
-    let (let_go, go) = channel();
-    let disk = SlowDisk { go: Mutex::new(go), kept: Arc::default() };
-    let kept = Arc::clone(&disk.kept);
-    (Box::new(disk), let_go, kept)
+    let (release, released) = channel();
+    let disk = SlowDisk { released: Mutex::new(released), stored: Arc::default() };
+    let stored = Arc::clone(&disk.stored);
+    (Box::new(disk), release, stored)
 }
 
 impl Sink for SlowDisk {
     fn write(&mut self, part: &Part) -> Result<(), String> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(part.requests.iter().map(|row| row.sequence));
+        let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.extend(part.requests.iter().map(|row| row.sequence));
         // Blocks until the sender is dropped.
-        let _ = self.go.get_mut().unwrap().recv();
+        let _ = self.released.get_mut().unwrap().recv();
         Ok(())
     }
 
     fn finish(self: Box<Self>, keeps: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String> {
-        let mut kept = self.kept.lock().unwrap();
-        kept.retain(|&sequence| keeps.is_none_or(|keeps| keeps(&request(sequence))));
-        Ok(kept.len() as u64)
+        let mut stored = self.stored.lock().unwrap();
+        stored.retain(|&sequence| keeps.is_none_or(|keeps| keeps(&request(sequence))));
+        Ok(stored.len() as u64)
     }
 }
 
@@ -165,7 +165,7 @@ fn offer(outlets: &mut [Outlet], requests: std::ops::Range<u64>, batch_of: usize
         for (shard, outlet) in outlets.iter_mut().enumerate() {
             let own = chunk.iter().filter(|&&sequence| sequence % 2 == shard as u64);
             let requests = own.map(|&sequence| request(sequence)).collect();
-            outlet.pass(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
+            outlet.send_batch(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
         }
     }
 }
@@ -181,28 +181,28 @@ fn figures(recorded: Recorded) -> (u64, u64, u64, schema::Quantiles) {
 #[test]
 fn with_a_blocked_disk_every_request_is_counted_and_the_stored_share_reported() {
     const REQUESTS: u64 = 300_000;
-    let (disk, let_go, kept) = slow_disk();
+    let (disk, release, stored) = slow_disk();
     let (mut outlets, recorder) = Recorder::start_with(recording(2), Some(disk), 2_000, 5_000).unwrap();
     offer(&mut outlets, 0..REQUESTS, 700);
     for outlet in &mut outlets {
-        outlet.pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
+        outlet.send_batch(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
     }
     drop(outlets);
     // The queue was thinned while the disk was blocked, so its rows are still there.
-    drop(let_go);
+    drop(release);
     let recorded = recorder.join();
     let table = recorded.table.unwrap();
     assert!(table.one_in >= REQUESTS.next_power_of_two() / 16_384, "5,000 rows at most waited: {table:?}");
-    let kept = kept.lock().unwrap();
-    assert_eq!(kept.len() as u64, table.rows);
+    let stored = stored.lock().unwrap();
+    assert_eq!(stored.len() as u64, table.rows);
     let expected = REQUESTS as f64 / table.one_in as f64;
     assert!((table.rows as f64 - expected).abs() < 6.0 * expected.sqrt(), "{table:?} of {REQUESTS}");
-    let mut sorted = kept.clone();
+    let mut sorted = stored.clone();
     sorted.sort_unstable();
     sorted.dedup();
-    assert_eq!(sorted.len(), kept.len(), "each at most once");
+    assert_eq!(sorted.len(), stored.len(), "no request is stored twice");
 
-    // The same records, by a recorder without tables and with unlimited space.
+    // The same records are processed by a recorder without tables and with unlimited space.
     let (mut outlets, recorder) = Recorder::start(recording(2)).unwrap();
     offer(&mut outlets, 0..REQUESTS, 700);
     drop(outlets);
@@ -213,29 +213,29 @@ fn with_a_blocked_disk_every_request_is_counted_and_the_stored_share_reported() 
 
 #[test]
 fn a_fast_disk_stores_every_request() {
-    let (disk, let_go, kept) = slow_disk();
-    drop(let_go);
+    let (disk, release, stored) = slow_disk();
+    drop(release);
     let (mut outlets, recorder) = Recorder::start_with(recording(2), Some(disk), 100_000, 100_000).unwrap();
     offer(&mut outlets, 0..20_000, 1_000);
     drop(outlets);
     let recorded = recorder.join();
     assert_eq!(recorded.table, Some(StoredRows { rows: 20_000, one_in: 1 }));
-    let mut kept = kept.lock().unwrap().clone();
-    kept.sort_unstable();
-    assert!(kept.into_iter().eq(0..20_000));
+    let mut stored = stored.lock().unwrap().clone();
+    stored.sort_unstable();
+    assert!(stored.into_iter().eq(0..20_000));
 }
 
 #[test]
 fn shards_count_batches_that_do_not_fit_themselves() {
-    let (room, (sender, receiver)) = (Arc::new(Room::new(100)), channel());
+    let (space, (sender, receiver)) = (Arc::new(QueueSpace::new(100)), channel());
     let counting: Arc<dyn Fn() -> Counting + Send + Sync> = recording(1).counting;
-    let (_spare, mut outlet) = outlet(0, sender, &room, &counting);
+    let (_spare, mut outlet) = outlet(0, sender, &space, &counting);
     // Nothing empties the queue.
     for first in (0..100_000).step_by(50) {
         let requests = (first..first + 50).map(request).collect();
-        outlet.pass(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
+        outlet.send_batch(&mut Batch { requests, measured_end: Some(END), ..Batch::default() });
     }
-    outlet.pass(&mut Batch { last: true, ..Batch::default() });
+    outlet.send_batch(&mut Batch { last: true, ..Batch::default() });
     drop(outlet);
     let (mut counted, mut passed, mut own) = (0, 0, 0);
     for (_, batch) in receiver {
@@ -245,7 +245,7 @@ fn shards_count_batches_that_do_not_fit_themselves() {
         counted += batch.counts.map_or(0, |counts| counts.requests);
     }
     assert_eq!((passed, counted), (100, 99_900));
-    assert_eq!(own, 99_900, "the table still has every one of them: they are within the quota");
+    assert_eq!(own, 99_900, "the table has every request: their number is within the quota");
 }
 
 #[test]
@@ -264,14 +264,14 @@ fn records_after_one_shards_phase_wait_for_the_end_of_the_runs_phase() {
         let counting = move || Counting::new(Tally::new(spec.clone()), None);
         let recording = Recording { counting: Arc::new(counting), measured_end: latest, ..recording(2) };
         let (mut outlets, recorder) = Recorder::start(recording).unwrap();
-        let mut tell = |shard: usize, requests: Vec<RequestRecord>, measured_end: Option<Timestamp>, last: bool| {
-            outlets[shard].pass(&mut Batch { requests, measured_end, last, ..Batch::default() });
+        let mut pass = |shard: usize, requests: Vec<RequestRecord>, measured_end: Option<Timestamp>, last: bool| {
+            outlets[shard].send_batch(&mut Batch { requests, measured_end, last, ..Batch::default() });
         };
-        // The first shard knows its end, as with a number of requests, and has later responses; the second is behind.
-        tell(0, vec![done(4_000), done(5_001)], Some(at(5_000)), false);
-        tell(1, vec![done(4_500)], latest, false);
-        tell(1, vec![done(5_002)], Some(at(5_000)), true);
-        tell(0, vec![done(5_003)], Some(at(5_000)), true);
+        // The first shard reports its end, as with a number of requests, and has later responses; the second is behind.
+        pass(0, vec![done(4_000), done(5_001)], Some(at(5_000)), false);
+        pass(1, vec![done(4_500)], latest, false);
+        pass(1, vec![done(5_002)], Some(at(5_000)), true);
+        pass(0, vec![done(5_003)], Some(at(5_000)), true);
         drop(outlets);
         let recorded = recorder.join();
         let ending = Ending { measured_end: at(5_000), offered: 5, unfinished: 0, levels: recorded.levels };
@@ -286,7 +286,7 @@ fn records_after_one_shards_phase_wait_for_the_end_of_the_runs_phase() {
 #[test]
 fn the_phase_ends_with_the_last_shard_or_at_a_requested_stop() {
     let at = |ms: u64| Some(Timestamp::from_nanos(ms * 1_000_000));
-    assert_eq!(measured_end(&[at(10), None], None), None, "one may still have requests to make");
+    assert_eq!(measured_end(&[at(10), None], None), None, "a shard without an end may still have requests to send");
     assert_eq!(measured_end(&[at(10), at(12)], None), at(12));
     assert_eq!(measured_end(&[at(10), None], at(11)), at(11));
     assert_eq!(measured_end(&[at(10), at(12)], at(11)), at(11));
@@ -295,16 +295,16 @@ fn the_phase_ends_with_the_last_shard_or_at_a_requested_stop() {
 /// Nothing empties the queue: records that a shard cannot count must not accumulate either.
 #[test]
 fn exchanges_that_do_not_fit_between_shard_and_recorder_are_left_out() {
-    let (room, (sender, receiver)) = (Arc::new(Room::new(100)), channel());
+    let (space, (sender, receiver)) = (Arc::new(QueueSpace::new(100)), channel());
     let counting: Arc<dyn Fn() -> Counting + Send + Sync> = recording(1).counting;
-    let (_spare, mut outlet) = outlet(0, sender, &room, &counting);
+    let (_spare, mut outlet) = outlet(0, sender, &space, &counting);
     for first in (0..10_000u64).step_by(30) {
         let each = first..(first + 30).min(10_000);
         let exchanges = each.clone().map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
         let requests = each.map(request).collect();
-        outlet.pass(&mut Batch { requests, exchanges, measured_end: Some(END), ..Batch::default() });
+        outlet.send_batch(&mut Batch { requests, exchanges, measured_end: Some(END), ..Batch::default() });
     }
-    outlet.pass(&mut Batch { last: true, ..Batch::default() });
+    outlet.send_batch(&mut Batch { last: true, ..Batch::default() });
     drop(outlet);
     let (mut passed, mut unverified, mut requests) = (0, 0, 0);
     for (_, batch) in receiver {
@@ -312,9 +312,9 @@ fn exchanges_that_do_not_fit_between_shard_and_recorder_are_left_out() {
         unverified += batch.unverified;
         requests += batch.requests.len() as u64 + batch.counts.map_or(0, |counts| counts.requests);
     }
-    assert_eq!(passed + unverified, 10_000, "each is judged, or said not to be");
+    assert_eq!(passed + unverified, 10_000, "every exchange is verified or counted as unverified");
     assert!((30..=100).contains(&passed), "{passed}");
-    assert_eq!(requests, 10_000, "requests are all counted");
+    assert_eq!(requests, 10_000, "every request is counted");
 }
 
 /// A stalled shard delays verification, whose queue must stay bounded.
@@ -322,16 +322,16 @@ fn exchanges_that_do_not_fit_between_shard_and_recorder_are_left_out() {
 fn exchanges_that_wait_for_the_slowest_shard_are_bounded() {
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
-    let mut judging = Judging::with_room(judge, 100);
+    let mut judging = Judging::with_space(judge, 100);
     for first in (0..1_000u64).step_by(30) {
         let mut exchanges: Vec<_> = (first..first + 30).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
-        judging.take(&mut exchanges);
+        judging.add_exchanges(&mut exchanges);
         assert!(exchanges.is_empty());
         judging.judge_before(Timestamp::ZERO, |_| panic!("no shard has reported that time"));
     }
-    let mut kept = 0;
-    let figures = judging.finish(|judged| kept += judged.len() as u64);
-    assert_eq!((figures.requests, kept, figures.unverified), (100, 100, 1_020 - 100));
+    let mut stored = 0;
+    let figures = judging.finish(|judged| stored += judged.len() as u64);
+    assert_eq!((figures.requests, stored, figures.unverified), (100, 100, 1_020 - 100));
 }
 
 /// A disk that stores one part and then fails.
@@ -356,14 +356,14 @@ fn exchanges_that_a_full_disk_did_not_store_are_left_out() {
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 10_000).unwrap();
     for first in (0..1_000u64).step_by(100) {
         let exchanges = (first..first + 100).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
-        outlets[0].pass(&mut Batch { exchanges, measured_end: Some(END), ..Batch::default() });
+        outlets[0].send_batch(&mut Batch { exchanges, measured_end: Some(END), ..Batch::default() });
     }
-    outlets[0].pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
+    outlets[0].send_batch(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
     drop(outlets);
     let recorded = recorder.join();
     let figures = recorded.cache.unwrap();
-    assert_eq!((figures.requests, figures.unverified), (1_000, 0), "every one is verified");
-    assert_eq!(recorded.exchanges_left_out, 1_000, "a table that was not completed has none");
+    assert_eq!((figures.requests, figures.unverified), (1_000, 0), "every exchange is verified");
+    assert_eq!(recorded.exchanges_left_out, 1_000, "a table that was not completed has no exchanges");
     assert!(recorded.store_error.is_some());
 }
 
@@ -379,18 +379,18 @@ fn exchanges_of_all_shards_are_verified_in_the_order_of_their_ends() {
     let judge = polymix::Judge::new(Arc::new(world.clone()), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(2) };
     let disk = Exchanges::default();
-    let kept = Arc::clone(&disk.0);
+    let stored = Arc::clone(&disk.0);
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(Box::new(disk)), 1_000, 1_000).unwrap();
     for n in 0..50u64 {
         let hit = current(exchange(2 * n + 1, n, 2 * n, 1_000 * n + 500));
-        outlets[0].pass(&mut Batch { exchanges: vec![hit], measured_end: Some(END), ..Batch::default() });
+        outlets[0].send_batch(&mut Batch { exchanges: vec![hit], measured_end: Some(END), ..Batch::default() });
     }
     for n in 0..50u64 {
         let fetch = current(exchange(2 * n, n, 2 * n, 1_000 * n + 100));
-        outlets[1].pass(&mut Batch { exchanges: vec![fetch], measured_end: Some(END), ..Batch::default() });
+        outlets[1].send_batch(&mut Batch { exchanges: vec![fetch], measured_end: Some(END), ..Batch::default() });
     }
     for outlet in &mut outlets {
-        outlet.pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
+        outlet.send_batch(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
     }
     drop(outlets);
     let recorded = recorder.join();
@@ -398,37 +398,37 @@ fn exchanges_of_all_shards_are_verified_in_the_order_of_their_ends() {
     assert_eq!((figures.requests, figures.hits, figures.offered), (100, 50, 50));
     assert!(figures.wrong.is_empty(), "{:?}", figures.wrong);
     assert_eq!(recorded.exchanges_left_out, 0);
-    let kept = kept.lock().unwrap();
-    let order: Vec<u64> = kept.iter().map(|row| row.sequence).collect();
-    assert_eq!(order, (0..100).collect::<Vec<_>>(), "in their order, each once");
-    assert!(kept.iter().all(|row| row.hit == (row.sequence % 2 == 1)));
+    let stored = stored.lock().unwrap();
+    let order: Vec<u64> = stored.iter().map(|row| row.sequence).collect();
+    assert_eq!(order, (0..100).collect::<Vec<_>>(), "every exchange is stored once, in order");
+    assert!(stored.iter().all(|row| row.hit == (row.sequence % 2 == 1)));
 }
 
 #[test]
 fn exchanges_that_do_not_fit_are_counted() {
-    let (disk, let_go, _) = slow_disk();
+    let (disk, release, _) = slow_disk();
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 100).unwrap();
     let exchanges = (0..1_000).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
-    outlets[0].pass(&mut Batch { exchanges, last: true, measured_end: Some(END), ..Batch::default() });
+    outlets[0].send_batch(&mut Batch { exchanges, last: true, measured_end: Some(END), ..Batch::default() });
     drop(outlets);
-    drop(let_go);
+    drop(release);
     let recorded = recorder.join();
-    assert_eq!(recorded.cache.unwrap().requests, 1_000, "every one is verified");
+    assert_eq!(recorded.cache.unwrap().requests, 1_000, "every exchange is verified");
     assert!(recorded.exchanges_left_out >= 800, "{}", recorded.exchanges_left_out);
 }
 
 /// A disk that stores the data of seconds.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<(Vec<SecondRecord>, Vec<DistributionRecord>)>>);
+struct SecondsDisk(Arc<Mutex<(Vec<SecondRecord>, Vec<DistributionRecord>)>>);
 
-impl Sink for Told {
+impl Sink for SecondsDisk {
     fn write(&mut self, part: &Part) -> Result<(), String> {
-        let mut told = self.0.lock().unwrap();
-        told.0.extend_from_slice(&part.seconds);
-        told.1.extend_from_slice(&part.distributions);
+        let mut disk = self.0.lock().unwrap();
+        disk.0.extend_from_slice(&part.seconds);
+        disk.1.extend_from_slice(&part.distributions);
         Ok(())
     }
 
@@ -441,9 +441,9 @@ impl Sink for Told {
 #[test]
 fn provisional_seconds_equal_the_exact_ones_of_all_shards() {
     let at = |ms: u64| Timestamp::from_nanos(ms * 1_000_000);
-    let told = Told::default();
+    let disk = SecondsDisk::default();
     let (mut outlets, recorder) =
-        Recorder::start_with(recording(2), Some(Box::new(told.clone())), 100_000, 100_000).unwrap();
+        Recorder::start_with(recording(2), Some(Box::new(disk.clone())), 100_000, 100_000).unwrap();
     let mut samplers = [ShardSampler::new(1, Timestamp::ZERO), ShardSampler::new(1, Timestamp::ZERO)];
     for ms in (100..=3_500).step_by(100) {
         for (shard, outlet) in outlets.iter_mut().enumerate() {
@@ -455,21 +455,21 @@ fn provisional_seconds_equal_the_exact_ones_of_all_shards() {
             let mut batch = Batch { requests: (0..10).map(one).collect(), measured_end: Some(END), ..Batch::default() };
             samplers[shard].sample(at(ms), Live::default());
             samplers[shard].take_samples(&mut batch.samples);
-            outlet.pass(&mut batch);
+            outlet.send_batch(&mut batch);
         }
     }
     drop(outlets);
     let Recorded { counting, levels, .. } = recorder.join();
     let exact = counting.tally.finish(Ending { measured_end: END, offered: 700, unfinished: 0, levels });
-    let told = told.0.lock().unwrap();
+    let disk = disk.0.lock().unwrap();
     assert_eq!(
-        told.0.iter().map(|row| (row.second, row.completed)).collect::<Vec<_>>(),
+        disk.0.iter().map(|row| (row.second, row.completed)).collect::<Vec<_>>(),
         [(0, 200), (1, 200), (2, 200)]
     );
     let of = |rows: &[DistributionRecord]| -> Vec<DistributionRecord> {
         rows.iter().copied().filter(|row| row.second < 3).collect()
     };
-    assert_eq!(of(&told.1), of(&exact.distributions), "nothing of these seconds came later");
+    assert_eq!(of(&disk.1), of(&exact.distributions), "no later record belongs to these seconds");
     let all: u64 = exact.distributions.iter().map(|row| row.count).sum();
     assert_eq!(all, 700);
     // 1 to 3.2 ms, in buckets of an eighth of a doubling.

@@ -18,10 +18,10 @@ use super::share::Share;
 /// Most rows that wait for the writer: about 100 MB.
 pub const ROWS_MAX: usize = 512 << 10;
 /// Rows that the writer takes at a time: those of a part.
-const ROWS_AT_ONCE: usize = 128 << 10;
-/// Longest time before a part is closed; also closed with every progress snapshot, so that a killed run loses only its
-/// last seconds.
-const PART_EVERY: Duration = Duration::from_millis(1500);
+const ROWS_PER_PART: usize = 128 << 10;
+/// Longest time before a part is closed. Parts are also closed with every progress snapshot, so that a killed run loses
+/// only its last seconds.
+const PART_INTERVAL_MAX: Duration = Duration::from_millis(1500);
 
 /// Data written at a time.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub struct Part {
     /// Exchanges of a cache workload.
     pub exchanges: Vec<CacheExchange>,
     /// Progress snapshot, if there is a new one.
-    pub standing: Option<RunProgress>,
+    pub snapshot: Option<RunProgress>,
 }
 
 /// Destination of rows.
@@ -63,7 +63,7 @@ pub struct Tables {
     distributions: DistributionsWriter,
     server_series: ServerSeriesWriter,
     exchanges: CacheExchangesWriter,
-    standing: ProgressFile,
+    progress: ProgressFile,
     /// Only a cache workload has exchanges, and a table of them.
     has_exchanges: bool,
 }
@@ -76,7 +76,7 @@ impl Tables {
             series: folder.series(),
             distributions: folder.distributions(),
             server_series: folder.server_series(),
-            standing: folder.progress_file(),
+            progress: folder.progress_file(),
             exchanges: folder.cache_exchanges(),
             has_exchanges: false,
         }
@@ -98,9 +98,9 @@ impl Sink for Tables {
             .and_then(|()| self.server_series.close_part())
             .and_then(|()| self.exchanges.push(&part.exchanges))
             .and_then(|()| self.exchanges.close_part());
-        // Written last, so that readers find the seconds that it describes. Without it no row is missing.
-        if let Some(standing) = &part.standing {
-            let _ = self.standing.write(standing);
+        // The snapshot is written last, so that readers find the seconds that it describes. A failure loses no row.
+        if let Some(snapshot) = &part.snapshot {
+            let _ = self.progress.write(snapshot);
         }
         written.map_err(|error| error.to_string())
     }
@@ -134,21 +134,21 @@ struct Rows {
     server_seconds: Vec<ServerSecond>,
     exchanges: Vec<CacheExchange>,
     /// Progress snapshot that is not written yet.
-    standing: Option<RunProgress>,
+    snapshot: Option<RunProgress>,
     /// Exchanges that are stored or queued.
     passed_on: u64,
     /// Exchanges that will not be in the table.
     left_out: u64,
-    /// Nothing more is added.
+    /// Whether the queue is closed: nothing more is added.
     closed: bool,
-    /// The writer has failed: nothing more is accepted.
+    /// Whether the writer has failed: nothing more is accepted.
     failed: bool,
 }
 
 /// Rows taken from the queue.
 struct Taken {
     part: Part,
-    /// No more will follow.
+    /// Whether no more rows follow.
     last: bool,
 }
 
@@ -165,23 +165,23 @@ impl WriteQueue {
             return;
         }
         for request in requests {
-            if !self.share.keeps(request.sequence) {
+            if !self.share.stores(request.sequence) {
                 continue;
             }
             while rows.requests.len() >= self.max {
                 let before = self.share.one_in();
                 self.share.halve();
-                rows.requests.retain(|row| self.share.keeps(row.sequence));
+                rows.requests.retain(|row| self.share.stores(row.sequence));
                 if self.share.one_in() == before {
                     // At the smallest share the oldest row is dropped: one in a billion is not a sample any more.
                     rows.requests.pop_front();
                 }
             }
-            if self.share.keeps(request.sequence) {
+            if self.share.stores(request.sequence) {
                 rows.requests.push_back(*request);
             }
         }
-        if rows.requests.len() >= ROWS_AT_ONCE.min(self.max) {
+        if rows.requests.len() >= ROWS_PER_PART.min(self.max) {
             self.changed.notify_all();
         }
     }
@@ -204,8 +204,8 @@ impl WriteQueue {
     }
 
     /// Adds a progress snapshot. Only the newest one is written.
-    pub fn put_standing(&self, standing: RunProgress) {
-        self.lock().standing = Some(standing);
+    pub fn put_snapshot(&self, snapshot: RunProgress) {
+        self.lock().snapshot = Some(snapshot);
         self.changed.notify_all();
     }
 
@@ -220,27 +220,28 @@ impl WriteQueue {
         let taken = exchanges.len().min(self.max.saturating_sub(rows.exchanges.len()));
         rows.exchanges.extend_from_slice(&exchanges[..taken]);
         rows.left_out += (exchanges.len() - taken) as u64;
-        if rows.exchanges.len() >= ROWS_AT_ONCE.min(self.max) {
+        if rows.exchanges.len() >= ROWS_PER_PART.min(self.max) {
             self.changed.notify_all();
         }
     }
 
-    /// Exchanges missing in the table: those that did not fit, or that a failed disk did not store. All of them if the
-    /// table could not be completed.
+    /// Number of exchanges missing in the table: those that did not fit, or that a failed disk did not store. All
+    /// exchanges, if the table could not be completed.
     pub fn left_out(&self) -> u64 {
         self.lock().left_out
     }
 
-    /// Nothing more is added.
+    /// Closes the queue: nothing more is added.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// Runs the writer until the queue is closed and empty. Rows in the table, and the first error.
+    /// Runs the writer until the queue is closed and empty; returns the number of rows in the table, and the first
+    /// error.
     pub fn write_all(&self, mut sink: Box<dyn Sink>) -> (u64, Option<String>) {
         loop {
-            let Taken { part, last } = self.take();
+            let Taken { part, last } = self.wait_for_part();
             if let Err(error) = sink.write(&part) {
                 self.fail();
                 return (0, Some(error));
@@ -249,7 +250,7 @@ impl WriteQueue {
                 break;
             }
         }
-        let keeps = |row: &RequestRecord| self.share.keeps(row.sequence);
+        let keeps = |row: &RequestRecord| self.share.stores(row.sequence);
         match sink.finish((self.share.one_in() > 1).then_some(&keeps as &dyn Fn(&RequestRecord) -> bool)) {
             Ok(rows) => (rows, None),
             Err(error) => {
@@ -259,7 +260,7 @@ impl WriteQueue {
         }
     }
 
-    /// Nothing more is written, and the written data is incomplete.
+    /// Discards all rows after a write error: the written data is incomplete, and nothing more is written.
     fn fail(&self) {
         let mut rows = self.lock();
         rows.failed = true;
@@ -269,18 +270,18 @@ impl WriteQueue {
     }
 
     /// Waits for the rows of a part, for the time of a part, or for the end.
-    fn take(&self) -> Taken {
-        let deadline = Instant::now() + PART_EVERY;
+    fn wait_for_part(&self) -> Taken {
+        let deadline = Instant::now() + PART_INTERVAL_MAX;
         let mut rows = self.lock();
-        let part = ROWS_AT_ONCE.min(self.max);
-        while !rows.closed && rows.standing.is_none() && rows.requests.len() < part && rows.exchanges.len() < part {
+        let part = ROWS_PER_PART.min(self.max);
+        while !rows.closed && rows.snapshot.is_none() && rows.requests.len() < part && rows.exchanges.len() < part {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
             rows = self.changed.wait_timeout(rows, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let most = rows.requests.len().min(ROWS_AT_ONCE);
+        let most = rows.requests.len().min(ROWS_PER_PART);
         let requests = rows.requests.drain(..most).collect();
         let last = rows.closed && rows.requests.is_empty();
         rows.passed_on += rows.exchanges.len() as u64;
@@ -290,13 +291,13 @@ impl WriteQueue {
             distributions: std::mem::take(&mut rows.distributions),
             server_seconds: std::mem::take(&mut rows.server_seconds),
             exchanges: std::mem::take(&mut rows.exchanges),
-            standing: rows.standing.take(),
+            snapshot: rows.snapshot.take(),
         };
         Taken { part, last }
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows> {
-        // Rows are consistent at any time, even after a panic of another thread.
+        // Rows are consistent even after a panic of another thread.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,19 +12,19 @@
 //!
 //! Each figure is an interval. Biases: an interrupt while a process runs is part of that process's time, so with other
 //! processes a part of the server's receive processing is in theirs (`hidden`); a process that wakes up causes its own
-//! interrupts (`CAUSED`).
+//! interrupts (`CAUSED_INTERRUPTS_SHARE`).
 
 use std::time::Duration;
 
 /// Interrupts that a process causes by waking up (a timer, leaving idle), as a share of its own time, at most: about 3
 /// us per 10 us of the shortest useful work.
-const CAUSED: f64 = 0.3;
-/// The same for this program's CPU speed probe, which wakes up 100 times a second for 10 to 20 us: at most, and
-/// subtracted.
-const CAUSED_BY_PROBE: [f64; 2] = [0.5, 0.25];
+const CAUSED_INTERRUPTS_SHARE: f64 = 0.3;
+/// Interrupts caused by this program's CPU speed probe, which wakes up 100 times a second for 10 to 20 us, as a share
+/// of its time: at most, and the share that is subtracted.
+const PROBE_INTERRUPTS_SHARE: [f64; 2] = [0.5, 0.25];
 /// If packets that arrive while another process runs are charged to it, they arrive at most this many times as densely
 /// then as on average.
-const DENSITY: f64 = 2.0;
+const ARRIVAL_DENSITY_MAX: f64 = 2.0;
 /// Time of one sample of the kernel's tick, at most (HZ = 100); a running process is counted up to its last tick.
 const TICK_S: f64 = 0.01;
 
@@ -34,28 +34,28 @@ pub struct CoreTimes {
     /// Time of the reading, by CLOCK_MONOTONIC.
     pub at: Duration,
     /// Length of the reading: its figures are up to this far apart.
-    pub took: Duration,
+    pub read_duration: Duration,
     /// Number of cores.
     pub cores: u32,
     /// Idle time: lower and upper bound.
     pub idle: [Duration; 2],
     /// Time stolen by the hypervisor.
     pub stolen: Duration,
-    /// Processes, by the kernel's tick.
+    /// CPU time of processes, by the kernel's tick.
     pub ticked: Duration,
-    /// Interrupts, if the kernel measures them.
+    /// Time of interrupts, if the kernel measures it.
     pub interrupts: Option<Duration>,
-    /// All processes, exactly.
+    /// CPU time of all processes, exactly.
     pub tasks: Option<Duration>,
     /// Whether interrupts during a process are in `tasks`, although the kernel also measures them separately.
     pub tasks_have_interrupts: bool,
-    /// Kernel threads that receive packets.
+    /// CPU time of kernel threads that receive packets.
     pub receivers: Duration,
-    /// Kernel threads for maintenance.
+    /// CPU time of kernel threads for maintenance.
     pub kernel: Duration,
-    /// This program: lower and upper bound.
+    /// CPU time of this program: lower and upper bound.
     pub own: [Duration; 2],
-    /// Other processes that were read individually.
+    /// CPU time of other processes that were read individually.
     pub named: Duration,
 }
 
@@ -75,7 +75,8 @@ pub struct Spent {
     /// Receive processing, and its interval.
     pub receive: f64,
     pub receive_interval: Interval,
-    /// The server's processes. The lower bound applies if the stolen time was taken from them in proportion.
+    /// CPU time of the server's processes. The lower bound applies if the stolen time was taken from them in
+    /// proportion.
     pub server: Interval,
     /// The part of `receive_interval` and `server` that may belong to other processes, however precise the clocks are.
     pub not_attributable: f64,
@@ -101,53 +102,53 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     let tasks = now.tasks.zip(earlier.tasks).map(|(now, earlier)| since(now, earlier));
     let unseen = match tasks {
         Some(_) => 0.0,
-        // Processes seen by the tick beyond the known ones; three standard errors of it may be chance.
+        // CPU time that the tick shows beyond the known processes'; three standard errors of it may be chance.
         None => {
             let ticked = since(now.ticked, earlier.ticked);
             (ticked - known - own[1] - named - 3.0 * (ticked * TICK_S).sqrt() - TICK_S).max(0.0)
         }
     };
-    let steps = 2.0 * TICK_S * f64::from(now.cores);
+    let tick_steps = 2.0 * TICK_S * f64::from(now.cores);
     let (others, interrupts) = match (tasks, measured) {
         (Some(tasks), Some(measured)) if now.tasks_have_interrupts => {
-            // The part of the non-idle time that is neither.
+            // The part of the non-idle time that is neither interrupts nor a known process.
             let left = busy.map(|busy| busy.min(tasks + measured) - measured - known);
-            ([left[0] - own[1] - steps, left[1] - own[0]], [measured - steps, measured + steps])
+            ([left[0] - own[1] - tick_steps, left[1] - own[0]], [measured - tick_steps, measured + tick_steps])
         }
         (Some(tasks), None) if !now.tasks_have_interrupts => {
             ([tasks - known - own[1], tasks - known - own[0]], [busy[0] - tasks - stolen, busy[1] - tasks])
         }
         (Some(tasks), measured) => {
             let interrupts =
-                measured.map_or([busy[0] - tasks - stolen, busy[1] - tasks], |it| [it - steps, it + steps]);
+                measured.map_or([busy[0] - tasks - stolen, busy[1] - tasks], |it| [it - tick_steps, it + tick_steps]);
             ([tasks - known - own[1], tasks - known - own[0]], interrupts)
         }
         (None, measured) => {
             let left = [busy[0] - known - own[1], busy[1] - known - own[0]];
-            let interrupts =
-                measured.map_or([left[0] - named - unseen - stolen, left[1] - named], |it| [it - steps, it + steps]);
+            let interrupts = measured
+                .map_or([left[0] - named - unseen - stolen, left[1] - named], |it| [it - tick_steps, it + tick_steps]);
             ([named, (named + unseen).min(left[1])], interrupts)
         }
     };
     let others = others.map(|bound| bound.max(0.0));
     let others = [others[0].min(others[1]), others[1]];
     // At either end another process may have run since its last tick, with the probability of its share of the cores.
-    let untold = 2.0 * TICK_S * f64::from(now.cores) * (others[1] / all.max(1e-9)).min(1.0)
-        + (now.took + earlier.took).as_secs_f64() * f64::from(now.cores);
+    let tick_error = 2.0 * TICK_S * f64::from(now.cores) * (others[1] / all.max(1e-9)).min(1.0)
+        + (now.read_duration + earlier.read_duration).as_secs_f64() * f64::from(now.cores);
     let middle = (interrupts[0].max(0.0) + interrupts[1].max(0.0)) / 2.0;
-    let interrupts = [(interrupts[0] - untold).max(0.0), interrupts[1].max(0.0) + untold];
+    let interrupts = [(interrupts[0] - tick_error).max(0.0), interrupts[1].max(0.0) + tick_error];
 
     // A kernel that measures interrupts does not charge processes for them.
     let hidden = match measured {
         Some(_) => 0.0,
         None => {
-            let dense = DENSITY * interrupts[1] / (idle[0] + interrupts[1]).max(1e-9);
+            let dense = ARRIVAL_DENSITY_MAX * interrupts[1] / (idle[0] + interrupts[1]).max(1e-9);
             (others[1] + kernel) * dense.min(1.0)
         }
     };
     let before = (baseline * elapsed_s).max(0.0);
-    let caused = (CAUSED * others[1] + before).min(interrupts[0]);
-    let probe = CAUSED_BY_PROBE.map(|share| share * own[0]);
+    let caused = (CAUSED_INTERRUPTS_SHARE * others[1] + before).min(interrupts[0]);
+    let probe = PROBE_INTERRUPTS_SHARE.map(|share| share * own[0]);
     let low = (interrupts[0] - caused - probe[0]).max(0.0) + receivers;
     let high = interrupts[1] + receivers + hidden;
     let receive = ((middle - before - probe[1]).max(0.0) + receivers).clamp(low, high);

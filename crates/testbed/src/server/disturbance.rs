@@ -17,9 +17,9 @@ use stats::Histogram;
 use stats::materiality::{is_known, material_ns};
 
 /// A wait is searched this far back from its end.
-const LOOK_BACK: Duration = Duration::from_secs(10);
-/// Another process had a whole window if it had this share of it.
-const WHOLE: f64 = 0.9;
+const WAIT_SEARCH_MAX: Duration = Duration::from_secs(10);
+/// Another process had a core for a whole window if it had the core for this share of the window.
+const WHOLE_WINDOW_SHARE: f64 = 0.9;
 /// A server this busy needs at most this multiple of its waiting time to catch up.
 const CATCHING_UP_MAX: f64 = 20.0;
 
@@ -41,7 +41,7 @@ struct Window {
     others: Vec<Duration>,
     /// Time of the window for which the server may have waited; all of it if unknown.
     waited: Duration,
-    counts: bool,
+    in_phase: bool,
 }
 
 /// Results.
@@ -65,22 +65,22 @@ pub struct Disturbance {
     peaks: Vec<Duration>,
     windows: VecDeque<Window>,
     /// For each core: the continuous span that may go on in the next window.
-    carried: Vec<Duration>,
-    counting: bool,
+    open_spans: Vec<Duration>,
+    in_phase: bool,
     /// Maximum of the waiting time so far: a continuous wait is reported as a whole.
-    most_at_once: Duration,
-    found: Disturbed,
+    longest_wait: Duration,
+    totals: Disturbed,
 }
 
 impl Disturbance {
-    /// Later readings count; earlier ones only show the state of the counters.
+    /// Begins the phase: later readings count, earlier ones only give the counters' initial values.
     pub fn begin(&mut self) {
-        self.counting = true;
+        self.in_phase = true;
     }
 
-    /// Later readings do not count, but may report a wait that began before.
+    /// Ends the phase: later readings do not count, but may report a wait that began in it.
     pub fn end(&mut self) {
-        self.counting = false;
+        self.in_phase = false;
     }
 
     /// Adds a reading.
@@ -98,7 +98,7 @@ impl Disturbance {
         if lasted.is_zero() {
             return;
         }
-        // An increase that only catches up belongs to an earlier time.
+        // An increase by more than the window's length catches up for earlier windows.
         let others = others.into_iter().map(|others| others.min(lasted * 2)).collect();
         let waited = sample.waited.saturating_sub(last.waited);
         self.windows.push_back(Window {
@@ -106,29 +106,29 @@ impl Disturbance {
             lasted,
             others,
             waited: Duration::ZERO,
-            counts: self.counting,
+            in_phase: self.in_phase,
         });
-        self.most_at_once = self.most_at_once.max(waited);
+        self.longest_wait = self.longest_wait.max(waited);
         self.wait_until_now(waited);
-        while self.windows.front().is_some_and(|first| first.began + LOOK_BACK < last.at) {
+        while self.windows.front().is_some_and(|first| first.began + WAIT_SEARCH_MAX < last.at) {
             self.settle();
         }
     }
 
-    /// The server waited for this long since `from`, at any time in between.
+    /// Adds that the server waited for `waited` at any time since `from`.
     pub fn waited_since(&mut self, from: Duration, waited: Duration) {
-        self.most_at_once = self.most_at_once.max(waited);
+        self.longest_wait = self.longest_wait.max(waited);
         for window in self.windows.iter_mut().rev().take_while(|window| window.began + window.lasted > from) {
             window.waited = window.waited.saturating_add(waited).min(window.lasted);
         }
     }
 
-    /// The server's wait since `from` is unknown: it may have been all of the time.
-    pub fn not_known_since(&mut self, from: Duration) {
+    /// Adds that the server's wait since `from` is unknown: it counts as all of the time.
+    pub fn waited_unknown_since(&mut self, from: Duration) {
         self.waited_since(from, Duration::MAX);
     }
 
-    /// A wait of this length ended in the last window: it began that long before.
+    /// Adds a wait of this length that ended in the last window: it began that long before.
     fn wait_until_now(&mut self, waited: Duration) {
         if waited.is_zero() {
             return;
@@ -139,23 +139,23 @@ impl Disturbance {
 
     fn settle(&mut self) {
         let Some(window) = self.windows.pop_front() else { return };
-        self.carried.resize(window.others.len(), Duration::ZERO);
-        let mut together = Duration::ZERO;
-        for (carried, &others) in self.carried.iter_mut().zip(&window.others) {
+        self.open_spans.resize(window.others.len(), Duration::ZERO);
+        let mut total_waited = Duration::ZERO;
+        for (open_span, &others) in self.open_spans.iter_mut().zip(&window.others) {
             let waited = others.min(window.waited);
-            let stretch = if waited.is_zero() { Duration::ZERO } else { *carried + waited };
-            let stretch = stretch.min(self.most_at_once);
-            let is_whole = waited >= window.lasted.mul_f64(WHOLE);
-            *carried = if is_whole { stretch } else { waited };
-            together += waited;
-            if window.counts {
-                self.found.longest = self.found.longest.max(stretch);
-                self.found.weighted_s2 += waited.as_secs_f64() * stretch.as_secs_f64();
+            let span = if waited.is_zero() { Duration::ZERO } else { *open_span + waited };
+            let span = span.min(self.longest_wait);
+            let is_whole = waited >= window.lasted.mul_f64(WHOLE_WINDOW_SHARE);
+            *open_span = if is_whole { span } else { waited };
+            total_waited += waited;
+            if window.in_phase {
+                self.totals.longest = self.totals.longest.max(span);
+                self.totals.weighted_s2 += waited.as_secs_f64() * span.as_secs_f64();
             }
         }
-        if window.counts {
-            self.found.lasted += window.lasted;
-            self.found.waited += together.min(window.waited);
+        if window.in_phase {
+            self.totals.lasted += window.lasted;
+            self.totals.waited += total_waited.min(window.waited);
         }
     }
 
@@ -164,7 +164,7 @@ impl Disturbance {
         while !self.windows.is_empty() {
             self.settle();
         }
-        self.found
+        self.totals
     }
 }
 

@@ -25,39 +25,39 @@ struct Other {
     used: Duration,
     /// CPU time of children that ended between readings.
     ended: Duration,
-    /// It has ended.
-    gone: bool,
+    /// Whether the process has ended.
+    has_ended: bool,
 }
 
-/// Sums of their CPU time from reading to reading.
+/// The other processes, with their CPU time summed from reading to reading.
 #[derive(Debug, Default)]
 pub struct Others {
     known: HashMap<Key, Other>,
-    looked: bool,
+    has_read: bool,
     total: Duration,
 }
 
 impl Others {
     /// Reads `all` processes. `server`: the first process of the server's tree; `own`: this program's; `cores`: the
     /// server's. Without `counts` only their current CPU time is recorded.
-    pub fn look(&mut self, all: &[ProcessTime], server: Option<i32>, own: i32, cores: &[usize], counts: bool) {
+    pub fn add_reading(&mut self, all: &[ProcessTime], server: Option<i32>, own: i32, cores: &[usize], counts: bool) {
         let ours = family(all, own, server);
         let mut reaped_seen: HashMap<i32, Duration> = HashMap::new();
         let keys: HashSet<Key> = all.iter().map(|process| (process.pid, process.start_ticks)).collect();
-        for (key, gone) in &mut self.known {
-            if !keys.contains(key) && !std::mem::replace(&mut gone.gone, true) {
-                *reaped_seen.entry(gone.parent).or_default() += gone.ran + gone.reaped;
+        for (key, other) in &mut self.known {
+            if !keys.contains(key) && !std::mem::replace(&mut other.has_ended, true) {
+                *reaped_seen.entry(other.parent).or_default() += other.ran + other.reaped;
             }
         }
         let mut next = HashMap::with_capacity(all.len());
         for process in all {
             let is_receiver = cores.iter().any(|&core| is_receiver(process, core));
-            if ours.contains(&process.pid) || is_receiver || process.keeps_house() {
+            if ours.contains(&process.pid) || is_receiver || process.is_maintenance() {
                 continue;
             }
             let key = (process.pid, process.start_ticks);
-            let mut other = self.known.remove(&key).unwrap_or_else(|| match self.looked {
-                // It began since the last reading.
+            let mut other = self.known.remove(&key).unwrap_or_else(|| match self.has_read {
+                // The process began since the last reading.
                 true => Other::default(),
                 false => Other { ran: process.ran, reaped: process.reaped, ..Other::default() },
             });
@@ -75,19 +75,19 @@ impl Others {
             (other.name, other.parent) = (process.name.clone(), process.parent);
             next.insert(key, other);
         }
-        // A process that has ended is still named.
+        // A process that used CPU time is named even after its end.
         next.extend(
             self.known.drain().filter(|(_, other)| other.used > Duration::ZERO || other.ended > Duration::ZERO),
         );
-        (self.known, self.looked) = (next, true);
+        (self.known, self.has_read) = (next, true);
     }
 
-    /// Their CPU time on the server's cores in total, as far as it was seen.
+    /// CPU time of the other processes on the server's cores in total, as far as readings show it.
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// Those with most CPU time, over `elapsed_s` seconds.
+    /// The other processes with most CPU time in `elapsed_s` seconds.
     pub fn named(&self, elapsed_s: f64) -> Vec<OtherProcess> {
         let one = |pid: i32, other: &Other, time: Duration, ended_children: bool| OtherProcess {
             pid,
@@ -147,13 +147,13 @@ mod tests {
 
     #[test]
     fn processes_on_the_servers_cores_are_named() {
-        let look = |hog_ms, server_ms, late: &[ProcessTime]| {
+        let reading = |hog_ms, server_ms, late: &[ProcessTime]| {
             let mut all = vec![
                 process(1, 0, "init", 5_000, 0),
                 process(10, 1, "yamabiko", 700, 1),
                 process(11, 10, "nginx", server_ms, 0),
                 process(12, 11, "nginx", server_ms, 0),
-                process(20, 1, "hog", hog_ms, 0),
+                process(20, 1, "busy", hog_ms, 0),
                 process(21, 1, "elsewhere", hog_ms, 1),
                 process(16, 2, "ksoftirqd/0", hog_ms, 0),
             ];
@@ -161,42 +161,42 @@ mod tests {
             all
         };
         let mut others = Others::default();
-        others.look(&look(100, 10, &[]), Some(11), 10, &[0], false);
+        others.add_reading(&reading(100, 10, &[]), Some(11), 10, &[0], false);
         // Before the phase.
-        others.look(&look(150, 20, &[]), Some(11), 10, &[0], false);
-        others.look(&look(450, 900, &[process(30, 1, "late", 70, 0)]), Some(11), 10, &[0], true);
-        others.look(&look(650, 900, &[]), Some(11), 10, &[0], true);
-        let named = others.named(1.0);
-        let told: Vec<(&str, f64)> = named.iter().map(|process| (process.name.as_str(), process.cpu_s)).collect();
-        assert_eq!(told, [("hog", 0.5), ("late", 0.07)]);
-        assert_eq!((named[0].pid, named[0].share), (20, 0.5));
+        others.add_reading(&reading(150, 20, &[]), Some(11), 10, &[0], false);
+        others.add_reading(&reading(450, 900, &[process(30, 1, "late", 70, 0)]), Some(11), 10, &[0], true);
+        others.add_reading(&reading(650, 900, &[]), Some(11), 10, &[0], true);
+        let processes = others.named(1.0);
+        let named: Vec<(&str, f64)> = processes.iter().map(|process| (process.name.as_str(), process.cpu_s)).collect();
+        assert_eq!(named, [("busy", 0.5), ("late", 0.07)]);
+        assert_eq!((processes[0].pid, processes[0].share), (20, 0.5));
         assert_eq!(others.total(), Duration::from_millis(570));
     }
 
     #[test]
-    fn cpu_time_of_ended_children_is_taken_from_their_parent() {
-        let look = |reaped_ms, child: Option<u64>| {
+    fn cpu_time_of_ended_children_is_read_from_their_parent() {
+        let reading = |reaped_ms, child: Option<u64>| {
             let reaped = Duration::from_millis(reaped_ms);
             let mut all = vec![ProcessTime { reaped, ..process(40, 1, "make", 10, 1) }];
             all.extend(child.map(|ms| process(41, 40, "cc1", ms, 0)));
             all
         };
         let mut others = Others::default();
-        others.look(&look(0, Some(0)), None, 10, &[0], true);
-        others.look(&look(0, Some(300)), None, 10, &[0], true);
-        // One of 300 ms that was seen has ended, and others of 200 ms in total that were not.
-        others.look(&look(500, None), None, 10, &[0], true);
-        let named = others.named(1.0);
-        let told: Vec<_> =
-            named.iter().map(|process| (process.name.as_str(), process.cpu_s, process.ended_children)).collect();
-        assert_eq!(told, [("cc1", 0.3, false), ("make", 0.2, true)]);
+        others.add_reading(&reading(0, Some(0)), None, 10, &[0], true);
+        others.add_reading(&reading(0, Some(300)), None, 10, &[0], true);
+        // A child that had used 300 ms has ended, and children that no reading showed, with 200 ms in total.
+        others.add_reading(&reading(500, None), None, 10, &[0], true);
+        let processes = others.named(1.0);
+        let named: Vec<_> =
+            processes.iter().map(|process| (process.name.as_str(), process.cpu_s, process.ended_children)).collect();
+        assert_eq!(named, [("cc1", 0.3, false), ("make", 0.2, true)]);
     }
 
     #[test]
     fn processes_with_little_cpu_time_are_not_named() {
         let mut others = Others::default();
-        others.look(&[process(20, 1, "cron", 0, 0)], None, 10, &[0], true);
-        others.look(&[process(20, 1, "cron", 10, 0)], None, 10, &[0], true);
+        others.add_reading(&[process(20, 1, "cron", 0, 0)], None, 10, &[0], true);
+        others.add_reading(&[process(20, 1, "cron", 10, 0)], None, 10, &[0], true);
         assert!(others.named(20.0).is_empty());
         assert_eq!(others.named(5.0).len(), 1);
     }

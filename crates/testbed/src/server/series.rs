@@ -22,7 +22,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// The measured phase begins at `now`, with this resource usage.
+    /// Begins the measured phase at `now`, with this resource usage.
     pub fn begin(&mut self, now: Timestamp, account: Account) {
         self.began = now;
         self.first = Some(account.clone());
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(series.due(), Some(at(2_500)));
         series.add(at(2_510), account(300, (210, 100)), false, true);
         assert_eq!(series.due(), Some(at(3_500)));
-        // So late that a second has no row.
+        // A reading so late that one second has no row of its own.
         series.add(at(4_600), account(500, (600, 200)), false, true);
         assert_eq!(series.due(), Some(at(5_500)));
         series.add(at(4_600), account(500, (600, 200)), false, true);

@@ -18,28 +18,28 @@ use sys::sched::Cores;
 use super::attribution::CoreTimes;
 use super::disturbance::{Disturbance, Disturbed, Sample};
 use super::others::Others;
-use crate::places::Places;
+use crate::topology::Topology;
 
 /// Shortest interval between two readings.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const READING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// Shortest interval as a multiple of the duration of a reading.
-const LOOKS_ARE_RARE: u32 = 250;
+const READING_INTERVAL_FACTOR: u32 = 250;
 /// Shortest interval between two readings of all of /proc, and as a multiple of its duration.
-const LIST_EVERY: Duration = Duration::from_secs(1);
-const LISTS_ARE_RARE: u32 = 300;
+const LIST_INTERVAL_MIN: Duration = Duration::from_secs(1);
+const LIST_INTERVAL_FACTOR: u32 = 300;
 /// Number of kernel threads that are read individually: those that have run most.
-const HOUSEKEEPERS_MAX: usize = 6;
+const MAINTENANCE_THREADS_MAX: usize = 6;
 /// The threads that were read must have had this share of the server's time, otherwise its waiting time is unknown.
 const THREADS_SEEN_MIN: f64 = 0.9;
 /// With less CPU time of the server, the share of its threads is not judged.
-const LITTLE: Duration = Duration::from_millis(5);
+const JUDGED_CPU_TIME_MIN: Duration = Duration::from_millis(5);
 
 /// This program's own time on the server's cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Own {
-    /// Of threads that run only there.
+    /// Time of threads that run only on the server's cores.
     pub certain: Duration,
-    /// Of those that may have run there.
+    /// Time of threads that may have run there.
     pub possible: Duration,
 }
 
@@ -50,20 +50,20 @@ pub struct CoreWatch {
     tasks: Option<TaskClock>,
     usage: Option<UsageClock>,
     measures_interrupts: bool,
-    /// By core.
+    /// Kernel threads that receive packets, by core.
     receivers: Vec<(usize, ThreadScheduleFile)>,
-    /// Kernel threads for maintenance, which run for any load; and their time on each core.
-    housekeepers: HashMap<i32, (ThreadScheduleFile, Duration)>,
-    housekeeping: Vec<(usize, Duration)>,
+    /// Kernel threads for maintenance, which run under any load, and their time on each core.
+    maintenance_threads: HashMap<i32, (ThreadScheduleFile, Duration)>,
+    maintenance_time: Vec<(usize, Duration)>,
     threads: HashMap<i32, (ThreadScheduleFile, Served)>,
-    /// Of all threads that were ever read.
+    /// CPU time and waiting time of all threads of the server that were ever read.
     ran: Duration,
     waited: Duration,
     pressure: Option<Duration>,
     disturbance: Disturbance,
     others: Others,
-    counting: bool,
-    next_look: Duration,
+    in_phase: bool,
+    next_reading: Duration,
     next_list: Duration,
     /// The last list: its time, and the CPU time of the server and of the threads that were read.
     listed: Option<(Duration, Duration, Duration)>,
@@ -85,7 +85,7 @@ pub struct Watched {
 
 impl CoreWatch {
     /// Observes `cores`: the server's own, or all allowed ones if nothing is pinned.
-    pub fn start(cores: Cores, places: &Places) -> Self {
+    pub fn start(cores: Cores, topology: &Topology) -> Self {
         let all = processes();
         let of_core = |&core: &usize| {
             let found = all.iter().filter(move |process| is_receiver(process, core));
@@ -94,20 +94,20 @@ impl CoreWatch {
         let receivers = cores.list().iter().flat_map(of_core).collect();
         CoreWatch {
             tasks: TaskClock::open(),
-            usage: places.cgroup.as_ref().and_then(sys::cgroup::Cgroup::usage_clock),
+            usage: topology.cgroup.as_ref().and_then(sys::cgroup::Cgroup::usage_clock),
             measures_interrupts: measures_interrupts(),
             receivers,
             cores,
-            housekeepers: HashMap::new(),
-            housekeeping: Vec::new(),
+            maintenance_threads: HashMap::new(),
+            maintenance_time: Vec::new(),
             threads: HashMap::new(),
             ran: Duration::ZERO,
             waited: Duration::ZERO,
             pressure: None,
             disturbance: Disturbance::default(),
             others: Others::default(),
-            counting: false,
-            next_look: Duration::ZERO,
+            in_phase: false,
+            next_reading: Duration::ZERO,
             next_list: Duration::ZERO,
             listed: None,
             waited_at_begin: Duration::ZERO,
@@ -117,37 +117,38 @@ impl CoreWatch {
         }
     }
 
-    /// The measured phase begins.
-    pub fn begin(&mut self, places: &Places, own: &dyn Fn() -> Own) {
-        self.list(places, own);
-        self.look_now(own);
-        self.counting = true;
+    /// Begins the measured phase.
+    pub fn begin(&mut self, topology: &Topology, own: &dyn Fn() -> Own) {
+        self.list(topology, own);
+        self.read_now(own);
+        self.in_phase = true;
         self.is_waiting_known = true;
         self.waited_at_begin = self.waited;
         self.disturbance.begin();
     }
 
-    /// The measured phase ends.
-    pub fn end(&mut self, places: &Places, own: &dyn Fn() -> Own) {
-        self.look_now(own);
-        self.list(places, own);
-        self.counting = false;
+    /// Ends the measured phase.
+    pub fn end(&mut self, topology: &Topology, own: &dyn Fn() -> Own) {
+        self.read_now(own);
+        self.list(topology, own);
+        self.in_phase = false;
         self.waited_at_end = Some(self.waited);
         self.disturbance.end();
     }
 
     /// Takes a reading, if it is due. `own` reads the program's own time.
-    pub fn look(&mut self, places: &Places, own: &dyn Fn() -> Own) {
+    pub fn read_if_due(&mut self, topology: &Topology, own: &dyn Fn() -> Own) {
         let now = now();
         if now >= self.next_list {
-            self.list(places, own);
-            let took = self::now().saturating_sub(now);
-            self.next_list = now + LIST_EVERY.max(took * LISTS_ARE_RARE);
+            self.list(topology, own);
+            let read_duration = self::now().saturating_sub(now);
+            self.next_list = now + LIST_INTERVAL_MIN.max(read_duration * LIST_INTERVAL_FACTOR);
         }
-        if self.tasks.is_some() && now >= self.next_look {
+        if self.tasks.is_some() && now >= self.next_reading {
             let began = self::now();
-            self.look_now(own);
-            self.next_look = began + LOOK_EVERY.max(self::now().saturating_sub(began) * LOOKS_ARE_RARE);
+            self.read_now(own);
+            self.next_reading =
+                began + READING_INTERVAL_MIN.max(self::now().saturating_sub(began) * READING_INTERVAL_FACTOR);
         }
     }
 
@@ -158,7 +159,7 @@ impl CoreWatch {
         let at = now();
         let all = cpu_times().ok()?;
         let idle = idle_times(&all, self.cores.list());
-        let took = now().saturating_sub(began);
+        let read_duration = now().saturating_sub(began);
         let sum = |of: fn(&CpuTimes) -> Duration| {
             all.iter()
                 .filter(|(core, _)| self.cores.list().contains(core))
@@ -168,7 +169,7 @@ impl CoreWatch {
         let idle_sum = |of: fn(&IdleTime) -> Duration| idle.iter().map(of).sum::<Duration>();
         Some(CoreTimes {
             at,
-            took,
+            read_duration,
             cores: self.cores.list().len() as u32,
             idle: [idle_sum(|idle| idle.least), idle_sum(|idle| idle.most)],
             stolen: sum(|times| times.steal),
@@ -178,14 +179,14 @@ impl CoreWatch {
             tasks_have_interrupts: self.measures_interrupts
                 && self.tasks.as_ref().is_some_and(|clock| clock.source() == TaskSource::Schedstat),
             receivers: on(&self.received(), &self.cores),
-            kernel: on(&self.keep_house(), &self.cores),
+            kernel: on(&self.read_maintenance(), &self.cores),
             own: [own.certain, own.possible],
             named: self.others.total(),
         })
     }
 
     /// Time of this program's threads that may run on these cores and on others, too.
-    pub fn wandering(&self) -> Duration {
+    pub fn time_on_shared_cores(&self) -> Duration {
         let may_run_on = |thread: i32| {
             let allowed = Cores::of(thread).ok()?;
             let here = allowed.list().iter().filter(|core| self.cores.list().contains(core)).count();
@@ -207,22 +208,22 @@ impl CoreWatch {
         let waited = self.waited_at_end.unwrap_or(self.waited).saturating_sub(self.waited_at_begin);
         let mut disturbed = self.disturbance.finish();
         if self.is_waiting_known {
-            // No thread waited for longer; a wait that ended after the phase has been reported by then.
+            // The server's threads waited no longer than this in total. Waits that ended after the phase are included.
             disturbed.waited = disturbed.waited.min(self.waited.saturating_sub(self.waited_at_begin));
         }
         Watched { disturbed, run_queue_wait: self.is_waiting_known.then_some(waited), others: self.others, source }
     }
 
-    /// Of the kernel's receiving threads, on each core that has one.
+    /// CPU time of the kernel's receiving threads, on each core that has one.
     fn received(&mut self) -> Vec<(usize, Duration)> {
         let buffer = &mut self.buffer;
         self.receivers.iter().filter_map(|(core, thread)| Some((*core, thread.read(buffer)?.ran))).collect()
     }
 
-    /// Of the kernel's maintenance threads, on each core. A thread that has run since the last reading ran where it ran
-    /// last.
-    fn keep_house(&mut self) -> Vec<(usize, Duration)> {
-        for (&pid, (thread, last)) in &mut self.housekeepers {
+    /// CPU time of the kernel's maintenance threads, on each core. The time since the last reading counts on the core
+    /// where the thread ran last.
+    fn read_maintenance(&mut self) -> Vec<(usize, Duration)> {
+        for (&pid, (thread, last)) in &mut self.maintenance_threads {
             let Some(served) = thread.read(&mut self.buffer) else { continue };
             let ran = served.ran.saturating_sub(*last);
             *last = served.ran;
@@ -230,27 +231,26 @@ impl CoreWatch {
                 continue;
             }
             let Some(core) = sys::accounting::last_core(pid) else { continue };
-            match self.housekeeping.iter_mut().find(|(other, _)| *other == core) {
+            match self.maintenance_time.iter_mut().find(|(other, _)| *other == core) {
                 Some((_, time)) => *time += ran,
-                None => self.housekeeping.push((core, ran)),
+                None => self.maintenance_time.push((core, ran)),
             }
         }
-        self.housekeeping.clone()
+        self.maintenance_time.clone()
     }
 
-    /// Reads all counters. Subtracted values are read last, so that other processes never seem to have had more than
-    /// they did.
-    fn look_now(&mut self, own: &dyn Fn() -> Own) {
+    /// Reads all counters. Subtracted values are read last, so that the time of other processes is never too high.
+    fn read_now(&mut self, own: &dyn Fn() -> Own) {
         let all = self.tasks.as_mut().map(TaskClock::read);
         let at = now();
         self.read_threads();
         let usage = self.usage.as_mut().map(UsageClock::read);
         let others = match (all, usage) {
-            // Without a file of all processes' time, those that were read by name.
+            // Without a file of all processes' time, the processes that were read individually count.
             (None, _) => vec![self.others.total()],
             (Some(all), Some(GroupTime::PerCore(server))) if self.cores.list().len() > 1 => {
                 let mut known = self.received();
-                known.extend(self.keep_house());
+                known.extend(self.read_maintenance());
                 let time = |times: &[(usize, Duration)], core| {
                     times.iter().filter(|(other, _)| *other == core).map(|(_, time)| *time).sum::<Duration>()
                 };
@@ -263,7 +263,7 @@ impl CoreWatch {
                     Some(GroupTime::Total(total)) => *total,
                     None => self.ran,
                 };
-                let kernels = on(&self.received(), &self.cores) + on(&self.keep_house(), &self.cores);
+                let kernels = on(&self.received(), &self.cores) + on(&self.read_maintenance(), &self.cores);
                 let known = server + own().certain + kernels;
                 vec![on(&all, &self.cores).saturating_sub(known)]
             }
@@ -282,12 +282,12 @@ impl CoreWatch {
     }
 
     /// Lists the server's threads again, and reads all processes.
-    fn list(&mut self, places: &Places, own: &dyn Fn() -> Own) {
+    fn list(&mut self, topology: &Topology, own: &dyn Fn() -> Own) {
         self.read_threads();
-        self.judge_threads(places);
-        let server = places.server.as_ref().map(sys::place::Place::init_pid);
+        self.judge_threads(topology);
+        let server = topology.server.as_ref().map(sys::sandbox::Sandbox::init_pid);
         let all = processes();
-        let threads = match (&places.cgroup, server) {
+        let threads = match (&topology.cgroup, server) {
             (Some(group), _) => group.threads(),
             (None, Some(init)) => sys::accounting::threads_below(&all, init),
             (None, None) => Vec::new(),
@@ -301,43 +301,43 @@ impl CoreWatch {
             let Some(served) = opened.read(&mut self.buffer) else { continue };
             self.threads.insert(thread, (opened, served));
         }
-        let mut busiest: Vec<_> = all.iter().filter(|process| process.keeps_house()).collect();
+        let mut busiest: Vec<_> = all.iter().filter(|process| process.is_maintenance()).collect();
         busiest.sort_by_key(|process| std::cmp::Reverse(process.ran));
-        for process in busiest.into_iter().take(HOUSEKEEPERS_MAX) {
-            if self.housekeepers.contains_key(&process.pid) {
+        for process in busiest.into_iter().take(MAINTENANCE_THREADS_MAX) {
+            if self.maintenance_threads.contains_key(&process.pid) {
                 continue;
             }
             let Some(thread) = ThreadScheduleFile::open(process.pid) else { continue };
             let Some(served) = thread.read(&mut self.buffer) else { continue };
-            self.housekeepers.insert(process.pid, (thread, served.ran));
+            self.maintenance_threads.insert(process.pid, (thread, served.ran));
         }
-        self.others.look(&all, server, std::process::id() as i32, self.cores.list(), self.counting);
+        self.others.add_reading(&all, server, std::process::id() as i32, self.cores.list(), self.in_phase);
         if self.tasks.is_none() {
-            self.look_now(own);
+            self.read_now(own);
         }
     }
 
     /// Whether the threads that were read since the last list had most of the server's time.
-    fn judge_threads(&mut self, places: &Places) {
+    fn judge_threads(&mut self, topology: &Topology) {
         let server = match self.usage.as_mut().map(UsageClock::read) {
             Some(GroupTime::PerCore(times)) => times.iter().map(|(_, time)| *time).sum(),
             Some(GroupTime::Total(total)) => total,
             None => self.ran,
         };
-        let pressure = places.cgroup.as_ref().and_then(sys::cgroup::Cgroup::pressure);
+        let pressure = topology.cgroup.as_ref().and_then(sys::cgroup::Cgroup::pressure);
         let under_pressure = pressure.zip(self.pressure).map(|(now, before)| now.saturating_sub(before));
         self.pressure = pressure;
         let Some((at, server_then, ran_then)) = self.listed.replace((now(), server, self.ran)) else { return };
         let (used, seen) = (server.saturating_sub(server_then), self.ran.saturating_sub(ran_then));
-        if used <= LITTLE || seen.as_secs_f64() >= THREADS_SEEN_MIN * used.as_secs_f64() {
+        if used <= JUDGED_CPU_TIME_MIN || seen.as_secs_f64() >= THREADS_SEEN_MIN * used.as_secs_f64() {
             return;
         }
         match under_pressure {
-            // Of the whole group, including threads that have ended.
+            // The pressure is that of the whole group, including threads that have ended.
             Some(waited) => self.disturbance.waited_since(at, waited),
             None => {
                 self.is_waiting_known = false;
-                self.disturbance.not_known_since(at);
+                self.disturbance.waited_unknown_since(at);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::namespace::NetNamespace;
 use sys::worker::Worker;
 
-use super::frame::{self, Said};
+use super::frame::{self, ShardMessage};
 use super::{ShardEnd, child};
 use crate::drive::progress::{Phase, Progress};
 use crate::error::TestbedError;
@@ -26,7 +26,7 @@ pub fn start(
 ) -> Result<Worker, TestbedError> {
     let keep: Vec<BorrowedFd<'_>> = net.iter().map(|net| net.as_fd()).collect();
     let work = |link: UnixStream| {
-        child::live(index as usize, link, |setting| {
+        child::run(index as usize, link, |setting| {
             if let Some(net) = net {
                 net.enter().map_err(|error| error.to_string())?;
             }
@@ -58,11 +58,11 @@ fn read_all(link: &UnixStream, shard: u32, progress: &Progress, mut outlet: Outl
         source: std::io::Error::other(why),
     };
     loop {
-        match frame::hear(&mut from) {
-            Ok(Some(Said::Batch(mut batch))) => outlet.pass(&mut batch),
-            Ok(Some(Said::Progress(standing))) => standing.tell(progress),
-            Ok(Some(Said::Ended(end))) => return Ok(*end),
-            Ok(Some(Said::Failed(why))) => return Err(failed(why)),
+        match frame::read_message(&mut from) {
+            Ok(Some(ShardMessage::Batch(mut batch))) => outlet.send_batch(&mut batch),
+            Ok(Some(ShardMessage::Progress(of_shard))) => of_shard.store_in(progress),
+            Ok(Some(ShardMessage::Ended(end))) => return Ok(*end),
+            Ok(Some(ShardMessage::Failed(why))) => return Err(failed(why)),
             Ok(None) => return Err(failed("it was killed".into())),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(failed("it was killed".into())),
             Err(error) => return Err(failed(error.to_string())),
@@ -73,7 +73,7 @@ fn read_all(link: &UnixStream, shard: u32, progress: &Progress, mut outlet: Outl
 /// Size of a read from a shard's socket.
 const READ_BYTES: usize = 256 << 10;
 
-/// Reports that the shard has ended, for whatever reason: the main thread waits for this.
+/// Reports on drop that the shard has ended, also after an error or a panic: the main thread waits for this.
 struct Done<'a>(&'a Progress);
 
 impl Drop for Done<'_> {

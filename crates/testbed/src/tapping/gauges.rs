@@ -22,11 +22,11 @@ pub struct Sampling {
     pub start: Timestamp,
     /// Start of the measured phase.
     pub measured_from: Timestamp,
-    /// Provides its end.
+    /// Provides the end of the measured phase.
     pub progress: Arc<Progress>,
 }
 
-/// Sampler and sum.
+/// The sampler, and the sum of connection times.
 #[derive(Debug)]
 pub(super) struct TapSampler {
     sampler: GaugeSampler,
@@ -36,19 +36,19 @@ pub(super) struct TapSampler {
 
 impl TapSampler {
     pub(super) fn new(setting: Sampling) -> Self {
-        // Other times than those of the load's and the capture's samplers.
-        let sampler = GaugeSampler::new(setting.seed ^ TAP, setting.start, setting.measured_from);
+        // The sampling times differ from those of the load's and the capture's samplers.
+        let sampler = GaugeSampler::new(setting.seed ^ SEED_MASK, setting.start, setting.measured_from);
         TapSampler { sampler, setting, connections_ns: 0 }
     }
 
     /// Reads the end of the phase, if it is known by now. Call it before later events are processed.
-    pub(super) fn look(&mut self) {
+    pub(super) fn read_measured_end(&mut self) {
         if let Some(end) = self.setting.progress.measured_end() {
             self.sampler.set_measured_end(end);
         }
     }
 
-    /// This many connections were open until `at`, since the last call.
+    /// Samples the gauge: this many connections were open from the last call until `at`.
     pub(super) fn sample(&mut self, at: Timestamp, connections: u64) {
         if self.sampler.next_sample() <= at {
             self.sampler.sample(at, Live { connections, ..Live::default() });
@@ -82,7 +82,7 @@ impl TapSampler {
     }
 }
 
-const TAP: u64 = 0x7461_7074_6170_7461;
+const SEED_MASK: u64 = 0x7461_7074_6170_7461;
 
 #[cfg(test)]
 mod tests {
@@ -111,11 +111,11 @@ mod tests {
             measured_from: at(1_000),
             progress: Arc::clone(&progress),
         });
-        // One from 0.5 s to 3 s, one from 2 s that is still open.
+        // One connection from 0.5 s to 3 s, and one from 2 s that is still open.
         sampler.sample(at(500), 0);
         sampler.sample(at(2_000), 1);
         progress.set_measured_end(at(4_000));
-        sampler.look();
+        sampler.read_measured_end();
         sampler.sample(at(3_000), 2);
         sampler.sample(at(5_000), 1);
         sampler.add(&row(500, Some(3_000)));

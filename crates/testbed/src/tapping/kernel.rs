@@ -1,7 +1,7 @@
 //! The kernel's own count of TCP connections in a network namespace, for comparison with the hooks.
 //!
 //! A socket that a program creates by direct system calls, or through io_uring, bypasses the hooks, and a program that
-//! lives for less than a second may not be listed. The kernel counts its connections all the same (/proc/PID/net/snmp,
+//! exists for less than a second may not be listed. The kernel counts its connections all the same (/proc/PID/net/snmp,
 //! `ActiveOpens` and `PassiveOpens` of `Tcp`), for all processes of the namespace together.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use validity::evidence::{KernelOpens, Opens};
 /// A namespace's counters, and their values at the start.
 #[derive(Debug)]
 pub(super) struct Counters {
-    /// The open file keeps the namespace: its processes may end.
+    /// The open file keeps the namespace in existence after its processes have ended.
     file: File,
     begin: Opens,
     is_own: bool,
@@ -23,7 +23,7 @@ impl Counters {
     pub fn begin(pid: Option<i32>, is_own: bool) -> Option<Counters> {
         let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
         let file = File::open(format!("/proc/{process}/net/snmp")).ok()?;
-        // In the run's own namespace all connections belong to the run, also earlier ones.
+        // In a namespace created for the run, all connections belong to the run, also earlier ones.
         let begin = if is_own { Opens::default() } else { read(&file)? };
         Some(Counters { file, begin, is_own })
     }
@@ -45,7 +45,7 @@ fn read(file: &File) -> Option<Opens> {
     parse(std::str::from_utf8(&bytes[..length]).ok()?)
 }
 
-/// Two lines per protocol: names, and values in the same order.
+/// Parses the counters of TCP. The file has two lines per protocol: names, and values in the same order.
 fn parse(text: &str) -> Option<Opens> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
     let (names, values) = (lines.next()?, lines.next()?);

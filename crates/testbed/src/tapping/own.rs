@@ -16,7 +16,7 @@ pub(super) struct OwnImages {
 }
 
 impl OwnImages {
-    /// Of the process `pid`.
+    /// The load of process `pid`.
     pub(super) fn new(pid: u32) -> Self {
         OwnImages { pid, images: HashSet::new() }
     }
@@ -64,13 +64,19 @@ mod tests {
             |image, pid| What::Executing { at: Timestamp::ZERO, pid, path: "/bin/sh".into(), preloaded: image == 0 };
         let aside = || What::Aside { at: Timestamp::ZERO, datagram_sockets: 0, uring_setups: 0, unfollowed: 0 };
         let mut own = OwnImages::new(77);
-        assert!(!own.has(&event(1, 77, aside())), "before it reported its start");
+        assert!(!own.has(&event(1, 77, aside())), "an event before the process reported its start does not count");
         assert!(own.has(&loaded(1, 77)) && own.has(&event(1, 77, aside())));
-        assert!(!own.has(&forked(2, 1, 0)), "the init of a place, by a raw clone");
+        assert!(
+            !own.has(&forked(2, 1, 0)),
+            "the init of a sandbox, created by a raw clone, does not belong to the load"
+        );
         assert!(!own.has(&forked(3, 2, 2)) && !own.has(&event(3, 2, executing(3, 2))));
-        assert!(own.has(&forked(4, 78, 1)) && own.has(&event(4, 78, aside())), "a shard");
+        assert!(own.has(&forked(4, 78, 1)) && own.has(&event(4, 78, aside())), "a shard belongs to the load");
         assert!(!own.has(&event(4, 78, executing(4, 78))));
-        assert!(!own.has(&loaded(5, 77)), "its number in another namespace");
+        assert!(
+            !own.has(&loaded(5, 77)),
+            "a process with the same number in another namespace does not belong to the load"
+        );
         assert!(own.has(&event(0, 0, What::Lost { records: 3 })) && !own.has(&event(3, 2, What::Lost { records: 3 })));
     }
 }

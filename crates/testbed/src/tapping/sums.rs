@@ -36,9 +36,9 @@ impl Sums {
 /// Response times of successful exchanges, in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Responses {
-    /// Of clients.
+    /// Response times as seen by clients.
     pub client: Histogram,
-    /// Of servers.
+    /// Response times as seen by servers.
     pub server: Histogram,
 }
 
@@ -52,12 +52,12 @@ impl Responses {
         }
     }
 
-    /// Stores the histograms as `tap_client.hlog` and `tap_server.hlog`, unless they are empty: without them a page
-    /// would have to read every row. `until`: the end of the run, since its zero.
+    /// Stores the histograms as `tap_client.hlog` and `tap_server.hlog`, unless they are empty, so that a report
+    /// need not read every row. `until`: the end of the run, since its zero.
     ///
     /// # Errors
-    /// Those of the run store.
-    pub fn keep(&self, folder: &RunFolder, until: Timestamp) -> store::Result<()> {
+    /// The errors of the run store.
+    pub fn store(&self, folder: &RunFolder, until: Timestamp) -> store::Result<()> {
         let both = [("tap_client", &self.client), ("tap_server", &self.server)];
         both.into_iter()
             .filter(|(_, times)| !times.is_empty())
@@ -86,6 +86,10 @@ mod tests {
         sums.add(&TapExchange { side: TapSide::Server, last: true, ..row.clone() });
         sums.add(&TapExchange { connection: None, last: true, outcome: TapOutcome::Failed, ..row });
         let client = ClientTotals { called: 2, succeeded: 1, sent_bytes: 160, received_bytes: 1_000 };
-        assert_eq!((sums.client, sums.outside), (client, Outside::default()), "the loopback is not outside");
+        assert_eq!(
+            (sums.client, sums.outside),
+            (client, Outside::default()),
+            "loopback traffic does not leave the machine"
+        );
     }
 }

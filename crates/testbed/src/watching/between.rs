@@ -16,10 +16,10 @@ use stats::Histogram;
 use units::Timestamp;
 use units::time::saturating_nanos;
 
-/// A packet that did not come out after this time was lost, or split.
-const FORGET_AFTER: Duration = Duration::from_secs(10);
-/// Longest IP and TCP headers with all options.
-const KNOWN_BY: usize = 100;
+/// A packet that was not captured at the other end within this time was lost or split.
+const MATCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes that identify a packet: the longest IP and TCP headers with all options.
+const FINGERPRINT_BYTES: usize = 100;
 
 /// The end at which a packet was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,59 +33,60 @@ pub enum End {
 /// Matches packets of both ends.
 pub struct Between {
     /// Configured one-way delay of each client: up, down.
-    asked_ns: Vec<[u64; 2]>,
+    configured_ns: Vec<[u64; 2]>,
     phase: (Timestamp, Option<Timestamp>),
-    /// Packets captured at one end, by key; two generations, so that forgetting costs nothing per packet.
-    young: HashMap<u64, VecDeque<Seen>>,
-    old: HashMap<u64, VecDeque<Seen>>,
-    turned_at: Timestamp,
+    /// Packets captured at one end, by key; two generations, so that removing
+    /// unmatched packets costs nothing per packet.
+    new_packets: HashMap<u64, VecDeque<Captured>>,
+    old_packets: HashMap<u64, VecDeque<Captured>>,
+    generation_began: Timestamp,
     matched: u64,
     unmatched: u64,
     up: Histogram,
     down: Histogram,
-    lateness: Histogram,
+    timing_errors: Histogram,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Captured {
     end: End,
     at: Timestamp,
 }
 
 impl Between {
-    /// For these clients, over the phase that begins at `measured_from`.
+    /// A matcher for these clients, over the phase that begins at `measured_from`.
     pub fn new(clients: &[ClientPath], measured_from: Timestamp) -> Self {
         let delay = |link: &path::LinkSpec| saturating_nanos(link.delay());
         Between {
-            asked_ns: clients.iter().map(|client| [delay(&client.up), delay(&client.down)]).collect(),
+            configured_ns: clients.iter().map(|client| [delay(&client.up), delay(&client.down)]).collect(),
             phase: (measured_from, None),
-            young: HashMap::new(),
-            old: HashMap::new(),
-            turned_at: Timestamp::ZERO,
+            new_packets: HashMap::new(),
+            old_packets: HashMap::new(),
+            generation_began: Timestamp::ZERO,
             matched: 0,
             unmatched: 0,
             up: Histogram::new(),
             down: Histogram::new(),
-            lateness: Histogram::new(),
+            timing_errors: Histogram::new(),
         }
     }
 
-    /// The measured phase ends at `end`.
+    /// Sets the end of the measured phase.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.phase.1 = Some(end);
     }
 
     /// Adds a packet captured at one end: an IP packet, cut at the snap length.
     pub fn packet(&mut self, end: End, at: Timestamp, bytes: &[u8], length: u32) {
-        let Some((direction, client)) = whose(bytes) else { return };
-        if at.since(self.turned_at) > FORGET_AFTER {
-            self.turned_at = at;
-            let forgotten = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+        let Some((direction, client)) = direction_and_client(bytes) else { return };
+        if at.since(self.generation_began) > MATCH_TIMEOUT {
+            self.generation_began = at;
+            let forgotten = std::mem::replace(&mut self.old_packets, std::mem::take(&mut self.new_packets));
             self.unmatched += forgotten.into_values().map(|waiting| waiting.len() as u64).sum::<u64>();
         }
-        let known_by = fingerprint(bytes, length, direction);
-        match self.take(known_by, end) {
-            None => self.young.entry(known_by).or_default().push_back(Seen { end, at }),
+        let key = fingerprint(bytes, length, direction);
+        match self.take_earliest(key, end) {
+            None => self.new_packets.entry(key).or_default().push_back(Captured { end, at }),
             Some(other) => {
                 let (entered, left) = match (direction, end) {
                     (Direction::Up, End::Server) | (Direction::Down, End::Client) => (other, at),
@@ -100,25 +101,25 @@ impl Between {
 
     /// The figures.
     pub fn finish(self) -> PathInCapture {
-        let left: usize = self.young.values().chain(self.old.values()).map(VecDeque::len).sum();
+        let left: usize = self.new_packets.values().chain(self.old_packets.values()).map(VecDeque::len).sum();
         PathInCapture {
             matched: self.matched,
             unmatched: self.unmatched + left as u64,
             up_ns: self.up.quantiles(),
             down_ns: self.down.quantiles(),
-            timing_error_ns: self.lateness.quantiles(),
+            timing_error_ns: self.timing_errors.quantiles(),
         }
     }
 
     /// The earliest capture of the same packet at the other end.
-    fn take(&mut self, known_by: u64, end: End) -> Option<Timestamp> {
-        for generation in [&mut self.old, &mut self.young] {
-            if let Some(waiting) = generation.get_mut(&known_by)
+    fn take_earliest(&mut self, key: u64, end: End) -> Option<Timestamp> {
+        for generation in [&mut self.old_packets, &mut self.new_packets] {
+            if let Some(waiting) = generation.get_mut(&key)
                 && waiting.front().is_some_and(|seen| seen.end != end)
             {
                 let seen = waiting.pop_front();
                 if waiting.is_empty() {
-                    generation.remove(&known_by);
+                    generation.remove(&key);
                 }
                 return seen.map(|seen| seen.at);
             }
@@ -126,21 +127,21 @@ impl Between {
         None
     }
 
-    fn add(&mut self, direction: Direction, client: u32, took: Duration) {
-        let took = saturating_nanos(took);
+    fn add(&mut self, direction: Direction, client: u32, delay: Duration) {
+        let delay = saturating_nanos(delay);
         self.matched += 1;
         match direction {
-            Direction::Up => self.up.record(took),
-            Direction::Down => self.down.record(took),
+            Direction::Up => self.up.record(delay),
+            Direction::Down => self.down.record(delay),
         }
-        if let Some(asked) = self.asked_ns.get(client as usize) {
-            self.lateness.record(took.saturating_sub(asked[direction.index()]));
+        if let Some(configured) = self.configured_ns.get(client as usize) {
+            self.timing_errors.record(delay.saturating_sub(configured[direction.index()]));
         }
     }
 }
 
 /// Direction and client of a packet.
-fn whose(bytes: &[u8]) -> Option<(Direction, u32)> {
+fn direction_and_client(bytes: &[u8]) -> Option<(Direction, u32)> {
     let v4 = |at: usize| {
         let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
         CLIENTS.index(Ipv4Addr::from(octets).into())
@@ -166,7 +167,7 @@ fn whose(bytes: &[u8]) -> Option<(Direction, u32)> {
 fn fingerprint(bytes: &[u8], length: u32, direction: Direction) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(length);
     let mut add = |range: std::ops::Range<usize>| {
-        let end = range.end.min(bytes.len()).min(KNOWN_BY);
+        let end = range.end.min(bytes.len()).min(FINGERPRINT_BYTES);
         for &byte in bytes.get(range.start..end).unwrap_or_default() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
@@ -183,14 +184,14 @@ fn fingerprint(bytes: &[u8], length: u32, direction: Direction) -> u64 {
         add(0..10);
         add(if server == 16 { 12..16 } else { 16..20 });
         add(20..checksum);
-        add(checksum + 2..KNOWN_BY);
+        add(checksum + 2..FINGERPRINT_BYTES);
     } else {
-        add(0..KNOWN_BY);
+        add(0..FINGERPRINT_BYTES);
     }
     hash
 }
 
-/// Number of client addresses.
+/// The addresses of all possible clients.
 const CLIENTS: AddressPlan = AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };
 
 #[cfg(test)]
@@ -258,8 +259,8 @@ mod tests {
         let (client, server): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
             ("2001:2:0:2::2".parse().unwrap(), "2001:2:0:1::1".parse().unwrap());
         bytes.extend(client.octets().into_iter().chain(server.octets()).chain([7; 20]));
-        assert_eq!(whose(&bytes), Some((Direction::Up, 1)));
-        assert_eq!(whose(&bytes[..39]), None);
+        assert_eq!(direction_and_client(&bytes), Some((Direction::Up, 1)));
+        assert_eq!(direction_and_client(&bytes[..39]), None);
         let other = [&bytes[..59], &[8]].concat();
         assert_ne!(fingerprint(&bytes, 60, Direction::Up), fingerprint(&other, 60, Direction::Up));
     }
@@ -294,14 +295,14 @@ mod tests {
                 41,
             );
         }
-        // Two generations later they are forgotten.
+        // Two generations later, unmatched packets are removed.
         for ms in [11_000, 22_000, 33_000] {
             between.packet(End::Client, at(ms), &packet(SECOND, SERVER, 200), 42);
         }
-        assert!(between.old.len() + between.young.len() <= 2);
+        assert!(between.old_packets.len() + between.new_packets.len() <= 2);
         assert_eq!(between.matched, 0);
         assert_eq!(between.finish().unmatched, 103);
-        assert_eq!(whose(&[0x60; 40]), None);
-        assert_eq!(whose(&[0x45; 10]), None);
+        assert_eq!(direction_and_client(&[0x60; 40]), None);
+        assert_eq!(direction_and_client(&[0x45; 10]), None);
     }
 }

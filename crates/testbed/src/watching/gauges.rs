@@ -15,11 +15,11 @@ pub struct WireSampler(GaugeSampler);
 impl WireSampler {
     /// Samples from `start` on; the measured phase begins at `measured_from`.
     pub fn new(seed: u64, start: Timestamp, measured_from: Timestamp) -> Self {
-        // Other times than those of the load's sampler.
-        WireSampler(GaugeSampler::new(seed ^ WIRE, start, measured_from))
+        // The sampling times differ from those of the load's sampler.
+        WireSampler(GaugeSampler::new(seed ^ SEED_MASK, start, measured_from))
     }
 
-    /// The measured phase ends at `end`.
+    /// Sets the end of the measured phase.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.0.set_measured_end(end);
     }
@@ -48,4 +48,4 @@ impl WireSampler {
     }
 }
 
-const WIRE: u64 = 0x7769_7265_7769_7265;
+const SEED_MASK: u64 = 0x7769_7265_7769_7265;

@@ -10,13 +10,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::WireBatch;
 
 /// Most queued records of connections and requests: about 1 GB, as much as the loop's own records.
-const WAITING_MAX: usize = 4 << 20;
+const QUEUED_RECORDS_MAX: usize = 4 << 20;
 
 /// The capture thread's end.
 #[derive(Debug)]
 pub struct Outlet {
     sender: Sender<WireBatch>,
-    waiting: Arc<AtomicUsize>,
+    queued: Arc<AtomicUsize>,
     max: usize,
 }
 
@@ -24,31 +24,31 @@ pub struct Outlet {
 #[derive(Debug)]
 pub struct Inlet {
     receiver: Receiver<WireBatch>,
-    waiting: Arc<AtomicUsize>,
+    queued: Arc<AtomicUsize>,
 }
 
 /// Creates both ends.
 pub fn queue() -> (Outlet, Inlet) {
-    with_room_for(WAITING_MAX)
+    with_capacity(QUEUED_RECORDS_MAX)
 }
 
-fn with_room_for(max: usize) -> (Outlet, Inlet) {
+fn with_capacity(max: usize) -> (Outlet, Inlet) {
     let (sender, receiver) = channel();
-    let waiting = Arc::new(AtomicUsize::new(0));
-    (Outlet { sender, waiting: Arc::clone(&waiting), max }, Inlet { receiver, waiting })
+    let queued = Arc::new(AtomicUsize::new(0));
+    (Outlet { sender, queued: Arc::clone(&queued), max }, Inlet { receiver, queued })
 }
 
 impl Outlet {
     /// Adds a batch; returns how many of its records did not fit and are lost. Seconds always fit.
-    pub(super) fn pass(&self, mut batch: WireBatch) -> u64 {
+    pub(super) fn push_batch(&self, mut batch: WireBatch) -> u64 {
         let mut lost = 0;
-        if self.waiting.load(Ordering::Relaxed) + batch.records() > self.max {
+        if self.queued.load(Ordering::Relaxed) + batch.records() > self.max {
             lost = batch.records() as u64;
             (batch.requests, batch.connections) = (Vec::new(), Vec::new());
         }
         if batch.records() > 0 || !batch.seconds.is_empty() {
-            self.waiting.fetch_add(batch.records(), Ordering::Relaxed);
-            // Closed only when the recorder has ended, and then records are useless.
+            self.queued.fetch_add(batch.records(), Ordering::Relaxed);
+            // Sending fails only if the recorder has ended; records are useless then.
             let _ = self.sender.send(batch);
         }
         lost
@@ -58,16 +58,16 @@ impl Outlet {
 impl Inlet {
     /// The next batch, if there is one.
     pub fn try_take(&self) -> Option<WireBatch> {
-        self.receiver.try_recv().ok().inspect(|batch| self.taken(batch))
+        self.receiver.try_recv().ok().inspect(|batch| self.note_received(batch))
     }
 
     /// The next batch; `None` when the capture thread has ended.
-    pub fn take(&self) -> Option<WireBatch> {
-        self.receiver.recv().ok().inspect(|batch| self.taken(batch))
+    pub fn next_batch(&self) -> Option<WireBatch> {
+        self.receiver.recv().ok().inspect(|batch| self.note_received(batch))
     }
 
-    fn taken(&self, batch: &WireBatch) {
-        self.waiting.fetch_sub(batch.records(), Ordering::Relaxed);
+    fn note_received(&self, batch: &WireBatch) {
+        self.queued.fetch_sub(batch.records(), Ordering::Relaxed);
     }
 }
 
@@ -110,20 +110,20 @@ mod tests {
 
     #[test]
     fn records_that_a_blocked_recorder_does_not_take_are_bounded_and_counted() {
-        let (outlet, inlet) = with_room_for(10);
-        assert_eq!([outlet.pass(batch(6)), outlet.pass(batch(4)), outlet.pass(batch(1))], [0, 0, 1]);
-        let took = |batch: Option<WireBatch>| batch.map(|batch| (batch.requests.len(), batch.seconds.len()));
-        assert_eq!(took(inlet.try_take()), Some((6, 1)));
-        assert_eq!(outlet.pass(batch(6)), 0, "there is room again");
+        let (outlet, inlet) = with_capacity(10);
+        assert_eq!([outlet.push_batch(batch(6)), outlet.push_batch(batch(4)), outlet.push_batch(batch(1))], [0, 0, 1]);
+        let sizes = |batch: Option<WireBatch>| batch.map(|batch| (batch.requests.len(), batch.seconds.len()));
+        assert_eq!(sizes(inlet.try_take()), Some((6, 1)));
+        assert_eq!(outlet.push_batch(batch(6)), 0, "the queue has space again");
         drop(outlet);
-        let rest: Vec<_> = std::iter::from_fn(|| took(inlet.take())).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| sizes(inlet.next_batch())).collect();
         assert_eq!(rest, [(4, 1), (0, 1), (6, 1)]);
     }
 
     #[test]
     fn empty_batches_are_not_queued() {
-        let (outlet, inlet) = with_room_for(10);
-        assert_eq!(outlet.pass(WireBatch::default()), 0);
+        let (outlet, inlet) = with_capacity(10);
+        assert_eq!(outlet.push_batch(WireBatch::default()), 0);
         assert!(inlet.try_take().is_none());
     }
 }

@@ -8,29 +8,29 @@ use wire::link::LinkType;
 pub(super) struct Tap {
     pub(super) ring: Capture,
     /// Packets that the kernel added, by its last count.
-    kept: u64,
+    captured: u64,
     /// Packets that were read.
-    pub(super) taken: u64,
+    pub(super) read: u64,
 }
 
 impl Tap {
     pub(super) fn new(ring: Capture) -> Tap {
-        Tap { ring, kept: 0, taken: 0 }
+        Tap { ring, captured: 0, read: 0 }
     }
 
-    /// Reads the kernel's counts; returns the packets lost since the last time.
+    /// Reads the kernel's counts; returns the number of packets lost since the last call.
     pub(super) fn count(&mut self) -> sys::Result<u64> {
         let counted = self.ring.statistics()?;
-        self.kept += counted.packets.saturating_sub(counted.drops);
+        self.captured += counted.packets.saturating_sub(counted.drops);
         Ok(counted.drops)
     }
 
-    /// Packets in it by the last count.
+    /// Packets in the ring, by the last count.
     pub(super) fn waiting(&self) -> u64 {
-        self.kept.saturating_sub(self.taken)
+        self.captured.saturating_sub(self.read)
     }
 
-    /// Link type of its packets.
+    /// Link type of the packets.
     pub(super) fn link(&self) -> LinkType {
         match self.ring.framing() {
             Framing::Ethernet => LinkType::Ethernet,
@@ -54,6 +54,6 @@ mod tests {
         assert_eq!(blocks(Bytes(32 << 20)), (256 << 10, 128));
         assert_eq!(blocks(Bytes(8 << 20)), (256 << 10, 32));
         assert_eq!(blocks(Bytes(1 << 20)), (64 << 10, 16));
-        assert_eq!(blocks(Bytes(1)), (64 << 10, 1), "never none");
+        assert_eq!(blocks(Bytes(1)), (64 << 10, 1), "a ring has at least one block");
     }
 }

@@ -35,7 +35,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         watch: net.watch,
         tap: net.tap.then(TapPlan::default),
         seed: net.seed,
-        book: if net.show.live.is_some() { Some(RunStore::open()?) } else { None },
+        run_store: if net.show.live.is_some() { Some(RunStore::open()?) } else { None },
         name: "net".into(),
     };
     let live = Live::start(&net.show, true)?;

@@ -68,7 +68,7 @@ fn until_told(spec: &ServeSpec, what: &str, interrupts: &Interrupts) -> Result<(
                 while hangups.wait(ended.as_fd()) {
                     if at_terminal && !std::io::stderr().is_terminal() {
                         // It is not that somebody wants a reload: the terminal was closed.
-                        interrupts.ask();
+                        interrupts.trigger();
                     } else {
                         reload(spec);
                     }

@@ -46,7 +46,7 @@ pub fn run(arguments: &args::Tap) -> Result<Exit> {
     let live = Live::start(&arguments.show, !arguments.no_save)?;
     let plan = TapRun {
         tap: TapPlan { only: arguments.only.clone(), window: arguments.window.window },
-        book: if arguments.no_save { None } else { Some(RunStore::open()?) },
+        run_store: if arguments.no_save { None } else { Some(RunStore::open()?) },
         name: arguments.name.clone(),
         command_line: command_line(),
         live: arguments.progress.then_some(std::time::Duration::from_secs(1)),

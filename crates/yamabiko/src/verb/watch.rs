@@ -37,7 +37,7 @@ use schema::WatchDocument;
 use store::{RunFolder, RunStore};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::Interrupts;
-use testbed::standing::Opening;
+use testbed::snapshot::SnapshotWriter;
 use units::Timestamp;
 use watch::{CapturePoint, Watch, WatchSpec};
 
@@ -197,8 +197,8 @@ fn create_folder(arguments: &args::Watch, clock: &Clock) -> Result<Option<RunFol
 }
 
 /// Writes the first progress snapshot, and shows the run on its live page.
-fn begin_progress(folder: &RunFolder, clock: &Clock, page: &crate::live_child::Live) -> Opening {
-    let mut opening = Opening::begin(folder, "watch", &command_line(), 0);
+fn begin_progress(folder: &RunFolder, clock: &Clock, page: &crate::live_child::Live) -> SnapshotWriter {
+    let mut opening = SnapshotWriter::begin(folder, "watch", &command_line(), 0);
     opening.set_zero(clock);
     page.show(folder.path());
     opening

@@ -82,7 +82,7 @@ fn errors_by_client(server: fn(&Workspace) -> String, clients: u32, rate: u32, s
 
 /// The smallest error of each client, and all errors.
 fn compare(seen: &[Handshake], asked_ns: &[i64]) -> (Vec<i64>, Vec<i64>) {
-    let base = u32::from(testbed::places::FIRST_CLIENT);
+    let base = u32::from(testbed::topology::FIRST_CLIENT);
     let mut best: HashMap<usize, i64> = HashMap::new();
     let mut all = Vec::new();
     for handshake in seen {

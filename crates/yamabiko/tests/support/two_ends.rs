@@ -15,11 +15,11 @@ use sys::signal::Wake;
 use testbed::drive::progress::Progress;
 use testbed::drive::{Drive, Driven};
 use testbed::host::CorePlan;
-use testbed::places::{self, Places, SERVER};
+use testbed::topology::{self, SERVER, Topology};
 
 /// Both ends, while the path runs on a thread of its own; ended by [`TwoEnds::end`], or when dropped.
 pub struct TwoEnds {
-    places: Places,
+    topology: Topology,
     progress: Arc<Progress>,
     stop: Arc<Wake>,
     thread: Option<JoinHandle<Driven>>,
@@ -32,11 +32,11 @@ impl TwoEnds {
     pub fn new(path: &str) -> Self {
         let plan: PathPlan = toml::from_str(path).unwrap_or_else(|error| panic!("{error}\n{path}"));
         let spec = testbed::distances::spec(&plan, 1).unwrap();
-        let rootless = places::gain_privilege().unwrap();
-        let mut places = Places::new(None, &CorePlan::default(), None, rootless).unwrap();
+        let rootless = topology::gain_privilege().unwrap();
+        let mut topology = Topology::new(None, &CorePlan::default(), None, rootless).unwrap();
         // One that fills queues: a host whose default is bbr would hide them.
         let tcp = ServerTcp { initcwnd: None, cc: Some("cubic".into()) };
-        let mut path = places.connect(&spec, true, &tcp, &CorePlan::default(), 1).expect("a path between them");
+        let mut path = topology.connect(&spec, true, &tcp, &CorePlan::default(), 1).expect("a path between them");
         let progress = Arc::new(Progress::default());
         let stop = Arc::new(Wake::new().unwrap());
         let clock = Clock::start();
@@ -45,7 +45,7 @@ impl TwoEnds {
         let thread = std::thread::spawn({
             let (progress, stop) = (Arc::clone(&progress), Arc::clone(&stop));
             move || {
-                let right = RealTimeLock::take();
+                let right = RealTimeLock::acquire();
                 let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
                 wanted.apply_to_this_thread();
                 let drive = Drive {
@@ -66,29 +66,29 @@ impl TwoEnds {
                 drive.run().expect("the path runs")
             }
         });
-        TwoEnds { places, progress, stop, thread: Some(thread), start_ns: now_ns }
+        TwoEnds { topology, progress, stop, thread: Some(thread), start_ns: now_ns }
     }
 
     /// A socket at the server's end.
     pub fn server(&self, port: u16) -> UdpSocket {
         let address = SocketAddr::new(SERVER.into(), port);
-        receiving(self.places.server_net.run(|| UdpSocket::bind(address)).unwrap().unwrap())
+        receiving(self.topology.server_net.run(|| UdpSocket::bind(address)).unwrap().unwrap())
     }
 
     /// A socket of the client.
     pub fn client(&self, port: u16) -> UdpSocket {
         let address = SocketAddr::new(client_address(), port);
-        receiving(self.places.client_net.run(|| UdpSocket::bind(address)).unwrap().unwrap())
+        receiving(self.topology.client_net.run(|| UdpSocket::bind(address)).unwrap().unwrap())
     }
 
     /// Does something at the server's end, such as listening.
     pub fn at_server<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.places.server_net.run(work).unwrap()
+        self.topology.server_net.run(work).unwrap()
     }
 
     /// Does something at the client's end.
     pub fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.places.client_net.run(work).unwrap()
+        self.topology.client_net.run(work).unwrap()
     }
 
     /// Stops the path; returns its counters, up and down, after all packets in transit were dropped.
@@ -98,7 +98,7 @@ impl TwoEnds {
     }
 
     fn join(&mut self) -> Driven {
-        self.progress.ask(1, units::Timestamp::ZERO);
+        self.progress.request_stop(1, units::Timestamp::ZERO);
         self.stop.wake();
         self.thread.take().expect("it is ended once").join().expect("the path does not panic")
     }
@@ -114,7 +114,7 @@ impl Drop for TwoEnds {
 
 /// The one client.
 pub fn client_address() -> IpAddr {
-    places::client_address(0, SERVER.into())
+    topology::client_address(0, SERVER.into())
 }
 
 fn receiving(socket: UdpSocket) -> UdpSocket {
@@ -128,7 +128,7 @@ pub fn assert_conserved(counters: &[Counters; 2]) {
     for counters in counters {
         assert_eq!(
             counters.accepted + counters.duplicated,
-            counters.delivered + counters.dropped_in_all() + counters.held,
+            counters.delivered + counters.dropped_in_all() + counters.in_transit,
             "{counters:?}"
         );
     }

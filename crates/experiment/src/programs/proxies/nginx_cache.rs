@@ -53,7 +53,7 @@ impl NginxCache {
         let own = folder.join("nginx");
         fs::create_dir_all(&own).map_err(ExperimentError::file(&own))?;
         let root = own.display();
-        // As root it would change to an account that may not enter the directory.
+        // nginx started as root would change to an account that may not enter the directory.
         let user = if Uid::effective().is_root() { "user root;\n" } else { "" };
         let bound = sizes.disk.map_or(String::new(), |disk| format!(" max_size={}m", mebibytes(disk)));
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -11,7 +11,7 @@ use crate::programs::quoted;
 
 /// Paths of the program in distributions.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/squid", "/usr/local/sbin/squid", "/usr/local/squid/sbin/squid"];
-/// Accounts that distributions create for it.
+/// Accounts that distributions create for squid.
 const ACCOUNTS: [&str; 3] = ["proxy", "squid", "nobody"];
 /// Path of the counters in its cache manager.
 const COUNTERS: &str = "/squid-internal-mgr/counters";
@@ -27,11 +27,11 @@ pub struct Squid {
 /// Settings of squid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// Address it listens on.
+    /// Address on which squid listens.
     pub listen: SocketAddr,
-    /// Sizes of its cache.
+    /// Sizes of squid's cache.
     pub sizes: Sizes,
-    /// Whether it writes a line for each request, which [`Squid::counters`] needs: its own counter includes tunnels,
+    /// Whether squid writes a line for each request, which [`Squid::counters`] needs: its own counter includes tunnels,
     /// whose number is only in the log.
     pub log: bool,
 }
@@ -57,9 +57,9 @@ impl Squid {
 
     /// The program's version as printed, such as `squid 5.7`; empty if it prints none.
     pub fn version(&self) -> String {
-        let said = std::process::Command::new(&self.program).arg("-v").output();
-        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        let version = said.lines().find_map(|line| line.strip_prefix("Squid Cache: Version "));
+        let output = std::process::Command::new(&self.program).arg("-v").output();
+        let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let version = output.lines().find_map(|line| line.strip_prefix("Squid Cache: Version "));
         version.map_or(String::new(), |version| format!("squid {}", version.trim()))
     }
 
@@ -112,15 +112,15 @@ impl Squid {
     /// counting, has their number. A request is counted when it has ended, a tunnel when it is closed.
     ///
     /// # Errors
-    /// It does not respond, or not as squid does; it has no log.
+    /// The server does not respond, or not as squid does; or squid writes no log.
     pub fn counters(&self, folder: &Path, listen: SocketAddr) -> Result<ProxyCounters, ExperimentError> {
         let log = folder.join("squid/access.log");
         let wrong = |why: String| ExperimentError::Program { program: "squid", why };
-        // Before the request for counters, which is in the log soon but not in its own response.
+        // The log is read before the request for counters, which is in the log soon, but not in its own response.
         let lines = fs::read_to_string(&log).map_err(ExperimentError::file(&log))?;
-        let said = get::body(listen, COUNTERS).map_err(|error| wrong(format!("its counters: {error}")))?;
+        let output = get::body(listen, COUNTERS).map_err(|error| wrong(format!("its counters: {error}")))?;
         let counted =
-            read_counters(&said).ok_or_else(|| wrong("its counters lack client_http.requests or .hits".into()))?;
+            read_counters(&output).ok_or_else(|| wrong("its counters lack client_http.requests or .hits".into()))?;
         let others = lines.lines().filter(|line| is_other(line)).count() as u64;
         Ok(ProxyCounters { requests: counted.requests.saturating_sub(others), ..counted })
     }

@@ -11,14 +11,14 @@ use crate::programs::quoted;
 
 /// Paths of the program in distributions.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/varnishd", "/usr/local/sbin/varnishd", "/usr/bin/varnishd"];
-/// Paths of the program that reads its counters.
+/// Paths of the program that reads Varnish's counters.
 const STATS: [&str; 2] = ["/usr/bin/varnishstat", "/usr/local/bin/varnishstat"];
 
-/// Requests of clients.
+/// Counter of clients' requests.
 const REQUESTS: &str = "MAIN.client_req";
-/// Of these, the ones that are counted twice.
-const AGAIN: &str = "MAIN.busy_wakeup";
-/// Responses from the cache.
+/// Counter of requests that [`REQUESTS`] counts twice.
+const COUNTED_TWICE: &str = "MAIN.busy_wakeup";
+/// Counter of responses from the cache.
 const HITS: &str = "MAIN.cache_hit";
 
 /// An installed Varnish.
@@ -43,9 +43,9 @@ impl Varnish {
 
     /// The program's version as printed, such as `varnish-7.1.1`; empty if it prints none.
     pub fn version(&self) -> String {
-        let said = Command::new(&self.program).arg("-V").output();
-        let said = said.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
-        let version = said.split_once('(').and_then(|(_, rest)| rest.split_once([' ', ')']));
+        let output = Command::new(&self.program).arg("-V").output();
+        let output = output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
+        let version = output.split_once('(').and_then(|(_, rest)| rest.split_once([' ', ')']));
         version.map_or(String::new(), |(version, _)| version.to_owned())
     }
 
@@ -55,7 +55,7 @@ impl Varnish {
     /// - a reload (`no-cache` of a request) goes to the origin, which is not Varnish's default;
     /// - stale responses are not sent (`default_grace` 0), which it would do for 10 s while it fetches again.
     ///
-    /// Its disk storage has the size `sizes.disk`; without it, everything is in memory.
+    /// Varnish's disk storage has the size `sizes.disk`; without it, everything is in memory.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -81,7 +81,7 @@ impl Varnish {
             Some(disk) => format!("file,{},{}M", own.join("store").display(), mebibytes(disk)),
             None => format!("malloc,{}M", mebibytes(sizes.memory)),
         };
-        // Without a jail it runs as this user: its directory needs no other account.
+        // Without a jail Varnish runs as this user, so its directory needs no other account.
         Ok(format!(
             "exec {} -F -j none -n {} -a {listen} -f {} -s {} -T none -l 8m -p default_grace=0 \
              -p thread_pools=1 -p thread_pool_min=50 -p thread_stats_rate=1",
@@ -103,22 +103,22 @@ impl Varnish {
         let output = Command::new(&self.stat)
             .args(["-1", "-j", "-t", "5", "-n"])
             .arg(folder.join("varnish/work"))
-            .args(["-f", REQUESTS, "-f", AGAIN, "-f", HITS])
+            .args(["-f", REQUESTS, "-f", COUNTED_TWICE, "-f", HITS])
             .output()
             .map_err(ExperimentError::file(&self.stat))?;
         if !output.status.success() {
             return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")));
         }
-        read_counters(&output.stdout).ok_or_else(|| wrong(format!("it lacks {REQUESTS}, {AGAIN} or {HITS}")))
+        read_counters(&output.stdout).ok_or_else(|| wrong(format!("it lacks {REQUESTS}, {COUNTED_TWICE} or {HITS}")))
     }
 }
 
 /// Parses varnishstat's JSON, which has the counters in their own object since version 7, and before that at the top.
 fn read_counters(json: &[u8]) -> Option<ProxyCounters> {
-    let said: serde_json::Value = serde_json::from_slice(json).ok()?;
-    let counters = said.get("counters").unwrap_or(&said);
+    let output: serde_json::Value = serde_json::from_slice(json).ok()?;
+    let counters = output.get("counters").unwrap_or(&output);
     let of = |name: &str| counters.get(name)?.get("value")?.as_u64();
-    Some(ProxyCounters { requests: of(REQUESTS)?.saturating_sub(of(AGAIN)?), hits: of(HITS)? })
+    Some(ProxyCounters { requests: of(REQUESTS)?.saturating_sub(of(COUNTED_TWICE)?), hits: of(HITS)? })
 }
 
 #[cfg(test)]
@@ -129,9 +129,9 @@ mod tests {
     fn counters_are_parsed_from_both_forms_of_varnishstat() {
         let counters =
             r#""MAIN.client_req": {"value": 15}, "MAIN.busy_wakeup": {"value": 3}, "MAIN.cache_hit": {"value": 5}"#;
-        let wanted = Some(ProxyCounters { requests: 12, hits: 5 });
-        assert_eq!(read_counters(format!(r#"{{"version": 1, "counters": {{{counters}}}}}"#).as_bytes()), wanted);
-        assert_eq!(read_counters(format!("{{{counters}}}").as_bytes()), wanted);
+        let expected = Some(ProxyCounters { requests: 12, hits: 5 });
+        assert_eq!(read_counters(format!(r#"{{"version": 1, "counters": {{{counters}}}}}"#).as_bytes()), expected);
+        assert_eq!(read_counters(format!("{{{counters}}}").as_bytes()), expected);
         assert_eq!(read_counters(br#"{"MAIN.cache_hit": {"value": 5}}"#), None);
         assert_eq!(read_counters(b"no"), None);
     }

@@ -1,12 +1,12 @@
 //! Rates that change: the bytes sent are the integral of the rate.
 
 use super::*;
-use crate::spec::{Change, ChangeKind, Factor, Where};
+use crate::spec::{Change, ChangeKind, ChangedLinks, Factor};
 
-fn change(at: u64, lasts: Option<u64>, factor: f64) -> Change {
+fn change(at: u64, duration: Option<u64>, factor: f64) -> Change {
     let kind = ChangeKind::Rate(Factor::new(factor).unwrap());
     let ns = Duration::from_nanos;
-    Change { at: ns(at), lasts: lasts.map(ns), place: Where::Shared(0), kind }
+    Change { at: ns(at), duration: duration.map(ns), place: ChangedLinks::Shared(0), kind }
 }
 
 fn changing(bits: u64, changes: &[Change], limit: QueueLimit) -> Queue<usize> {
@@ -56,19 +56,20 @@ proptest! {
         start_ns in 0u64..50_000_000,
         packets in packets(3_000_000, 150),
     ) {
-        let changes: Vec<Change> = changes.into_iter().map(|(at, lasts, factor)| change(at, lasts, factor)).collect();
+        let changes: Vec<Change> =
+            changes.into_iter().map(|(at, duration, factor)| change(at, duration, factor)).collect();
         let timeline = Timeline::new(&changes.iter().collect::<Vec<_>>());
         let start = Start(Some(Timestamp::from_nanos(start_ns)));
-        let mut moments: Vec<u64> = changes
+        let mut times: Vec<u64> = changes
             .iter()
-            .flat_map(|change| [Some(change.at), change.lasts.map(|lasts| change.at + lasts)])
+            .flat_map(|change| [Some(change.at), change.duration.map(|duration| change.at + duration)])
             .flatten()
-            .map(|moment| start_ns + moment.as_nanos() as u64)
+            .map(|time| start_ns + time.as_nanos() as u64)
             .collect();
-        moments.sort_unstable();
+        times.sort_unstable();
         // Bits times 10^9 that can be sent from `from` to `to`.
         let sendable = |from: u64, to: u64| -> u128 {
-            let inner = moments.iter().copied().filter(|&moment| from < moment && moment < to);
+            let inner = times.iter().copied().filter(|&time| from < time && time < to);
             let ends: Vec<u64> = [from].into_iter().chain(inner).chain([to]).collect();
             ends.windows(2)
                 .map(|pair| {
@@ -85,8 +86,8 @@ proptest! {
                 (busy_since, work) = (at, 0);
             }
             work += u128::from(bytes) * BYTE;
-            prop_assert!(sendable(busy_since, leaves) >= work, "early");
-            prop_assert!(sendable(busy_since, leaves - 1) < work, "late");
+            prop_assert!(sendable(busy_since, leaves) >= work, "the packet leaves early");
+            prop_assert!(sendable(busy_since, leaves - 1) < work, "the packet leaves late");
             last = leaves;
         }
     }

@@ -6,20 +6,20 @@ use super::*;
 use crate::spec::DeliveryTrace;
 
 /// mahimahi's `LinkQueue`: when each packet leaves, by iterating over every opportunity.
-fn reference(moments_ms: &[u64], packets: &[(u64, u32)]) -> Fates {
+fn reference(times_ms: &[u64], packets: &[(u64, u32)]) -> Fates {
     let mut fates: Fates = vec![Err(DropCause::Shutdown); packets.len()];
     let mut queue: VecDeque<(usize, u64)> = VecDeque::new();
     let mut in_transit: Option<(usize, u64)> = None;
     let (mut base, mut next) = (0, 0);
     let mut arrivals = packets.iter().enumerate().peekable();
     while arrivals.peek().is_some() || !queue.is_empty() || in_transit.is_some() {
-        let this_delivery = (base + moments_ms[next]) * 1_000_000;
+        let this_delivery = (base + times_ms[next]) * 1_000_000;
         while let Some((number, &(_, bytes))) = arrivals.next_if(|(_, (at, _))| *at < this_delivery) {
             queue.push_back((number, u64::from(bytes) + 4));
         }
         next += 1;
-        if next == moments_ms.len() {
-            (base, next) = (base + moments_ms[moments_ms.len() - 1], 0);
+        if next == times_ms.len() {
+            (base, next) = (base + times_ms[times_ms.len() - 1], 0);
         }
         let mut bytes_left = 1504;
         while bytes_left > 0 {
@@ -36,16 +36,16 @@ fn reference(moments_ms: &[u64], packets: &[(u64, u32)]) -> Fates {
     fates
 }
 
-fn trace(moments_ms: &[u64]) -> RateSpec {
-    RateSpec::Trace(Arc::new(DeliveryTrace::new(moments_ms.to_vec()).unwrap()))
+fn trace(times_ms: &[u64]) -> RateSpec {
+    RateSpec::Trace(Arc::new(DeliveryTrace::new(times_ms.to_vec()).unwrap()))
 }
 
 /// Rising times, sometimes repeated.
-fn moments() -> impl Strategy<Value = Vec<u64>> {
+fn times() -> impl Strategy<Value = Vec<u64>> {
     let steps = prop::collection::vec(prop_oneof![Just(0u64), 0u64..4, 0u64..60], 1..40);
     steps.prop_map(|steps| {
         let mut now = 0;
-        let mut moments: Vec<u64> = steps
+        let mut times: Vec<u64> = steps
             .into_iter()
             .map(|step| {
                 now += step;
@@ -53,32 +53,32 @@ fn moments() -> impl Strategy<Value = Vec<u64>> {
             })
             .collect();
         if now == 0 {
-            moments.push(7);
+            times.push(7);
         }
-        moments
+        times
     })
 }
 
 proptest! {
     /// Packet by packet like mahimahi's link queue.
     #[test]
-    fn trace_departures_equal_those_of_mahimahi(moments in moments(), packets in packets(4_000_000, 300)) {
-        let fates = run(&mut queue(trace(&moments), HOUR, Discipline::DropTail), &packets, NO_START);
-        prop_assert_eq!(fates, reference(&moments, &packets));
+    fn trace_departures_equal_those_of_mahimahi(times in times(), packets in packets(4_000_000, 300)) {
+        let fates = run(&mut queue(trace(&times), HOUR, Discipline::DropTail), &packets, NO_START);
+        prop_assert_eq!(fates, reference(&times, &packets));
     }
 
     /// Packets on whole milliseconds, where arrivals and opportunities coincide.
     #[test]
     fn packet_arriving_exactly_at_a_trace_opportunity_misses_it(
-        moments in moments(), gaps in prop::collection::vec((0u64..5, 40u32..=1500), 1..100),
+        times in times(), gaps in prop::collection::vec((0u64..5, 40u32..=1500), 1..100),
     ) {
         let mut now = 0;
         let packets: Vec<(u64, u32)> = gaps.into_iter().map(|(gap, bytes)| {
             now += gap * 1_000_000;
             (now, bytes)
         }).collect();
-        let fates = run(&mut queue(trace(&moments), HOUR, Discipline::DropTail), &packets, NO_START);
-        prop_assert_eq!(fates, reference(&moments, &packets));
+        let fates = run(&mut queue(trace(&times), HOUR, Discipline::DropTail), &packets, NO_START);
+        prop_assert_eq!(fates, reference(&times, &packets));
     }
 }
 

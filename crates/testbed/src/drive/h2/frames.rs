@@ -8,7 +8,7 @@ const HEADER: usize = 9;
 /// A client's connection preface (RFC 9113, section 3.4).
 const PREFACE: usize = 24;
 /// Stored bytes of a payload: the last stream and the error code of GOAWAY.
-const KEPT: usize = 8;
+const STORED_BYTES: usize = 8;
 
 /// DATA.
 pub(super) const DATA: u8 = 0;
@@ -36,20 +36,20 @@ const END_HEADERS: u8 = 0x4;
 pub(super) struct Piece {
     /// Type of the frame.
     pub kind: u8,
-    /// Its stream; 0 is the connection.
+    /// The frame's stream; 0 is the connection.
     pub stream: u32,
     /// Length of this piece, the frame's header included.
     pub bytes: u32,
-    /// Bytes of the available ones up to its end.
+    /// Number of available bytes up to the end of this piece.
     pub end: usize,
-    /// The frame's last piece.
+    /// Whether this is the frame's last piece.
     pub whole: bool,
     /// The sender sends nothing more on this stream after this frame; set on the last frame of the header block.
     pub ends_stream: bool,
     /// SETTINGS with ACK.
     pub ack: bool,
     /// GOAWAY, when complete: the last processed stream, and the error code.
-    pub leaves: Option<(u32, u32)>,
+    pub goaway: Option<(u32, u32)>,
 }
 
 /// Parses one direction of a connection.
@@ -58,18 +58,26 @@ pub(super) struct Frames {
     /// Remaining bytes of the preface.
     preface: usize,
     header: [u8; HEADER],
-    have: usize,
-    left: usize,
-    kept: [u8; KEPT],
-    kept_length: usize,
-    /// The current HEADERS ends the stream, but its block continues.
-    ends_later: bool,
+    header_length: usize,
+    payload_left: usize,
+    stored: [u8; STORED_BYTES],
+    stored_length: usize,
+    /// Whether the current HEADERS ends the stream, although its block continues.
+    block_ends_stream: bool,
 }
 
 impl Frames {
     /// The direction from a server.
     pub(super) fn of_server() -> Self {
-        Frames { preface: 0, header: [0; HEADER], have: 0, left: 0, kept: [0; KEPT], kept_length: 0, ends_later: false }
+        Frames {
+            preface: 0,
+            header: [0; HEADER],
+            header_length: 0,
+            payload_left: 0,
+            stored: [0; STORED_BYTES],
+            stored_length: 0,
+            block_ends_stream: false,
+        }
     }
 
     /// The direction from a client, from its preface on.
@@ -78,34 +86,34 @@ impl Frames {
     }
 
     /// Parses `bytes`, the next of the direction, and reports each piece of a frame in them.
-    pub(super) fn follow(&mut self, bytes: &[u8], mut tell: impl FnMut(Piece)) {
+    pub(super) fn parse(&mut self, bytes: &[u8], mut report: impl FnMut(Piece)) {
         let mut at = self.preface.min(bytes.len());
         self.preface -= at;
         while at < bytes.len() {
             let mut counted = 0;
-            if self.have < HEADER {
-                let taken = (HEADER - self.have).min(bytes.len() - at);
-                self.header[self.have..self.have + taken].copy_from_slice(&bytes[at..at + taken]);
-                self.have += taken;
+            if self.header_length < HEADER {
+                let taken = (HEADER - self.header_length).min(bytes.len() - at);
+                self.header[self.header_length..self.header_length + taken].copy_from_slice(&bytes[at..at + taken]);
+                self.header_length += taken;
                 at += taken;
-                if self.have < HEADER {
-                    // The stream is known with the rest of the header.
+                if self.header_length < HEADER {
+                    // The stream is not known before the rest of the header arrives.
                     return;
                 }
                 counted = HEADER;
-                self.left = self.header[..3].iter().fold(0, |length, &byte| length << 8 | usize::from(byte));
-                self.kept_length = 0;
+                self.payload_left = self.header[..3].iter().fold(0, |length, &byte| length << 8 | usize::from(byte));
+                self.stored_length = 0;
             }
-            let taken = self.left.min(bytes.len() - at);
-            let kept = (KEPT - self.kept_length).min(taken);
-            self.kept[self.kept_length..self.kept_length + kept].copy_from_slice(&bytes[at..at + kept]);
-            self.kept_length += kept;
-            self.left -= taken;
+            let taken = self.payload_left.min(bytes.len() - at);
+            let stored = (STORED_BYTES - self.stored_length).min(taken);
+            self.stored[self.stored_length..self.stored_length + stored].copy_from_slice(&bytes[at..at + stored]);
+            self.stored_length += stored;
+            self.payload_left -= taken;
             at += taken;
-            let whole = self.left == 0;
-            tell(self.piece(counted + taken, at, whole));
+            let whole = self.payload_left == 0;
+            report(self.piece(counted + taken, at, whole));
             if whole {
-                self.have = 0;
+                self.header_length = 0;
             }
         }
     }
@@ -118,14 +126,14 @@ impl Frames {
                 DATA => flags & END_STREAM != 0,
                 HEADERS if flags & END_HEADERS != 0 => flags & END_STREAM != 0,
                 HEADERS => {
-                    self.ends_later = flags & END_STREAM != 0;
+                    self.block_ends_stream = flags & END_STREAM != 0;
                     false
                 }
-                CONTINUATION => flags & END_HEADERS != 0 && std::mem::take(&mut self.ends_later),
+                CONTINUATION => flags & END_HEADERS != 0 && std::mem::take(&mut self.block_ends_stream),
                 _ => false,
             };
-        let leaves = (whole && kind == GOAWAY && self.kept_length == KEPT)
-            .then(|| (number(&self.kept[..4]) & STREAM_MAX, number(&self.kept[4..])));
+        let goaway = (whole && kind == GOAWAY && self.stored_length == STORED_BYTES)
+            .then(|| (number(&self.stored[..4]) & STREAM_MAX, number(&self.stored[4..])));
         Piece {
             kind,
             stream: number(&self.header[5..]) & STREAM_MAX,
@@ -134,7 +142,7 @@ impl Frames {
             whole,
             ends_stream,
             ack: kind == SETTINGS && flags & ACK != 0,
-            leaves,
+            goaway,
         }
     }
 }
@@ -157,26 +165,26 @@ mod tests {
     }
 
     /// Type, stream and length of each frame; content of each GOAWAY; ended streams.
-    type Seen = (Vec<(u8, u32, u64)>, Vec<(u32, u32)>, Vec<u32>);
+    type Parsed = (Vec<(u8, u32, u64)>, Vec<(u32, u32)>, Vec<u32>);
 
-    fn seen(cuts: &[usize], bytes: &[u8]) -> Seen {
+    fn parsed(cuts: &[usize], bytes: &[u8]) -> Parsed {
         let mut frames = Frames::of_server();
-        let (mut all, mut leaves, mut ended, mut open) = (Vec::new(), Vec::new(), Vec::new(), 0u64);
+        let (mut all, mut goaway, mut ended, mut open) = (Vec::new(), Vec::new(), Vec::new(), 0u64);
         let mut rest = bytes;
         let mut cut = cuts.iter().cycle();
         while !rest.is_empty() {
             let (now, later) = rest.split_at((*cut.next().unwrap()).clamp(1, rest.len()));
-            frames.follow(now, |piece| {
+            frames.parse(now, |piece| {
                 open += u64::from(piece.bytes);
                 if piece.whole {
                     all.push((piece.kind, piece.stream, std::mem::take(&mut open)));
                 }
-                leaves.extend(piece.leaves);
+                goaway.extend(piece.goaway);
                 ended.extend(piece.ends_stream.then_some(piece.stream));
             });
             rest = later;
         }
-        (all, leaves, ended)
+        (all, goaway, ended)
     }
 
     proptest! {
@@ -188,13 +196,13 @@ mod tests {
             bytes.extend(frame(CONTINUATION, END_HEADERS, 3, b"abc"));
             bytes.extend(frame(DATA, END_STREAM, 5, &vec![1; length * 3]));
             bytes.extend(frame(GOAWAY, 0, 0, &[0, 0, 0, 5, 0, 0, 0, 11, b'w', b'h', b'y']));
-            let (all, leaves, ended) = seen(&cuts, &bytes);
+            let (all, goaway, ended) = parsed(&cuts, &bytes);
             let length = length as u64;
             prop_assert_eq!(
                 all,
                 [(SETTINGS, 0, 9), (HEADERS, 3, 9 + length), (CONTINUATION, 3, 12), (DATA, 5, 9 + length * 3), (GOAWAY, 0, 20)]
             );
-            prop_assert_eq!(leaves, [(5, 11)]);
+            prop_assert_eq!(goaway, [(5, 11)]);
             prop_assert_eq!(ended, [3, 5]);
         }
     }
@@ -205,7 +213,7 @@ mod tests {
         bytes.extend(frame(HEADERS, END_STREAM | END_HEADERS, 1, b"x"));
         let (mut frames, mut ended) = (Frames::of_client(), Vec::new());
         for byte in bytes.chunks(1) {
-            frames.follow(byte, |piece| ended.extend(piece.ends_stream.then_some(piece.stream)));
+            frames.parse(byte, |piece| ended.extend(piece.ends_stream.then_some(piece.stream)));
         }
         assert_eq!(ended, [1]);
     }

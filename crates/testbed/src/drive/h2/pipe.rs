@@ -1,7 +1,7 @@
 //! In-memory replacement of a socket for `h2`.
 //!
-//! It never blocks: a read takes data that the loop has put there, and written data stays until the loop has written it
-//! to the socket. No waker is needed, because the loop polls h2 after every change.
+//! The pipe never blocks: a read takes data that the loop has put there, and written data stays until the loop has
+//! written it to the socket. No waker is needed, because the loop polls h2 after every change.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// memory than this.
 const OUTGOING_MAX: usize = 256 << 10;
 /// Capacity that an empty buffer keeps.
-const KEPT_MAX: usize = 64 << 10;
+const IDLE_CAPACITY_MAX: usize = 64 << 10;
 
 /// One end for the loop, one for h2.
 #[derive(Clone, Debug, Default)]
@@ -39,11 +39,11 @@ impl Pipe {
 }
 
 impl Ends {
-    /// Bytes from the socket.
+    /// Adds bytes from the socket.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         if self.read == self.incoming.len() {
             self.incoming.clear();
-            self.incoming.shrink_to(KEPT_MAX);
+            self.incoming.shrink_to(IDLE_CAPACITY_MAX);
             self.read = 0;
         }
         self.incoming.extend_from_slice(bytes);
@@ -59,17 +59,17 @@ impl Ends {
         &self.outgoing[self.written..]
     }
 
-    /// This many of them were written.
-    pub(super) fn wrote(&mut self, bytes: usize) {
+    /// Records that `bytes` of the output were written to the socket.
+    pub(super) fn note_written(&mut self, bytes: usize) {
         self.written += bytes;
         if self.written == self.outgoing.len() {
             self.outgoing.clear();
-            self.outgoing.shrink_to(KEPT_MAX);
+            self.outgoing.shrink_to(IDLE_CAPACITY_MAX);
             self.written = 0;
         }
     }
 
-    /// Whether h2 had to wait since the last call.
+    /// Whether h2 had to wait for space since the last call.
     pub(super) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }

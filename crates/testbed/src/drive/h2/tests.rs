@@ -44,10 +44,13 @@ fn keys() -> Vec<StreamKey> {
 #[test]
 fn a_refused_request_does_not_shift_other_streams() {
     let mut http2 = Http2::new();
-    let asking = |te: &str| Request::get("http://h/").header("te", te).body(()).unwrap();
+    let request = |te: &str| Request::get("http://h/").header("te", te).body(()).unwrap();
     let keys = keys();
-    let opened: Vec<Option<u32>> =
-        keys.iter().zip(["trailers", "gzip", "trailers"]).map(|(&key, te)| http2.open(key, &asking(te), b"")).collect();
+    let opened: Vec<Option<u32>> = keys
+        .iter()
+        .zip(["trailers", "gzip", "trailers"])
+        .map(|(&key, te)| http2.open(key, &request(te), b""))
+        .collect();
     assert!(matches!(opened[..], [Some(_), None, Some(_)]), "{opened:?}");
     for (key, number) in keys.iter().zip(opened) {
         let Some(number) = number else { continue };

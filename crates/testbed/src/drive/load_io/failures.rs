@@ -10,11 +10,11 @@ use sys::socket::TcpSocket;
 use units::Timestamp;
 
 use super::LoadIo;
-use crate::connect_call::Called;
+use crate::connect_call::ConnectCall;
 
 impl LoadIo {
-    /// Bytes of long requests, with a timeout at or before `now`, that reached the server.
-    pub(super) fn note_timing_out(&mut self, now: Timestamp) {
+    /// Reports to the core how many bytes of long requests, whose timeout is at or before `now`, reached the server.
+    pub(super) fn note_unacknowledged_at_timeout(&mut self, now: Timestamp) {
         let due: Vec<ConnectionKey> = self.load.timing_out(now).collect();
         for key in due {
             if let Some(Some(socket)) = self.sockets.get(key.index()) {
@@ -24,13 +24,13 @@ impl LoadIo {
     }
 
     pub(super) fn drop_failed(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
-        self.forget(key);
+        self.close_socket(key);
         let now = self.now(clock);
         self.load.handle_failure(now, key, cause);
     }
 
     /// Closes the socket, if it still exists.
-    pub(super) fn forget(&mut self, key: ConnectionKey) {
+    pub(super) fn close_socket(&mut self, key: ConnectionKey) {
         if let Some(slot) = self.sockets.get_mut(key.index())
             && slot.as_ref().is_some_and(|socket| socket.key == key)
             && let Some(socket) = slot.take()
@@ -42,14 +42,14 @@ impl LoadIo {
     }
 
     pub(super) fn note_port(&mut self, key: ConnectionKey, client: u32, server: IpAddr, tcp: &TcpSocket) {
-        if !self.notes_ports {
+        if !self.records_ports {
             return;
         }
         // A connection without a port would have failed to connect: the captured connection then counts as missing.
         if let (Some(connection), Ok(port), Some(handover)) =
             (self.load.connection_number(key), tcp.local_port(), &mut self.handover)
         {
-            handover.note_called(Called { connection, client, port, server });
+            handover.note_connect_call(ConnectCall { connection, client, port, server });
         }
     }
 }
@@ -78,6 +78,6 @@ pub(super) fn stream_cause(error: &io::Error) -> FailureCause {
 
 /// Reports to the core how many of a connection's bytes the peer has acknowledged.
 pub(super) fn note_unacknowledged(load: &mut Load, key: ConnectionKey, socket: &TcpSocket) {
-    // A socket that cannot report its queue has none.
+    // A socket that cannot report its queue counts as having sent everything.
     load.handle_unacknowledged(key, socket.unacknowledged().unwrap_or(0));
 }

@@ -6,14 +6,14 @@ use units::Timestamp;
 use super::LoadIo;
 
 impl LoadIo {
-    /// When the core wants to be called next.
+    /// The time at which the core must be called next.
     pub fn next_wake(&self) -> Option<Timestamp> {
         self.load.next_wake()
     }
 
     /// Whether the last iteration left immediate work.
     pub fn unfinished(&self) -> bool {
-        self.more || !self.again.is_empty()
+        self.more || !self.unread.is_empty()
     }
 
     /// The core's live counters.
@@ -26,12 +26,12 @@ impl LoadIo {
         self.load.mix_live()
     }
 
-    /// The measured phase as it stands.
+    /// The measured phase, its end as far as it is known.
     pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
         self.load.measured()
     }
 
-    /// The measured phase ends at `at`, a future time.
+    /// Sets the end of the measured phase, a future time.
     pub fn end_at(&mut self, at: Timestamp) {
         self.load.end_at(at);
     }
@@ -44,7 +44,7 @@ impl LoadIo {
 
     /// Ends everything in flight.
     pub fn abort(&mut self, now: Timestamp) {
-        self.note_timing_out(Timestamp::MAX);
+        self.note_unacknowledged_at_timeout(Timestamp::MAX);
         self.sampler.sample(now, self.load.live());
         self.load.abort(now);
     }

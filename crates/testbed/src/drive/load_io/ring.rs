@@ -13,12 +13,12 @@ use crate::drive::poller::{Operation, RingPoller, addressee};
 
 /// Requests submitted with one system call.
 pub(super) const SENDS_PER_CALL: usize = 8;
-/// A longer request is sent by its own system call, which returns how much was taken: `sent_at` must not be that of a
-/// request that is still in our memory.
-pub(super) const SENT_AT_ONCE_MAX: usize = 16 << 10;
+/// A longer request is sent by its own system call, which returns how much the kernel took: `sent_at` must not
+/// be set while a part of the request is still in this process's memory.
+pub(super) const QUEUED_REQUEST_BYTES_MAX: usize = 16 << 10;
 
 impl LoadIo {
-    /// An operation on a connection has completed.
+    /// Handles a completed operation on a connection.
     pub fn completed(&mut self, completion: Completion, poller: &mut Poller, clock: &Clock) {
         let Some(ring) = poller.ring() else { return };
         match addressee(&completion) {
@@ -70,15 +70,15 @@ impl LoadIo {
             }
             None => {}
         }
-        self.taken_in += 1;
-        if self.taken_in >= SENDS_PER_CALL {
-            self.settle(poller, clock);
+        self.completions_handled += 1;
+        if self.completions_handled >= SENDS_PER_CALL {
+            self.follow_up_completions(poller, clock);
         }
     }
 
     /// Carries out the core's actions after completions were handled.
-    pub fn settle(&mut self, poller: &mut Poller, clock: &Clock) {
-        if std::mem::take(&mut self.taken_in) > 0 {
+    pub fn follow_up_completions(&mut self, poller: &mut Poller, clock: &Clock) {
+        if std::mem::take(&mut self.completions_handled) > 0 {
             self.follow_up(poller, clock);
         }
     }
@@ -93,7 +93,7 @@ impl LoadIo {
     ) {
         let socket = self.sockets.get_mut(index).and_then(Option::as_mut).filter(|socket| is(socket.key));
         let Some(socket) = socket else {
-            // For a connection that is already closed.
+            // The connection of this completion is already closed.
             if let Some(buffer) = completion.buffer {
                 ring.give_back(buffer);
             }
@@ -143,7 +143,7 @@ impl LoadIo {
     }
 
     /// Submits queued requests, and passes sockets to the ring for closing.
-    pub(super) fn hand_over(&mut self, poller: &mut Poller, clock: &Clock) {
+    pub(super) fn submit(&mut self, poller: &mut Poller, clock: &Clock) {
         let Some(ring) = poller.ring() else { return };
         for (socket, key, busy) in self.closing.drain(..) {
             ring.close(socket, key, busy);

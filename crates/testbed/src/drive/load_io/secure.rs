@@ -5,12 +5,12 @@ use schema::FailureCause;
 use sys::clock::Clock;
 use sys::socket::Read;
 
-use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, stream_cause, told};
+use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, sampled_now, stream_cause};
 use crate::drive::h2::Http2;
-use crate::drive::tls::{News, READ_BUFFER, Tls};
+use crate::drive::tls::{READ_BUFFER, Tls, TlsEvent};
 
 impl LoadIo {
-    /// The same with TLS for its secure targets.
+    /// Adds TLS for secure targets.
     pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
         if tls.is_some() {
             self.buffer = vec![0; READ_BUFFER].into_boxed_slice();
@@ -24,7 +24,7 @@ impl LoadIo {
         self.tls.as_ref()
     }
 
-    /// The connection is established and starts its handshake.
+    /// Starts the TLS handshake of an established connection.
     pub(super) fn begin_handshake(&mut self, key: ConnectionKey, clock: &Clock) {
         let (Some(Some(socket)), Some(tls)) = (self.sockets.get_mut(key.index()), &mut self.tls) else { return };
         let begun = tls.session(socket.client, socket.target).and_then(|mut session| session.begin().map(|()| session));
@@ -54,7 +54,7 @@ impl LoadIo {
             match session.take_sent() {
                 0 => {}
                 sent => {
-                    let now = told(&self.load, &mut self.sampler, &mut self.stalls, clock);
+                    let now = sampled_now(&self.load, &mut self.sampler, &mut self.stalls, clock);
                     self.load.handle_sent(now, key, sent);
                 }
             }
@@ -70,7 +70,7 @@ impl LoadIo {
 
     pub(super) fn read_sealed(&mut self, key: ConnectionKey, clock: &Clock) {
         for _ in 0..READS_PER_VISIT {
-            let LoadIo { load, sampler, stalls, sockets, buffer, tls: Some(tls), news, http2: streams, .. } = self
+            let LoadIo { load, sampler, stalls, sockets, buffer, tls: Some(tls), h2_events, http2: streams, .. } = self
             else {
                 return;
             };
@@ -80,11 +80,11 @@ impl LoadIo {
             };
             let Socket { session: Some(session), http2, .. } = socket else { return };
             if http2.as_ref().is_some_and(|http2| http2.is_full()) {
-                // The server does not read its requests.
+                // The server does not read requests: reading its responses pauses.
                 return self.advance(key, clock);
             }
-            let before = session.lay_out(buffer);
-            match socket.tcp.read(&mut buffer[before..]) {
+            let incomplete_bytes = session.copy_incomplete_to(buffer);
+            match socket.tcp.read(&mut buffer[incomplete_bytes..]) {
                 Ok(Read::Bytes(length)) => {
                     let was_secured = session.secured();
                     let mut early = Vec::new();
@@ -92,22 +92,22 @@ impl LoadIo {
                     if load.wants_acknowledged(key) {
                         note_unacknowledged(load, key, &socket.tcp);
                     }
-                    let outcome = session.receive(&mut buffer[..before + length], |said| match said {
-                        // Whether ALPN has chosen HTTP/2 is known only from the session.
-                        News::Secured if *streams => {}
-                        News::Secured => load.handle_secured(told(load, sampler, stalls, clock), key),
-                        News::Plain(bytes) => match http2 {
+                    let outcome = session.receive(&mut buffer[..incomplete_bytes + length], |event| match event {
+                        // With HTTP/2 the ALPN result is checked after this call, because it needs the session.
+                        TlsEvent::Secured if *streams => {}
+                        TlsEvent::Secured => load.handle_secured(sampled_now(load, sampler, stalls, clock), key),
+                        TlsEvent::Plain(bytes) => match http2 {
                             Some(http2) => {
                                 load.handle_received(key, bytes.len() as u64);
-                                http2.take_in(bytes, news);
+                                http2.receive(bytes, h2_events);
                             }
                             None if *streams => early.extend_from_slice(bytes),
-                            None => load.handle_bytes(told(load, sampler, stalls, clock), key, bytes),
+                            None => load.handle_bytes(sampled_now(load, sampler, stalls, clock), key, bytes),
                         },
-                        News::CloseNotify if *streams => closes = true,
-                        News::CloseNotify => {
+                        TlsEvent::CloseNotify if *streams => closes = true,
+                        TlsEvent::CloseNotify => {
                             note_unacknowledged(load, key, &socket.tcp);
-                            load.handle_close_notify(told(load, sampler, stalls, clock), key);
+                            load.handle_close_notify(sampled_now(load, sampler, stalls, clock), key);
                         }
                     });
                     if closes {
@@ -116,15 +116,15 @@ impl LoadIo {
                     if !was_secured && session.secured() {
                         tls.secured(session);
                         if *streams {
-                            if !tls.speaks_http2(session) {
+                            if !tls.chose_http2(session) {
                                 return self.drop_failed(key, FailureCause::TlsHandshake, clock);
                             }
-                            load.handle_secured(told(load, sampler, stalls, clock), key);
+                            load.handle_secured(sampled_now(load, sampler, stalls, clock), key);
                             let mut begun = Box::new(Http2::new());
                             load.handle_received(key, early.len() as u64);
-                            begun.take_in(&early, news);
+                            begun.receive(&early, h2_events);
                             *http2 = Some(begun);
-                            self.stirred.push(key);
+                            self.changed_streams.push(key);
                         }
                     }
                     if self.http2 {
@@ -135,35 +135,36 @@ impl LoadIo {
                         }
                     }
                     match outcome {
-                        // The handshake continues, or a key is updated: the server waits for it.
+                        // The server waits for TLS messages of the handshake or of a key update.
                         Ok(()) => self.send_sealed(key, clock),
                         Err(error) => return self.drop_session(key, &error, clock),
                     }
                 }
                 Ok(Read::End) if session.closed_by_peer() => {
                     note_unacknowledged(load, key, &socket.tcp);
-                    return load.handle_eof(told(load, sampler, stalls, clock), key);
+                    return load.handle_eof(sampled_now(load, sampler, stalls, clock), key);
                 }
                 Ok(Read::End) => {
                     note_unacknowledged(load, key, &socket.tcp);
                     if !session.secured() {
-                        tls.broke_off("the server closed the connection in the middle of the TLS handshake");
+                        tls.failed_without_alert("the server closed the connection in the middle of the TLS handshake");
                     }
-                    return load.handle_truncated(told(load, sampler, stalls, clock), key);
+                    return load.handle_truncated(sampled_now(load, sampler, stalls, clock), key);
                 }
                 Ok(Read::Later) => return,
                 Err(error) => {
                     if !session.secured() {
-                        tls.broke_off("the connection was reset in the middle of the TLS handshake");
+                        tls.failed_without_alert("the connection was reset in the middle of the TLS handshake");
                     }
                     return self.drop_failed(key, stream_cause(&error), clock);
                 }
             }
         }
-        self.again.push(key);
+        self.unread.push(key);
     }
 
-    /// TLS has failed: the server gets an alert, if it still reads, and the core the cause.
+    /// Closes a connection whose TLS failed: sends an alert to the server, if it still reads, and reports the cause to
+    /// the core.
     pub(super) fn drop_session(&mut self, key: ConnectionKey, error: &rustls::Error, clock: &Clock) {
         let (Some(Some(socket)), Some(tls)) = (self.sockets.get_mut(key.index()), &mut self.tls) else { return };
         let mut secured = false;

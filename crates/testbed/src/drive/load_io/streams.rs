@@ -7,8 +7,8 @@ use sys::socket::Read;
 use units::Timestamp;
 
 use super::secure::SEAL_MAX;
-use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, stream_cause, told};
-use crate::drive::h2::{Http2, News, Why};
+use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, sampled_now, stream_cause};
+use crate::drive::h2::{H2Event, Http2, Why};
 
 impl LoadIo {
     /// Adds HTTP/2 with the settings of the load's specification.
@@ -17,32 +17,32 @@ impl LoadIo {
         self
     }
 
-    /// The connection can carry streams from now on.
+    /// Starts HTTP/2 on a connection that can carry streams from now on.
     pub(super) fn begin_streams(&mut self, key: ConnectionKey) {
         if self.http2
             && let Some(socket) = self.socket(key)
         {
             socket.http2 = Some(Box::new(Http2::new()));
-            self.stirred.push(key);
+            self.changed_streams.push(key);
         }
     }
 
-    /// Opens the stream of a request.
-    pub(super) fn stir(&mut self, key: ConnectionKey) {
-        if self.stirred.last() != Some(&key) {
-            self.stirred.push(key);
+    /// Notes that HTTP/2 on this connection has work.
+    pub(super) fn mark_changed(&mut self, key: ConnectionKey) {
+        if self.changed_streams.last() != Some(&key) {
+            self.changed_streams.push(key);
         }
     }
 
     /// Advances HTTP/2 on the connections that were changed, and writes the output.
-    pub(super) fn advance_stirred(&mut self, clock: &Clock) {
-        let mut stirred = std::mem::take(&mut self.stirred);
-        for key in stirred.drain(..) {
+    pub(super) fn advance_changed(&mut self, clock: &Clock) {
+        let mut changed_streams = std::mem::take(&mut self.changed_streams);
+        for key in changed_streams.drain(..) {
             self.advance(key, clock);
         }
-        // Keeps the allocation; connections that changed meanwhile remain.
-        stirred.append(&mut self.stirred);
-        self.stirred = stirred;
+        // The vector is reused; connections that changed meanwhile remain.
+        changed_streams.append(&mut self.changed_streams);
+        self.changed_streams = changed_streams;
     }
 
     /// Advances HTTP/2 on a connection, reports to the core, and writes.
@@ -52,8 +52,8 @@ impl LoadIo {
             return;
         };
         let Some(http2) = &mut socket.http2 else { return };
-        http2.advance(&mut self.news);
-        self.tell(key, clock);
+        http2.advance(&mut self.h2_events);
+        self.report_h2_events(key, clock);
         self.write_streams(key, clock);
     }
 
@@ -63,36 +63,36 @@ impl LoadIo {
             return;
         };
         let written = match session {
-            None => http2.write(|bytes| tcp.send(bytes)).map_err(Trouble::Socket),
+            None => http2.write(|bytes| tcp.send(bytes)).map_err(WriteError::Socket),
             Some(session) => loop {
                 match session.flush(tcp) {
                     Ok(true) => {}
                     Ok(false) => break Ok(false),
-                    Err(error) => break Err(Trouble::Socket(error)),
+                    Err(error) => break Err(WriteError::Socket(error)),
                 }
-                http2.wrote(session.take_sent());
+                http2.note_written(session.take_sent());
                 self.plain.clear();
                 http2.copy_unwritten(SEAL_MAX, &mut self.plain);
                 if self.plain.is_empty() {
                     break Ok(true);
                 }
                 if let Err(error) = session.seal(&self.plain) {
-                    break Err(Trouble::Tls(error));
+                    break Err(WriteError::Tls(error));
                 }
             },
         };
-        let goes_on = http2.goes_on();
-        let now = told(&self.load, &mut self.sampler, &mut self.stalls, clock);
+        let has_more = http2.has_more();
+        let now = sampled_now(&self.load, &mut self.sampler, &mut self.stalls, clock);
         while let Some((stream, bytes, last)) = http2.next_sent() {
             self.load.handle_stream_sent(now, stream, u64::from(bytes), last);
         }
         match written {
-            // The socket has space for more than h2 was allowed to write.
-            Ok(true) if goes_on => self.stir(key),
+            // The pipe was full, so h2 has more output, and the socket has space for it.
+            Ok(true) if has_more => self.mark_changed(key),
             // The socket reports when it accepts the rest.
             Ok(_) => {}
-            Err(Trouble::Socket(error)) => self.drop_failed(key, stream_cause(&error), clock),
-            Err(Trouble::Tls(error)) => self.drop_session(key, &error, clock),
+            Err(WriteError::Socket(error)) => self.drop_failed(key, stream_cause(&error), clock),
+            Err(WriteError::Tls(error)) => self.drop_session(key, &error, clock),
         }
     }
 
@@ -109,7 +109,7 @@ impl LoadIo {
                 Ok(Read::Bytes(length)) => {
                     let bytes = &self.buffer[..length];
                     self.load.handle_received(key, length as u64);
-                    http2.take_in(bytes, &mut self.news);
+                    http2.receive(bytes, &mut self.h2_events);
                     self.advance(key, clock);
                 }
                 Ok(Read::End) => {
@@ -121,47 +121,47 @@ impl LoadIo {
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
         }
-        self.again.push(key);
+        self.unread.push(key);
     }
 
     /// Reports HTTP/2 events to the core.
-    fn tell(&mut self, key: ConnectionKey, clock: &Clock) {
+    fn report_h2_events(&mut self, key: ConnectionKey, clock: &Clock) {
         let now = self.now(clock);
-        let mut news = std::mem::take(&mut self.news);
-        for one in news.drain(..) {
-            self.load.tell(now, key, one, &mut self.plain);
+        let mut h2_events = std::mem::take(&mut self.h2_events);
+        for event in h2_events.drain(..) {
+            self.load.handle_h2_event(now, key, event, &mut self.plain);
         }
-        self.news = news;
+        self.h2_events = h2_events;
     }
 }
 
-enum Trouble {
+enum WriteError {
     Socket(std::io::Error),
     Tls(rustls::Error),
 }
 
 /// HTTP/2 events as calls of the core.
-trait Tell {
-    fn tell(&mut self, now: Timestamp, key: ConnectionKey, news: News, room: &mut Vec<u8>);
+trait HandleH2Event {
+    fn handle_h2_event(&mut self, now: Timestamp, key: ConnectionKey, event: H2Event, buffer: &mut Vec<u8>);
 }
 
-impl Tell for Load {
-    fn tell(&mut self, now: Timestamp, key: ConnectionKey, news: News, room: &mut Vec<u8>) {
-        match news {
-            News::Limit(limit) => self.handle_stream_limit(now, key, limit),
-            News::Received { stream, bytes, head } => self.handle_stream_bytes(now, stream, u64::from(bytes), head),
-            News::Head { stream, status, fields } => {
-                room.clear();
+impl HandleH2Event for Load {
+    fn handle_h2_event(&mut self, now: Timestamp, key: ConnectionKey, event: H2Event, buffer: &mut Vec<u8>) {
+        match event {
+            H2Event::Limit(limit) => self.handle_stream_limit(now, key, limit),
+            H2Event::Received { stream, bytes, head } => self.handle_stream_bytes(now, stream, u64::from(bytes), head),
+            H2Event::Head { stream, status, fields } => {
+                buffer.clear();
                 if self.stream_wants_head(stream) {
-                    write_head(status, &fields, room);
+                    write_head(status, &fields, buffer);
                 }
-                self.handle_stream_head(stream, status, room);
+                self.handle_stream_head(stream, status, buffer);
             }
-            News::Body { stream, bytes } => self.handle_stream_body(stream, &bytes),
-            News::End { stream } => self.handle_stream_end(now, stream),
-            News::Failed { stream, why } => self.handle_stream_failure(now, stream, failure(why)),
-            News::Leaves { last, error } => self.handle_goaway(now, key, last, error),
-            News::Broken => self.handle_failure(now, key, FailureCause::Malformed),
+            H2Event::Body { stream, bytes } => self.handle_stream_body(stream, &bytes),
+            H2Event::End { stream } => self.handle_stream_end(now, stream),
+            H2Event::Failed { stream, why } => self.handle_stream_failure(now, stream, failure(why)),
+            H2Event::GoAway { last, error } => self.handle_goaway(now, key, last, error),
+            H2Event::Broken => self.handle_failure(now, key, FailureCause::Malformed),
         }
     }
 }
@@ -189,17 +189,17 @@ fn write_head(status: u16, fields: &http::HeaderMap, into: &mut Vec<u8>) {
 }
 
 impl LoadIo {
-    /// A stream for a request of the core: its identifier, or a report that it cannot be opened.
+    /// Reports to the core the number of the stream that was opened for a request, or that none could be opened.
     pub(super) fn note_opened(&mut self, key: ConnectionKey, stream: StreamKey, number: Option<u32>, clock: &Clock) {
         match number {
             Some(number) => self.load.handle_stream_opened(stream, number),
-            // h2 knows more than the core: that the connection is closing, or that a header is not allowed.
+            // h2 refuses what the core cannot know: the connection is closing, or a header is not allowed.
             None => {
                 let failure = StreamFailure::Failed(FailureCause::LocalError);
                 let now = self.now(clock);
                 self.load.handle_stream_failure(now, stream, failure);
             }
         }
-        self.stir(key);
+        self.mark_changed(key);
     }
 }

@@ -6,7 +6,7 @@ use sys::clock::Clock;
 use sys::socket::Read;
 
 use super::{LoadIo, stream_cause};
-use crate::drive::tunnel::{Answer, Tunnelling};
+use crate::drive::tunnel::{ProxyResponse, Tunnelling};
 
 impl LoadIo {
     /// Adds a tunnel for each connection to a secure target.
@@ -15,7 +15,7 @@ impl LoadIo {
         self
     }
 
-    /// The connection to the proxy is established: sends CONNECT. Without a proxy TLS begins.
+    /// Sends CONNECT on an established connection to a proxy. Without a proxy, starts the TLS handshake.
     pub(super) fn begin_tunnel(&mut self, key: ConnectionKey, clock: &Clock) {
         let (Some(Some(socket)), Some(tunnelling)) = (self.sockets.get_mut(key.index()), &self.tunnelling) else {
             return self.begin_handshake(key, clock);
@@ -31,7 +31,7 @@ impl LoadIo {
         let Some(tunnel) = &mut socket.tunnel else { return };
         while !tunnel.unwritten().is_empty() {
             match socket.tcp.send(tunnel.unwritten()) {
-                Ok(Some(taken)) => tunnel.wrote(taken),
+                Ok(Some(taken)) => tunnel.note_written(taken),
                 // The socket reports when it accepts more.
                 Ok(None) => return,
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
@@ -44,8 +44,8 @@ impl LoadIo {
         loop {
             let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return false };
             let Some(tunnel) = &mut socket.tunnel else { return false };
-            let answer = match socket.tcp.read(&mut self.buffer) {
-                Ok(Read::Bytes(length)) => tunnel.take_in(&self.buffer[..length]),
+            let response = match socket.tcp.read(&mut self.buffer) {
+                Ok(Read::Bytes(length)) => tunnel.receive(&self.buffer[..length]),
                 Ok(Read::Later) => return false,
                 Ok(Read::End) => {
                     self.drop_failed(key, FailureCause::ConnectFailed, clock);
@@ -56,20 +56,20 @@ impl LoadIo {
                     return false;
                 }
             };
-            match answer {
-                Answer::Later => {}
-                Answer::Open => {
+            match response {
+                ProxyResponse::Incomplete => {}
+                ProxyResponse::Open => {
                     socket.tunnel = None;
                     self.begin_handshake(key, clock);
                     return true;
                 }
-                Answer::Refused(status) => {
-                    self.forget(key);
+                ProxyResponse::Refused(status) => {
+                    self.close_socket(key);
                     let now = self.now(clock);
                     self.load.handle_refused(now, key, status);
                     return false;
                 }
-                Answer::Malformed => {
+                ProxyResponse::Malformed => {
                     self.drop_failed(key, FailureCause::Malformed, clock);
                     return false;
                 }

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::trust::{TrustsAnyone, TrustsThese};
+use super::trust::{TrustAnyCertificate, TrustGivenCertificates};
 use crate::error::TestbedError;
 use plan::{Alpn, TlsPlan, TlsVersion};
 
@@ -35,7 +35,9 @@ pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, TestbedError> {
         .with_protocol_versions(versions)
         .expect("ring has suites of both versions");
     let builder = match &plan.cacert {
-        _ if plan.insecure => builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustsAnyone(provider))),
+        _ if plan.insecure => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAnyCertificate(provider)))
+        }
         None => builder.with_root_certificates(roots_of_the_system()?),
         Some(file) => {
             let given = certificates(file, "--cacert")?;
@@ -48,7 +50,9 @@ pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, TestbedError> {
             let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
                 .build()
                 .map_err(|error| refuse(&error))?;
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustsThese { authorities, given }))
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(TrustGivenCertificates { authorities, given }))
         }
     };
     let mut config = match &plan.cert {
@@ -61,7 +65,7 @@ pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, TestbedError> {
                     true => {
                         "the key is encrypted; decrypt it into a file of its own: openssl pkey -in FILE -out KEY".into()
                     }
-                    false => pem_words(&error, "private key"),
+                    false => pem_error_text(&error, "private key"),
                 };
                 TestbedError::Plan(format!("--key {}: {words}", key.display()))
             })?;
@@ -93,7 +97,7 @@ fn roots_of_the_system() -> Result<RootCertStore, TestbedError> {
 
 fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, TestbedError> {
     let refuse = |error: &rustls_pki_types::pem::Error| {
-        TestbedError::Plan(format!("{option} {}: {}", file.display(), pem_words(error, "certificate")))
+        TestbedError::Plan(format!("{option} {}: {}", file.display(), pem_error_text(error, "certificate")))
     };
     let found: Vec<_> =
         CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| refuse(&error))?;
@@ -109,10 +113,10 @@ fn is_encrypted(file: &Path) -> bool {
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
-fn pem_words(error: &rustls_pki_types::pem::Error, wanted: &str) -> String {
+fn pem_error_text(error: &rustls_pki_types::pem::Error, expected: &str) -> String {
     match error {
         rustls_pki_types::pem::Error::Io(error) => error.to_string(),
-        rustls_pki_types::pem::Error::NoItemsFound => format!("the file has no {wanted} in PEM form"),
+        rustls_pki_types::pem::Error::NoItemsFound => format!("the file has no {expected} in PEM form"),
         error => format!("the file is not valid PEM: {error}"),
     }
 }

@@ -10,7 +10,7 @@ use schema::document;
 
 /// Parameters negotiated by one handshake.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Settled {
+pub(super) struct Negotiated {
     pub(super) version: Option<ProtocolVersion>,
     pub(super) suite: Option<SupportedCipherSuite>,
     pub(super) alpn: Option<Vec<u8>>,
@@ -22,23 +22,23 @@ pub(super) struct Facts {
     trust: String,
     full: u64,
     resumed: u64,
-    settled: Vec<(Settled, u64)>,
+    negotiated: Vec<(Negotiated, u64)>,
     first_failure: Option<String>,
 }
 
 impl Facts {
     pub(super) fn new(server_name: String, trust: String) -> Self {
-        Facts { server_name, trust, full: 0, resumed: 0, settled: Vec::new(), first_failure: None }
+        Facts { server_name, trust, full: 0, resumed: 0, negotiated: Vec::new(), first_failure: None }
     }
 
-    pub(super) fn secured(&mut self, (kind, settled): &(Option<HandshakeKind>, Settled)) {
+    pub(super) fn secured(&mut self, (kind, negotiated): &(Option<HandshakeKind>, Negotiated)) {
         match kind {
             Some(HandshakeKind::Resumed) => self.resumed += 1,
             _ => self.full += 1,
         }
-        match self.settled.iter_mut().find(|(other, _)| other == settled) {
+        match self.negotiated.iter_mut().find(|(other, _)| other == negotiated) {
             Some((_, count)) => *count += 1,
-            None => self.settled.push((settled.clone(), 1)),
+            None => self.negotiated.push((negotiated.clone(), 1)),
         }
     }
 
@@ -50,9 +50,9 @@ impl Facts {
 
     pub(super) fn document(&self) -> document::Tls {
         let all = self.full + self.resumed;
-        let counted = |name: fn(&Settled) -> String| {
-            self.settled.iter().fold(BTreeMap::new(), |mut counts, (settled, count)| {
-                *counts.entry(name(settled)).or_default() += count;
+        let counted = |name: fn(&Negotiated) -> String| {
+            self.negotiated.iter().fold(BTreeMap::new(), |mut counts, (negotiated, count)| {
+                *counts.entry(name(negotiated)).or_default() += count;
                 counts
             })
         };
@@ -62,9 +62,9 @@ impl Facts {
             handshakes_full: self.full,
             handshakes_resumed: self.resumed,
             resumed_share: (all > 0).then(|| self.resumed as f64 / all as f64),
-            version: counted(|settled| settled.version.map_or_else(unknown, version_name)),
-            cipher_suite: counted(|settled| settled.suite.map_or_else(unknown, suite_name)),
-            alpn: counted(|settled| match &settled.alpn {
+            version: counted(|negotiated| negotiated.version.map_or_else(unknown, version_name)),
+            cipher_suite: counted(|negotiated| negotiated.suite.map_or_else(unknown, suite_name)),
+            alpn: counted(|negotiated| match &negotiated.alpn {
                 Some(protocol) => String::from_utf8_lossy(protocol).into_owned(),
                 None => "none".into(),
             }),

@@ -9,16 +9,16 @@ use rustls::{ClientConfig, Error, HandshakeKind};
 use rustls_pki_types::ServerName;
 use sys::socket::TcpSocket;
 
-use super::facts::Settled;
+use super::facts::Negotiated;
 
 /// Events of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News<'a> {
-    /// The client's part of the handshake is finished. Once.
+pub(crate) enum TlsEvent<'a> {
+    /// The client's part of the handshake is finished. Reported once.
     Secured,
     /// Decrypted data of the server.
     Plain(&'a [u8]),
-    /// The server sends no more. Once.
+    /// close_notify: the server sends no more. Reported once.
     CloseNotify,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum News<'a> {
 pub(crate) const READ_BUFFER: usize = 96 << 10;
 
 /// Capacity of the send buffer of an idle connection: a few requests.
-const KEPT_MAX: usize = 8 << 10;
+const IDLE_CAPACITY_MAX: usize = 8 << 10;
 
 /// Largest overhead of a record (RFC 8446, section 5.2), header included.
 const RECORD_OVERHEAD: usize = 5 + 256;
@@ -66,18 +66,18 @@ impl Session {
 
     /// Copies stored incomplete records to the front of `buffer`, and returns their length. The next bytes of the
     /// socket belong after them.
-    pub(crate) fn lay_out(&self, buffer: &mut [u8]) -> usize {
+    pub(crate) fn copy_incomplete_to(&self, buffer: &mut [u8]) -> usize {
         buffer[..self.incoming.len()].copy_from_slice(&self.incoming);
         self.incoming.len()
     }
 
-    /// Processes `bytes`, which begin with those that [`Self::lay_out`] copied, and reports events. Call
+    /// Processes `bytes`, which begin with those that [`Self::copy_incomplete_to`] copied, and reports events. Call
     /// [`Self::flush`] afterwards.
     ///
     /// # Errors
     /// The session is over; an alert for the server may be ready to be written.
-    pub(crate) fn receive(&mut self, bytes: &mut [u8], tell: impl FnMut(News<'_>)) -> Result<(), Error> {
-        let used = self.advance(bytes, tell)?;
+    pub(crate) fn receive(&mut self, bytes: &mut [u8], report: impl FnMut(TlsEvent<'_>)) -> Result<(), Error> {
+        let used = self.advance(bytes, report)?;
         self.incoming.clear();
         self.incoming.extend_from_slice(&bytes[used..]);
         Ok(())
@@ -89,7 +89,7 @@ impl Session {
     /// The session is over, or its keys are used up.
     pub(crate) fn seal(&mut self, plain: &[u8]) -> Result<(), Error> {
         debug_assert_eq!(self.sealed, 0, "the last part was reported as sent");
-        // rustls has offsets into stored data, so it must see it again.
+        // rustls keeps offsets into the incomplete records, so it must get them again.
         let mut incoming = std::mem::take(&mut self.incoming);
         let mut used = 0;
         let sealed = loop {
@@ -97,15 +97,15 @@ impl Session {
             match state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                     let at = self.outgoing.len();
-                    let mut room = plain.len() + RECORD_OVERHEAD;
+                    let mut space = plain.len() + RECORD_OVERHEAD;
                     break loop {
-                        self.outgoing.resize(at + room, 0);
+                        self.outgoing.resize(at + space, 0);
                         match traffic.encrypt(plain, &mut self.outgoing[at..]) {
                             Ok(length) => {
                                 self.outgoing.truncate(at + length);
                                 break Ok(());
                             }
-                            Err(EncryptError::InsufficientSize(needed)) => room = needed.required_size,
+                            Err(EncryptError::InsufficientSize(needed)) => space = needed.required_size,
                             Err(EncryptError::EncryptExhausted) => {
                                 self.outgoing.truncate(at);
                                 break Err(Error::EncryptError);
@@ -130,7 +130,7 @@ impl Session {
     /// Writes pending output. True when all of it is written.
     ///
     /// # Errors
-    /// Those of send(2).
+    /// The errors of send(2).
     pub(crate) fn flush(&mut self, tcp: &TcpSocket) -> io::Result<bool> {
         while self.written < self.outgoing.len() {
             match tcp.send(&self.outgoing[self.written..])? {
@@ -140,7 +140,7 @@ impl Session {
         }
         self.written = 0;
         self.outgoing.clear();
-        self.outgoing.shrink_to(KEPT_MAX);
+        self.outgoing.shrink_to(IDLE_CAPACITY_MAX);
         Ok(true)
     }
 
@@ -150,18 +150,18 @@ impl Session {
     }
 
     /// Sends close_notify, if the server still reads and it fits: never waits.
-    pub(crate) fn say_goodbye(&mut self, tcp: &TcpSocket) {
-        // A server that has closed would answer with RST.
+    pub(crate) fn send_close_notify(&mut self, tcp: &TcpSocket) {
+        // A server that has closed would respond with RST.
         if !self.secured || self.closed_by_peer || !self.outgoing.is_empty() {
             return;
         }
-        let mut word = [0; 64 + RECORD_OVERHEAD];
+        let mut alert = [0; 64 + RECORD_OVERHEAD];
         let status = self.connection.process_tls_records(&mut self.incoming);
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state
-            && let Ok(length) = traffic.queue_close_notify(&mut word)
+            && let Ok(length) = traffic.queue_close_notify(&mut alert)
         {
             // The connection is closed next in any case.
-            let _ = tcp.send(&word[..length]);
+            let _ = tcp.send(&alert[..length]);
         }
     }
 
@@ -176,17 +176,17 @@ impl Session {
     }
 
     /// Parameters negotiated by the handshake.
-    pub(super) fn settled(&self) -> (Option<HandshakeKind>, Settled) {
-        let settled = Settled {
+    pub(super) fn negotiated(&self) -> (Option<HandshakeKind>, Negotiated) {
+        let negotiated = Negotiated {
             version: self.connection.protocol_version(),
             suite: self.connection.negotiated_cipher_suite(),
             alpn: self.connection.alpn_protocol().map(<[u8]>::to_vec),
         };
-        (self.connection.handshake_kind(), settled)
+        (self.connection.handshake_kind(), negotiated)
     }
 
     /// Processes `bytes`; returns how many of them are consumed.
-    fn advance(&mut self, bytes: &mut [u8], mut tell: impl FnMut(News<'_>)) -> Result<usize, Error> {
+    fn advance(&mut self, bytes: &mut [u8], mut report: impl FnMut(TlsEvent<'_>)) -> Result<usize, Error> {
         let mut used = 0;
         loop {
             let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(&mut bytes[used..]);
@@ -195,7 +195,7 @@ impl Session {
                     while let Some(record) = traffic.next_record() {
                         let record = record?;
                         discard += record.discard;
-                        tell(News::Plain(record.payload));
+                        report(TlsEvent::Plain(record.payload));
                     }
                     false
                 }
@@ -209,7 +209,7 @@ impl Session {
                 }
                 Ok(ConnectionState::WriteTraffic(_)) => {
                     if !std::mem::replace(&mut self.secured, true) {
-                        tell(News::Secured);
+                        report(TlsEvent::Secured);
                     }
                     true
                 }
@@ -218,7 +218,7 @@ impl Session {
                     if !self.secured {
                         return Err(Error::General("the server closed TLS in the middle of the handshake".into()));
                     }
-                    tell(News::CloseNotify);
+                    report(TlsEvent::CloseNotify);
                     false
                 }
                 Ok(_) => true,
@@ -234,7 +234,7 @@ impl Session {
         }
     }
 
-    /// The alert of rustls for the server.
+    /// Appends rustls' alert for the server to the output.
     fn take_alert(&mut self) {
         while self.connection.wants_write() {
             let status = self.connection.process_tls_records(&mut []);

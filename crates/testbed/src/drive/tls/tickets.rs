@@ -13,45 +13,45 @@ const TICKETS_MAX: usize = 256;
 
 /// A client's sessions with one target, so server names need not be compared.
 #[derive(Debug, Default)]
-pub(super) struct Tickets(Mutex<Remembered>);
+pub(super) struct Tickets(Mutex<StoredSessions>);
 
 #[derive(Debug, Default)]
-struct Remembered {
+struct StoredSessions {
     group: Option<NamedGroup>,
     session: Option<Tls12ClientSessionValue>,
     tickets: VecDeque<Tls13ClientSessionValue>,
 }
 
 impl Tickets {
-    /// One thread uses it; rustls requires the lock.
-    fn open(&self) -> MutexGuard<'_, Remembered> {
+    /// Locks the sessions. Only one thread uses them, but rustls requires a lock.
+    fn lock(&self) -> MutexGuard<'_, StoredSessions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ClientSessionStore for Tickets {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
-        self.open().group = Some(group);
+        self.lock().group = Some(group);
     }
 
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
-        self.open().group
+        self.lock().group
     }
 
     fn set_tls12_session(&self, _: ServerName<'static>, session: Tls12ClientSessionValue) {
-        self.open().session = Some(session);
+        self.lock().session = Some(session);
     }
 
     fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.open().session.clone()
+        self.lock().session.clone()
     }
 
     fn remove_tls12_session(&self, _: &ServerName<'static>) {
-        self.open().session = None;
+        self.lock().session = None;
     }
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        let tickets = &mut self.open().tickets;
+        let tickets = &mut self.lock().tickets;
         if tickets.len() == TICKETS_MAX {
             tickets.pop_front();
         }
@@ -59,6 +59,6 @@ impl ClientSessionStore for Tickets {
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.open().tickets.pop_back()
+        self.lock().tickets.pop_back()
     }
 }

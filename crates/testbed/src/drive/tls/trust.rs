@@ -12,9 +12,9 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 /// Verifies only that the server has the key of its certificate: a client without this check would do less work than
 /// any real one.
 #[derive(Debug)]
-pub(super) struct TrustsAnyone(pub(super) Arc<CryptoProvider>);
+pub(super) struct TrustAnyCertificate(pub(super) Arc<CryptoProvider>);
 
-impl ServerCertVerifier for TrustsAnyone {
+impl ServerCertVerifier for TrustAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -52,12 +52,12 @@ impl ServerCertVerifier for TrustsAnyone {
 /// Trusts authorities, and a server that uses exactly one of the given certificates. `openssl req -x509` creates such:
 /// an authority's certificate, used as a server's own, which webpki does not accept.
 #[derive(Debug)]
-pub(super) struct TrustsThese {
+pub(super) struct TrustGivenCertificates {
     pub(super) authorities: Arc<WebPkiServerVerifier>,
     pub(super) given: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for TrustsThese {
+impl ServerCertVerifier for TrustGivenCertificates {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

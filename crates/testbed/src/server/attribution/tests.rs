@@ -45,10 +45,10 @@ fn spent_of(case: Case) -> Spent {
 }
 
 #[track_caller]
-fn assert_near(found: Interval, wanted: Interval) {
+fn assert_near(actual: Interval, expected: Interval) {
     assert!(
-        found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 0.0005),
-        "{found:?}, not {wanted:?}"
+        actual.iter().zip(expected).all(|(actual, expected)| (actual - expected).abs() < 0.0005),
+        "{actual:?}, expected {expected:?}"
     );
 }
 
@@ -83,7 +83,7 @@ fn no_remaining_time_does_not_mean_no_interrupts() {
     let spent = spent_of(Case { idle: [0, 0], tasks: Some(10_003), server: 80, ..Case::default() });
     assert!(spent.receive_interval[1] > 9.9 && spent.not_attributable > 9.9, "{spent:?}");
     assert!(spent.receive < 0.02, "{spent:?}");
-    // The same if the figures are so far apart in time that they do not add up.
+    // The result is the same if the figures are so far apart in time that they do not add up.
     let late = spent_of(Case { idle: [0, 0], tasks: Some(10_100), server: 80, ..Case::default() });
     assert!(late.receive_interval[1] > 9.9 && late.not_attributable > 9.9, "{late:?}");
 }
@@ -94,7 +94,7 @@ fn a_slow_reading_widens_the_interval() {
     let of = |took_ms| {
         let times = |at, idle, tasks| CoreTimes {
             at: ms(at),
-            took: ms(took_ms),
+            read_duration: ms(took_ms),
             cores: 1,
             idle: [ms(idle); 2],
             tasks: Some(ms(tasks)),
@@ -154,7 +154,7 @@ fn receiving_kernel_threads_are_receive_processing() {
     assert!((spent.receive - 0.5).abs() < 1e-6, "0.3 in interrupts, 0.2 in ksoftirqd: {spent:?}");
 }
 
-/// These threads run a few times a second, for milliseconds, on every such machine.
+/// Maintenance threads (kworker and others) run a few times a second, for milliseconds, on every machine.
 #[test]
 fn maintenance_kernel_threads_are_not_other_processes() {
     let spent = spent_of(Case { idle: [9_600, 9_600], tasks: Some(230), server: 100, kernel: 130, ..Case::default() });
@@ -179,10 +179,10 @@ fn interrupts_measured_by_the_kernel_are_exact() {
 fn without_exact_task_time_the_tick_bounds_unseen_processes() {
     // 0.5 s of a process that was read.
     let seen = Case { idle: [8_200, 8_200], server: 1_000, named: 500, ticked: 1_500, ..Case::default() };
-    let found = spent_of(seen);
-    assert_near(found.others, [0.5, 0.5]);
-    assert_near(found.interrupts, [0.299, 0.301]);
-    assert!(found.not_attributable < 0.2, "{found:?}");
+    let actual = spent_of(seen);
+    assert_near(actual.others, [0.5, 0.5]);
+    assert_near(actual.interrupts, [0.299, 0.301]);
+    assert!(actual.not_attributable < 0.2, "{actual:?}");
     // And 2 s of others that were not.
     let unseen = spent_of(Case { idle: [6_200, 6_200], ticked: 3_500, ..seen });
     assert!(unseen.others[1] > 1.9 && unseen.others[0] < 0.501, "{unseen:?}");

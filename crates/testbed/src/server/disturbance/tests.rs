@@ -11,7 +11,7 @@ fn disturbed(windows: impl IntoIterator<Item = (u64, u64)>) -> Disturbed {
     disturbed_until(u64::MAX, windows)
 }
 
-/// The same with only this many windows in the phase.
+/// As above, with only this many windows in the phase.
 fn disturbed_until(end: u64, windows: impl IntoIterator<Item = (u64, u64)>) -> Disturbed {
     let mut disturbance = Disturbance::default();
     let (mut others, mut waited) = (Duration::from_secs(7), Duration::from_secs(3));
@@ -98,7 +98,7 @@ fn an_unknown_wait_counts_as_all_time_of_other_processes() {
         let others = Duration::from_micros(step * 1_000);
         disturbance.add(Sample { at: ms(step * STEP_MS), others: vec![others], waited: Duration::ZERO });
         if step == 100 {
-            disturbance.not_known_since(ms(500));
+            disturbance.waited_unknown_since(ms(500));
         }
     }
     // 50 windows of a millisecond each.
@@ -124,7 +124,7 @@ fn disturbances_of_different_cores_are_separate() {
         disturbance.add(Sample { at: ms(step * STEP_MS), others, waited });
     }
     let found = disturbance.finish();
-    assert_eq!((found.longest, found.waited), (ms(90), ms(90)), "a stretch is on one core");
+    assert_eq!((found.longest, found.waited), (ms(90), ms(90)), "a continuous span is on one core");
 }
 
 /// A thousand requests of 20 to 21 ms.
@@ -144,13 +144,13 @@ fn without_disturbance_no_figure_changes() {
 #[test]
 fn short_disturbances_change_no_figure_materially() {
     // A percent of the time, 40 us at a time.
-    let often = Disturbed {
+    let frequent = Disturbed {
         lasted: Duration::from_secs(10),
         waited: ms(100),
         longest: Duration::from_micros(40),
         weighted_s2: 0.1 * 40e-6,
     };
-    let moved = could_have_moved(&times(), &often, 0.5).unwrap();
+    let moved = could_have_moved(&times(), &frequent, 0.5).unwrap();
     assert!(moved.by_ns > 0.0 && moved.by_ns < 0.5 * moved.limit_ns, "{moved:?}");
     assert!((200_000.0..220_000.0).contains(&moved.limit_ns), "1 % of 20 ms");
 }
@@ -159,8 +159,8 @@ fn short_disturbances_change_no_figure_materially() {
 fn long_disturbances_change_the_tail() {
     let mut times = times();
     (0..3_000).for_each(|nth| times.record(25_000_000 + nth % 100 * 400_000));
-    let hog = Disturbed { lasted: Duration::from_secs(10), waited: ms(900), longest: ms(50), weighted_s2: 0.9 * 0.05 };
-    let moved = could_have_moved(&times, &hog, 0.1).unwrap();
+    let busy = Disturbed { lasted: Duration::from_secs(10), waited: ms(900), longest: ms(50), weighted_s2: 0.9 * 0.05 };
+    let moved = could_have_moved(&times, &busy, 0.1).unwrap();
     assert!(moved.figure.starts_with("p99") && moved.by_ns > 20e6 && moved.by_ns > 10.0 * moved.limit_ns, "{moved:?}");
 }
 

@@ -41,13 +41,13 @@ pub fn run(check: &args::Check) -> Result<Exit> {
     } else {
         print(&report::terminal::check(&view(&outcome), terminal::style()))?;
     }
-    Ok(if outcome.as_asked() { Exit::Success } else { Exit::Invalid })
+    Ok(if outcome.is_as_configured() { Exit::Success } else { Exit::Invalid })
 }
 
 fn view(outcome: &CheckOutcome) -> CheckView {
     let row = |row: &Row| {
         let [low, high] = row.between.map_or([None, None], |ends| ends.map(Some));
-        let [configured, measured, low, high] = texts(row.unit, [row.asked, Some(row.got), low, high]);
+        let [configured, measured, low, high] = texts(row.unit, [row.configured, Some(row.measured), low, high]);
         CheckRow {
             what: row.what.clone(),
             configured,
@@ -111,7 +111,7 @@ fn document(outcome: &CheckOutcome) -> Document<'_> {
     Document {
         schema: "yamabiko.profile_check/2",
         path: &outcome.name,
-        as_configured: outcome.as_asked(),
+        as_configured: outcome.is_as_configured(),
         rows: outcome.rows.iter().map(RowDocument::from).collect(),
         notes: &outcome.notes,
     }
@@ -122,8 +122,8 @@ impl<'a> From<&'a Row> for RowDocument<'a> {
         RowDocument {
             what: &row.what,
             unit: row.unit.name(),
-            configured: row.asked,
-            measured: row.got,
+            configured: row.configured,
+            measured: row.measured,
             accepted: row.between,
             state: row.state.name(),
         }

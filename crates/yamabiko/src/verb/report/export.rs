@@ -66,7 +66,7 @@ fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Re
 
 /// What the run asked for, by index; empty, with a word about it, where the plan cannot tell any more.
 pub fn asked(dir: &Path) -> Vec<RequestTarget> {
-    let asked = plan(dir).and_then(|plan| testbed::asked(&plan).map_err(anyhow::Error::from));
+    let asked = plan(dir).and_then(|plan| testbed::requests_of(&plan).map_err(anyhow::Error::from));
     match asked {
         Ok(asked) => asked.into_iter().map(|(method, url)| RequestTarget { method, url }).collect(),
         Err(error) => {

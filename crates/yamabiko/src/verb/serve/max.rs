@@ -35,7 +35,7 @@ pub fn run(arguments: &args::Serve, bytes: u64, interrupts: &Interrupts) -> Resu
                 let _ = (&mut worker.link()).read(&mut [0]);
                 if !STOPPING.load(Ordering::Acquire) {
                     lost.store(true, Ordering::Release);
-                    interrupts.ask();
+                    interrupts.trigger();
                 }
             });
         }

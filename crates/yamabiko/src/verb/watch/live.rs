@@ -10,7 +10,7 @@ use schema::{RunPhase, RunProgress};
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::{Interrupts, wait_readable};
-use testbed::standing::{self, Opening};
+use testbed::snapshot::{self, SnapshotWriter};
 use units::Timestamp;
 use watch::{CapturePoint, Watch};
 use wire::link::LinkType;
@@ -64,7 +64,7 @@ pub struct Live<'a> {
     /// What is seen meanwhile.
     pub face: &'a mut Face,
     /// How it stands, where it is kept.
-    pub opening: Option<&'a Opening>,
+    pub opening: Option<&'a SnapshotWriter>,
     /// Who the series is sent to.
     pub sender: Option<&'a Sender>,
 }
@@ -138,7 +138,7 @@ impl Live<'_> {
         view.totals = sink.summary.part(watch, self.device, self.capture_point);
         view.rtt = RttBuckets::of(watch.handshake_rtt_histogram());
         if let Some(opening) = self.opening {
-            let seen = Some(standing::watch(&view.totals, &view.last));
+            let seen = Some(snapshot::watch(&view.totals, &view.last));
             opening.write(&RunProgress { watch: seen, ..opening.at(self.clock.now(), RunPhase::Measured) });
         }
         let mut remarks = Vec::new();

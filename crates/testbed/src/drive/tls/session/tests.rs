@@ -1,4 +1,4 @@
-//! Sessions against rustls' own server, in memory, with bytes split at arbitrary places.
+//! Sessions against rustls' own server, in memory, with bytes split at arbitrary positions.
 
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
@@ -22,14 +22,14 @@ const NAME: &str = "shop.example";
 static AUTHORITIES: AtomicU32 = AtomicU32::new(0);
 
 /// A server of one version, and the file with its authority's certificate.
-struct World {
+struct TestServer {
     config: Arc<ServerConfig>,
     authority: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl World {
-    fn new(version: &'static SupportedProtocolVersion) -> World {
+impl TestServer {
+    fn new(version: &'static SupportedProtocolVersion) -> TestServer {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -57,7 +57,7 @@ impl World {
         if version.version == TLS12.version {
             config.ticketer = ring::Ticketer::new().unwrap();
         }
-        World { config: Arc::new(config), authority: file, _folder: folder }
+        TestServer { config: Arc::new(config), authority: file, _folder: folder }
     }
 
     fn plan(&self) -> TlsPlan {
@@ -75,22 +75,27 @@ impl World {
 
 /// Events of a session.
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     plain: Vec<u8>,
     secured: u32,
     close_notify: u32,
 }
 
 /// Passes these bytes to a session, in pieces of this length.
-fn hear(session: &mut Session, bytes: &[u8], at_a_time: usize, heard: &mut Heard) -> Result<(), Error> {
+fn receive_in_parts(
+    session: &mut Session,
+    bytes: &[u8],
+    at_a_time: usize,
+    received: &mut Received,
+) -> Result<(), Error> {
     let mut buffer = vec![0; READ_BUFFER];
     for part in bytes.chunks(at_a_time.max(1)) {
-        let before = session.lay_out(&mut buffer);
+        let before = session.copy_incomplete_to(&mut buffer);
         buffer[before..before + part.len()].copy_from_slice(part);
-        session.receive(&mut buffer[..before + part.len()], |news| match news {
-            News::Secured => heard.secured += 1,
-            News::Plain(bytes) => heard.plain.extend_from_slice(bytes),
-            News::CloseNotify => heard.close_notify += 1,
+        session.receive(&mut buffer[..before + part.len()], |event| match event {
+            TlsEvent::Secured => received.secured += 1,
+            TlsEvent::Plain(bytes) => received.plain.extend_from_slice(bytes),
+            TlsEvent::CloseNotify => received.close_notify += 1,
         })?;
     }
     Ok(())
@@ -102,7 +107,7 @@ fn written(session: &mut Session) -> Vec<u8> {
     std::mem::take(&mut session.outgoing)
 }
 
-fn said(server: &mut ServerConnection) -> Vec<u8> {
+fn server_output(server: &mut ServerConnection) -> Vec<u8> {
     let mut bytes = Vec::new();
     while server.wants_write() {
         server.write_tls(&mut bytes).unwrap();
@@ -110,7 +115,7 @@ fn said(server: &mut ServerConnection) -> Vec<u8> {
     bytes
 }
 
-fn tell(server: &mut ServerConnection, mut bytes: &[u8]) -> Vec<u8> {
+fn pass_to_server(server: &mut ServerConnection, mut bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     while !bytes.is_empty() {
         server.read_tls(&mut bytes).unwrap();
@@ -124,96 +129,96 @@ fn tell(server: &mut ServerConnection, mut bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Exchanges data until neither side has output.
-fn shake_hands(session: &mut Session, server: &mut ServerConnection, at_a_time: usize) -> Result<Heard, Error> {
-    let mut heard = Heard::default();
+fn handshake(session: &mut Session, server: &mut ServerConnection, at_a_time: usize) -> Result<Received, Error> {
+    let mut received = Received::default();
     session.begin()?;
     loop {
         let up = written(session);
         if !up.is_empty() {
-            tell(server, &up);
+            pass_to_server(server, &up);
         }
-        let down = said(server);
+        let down = server_output(server);
         if up.is_empty() && down.is_empty() {
-            return Ok(heard);
+            return Ok(received);
         }
-        hear(session, &down, at_a_time, &mut heard)?;
+        receive_in_parts(session, &down, at_a_time, &mut received)?;
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Both sides get the other's data however it is split, in both versions.
+    /// Both sides receive the other's data however it is split, in both TLS versions.
     #[test]
     fn tls_data_does_not_depend_on_how_bytes_are_split(
-        old: bool,
+        tls12: bool,
         at_a_time in prop_oneof![1usize..40, 1usize..20_000],
         request in 1usize..100_000,
         response in 1usize..100_000,
     ) {
-        let world = World::new(if old { &TLS12 } else { &TLS13 });
-        let (mut client, mut server) = (world.client(), world.server());
+        let test_server = TestServer::new(if tls12 { &TLS12 } else { &TLS13 });
+        let (mut client, mut server) = (test_server.client(), test_server.server());
         let mut session = client.session(0, 0).unwrap();
-        let mut heard = shake_hands(&mut session, &mut server, at_a_time).unwrap();
-        prop_assert_eq!((heard.secured, heard.plain.len(), session.secured()), (1, 0, true));
+        let mut received = handshake(&mut session, &mut server, at_a_time).unwrap();
+        prop_assert_eq!((received.secured, received.plain.len(), session.secured()), (1, 0, true));
 
-        let asked: Vec<u8> = (0..request).map(|i| (i % 251) as u8).collect();
-        let mut got = Vec::new();
-        for part in asked.chunks(64 << 10) {
+        let request_bytes: Vec<u8> = (0..request).map(|i| (i % 251) as u8).collect();
+        let mut received_by_server = Vec::new();
+        for part in request_bytes.chunks(64 << 10) {
             session.seal(part).unwrap();
             prop_assert_eq!(session.take_sent(), 0, "nothing was written yet");
-            got.extend(tell(&mut server, &written(&mut session)));
+            received_by_server.extend(pass_to_server(&mut server, &written(&mut session)));
             prop_assert_eq!(session.take_sent(), part.len());
         }
-        prop_assert_eq!(got, asked);
+        prop_assert_eq!(received_by_server, request_bytes);
 
-        let answer: Vec<u8> = (0..response).map(|i| (i % 241) as u8).collect();
-        for part in answer.chunks(10_000) {
+        let response_bytes: Vec<u8> = (0..response).map(|i| (i % 241) as u8).collect();
+        for part in response_bytes.chunks(10_000) {
             server.writer().write_all(part).unwrap();
-            hear(&mut session, &said(&mut server), at_a_time, &mut heard).unwrap();
+            receive_in_parts(&mut session, &server_output(&mut server), at_a_time, &mut received).unwrap();
         }
-        prop_assert_eq!(&heard.plain, &answer);
+        prop_assert_eq!(&received.plain, &response_bytes);
         server.send_close_notify();
-        hear(&mut session, &said(&mut server), at_a_time, &mut heard).unwrap();
-        prop_assert_eq!((heard.secured, heard.close_notify, session.closed_by_peer()), (1, 1, true));
+        receive_in_parts(&mut session, &server_output(&mut server), at_a_time, &mut received).unwrap();
+        prop_assert_eq!((received.secured, received.close_notify, session.closed_by_peer()), (1, 1, true));
     }
 }
 
 /// A ticket that is half received when a request is sent is neither lost nor misread.
 #[test]
 fn a_request_may_be_sent_while_a_record_is_incomplete() {
-    let world = World::new(&TLS13);
-    let (mut client, mut server) = (world.client(), world.server());
+    let test_server = TestServer::new(&TLS13);
+    let (mut client, mut server) = (test_server.client(), test_server.server());
     let mut session = client.session(0, 0).unwrap();
     session.begin().unwrap();
-    let mut heard = Heard::default();
-    tell(&mut server, &written(&mut session));
-    hear(&mut session, &said(&mut server), usize::MAX, &mut heard).unwrap();
-    tell(&mut server, &written(&mut session));
-    let tickets = said(&mut server);
+    let mut received = Received::default();
+    pass_to_server(&mut server, &written(&mut session));
+    receive_in_parts(&mut session, &server_output(&mut server), usize::MAX, &mut received).unwrap();
+    pass_to_server(&mut server, &written(&mut session));
+    let tickets = server_output(&mut server);
     for at in 0..tickets.len() {
-        hear(&mut session, &tickets[at..=at], 1, &mut heard).unwrap();
+        receive_in_parts(&mut session, &tickets[at..=at], 1, &mut received).unwrap();
         session.seal(b"x").unwrap();
-        assert_eq!(tell(&mut server, &written(&mut session)), b"x");
+        assert_eq!(pass_to_server(&mut server, &written(&mut session)), b"x");
         assert_eq!(session.take_sent(), 1);
     }
     server.writer().write_all(b"hello").unwrap();
-    hear(&mut session, &said(&mut server), 1, &mut heard).unwrap();
-    assert_eq!(heard.plain, b"hello");
-    let again = shake_hands(&mut client.session(0, 0).unwrap(), &mut world.server(), usize::MAX).unwrap();
-    assert_eq!(again.secured, 1);
+    receive_in_parts(&mut session, &server_output(&mut server), 1, &mut received).unwrap();
+    assert_eq!(received.plain, b"hello");
+    let resumed = handshake(&mut client.session(0, 0).unwrap(), &mut test_server.server(), usize::MAX).unwrap();
+    assert_eq!(resumed.secured, 1);
 }
 
 #[test]
 fn a_client_resumes_only_its_own_sessions() {
     for version in [&TLS12, &TLS13] {
-        let world = World::new(version);
-        let mut client = world.client();
-        let kind = |who: u32, client: &mut Tls| {
-            let mut session = client.session(who, 0).unwrap();
-            shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap();
+        let test_server = TestServer::new(version);
+        let mut client = test_server.client();
+        let kind = |client_number: u32, client: &mut Tls| {
+            let mut session = client.session(client_number, 0).unwrap();
+            handshake(&mut session, &mut test_server.server(), usize::MAX).unwrap();
             client.secured(&session);
-            session.settled().0
+            session.negotiated().0
         };
         let (full, resumed) = (Some(HandshakeKind::Full), Some(HandshakeKind::Resumed));
         assert_eq!(kind(7, &mut client), full);
@@ -226,34 +231,35 @@ fn a_client_resumes_only_its_own_sessions() {
         assert_eq!(facts.alpn["http/1.1"], 4);
         assert!(facts.cipher_suite.keys().all(|suite| suite.starts_with("TLS_")), "{facts:?}");
 
-        let mut forgetful = Tls::new(&TlsPlan { resumption: false, ..world.plan() }, NAME).unwrap();
-        assert_eq!((kind(7, &mut forgetful), kind(7, &mut forgetful)), (full, full));
+        let mut without_resumption = Tls::new(&TlsPlan { resumption: false, ..test_server.plan() }, NAME).unwrap();
+        assert_eq!((kind(7, &mut without_resumption), kind(7, &mut without_resumption)), (full, full));
     }
 }
 
 /// Error of a handshake, cause for the core, and text.
-fn refusal(world: &World, plan: TlsPlan, host: &str) -> (FailureCause, String) {
+fn refusal(test_server: &TestServer, plan: TlsPlan, host: &str) -> (FailureCause, String) {
     let mut client = Tls::new(&plan, host).unwrap();
     let mut session = client.session(0, 0).unwrap();
-    let mut server = world.server();
+    let mut server = test_server.server();
     session.begin().unwrap();
     let mut bytes = &written(&mut session)[..];
     server.read_tls(&mut bytes).unwrap();
     let _ = server.process_new_packets();
-    let error = hear(&mut session, &said(&mut server), usize::MAX, &mut Heard::default()).unwrap_err();
+    let error =
+        receive_in_parts(&mut session, &server_output(&mut server), usize::MAX, &mut Received::default()).unwrap_err();
     let cause = client.failed(&error, session.secured());
     (cause, client.document().first_failure.unwrap())
 }
 
 #[test]
 fn certificates_are_refused_with_the_reason() {
-    let world = World::new(&TLS13);
-    let (cause, words) = refusal(&world, world.plan(), "other.example");
+    let test_server = TestServer::new(&TLS13);
+    let (cause, words) = refusal(&test_server, test_server.plan(), "other.example");
     assert_eq!(cause, FailureCause::TlsCertificate);
     assert!(words.contains("another name") && words.contains("shop.example") && words.contains("--sni"), "{words}");
 
-    let other_authority = World::new(&TLS13);
-    let (cause, words) = refusal(&world, other_authority.plan(), NAME);
+    let other_authority = TestServer::new(&TLS13);
+    let (cause, words) = refusal(&test_server, other_authority.plan(), NAME);
     assert_eq!(cause, FailureCause::TlsCertificate);
     assert!(words.contains("--cacert") && words.contains("-k"), "{words}");
 
@@ -261,25 +267,25 @@ fn certificates_are_refused_with_the_reason() {
     for host in [NAME, "other.example", "198.18.0.1"] {
         let plan = TlsPlan { insecure: true, ..TlsPlan::default() };
         let mut session = Tls::new(&plan, host).unwrap().session(0, 0).unwrap();
-        assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
+        assert_eq!(handshake(&mut session, &mut test_server.server(), usize::MAX).unwrap().secured, 1);
     }
     // The certificate's own name is accepted for any host.
-    let named = TlsPlan { sni: Some(NAME.into()), ..world.plan() };
+    let named = TlsPlan { sni: Some(NAME.into()), ..test_server.plan() };
     let mut session = Tls::new(&named, "198.18.0.1").unwrap().session(0, 0).unwrap();
-    assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
+    assert_eq!(handshake(&mut session, &mut test_server.server(), usize::MAX).unwrap().secured, 1);
 }
 
 /// The output of `openssl req -x509`: an authority's certificate, used as the server's own.
 #[test]
 fn a_self_signed_authority_certificate_is_accepted_as_cacert() {
-    let mut world = World::new(&TLS13);
-    let self_signed = |world: &mut World, from: i32, to: i32| {
+    let mut test_server = TestServer::new(&TLS13);
+    let self_signed = |test_server: &mut TestServer, from: i32, to: i32| {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![NAME.into()]).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         (params.not_before, params.not_after) = (rcgen::date_time_ymd(from, 1, 1), rcgen::date_time_ymd(to, 1, 1));
         let certificate = params.self_signed(&key).unwrap();
-        std::fs::write(&world.authority, certificate.pem()).unwrap();
+        std::fs::write(&test_server.authority, certificate.pem()).unwrap();
         let chain = vec![CertificateDer::from(certificate.der().to_vec())];
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS13])
@@ -287,41 +293,41 @@ fn a_self_signed_authority_certificate_is_accepted_as_cacert() {
             .with_no_client_auth()
             .with_single_cert(chain, PrivateKeyDer::Pkcs8(key.serialize_der().into()))
             .unwrap();
-        world.config = Arc::new(config);
+        test_server.config = Arc::new(config);
     };
-    self_signed(&mut world, 2020, 4000);
-    let mut session = world.client().session(0, 0).unwrap();
-    assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
+    self_signed(&mut test_server, 2020, 4000);
+    let mut session = test_server.client().session(0, 0).unwrap();
+    assert_eq!(handshake(&mut session, &mut test_server.server(), usize::MAX).unwrap().secured, 1);
     // Name and dates still count, and no other certificate of the kind is accepted.
-    let (cause, words) = refusal(&world, world.plan(), "other.example");
+    let (cause, words) = refusal(&test_server, test_server.plan(), "other.example");
     assert!(cause == FailureCause::TlsCertificate && words.contains("another name"), "{words}");
-    let (cause, words) = refusal(&world, World::new(&TLS13).plan(), NAME);
+    let (cause, words) = refusal(&test_server, TestServer::new(&TLS13).plan(), NAME);
     assert!(cause == FailureCause::TlsCertificate && words.contains("openssl req -x509"), "{words}");
-    self_signed(&mut world, 2020, 2021);
-    let (cause, words) = refusal(&world, world.plan(), NAME);
+    self_signed(&mut test_server, 2020, 2021);
+    let (cause, words) = refusal(&test_server, test_server.plan(), NAME);
     assert!(cause == FailureCause::TlsCertificate && words.contains("expired"), "{words}");
 }
 
 #[test]
 fn no_common_tls_parameters_is_a_failed_handshake() {
-    let world = World::new(&TLS12);
-    let (cause, words) = refusal(&world, TlsPlan { version: TlsVersion::V13, ..world.plan() }, NAME);
+    let test_server = TestServer::new(&TLS12);
+    let (cause, words) = refusal(&test_server, TlsPlan { version: TlsVersion::V13, ..test_server.plan() }, NAME);
     assert_eq!(cause, FailureCause::TlsHandshake);
     assert!(words.contains("--tls-version"), "{words}");
-    let (cause, words) = refusal(&world, TlsPlan { alpn: Alpn::Http10, ..world.plan() }, NAME);
+    let (cause, words) = refusal(&test_server, TlsPlan { alpn: Alpn::Http10, ..test_server.plan() }, NAME);
     assert_eq!(cause, FailureCause::TlsHandshake);
     assert!(words.contains("--alpn"), "{words}");
 }
 
 #[test]
 fn data_other_than_tls_is_a_failed_handshake_with_an_alert() {
-    let world = World::new(&TLS13);
-    let mut client = world.client();
+    let test_server = TestServer::new(&TLS13);
+    let mut client = test_server.client();
     let mut session = client.session(0, 0).unwrap();
     session.begin().unwrap();
     written(&mut session);
-    let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
-    let error = hear(&mut session, answer, usize::MAX, &mut Heard::default()).unwrap_err();
+    let response_bytes = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+    let error = receive_in_parts(&mut session, response_bytes, usize::MAX, &mut Received::default()).unwrap_err();
     assert_eq!(client.failed(&error, session.secured()), FailureCause::TlsHandshake);
     assert!(client.document().first_failure.unwrap().contains("is not TLS"));
     assert_eq!(written(&mut session)[0], 21, "an alert");
@@ -329,16 +335,16 @@ fn data_other_than_tls_is_a_failed_handshake_with_an_alert() {
 
 #[test]
 fn a_broken_record_after_the_handshake_has_its_own_cause() {
-    let world = World::new(&TLS13);
-    let (mut client, mut server) = (world.client(), world.server());
+    let test_server = TestServer::new(&TLS13);
+    let (mut client, mut server) = (test_server.client(), test_server.server());
     let mut session = client.session(0, 0).unwrap();
-    let mut heard = shake_hands(&mut session, &mut server, usize::MAX).unwrap();
+    let mut received = handshake(&mut session, &mut server, usize::MAX).unwrap();
     server.writer().write_all(b"hello").unwrap();
-    let mut record = said(&mut server);
+    let mut record = server_output(&mut server);
     *record.last_mut().unwrap() ^= 1;
-    let error = hear(&mut session, &record, usize::MAX, &mut heard).unwrap_err();
+    let error = receive_in_parts(&mut session, &record, usize::MAX, &mut received).unwrap_err();
     assert_eq!(client.failed(&error, session.secured()), FailureCause::TlsBroken);
-    assert!(heard.plain.is_empty());
+    assert!(received.plain.is_empty());
 }
 
 #[test]

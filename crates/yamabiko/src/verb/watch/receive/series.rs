@@ -7,7 +7,7 @@ use report::figures::plain;
 use schema::{RunPhase, RunProgress, WatchDocument};
 use store::{RunFolder, RunStore, WatchSeriesWriter};
 use sys::clock::{Clock, realtime_ns};
-use testbed::standing::{self, Opening};
+use testbed::snapshot::{self, SnapshotWriter};
 use units::Timestamp;
 
 use super::silent;
@@ -22,7 +22,7 @@ pub struct Series {
     head: Head,
     view: View,
     folder: Option<RunFolder>,
-    opening: Option<Opening>,
+    opening: Option<SnapshotWriter>,
     writer: Option<WatchSeriesWriter>,
     /// Why the series is no longer stored.
     failure: Option<anyhow::Error>,
@@ -42,7 +42,7 @@ impl Series {
             head: head.clone(),
             view: View { host: Some(head.host.clone()), ..View::default() },
             writer: folder.as_ref().map(RunFolder::watch_series),
-            opening: folder.as_ref().map(|folder| Opening::begin(folder, "watch", &command_line(), 0)),
+            opening: folder.as_ref().map(|folder| SnapshotWriter::begin(folder, "watch", &command_line(), 0)),
             folder,
             failure,
             next_index: 0,
@@ -94,7 +94,7 @@ impl Series {
     /// Closes the part on disk, and says how the series stands. Gives what has just failed.
     pub fn second_passed(&mut self) -> Option<String> {
         if let Some(opening) = &self.opening {
-            let seen = Some(standing::watch(&self.view.totals, &self.view.last));
+            let seen = Some(snapshot::watch(&self.view.totals, &self.view.last));
             let now = Timestamp::from_nanos(self.head.elapsed_ns);
             opening.write(&RunProgress { watch: seen, ..opening.at(now, RunPhase::Measured) });
         }

@@ -119,7 +119,8 @@ pub fn bring_up(netlink: &mut Netlink, name: &str) -> sys::Result<()> {
 /// Enables IPv6 in a namespace of the testbed. If it is not available (a kernel without it, read-only settings), the
 /// testbed works without: only plans with IPv6 are refused.
 fn try_ipv6(device: &str) -> bool {
-    let tried = has_ipv6() && sysctl("net/ipv6/conf/lo/disable_ipv6", "0").is_ok() && quiet_ipv6(device).is_ok();
+    let tried =
+        has_ipv6() && sysctl("net/ipv6/conf/lo/disable_ipv6", "0").is_ok() && enable_silent_ipv6(device).is_ok();
     if !tried {
         // Router solicitations and the like must not be in the traffic.
         let _ = sys::netlink::disable_ipv6(device);
@@ -128,7 +129,7 @@ fn try_ipv6(device: &str) -> bool {
 }
 
 /// IPv6 on a device that sends nothing by itself: no automatic address, no router solicitation, no duplicate detection.
-pub(super) fn quiet_ipv6(device: &str) -> Result<(), TestbedError> {
+pub(super) fn enable_silent_ipv6(device: &str) -> Result<(), TestbedError> {
     for (key, value) in [
         ("disable_ipv6", "0"),
         ("addr_gen_mode", "1"),

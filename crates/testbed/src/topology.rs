@@ -31,7 +31,7 @@ use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::{NetNamespace, Privilege};
 use sys::netlink::{LinkStats, Netlink};
 use sys::nft::Masquerade;
-use sys::place::{Place, SandboxSpec, Stdio, Stdio3};
+use sys::sandbox::{Sandbox, SandboxSpec, Stdio, Stdio3};
 use sys::tun::Offload;
 
 use crate::drive::path_io::PathIo;
@@ -44,9 +44,9 @@ use target::{How, Reach};
 
 /// The server's address (RFC 2544's range for benchmarking).
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// The same in IPv6 (RFC 5180's range for benchmarking).
+/// The server's IPv6 address (RFC 5180's range for benchmarking).
 pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1);
-/// First virtual client; client i is this plus i.
+/// Address of the first client; client i has this address plus i.
 pub const FIRST_CLIENT: Ipv4Addr = AddressPlan::FIRST_CLIENT;
 /// The name by which programs in the testbed reach the server.
 pub const SERVER_NAME: &str = "server";
@@ -55,18 +55,18 @@ pub(crate) const CLIENT_DEVICE: &str = "c0";
 const SERVER_DEVICE: &str = "s0";
 
 /// A network with a path, and a server if one is configured.
-pub struct Places {
+pub struct Topology {
     /// The clients' namespace.
     pub client_net: NetNamespace,
     /// The server's namespace: the testbed's own, or this host's.
     pub server_net: NetNamespace,
-    /// The path's device there.
+    /// The path's device in the server's namespace.
     pub server_device: String,
     /// Services that the clients reach, if the server's end is not the testbed's own.
     pub reaches: Vec<Reach>,
     /// Addresses of the testbed's own server end.
     lab_addresses: Vec<IpAddr>,
-    /// Held during the lifetime of the sandboxes: what makes other hosts respond.
+    /// Masquerading, so that other hosts respond. Its tables exist as long as this value.
     firewall: Vec<Masquerade>,
     /// Whether the clients' end has IPv6; known once the path is created.
     ipv6: bool,
@@ -76,7 +76,7 @@ pub struct Places {
     /// requests end first.
     pub origin: Option<origin::Origin>,
     /// The server's processes.
-    pub server: Option<Place>,
+    pub server: Option<Sandbox>,
     /// The server's output: the run's server.log, or memory if the run is not stored.
     pub server_output: Option<File>,
     /// The server's control group, if one could be created.
@@ -85,7 +85,7 @@ pub struct Places {
     pub tcp: String,
     /// Whether the server's receive processing is steered to its own cores.
     pub steering: Steering,
-    /// Whether all of it is in a user namespace.
+    /// Whether the testbed is in a user namespace.
     pub rootless: bool,
 }
 
@@ -104,7 +104,7 @@ pub enum Steering {
 /// thread.
 ///
 /// # Errors
-/// Neither is possible; the message has the fix.
+/// This process is neither root nor allowed to create a user namespace; the message has the fix.
 pub fn gain_privilege() -> Result<bool, TestbedError> {
     if sys::namespace::in_user_namespace() && matches!(sys::namespace::privilege(), Privilege::Root) {
         return Ok(true);
@@ -136,18 +136,18 @@ pub fn require_host_privilege(host: &str) -> Result<(), TestbedError> {
     }
 }
 
-impl Places {
-    /// Creates both ends. The server's sandbox waits for [`Place::go`].
+impl Topology {
+    /// Creates both ends. The server's sandbox waits for [`Sandbox::exec`].
     ///
     /// # Errors
-    /// A refusal of the machine, by name.
+    /// The machine refuses a step: the message names it.
     pub fn new(
         server: Option<&ServerPlan>,
         cores: &CorePlan,
         log: Option<&Path>,
         rootless: bool,
     ) -> Result<Self, TestbedError> {
-        // Removes control groups of a killed run; without control groups there are none.
+        // Removes control groups of a killed run, if the machine has control groups.
         let _ = sys::cgroup::sweep();
         let cgroup = match server {
             None => None,
@@ -157,43 +157,43 @@ impl Places {
                     let options = if plan.memory.is_none() { "--server-cpu" } else { "--server-memory, --server-cpu" };
                     return Err(TestbedError::Environment(format!("{options}: {error}")));
                 }
-                // Without a limit to set, /proc gives the figures as well.
+                // No limit is configured: /proc gives the resource usage without a control group.
                 Err(_) => None,
             },
         };
-        let (place, server_output, server_net) = match server {
+        let (sandbox, server_output, server_net) = match server {
             None => (None, None, NetNamespace::create().map_err(TestbedError::environment)?),
             Some(plan) => {
                 let output = server_output(log)?;
-                let place = start_server(plan, cores, cgroup.as_ref(), rootless, &output)?;
-                let net = place.net().try_clone().map_err(TestbedError::environment)?;
-                (Some(place), Some(output), net)
+                let sandbox = start_server(plan, cores, cgroup.as_ref(), rootless, &output)?;
+                let net = sandbox.net().try_clone().map_err(TestbedError::environment)?;
+                (Some(sandbox), Some(output), net)
             }
         };
         let client_net = NetNamespace::create().map_err(TestbedError::environment)?;
         let lab_addresses = target::lab_addresses(server.map_or(1, |server| server.addresses));
-        Ok(Places {
-            server: place,
+        Ok(Topology {
+            server: sandbox,
             server_output,
             cgroup,
             rootless,
             lab_addresses,
-            ..Places::between(client_net, server_net, SERVER_DEVICE)
+            ..Topology::between(client_net, server_net, SERVER_DEVICE)
         })
     }
 
     /// Creates the clients' end only: the server's end is in this host's own network, at `reaches`.
     ///
     /// # Errors
-    /// A refusal of the machine, by name.
+    /// The machine refuses a step: the message names it.
     pub fn toward(reaches: Vec<Reach>) -> Result<Self, TestbedError> {
         let client_net = NetNamespace::create().map_err(TestbedError::environment)?;
         let server_net = NetNamespace::current().map_err(TestbedError::environment)?;
-        Ok(Places { reaches, ..Places::between(client_net, server_net, "") })
+        Ok(Topology { reaches, ..Topology::between(client_net, server_net, "") })
     }
 
     fn between(client_net: NetNamespace, server_net: NetNamespace, server_device: &str) -> Self {
-        Places {
+        Topology {
             client_net,
             server_net,
             server_device: server_device.to_owned(),
@@ -215,7 +215,7 @@ impl Places {
     /// Creates the path between the two ends.
     ///
     /// # Errors
-    /// A refusal of the machine, by name: most often /dev/net/tun.
+    /// The machine refuses a step: the message names it, most often /dev/net/tun.
     pub fn connect(
         &mut self,
         spec: &PathSpec,
@@ -226,7 +226,7 @@ impl Places {
     ) -> Result<PathIo, TestbedError> {
         let offload = if offload { Offload::Full } else { Offload::None };
         let reaches = &self.reaches;
-        // The host's end first: most refusals happen there.
+        // The server's end is created first, because most refusals happen there.
         let (server, rewrite) = if reaches.is_empty() {
             let addresses = &self.lab_addresses;
             let end = self.server_net.run(|| ends::server_end(offload, tcp, addresses));
@@ -264,7 +264,7 @@ impl Places {
     /// Checks that the clients can reach these addresses.
     ///
     /// # Errors
-    /// One of them is an IPv6 address, and there is no IPv6.
+    /// One of the addresses is an IPv6 address, and IPv6 is not available.
     pub fn require_family(&self, mut addresses: impl Iterator<Item = IpAddr>) -> Result<(), TestbedError> {
         if !self.ipv6 && addresses.any(|address| address.is_ipv6()) { Err(ends::no_ipv6()) } else { Ok(()) }
     }
@@ -277,7 +277,7 @@ impl Places {
         self.reaches.iter().map(Reach::at_server).collect()
     }
 
-    /// The same at the clients' end.
+    /// Addresses of servers in packets at the clients' end.
     pub fn addresses_at_clients(&self) -> Vec<IpAddr> {
         if self.reaches.is_empty() {
             return self.lab_addresses.clone();
@@ -336,14 +336,14 @@ fn server_group(plan: &ServerPlan) -> sys::Result<Cgroup> {
     let mut group = Cgroup::create("server", Limits { cpu: plan.share(), memory, ..Limits::default() })?;
     match (plan.cpu, plan.cpu_measured) {
         (_, None) => {}
-        (Some(share), Some(_)) => group.hold(share)?,
-        (None, Some(_)) => group.lift(),
+        (Some(share), Some(_)) => group.set_cpu_limit(share)?,
+        (None, Some(_)) => group.remove_cpu_limit(),
     }
     Ok(group)
 }
 
 /// Environment variables of the user's commands: `YAMABIKO`, the path of this program.
-pub fn own_variables() -> Vec<(OsString, OsString)> {
+pub fn user_command_variables() -> Vec<(OsString, OsString)> {
     std::env::current_exe().map(|program| ("YAMABIKO".into(), program.into_os_string())).into_iter().collect()
 }
 
@@ -356,17 +356,17 @@ fn start_server(
     cgroup: Option<&Cgroup>,
     rootless: bool,
     output: &File,
-) -> Result<Place, TestbedError> {
+) -> Result<Sandbox, TestbedError> {
     let [output, errors] =
         [output.try_clone(), output.try_clone()].map(|file| file.map_err(TestbedError::system("dup")));
     let (output, errors) = (output?, errors?);
-    Place::start(SandboxSpec {
+    Sandbox::start(SandboxSpec {
         hosts: hosts(&target::lab_addresses(plan.addresses), &target::names(plan)),
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(output.into()), stderr: Stdio::File(errors.into()) },
         // Ctrl-C ends the measurement, not the server under test.
         new_session: true,
         grace: SERVER_GRACE,
-        env: own_variables(),
+        env: user_command_variables(),
         cpus: cores.server.as_ref().map(|cores| cores.list().to_vec()),
         cgroup,
         rootless,

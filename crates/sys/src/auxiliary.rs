@@ -14,15 +14,15 @@ use crate::sched::Cores;
 
 /// Makes `command` run only when no other thread needs its core (SCHED_IDLE, and nice 19 if that is refused), in its
 /// own process group, so that Ctrl-C at the terminal does not reach it; it receives SIGTERM when the calling thread
-/// ends. Call it from a thread that lives as long as the process.
-pub fn stand_aside(command: &mut Command) {
+/// ends. Call it from a thread that exists as long as the process.
+pub fn deprioritize(command: &mut Command) {
     command.process_group(0);
     let settle = || {
         set_pdeathsig(Signal::SIGTERM)?;
         let parameter = libc::sched_param { sched_priority: 0 };
         // SAFETY: `parameter` outlives both calls. A process whose priority cannot be lowered keeps its priority.
         unsafe {
-            libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST);
+            libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST_NICE_PRIORITY);
             // At nice 19 a thread keeps its slice on some kernels after another thread wakes up; at SCHED_IDLE it
             // yields immediately.
             libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter);
@@ -36,8 +36,8 @@ pub fn stand_aside(command: &mut Command) {
 /// Limits every thread of a process to these cores; threads that it creates later inherit the setting.
 ///
 /// # Errors
-/// Those of sched_setaffinity(2), and of an unknown process.
-pub fn hold_to(pid: u32, cores: &Cores) -> io::Result<()> {
+/// The errors of sched_setaffinity(2), and of an unknown process.
+pub fn pin_to(pid: u32, cores: &Cores) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &core in cores.list() {
         set.set(core)?;
@@ -51,7 +51,7 @@ pub fn hold_to(pid: u32, cores: &Cores) -> io::Result<()> {
     Ok(())
 }
 
-const LOWEST: libc::c_int = 19;
+const LOWEST_NICE_PRIORITY: libc::c_int = 19;
 
 #[cfg(test)]
 mod tests {
@@ -63,17 +63,17 @@ mod tests {
     fn auxiliary_process_has_lowest_priority_its_own_group_and_limited_cores() {
         let mut command = Command::new("sleep");
         command.arg("60").stdin(Stdio::null());
-        stand_aside(&mut command);
+        deprioritize(&mut command);
         let mut child = command.spawn().unwrap();
         let pid = child.id();
         let core = Cores::new(Cores::allowed().unwrap().list()[..1].to_vec());
-        let held = hold_to(pid, &core).and_then(|()| Cores::of(pid.cast_signed()));
+        let cores_after = pin_to(pid, &core).and_then(|()| Cores::of(pid.cast_signed()));
         // Fields after the name: state, parent, group; nice is the sixteenth field after the state.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let fields: Vec<String> = stat.rsplit(')').next().unwrap().split_whitespace().map(str::to_owned).collect();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(held.unwrap(), core);
+        assert_eq!(cores_after.unwrap(), core);
         assert_eq!((fields[2].as_str(), fields[16].as_str()), (pid.to_string().as_str(), "19"));
         // The scheduling policy.
         assert_eq!(fields[38], libc::SCHED_IDLE.to_string());

@@ -40,32 +40,32 @@ pub fn upward(effects: Vec<EffectSpec>, delay: Duration) -> ClientPath {
 }
 
 /// A path and the packets that left it: (mark, due in nanoseconds, client).
-pub struct World {
+pub struct TestPath {
     pub network: Network,
     pub plan: AddressPlan,
-    pub left: Vec<Left>,
+    pub departed: Vec<DepartedPacket>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct DepartedPacket {
     pub mark: u32,
     pub due: u64,
     pub client: u32,
 }
 
-impl World {
+impl TestPath {
     pub fn new(path: &PathSpec) -> Self {
-        World::seeded(path, 1)
+        TestPath::seeded(path, 1)
     }
 
     pub fn seeded(path: &PathSpec, seed: u64) -> Self {
         let plan = AddressPlan::new(path.clients.len() as u32).unwrap();
-        World { network: Network::new(plan, path, seed), plan, left: Vec::new() }
+        TestPath { network: Network::new(plan, path, seed), plan, departed: Vec::new() }
     }
 
     /// One client with these effects on the way up.
     pub fn up(effects: Vec<EffectSpec>, delay: Duration) -> Self {
-        World::new(&PathSpec::new(vec![upward(effects, delay)]))
+        TestPath::new(&PathSpec::new(vec![upward(effects, delay)]))
     }
 
     /// A packet of `length` IP bytes arrives at `now`.
@@ -85,24 +85,28 @@ impl World {
             // An internal event returns no packet.
             let Some(departure) = self.network.poll_due(due) else { continue };
             assert_eq!(departure.due, due);
-            self.left.push(Left { mark: mark(departure.frame), due: due.as_nanos(), client: departure.client });
+            self.departed.push(DepartedPacket {
+                mark: mark(departure.frame),
+                due: due.as_nanos(),
+                client: departure.client,
+            });
             self.network.handle_written(due);
         }
     }
 
     /// Takes all remaining packets.
-    pub fn finish(&mut self) -> &[Left] {
+    pub fn finish(&mut self) -> &[DepartedPacket] {
         self.run_until(u64::MAX);
         self.assert_conserved();
         for direction in Direction::BOTH {
-            assert_eq!(self.network.counters(direction).held, 0);
+            assert_eq!(self.network.counters(direction).in_transit, 0);
         }
-        &self.left
+        &self.departed
     }
 
     /// (mark, due) of all packets that left, in order.
     pub fn dues(&mut self) -> Vec<(u32, u64)> {
-        self.finish().iter().map(|left| (left.mark, left.due)).collect()
+        self.finish().iter().map(|packet| (packet.mark, packet.due)).collect()
     }
 
     pub fn assert_conserved(&self) {
@@ -114,7 +118,11 @@ impl World {
 pub fn assert_conserved(network: &Network) {
     for direction in Direction::BOTH {
         let c = network.counters(direction);
-        assert_eq!(c.accepted + c.duplicated, c.delivered + c.dropped_in_all() + c.held, "{c:?}");
-        assert_eq!(c.accepted_bytes + c.duplicated_bytes, c.delivered_bytes + c.dropped_bytes + c.held_bytes, "{c:?}");
+        assert_eq!(c.accepted + c.duplicated, c.delivered + c.dropped_in_all() + c.in_transit, "{c:?}");
+        assert_eq!(
+            c.accepted_bytes + c.duplicated_bytes,
+            c.delivered_bytes + c.dropped_bytes + c.in_transit_bytes,
+            "{c:?}"
+        );
     }
 }

@@ -17,21 +17,21 @@ use sys::nft::{self, Masquerade};
 use sys::tun::{Offload, Tun};
 
 use super::ends::{
-    CLIENT_NETWORK, CLIENT_NETWORK_V6, PREFIX, PREFIX_V6, add_tcp_route, bring_up, has_ipv6, network, no_ipv6,
-    quiet_ipv6,
+    CLIENT_NETWORK, CLIENT_NETWORK_V6, PREFIX, PREFIX_V6, add_tcp_route, bring_up, enable_silent_ipv6, has_ipv6,
+    network, no_ipv6,
 };
 use super::target::{How, Reach};
 use crate::error::TestbedError;
 use plan::ServerTcp;
 
-/// The kernel replaces `%d` by a number.
+/// Name of the path's device: the kernel replaces `%d` by a number.
 const DEVICE: &str = "yamabiko%d";
 const DEVICE_PREFIX: &str = "yamabiko";
 
 /// The path's device in this host's network, with its routes and tables.
 pub(super) struct HostEnd {
     pub tun: Tun,
-    /// Closing them removes their tables.
+    /// Masquerading tables; dropping them removes the tables.
     pub firewall: Vec<Masquerade>,
     /// Addresses that the path rewrites.
     pub pairs: Vec<Pair>,
@@ -39,7 +39,7 @@ pub(super) struct HostEnd {
     pub notes: Vec<String>,
 }
 
-/// Creates it, in the calling thread's network namespace.
+/// Creates the path's device with its routes and tables, in the calling thread's network namespace.
 pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> Result<HostEnd, TestbedError> {
     let any = |v6: bool, how: fn(How) -> bool| reaches.iter().any(|it| it.connect.is_ipv6() == v6 && how(it.how));
     let (v4, v6) = (any(false, |_| true), any(true, |_| true));
@@ -56,7 +56,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     let mut netlink = Netlink::open().map_err(TestbedError::environment)?;
     // Both families are checked, whichever is used: two simultaneous paths would share client addresses.
     for (network, prefix) in [("198.18.0.0", 15), ("2001:2::", 48)] {
-        refuse_taken(&mut netlink, network.parse().expect("an address"), prefix)?;
+        require_unused(&mut netlink, network.parse().expect("an address"), prefix)?;
     }
     let tun = Tun::open(DEVICE).map_err(|error| {
         TestbedError::Environment(format!(
@@ -66,7 +66,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     let device = tun.name().to_owned();
     tun.set_offload(offload).map_err(TestbedError::environment)?;
     if v6 {
-        quiet_ipv6(&device).map_err(read_only)?;
+        enable_silent_ipv6(&device).map_err(read_only)?;
     } else {
         sys::netlink::disable_ipv6(&device).map_err(TestbedError::environment).map_err(read_only)?;
     }
@@ -91,11 +91,11 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     for reach in reaches.iter().filter(|reach| reach.how == How::OnDevice) {
         netlink.add_address(&device, reach.connect, 128).map_err(TestbedError::environment)?;
     }
-    for (wanted, network_of, first) in [
+    for (is_used, network_of, first) in [
         (v4, IpAddr::from(CLIENT_NETWORK), IpAddr::from(AddressPlan::FIRST_CLIENT)),
         (v6, CLIENT_NETWORK_V6.into(), AddressPlan::FIRST_CLIENT_V6.into()),
     ] {
-        if wanted {
+        if is_used {
             let route = Route { exclusive: true, ..network(network_of, &device) };
             add_tcp_route(&mut netlink, &route, tcp)?;
             require_way_back(&mut netlink, first, &device)?;
@@ -106,7 +106,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     Ok(HostEnd { tun, firewall, pairs, notes })
 }
 
-/// The tables that make other hosts respond, one per family, and obstacles.
+/// Creates the masquerading tables, one per family, and notes about a firewall that may drop forwarded packets.
 fn masquerade(
     netlink: &mut Netlink,
     reaches: &[Reach],
@@ -120,7 +120,7 @@ fn masquerade(
             continue;
         }
         firewall.push(Masquerade::new(device, network, prefix, index).map_err(TestbedError::environment)?);
-        // Failing to check does not fail the run: the load will show it.
+        // A failed check is ignored: if the firewall drops packets, the load's connections fail.
         if let Ok(Some(chain)) = nft::forwarding_refused_by(network) {
             notes.push(format!(
                 "this host's firewall drops forwarded packets unless a rule accepts them (chain {chain}, policy drop): if \
@@ -133,14 +133,14 @@ fn masquerade(
 }
 
 fn pair(reach: &Reach) -> Option<Pair> {
-    match (reach.connect, reach.asked) {
+    match (reach.connect, reach.configured) {
         (IpAddr::V4(seen), IpAddr::V4(own)) => Some(Pair { seen, own }),
         _ => None,
     }
 }
 
-/// The benchmark ranges must be unused on this host.
-fn refuse_taken(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<(), TestbedError> {
+/// Checks that this host has no route to the benchmark addresses.
+fn require_unused(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<(), TestbedError> {
     let routes = netlink.routes(network).map_err(TestbedError::environment)?;
     let Some(route) = routes.iter().find(|route| route.overlaps(network, prefix)) else { return Ok(()) };
     let device = route.device.and_then(|index| netlink.link_name(index).ok()).unwrap_or_else(|| "no device".into());
@@ -159,7 +159,7 @@ fn refuse_taken(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<()
     }))
 }
 
-/// Packets to clients must leave by the path's device, whatever routing rules this host has.
+/// Checks that packets to clients are routed to the path's device: routing rules of this host may say otherwise.
 fn require_way_back(netlink: &mut Netlink, client: IpAddr, device: &str) -> Result<(), TestbedError> {
     let found = netlink.route_to(client).map_err(TestbedError::environment)?;
     let by = found.device.and_then(|index| netlink.link_name(index).ok()).unwrap_or_default();

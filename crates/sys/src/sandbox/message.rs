@@ -12,7 +12,7 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Start the command.
-    Go,
+    Exec,
     /// Send this signal to every process of the sandbox but init.
     Signal(i32),
 }
@@ -26,7 +26,7 @@ pub(super) enum Report {
     Failed { call: String, errno: i32, remedy: String },
     /// The command is running.
     Started,
-    /// Its exec failed.
+    /// The exec of the command failed.
     ExecFailed { errno: i32 },
     /// The command ended.
     Ended(Exit),
@@ -37,14 +37,14 @@ pub(super) enum Report {
 impl Order {
     pub(super) fn encode(self) -> Vec<u8> {
         match self {
-            Order::Go => encode(GO, 0, ""),
+            Order::Exec => encode(EXEC, 0, ""),
             Order::Signal(signal) => encode(SIGNAL, signal, ""),
         }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Order> {
         match split(bytes)? {
-            (GO, _, _) => Some(Order::Go),
+            (EXEC, _, _) => Some(Order::Exec),
             (SIGNAL, signal, _) => Some(Order::Signal(signal)),
             _ => None,
         }
@@ -111,14 +111,14 @@ pub(super) fn send(socket: &impl AsFd, message: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Receives one message; `None` when the other side is gone, EAGAIN when there is none and `wait` is false.
+/// Receives one message; `None` when the other side has closed, EAGAIN when there is none and `wait` is false.
 pub(super) fn receive(socket: &impl AsFd, wait: bool) -> Result<Option<Vec<u8>>, Errno> {
-    let mut buffer = vec![0; LONGEST];
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     let flags = if wait { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
     loop {
         match recv(socket.as_fd().as_raw_fd(), &mut buffer, flags) {
             Err(Errno::EINTR) => continue,
-            // The other side died with an unread message.
+            // The peer ended with an unread message.
             Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
             Ok(length) => {
                 buffer.truncate(length);
@@ -133,7 +133,7 @@ pub(super) fn receive(socket: &impl AsFd, wait: bool) -> Result<Option<Vec<u8>>,
 fn encode(tag: u8, number: i32, text: &str) -> Vec<u8> {
     let mut bytes = vec![tag];
     bytes.extend(number.to_ne_bytes());
-    bytes.extend(text.bytes().take(LONGEST - bytes.len()));
+    bytes.extend(text.bytes().take(MESSAGE_BYTES_MAX - bytes.len()));
     bytes
 }
 
@@ -144,9 +144,9 @@ fn split(bytes: &[u8]) -> Option<(u8, i32, &[u8])> {
 }
 
 /// Longer than any path the kernel accepts.
-const LONGEST: usize = 8192;
+const MESSAGE_BYTES_MAX: usize = 8192;
 
-const GO: u8 = 1;
+const EXEC: u8 = 1;
 const SIGNAL: u8 = 2;
 const READY: u8 = 11;
 const FAILED: u8 = 12;
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn messages_decode_to_the_encoded_value() {
-        for order in [Order::Go, Order::Signal(15)] {
+        for order in [Order::Exec, Order::Signal(15)] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         for report in [
@@ -177,11 +177,12 @@ mod tests {
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
-        let long = Report::Failed { call: "x".repeat(2 * LONGEST), errno: 1, remedy: "lost".to_owned() }.encode();
+        let long =
+            Report::Failed { call: "x".repeat(2 * MESSAGE_BYTES_MAX), errno: 1, remedy: "lost".to_owned() }.encode();
         let Some(Report::Failed { call, errno: 1, remedy }) = Report::decode(&long) else {
             panic!("{} bytes", long.len())
         };
-        assert!(long.len() == LONGEST && call.len() < LONGEST && remedy.is_empty());
+        assert!(long.len() == MESSAGE_BYTES_MAX && call.len() < MESSAGE_BYTES_MAX && remedy.is_empty());
         assert_eq!(Report::decode(&[]), None);
         assert_eq!(Report::decode(&[READY, 0, 0, 0]), None);
         assert_eq!(Order::decode(&Report::Ready.encode()), None);

@@ -1,14 +1,13 @@
 //! Progress snapshots of a run: made once a second, outside of the loops.
 //!
 //! ```text
-//!   loops --10 a second--> Progress, PathLive (atomic counters) --\
-//!   main  --Seen: what only it reads (devices, CPU, the server)---+--> Keeper, on the recorder's thread --> RunProgress
-//!   recorder: the counts so far; the wire's figures so far -------/                                           |
-//!                                                                           writer: progress.json  <-- WriteQueue <-'
+//!   loops       --Progress, PathLive: counters, 10 a second--\
+//!   main thread --MainThreadReadings: devices, CPU, server ---+--> SnapshotBuilder, on the recorder's thread
+//!   recorder    --counts and packet capture so far------------/      '--> WriteQueue --> writer: progress.json
 //! ```
 //!
-//! Loops only store about forty numbers ten times a second for it. At the start and the end of the run, when there is
-//! no recorder, the main thread writes the snapshot ([`Opening`]); for runs without a load it writes all of them.
+//! The loops only store about forty numbers ten times a second. At the start and the end of the run, when there is no
+//! recorder, the main thread writes the snapshot ([`SnapshotWriter`]); for runs without a load it writes all of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,13 +32,13 @@ use validity::evidence::{Evidence, StoredRows, UnintendedDrops, Watched, WireEvi
 
 /// Constant part of a run's progress snapshots.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct SnapshotWriter {
     file: ProgressFile,
     base: RunProgress,
     clock: Clock,
 }
 
-impl Opening {
+impl SnapshotWriter {
     /// The first snapshot of a run that is starting: sandboxes are created next, and a server may take long.
     pub fn begin(folder: &RunFolder, verb: &str, command: &str, seed: u64) -> Self {
         let clock = Clock::start();
@@ -52,22 +51,22 @@ impl Opening {
             verb: verb.to_owned(),
             ..RunProgress::default()
         };
-        let opening = Opening { file: folder.progress_file(), base, clock };
-        opening.write(&opening.base);
-        opening
+        let writer = SnapshotWriter { file: folder.progress_file(), base, clock };
+        writer.write(&writer.base);
+        writer
     }
 
     /// The first snapshot of a run of load.
     pub fn of_load(folder: &RunFolder, plan: &Plan, command: &str) -> Self {
-        let mut opening = Opening::begin(folder, "bench", command, plan.seed);
+        let mut writer = SnapshotWriter::begin(folder, "bench", command, plan.seed);
         let load = &plan.load;
-        opening.base.warmup_s = load.warmup.as_secs_f64();
-        opening.base.duration_s = load.duration.map(|duration| duration.as_secs_f64());
-        opening.base.requests = load.requests;
-        opening
+        writer.base.warmup_s = load.warmup.as_secs_f64();
+        writer.base.duration_s = load.duration.map(|duration| duration.as_secs_f64());
+        writer.base.requests = load.requests;
+        writer
     }
 
-    /// The run's zero is known.
+    /// Sets the run's zero, once it is known.
     pub fn set_zero(&mut self, clock: &Clock) {
         self.clock = *clock;
         self.base.started_at = store::rfc3339(clock.started());
@@ -84,8 +83,8 @@ impl Opening {
     }
 
     /// Writes a snapshot. A failure only makes it invisible: the run's own files report what could not be stored.
-    pub fn write(&self, standing: &RunProgress) {
-        let _ = self.file.write(standing);
+    pub fn write(&self, snapshot: &RunProgress) {
+        let _ = self.file.write(snapshot);
     }
 
     /// The last snapshot, from the run's document.
@@ -122,7 +121,7 @@ fn done(base: RunProgress, document: &Document) -> RunProgress {
         clients: path.clients,
         configured_rtt_ns: path.configured_rtt_ns,
         measured_rtt_ns: path.measured_rtt_ns,
-        timing_error_ns: Some(path.timing_error_ns).filter(|lateness| lateness.count > 0),
+        timing_error_ns: Some(path.timing_error_ns).filter(|errors| errors.count > 0),
         packets: path.packets,
         bytes: path.bytes,
         drops: path.drops.clone(),
@@ -168,11 +167,11 @@ pub fn tap(glance: &Glance) -> TapProgress {
 
 /// The main thread's part of snapshots of a running load.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<Sight>);
+pub struct MainThreadReadings(Mutex<Readings>);
 
 /// Readings of the main thread.
 #[derive(Clone, Debug, Default)]
-pub struct Sight {
+pub struct Readings {
     /// How the testbed's server ended, if it did.
     pub server_ended: Option<String>,
     /// Share of the time that the hypervisor took since the run began.
@@ -181,10 +180,10 @@ pub struct Sight {
     pub mistaken: Option<UnintendedDrops>,
 }
 
-impl Seen {
-    /// A copy of the current readings.
-    pub fn lock(&self) -> MutexGuard<'_, Sight> {
-        // Consistent at any time, even after a panic of another thread.
+impl MainThreadReadings {
+    /// Locks the current readings.
+    pub fn lock(&self) -> MutexGuard<'_, Readings> {
+        // The readings are consistent even after a panic of another thread.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -207,9 +206,9 @@ pub struct PathFacts {
 }
 
 /// Makes snapshots from the other threads' data, on the recorder's thread.
-pub struct Keeper {
-    /// Constant part.
-    pub opening: Opening,
+pub struct SnapshotBuilder {
+    /// Writes the snapshots, and has their constant part.
+    pub writer: SnapshotWriter,
     /// The run's clock.
     pub clock: Clock,
     /// The plan, for the validity checks.
@@ -221,20 +220,20 @@ pub struct Keeper {
     /// The device, if packets are captured.
     pub device: Option<String>,
     /// The main thread's readings.
-    pub seen: Arc<Seen>,
+    pub readings: Arc<MainThreadReadings>,
 }
 
-impl Keeper {
-    /// For the recorder's thread.
+impl SnapshotBuilder {
+    /// The builder as a function for the recorder's thread.
     pub fn for_recorder(self) -> ProgressNow {
-        Box::new(move |counting, wire, table| self.standing(counting, wire, table))
+        Box::new(move |counting, wire, table| self.snapshot(counting, wire, table))
     }
 
     /// The current snapshot. Takes a few milliseconds, mostly for quantiles.
-    pub fn standing(&self, counting: &Counting, wire: Option<&CaptureTables>, table: StoredRows) -> RunProgress {
+    pub fn snapshot(&self, counting: &Counting, wire: Option<&CaptureTables>, table: StoredRows) -> RunProgress {
         let now = self.clock.now();
         let so_far = counting.tally.so_far();
-        let watch = wire.zip(self.device.as_ref()).map(|(wire, device)| wire.standing(device));
+        let watch = wire.zip(self.device.as_ref()).map(|(wire, device)| wire.snapshot(device));
         let (document, validity) = self.judged(now, &so_far, counting, wire, watch.as_ref(), table);
         let live = self.progress.live();
         // The loops' counters may be a tenth of a second older than the recorder's counts.
@@ -244,7 +243,7 @@ impl Keeper {
             clients: path.clients,
             configured_rtt_ns: path.configured_rtt_ns,
             measured_rtt_ns: path.measured_rtt_ns,
-            timing_error_ns: Some(path.timing_error_ns).filter(|lateness| lateness.count > 0),
+            timing_error_ns: Some(path.timing_error_ns).filter(|errors| errors.count > 0),
             packets: path.packets,
             bytes: path.bytes,
             drops: path.drops,
@@ -266,7 +265,7 @@ impl Keeper {
             path,
             watch,
             validity: Some(validity),
-            ..self.opening.at(now, phase(self.progress.phase()))
+            ..self.writer.at(now, phase(self.progress.phase()))
         }
     }
 
@@ -280,7 +279,7 @@ impl Keeper {
         watch: Option<&WatchProgress>,
         table: StoredRows,
     ) -> (Document, Validity) {
-        let sight = self.seen.lock().clone();
+        let readings = self.readings.lock().clone();
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
         let delays = counting.delays.bounds(counting.tally.response_times());
         let load = document::Load {
@@ -295,7 +294,7 @@ impl Keeper {
             ..document::Load::default()
         };
         let figures = wire.map(CaptureTables::figures);
-        let host = document::Host { steal_share: sight.steal_share, ..document::Host::default() };
+        let host = document::Host { steal_share: readings.steal_share, ..document::Host::default() };
         let document = Document {
             schema: SCHEMA.into(),
             run: Run { host, ..Run::default() },
@@ -308,7 +307,7 @@ impl Keeper {
             slo: None,
             cache: None,
         };
-        // Packets captured so far; what only the capture thread knows is judged at the end.
+        // Only packets captured so far are judged; checks that need the capture thread's own state follow at the end.
         let watched = watch.map(|watch| Watched { drops: watch.capture_drops, ..Watched::default() });
         let wire = watched.as_ref().zip(figures).map(|(watched, figures)| WireEvidence {
             watched,
@@ -322,12 +321,12 @@ impl Keeper {
             little: &LittleTerms::default(),
             levels: &Levels::default(),
             in_flight_by_second: &[],
-            unintended_drops: sight.mistaken,
+            unintended_drops: readings.mistaken,
             cap_hits: self.progress.live().cap_hits,
             wall_drift: None,
             table: Some(table),
             store_error: None,
-            server_ended: sight.server_ended.as_deref(),
+            server_ended: readings.server_ended.as_deref(),
             gave_up: self.progress.gave_up(),
             all_refused: None,
             target: "",
@@ -345,10 +344,10 @@ impl Keeper {
 /// The path's part of the document so far: handshakes from the capture, if there is one, as at the end.
 fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&CaptureTables>) -> document::Path {
     let by_wire = wire.map(CaptureTables::figures).filter(|figures| !figures.handshake_rtt.is_empty());
-    let by_load = counting.handshakes.as_ref().filter(|handshakes| !handshakes.got().is_empty());
-    let (got, error) = match (by_wire, by_load) {
+    let by_load = counting.handshakes.as_ref().filter(|handshakes| !handshakes.rtts().is_empty());
+    let (measured, error) = match (by_wire, by_load) {
         (Some(figures), _) => (Some(&figures.handshake_rtt), Some(&figures.handshake_error)),
-        (None, Some(handshakes)) => (Some(handshakes.got()), Some(handshakes.error())),
+        (None, Some(handshakes)) => (Some(handshakes.rtts()), Some(handshakes.error())),
         (None, None) => (None, None),
     };
     let part = self::path(path);
@@ -356,7 +355,7 @@ fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&CaptureTables>
         profile: part.profile,
         clients: part.clients,
         configured_rtt_ns: part.configured_rtt_ns,
-        measured_rtt_ns: got.map(|got| got.quantiles()),
+        measured_rtt_ns: measured.map(|measured| measured.quantiles()),
         rtt_error_ns: error.filter(|error| !error.is_empty()).map(|error| error.quantiles()),
         timing_error_ns: part.timing_error_ns.unwrap_or_default(),
         packets: part.packets,
@@ -381,7 +380,7 @@ pub fn path(path: &PathFacts) -> PathProgress {
         clients: path.configured_rtt_ns.count,
         configured_rtt_ns: path.configured_rtt_ns,
         measured_rtt_ns: None,
-        timing_error_ns: path.live.lateness().map(|lateness| lateness.quantiles()),
+        timing_error_ns: path.live.timing_errors().map(|errors| errors.quantiles()),
         packets: sum(|carried| carried.packets),
         bytes: sum(|carried| carried.bytes),
         drops: drops

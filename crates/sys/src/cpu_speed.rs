@@ -16,19 +16,19 @@ const BYTES: usize = 20;
 /// A piece of work that mostly runs in the kernel, like serving: single bytes through a pipe, back and forth within
 /// this thread.
 #[derive(Debug)]
-pub struct Piece {
+pub struct Probe {
     from: File,
     to: File,
 }
 
-impl Piece {
+impl Probe {
     /// Opens the pipe.
     ///
     /// # Errors
     /// pipe2(2) fails: no descriptors are left.
     pub fn new() -> io::Result<Self> {
         let (from, to) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
-        Ok(Piece { from: from.into(), to: to.into() })
+        Ok(Probe { from: from.into(), to: to.into() })
     }
 
     /// Runs the piece of work once; returns the CPU time that this thread spent on it.
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn cpu_probe_takes_microseconds() {
-        let mut piece = Piece::new().unwrap();
-        let mut times: Vec<Duration> = (0..99).map(|_| piece.time().unwrap()).collect();
+        let mut probe = Probe::new().unwrap();
+        let mut times: Vec<Duration> = (0..99).map(|_| probe.time().unwrap()).collect();
         times.sort();
         // Forty system calls: the lower bound holds on any machine, the upper one on a slow machine without
         // optimisation.

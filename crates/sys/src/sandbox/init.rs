@@ -1,6 +1,6 @@
-//! The init process of a sandbox: sets it up, starts the command, reaps dead processes, and dies with main.
+//! The init process of a sandbox: sets it up, starts the command, reaps dead processes, and exits when main ends.
 //!
-//! It is a copy of main that never execs. Of main's descriptors it keeps only the control socket: a copy of another
+//! Init is a copy of main that never execs. Of main's descriptors it keeps only the control socket: a copy of another
 //! sandbox's socket would hide main's death from that sandbox.
 
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use crate::namespace::NetNamespace;
 pub(super) struct Setup {
     /// Init's end of the socket.
     pub(super) control: OwnedFd,
-    /// Main's end, which init closes: its hang-up tells init of main's death.
+    /// Main's end, which init closes: its hang-up notifies init of main's death.
     pub(super) main_side: OwnedFd,
     pub(super) net: NetNamespace,
     /// Whether `net` is another namespace than main's.
@@ -47,14 +47,14 @@ pub(super) fn start(setup: Setup) -> Result<(Pid, Setup)> {
             .remedy(&[Errno::ENOSPC], "raise sysctl user.max_pid_namespaces and user.max_mnt_namespaces")),
         Ok(0) => {
             // An unwinding copy of main must not run main's code.
-            let _ = catch_unwind(AssertUnwindSafe(|| live(setup)));
+            let _ = catch_unwind(AssertUnwindSafe(|| run_init(setup)));
             exit(70)
         }
         Ok(pid) => Ok((Pid::from_raw(pid as i32), setup)),
     }
 }
 
-fn live(setup: Setup) {
+fn run_init(setup: Setup) {
     // If main is already dead, the signal will not arrive; then the socket has hung up.
     let bound_to_main = set_pdeathsig(Signal::SIGKILL);
     close_all_but(&setup);
@@ -110,7 +110,7 @@ fn serve(control: &OwnedFd, sigchld: &SignalFd, command: &Command, net: i32) -> 
             match message::receive(control, false) {
                 Ok(None) => exit(0),
                 Ok(Some(bytes)) => match Order::decode(&bytes) {
-                    Some(Order::Go) => running = begin(control, command, net),
+                    Some(Order::Exec) => running = begin(control, command, net),
                     Some(Order::Signal(signal)) => signal_all(signal),
                     None => {}
                 },

@@ -17,11 +17,11 @@ pub struct SandboxSpec<'a> {
     pub argv: Vec<OsString>,
     /// Environment variables in addition to those of this process.
     pub env: Vec<(OsString, OsString)>,
-    /// Its working directory; `None`: this process's.
+    /// The command's working directory; `None`: this process's.
     pub cwd: Option<PathBuf>,
     /// Additional host names for the command, before those of the host's /etc/hosts.
     pub hosts: Vec<(IpAddr, String)>,
-    /// Its standard streams.
+    /// The command's standard streams.
     pub stdio: Stdio3,
     /// Whether it gets its own session: no terminal, so Ctrl-C does not reach it.
     pub new_session: bool,
@@ -29,7 +29,7 @@ pub struct SandboxSpec<'a> {
     pub cpus: Option<Vec<usize>>,
     /// The control group it joins. Stop the sandbox before dropping the group.
     pub cgroup: Option<&'a Cgroup>,
-    /// Its network namespace.
+    /// The command's network namespace.
     pub net: Net,
     /// For a process that called [`crate::namespace::enter_user_namespace`]: the command gets its real user (a nested
     /// user namespace), instead of being a root without chown and setuid. It has no capabilities, but in a [`Net::New`]

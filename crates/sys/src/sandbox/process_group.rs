@@ -1,7 +1,8 @@
-//! A substitute for a [sandbox](super::Place) without the right to create a PID namespace: a command in its own process
-//! group, whose first process dies with the thread that started it.
+//! A substitute for a [sandbox](super::Sandbox) without the right to create a PID namespace: a command in its own
+//! process group, whose first process is killed when the thread that started it ends.
 //!
-//! Its descendants die with it only as long as they stay in the group: a daemon that creates its own session escapes.
+//! Descendants of the command are killed too, as long as they stay in the group: a daemon that creates its own session
+//! escapes.
 
 use std::ffi::OsString;
 use std::io;
@@ -27,7 +28,7 @@ pub struct TiedProcess {
 
 impl TiedProcess {
     /// Starts the command with stdin from /dev/null and stdout redirected to stderr, in the control group if there is
-    /// one. Call it from a thread that lives as long as the command.
+    /// one. Call it from a thread that exists as long as the command.
     ///
     /// # Errors
     /// Unknown program; no permission to join the control group.
@@ -102,7 +103,7 @@ mod tests {
     }
 
     /// Whether a process is running, not a zombie.
-    fn lives(pid: &str) -> bool {
+    fn is_running(pid: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
     }
@@ -120,9 +121,9 @@ mod tests {
     #[test]
     fn process_group_reports_the_exit_of_its_command() {
         for (command, expected) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9))] {
-            let mut leashed = TiedProcess::start(&shell(command), &[], None).unwrap();
-            wait_until(|| leashed.try_exit().unwrap().is_some());
-            assert_eq!(leashed.try_exit().unwrap(), Some(expected));
+            let mut tied = TiedProcess::start(&shell(command), &[], None).unwrap();
+            wait_until(|| tied.try_exit().unwrap().is_some());
+            assert_eq!(tied.try_exit().unwrap(), Some(expected));
         }
         assert!(TiedProcess::start(&["/no/such/program".into()], &[], None).is_err());
     }
@@ -133,18 +134,18 @@ mod tests {
         let file = directory.path().join("child");
         let env = [("FILE".into(), file.clone().into())];
         for gently in [false, true] {
-            let leashed = TiedProcess::start(&shell("sleep 1000 & echo $! > $FILE; wait"), &env, None).unwrap();
+            let tied = TiedProcess::start(&shell("sleep 1000 & echo $! > $FILE; wait"), &env, None).unwrap();
             let mut child = String::new();
             wait_until(|| {
                 child = fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
-                !child.is_empty() && lives(&child)
+                !child.is_empty() && is_running(&child)
             });
             if gently {
-                leashed.stop(Duration::from_secs(20))
+                tied.stop(Duration::from_secs(20))
             } else {
-                drop(leashed)
+                drop(tied)
             }
-            wait_until(|| !lives(&child));
+            wait_until(|| !is_running(&child));
             fs::remove_file(&file).unwrap();
         }
     }

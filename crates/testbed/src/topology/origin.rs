@@ -6,8 +6,8 @@
 //!   origin at the next one   == c0 == [origin.path] ===== s0 ==   (asks it)
 //! ```
 //!
-//! The path forwards by address, whoever opened a connection: the proxy's packets to the origin's address travel "down"
-//! that address's link, and its responses up.
+//! The path forwards by address, whichever end opened a connection: the proxy's packets to the origin's address travel
+//! "down" that address's link, and its responses up.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -17,30 +17,31 @@ use std::time::Duration;
 use http1::Asked;
 use http1::whole::whole;
 use polymix::OriginFigures;
-use sys::place::{Net, Place, SandboxSpec, Stdio, Stdio3};
+use sys::sandbox::{Net, Sandbox, SandboxSpec, Stdio, Stdio3};
 
-use super::listening::{self, NotListening, Wanted};
-use super::{Places, server_output};
+use super::listening::{self, ListenWaitSpec, NotListening};
+use super::{Topology, server_output};
 use crate::error::TestbedError;
 use crate::host::CorePlan;
-use crate::server::{ended, last_words};
+use crate::server::{ended, output_tail};
 use plan::OriginPlan;
 
 /// A running origin.
 #[derive(Debug)]
 pub struct Origin {
-    /// Its processes; dropping this ends them.
-    _place: Place,
+    /// The origin's processes; dropping the sandbox ends them.
+    _sandbox: Sandbox,
     at: SocketAddr,
 }
 
-/// Starts the origin with this many clients; it listens when this returns. It runs on the generator's cores, and takes
-/// nothing from the proxy's. `log`: the server's log, next to which it gets its own.
+/// Starts the origin with this many clients; it listens when this returns. It runs on the generator's cores,
+/// not on the proxy's. `log`: the server's log; the origin's log is next to it.
 ///
 /// # Errors
-/// It cannot be started, ends before it listens, or never listens: the message has its last lines.
+/// The origin cannot be started, ends before it listens, or never listens: the message has the last lines of its
+/// output.
 pub(crate) fn start(
-    places: &mut Places,
+    topology: &mut Topology,
     plan: &OriginPlan,
     clients: u32,
     cores: &CorePlan,
@@ -50,24 +51,29 @@ pub(crate) fn start(
     let command = plan.command.clone().unwrap_or_default();
     let output = server_output(log.map(|log| log.with_file_name("origin.log")).as_deref())?;
     let [out, errors] = [output.try_clone(), output.try_clone()].map(|file| file.map_err(TestbedError::system("dup")));
-    let mut place = Place::start(SandboxSpec {
+    let mut sandbox = Sandbox::start(SandboxSpec {
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(out?.into()), stderr: Stdio::File(errors?.into()) },
         // Ctrl-C ends the measurement; the origin responds until the end.
         new_session: true,
         cpus: cores.client.as_ref().map(|cores| cores.list().to_vec()),
-        net: Net::Existing(places.client_net.try_clone().map_err(TestbedError::environment)?),
-        rootless: places.rootless,
+        net: Net::Existing(topology.client_net.try_clone().map_err(TestbedError::environment)?),
+        rootless: topology.rootless,
         ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), command.clone().into()])
     })
     .map_err(TestbedError::environment)?;
-    place.go().map_err(TestbedError::plan)?;
+    sandbox.exec().map_err(TestbedError::plan)?;
     let addresses = [at.ip()];
     // The user's programs are in the clients' namespace, too.
-    let wanted =
-        Wanted { pid: place.init_pid(), addresses: &addresses, port: Some(at.port()), timeout: START, alone: false };
-    if let Err(why) = listening::wait(&wanted, || Ok(ended(&mut place)))? {
-        let words = last_words(&output);
-        let within = units::format_duration(START);
+    let spec = ListenWaitSpec {
+        pid: sandbox.init_pid(),
+        addresses: &addresses,
+        port: Some(at.port()),
+        timeout: START_TIMEOUT,
+        alone: false,
+    };
+    if let Err(why) = listening::wait(&spec, || Ok(ended(&mut sandbox)))? {
+        let words = output_tail(&output);
+        let within = units::format_duration(START_TIMEOUT);
         return Err(TestbedError::Plan(match why {
             NotListening::Ended(how) => {
                 format!("the origin ended ({how}) before it listened on {at}: {command}{words}")
@@ -80,31 +86,31 @@ pub(crate) fn start(
             }
         }));
     }
-    places.origin = Some(Origin { _place: place, at });
+    topology.origin = Some(Origin { _sandbox: sandbox, at });
     Ok(())
 }
 
-impl Places {
+impl Topology {
     /// Counters of the testbed's origin, requested without the path; `None` without one, or if it does not respond.
     pub fn origin_figures(&self) -> Option<OriginFigures> {
         let at = self.origin.as_ref()?.at;
-        let answer = self.client_net.run(|| ask(at)).ok()?.ok()?;
-        serde_json::from_slice(&whole(&answer, Asked::Other).ok()?.body).ok()
+        let response = self.client_net.run(|| request_figures(at)).ok()?.ok()?;
+        serde_json::from_slice(&whole(&response, Asked::Other).ok()?.body).ok()
     }
 }
 
-fn ask(at: SocketAddr) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&at, ANSWER)?;
-    stream.set_read_timeout(Some(ANSWER))?;
+fn request_figures(at: SocketAddr) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&at, RESPONSE_TIMEOUT)?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     stream.write_all(b"GET /-/origin HTTP/1.0\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(answer)
+    let mut response = Vec::new();
+    stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
+    Ok(response)
 }
 
-/// Longest time until it listens: it generates its content in a second.
-const START: Duration = Duration::from_secs(10);
-/// It is idle by then.
-const ANSWER: Duration = Duration::from_secs(2);
-/// With 256 worlds about 30 KB.
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// Longest time until the origin listens; generating its content takes about a second.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the origin's counters; the origin is idle at that time.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Largest response with counters; with 256 worlds it has about 30 KB.
+const RESPONSE_BYTES_MAX: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 //! opens its first connection.
 //!
 //! ```text
-//!   Sockets (sock_diag, or /proc/net/tcp without it) --> ListenWait::look(now, sockets) --> listens | waits | ended
+//!   Sockets (sock_diag, or /proc/net/tcp without it) --> ListenWait::judge(now, sockets) --> listens | waits | ended
 //! ```
 
 use std::collections::HashSet;
@@ -24,17 +24,18 @@ pub enum Listening {
     Yes,
     /// A socket on this address only.
     Elsewhere(IpAddr),
-    /// None.
+    /// No socket.
     No,
 }
 
 /// Looks for a listener on `port` that `address` reaches, in the namespace of process `pid`.
-pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
+pub fn find_tcp(pid: i32, address: IpAddr, port: u16) -> Listening {
     found(&Sockets::of(pid).listening(), address, Some(port))
 }
 
-/// The same for UDP: a socket that accepts datagrams from any sender.
-pub fn look_udp(pid: i32, address: IpAddr, port: u16) -> Listening {
+/// Looks for a UDP socket on `port` that `address` reaches, in the namespace of process `pid`: a socket that accepts
+/// datagrams from any sender.
+pub fn find_udp(pid: i32, address: IpAddr, port: u16) -> Listening {
     found(&Sockets::of(pid).unconnected_udp(), address, Some(port))
 }
 
@@ -49,12 +50,12 @@ fn found(sockets: &[ListeningSocket], address: IpAddr, port: Option<u16>) -> Lis
 
 /// Conditions of the wait for a server.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
-    /// A process in its network namespace.
+pub struct ListenWaitSpec<'a> {
+    /// A process in the server's network namespace.
     pub pid: i32,
-    /// Each of these addresses must reach it; without a port: one of them.
+    /// Connections to each of these addresses must reach the server; without a port, to one of them.
     pub addresses: &'a [IpAddr],
-    /// On this TCP port; `None`: on any port, of TCP or UDP.
+    /// The TCP port on which it must listen; `None`: any port, of TCP or UDP.
     pub port: Option<u16>,
     /// Longest wait.
     pub timeout: Duration,
@@ -66,16 +67,16 @@ pub struct Wanted<'a> {
 /// Why a server cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotListening {
-    /// It ended.
+    /// The server ended; how, as text.
     Ended(String),
-    /// It listens on the port, but `wanted` does not reach it.
+    /// The server listens on the port, but a connection to `expected` does not reach it.
     Unreachable {
         /// Where it listens.
         on: IpAddr,
         /// An address at which it should be reachable.
-        wanted: IpAddr,
+        expected: IpAddr,
     },
-    /// It does not listen on the port.
+    /// The server does not listen on the port.
     OtherPorts {
         /// Ports on which it listens instead, ascending.
         ports: Vec<u16>,
@@ -90,28 +91,28 @@ pub enum NotListening {
 /// # Errors
 /// `ended` failed. Within: why it does not listen.
 pub fn wait(
-    wanted: &Wanted<'_>,
+    spec: &ListenWaitSpec<'_>,
     mut ended: impl FnMut() -> Result<Option<String>, TestbedError>,
 ) -> Result<Result<(), NotListening>, TestbedError> {
-    let mut sockets = Sockets::of(wanted.pid);
-    let mut listen_wait = ListenWait::new(wanted, monotonic_ns());
+    let mut sockets = Sockets::of(spec.pid);
+    let mut listen_wait = ListenWait::new(spec, monotonic_ns());
     loop {
         let mut listening = sockets.listening();
-        if wanted.port.is_none() {
+        if spec.port.is_none() {
             let udp = sockets.unconnected_udp();
             listening.extend(listen_wait.settled(monotonic_ns(), udp));
         }
-        let looked = listen_wait.look(monotonic_ns(), &listening);
-        if looked == Some(Ok(())) {
+        let outcome = listen_wait.judge(monotonic_ns(), &listening);
+        if outcome == Some(Ok(())) {
             return Ok(Ok(()));
         }
         if let Some(how) = ended()? {
             return Ok(Err(NotListening::Ended(how)));
         }
-        if let Some(outcome) = looked {
+        if let Some(outcome) = outcome {
             return Ok(outcome);
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -122,15 +123,15 @@ pub fn grace(timeout: Duration) -> Duration {
 }
 
 /// Polling interval.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const GRACE_MIN: Duration = Duration::from_secs(3);
 /// If any port is accepted, a server is ready when it has opened no further port for this time: some open several, one
 /// after another. A UDP socket of this age belongs to a service, and not to a name lookup.
-const SETTLES: Duration = Duration::from_millis(300);
+const SETTLE_DURATION: Duration = Duration::from_millis(300);
 
-/// The wait itself, with the caller's clock.
+/// State of the wait, with the caller's clock.
 struct ListenWait<'a> {
-    wanted: &'a Wanted<'a>,
+    spec: &'a ListenWaitSpec<'a>,
     deadline_ns: u64,
     /// The listening sockets, and since when they have not changed.
     sockets: Vec<SocketAddr>,
@@ -140,10 +141,10 @@ struct ListenWait<'a> {
 }
 
 impl<'a> ListenWait<'a> {
-    fn new(wanted: &'a Wanted<'a>, now_ns: u64) -> Self {
-        let timeout_ns = units::time::saturating_nanos(wanted.timeout);
+    fn new(spec: &'a ListenWaitSpec<'a>, now_ns: u64) -> Self {
+        let timeout_ns = units::time::saturating_nanos(spec.timeout);
         ListenWait {
-            wanted,
+            spec,
             deadline_ns: now_ns.saturating_add(timeout_ns),
             sockets: Vec::new(),
             since_ns: now_ns,
@@ -159,13 +160,13 @@ impl<'a> ListenWait<'a> {
                 self.udp.push((socket, now_ns));
             }
         }
-        let settled = |since: u64| Duration::from_nanos(now_ns.saturating_sub(since)) >= SETTLES;
+        let settled = |since: u64| Duration::from_nanos(now_ns.saturating_sub(since)) >= SETTLE_DURATION;
         self.udp.iter().filter(|(_, since)| settled(*since)).map(|(socket, _)| *socket).collect()
     }
 
     /// The result for these sockets; none while the wait continues.
-    fn look(&mut self, now_ns: u64, listening: &[ListeningSocket]) -> Option<Result<(), NotListening>> {
-        let Wanted { addresses, port, timeout, alone, .. } = *self.wanted;
+    fn judge(&mut self, now_ns: u64, listening: &[ListeningSocket]) -> Option<Result<(), NotListening>> {
+        let ListenWaitSpec { addresses, port, timeout, alone, .. } = *self.spec;
         let mut sockets: Vec<SocketAddr> = listening
             .iter()
             .filter(|socket| alone || port.is_none_or(|port| socket.port == port))
@@ -177,17 +178,17 @@ impl<'a> ListenWait<'a> {
             (self.sockets, self.since_ns) = (sockets, now_ns);
         }
         let unchanged_for = Duration::from_nanos(now_ns.saturating_sub(self.since_ns));
-        let states = addresses.iter().map(|&wanted| (wanted, found(listening, wanted, port)));
+        let states = addresses.iter().map(|&address| (address, found(listening, address, port)));
         let missing: Vec<(IpAddr, Listening)> = states.filter(|(_, state)| *state != Listening::Yes).collect();
-        let is_there = match port {
+        let listens = match port {
             Some(_) => missing.is_empty(),
-            None => missing.len() < addresses.len() && unchanged_for >= SETTLES,
+            None => missing.len() < addresses.len() && unchanged_for >= SETTLE_DURATION,
         };
-        if is_there {
+        if listens {
             return Some(Ok(()));
         }
-        let unreachable = missing.iter().find_map(|&(wanted, state)| match state {
-            Listening::Elsewhere(on) => Some(NotListening::Unreachable { on, wanted }),
+        let unreachable = missing.iter().find_map(|&(expected, state)| match state {
+            Listening::Elsewhere(on) => Some(NotListening::Unreachable { on, expected }),
             _ => None,
         });
         let is_certain = !self.sockets.is_empty() && unchanged_for >= grace(timeout);
@@ -219,15 +220,15 @@ pub fn cores_of(address: IpAddr, port: u16) -> Option<Cores> {
     }
     let (mut found, mut cores) = (HashSet::new(), Vec::new());
     for process in std::fs::read_dir("/proc").ok()?.flatten() {
-        let theirs = sockets_among(&process.path().join("fd"), &sockets);
-        if theirs.is_empty() {
+        let of_process = sockets_among(&process.path().join("fd"), &sockets);
+        if of_process.is_empty() {
             continue;
         }
         let Ok(threads) = std::fs::read_dir(process.path().join("task")) else { continue };
-        found.extend(theirs);
+        found.extend(of_process);
         for thread in threads.flatten() {
             let number = thread.file_name().to_str()?.parse().ok()?;
-            // A thread that has ended runs nowhere.
+            // A thread that has ended since has no cores.
             cores.extend(Cores::of(number).into_iter().flat_map(|cores| cores.list().to_vec()));
         }
     }
@@ -241,11 +242,12 @@ fn sockets_among(folder: &Path, sockets: &HashSet<String>) -> HashSet<String> {
     names.filter(|name| sockets.contains(name)).collect()
 }
 
-/// Whether a connection to `address` reaches this socket. One on `[::]` accepts IPv4 as well, unless it is IPv6-only.
+/// Whether a connection to `address` reaches this socket. A socket on `[::]` accepts IPv4 as well, unless it is
+/// IPv6-only.
 fn reaches(socket: &ListeningSocket, address: IpAddr) -> bool {
     let ListeningSocket { address: own, v6_only, .. } = *socket;
-    let takes_kind = if own.is_ipv6() { address.is_ipv6() || !v6_only } else { address.is_ipv4() };
-    own == address || own.is_unspecified() && takes_kind
+    let accepts_family = if own.is_ipv6() { address.is_ipv6() || !v6_only } else { address.is_ipv4() };
+    own == address || own.is_unspecified() && accepts_family
 }
 
 /// The listening sockets of a network namespace.
@@ -257,7 +259,7 @@ struct Sockets {
 }
 
 impl Sockets {
-    /// In the namespace of process `pid`; of this process: of the calling thread.
+    /// The sockets in the namespace of process `pid`; if that is this process, of the calling thread.
     fn of(pid: i32) -> Self {
         let diag = match pid == std::process::id().cast_signed() {
             true => SockDiag::open(),
@@ -289,7 +291,7 @@ type Tables = ([&'static str; 2], &'static str);
 const TCP_LISTENS: Tables = (["tcp", "tcp6"], "0A");
 const UDP_UNCONNECTED: Tables = (["udp", "udp6"], "07");
 
-/// All of them in the namespace of a process.
+/// All sockets of this protocol and state in the namespace of a process.
 fn tables(pid: i32, ([v4, v6], state): Tables) -> Vec<ListeningSocket> {
     let mut found = Vec::new();
     for (file, parse) in [(v4, parse_v4 as fn(&str) -> Option<IpAddr>), (v6, parse_v6)] {
@@ -300,15 +302,15 @@ fn tables(pid: i32, ([v4, v6], state): Tables) -> Vec<ListeningSocket> {
 }
 
 /// The socket of a line in this state.
-fn listener(line: &str, wanted: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<ListeningSocket> {
+fn listener(line: &str, expected_state: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<ListeningSocket> {
     let mut fields = line.split_whitespace().skip(1);
     let (local, state) = (fields.next()?, fields.nth(1)?);
-    if state != wanted {
+    if state != expected_state {
         return None;
     }
     let (address, port) = local.split_once(':')?;
     let inode = fields.nth(5)?.parse().ok()?;
-    // The table does not show whether it accepts IPv4 as well.
+    // The table does not show whether a socket on `[::]` accepts IPv4 as well.
     Some(ListeningSocket { address: parse(address)?, port: u16::from_str_radix(port, 16).ok()?, v6_only: false, inode })
 }
 
@@ -365,31 +367,40 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Polls at this interval, in virtual time; returns when it ended, in ms, and the result.
-    fn waited(
-        wanted: &Wanted<'_>,
+    /// Polls at this interval in virtual time; returns the time of the last poll, in ms, and the result.
+    fn poll_until_done(
+        spec: &ListenWaitSpec<'_>,
         every_ms: u64,
         listens: impl Fn(u64) -> Vec<ListeningSocket>,
     ) -> (u64, Result<(), NotListening>) {
-        let mut listen_wait = ListenWait::new(wanted, 7 * MS);
-        let outcome = (0..).map(|look| look * every_ms);
-        let mut outcome = outcome.filter_map(|at| Some((at, listen_wait.look((7 + at) * MS, &listens(at))?)));
+        let mut listen_wait = ListenWait::new(spec, 7 * MS);
+        let outcome = (0..).map(|poll| poll * every_ms);
+        let mut outcome = outcome.filter_map(|at| Some((at, listen_wait.judge((7 + at) * MS, &listens(at))?)));
         outcome.next().unwrap()
     }
 
     #[test]
     fn a_busy_machine_does_not_lengthen_the_wait() {
         let addresses = [address("198.18.0.1")];
-        let wanted =
-            Wanted { pid: 0, addresses: &addresses, port: Some(8080), timeout: Duration::from_secs(10), alone: true };
+        let spec = ListenWaitSpec {
+            pid: 0,
+            addresses: &addresses,
+            port: Some(8080),
+            timeout: Duration::from_secs(10),
+            alone: true,
+        };
         // A poll and its pause take 5 ms, or 18 if another program has the core most of the time: counting pauses gave
         // 35 s.
         for every_ms in [5, 18, 700] {
-            let (at, outcome) = waited(&wanted, every_ms, |_| Vec::new());
-            assert!((10_000..10_000 + every_ms).contains(&at), "{at} of looks each {every_ms} ms");
+            let (at, outcome) = poll_until_done(&spec, every_ms, |_| Vec::new());
+            assert!((10_000..10_000 + every_ms).contains(&at), "ended at {at} ms with a poll every {every_ms} ms");
             assert_eq!(outcome, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None }));
             let (at, outcome) =
-                waited(&wanted, every_ms, |at| if at < 9_000 { Vec::new() } else { vec![socket("0.0.0.0", 8080)] });
+                poll_until_done(
+                    &spec,
+                    every_ms,
+                    |at| if at < 9_000 { Vec::new() } else { vec![socket("0.0.0.0", 8080)] },
+                );
             assert!(outcome.is_ok() && at < 9_000 + every_ms, "{at} {outcome:?}");
         }
     }
@@ -397,60 +408,67 @@ mod tests {
     #[test]
     fn a_server_on_another_port_ends_the_wait_early() {
         let addresses = [address("198.18.0.1"), address("198.18.0.2")];
-        let wanted =
-            Wanted { pid: 0, addresses: &addresses, port: Some(8080), timeout: Duration::from_secs(10), alone: true };
-        let (at, outcome) = waited(&wanted, 5, |at| if at < 500 { Vec::new() } else { vec![socket("::", 9090)] });
+        let spec = ListenWaitSpec {
+            pid: 0,
+            addresses: &addresses,
+            port: Some(8080),
+            timeout: Duration::from_secs(10),
+            alone: true,
+        };
+        let (at, outcome) =
+            poll_until_done(&spec, 5, |at| if at < 500 { Vec::new() } else { vec![socket("::", 9090)] });
         assert_eq!(at, 3_500);
         let unchanged_for = Some(Duration::from_secs(3));
         assert_eq!(outcome, Err(NotListening::OtherPorts { ports: vec![9090], unchanged_for }));
-        // Just before that it opens the port: a server that opens its administration port first.
+        // A server that opens its administration port first opens the expected port just before the wait ends.
         let both = || vec![socket("127.0.0.1", 9090), socket("0.0.0.0", 8080)];
-        let (at, outcome) = waited(&wanted, 5, |at| if at < 2_990 { vec![socket("127.0.0.1", 9090)] } else { both() });
+        let (at, outcome) =
+            poll_until_done(&spec, 5, |at| if at < 2_990 { vec![socket("127.0.0.1", 9090)] } else { both() });
         assert_eq!((at, outcome), (2_990, Ok(())));
         // A server that still opens sockets is still starting.
         let one_each_second = |at: u64| (0..=at / 1000).map(|nth| socket("::", 9000 + nth as u16)).collect();
-        let (at, outcome) = waited(&wanted, 5, one_each_second);
+        let (at, outcome) = poll_until_done(&spec, 5, one_each_second);
         assert_eq!(at, 10_000);
         assert!(matches!(outcome, Err(NotListening::OtherPorts { unchanged_for: None, .. })), "{outcome:?}");
         // A longer timeout means that the server may need longer.
-        let patient = Wanted { timeout: Duration::from_secs(60), ..wanted.clone() };
-        assert_eq!(waited(&patient, 5, |_| vec![socket("::", 9090)]).0, 18_000);
+        let longer = ListenWaitSpec { timeout: Duration::from_secs(60), ..spec.clone() };
+        assert_eq!(poll_until_done(&longer, 5, |_| vec![socket("::", 9090)]).0, 18_000);
         // If other programs listen too, their ports show nothing.
-        let beside = Wanted { alone: false, ..wanted.clone() };
-        let (at, outcome) = waited(&beside, 5, |_| vec![socket("::", 9090)]);
+        let shared = ListenWaitSpec { alone: false, ..spec.clone() };
+        let (at, outcome) = poll_until_done(&shared, 5, |_| vec![socket("::", 9090)]);
         assert_eq!((at, outcome), (10_000, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None })));
-        // The port, but where no client can connect, for all addresses or for one.
-        let (at, outcome) = waited(&beside, 5, |_| vec![socket("127.0.0.1", 8080)]);
+        // The expected port on an address that no client reaches, or that reaches only one of the expected addresses.
+        let (at, outcome) = poll_until_done(&shared, 5, |_| vec![socket("127.0.0.1", 8080)]);
         let (on, to) = (address("127.0.0.1"), addresses[0]);
-        assert_eq!((at, outcome), (3_000, Err(NotListening::Unreachable { on, wanted: to })));
-        let (_, outcome) = waited(&wanted, 5, |_| vec![socket("198.18.0.1", 8080)]);
-        assert_eq!(outcome, Err(NotListening::Unreachable { on: addresses[0], wanted: addresses[1] }));
+        assert_eq!((at, outcome), (3_000, Err(NotListening::Unreachable { on, expected: to })));
+        let (_, outcome) = poll_until_done(&spec, 5, |_| vec![socket("198.18.0.1", 8080)]);
+        assert_eq!(outcome, Err(NotListening::Unreachable { on: addresses[0], expected: addresses[1] }));
     }
 
     #[test]
     fn with_any_port_a_socket_that_clients_reach_counts() {
         let addresses = [address("198.18.0.1"), address("2001:2:0:1::1")];
-        let wanted =
-            Wanted { pid: 0, addresses: &addresses, port: None, timeout: Duration::from_secs(10), alone: true };
+        let spec =
+            ListenWaitSpec { pid: 0, addresses: &addresses, port: None, timeout: Duration::from_secs(10), alone: true };
         let (at, outcome) =
-            waited(&wanted, 5, |at| if at < 4_000 { Vec::new() } else { vec![socket("0.0.0.0", 5353)] });
+            poll_until_done(&spec, 5, |at| if at < 4_000 { Vec::new() } else { vec![socket("0.0.0.0", 5353)] });
         assert_eq!((at, outcome), (4_300, Ok(())));
         // A server that opens several ports, a tenth of a second apart, is ready when the last is open.
         let several =
             |at| (0..=u16::try_from(at / 100).unwrap().min(20)).map(|i| socket("0.0.0.0", 5200 + i)).collect();
-        assert_eq!(waited(&wanted, 5, several), (2_300, Ok(())));
-        let (at, outcome) = waited(&wanted, 5, |_| vec![socket("127.0.0.1", 8080)]);
+        assert_eq!(poll_until_done(&spec, 5, several), (2_300, Ok(())));
+        let (at, outcome) = poll_until_done(&spec, 5, |_| vec![socket("127.0.0.1", 8080)]);
         assert_eq!(at, 3_000);
-        assert_eq!(outcome, Err(NotListening::Unreachable { on: address("127.0.0.1"), wanted: addresses[0] }));
-        let (at, outcome) = waited(&wanted, 5, |_| Vec::new());
+        assert_eq!(outcome, Err(NotListening::Unreachable { on: address("127.0.0.1"), expected: addresses[0] }));
+        let (at, outcome) = poll_until_done(&spec, 5, |_| Vec::new());
         assert_eq!((at, outcome), (10_000, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None })));
-        // A UDP socket of a name lookup is gone before it counts.
-        let mut listen_wait = ListenWait::new(&wanted, 0);
-        let (asks, serves) = (socket("0.0.0.0", 40_000), socket("0.0.0.0", 53));
-        assert_eq!(listen_wait.settled(0, vec![asks]), []);
-        assert_eq!(listen_wait.settled(200 * MS, vec![asks, serves]), []);
-        assert_eq!(listen_wait.settled(290 * MS, vec![serves]), []);
-        assert_eq!(listen_wait.settled(500 * MS, vec![asks, serves]), [serves]);
+        // A UDP socket of a name lookup is closed before it counts as a service.
+        let mut listen_wait = ListenWait::new(&spec, 0);
+        let (lookup, service) = (socket("0.0.0.0", 40_000), socket("0.0.0.0", 53));
+        assert_eq!(listen_wait.settled(0, vec![lookup]), []);
+        assert_eq!(listen_wait.settled(200 * MS, vec![lookup, service]), []);
+        assert_eq!(listen_wait.settled(290 * MS, vec![service]), []);
+        assert_eq!(listen_wait.settled(500 * MS, vec![lookup, service]), [service]);
     }
 
     #[test]
@@ -458,10 +476,10 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let pid = std::process::id() as i32;
-        assert_eq!(look_udp(pid, address("127.0.0.1"), port), Listening::Yes);
+        assert_eq!(find_udp(pid, address("127.0.0.1"), port), Listening::Yes);
         assert!(tables(pid, UDP_UNCONNECTED).iter().any(|socket| socket.port == port));
         drop(socket);
-        assert_eq!(look_udp(pid, address("127.0.0.1"), port), Listening::No);
+        assert_eq!(find_udp(pid, address("127.0.0.1"), port), Listening::No);
     }
 
     #[test]
@@ -469,7 +487,7 @@ mod tests {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let pid = std::process::id() as i32;
-        assert_eq!(look(pid, "127.0.0.1".parse().unwrap(), port), Listening::Yes);
+        assert_eq!(find_tcp(pid, "127.0.0.1".parse().unwrap(), port), Listening::Yes);
         // The kernel's list and the tables in /proc agree.
         let of_port = |all: Vec<ListeningSocket>| -> Vec<ListeningSocket> {
             all.into_iter().filter(|socket| socket.port == port).collect()
@@ -477,12 +495,12 @@ mod tests {
         let [listed, read] = [Sockets::of(pid).listening(), tables(pid, TCP_LISTENS)].map(of_port);
         assert_eq!((listed.len(), &listed), (1, &read));
         let other = "127.0.0.2".parse().unwrap();
-        assert_eq!(look(pid, other, port), Listening::Elsewhere("127.0.0.1".parse().unwrap()));
+        assert_eq!(find_tcp(pid, other, port), Listening::Elsewhere("127.0.0.1".parse().unwrap()));
         let own = Cores::allowed().unwrap();
-        let theirs = cores_of("127.0.0.1".parse().unwrap(), port).unwrap();
-        assert!(own.list().iter().all(|core| theirs.list().contains(core)), "{theirs}");
+        let of_process = cores_of("127.0.0.1".parse().unwrap(), port).unwrap();
+        assert!(own.list().iter().all(|core| of_process.list().contains(core)), "{of_process}");
         assert_eq!(cores_of(other, port), None);
         drop(socket);
-        assert_eq!(look(pid, other, port), Listening::No);
+        assert_eq!(find_tcp(pid, other, port), Listening::No);
     }
 }

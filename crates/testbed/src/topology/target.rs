@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use sys::netlink::{ExistingRouteKind, Netlink};
 
-use super::listening::{Listening, look, look_udp};
+use super::listening::{Listening, find_tcp, find_udp};
 use super::{SERVER, SERVER_NAME, SERVER_V6};
 use crate::error::TestbedError;
 use plan::{AddressFamily, ServerPlan, TargetPlan, To};
@@ -20,15 +20,15 @@ use plan::{AddressFamily, ServerPlan, TargetPlan, To};
 /// How packets get from the server's end of the path to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It is in the testbed's server namespace.
+    /// The service is in the testbed's server namespace.
     Lab,
-    /// On a loopback address of this host: the path rewrites the address.
+    /// The service is on a loopback address of this host: the path rewrites the address.
     Rewritten,
-    /// On ::1 of this host, by an address of the path's device.
+    /// The service is on ::1 of this host: packets reach it by an address of the path's device.
     OnDevice,
-    /// On another address of this host.
+    /// The service is on another address of this host.
     Own,
-    /// On another host.
+    /// The service is on another host.
     Forwarded,
 }
 
@@ -36,26 +36,26 @@ pub enum How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// The configured address.
-    pub asked: IpAddr,
+    pub configured: IpAddr,
     /// The address that clients connect to.
     pub connect: IpAddr,
-    /// How it is reached.
+    /// How packets get to the service.
     pub how: How,
 }
 
 impl Reach {
     /// The server's address in packets at the server's end of the path.
     pub fn at_server(&self) -> IpAddr {
-        if self.how == How::Rewritten { self.asked } else { self.connect }
+        if self.how == How::Rewritten { self.configured } else { self.connect }
     }
 
-    /// As text, for the result.
+    /// The address as text, for the result.
     pub fn words(&self) -> String {
         match self.how {
             How::Lab => format!("{} of the testbed", self.connect),
-            How::Rewritten | How::OnDevice => format!("{} of this host, as {}", self.asked, self.connect),
-            How::Own => format!("{} of this host", self.asked),
-            How::Forwarded => format!("{} of another host, masqueraded", self.asked),
+            How::Rewritten | How::OnDevice => format!("{} of this host, as {}", self.configured, self.connect),
+            How::Own => format!("{} of this host", self.configured),
+            How::Forwarded => format!("{} of another host, masqueraded", self.configured),
         }
     }
 }
@@ -80,7 +80,7 @@ pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily)
     if chosen.is_empty() {
         return Err(TestbedError::Plan(format!("`{host}` has no {}: it is {host}", family.words())));
     }
-    Ok(chosen.into_iter().map(|address| Reach { asked: address, connect: address, how: How::Lab }).collect())
+    Ok(chosen.into_iter().map(|address| Reach { configured: address, connect: address, how: How::Lab }).collect())
 }
 
 /// All addresses of the testbed's server end: IPv4 first.
@@ -98,7 +98,7 @@ pub fn names(server: &ServerPlan) -> Vec<&str> {
 /// The addresses of a URL's host to use, in order: those of the plan, or those of this host's resolver.
 ///
 /// # Errors
-/// There is none, or none of that family.
+/// The host has no address, or none of that family.
 pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>, TestbedError> {
     let literal = host.parse::<IpAddr>().ok();
     let (known, from) = if !target.addresses.is_empty() {
@@ -106,8 +106,8 @@ pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>
     } else if let Some(address) = literal {
         (vec![address], "it is")
     } else {
-        let asked = (host, port).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect::<Vec<_>>());
-        match asked {
+        let resolved = (host, port).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect::<Vec<_>>());
+        match resolved {
             Ok(known) if !known.is_empty() => (known, "it has"),
             _ if host.eq_ignore_ascii_case(SERVER_NAME) => {
                 return Err(TestbedError::Plan(
@@ -143,23 +143,23 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, Test
     let mut netlink = Netlink::open().map_err(TestbedError::environment)?;
     let mut reaches = Vec::new();
     let mut loopbacks = 0;
-    for &asked in addresses {
-        let refuse = |why: String| Err(TestbedError::Plan(format!("`{host}` is {asked}, {why}")));
-        if asked.is_unspecified() || asked.is_multicast() || asked == IpAddr::V4(Ipv4Addr::BROADCAST) {
+    for &configured in addresses {
+        let refuse = |why: String| Err(TestbedError::Plan(format!("`{host}` is {configured}, {why}")));
+        if configured.is_unspecified() || configured.is_multicast() || configured == IpAddr::V4(Ipv4Addr::BROADCAST) {
             return refuse(
                 "which is the unspecified address: use the one that the service listens on, or 127.0.0.1".into(),
             );
         }
-        if lab_addresses(ServerPlan::ADDRESSES_MAX).contains(&asked) {
+        if lab_addresses(ServerPlan::ADDRESSES_MAX).contains(&configured) {
             return refuse("which is the testbed's own server end: start a server there with --server".into());
         }
-        let how = match asked {
+        let how = match configured {
             IpAddr::V4(address) if address.is_loopback() => How::Rewritten,
             IpAddr::V6(address) if address.is_loopback() => How::OnDevice,
             IpAddr::V6(address) if address.is_unicast_link_local() => {
                 return refuse("which is valid on its own link only, not through a path: use a global address".into());
             }
-            _ => match netlink.route_to(asked) {
+            _ => match netlink.route_to(configured) {
                 Ok(route) if route.kind == ExistingRouteKind::Local => How::Own,
                 Ok(route) if route.kind == ExistingRouteKind::Unicast => How::Forwarded,
                 Ok(_) => return refuse("which this host's routing table prohibits".into()),
@@ -172,9 +172,9 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, Test
                 Ipv4Addr::from_bits(SERVER.to_bits() + loopbacks - 1).into()
             }
             How::OnDevice => SERVER_V6.into(),
-            How::Lab | How::Own | How::Forwarded => asked,
+            How::Lab | How::Own | How::Forwarded => configured,
         };
-        reaches.push(Reach { asked, connect, how });
+        reaches.push(Reach { configured, connect, how });
     }
     Ok(reaches)
 }
@@ -185,12 +185,12 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, Test
 /// # Errors
 /// No socket listens, or none that the path reaches: by name and with a fix.
 pub fn check_listening(reach: &Reach, port: u16) -> Result<(), TestbedError> {
-    check(reach, port, look)
+    check(reach, port, find_tcp)
 }
 
-fn check(reach: &Reach, port: u16, look: fn(i32, IpAddr, u16) -> Listening) -> Result<(), TestbedError> {
+fn check(reach: &Reach, port: u16, find: fn(i32, IpAddr, u16) -> Listening) -> Result<(), TestbedError> {
     let own = std::process::id() as i32;
-    match (reach.how, look(own, reach.at_server(), port)) {
+    match (reach.how, find(own, reach.at_server(), port)) {
         (How::Lab | How::Forwarded, _) | (_, Listening::Yes) => Ok(()),
         (_, Listening::Elsewhere(IpAddr::V6(Ipv6Addr::LOCALHOST))) => Err(TestbedError::Plan(format!(
             "the service on port {port} listens on ::1 only, which Linux makes unreachable from outside the host: let it \
@@ -200,19 +200,19 @@ fn check(reach: &Reach, port: u16, look: fn(i32, IpAddr, u16) -> Listening) -> R
             "the service on port {port} listens on {} only, not on {}: use that address in the URL, or let the service \
              listen on {}",
             SocketAddr::new(other, port),
-            reach.asked,
-            if reach.asked.is_ipv4() { "0.0.0.0" } else { "[::]" },
+            reach.configured,
+            if reach.configured.is_ipv4() { "0.0.0.0" } else { "[::]" },
         ))),
         (_, Listening::No) => Err(TestbedError::Plan(format!(
             "nothing listens on {} of this host: check that the service runs, and the port (--server starts a service)",
-            SocketAddr::new(reach.asked, port)
+            SocketAddr::new(reach.configured, port)
         ))),
     }
 }
 
-/// As [`look`], of TCP or, if nothing listens, of UDP.
-fn look_any(pid: i32, address: IpAddr, port: u16) -> Listening {
-    match (look(pid, address, port), look_udp(pid, address, port)) {
+/// As [`find_tcp`], or as [`find_udp`] if nothing listens on TCP.
+fn find_any(pid: i32, address: IpAddr, port: u16) -> Listening {
+    match (find_tcp(pid, address, port), find_udp(pid, address, port)) {
         (Listening::Yes, _) | (_, Listening::Yes) => Listening::Yes,
         (Listening::No, datagrams) => datagrams,
         (elsewhere, _) => elsewhere,
@@ -222,16 +222,16 @@ fn look_any(pid: i32, address: IpAddr, port: u16) -> Listening {
 /// A service under the name that programs at the clients' end use.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// Its name.
+    /// The host's name.
     pub name: String,
-    /// Its addresses.
+    /// The host's addresses.
     pub reaches: Vec<Reach>,
 }
 
 /// The named services that programs at the clients' end can reach.
 ///
 /// # Errors
-/// Those of [`resolve`], [`through_path`] and [`check_listening`].
+/// The errors of [`resolve`], [`through_path`] and [`check_listening`].
 pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, TestbedError> {
     let mut all = Vec::new();
     for to in to {
@@ -239,7 +239,7 @@ pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, TestbedErro
         let addresses = resolve(&to.host, to.port.unwrap_or(0), &plan)?;
         all.extend(addresses.into_iter().map(|address| (to, address)));
     }
-    // All of them in one call: each loopback address gets its own address in the testbed, however often it is named.
+    // All targets in one call: each loopback address gets its own address in the testbed, however often it is named.
     let mut addresses: Vec<IpAddr> = Vec::new();
     for (_, address) in &all {
         if !addresses.contains(address) {
@@ -250,9 +250,12 @@ pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, TestbedErro
     let reaches = through_path(&host, &addresses)?;
     let mut named: Vec<Named> = Vec::new();
     for (to, address) in all {
-        let reach = *reaches.iter().find(|reach| reach.asked == address).expect("every address was looked at");
+        let reach = *reaches
+            .iter()
+            .find(|reach| reach.configured == address)
+            .expect("through_path() returns an entry for every address");
         if let Some(port) = to.port {
-            check(&reach, port, look_any)?;
+            check(&reach, port, find_any)?;
         }
         match named.iter_mut().find(|known| known.name == to.host) {
             Some(known) => known.reaches.push(reach),

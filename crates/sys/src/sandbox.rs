@@ -1,16 +1,16 @@
 //! A sandbox: a PID namespace for one command and all its descendants, which end with it.
 //!
 //! ```text
-//! main process --clone--> init (pid 1 of the place) --fork--> command --> its daemons, workers, set-uid children ..
+//! main process --clone--> init (pid 1 of the sandbox) --fork--> command --> its daemons, workers, set-uid children ..
 //!       |  ^                 |
 //!       +--+--- one socket --+     commands to init, reports from it; its hang-up means that main is dead
 //! ```
 //!
-//! When init dies the kernel kills everything in the namespace, whatever it did to escape (setsid, setuid, double
-//! fork). Init dies when main dies, by two mechanisms, since one alone is not sufficient: PR_SET_PDEATHSIG, and the
-//! hang-up of the socket, checked right after the prctl in case main died before it, and polled afterwards.
+//! When init exits, the kernel kills everything in the namespace, whatever it did to escape (setsid, setuid, double
+//! fork). Init is killed when main ends, by two mechanisms, since one alone is not sufficient: PR_SET_PDEATHSIG, and
+//! the hang-up of the socket, checked right after the prctl in case main died before it, and polled afterwards.
 //!
-//! Read [`SandboxSpec`] first, then [`Place`]; `init.rs` is the other side of the socket, `command.rs` the last steps
+//! Read [`SandboxSpec`] first, then [`Sandbox`]; `init.rs` is the other side of the socket, `command.rs` the last steps
 //! before exec.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,7 +44,7 @@ mod spec;
 
 /// A running sandbox. Dropping it ends all its processes: immediately, or after [`SandboxSpec::grace`].
 #[derive(Debug)]
-pub struct Place {
+pub struct Sandbox {
     program: String,
     control: OwnedFd,
     init: Pid,
@@ -60,22 +60,22 @@ pub struct Place {
 /// How the command of a sandbox ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It returned this code, 0 to 255.
+    /// The command returned this code, 0 to 255.
     Code(i32),
-    /// It was killed by this signal.
+    /// The command was killed by this signal.
     Signal(i32),
 }
 
-impl Place {
-    /// Creates the namespaces and the init process of a sandbox; the command waits for [`Place::go`], so that devices
-    /// can be moved into [`Place::net`] first. Takes 2 to 10 ms.
+impl Sandbox {
+    /// Creates the namespaces and the init process of a sandbox; the command waits for [`Sandbox::exec`], so that
+    /// devices can be moved into [`Sandbox::net`] first. Takes 2 to 10 ms.
     ///
-    /// Call it from a thread that lives as long as the sandbox (init dies with the thread that created it), while that
-    /// is the only thread of the process, and before the process becomes real-time.
+    /// Call it from a thread that exists as long as the sandbox (init is killed when the thread that created it ends),
+    /// while that is the only thread of the process, and before the process becomes real-time.
     ///
     /// # Errors
     /// The program is not on the PATH; the process has other threads; a namespace, mount or control group was refused.
-    pub fn start(spec: SandboxSpec<'_>) -> Result<Place> {
+    pub fn start(spec: SandboxSpec<'_>) -> Result<Sandbox> {
         let program = spec.argv.first().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
         let command = command::Command::prepare(&spec)?;
         let net = match spec.net {
@@ -90,7 +90,7 @@ impl Place {
         let setup = init::Setup { control: theirs, main_side: ours, net, enter_net, hosts: spec.hosts, command };
         let (init, setup) = init::start(setup)?;
         // From here on, dropping the sandbox kills init.
-        let mut place = Place {
+        let mut sandbox = Sandbox {
             program,
             control: setup.main_side,
             init,
@@ -102,8 +102,8 @@ impl Place {
             grace: spec.grace,
         };
         drop(setup.control);
-        match place.wait_report()? {
-            Report::Ready => Ok(place),
+        match sandbox.wait_report()? {
+            Report::Ready => Ok(sandbox),
             Report::Failed { call, errno, remedy } => Err(message::error(call, errno, remedy)),
             other => Err(Error::Unexpected { call: "start a sandbox".to_owned(), answer: format!("{other:?}") }),
         }
@@ -124,14 +124,14 @@ impl Place {
     /// # Errors
     /// The exec, or one of the steps before it, failed: the message names the step, as in `nginx: Permission denied`.
     /// Or the command was already started.
-    pub fn go(&mut self) -> Result<()> {
+    pub fn exec(&mut self) -> Result<()> {
         if self.started {
             return Err(Error::Unexpected {
                 call: format!("start {}", self.program),
                 answer: "already started".to_owned(),
             });
         }
-        message::send(&self.control, &Order::Go.encode()).map_err(Error::of("send to the sandbox"))?;
+        message::send(&self.control, &Order::Exec.encode()).map_err(Error::of("send to the sandbox"))?;
         match self.wait_report()? {
             Report::Started => {
                 self.started = true;
@@ -145,13 +145,13 @@ impl Place {
         }
     }
 
-    /// Readable when [`Place::try_exit`] or [`Place::alive`] may return a new result: for an event loop.
+    /// Readable when [`Sandbox::try_exit`] or [`Sandbox::alive`] may return a new result: for an event loop.
     pub fn status_fd(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
     /// How the command itself ended, if it did. A program that daemonises ends with code 0 while its children continue:
-    /// check [`Place::alive`], too. Never waits.
+    /// check [`Sandbox::alive`], too. Never waits.
     ///
     /// # Errors
     /// The sandbox was killed from outside.
@@ -184,7 +184,7 @@ impl Place {
     /// # Errors
     /// The sandbox was killed from outside.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
-        message::send(&self.control, &Order::Signal(signal as i32).encode()).map_err(|_| Error::PlaceLost)
+        message::send(&self.control, &Order::Signal(signal as i32).encode()).map_err(|_| Error::SandboxLost)
     }
 
     /// The command's number in the caller's namespace, and a descriptor of it (pidfd); `None` after its end. It is the
@@ -216,13 +216,13 @@ impl Place {
 
     fn end(&mut self, grace: Duration) {
         if self.started && !self.empty && !self.reaped && !grace.is_zero() {
-            self.ask_to_end(grace);
+            self.request_end(grace);
         }
         self.kill();
     }
 
     /// Sends TERM, and CONT so that a stopped process can handle it; then waits until the sandbox is empty.
-    fn ask_to_end(&mut self, grace: Duration) {
+    fn request_end(&mut self, grace: Duration) {
         let deadline = Instant::now() + grace;
         if self.signal(Signal::SIGTERM).and_then(|()| self.signal(Signal::SIGCONT)).is_err() {
             return;
@@ -254,7 +254,7 @@ impl Place {
         message::receive(&self.control, true)
             .map_err(Error::of("receive from the sandbox"))?
             .and_then(|bytes| Report::decode(&bytes))
-            .ok_or(Error::PlaceLost)
+            .ok_or(Error::SandboxLost)
     }
 
     fn take_reports(&mut self) -> Result<()> {
@@ -262,7 +262,7 @@ impl Place {
             match message::receive(&self.control, false) {
                 Err(Errno::EAGAIN) => return Ok(()),
                 Err(errno) => return Err(Error::of("receive from the sandbox")(errno)),
-                Ok(None) => return Err(Error::PlaceLost),
+                Ok(None) => return Err(Error::SandboxLost),
                 Ok(Some(bytes)) => match Report::decode(&bytes) {
                     Some(Report::Ended(exit)) => self.exit = Some(exit),
                     Some(Report::Empty) => self.empty = true,
@@ -278,7 +278,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         self.end(self.grace);
     }

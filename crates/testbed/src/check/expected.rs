@@ -6,7 +6,7 @@ use path::{Discipline, EffectSpec, PathSpec, Propagation, RateSpec, Symptom};
 use units::Bytes;
 
 /// Most clients that are pinged, spread over the distribution of RTTs.
-const SAMPLE: usize = 40;
+const PINGED_CLIENTS_MAX: usize = 40;
 /// Most kinds of links that are probed and flooded, each of which takes time.
 pub(super) const GROUPS_MAX: usize = 4;
 /// IPv4 and UDP headers.
@@ -17,11 +17,11 @@ const MTU: usize = 1500;
 /// Clients with equal links.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// The middle one of them, which is probed.
+    /// The client in the middle of the group, which is probed.
     pub(super) client: u32,
-    /// Number of clients.
+    /// Number of clients in the group.
     pub(super) clients: usize,
-    /// Whether there are other groups.
+    /// Whether this is the only group.
     pub(super) alone: bool,
 }
 
@@ -52,7 +52,7 @@ fn shared_of(spec: &PathSpec, client: u32) -> impl Iterator<Item = usize> + '_ {
 /// The pinged clients, evenly spread over all clients.
 pub(super) fn sample(spec: &PathSpec) -> Vec<u32> {
     let all = spec.clients.len();
-    let number = all.min(SAMPLE);
+    let number = all.min(PINGED_CLIENTS_MAX);
     (0..number).map(|step| ((2 * step + 1) * all / (2 * number)) as u32).collect()
 }
 
@@ -125,17 +125,17 @@ pub(super) struct Shown {
     /// Share of these packets.
     pub(super) share: f64,
     /// Additional delay of these packets, in nanoseconds.
-    pub(super) held_ns: f64,
+    pub(super) delay_ns: f64,
 }
 
 /// Expected share of a client's packets with `symptom` in one direction of an idle path.
 pub(super) fn shown(spec: &PathSpec, client: u32, up: bool, symptom: &Symptom) -> Shown {
-    let has_it = |effect: &&EffectSpec| effect.symptom().is_some_and(|other| other.name == symptom.name);
-    effects(spec, client, up).into_iter().filter(has_it).fold(Shown::default(), |shown, effect| {
+    let has_symptom = |effect: &&EffectSpec| effect.symptom().is_some_and(|other| other.name == symptom.name);
+    effects(spec, client, up).into_iter().filter(has_symptom).fold(Shown::default(), |shown, effect| {
         let expected = effect.expected();
         Shown {
             share: shown.share + (1.0 - shown.share) * expected.shown,
-            held_ns: shown.held_ns.max(nanos(expected.held)),
+            delay_ns: shown.delay_ns.max(nanos(expected.reorder_delay)),
         }
     })
 }
@@ -148,7 +148,7 @@ pub(super) struct Flood {
     /// Datagrams per second to send.
     pub(super) per_second: f64,
     /// Expected bits of IP packets per second.
-    pub(super) asked: f64,
+    pub(super) rate: f64,
     /// Whether a queue drops early, so that the link may be idle for short times.
     pub(super) early_drops: bool,
     /// Whether the rate is constant; traces are shown but not judged.
@@ -157,24 +157,24 @@ pub(super) struct Flood {
     pub(super) jitter_s: f64,
 }
 
-/// `None` if nothing limits the rate.
+/// The flood of a client's links in one direction; `None` if no link limits the rate.
 pub(super) fn flood(spec: &PathSpec, client: u32, up: bool) -> Option<Flood> {
     let effects = effects(spec, client, up);
-    let rate = |effect: &&EffectSpec| match effect {
+    let rate_of = |effect: &&EffectSpec| match effect {
         EffectSpec::Bottleneck(bottleneck) => bottleneck.rate.mean().map(|rate| rate.bits_per_second() as f64),
         _ => None,
     };
-    let (place, lowest) = effects
+    let (position, lowest) = effects
         .iter()
         .enumerate()
-        .filter_map(|(place, effect)| Some((place, rate(effect)?)))
+        .filter_map(|(position, effect)| Some((position, rate_of(effect)?)))
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
     let passes = |effects: &[&EffectSpec]| {
         effects.iter().map(|effect| effect.expected()).fold(1.0, |share, expected| {
             share * (1.0 - expected.dropped) * (1.0 - expected.discarded) * (1.0 + expected.copies)
         })
     };
-    let (before, after) = (passes(&effects[..place]), passes(&effects[place + 1..]));
+    let (before, after) = (passes(&effects[..position]), passes(&effects[position + 1..]));
     let bottlenecks = effects.iter().filter_map(|effect| match effect {
         EffectSpec::Bottleneck(bottleneck) => Some(bottleneck),
         _ => None,
@@ -185,7 +185,7 @@ pub(super) fn flood(spec: &PathSpec, client: u32, up: bool) -> Option<Flood> {
     Some(Flood {
         payload,
         per_second: lowest * OVERLOAD / before.max(0.01) / wire_bits,
-        asked: lowest * after,
+        rate: lowest * after,
         early_drops: bottlenecks.clone().any(|bottleneck| bottleneck.queue.discipline != Discipline::DropTail),
         jitter_s: effects.iter().fold(0.0, |sum, effect| sum + 2.0 * effect.expected().jitter.as_secs_f64()),
         constant: bottlenecks.clone().all(|bottleneck| matches!(bottleneck.rate, RateSpec::Constant(_))),
