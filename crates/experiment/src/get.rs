@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use http1::Asked;
+use http1::RequestMethod;
 use http1::whole::{IncompleteResponse, whole};
 use sys::clock::Clock;
 
@@ -60,7 +60,7 @@ fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Re
 /// As [`get`]; another status, whose line is in the error; a truncated or malformed response.
 pub fn body(server: SocketAddr, path: &str) -> Result<String> {
     let answer = within(server, path, PATIENCE, ANSWER_MAX)?;
-    let response = match whole(&answer, Asked::Other) {
+    let response = match whole(&answer, RequestMethod::Other) {
         Ok(response) => response,
         Err(IncompleteResponse::Nothing) => return Err(invalid("empty response".to_owned())),
         Err(why) => return Err(invalid(why.to_string())),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ::http1::chunked::ByClient;
 use ::http1::response::{self as head, HEAD_BYTES_MAX};
-use ::http1::{Asked, Between, Body, Chunked, Reason, Step};
+use ::http1::{RequestMethod, Between, Body, Chunked, Reason, Step};
 use polymix::{Checker, Content, Go, Seen};
 use schema::Method;
 
@@ -424,8 +424,8 @@ impl Response {
 }
 
 /// What of a request its response depends on.
-fn asked(method: Method) -> Asked {
-    if method == Method::Head { Asked::Head } else { Asked::Other }
+fn asked(method: Method) -> RequestMethod {
+    if method == Method::Head { RequestMethod::Head } else { RequestMethod::Other }
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! A tunnel through an HTTP proxy (CONNECT, RFC 9110, section 9.3.6), created before TLS begins.
 
-use http1::{Asked, response};
+use http1::{RequestMethod, response};
 
 /// Settings of tunnels.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ impl Tunnel {
         self.answer.extend_from_slice(bytes);
         self.said += bytes.len();
         loop {
-            let head = match response::parse(&self.answer, Asked::Connect) {
+            let head = match response::parse(&self.answer, RequestMethod::Connect) {
                 Ok(Some(head)) => head,
                 // A proxy that sends 1xx responses without end would block the loop.
                 Ok(None) if self.said <= ANSWER_MAX => return Answer::Later,

@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use http1::Asked;
+use http1::RequestMethod;
 use http1::whole::whole;
 use polymix::OriginFigures;
 use sys::place::{Net, Place, SandboxSpec, Stdio, Stdio3};
@@ -89,7 +89,7 @@ impl Places {
     pub fn origin_figures(&self) -> Option<OriginFigures> {
         let at = self.origin.as_ref()?.at;
         let answer = self.client_net.run(|| ask(at)).ok()?.ok()?;
-        serde_json::from_slice(&whole(&answer, Asked::Other).ok()?.body).ok()
+        serde_json::from_slice(&whole(&answer, RequestMethod::Other).ok()?.body).ok()
     }
 }
 
