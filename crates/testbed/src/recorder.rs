@@ -369,7 +369,7 @@ impl<'a> Counts<'a> {
         if let Some(judging) = &mut self.judging {
             judging.leave_out(std::mem::take(&mut batch.unverified));
             judging.take(&mut batch.exchanges);
-            judging.judge_before(self.levels.told_until(), keep_in(self.write_queue));
+            judging.judge_before(self.levels.merged_until(), keep_in(self.write_queue));
         }
         self.put_rows(batch);
     }
@@ -401,7 +401,7 @@ impl<'a> Counts<'a> {
         self.boundaries.look(&self.progress);
         loop {
             let end = Timestamp::from_nanos((self.second + 1) * 1_000_000_000);
-            if end > self.levels.next_moment() || !(batch.last || self.boundaries.reach(end)) {
+            if end > self.levels.next_unmerged() || !(batch.last || self.boundaries.reach(end)) {
                 break;
             }
             let level = self.levels.second(self.second as usize);
