@@ -24,8 +24,8 @@ impl Between {
                     self.lines = self.lines.saturating_add(1);
                 }
                 (false, Some(b'\r')) => {
-                    // A CR at the end of the input may be the first half of an empty line. Before a byte other than LF it is
-                    // not.
+                    // A CR at the end of the input may be the first half of an empty line. Before a byte other than LF
+                    // it is not.
                     if bytes.get(at + 1).is_some_and(|&next| next != b'\n') {
                         return at;
                     }
@@ -37,7 +37,8 @@ impl Between {
         }
     }
 
-    /// Whether a CR was skipped whose LF has not arrived yet. If a byte other than LF follows, neither belongs to a message.
+    /// Whether a CR was skipped whose LF has not arrived yet. If a byte other than LF follows, neither belongs to a
+    /// message.
     pub fn has_open_cr(&self) -> bool {
         self.has_cr
     }

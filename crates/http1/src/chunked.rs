@@ -36,8 +36,8 @@ pub trait Rules: Copy {
     const OVERHEAD_PER_CHUNK: bool;
 }
 
-/// Rules of a client. It accepts sizes that old servers pad with spaces, and ignores extensions. It rejects a bare CR or
-/// LF: clients that treat them differently disagree about where the next response begins.
+/// Rules of a client. It accepts sizes that old servers pad with spaces, and ignores extensions. It rejects a bare CR
+/// or LF: clients that treat them differently disagree about where the next response begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByClient;
 
@@ -126,7 +126,8 @@ pub enum Step {
     End(usize),
 }
 
-/// Maximum hexadecimal digits of a chunk size: those of 64 bits. Leading zeros count, as no known sender pads with zeros.
+/// Maximum hexadecimal digits of a chunk size: those of 64 bits. Leading zeros count, as no known sender pads with
+/// zeros.
 const DIGITS_MAX: u8 = 16;
 
 impl<R: Rules> Chunked<R> {

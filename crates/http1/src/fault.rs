@@ -164,7 +164,7 @@ impl fmt::Display for Fault {
             Reason::LengthOverflow => write!(f, "Content-Length {text} is more than 64 bits hold"),
             Reason::LengthsDiffer => write!(f, "Content-Length has the different values {text}"),
             Reason::LengthRepeated => write!(f, "Content-Length with more than one value"),
-            Reason::CodingAndLength => write!(f, "Transfer-Encoding beside Content-Length"),
+            Reason::CodingAndLength => write!(f, "Transfer-Encoding together with Content-Length"),
             Reason::CodingInHttp10 => write!(f, "Transfer-Encoding {text} in a message of HTTP/1.0"),
             Reason::CodingEmpty => write!(f, "Transfer-Encoding without a value"),
             Reason::CodingParameters => write!(f, "Transfer-Encoding {text}: chunked has no parameters"),

@@ -20,9 +20,9 @@
 //!
 //! Why the roles differ: a *server* rejects requests that another program on the way could read differently, which
 //! prevents request smuggling. A *client* accepts everything that the RFC defines; the next response is on another
-//! connection. A *gateway* (the client side of a relay) forwards bodies, so it must decode every coding, and it supports
-//! only chunked. An *observer* accepts what both ends are likely to accept. A fault means that the end of the message is
-//! unknown; the observer then finds the next message where the direction changes.
+//! connection. A *gateway* (the client side of a relay) forwards bodies, so it must decode every coding, and it
+//! supports only chunked. An *observer* accepts what both ends are likely to accept. A fault means that the end of the
+//! message is unknown; the observer then finds the next message where the direction changes.
 
 use crate::fault::{Fault, Reason};
 use crate::list::{NotDecimal, decimal, members, trim};
@@ -246,8 +246,8 @@ impl Coding<'_> {
         }
     }
 
-    /// Checks that the list of codings has no empty member. By RFC 9110, section 5.6.1, a recipient ignores empty members,
-    /// but some libraries do not: they would forward a chunked body undecoded.
+    /// Checks that the list of codings has no empty member. By RFC 9110, section 5.6.1, a recipient ignores empty
+    /// members, but some libraries do not: they would forward a chunked body undecoded.
     fn check_gaps(&self) -> Result<(), Fault> {
         if self.has_gap { Err(Fault::new(Reason::CodingUnsupported, b"(empty)")) } else { Ok(()) }
     }

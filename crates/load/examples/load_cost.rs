@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p load --example load_cost`
 //!
-//! Each request takes all steps of a real one in the engine: arrival, client, idle connection, Send, timeouts, parsing of a
-//! response of nginx, record. This program's loop replaces the network.
+//! Each request takes all steps of a real one in the engine: arrival, client, idle connection, Send, timeouts, parsing
+//! of a response of nginx, record. This program's loop replaces the network.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The arrivals of an open loop: scheduled time, client and shard of each.
 //!
-//! Every shard draws the whole schedule and skips the arrivals of other shards. So the requests of a run (number, scheduled
-//! time, client) do not depend on the number of shards, and shards do not communicate (docs/decisions/0015).
+//! Every shard draws the whole schedule and skips the arrivals of other shards. So the requests of a run (number,
+//! scheduled time, client) do not depend on the number of shards, and shards do not communicate (docs/decisions/0015).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ enum Source {
     /// Times and clients are computed.
     Drawn { schedule: Schedule, order: ClientOrder },
     /// Times, clients and requests are those of a log.
-    Logged { logged: Arc<Logged>, start: Timestamp, round: u64, place: usize },
+    Logged { logged: Arc<Logged>, start: Timestamp, round: u64, index: usize },
 }
 
 /// One arrival.
@@ -49,15 +49,15 @@ impl Source {
     fn draw(&mut self) -> (Timestamp, u32, Option<u32>) {
         match self {
             Source::Drawn { schedule, order } => (schedule.take(), order.take(), None),
-            Source::Logged { logged, start, round, place } => {
-                if *place == logged.arrivals.len() {
-                    (*place, *round) = (0, *round + 1);
+            Source::Logged { logged, start, round, index } => {
+                if *index == logged.arrivals.len() {
+                    (*index, *round) = (0, *round + 1);
                 }
-                let Some(arrival) = logged.arrivals.get(*place).filter(|_| logged.rounds.is_none_or(|of| *round < of))
+                let Some(arrival) = logged.arrivals.get(*index).filter(|_| logged.rounds.is_none_or(|of| *round < of))
                 else {
                     return (Timestamp::MAX, 0, None);
                 };
-                *place += 1;
+                *index += 1;
                 let before = u64::try_from(logged.round.as_nanos()).unwrap_or(u64::MAX).saturating_mul(*round);
                 let offset = Duration::from_nanos(before.saturating_add(arrival.offset_ns));
                 (*start + offset, arrival.client, Some(arrival.request))
@@ -70,7 +70,7 @@ impl ArrivalSource {
     /// The arrivals from `start` on; `None` for the closed loop, which has none. `clients` must be at least 1.
     pub(crate) fn new(arrivals: &Arrivals, start: Timestamp, seed: u64, clients: u32, shard: Shard) -> Option<Self> {
         let mut source = match arrivals {
-            Arrivals::Logged(logged) => Source::Logged { logged: Arc::clone(logged), start, round: 0, place: 0 },
+            Arrivals::Logged(logged) => Source::Logged { logged: Arc::clone(logged), start, round: 0, index: 0 },
             _ => Source::Drawn {
                 schedule: Schedule::new(arrivals, start, seed)?,
                 order: ClientOrder::new(arrivals, clients, seed),

@@ -7,8 +7,8 @@
 //!
 //! A process is defined with a mean gap of one unit of the integral of the rate over time. Arrival k of the constant
 //! process is at the time when the integral reaches k. The gaps of the Poisson process are exponential in the integral,
-//! which makes it the inhomogeneous Poisson process of that rate. The two bursty processes multiply the rate by a random
-//! factor of mean 1.
+//! which makes it the inhomogeneous Poisson process of that rate. The two bursty processes multiply the rate by a
+//! random factor of mean 1.
 
 mod modulation;
 mod rate;
@@ -43,7 +43,8 @@ pub enum Arrivals {
 /// Recorded arrivals, for a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logged {
-    /// The arrivals in order of time. Clients are below the load's number of clients; requests are indices of its workload.
+    /// The arrivals in order of time. Clients are below the load's number of clients; requests are indices of its
+    /// workload.
     pub arrivals: Vec<LoggedArrival>,
     /// Time from the beginning of one round to that of the next.
     pub round: std::time::Duration,
@@ -81,8 +82,8 @@ impl Arrivals {
     }
 }
 
-/// The scheduled times of an open loop's arrivals, in order. They depend only on rate, spacing, start and seed, never on
-/// the server. The schedule is endless, unless the rate ends at 0: then [`Timestamp::MAX`] follows the last arrival.
+/// The scheduled times of an open loop's arrivals, in order. They depend only on rate, spacing, start and seed, never
+/// on the server. The schedule is endless, unless the rate ends at 0: then [`Timestamp::MAX`] follows the last arrival.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     rate: RateOverTime,
@@ -98,8 +99,8 @@ enum State {
 }
 
 impl Schedule {
-    /// The schedule of `arrivals` from `start`; `None` for the closed loop, which has no schedule, and for logged arrivals,
-    /// which are not drawn.
+    /// The schedule of `arrivals` from `start`; `None` for the closed loop, which has no schedule, and for logged
+    /// arrivals, which are not drawn.
     pub fn new(arrivals: &Arrivals, start: Timestamp, seed: u64) -> Option<Schedule> {
         let Arrivals::Open { spacing, rate } = arrivals else { return None };
         let modulation = match spacing {
@@ -130,8 +131,8 @@ impl Schedule {
     }
 
     fn draw(&mut self) {
-        // Every time is computed from the start, not from the previous time rounded to nanoseconds, so there is no drift.
-        // The relative error of an f64 is 1e-16: after a day, a hundredth of a nanosecond.
+        // Every time is computed from the start, not from the previous time rounded to nanoseconds, so there is no
+        // drift. The relative error of an f64 is 1e-16: after a day, a hundredth of a nanosecond.
         let since_start_ns = match &mut self.spacing {
             State::Constant { index } => {
                 let since_start_ns = self.rate.reaches(*index as f64);

@@ -50,7 +50,8 @@ struct Column {
 }
 
 impl AliasTable {
-    /// A table for `weights`. Weights that are not above 0 and finite count as 0; if all are 0, all items are equally likely.
+    /// A table for `weights`. Weights that are not above 0 and finite count as 0; if all are 0, all items are equally
+    /// likely.
     ///
     /// # Panics
     /// Without a weight, or with more than 2^32 - 1.
@@ -79,8 +80,8 @@ impl AliasTable {
                 small.push(rich);
             }
         }
-        // The remaining shares are 1 apart from rounding, as initialised. An item with weight 0 must not be drawn because
-        // of rounding.
+        // The remaining shares are 1 apart from rounding, as initialised. An item with weight 0 must not be drawn
+        // because of rounding.
         for index in small.into_iter().filter(|&index| shares[index as usize] <= 0.0) {
             let alias = shares.iter().position(|&share| share > 0.5).unwrap_or(0);
             columns[index as usize] = Column { own: 0.0, alias: alias as u32 };

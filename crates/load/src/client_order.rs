@@ -7,8 +7,8 @@ use crate::arrivals::{Arrivals, Spacing};
 /// The sequence of clients of an open loop's arrivals, or of a closed loop's connections.
 #[derive(Clone, Debug)]
 pub(crate) enum ClientOrder {
-    /// One shuffled order, repeated. Every client gets exactly its share, and clients with neighbouring addresses, which may
-    /// have similar distances, are not neighbours in time.
+    /// One shuffled order, repeated. Every client gets exactly its share, and clients with neighbouring addresses,
+    /// which may have similar distances, are not neighbours in time.
     Shuffled { order: Vec<u32>, at: usize },
     /// A uniform draw for each arrival, so that the arrivals of each client are a Poisson process too.
     Drawn { clients: u32, rng: Rng },

@@ -15,7 +15,8 @@ pub struct ConnectionKey {
 }
 
 impl ConnectionKey {
-    /// The key as an epoll or io_uring token. Bit 31 is always 0, so the driver may use tokens with that bit for itself.
+    /// The key as an epoll or io_uring token. Bit 31 is always 0, so the driver may use tokens with that bit for
+    /// itself.
     pub const fn token(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
@@ -68,7 +69,8 @@ pub(crate) enum State {
     Ready,
     /// The driver has fetched Send; the response is pending.
     Awaiting,
-    /// HTTP/2: ready for streams, whose requests are stored elsewhere. In the queue of idle connections while it has none.
+    /// HTTP/2: ready for streams, whose requests are stored elsewhere. In the queue of idle connections while it has
+    /// none.
     Http2Ready,
     /// Open, without a request.
     Idle,

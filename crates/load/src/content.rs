@@ -64,12 +64,12 @@ impl Content {
     /// Default size of the objects of [`Model::Even`].
     pub const SIZE: Bytes = Bytes(10_000);
 
-    /// A catalogue by the name of its model (`specweb99`, `surge`, `even`). Without `alpha` the model's own exponent applies.
-    /// `size` is only for `even`.
+    /// A catalogue by the name of its model (`specweb99`, `surge`, `even`). Without `alpha` the model's own exponent
+    /// applies. `size` is only for `even`.
     ///
     /// # Errors
-    /// The model is unknown, the number of objects is 0 or too large, the exponent is outside 0 to 5, or the size is 0, above
-    /// 1 GB, or given for another model than `even`.
+    /// The model is unknown, the number of objects is 0 or too large, the exponent is outside 0 to 5, or the size is 0,
+    /// above 1 GB, or given for another model than `even`.
     pub fn new(
         model: &str,
         objects: u32,
@@ -122,8 +122,8 @@ impl Content {
             .collect()
     }
 
-    /// Passes the bytes of object `index` of the catalogue to `write`, in order and in pieces. The bytes are incompressible
-    /// and depend on the seed.
+    /// Passes the bytes of object `index` of the catalogue to `write`, in order and in pieces. The bytes are
+    /// incompressible and depend on the seed.
     ///
     /// # Errors
     /// The first error of `write`.

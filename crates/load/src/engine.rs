@@ -7,9 +7,9 @@
 //!          sampler.sample(now, load.live())           (before each call below that takes a `now`, with the same `now`,
 //!                                                     so that gauges and records agree: see GaugeSampler)
 //!          handle_time(now)                           arrivals that are due, timeouts
-//!          handle_connected / handle_secured / handle_sent / handle_bytes / handle_eof / handle_failure, for each event
-//!          while let Some(action) = poll_action(now)  carry out Connect, Send, Close; poll_follow_up instead while there
-//!                                                     are responses to read, which free connections first
+//!          handle_connected, handle_secured, handle_sent, handle_bytes, handle_eof, handle_failure: for each event
+//!          while let Some(action) = poll_action(now)  carry out Connect, Send, Close; poll_follow_up instead while
+//!                                                     there are responses to read, which free connections first
 //!          take_records, take_connections             for the tally and the run store
 //! ```
 //!
@@ -21,19 +21,19 @@
 //!   `handle_connected`, and reports its end with `handle_secured`. The engine receives only the data inside TLS. When
 //!   the server closes, `handle_close_notify` comes before `handle_eof`; without close_notify, `handle_truncated`
 //!   replaces both.
-//! - `Send` contains the whole request. The driver writes what the kernel accepts and reports it with `handle_sent`; while
-//!   [`Load::unsent`] is not empty it writes the rest whenever the socket is writable.
+//! - `Send` contains the whole request. The driver writes what the kernel accepts and reports it with `handle_sent`;
+//!   while [`Load::unsent`] is not empty it writes the rest whenever the socket is writable.
 //! - At the end the driver calls [`Load::abort`] and carries out the Closes.
 //!
 //! # When a request starts and ends, and when it is retried
 //!
-//! A request starts when the driver fetches its Connect, or its Send on an open connection. It ends with the last byte of
-//! its response, or with a failure, recorded at the time of the failure (for a timeout: at the timeout). If the server
-//! closes a persistent connection before the first byte of the response, it may have closed it before the request
-//! arrived: a race between the server's idle timeout and the request. If the race is certain
+//! A request starts when the driver fetches its Connect, or its Send on an open connection. It ends with the last byte
+//! of its response, or with a failure, recorded at the time of the failure (for a timeout: at the timeout). If the
+//! server closes a persistent connection before the first byte of the response, it may have closed it before the
+//! request arrived: a race between the server's idle timeout and the request. If the race is certain
 //! ([`Retry::IdleRace`](crate::Retry)), the request is sent once more on a new connection and counted as retried;
-//! otherwise it fails. A retried request keeps `scheduled_at` and `started_at`. Its `connected_at` and `secured_at` stay
-//! empty, so that connect times are those of single handshakes. `attempts` is the number of times it was sent.
+//! otherwise it fails. A retried request keeps `scheduled_at` and `started_at`. Its `connected_at` and `secured_at`
+//! stay empty, so that connect times are those of single handshakes. `attempts` is the number of times it was sent.
 //!
 //! Without connection reuse the client closes a connection as soon as its response is complete. A response that is
 //! complete before the server has received the whole request (`early_response`) ends its request and its connection.
@@ -43,25 +43,26 @@
 //! Hops of redirects, embedded objects and the next steps of sessions are requests like any other. Each has its own
 //! record, is scheduled at the end of the hop before, of the page or of the think time, and finds its connection as an
 //! arrival does. No request is scheduled after the end of the measured phase. With follow-ups, sequence numbers are
-//! assigned in the order in which requests are scheduled: a follow-up when its response is handled, arrivals at the next
-//! [`Load::handle_time`].
+//! assigned in the order in which requests are scheduled: a follow-up when its response is handled, arrivals at the
+//! next [`Load::handle_time`].
 //!
 //! The engine stores only the parts of a response that the workload needs: heads for cookies, redirects or extracted
-//! values, bodies (up to [`BODY_STORED_MAX`](crate::http1::BODY_STORED_MAX)) for extracted values or checks. Chunks of a body
-//! are joined; its Content-Encoding is not decoded. An unexpected response fails its request; its status and sizes stay
-//! in the record, and its connection stays open.
+//! values, bodies (up to [`BODY_STORED_MAX`](crate::http1::BODY_STORED_MAX)) for extracted values or checks. Chunks of
+//! a body are joined; its Content-Encoding is not decoded. An unexpected response fails its request; its status and
+//! sizes stay in the record, and its connection stays open.
 //!
-//! A request whose bytes are always the same is written once in advance, if it is among the first 65536 of the workload.
-//! Any other request is written into its connection's buffer when it is sent, and stays there until it has ended.
+//! A request whose bytes are always the same is written once in advance, if it is among the first 65536 of the
+//! workload. Any other request is written into its connection's buffer when it is sent, and stays there until it has
+//! ended.
 //!
-//! Requests of a cache workload are written when they are sent, and their responses are verified in place, head and body.
-//! Of each response only a [`CacheExchange`](schema::CacheExchange) is stored, in addition to the request's record
-//! ([`Load::take_exchanges`]).
+//! Requests of a cache workload are written when they are sent, and their responses are verified in place, head and
+//! body. Of each response only a [`CacheExchange`](schema::CacheExchange) is stored, in addition to the request's
+//! record ([`Load::take_exchanges`]).
 //!
-//! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `dispatch` finds a connection for a request,
-//! `closing` ends requests and connections, `evaluation` evaluates responses and schedules follow-ups,
-//! `workload_requests` makes the requests of cache workloads, `sessions` runs sessions, `closed_loop` and `users` are the
-//! two closed loops, `streams` is HTTP/2.
+//! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `dispatch` finds a connection for a
+//! request, `closing` ends requests and connections, `evaluation` evaluates responses and schedules follow-ups,
+//! `workload_requests` makes the requests of cache workloads, `sessions` runs sessions, `closed_loop` and `users` are
+//! the two closed loops, `streams` is HTTP/2.
 
 mod closed_loop;
 mod closing;
@@ -150,7 +151,8 @@ pub struct Load {
     open_connections: OpenConnections,
     /// Requests on HTTP/2 connections.
     streams: Streams,
-    /// Whether every connection was busy at the last attempt to dispatch from the backlog, and none has become free since.
+    /// Whether every connection was busy at the last attempt to dispatch from the backlog, and none has become free
+    /// since.
     all_busy: bool,
     /// Whether the backlog waits because the maximum of open connections is reached.
     capped: bool,
@@ -183,8 +185,8 @@ impl Load {
     /// A load that begins at `start`, with its warm-up if the spec has one.
     ///
     /// # Panics
-    /// If the spec has no request or more than 65535 different hosts and ports, or has a cache workload in a closed loop,
-    /// over HTTP/2, or with fewer requests than kinds.
+    /// If the spec has no request or more than 65535 different hosts and ports, or has a cache workload in a closed
+    /// loop, over HTTP/2, or with fewer requests than kinds.
     pub fn new(mut spec: LoadSpec, start: Timestamp) -> Self {
         assert!(!spec.workload.requests.is_empty(), "at least one request");
         spec.clients = spec.clients.max(1);
@@ -273,8 +275,8 @@ impl Load {
         Rng::new(self.placeholder_seed, sequence).next()
     }
 
-    /// When [`Self::handle_time`] must be called next at the latest: the next arrival, timeout, or the end of the measured
-    /// phase. In the past if there is more to do now. `None` if the engine waits only for the network.
+    /// When [`Self::handle_time`] must be called next at the latest: the next arrival, timeout, or the end of the
+    /// measured phase. In the past if there is more to do now. `None` if the engine waits only for the network.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let arrival = match &self.arrivals {
             Loop::Open(source) => Some(source.next()).filter(|&at| self.phase.admits(at)),
@@ -318,8 +320,8 @@ impl Load {
         self.live
     }
 
-    /// Whether the schedule is over, every request has ended, and idle connections were watched for unsolicited responses.
-    /// Connections may still be open: [`Self::abort`] closes them.
+    /// Whether the schedule is over, every request has ended, and idle connections were watched for unsolicited
+    /// responses. Connections may still be open: [`Self::abort`] closes them.
     pub fn finished(&self) -> bool {
         self.phase.is_over()
             && self.live.in_flight == 0
@@ -328,13 +330,13 @@ impl Load {
             && self.all_idle_closed()
     }
 
-    /// The measured phase, `[start, end)`. The end is `None` while it is unknown (no duration, or a closed loop that counts
-    /// requests). A known end may still move to an earlier time, by [`Self::stop`] or by `requests_max`.
+    /// The measured phase, `[start, end)`. The end is `None` while it is unknown (no duration, or a closed loop that
+    /// counts requests). A known end may still move to an earlier time, by [`Self::stop`] or by `requests_max`.
     ///
-    /// With `requests_max` n, the phase of an open loop ends when request n + 1 would have been scheduled, at the same time
-    /// in every shard. The phase of a closed loop ends just after the last of this shard's share of the n requests has
-    /// ended, so that the phase of the run ends with the last shard's. An open loop with follow-up requests also counts by
-    /// shares.
+    /// With `requests_max` n, the phase of an open loop ends when request n + 1 would have been scheduled, at the same
+    /// time in every shard. The phase of a closed loop ends just after the last of this shard's share of the n requests
+    /// has ended, so that the phase of the run ends with the last shard's. An open loop with follow-up requests also
+    /// counts by shares.
     pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
         (self.phase.start(), self.phase.end())
     }
@@ -374,8 +376,8 @@ impl Load {
         hand_over(&mut self.records, into);
     }
 
-    /// The verified exchanges of the cache workload's requests that have ended since the last call, in the order in which
-    /// they ended. Empty for other workloads.
+    /// The verified exchanges of the cache workload's requests that have ended since the last call, in the order in
+    /// which they ended. Empty for other workloads.
     pub fn take_exchanges(&mut self) -> std::vec::Drain<'_, CacheExchange> {
         self.exchanges.drain(..)
     }

@@ -1,7 +1,7 @@
 //! Samples the gauges (in flight, concurrent connections, backlog) from the live counters.
 //!
-//! The sampling times are a Poisson process with its own seed. They are not synchronised with any event, so the mean of the
-//! samples is the mean over time. The mean is not computed from records, since Little's law compares it with them.
+//! The sampling times are a Poisson process with its own seed. They are not synchronised with any event, so the mean of
+//! the samples is the mean over time. The mean is not computed from records, since Little's law compares it with them.
 
 mod batch;
 mod shards;
@@ -20,9 +20,9 @@ pub use shards::{GaugeMerger, GaugeSample, ShardSampler};
 /// Samples [`Live`] at random times with exponential gaps.
 ///
 /// Counters change only when the driver reports an event to [`Load`](crate::Load). So the driver calls [`Self::sample`]
-/// *before* it reports an event, with the event's time and the counters before the event, which were valid until then. With
-/// an earlier time, later samples would count a response as complete although its record does not. This way samples need
-/// no wake-ups, and a time that passed while the loop slept is sampled exactly.
+/// *before* it reports an event, with the event's time and the counters before the event, which were valid until then.
+/// With an earlier time, later samples would count a response as complete although its record does not. This way
+/// samples need no wake-ups, and a time that passed while the loop slept is sampled exactly.
 #[derive(Debug)]
 pub struct GaugeSampler {
     times: SamplingTimes,
@@ -51,8 +51,8 @@ pub struct Levels {
 pub struct GaugeStatistics {
     /// Mean, median and maximum of the samples.
     pub level: schema::Level,
-    /// Standard error of the mean by batch means, which accounts for the correlation of successive samples. It includes the
-    /// variation of the gauge itself, so it overstates the error of a comparison with the same run's records.
+    /// Standard error of the mean by batch means, which accounts for the correlation of successive samples. It includes
+    /// the variation of the gauge itself, so it overstates the error of a comparison with the same run's records.
     pub standard_error: f64,
 }
 
@@ -71,8 +71,8 @@ pub struct SecondGauges {
     pub backlog: u64,
 }
 
-/// Mean time between samples. For a gauge with a standard deviation as large as its mean, the sampling error over a minute
-/// is 0.4 %, small compared with the tolerance of 2 % for Little's law.
+/// Mean time between samples. For a gauge with a standard deviation as large as its mean, the sampling error over a
+/// minute is 0.4 %, small compared with the tolerance of 2 % for Little's law.
 const SAMPLING_INTERVAL_MEAN: Duration = Duration::from_millis(1);
 
 impl GaugeSampler {
@@ -81,8 +81,8 @@ impl GaugeSampler {
         GaugeSampler { times: SamplingTimes::new(seed, start), sums: Sums::new(measured_start) }
     }
 
-    /// Sets the end of the overall statistics. Call as soon as [`Load::measured`](crate::Load::measured) returns the end, and
-    /// again if it moves; samples before the call stay counted.
+    /// Sets the end of the overall statistics. Call as soon as [`Load::measured`](crate::Load::measured) returns the
+    /// end, and again if it moves; samples before the call stay counted.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.sums.measured_end = Some(end);
     }

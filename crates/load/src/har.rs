@@ -5,8 +5,8 @@
 //!              \---> left out, counted by reason
 //! ```
 //!
-//! Each request is sent to the plan's host, whatever its host in the archive, at its recorded time after the beginning of
-//! the session. Source: the HAR 1.2 specification (J. Odvarko); fields with a leading underscore are Chromium's.
+//! Each request is sent to the plan's host, whatever its host in the archive, at its recorded time after the beginning
+//! of the session. Source: the HAR 1.2 specification (J. Odvarko); fields with a leading underscore are Chromium's.
 
 mod body;
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The crate `http1` finds the end of a head and determines the framing of its body, as for every other reader of this
-//! program. The result does not depend on the segmentation of the input; a property test checks this. The limits here and
-//! the response timeout of the engine bound endless heads, endless bodies and slow responses.
+//! program. The result does not depend on the segmentation of the input; a property test checks this. The limits here
+//! and the response timeout of the engine bound endless heads, endless bodies and slow responses.
 //!
 //! Read [`response`] first.
 

@@ -3,7 +3,8 @@
 //!
 //! [`Load`] decides which request is sent when, by which client and on which connection, and parses the responses. It
 //! owns no socket: a driver (in `testbed`, or a test's simulated server) reports events with `handle_*` and fetches the
-//! next action with [`Load::poll_action`]. Time is an argument of every call, so a test runs an hour of load in seconds.
+//! next action with [`Load::poll_action`]. Time is an argument of every call, so a test runs an hour of load in
+//! seconds.
 //!
 //! ```text
 //!   schedule --arrival--> client --> its idle connection, or a new one --> Action --> driver --> network

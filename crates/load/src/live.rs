@@ -1,10 +1,10 @@
 //! Live counters and gauges of a load.
 
-/// The current gauges of a load, and its counters since the start. At all times `offered = backlog + in_flight + completed
-/// + failed`.
+/// The current gauges of a load, and its counters since the start. At all times `offered = backlog + in_flight +
+/// completed + failed`.
 ///
-/// The gauges (`in_flight`, `connections`, `backlog`) are incremented and decremented by events, not computed from records.
-/// So the comparison of both by Little's law is an independent check.
+/// The gauges (`in_flight`, `connections`, `backlog`) are incremented and decremented by events, not computed from
+/// records. So the comparison of both by Little's law is an independent check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Live {
     /// Requests started and not ended.

@@ -12,9 +12,9 @@ pub(crate) struct Prepared {
     ends: Box<[usize]>,
 }
 
-/// Maximum number of prepared requests: the first of the workload. Others are written when they are sent, into a buffer of
-/// their connection, which takes a fraction of a microsecond. Preparing a log's million different URLs would take some
-/// 150 MB and several seconds, for requests that are sent once or twice.
+/// Maximum number of prepared requests: the first of the workload. Others are written when they are sent, into a buffer
+/// of their connection, which takes a fraction of a microsecond. Preparing a log's million different URLs would take
+/// some 150 MB and several seconds, for requests that are sent once or twice.
 pub(crate) const PREPARED_MAX: usize = 1 << 16;
 
 impl Prepared {

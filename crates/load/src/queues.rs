@@ -2,8 +2,8 @@
 //!
 //! All timeouts are constant, so deadlines expire in the order in which they are set, and a queue needs no heap. A
 //! connection is in at most one queue at a time, depending on its state, so one pair of links per connection is enough.
-//! Removal from the middle is immediate: with lazy removal, 100,000 requests per second and a timeout of 30 s would leave
-//! three million stale entries.
+//! Removal from the middle is immediate: with lazy removal, 100,000 requests per second and a timeout of 30 s would
+//! leave three million stale entries.
 
 use units::Timestamp;
 
@@ -119,7 +119,9 @@ mod tests {
     proptest! {
         /// The queues behave like plain deques for any sequence of insertions and removals.
         #[test]
-        fn intrusive_queues_agree_with_a_reference_model(steps in prop::collection::vec((0u32..16, 0usize..4), 1..300)) {
+        fn intrusive_queues_agree_with_a_reference_model(
+            steps in prop::collection::vec((0u32..16, 0usize..4), 1..300),
+        ) {
             let names = [Queue::Connecting, Queue::Awaiting, Queue::Idle];
             let mut queues = Queues::new();
             let mut model: [VecDeque<(u32, Timestamp)>; 3] = Default::default();

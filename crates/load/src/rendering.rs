@@ -53,9 +53,9 @@ impl<'a> Rendering<'a> {
 
     /// The plan's headers that apply: their indices, for [`Self::header_value`], and names.
     ///
-    /// RFC 9110, section 15.4: a redirected request loses the headers that describe removed content and, on its way to another
-    /// host, those that are meant for the original host. Headers for a proxy are not sent inside TLS, where the server would
-    /// receive them.
+    /// RFC 9110, section 15.4: a redirected request loses the headers that describe removed content and, on its way to
+    /// another host, those that are meant for the original host. Headers for a proxy are not sent inside TLS, where the
+    /// server would receive them.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (usize, &'a str)> {
         let drops_body = self.hop.is_some_and(|hop| hop.drops_body);
         let left_original_host = self.hop.is_some_and(|hop| hop.left_original_host);

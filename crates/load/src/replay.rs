@@ -1,15 +1,15 @@
 //! Replays the requests of a server's access log at their logged times.
 //!
 //! ```text
-//!   access log --lines--> LogLine --> Replay: arrivals (offset, client, request), the different requests, in order of time
+//!   access log --lines--> LogLine --> Replay: arrivals (offset, client, request) in order of time, distinct requests
 //! ```
 //!
-//! Two formats are supported: the common or combined log format, with or without a leading virtual host, and JSON lines.
-//! Each logged client becomes one virtual client, in the order of first appearance, so its requests come from one address
-//! and one distance. Times count from the first request. A log with whole seconds does not contain the time within a
-//! second: the requests of one second are spread evenly over it, in the order of the log, which preserves the rate of every
-//! second and creates no bursts. If any line has a fraction of a second, all times are taken as exact: some servers omit a
-//! fraction of zero.
+//! Two formats are supported: the common or combined log format, with or without a leading virtual host, and JSON
+//! lines. Each logged client becomes one virtual client, in the order of first appearance, so its requests come from
+//! one address and one distance. Times count from the first request. A log with whole seconds does not contain the time
+//! within a second: the requests of one second are spread evenly over it, in the order of the log, which preserves the
+//! rate of every second and creates no bursts. If any line has a fraction of a second, all times are taken as exact:
+//! some servers omit a fraction of zero.
 
 mod combined;
 mod escaped;
@@ -86,8 +86,8 @@ pub struct Replay {
     pub clients: u32,
     /// Number of different clients in the log.
     pub clients_logged: u32,
-    /// Time from the first request to the end of the log's last second; if times have fractions, to one mean gap after the
-    /// last request (1 ms for a single request). Every arrival is earlier, and a further round may begin then.
+    /// Time from the first request to the end of the log's last second; if times have fractions, to one mean gap after
+    /// the last request (1 ms for a single request). Every arrival is earlier, and a further round may begin then.
     pub length: Duration,
 }
 
@@ -223,8 +223,8 @@ impl Reader {
     }
 }
 
-/// The path of a request target: in origin form, or of an absolute URL, as logged by a proxy. Targets with white space or
-/// control characters are rejected: replayed, they would become a different request.
+/// The path of a request target: in origin form, or of an absolute URL, as logged by a proxy. Targets with white space
+/// or control characters are rejected: replayed, they would become a different request.
 fn path_of(target: &str) -> Result<Cow<'_, str>, LineError> {
     if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(LineError::NoPath);

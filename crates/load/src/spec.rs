@@ -52,8 +52,8 @@ impl LoadSpec {
         }
     }
 
-    /// Maximum concurrent connections. In a closed loop of sessions each configured connection is a user, who opens as many
-    /// connections as a session has concurrent requests ([`Workload::widest_step`]).
+    /// Maximum concurrent connections. In a closed loop of sessions each configured connection is a user, who opens as
+    /// many connections as a session has concurrent requests ([`Workload::widest_step`]).
     pub fn connections_limit(&self) -> u32 {
         let users_open_more = !self.arrivals.is_open() && matches!(self.workload.choice, Choice::Sessions(_));
         let widest = if users_open_more { self.workload.widest_step() } else { 1 };
@@ -63,8 +63,8 @@ impl LoadSpec {
 
 /// One of several engines that make one load together, each with its own clients, connections and records.
 ///
-/// Every shard draws the whole schedule and takes its own arrivals from it, so that requests, scheduled times and clients
-/// do not depend on the number of shards.
+/// Every shard draws the whole schedule and takes its own arrivals from it, so that requests, scheduled times and
+/// clients do not depend on the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Index of this shard, from 0.
@@ -77,15 +77,15 @@ impl Shard {
     /// The only shard of a load that is not divided.
     pub const WHOLE: Shard = Shard { index: 0, of: 1 };
 
-    /// Whether this shard makes an arrival. All requests and connections of a client belong to one shard, unless there are
-    /// fewer clients than shards.
+    /// Whether this shard makes an arrival. All requests and connections of a client belong to one shard, unless there
+    /// are fewer clients than shards.
     pub const fn takes(self, sequence: u64, client: u32, clients: u32) -> bool {
         let turn = if clients >= self.of { client as u64 } else { sequence };
         turn % self.of as u64 == self.index as u64
     }
 
-    /// Number in the run of this shard's `local`-th connection, session or request of a closed loop, from 0; unique over all
-    /// shards.
+    /// Number in the run of this shard's `local`-th connection, session or request of a closed loop, from 0; unique
+    /// over all shards.
     pub const fn number(self, local: u64) -> u64 {
         local * self.of as u64 + self.index as u64
     }
@@ -137,8 +137,8 @@ pub enum Retry {
     Never,
     /// After a race with the server's idle timeout (RFC 9112, section 9.3.1), for idempotent methods (RFC 9110, section
     /// 9.2.2). The connection has served requests before, its end arrived within one RTT (plus
-    /// [`RACE_MARGIN`](crate::RACE_MARGIN)) of sending, and was a reset or acknowledged no byte of the request. Over HTTP/2
-    /// also if the server reports that it has not processed the request (RFC 9113, section 8.7).
+    /// [`RACE_MARGIN`](crate::RACE_MARGIN)) of sending, and was a reset or acknowledged no byte of the request. Over
+    /// HTTP/2 also if the server reports that it has not processed the request (RFC 9113, section 8.7).
     #[default]
     IdleRace,
 }

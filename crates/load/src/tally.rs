@@ -1,5 +1,5 @@
-//! Computes the statistics of a run from its records: the `load` part of the document, the time series, and the terms of
-//! Little's law.
+//! Computes the statistics of a run from its records: the `load` part of the document, the time series, and the terms
+//! of Little's law.
 //!
 //! ```text
 //!   RequestRecord --add_request-----> histograms, by_distance, by_url, by_phase   (scheduled in the measured phase)
@@ -218,8 +218,8 @@ impl Tally {
         &self.histograms.response_time
     }
 
-    /// Sets the end of the measured phase. Call whenever the end by [`Load::measured`](crate::Load::measured) changes, before
-    /// records that end after it are added.
+    /// Sets the end of the measured phase. Call whenever the end by [`Load::measured`](crate::Load::measured) changes,
+    /// before records that end after it are added.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.spec.measured.1 = Some(end);
     }
@@ -254,8 +254,8 @@ impl Tally {
         }
     }
 
-    /// Adds the counts of another tally of the same load: the statistics become those of one tally of all records. The end of
-    /// the measured phase is this tally's, or the other's if this one has none.
+    /// Adds the counts of another tally of the same load: the statistics become those of one tally of all records. The
+    /// end of the measured phase is this tally's, or the other's if this one has none.
     ///
     /// # Panics
     /// If the tallies have different clients, URLs or phases.
@@ -285,8 +285,8 @@ impl Tally {
         self.phases.merge(&other.phases);
     }
 
-    /// The current values of one second of the time series. Later records may still change them, since a request is added when
-    /// it ends but belongs to the second of its scheduled time.
+    /// The current values of one second of the time series. Later records may still change them, since a request is
+    /// added when it ends but belongs to the second of its scheduled time.
     pub fn second(&self, second: u32, levels: SecondGauges) -> SecondRecord {
         self.seconds.record(second, levels, self.spec.measured)
     }

@@ -22,12 +22,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Parses `http://host:port/path?query` or the same with `https`. Characters outside ASCII are converted as in browsers: in
-    /// the host by IDNA (UTS 46), in path and query to percent-encoded UTF-8.
+    /// Parses `http://host:port/path?query` or the same with `https`. Characters outside ASCII are converted as in
+    /// browsers: in the host by IDNA (UTS 46), in path and query to percent-encoded UTF-8.
     ///
     /// # Errors
-    /// The text is not a URL, or has no scheme, a scheme other than http and https, a user name, a port outside 1 to 65535, a
-    /// space, or an invalid host name.
+    /// The text is not a URL, or has no scheme, a scheme other than http and https, a user name, a port outside 1 to
+    /// 65535, a space, or an invalid host name.
     pub fn parse(typed: &str) -> Result<Target, LoadError> {
         let url = typed.trim();
         if url.is_empty() {

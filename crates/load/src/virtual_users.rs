@@ -8,9 +8,10 @@
 //!                        \--embedded objects, PARALLEL concurrently, once the page is complete
 //! ```
 //!
-//! Every shard draws the whole sequence of requests in the order of the schedule, those of other shards included, so that
-//! it does not depend on the number of shards ([`ArrivalSource`](crate::arrival_source::ArrivalSource)). Request numbers do not
-//! depend on responses either: the n-th arrival has number n, and the k-th object that its page embeds has n + k 2^40.
+//! Every shard draws the whole sequence of requests in the order of the schedule, those of other shards included, so
+//! that it does not depend on the number of shards ([`ArrivalSource`](crate::arrival_source::ArrivalSource)). Request
+//! numbers do not depend on responses either: the n-th arrival has number n, and the k-th object that its page embeds
+//! has n + k 2^40.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,12 +49,12 @@ impl CacheCounters {
     }
 }
 
-/// Maximum concurrent requests for the objects of one page, and intended maximum connections of a virtual user: the values
-/// of Web Polygraph's robots since PolyMix-2.
+/// Maximum concurrent requests for the objects of one page, and intended maximum connections of a virtual user: the
+/// values of Web Polygraph's robots since PolyMix-2.
 pub const PARALLEL: u32 = 4;
 
-/// The k-th object that a page embeds has the number of the page plus k shifted by this many bits. A run has fewer arrivals
-/// than 2^40.
+/// The k-th object that a page embeds has the number of the page plus k shifted by this many bits. A run has fewer
+/// arrivals than 2^40.
 const NTH_SHIFT: u32 = 40;
 
 /// A request of a cache workload that has been scheduled and has not ended.
@@ -96,9 +97,10 @@ impl Reply {
 #[derive(Debug)]
 struct Page {
     client: u32,
+    /// Embedded objects that are not requested yet.
     left: VecDeque<(RequestId, Ask)>,
-    /// Embedded objects that are requested and have not ended.
-    out: u32,
+    /// Requests for embedded objects that have not ended.
+    in_flight: u32,
 }
 
 /// The virtual users of one shard.
@@ -137,7 +139,8 @@ impl VirtualUsers {
         self.first_request.as_deref()
     }
 
-    /// Draws the request of this shard's arrival `sequence`, which is scheduled for `at`, `since` after the load's start.
+    /// Draws the request of this shard's arrival `sequence`, which is scheduled for `at`, `since` after the load's
+    /// start.
     pub(crate) fn draw(&mut self, sequence: u64, since: Duration, at: Timestamp) -> WorkloadRequest {
         let ask = self.stream.next(since);
         let embedded = self.stream.embedded(&ask);
@@ -201,7 +204,8 @@ impl VirtualUsers {
         self.cache_load.wall_zero_ns.saturating_add(at.as_nanos()) / 1_000_000
     }
 
-    /// Evaluates an ended request; the exchange's failure is the verdict. `record` already contains the response's properties.
+    /// Evaluates an ended request; the exchange's failure is the verdict. `record` already contains the response's
+    /// properties.
     pub(crate) fn conclude(
         &mut self,
         workload_request: &WorkloadRequest,
@@ -271,9 +275,9 @@ impl VirtualUsers {
         exchange
     }
 
-    /// Whether the origin aborted the response to `workload_request` as planned; `stamp` identifies the response. A cache may collapse
-    /// requests and deliver the response to another request, which the origin aborted. This excuses the end only if that
-    /// request was concurrent; otherwise the cache stored a truncated response.
+    /// Whether the origin aborted the response to `workload_request` as planned; `stamp` identifies the response. A
+    /// cache may collapse requests and deliver the response to another request, which the origin aborted. This excuses
+    /// the end only if that request was concurrent; otherwise the cache stored a truncated response.
     fn was_cut_by_origin(&self, workload_request: &WorkloadRequest, stamp: Option<Stamp>) -> bool {
         let Some(stamp) = stamp else {
             // Without a head, the response to this very request may have been lost with the abort.
@@ -289,7 +293,8 @@ impl VirtualUsers {
         })
     }
 
-    /// Registers a complete page whose embedded objects `client` will request. Returns `None` if the page embeds nothing.
+    /// Registers a complete page whose embedded objects `client` will request. Returns `None` if the page embeds
+    /// nothing.
     pub(crate) fn open_page(&mut self, workload_request: &WorkloadRequest, client: u32) -> Option<u32> {
         if workload_request.embedded.is_empty() {
             return None;
@@ -297,36 +302,37 @@ impl VirtualUsers {
         let id =
             |nth: u64| RequestId { sequence: workload_request.id.sequence + (nth << NTH_SHIFT), ..workload_request.id };
         let left = (1..).map(id).zip(workload_request.embedded.iter().copied()).collect();
-        let page = self.pages.insert(Page { client, left, out: 0 });
+        let page = self.pages.insert(Page { client, left, in_flight: 0 });
         Some(u32::try_from(page).expect("fewer pages than requests in flight"))
     }
 
     /// Counts the end of a request for an embedded object.
     pub(crate) fn end_one(&mut self, page: u32) {
-        self.pages[page as usize].out -= 1;
-        self.tidy(page);
+        self.pages[page as usize].in_flight -= 1;
+        self.remove_if_done(page);
     }
 
-    /// The next embedded object of a page to request at `at`, with its client; `None` at the maximum of concurrent requests.
+    /// The next embedded object of a page to request at `at`, with its client; `None` at the maximum of concurrent
+    /// requests.
     pub(crate) fn next_of(&mut self, page: u32, at: Timestamp) -> Option<(u32, WorkloadRequest)> {
-        let entry = self.pages.get_mut(page as usize).filter(|entry| entry.out < PARALLEL)?;
+        let entry = self.pages.get_mut(page as usize).filter(|entry| entry.in_flight < PARALLEL)?;
         let (id, ask) = entry.left.pop_front()?;
-        entry.out += 1;
+        entry.in_flight += 1;
         let client = entry.client;
         let requested_unix_ms = self.unix_ms(at);
         Some((client, WorkloadRequest { ask, id, embedded: Vec::new(), page: Some(page), requested_unix_ms }))
     }
 
     /// Drops the remaining embedded objects of a page.
-    pub(crate) fn give_up(&mut self, page: u32) {
+    pub(crate) fn drop_rest(&mut self, page: u32) {
         if let Some(entry) = self.pages.get_mut(page as usize) {
             entry.left.clear();
-            self.tidy(page);
+            self.remove_if_done(page);
         }
     }
 
-    fn tidy(&mut self, page: u32) {
-        if self.pages.get(page as usize).is_some_and(|entry| entry.out == 0 && entry.left.is_empty()) {
+    fn remove_if_done(&mut self, page: u32) {
+        if self.pages.get(page as usize).is_some_and(|entry| entry.in_flight == 0 && entry.left.is_empty()) {
             self.pages.remove(page as usize);
         }
     }

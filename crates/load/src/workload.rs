@@ -5,9 +5,9 @@
 //!            \--choice---> in turn | drawn by weight | sessions: steps with think times and embedded objects
 //! ```
 //!
-//! The texts of a request may contain placeholders ([`Template`]) for the client's number, the request's number, and values
-//! extracted from earlier responses of the same session. A request without placeholders is prepared in advance and needs
-//! no work when it is sent.
+//! The texts of a request may contain placeholders ([`Template`]) for the client's number, the request's number, and
+//! values extracted from earlier responses of the same session. A request without placeholders is prepared in advance
+//! and needs no work when it is sent.
 
 pub mod cookie;
 pub mod expect;
@@ -51,13 +51,13 @@ pub enum Choice {
     InTurn,
     /// One request per arrival, drawn by [`RequestSpec::weight`].
     Drawn,
-    /// One session per arrival, drawn by [`SessionSpec::weight`]; at least one session. In the closed loop each connection is
-    /// a user who begins the next session when the one before has ended.
+    /// One session per arrival, drawn by [`SessionSpec::weight`]; at least one session. In the closed loop each
+    /// connection is a user who begins the next session when the one before has ended.
     Sessions(Vec<SessionSpec>),
-    /// One request of a cache workload per arrival, followed by the embedded objects of its page; only for an open loop over
-    /// HTTP/1. [`Workload::requests`] then has one request for each kind of object, and a second one for each kind if some
-    /// requests use TLS ([`CacheWorkloadLoad::requests`]). They define the hosts, the names of the kinds, and additional
-    /// header fields; the cache workload defines paths, methods and bodies.
+    /// One request of a cache workload per arrival, followed by the embedded objects of its page; only for an open loop
+    /// over HTTP/1. [`Workload::requests`] then has one request for each kind of object, and a second one for each kind
+    /// if some requests use TLS ([`CacheWorkloadLoad::requests`]). They define the hosts, the names of the kinds, and
+    /// additional header fields; the cache workload defines paths, methods and bodies.
     CacheWorkload(CacheWorkloadLoad),
 }
 
@@ -89,7 +89,8 @@ pub enum Verify {
     /// All responses.
     #[default]
     All,
-    /// One response in this many, by the number of the request; 0 counts as 1. Of the others only the length is checked.
+    /// One response in this many, by the number of the request; 0 counts as 1. Of the others only the length is
+    /// checked.
     OneIn(u32),
     /// None: of all bodies only the length is checked.
     Heads,
@@ -118,7 +119,8 @@ pub struct RequestSpec {
     pub expect: Expect,
     /// Values to extract from the response for later requests of the session.
     pub extract: Vec<Extract>,
-    /// Maximum consecutive redirects (301, 302, 303, 307, 308) to follow. With 0 a redirect is a response like any other.
+    /// Maximum consecutive redirects (301, 302, 303, 307, 308) to follow. With 0 a redirect is a response like any
+    /// other.
     pub redirects_max: u8,
 }
 
@@ -156,8 +158,8 @@ impl Workload {
 pub const FIXED_STEP_CONNECTIONS_MAX: u16 = 6;
 
 impl Workload {
-    /// Maximum concurrent requests of a session, at least 1: the embedded objects of a step, or the steps at fixed times, which
-    /// do not wait for earlier steps. The latter count as [`FIXED_STEP_CONNECTIONS_MAX`] at most.
+    /// Maximum concurrent requests of a session, at least 1: the embedded objects of a step, or the steps at fixed
+    /// times, which do not wait for earlier steps. The latter count as [`FIXED_STEP_CONNECTIONS_MAX`] at most.
     pub fn widest_step(&self) -> u16 {
         let Choice::Sessions(sessions) = &self.choice else { return 1 };
         let embedded = |step: &Step| step.parallel.min(u16::try_from(step.embedded.len()).unwrap_or(u16::MAX));

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Within a block a linear drift affects both sides equally, and cancels. The random order of blocks prevents periodic
-//! disturbances from affecting only one side. The comparison uses the difference within each block, so the sample size is
-//! the number of blocks.
+//! disturbances from affecting only one side. The comparison uses the difference within each block, so the sample size
+//! is the number of blocks.
 
 use crate::compare::{Difference, of_differences};
 use crate::rng::Rng;
@@ -52,8 +52,8 @@ pub struct Blocks {
 
 impl Blocks {
     /// Factor on the width of intervals if the number of blocks is not fixed. Blocks that vary little by chance end the
-    /// comparison early, so that the plain interval would cover less often than its confidence. With 1.12, 2,000 comparisons
-    /// of two equal sides show a difference in 5 % of the cases (see the test of this module).
+    /// comparison early, so that the plain interval would cover less often than its confidence. With 1.12, 2,000
+    /// comparisons of two equal sides show a difference in 5 % of the cases (see the test of this module).
     pub const SEQUENTIAL_WIDENING: f64 = 1.12;
 
     /// Whether the number of blocks is fixed.
@@ -61,8 +61,8 @@ impl Blocks {
         self.max <= self.min
     }
 
-    /// The mean difference of the blocks, with an interval that accounts for the rule that ended the comparison. `None` with
-    /// fewer than two blocks.
+    /// The mean difference of the blocks, with an interval that accounts for the rule that ended the comparison. `None`
+    /// with fewer than two blocks.
     pub fn difference(&self, differences: &[f64], confidence: f64) -> Option<Difference> {
         let plain = of_differences(differences, confidence)?;
         if self.is_fixed() {
@@ -137,8 +137,8 @@ mod tests {
 
     const SEQUENTIAL: Blocks = Blocks { min: 6, max: 20, half_width: 0.02 };
 
-    /// Of 2,000 comparisons of a server with itself, 100 are expected to show a difference; the binomial standard deviation is
-    /// 9.7.
+    /// Of 2,000 comparisons of a server with itself, 100 are expected to show a difference; the binomial standard
+    /// deviation is 9.7.
     #[test]
     fn equal_sides_differ_in_one_of_twenty_comparisons() {
         for blocks in [SEQUENTIAL, Blocks { max: 6, ..SEQUENTIAL }] {

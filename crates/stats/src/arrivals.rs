@@ -1,7 +1,8 @@
-//! Analyses the arrival of a sequence of numbered datagrams: loss, reordering, duplication, silences and their patterns.
+//! Analyses the arrival of a sequence of numbered datagrams: loss, reordering, duplication, silences and their
+//! patterns.
 //!
-//! The sender numbers datagrams from 0 without gaps and sends them at a constant rate. The receiver reports number and time
-//! of each arrival. Only a window of bits is stored, so the memory does not depend on the length of the sequence.
+//! The sender numbers datagrams from 0 without gaps and sends them at a constant rate. The receiver reports number and
+//! time of each arrival. Only a window of bits is stored, so the memory does not depend on the length of the sequence.
 //!
 //! ```text
 //!   numbers   0 ............ floor ........................ highest
@@ -42,22 +43,22 @@ pub struct ArrivalsSeen {
     pub lost: u64,
     /// Repeated arrivals of a number.
     pub duplicated: u64,
-    /// Arrivals after a higher number. An arrival more than [`WINDOW`] numbers late is counted here and also as lost, since
-    /// it is unknown whether its number arrived before.
+    /// Arrivals after a higher number. An arrival more than [`WINDOW`] numbers late is counted here and also as lost,
+    /// since it is unknown whether its number arrived before.
     pub reordered: u64,
     /// Mean distance between consecutive lost numbers; absent with fewer than two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_gap_mean: Option<f64>,
-    /// Coefficient of variation of those distances (population standard deviation over mean): 0 for periodic loss, about 1
-    /// for random loss. Absent with fewer than two lost numbers.
+    /// Coefficient of variation of those distances (population standard deviation over mean): 0 for periodic loss,
+    /// about 1 for random loss. Absent with fewer than two lost numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_gap_cv: Option<f64>,
     /// Number of runs of consecutive lost numbers; a single lost number is a run.
     pub bursts: u64,
     /// Length of the longest run.
     pub longest_burst: u64,
-    /// Longest time without an arrival during the sequence, in nanoseconds of the receiver's clock. Before the first and after
-    /// the last arrival it is the number of missing datagrams times the mean gap.
+    /// Longest time without an arrival during the sequence, in nanoseconds of the receiver's clock. Before the first
+    /// and after the last arrival it is the number of missing datagrams times the mean gap.
     pub longest_silence_ns: u64,
     /// Beginning of the longest silence, in nanoseconds from the beginning of the sequence.
     pub silence_at_ns: u64,
@@ -97,9 +98,9 @@ impl Arrivals {
         }
     }
 
-    /// Adds the arrival of a number at a time of the receiver's clock, not before earlier calls. The cost is proportional to
-    /// the numbers skipped since the highest, up to [`WINDOW`]; a caller who knows the length of the sequence should not pass
-    /// higher numbers.
+    /// Adds the arrival of a number at a time of the receiver's clock, not before earlier calls. The cost is
+    /// proportional to the numbers skipped since the highest, up to [`WINDOW`]; a caller who knows the length of the
+    /// sequence should not pass higher numbers.
     pub fn add(&mut self, number: u64, at_ns: u64) {
         // `end`, one more than the highest number, must fit into u64.
         let number = number.min(u64::MAX - 1);
@@ -130,8 +131,8 @@ impl Arrivals {
         self.received
     }
 
-    /// The statistics after numbers 0 to `sent` - 1 were sent and no more arrivals are expected. If higher numbers arrived, the
-    /// sequence is taken to end with the highest.
+    /// The statistics after numbers 0 to `sent` - 1 were sent and no more arrivals are expected. If higher numbers
+    /// arrived, the sequence is taken to end with the highest.
     pub fn finish(&self, sent: u64) -> ArrivalsSeen {
         let sent = sent.max(self.end);
         let mut losses = self.losses;
@@ -175,8 +176,8 @@ impl Arrivals {
         self.last_ns = self.last_ns.max(at_ns);
     }
 
-    /// The longest silence, including the times before the first and after the last arrival, which are computed from the
-    /// missing numbers.
+    /// The longest silence, including the times before the first and after the last arrival, which are computed from
+    /// the missing numbers.
     fn longest_silence(&self, sent: u64) -> Silence {
         let Some((first, first_ns)) = self.first else {
             return Silence { lasted_ns: self.time_of(sent), sent, ..Silence::default() };
@@ -244,18 +245,18 @@ impl ArrivalsSeen {
         }
     }
 
-    /// The period of periodic loss in datagrams. Loss is periodic with at least [`LOSSES_MIN`] lost numbers whose distances
-    /// vary less than [`PERIODIC_CV`] and are more than 1 on average (consecutive losses have no period).
+    /// The period of periodic loss in datagrams. Loss is periodic with at least [`LOSSES_MIN`] lost numbers whose
+    /// distances vary less than [`PERIODIC_CV`] and are more than 1 on average (consecutive losses have no period).
     pub fn loss_period(&self) -> Option<f64> {
         let (mean, cv) = (self.loss_gap_mean?, self.loss_gap_cv?);
         (self.lost >= LOSSES_MIN && cv < PERIODIC_CV && mean > 1.0).then_some(mean)
     }
 
-    /// Mean length of the runs of lost numbers, if they are longer than in random loss: at least [`LOSSES_MIN`] losses, and so
-    /// few runs that random loss has as few less than once in a million (five standard deviations).
+    /// Mean length of the runs of lost numbers, if they are longer than in random loss: at least [`LOSSES_MIN`] losses,
+    /// and so few runs that random loss has as few less than once in a million (five standard deviations).
     ///
-    /// With independent loss of probability p, each of L losses ends its run with probability 1 - p. The expected number of
-    /// runs is L (1 - p), with a variance below L p (1 - p).
+    /// With independent loss of probability p, each of L losses ends its run with probability 1 - p. The expected
+    /// number of runs is L (1 - p), with a variance below L p (1 - p).
     pub fn burst_length(&self) -> Option<f64> {
         if self.lost < LOSSES_MIN || self.received == 0 {
             return None;
@@ -265,8 +266,8 @@ impl ArrivalsSeen {
         ((self.bursts as f64) < runs_min).then(|| lost / self.bursts as f64)
     }
 
-    /// The longest silence in nanoseconds, if it is longer than [`STALL_NS_MIN`] and [`STALL_GAPS_MIN`] mean gaps. The gateway
-    /// caused it only if the sender was on time.
+    /// The longest silence in nanoseconds, if it is longer than [`STALL_NS_MIN`] and [`STALL_GAPS_MIN`] mean gaps. The
+    /// gateway caused it only if the sender was on time.
     pub fn stall_ns(&self, expected_gap_ns: f64) -> Option<u64> {
         let bound = (STALL_GAPS_MIN * expected_gap_ns).max(STALL_NS_MIN as f64);
         (self.longest_silence_ns as f64 > bound).then_some(self.longest_silence_ns)

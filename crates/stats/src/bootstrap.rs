@@ -1,7 +1,7 @@
 //! Estimates the error of a statistic of one run by the block bootstrap: resampling the run's own blocks.
 //!
-//! Successive requests are not independent: a short disturbance delays many of them. So the resampled unit is not a request
-//! but a block of all requests of a time span such as a second. Each resample has as many blocks as the run.
+//! Successive requests are not independent: a short disturbance delays many of them. So the resampled unit is not a
+//! request but a block of all requests of a time span such as a second. Each resample has as many blocks as the run.
 
 use crate::compare::Estimate;
 use crate::normal;
@@ -11,14 +11,15 @@ use crate::student::t_quantile;
 /// Minimum number of blocks for an estimate of their variation.
 pub const BLOCKS_MIN: usize = 20;
 
-/// Confidence interval of a statistic `of` of values in blocks. In each of `rounds` rounds, as many blocks as there are get
-/// drawn with replacement, joined and passed to `of`, which may reorder them. `[NaN, NaN]` with fewer than two blocks.
+/// Confidence interval of a statistic `of` of values in blocks. In each of `rounds` rounds, as many blocks as there are
+/// get drawn with replacement, joined and passed to `of`, which may reorder them. `[NaN, NaN]` with fewer than two
+/// blocks.
 ///
-/// The ends are percentiles of the statistic over all rounds. The percentiles are expanded by the ratio of Student's t to
-/// the normal distribution for the number of blocks, since plain percentiles cover too rarely with few blocks. Bias: blocks
-/// that are short compared with the correlation time of the series make the interval too narrow; a tail statistic (p99.9
-/// of few values) rests on few values. Sources: E. Carlstein (1986) for non-overlapping blocks; T. Hesterberg, "What
-/// teachers should know about the bootstrap" (2015) for the expanded percentiles.
+/// The ends are percentiles of the statistic over all rounds. The percentiles are expanded by the ratio of Student's t
+/// to the normal distribution for the number of blocks, since plain percentiles cover too rarely with few blocks. Bias:
+/// blocks that are short compared with the correlation time of the series make the interval too narrow; a tail
+/// statistic (p99.9 of few values) rests on few values. Sources: E. Carlstein (1986) for non-overlapping blocks; T.
+/// Hesterberg, "What teachers should know about the bootstrap" (2015) for the expanded percentiles.
 pub fn block_bootstrap(
     blocks: &[&[f64]],
     mut of: impl FnMut(&mut [f64]) -> f64,
@@ -49,8 +50,8 @@ pub fn block_bootstrap(
     [at(below), at(1.0 - below)]
 }
 
-/// The expanded percentile: the normal probability of the quantile that Student's t has at `share`, with a correction for
-/// the biased variance of `blocks` blocks.
+/// The expanded percentile: the normal probability of the quantile that Student's t has at `share`, with a correction
+/// for the biased variance of `blocks` blocks.
 fn expanded(share: f64, blocks: usize) -> f64 {
     let n = blocks as f64;
     let target = (n / (n - 1.0)).sqrt() * t_quantile(share, n - 1.0);
@@ -62,10 +63,10 @@ fn expanded(share: f64, blocks: usize) -> f64 {
     0.5 * (low + high)
 }
 
-/// Nearest-rank quantiles of values in blocks, in the order of `quantiles` (each above 0, at most 1), with their standard
-/// errors by the block bootstrap. Values are `(block, value)`, with blocks numbered from 0; the function sorts them. `None`
-/// with fewer than [`BLOCKS_MIN`] blocks that have a value, or for a quantile with fewer than [`BEYOND_MIN`] values
-/// beyond it.
+/// Nearest-rank quantiles of values in blocks, in the order of `quantiles` (each above 0, at most 1), with their
+/// standard errors by the block bootstrap. Values are `(block, value)`, with blocks numbered from 0; the function sorts
+/// them. `None` with fewer than [`BLOCKS_MIN`] blocks that have a value, or for a quantile with fewer than
+/// [`BEYOND_MIN`] values beyond it.
 ///
 /// Each round is one pass over the sorted values for any number of quantiles: a million values and 400 rounds take a
 /// second. Biases as in [`block_bootstrap`].
@@ -124,11 +125,12 @@ pub fn quantiles_of_blocks(
 pub const BEYOND_MIN: f64 = 20.0;
 
 /// Standard errors of statistics of blocks, by resampling the blocks in `rounds` rounds (two or more). Several sets of
-/// blocks are resampled independently; `sizes` has the number of blocks of each set. `of` receives for each set the weight
-/// of each block, and returns the statistics, always the same number. Paired data belong into the same block of one set.
+/// blocks are resampled independently; `sizes` has the number of blocks of each set. `of` receives for each set the
+/// weight of each block, and returns the statistics, always the same number. Paired data belong into the same block of
+/// one set.
 ///
-/// `None` for a statistic that is not finite in more than one round of twenty (otherwise those rounds are skipped), and for
-/// all statistics with fewer than [`BLOCKS_MIN`] blocks in a set. Biases as in [`block_bootstrap`].
+/// `None` for a statistic that is not finite in more than one round of twenty (otherwise those rounds are skipped), and
+/// for all statistics with fewer than [`BLOCKS_MIN`] blocks in a set. Biases as in [`block_bootstrap`].
 pub fn standard_errors(
     sizes: &[usize],
     rounds: u32,
@@ -196,8 +198,8 @@ mod tests {
     use super::*;
     use crate::quantiles_of;
 
-    /// A series with a correlation time of about 50 values, in blocks of 500: some 90 % of the variance of a block's mean is
-    /// between blocks.
+    /// A series with a correlation time of about 50 values, in blocks of 500: some 90 % of the variance of a block's
+    /// mean is between blocks.
     fn series(rng: &mut Rng, blocks: usize) -> Vec<Vec<f64>> {
         let mut level = 0.0;
         let mut next = || {
@@ -215,8 +217,8 @@ mod tests {
         *values.select_nth_unstable_by(at, f64::total_cmp).1
     }
 
-    /// Of 200 intervals at 95 %, 190 are expected to cover; the binomial standard deviation is 3.1. The remaining correlation
-    /// of blocks reduces the coverage a little.
+    /// Of 200 intervals at 95 %, 190 are expected to cover; the binomial standard deviation is 3.1. The remaining
+    /// correlation of blocks reduces the coverage a little.
     #[test]
     fn bootstrap_intervals_of_correlated_values_have_their_coverage() {
         let truth = {

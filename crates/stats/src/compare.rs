@@ -1,7 +1,7 @@
 //! Tests whether two quantities differ, and estimates the difference with a confidence interval.
 //!
-//! [`welch`] is for independent values of both sides (statistics of several runs), [`paired`] for values measured in pairs,
-//! [`between`] for any estimates with standard errors. [`holm`] corrects for several tests of the same values.
+//! [`welch`] is for independent values of both sides (statistics of several runs), [`paired`] for values measured in
+//! pairs, [`between`] for any estimates with standard errors. [`holm`] corrects for several tests of the same values.
 //! [`crate::bootstrap`] gives standard errors of quantiles, [`crate::abba`] an order of runs that removes the bias by a
 //! drift of the machine.
 
@@ -27,8 +27,8 @@ impl Estimate {
         Some(Estimate { value: mean.mean, standard_error: mean.standard_error, freedom })
     }
 
-    /// The logarithm of the estimate, by the delta method: a small relative error is the absolute error of the logarithm.
-    /// `None` for a value that is not positive and finite.
+    /// The logarithm of the estimate, by the delta method: a small relative error is the absolute error of the
+    /// logarithm. `None` for a value that is not positive and finite.
     pub fn ln(self) -> Option<Self> {
         (self.value > 0.0 && self.value.is_finite()).then(|| Estimate {
             value: self.value.ln(),
@@ -72,11 +72,11 @@ impl Difference {
     }
 }
 
-/// The difference of two independent estimates, `b` minus `a`. `None` for estimates that are not finite, or a confidence
-/// outside (0, 1).
+/// The difference of two independent estimates, `b` minus `a`. `None` for estimates that are not finite, or a
+/// confidence outside (0, 1).
 ///
-/// Bias: none in the difference. The degrees of freedom are an approximation (Welch 1947, Satterthwaite 1946); the coverage
-/// of the interval is exact to about one percent.
+/// Bias: none in the difference. The degrees of freedom are an approximation (Welch 1947, Satterthwaite 1946); the
+/// coverage of the interval is exact to about one percent.
 pub fn between(a: Estimate, b: Estimate, confidence: f64) -> Option<Difference> {
     let usable = |of: &Estimate| of.value.is_finite() && of.standard_error.is_finite() && of.freedom > 0.0;
     if !(confidence > 0.0 && confidence < 1.0 && usable(&a) && usable(&b)) {
@@ -89,8 +89,8 @@ pub fn between(a: Estimate, b: Estimate, confidence: f64) -> Option<Difference> 
     Some(Difference::of(b.value - a.value, (va + vb).sqrt(), freedom, confidence))
 }
 
-/// Welch's t test: the difference of the means of two sets of independent values, `b` minus `a`, with possibly different
-/// variances. `None` with fewer than two values on a side.
+/// Welch's t test: the difference of the means of two sets of independent values, `b` minus `a`, with possibly
+/// different variances. `None` with fewer than two values on a side.
 ///
 /// For normal values exact apart from the degrees of freedom. For few skewed values the interval covers less often than
 /// its confidence. Pass logarithms of times and rates: then the difference is a ratio and less skewed.
@@ -98,8 +98,8 @@ pub fn welch(a: &[f64], b: &[f64], confidence: f64) -> Option<Difference> {
     between(Estimate::of_mean(a)?, Estimate::of_mean(b)?, confidence)
 }
 
-/// Paired t test: the mean difference of values in pairs, `b[i]` minus `a[i]`. Effects that are common to a pair, such as a
-/// slow machine, cancel. `None` with fewer than two pairs, or for sides of different lengths.
+/// Paired t test: the mean difference of values in pairs, `b[i]` minus `a[i]`. Effects that are common to a pair, such
+/// as a slow machine, cancel. `None` with fewer than two pairs, or for sides of different lengths.
 pub fn paired(a: &[f64], b: &[f64], confidence: f64) -> Option<Difference> {
     if a.len() != b.len() {
         return None;
@@ -108,15 +108,16 @@ pub fn paired(a: &[f64], b: &[f64], confidence: f64) -> Option<Difference> {
     of_differences(&differences, confidence)
 }
 
-/// The mean of independent differences, by Student's t. `None` with fewer than two differences, or if one is not finite.
+/// The mean of independent differences, by Student's t. `None` with fewer than two differences, or if one is not
+/// finite.
 pub fn of_differences(differences: &[f64], confidence: f64) -> Option<Difference> {
     let mean = mean_interval(differences, confidence).filter(|mean| mean.standard_error.is_finite())?;
     Some(Difference::of(mean.mean, mean.standard_error, differences.len() as f64 - 1.0, confidence))
 }
 
-/// Adjusts the p values of several tests by Holm's step-down procedure. If no test has a real difference, the probability
-/// that any adjusted p value is below a limit is at most that limit. The order is preserved; NaN stays NaN and is not
-/// counted as a test.
+/// Adjusts the p values of several tests by Holm's step-down procedure. If no test has a real difference, the
+/// probability that any adjusted p value is below a limit is at most that limit. The order is preserved; NaN stays NaN
+/// and is not counted as a test.
 ///
 /// Source: S. Holm, "A simple sequentially rejective multiple test procedure" (1979).
 pub fn holm(p: &[f64]) -> Vec<f64> {
@@ -131,8 +132,8 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 }
 
 /// The confidence of each of several intervals such that an interval excludes 0 exactly if Holm's procedure calls its
-/// difference significant, with `confidence` for all of them together. The order is preserved; a test whose p value is NaN
-/// gets `confidence`.
+/// difference significant, with `confidence` for all of them together. The order is preserved; a test whose p value is
+/// NaN gets `confidence`.
 ///
 /// The intervals are not exact simultaneous intervals; they agree with Holm's decisions.
 pub fn holm_confidences(p: &[f64], confidence: f64) -> Vec<f64> {
@@ -177,7 +178,8 @@ mod tests {
         near(actual.p, p, 5e-6);
     }
 
-    /// `t.test(extra ~ group, data = sleep)`, unpaired and paired, as in R's help page, with the sign of second minus first.
+    /// `t.test(extra ~ group, data = sleep)`, unpaired and paired, as in R's help page, with the sign of second minus
+    /// first.
     #[test]
     fn student_t_test_matches_students_published_values() {
         assert_difference(welch(&FIRST, &SECOND, 0.95), 1.58, [-0.205_483_2, 3.365_483_2], 0.079_39);

@@ -1,20 +1,19 @@
 //! A histogram of durations in bounded memory, for hot paths.
 //!
 //! Counts are stored in an HdrHistogram (buckets of constant relative width). Count, sum, sum of squares, minimum and
-//! maximum are stored additionally as exact integers, so that mean, standard deviation and extremes have no bucket error.
-//! [`quantiles_of`](crate::quantiles_of) is the exact counterpart for a sample that fits into memory.
+//! maximum are stored additionally as exact integers, so that mean, standard deviation and extremes have no bucket
+//! error. [`quantiles_of`](crate::quantiles_of) is the exact counterpart for a sample that fits into memory.
 
 use schema::Quantiles;
 
 /// Counts of values from 0 to one hour, in nanoseconds, to three significant digits.
 ///
-/// Recording takes a few nanoseconds and never allocates. A histogram has about 270 kB, independent of its content. Values
-/// above [`Histogram::HIGHEST`] are counted as that value.
+/// Recording takes a few nanoseconds and never allocates. A histogram has about 270 kB, independent of its content.
+/// Values above [`Histogram::HIGHEST`] are counted as that value.
 ///
-/// Bias: quantiles are the upper edge of the bucket of the nearest-rank value, hence never below the true sample quantile
-/// and at most 0.1 % above it; they are limited to the exact maximum. Mean, standard deviation, minimum and maximum are
-/// exact (for values limited to [`Histogram::HIGHEST`]).
-/// Source: G. Tene, HdrHistogram.
+/// Bias: quantiles are the upper edge of the bucket of the nearest-rank value, hence never below the true sample
+/// quantile and at most 0.1 % above it; they are limited to the exact maximum. Mean, standard deviation, minimum and
+/// maximum are exact (for values limited to [`Histogram::HIGHEST`]). Source: G. Tene, HdrHistogram.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: hdrhistogram::Histogram<u64>,
@@ -67,8 +66,8 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Adds the counts of a histogram that was read from a log, with any bounds. Its exact sums are lost, so each bucket counts
-    /// as its middle: mean, standard deviation, minimum and maximum then have an error of up to 0.05 %.
+    /// Adds the counts of a histogram that was read from a log, with any bounds. Its exact sums are lost, so each
+    /// bucket counts as its middle: mean, standard deviation, minimum and maximum then have an error of up to 0.05 %.
     pub fn add_counts(&mut self, counts: &hdrhistogram::Histogram<u64>) {
         for bucket in counts.iter_recorded() {
             self.record_n(counts.median_equivalent(bucket.value_iterated_to()), bucket.count_at_value());
@@ -125,8 +124,8 @@ impl Histogram {
             .sum()
     }
 
-    /// The statistics as in the JSON document; all zero if empty. The standard deviation is that of the population (divided by
-    /// n).
+    /// The statistics as in the JSON document; all zero if empty. The standard deviation is that of the population
+    /// (divided by n).
     pub fn quantiles(&self) -> Quantiles {
         let count = self.len();
         if count == 0 {
@@ -148,8 +147,8 @@ impl Histogram {
         }
     }
 
-    /// A copy with the values of `old` removed and those of `new` added; `None` if a value of `old` is missing. Minimum and
-    /// maximum are only bounds if the extreme values were removed.
+    /// A copy with the values of `old` removed and those of `new` added; `None` if a value of `old` is missing. Minimum
+    /// and maximum are only bounds if the extreme values were removed.
     pub fn replaced(&self, old: &Histogram, new: &Histogram) -> Option<Histogram> {
         let mut histogram = self.clone();
         histogram.counts.subtract(&old.counts).ok()?;

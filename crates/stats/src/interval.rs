@@ -32,12 +32,12 @@ impl Interval {
     }
 }
 
-/// Mean and Student-t interval of *independent* values, such as one statistic of each of several runs. `None` with fewer
-/// than two values or a confidence outside (0, 1).
+/// Mean and Student-t interval of *independent* values, such as one statistic of each of several runs. `None` with
+/// fewer than two values or a confidence outside (0, 1).
 ///
-/// Bias: none in the mean. The interval is exact for normal values. For few skewed values, such as latencies, it covers less
-/// often than its confidence. Successive values of one run are not independent: see [`batch_means`]. Source: Student
-/// (1908).
+/// Bias: none in the mean. The interval is exact for normal values. For few skewed values, such as latencies, it covers
+/// less often than its confidence. Successive values of one run are not independent: see [`batch_means`]. Source:
+/// Student (1908).
 pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     if values.len() < 2 || !(confidence > 0.0 && confidence < 1.0) {
         return None;
@@ -53,10 +53,10 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 /// Confidence interval of the mean of a correlated series in its steady state. The series is divided into [`BATCHES`]
 /// batches of equal length, whose means are taken as independent. `None` with fewer than two values per batch.
 ///
-/// The first values that do not fill a batch are ignored. Bias: none in the mean of a steady series. The standard error is
-/// too small while a batch is shorter than the correlation time of the series; a batch should span at least ten times the
-/// longest response time. Source: B. Schmeiser, "Batch size effects in the analysis of simulation output" (1982): 10 to 30
-/// batches for any length.
+/// The first values that do not fill a batch are ignored. Bias: none in the mean of a steady series. The standard error
+/// is too small while a batch is shorter than the correlation time of the series; a batch should span at least ten
+/// times the longest response time. Source: B. Schmeiser, "Batch size effects in the analysis of simulation output"
+/// (1982): 10 to 30 batches for any length.
 pub fn batch_means(values: &[f64], confidence: f64) -> Option<Interval> {
     let length = values.len() / BATCHES;
     if length < 2 {

@@ -3,12 +3,12 @@
 //! This crate reads no clock and no global random generator. Every random choice comes from a [`Rng`] that the caller
 //! seeds, so a seed reproduces a run exactly.
 //!
-//! Hot paths record into a [`Histogram`]; [`quantiles_of`] is its exact counterpart. [`mser5`] finds the end of a warm-up.
-//! [`batch_means`] and [`mean_interval`] estimate a mean with its confidence interval, [`trend`](fn@trend) tests whether a
-//! series rises. Each estimator states its bias and its source. [`search`] finds the highest load that meets an objective.
-//! [`compare`] tests whether two quantities differ, [`bootstrap`] estimates the error of a statistic of one run, [`abba`]
-//! determines the order of runs in a comparison. [`materiality`] decides whether an error matters. Predictions use
-//! [`regression`], [`queueing`] and [`usl`].
+//! Hot paths record into a [`Histogram`]; [`quantiles_of`] is its exact counterpart. [`mser5`] finds the end of a
+//! warm-up. [`batch_means`] and [`mean_interval`] estimate a mean with its confidence interval, [`trend`](fn@trend)
+//! tests whether a series rises. Each estimator states its bias and its source. [`search`] finds the highest load that
+//! meets an objective. [`compare`] tests whether two quantities differ, [`bootstrap`] estimates the error of a
+//! statistic of one run, [`abba`] determines the order of runs in a comparison. [`materiality`] decides whether an
+//! error matters. Predictions use [`regression`], [`queueing`] and [`usl`].
 
 pub mod abba;
 pub mod arrivals;

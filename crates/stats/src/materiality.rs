@@ -1,5 +1,5 @@
-//! Decides whether an error of a reported time is material, and whether a percentile has enough values: the common rule of
-//! all validity checks.
+//! Decides whether an error of a reported time is material, and whether a percentile has enough values: the common rule
+//! of all validity checks.
 
 /// An error is material above this share of the reported time. Repeated runs of the same load differ by more.
 const MATERIAL_SHARE: f64 = 0.01;
@@ -13,8 +13,8 @@ pub fn material_ns(reported_ns: f64) -> f64 {
     (MATERIAL_SHARE * reported_ns).max(MATERIAL_NS_MIN)
 }
 
-/// Whether `count` values have twenty beyond the percentile that the share `beyond` of them exceeds: from 40 values on for
-/// the median, 2,000 for the 99th percentile, 20,000 for the 99.9th.
+/// Whether `count` values have twenty beyond the percentile that the share `beyond` of them exceeds: from 40 values on
+/// for the median, 2,000 for the 99th percentile, 20,000 for the 99.9th.
 pub fn is_known(count: u64, beyond: f64) -> bool {
     count >= values_needed(beyond)
 }

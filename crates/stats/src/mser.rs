@@ -9,14 +9,14 @@ pub struct Truncation {
     pub steady: bool,
 }
 
-/// MSER-5: finds the cut of a series that minimises the squared standard error of the mean of the rest, computed from means
-/// of five values. For evenly spaced values, such as rates or mean response times per 100 ms. `None` with fewer than 50
-/// values, which are too few.
+/// MSER-5: finds the cut of a series that minimises the squared standard error of the mean of the rest, computed from
+/// means of five values. For evenly spaced values, such as rates or mean response times per 100 ms. `None` with fewer
+/// than 50 values, which are too few.
 ///
-/// Bias: a slow drift through the whole series is cut late or not at all, and an extreme outlier near the end moves the cut
-/// after it; both result in `steady: false`. Use the result to choose the cut, not for the interval of the mean. Sources:
-/// K. P. White, "An effective truncation heuristic for bias reduction in simulation output" (1997); the limit of one half by
-/// Hoad, Robinson and Davies (2008).
+/// Bias: a slow drift through the whole series is cut late or not at all, and an extreme outlier near the end moves the
+/// cut after it; both result in `steady: false`. Use the result to choose the cut, not for the interval of the mean.
+/// Sources: K. P. White, "An effective truncation heuristic for bias reduction in simulation output" (1997); the limit
+/// of one half by Hoad, Robinson and Davies (2008).
 pub fn mser5(values: &[f64]) -> Option<Truncation> {
     let means: Vec<f64> = values.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
     if means.len() < BATCHES_MIN {
@@ -58,7 +58,8 @@ mod tests {
 
     #[test]
     fn mser_hardly_truncates_a_steady_series() {
-        // The minimum of a noisy statistic is rarely at the beginning: a tenth is cut on average, under half nearly always.
+        // The minimum of a noisy statistic is rarely at the beginning: a tenth is cut on average, under half nearly
+        // always.
         let cuts: Vec<_> = (0..100)
             .map(|stream| {
                 let mut rng = Rng::new(3, stream);

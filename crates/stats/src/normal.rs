@@ -1,7 +1,7 @@
 //! Quantiles of the normal distribution.
 
-/// The quantile of the standard normal distribution: the value below which the probability is `p`. For `p` from 0 to 1, with
-/// infinities at both ends; NaN outside. The relative error is about 1e-16.
+/// The quantile of the standard normal distribution: the value below which the probability is `p`. For `p` from 0 to 1,
+/// with infinities at both ends; NaN outside. The relative error is about 1e-16.
 ///
 /// Source: M. J. Wichura, "Algorithm AS 241: The percentage points of the normal distribution", Applied Statistics
 /// 37 (3), 1988, function PPND16: one ratio of polynomials for the middle, two for the tails.

@@ -1,7 +1,8 @@
 //! Queueing models of a server: response time by load, for open and closed loops.
 //!
 //! [`mva`] is for a closed loop of users with think times, [`ps_response`] for the mean response time in an open loop,
-//! [`simulate_ps`] and [`simulate_workers`] for quantiles, which no reliable formula gives. Each states its assumptions.
+//! [`simulate_ps`] and [`simulate_workers`] for quantiles, which no reliable formula gives. Each states its
+//! assumptions.
 
 mod closed;
 mod simulated;
@@ -9,18 +10,18 @@ mod simulated;
 pub use closed::{MvaPoint, Station, mva};
 pub use simulated::{simulate_ps, simulate_workers};
 
-/// Mean response time, in seconds, of a processor that all requests share equally (processor sharing), with the utilization
-/// `busy`: D / (1 - U). Infinite from utilization 1 on.
+/// Mean response time, in seconds, of a processor that all requests share equally (processor sharing), with the
+/// utilization `busy`: D / (1 - U). Infinite from utilization 1 on.
 ///
-/// Assumes Poisson arrivals, and a service demand that does not depend on the load; any distribution of the demand. Source:
-/// L. Kleinrock, Queueing Systems II, section 4.4.
+/// Assumes Poisson arrivals, and a service demand that does not depend on the load; any distribution of the demand.
+/// Source: L. Kleinrock, Queueing Systems II, section 4.4.
 pub fn ps_response(demand_s: f64, busy: f64) -> f64 {
     if busy >= 1.0 { f64::INFINITY } else { demand_s / (1.0 - busy.max(0.0)) }
 }
 
-/// Mean response time, in seconds, of `cores` processors that all requests share equally, with at most one core per request:
-/// D (1 + C / (c (1 - U))), with Erlang's C, the probability that all cores are busy. `busy` is the utilization of all cores
-/// together.
+/// Mean response time, in seconds, of `cores` processors that all requests share equally, with at most one core per
+/// request: D (1 + C / (c (1 - U))), with Erlang's C, the probability that all cores are busy. `busy` is the
+/// utilization of all cores together.
 ///
 /// The distribution of the demand has no influence either, as requests share the cores equally.
 /// Sources: A. K. Erlang (1917); J. W. Cohen, "The multiple phase service network with generalized processor sharing"
@@ -56,8 +57,8 @@ mod tests {
         assert!(ps_response(0.02, 1.0).is_infinite() && ps_response_of_cores(0.02, 4, 1.2).is_infinite());
     }
 
-    /// Erlang's C by hand. Two servers, load 1: B = (1/2) / (1 + 1 + 1/2) = 1/5, C = 1/3. Three servers, load 2: B = (8/6) / (1
-    /// + 2 + 2 + 8/6) = 4/19, C = 4/9.
+    /// Erlang's C by hand. Two servers, load 1: B = (1/2) / (1 + 1 + 1/2) = 1/5, C = 1/3. Three servers, load 2: B =
+    /// (8/6) / (1 + 2 + 2 + 8/6) = 4/19, C = 4/9.
     #[test]
     fn erlang_c_matches_hand_computation() {
         assert!((erlang_c(2, 1.0) - 1.0 / 3.0).abs() < 1e-12);

@@ -22,8 +22,8 @@ pub struct Line {
     pub intercept_error: f64,
     /// Number of points.
     pub points: usize,
-    /// t statistic of an additional square term: well below -2 the points bend down (the cost per unit decreases), above 2 they
-    /// bend up. 0 with fewer than four points or fewer than three different xs.
+    /// t statistic of an additional square term: well below -2 the points bend down (the cost per unit decreases),
+    /// above 2 they bend up. 0 with fewer than four points or fewer than three different xs.
     pub curvature: f64,
 }
 
@@ -54,7 +54,8 @@ impl Line {
     }
 }
 
-/// Fits a line to `(x, y)` points. `None` with fewer than three points, if all xs are equal, or if a value is not finite.
+/// Fits a line to `(x, y)` points. `None` with fewer than three points, if all xs are equal, or if a value is not
+/// finite.
 ///
 /// Bias: none, if the points lie on a line apart from independent errors in y of equal variance.
 /// Source: Gauss (1823), as in any textbook of regression.
@@ -142,7 +143,8 @@ mod tests {
         (25, &[85]),
     ];
 
-    /// Compares with R: `summary(lm(dist ~ speed, cars))`, and the t of `I(speed^2)` in `lm(dist ~ speed + I(speed^2), cars)`.
+    /// Compares with R: `summary(lm(dist ~ speed, cars))`, and the t of `I(speed^2)` in `lm(dist ~ speed + I(speed^2),
+    /// cars)`.
     #[test]
     fn regression_matches_the_r_cars_data() {
         let points: Vec<(f64, f64)> = CARS

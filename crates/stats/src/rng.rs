@@ -3,14 +3,14 @@
 use rand_core::{Infallible, SeedableRng, TryRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded random number generator (xoshiro256++). Every consumer uses its own stream, so that an additional draw in one
-/// place does not change the draws of others.
+/// A seeded random number generator (xoshiro256++). Every consumer uses its own stream, so that an additional draw in
+/// one place does not change the draws of others.
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
-    /// The generator of `stream` under the run's `seed`. The same pair always gives the same sequence. Different streams are
-    /// practically independent, as SplitMix64 hashes the pair into the state.
+    /// The generator of `stream` under the run's `seed`. The same pair always gives the same sequence. Different
+    /// streams are practically independent, as SplitMix64 hashes the pair into the state.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mixed = splitmix(seed ^ splitmix(stream.wrapping_add(0x9E37_79B9_7F4A_7C15)));
         Rng(Xoshiro256PlusPlus::seed_from_u64(mixed))

@@ -4,10 +4,10 @@ use schema::Quantiles;
 
 /// Exact statistics of `values`, in any order; all zero without values. Copies and sorts, so it is not for hot paths.
 ///
-/// Quantiles are nearest-rank (the smallest value with at least that share of the sample at or below it), so each is a value
-/// of the sample. Bias: a tail quantile of a small sample (p99.9 of 100 values) is its maximum, which underestimates that of
-/// the population. The standard deviation is that of the population (divided by n).
-/// Source: Hyndman and Fan, "Sample quantiles in statistical packages" (1996), definition 1.
+/// Quantiles are nearest-rank (the smallest value with at least that share of the sample at or below it), so each is a
+/// value of the sample. Bias: a tail quantile of a small sample (p99.9 of 100 values) is its maximum, which
+/// underestimates that of the population. The standard deviation is that of the population (divided by n). Source:
+/// Hyndman and Fan, "Sample quantiles in statistical packages" (1996), definition 1.
 pub fn quantiles_of(values: &[u64]) -> Quantiles {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -39,8 +39,8 @@ pub fn quantiles_of_sorted(sorted: &[u64]) -> Quantiles {
     }
 }
 
-/// The nearest-rank value at a share in ten-thousandths. Integer arithmetic is exact: in floating point, 0.999 times 3000 is
-/// not 2997 and would round up to the next rank.
+/// The nearest-rank value at a share in ten-thousandths. Integer arithmetic is exact: in floating point, 0.999 times
+/// 3000 is not 2997 and would round up to the next rank.
 fn at_share(sorted: &[u64], ten_thousandths: u128) -> u64 {
     let rank = (sorted.len() as u128 * ten_thousandths).div_ceil(10_000).max(1) as usize;
     sorted[rank - 1]

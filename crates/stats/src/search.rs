@@ -1,11 +1,12 @@
 //! Searches for the highest load that meets an objective.
 //!
-//! The method is MLRsearch (RFC 9971) for one goal. Each load is tried, possibly several times, until it is classified as a
-//! lower or upper bound. The bounds are brought together in log space until their distance is within the goal's width. This
-//! module runs no trial and does not define a good trial: [`Search::next`] returns a load, the caller makes the trial and
-//! reports its result with [`Search::add`].
+//! The method is MLRsearch (RFC 9971) for one goal. Each load is tried, possibly several times, until it is classified
+//! as a lower or upper bound. The bounds are brought together in log space until their distance is within the goal's
+//! width. This module runs no trial and does not define a good trial: [`Search::next`] returns a load, the caller makes
+//! the trial and reports its result with [`Search::add`].
 //!
-//! A search is a pure function of the added trials and their order: with the same trials it continues from the same state.
+//! A search is a pure function of the added trials and their order: with the same trials it continues from the same
+//! state.
 
 use std::time::Duration;
 
@@ -30,10 +31,11 @@ pub struct Goal {
     pub start: f64,
     /// While one bound is unknown, the factor from the first to the second load; above 1.
     pub ramp: f64,
-    /// Maximum factor between successive loads, at least `ramp`. The factor grows from `ramp`, doubling in log space with each
-    /// load, so that a start far from the result needs only a few loads.
+    /// Maximum factor between successive loads, at least `ramp`. The factor grows from `ramp`, doubling in log space
+    /// with each load, so that a start far from the result needs only a few loads.
     pub ramp_max: f64,
-    /// Whether loads are whole numbers (users, connections). The search then ends at the latest with neighbouring numbers.
+    /// Whether loads are whole numbers (users, connections). The search then ends at the latest with neighbouring
+    /// numbers.
     pub whole: bool,
 }
 
@@ -113,7 +115,8 @@ pub enum SearchResult {
 /// Classifies a load by its trials; all trials must be of the same load. Bad short trials count against the load unless
 /// good short trials compensate them; good short trials alone do not classify a load.
 ///
-/// Source: RFC 9971, load classification: a load is classified when the rest of the duration sum cannot change the result.
+/// Source: RFC 9971, load classification: a load is classified when the rest of the duration sum cannot change the
+/// result.
 pub fn classify(trials: &[Trial], goal: &Goal) -> Bound {
     let seconds = |full: bool, good: bool| -> f64 {
         trials
@@ -184,8 +187,8 @@ impl Search {
         classify(&of, &self.goal)
     }
 
-    /// The relevant bounds: the lowest load that is too high, and the highest good load below it. If a lower load is too high
-    /// and a higher one is good (loss inversion), the lower load determines the upper bound.
+    /// The relevant bounds: the lowest load that is too high, and the highest good load below it. If a lower load is
+    /// too high and a higher one is good (loss inversion), the lower load determines the upper bound.
     pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
         let of = |side: Bound| self.loads().into_iter().filter(move |&load| self.side(load) == side);
         let upper = of(Bound::Upper).reduce(f64::min);
@@ -275,8 +278,8 @@ impl Search {
         if self.goal.whole { top.floor() } else { top }
     }
 
-    /// Halves the distance of the bounds in log space, such that one half is a whole number of widths. This avoids a last step
-    /// of less than a width.
+    /// Halves the distance of the bounds in log space, such that one half is a whole number of widths. This avoids a
+    /// last step of less than a width.
     fn between(&self, lower: f64, upper: f64) -> Step {
         let step = self.goal.width.ln_1p();
         let widths = (upper / lower).ln() / step;

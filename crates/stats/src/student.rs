@@ -1,7 +1,7 @@
 //! Quantiles and p values of Student's t distribution.
 
-/// The quantile of the t distribution with `freedom` degrees of freedom at probability `p`. For `p` in (0, 1) and `freedom`
-/// of 1 or more; the relative error is below 1e-9 up to `p` = 0.9999.
+/// The quantile of the t distribution with `freedom` degrees of freedom at probability `p`. For `p` in (0, 1) and
+/// `freedom` of 1 or more; the relative error is below 1e-9 up to `p` = 0.9999.
 ///
 /// Computed by bisection of the distribution function, in some microseconds.
 pub(crate) fn t_quantile(p: f64, freedom: f64) -> f64 {
@@ -33,8 +33,8 @@ pub(crate) fn t_beyond(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// The regularised incomplete beta function. Source: Abramowitz and Stegun, 26.5.8 (continued fraction, by Lentz's method);
-/// 26.5.2 (symmetry) where the fraction converges slowly.
+/// The regularised incomplete beta function. Source: Abramowitz and Stegun, 26.5.8 (continued fraction, by Lentz's
+/// method); 26.5.2 (symmetry) where the fraction converges slowly.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);

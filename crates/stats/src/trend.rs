@@ -24,8 +24,8 @@ impl Trend {
 
 /// Fits a line to `(x, y)` points. `None` with fewer than three points, or if all xs are equal.
 ///
-/// Bias: none in the slope. The standard error assumes independent residuals. The residuals of a queue length sampled every
-/// millisecond are not independent, and the error becomes too small: use means over spans longer than the queue's
+/// Bias: none in the slope. The standard error assumes independent residuals. The residuals of a queue length sampled
+/// every millisecond are not independent, and the error becomes too small: use means over spans longer than the queue's
 /// correlation time. Source: Gauss (1823), as in any textbook of regression.
 pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     if points.len() < 3 {

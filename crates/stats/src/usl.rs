@@ -39,20 +39,20 @@ impl Usl {
         self.gamma * number / (1.0 + self.alpha * (number - 1.0) + self.beta * number * (number - 1.0))
     }
 
-    /// The concurrency with the highest rate, if the law has a peak: sqrt((1 - alpha) / beta), at least 1. A peak beyond twice
-    /// the largest measured concurrency is not reliable.
+    /// The concurrency with the highest rate, if the law has a peak: sqrt((1 - alpha) / beta), at least 1. A peak
+    /// beyond twice the largest measured concurrency is not reliable.
     pub fn peak(&self) -> Option<f64> {
         (self.beta > 0.0).then(|| ((1.0 - self.alpha).max(0.0) / self.beta).sqrt().max(1.0))
     }
 }
 
-/// Fits the law to `(concurrency, rate)` points by least squares of the rates, with 95 % confidence intervals by resampling
-/// the residuals 1,000 times. `None` with fewer than [`POINTS_MIN`] different concurrencies, a concurrency below 1, or a
-/// rate that is not above 0.
+/// Fits the law to `(concurrency, rate)` points by least squares of the rates, with 95 % confidence intervals by
+/// resampling the residuals 1,000 times. `None` with fewer than [`POINTS_MIN`] different concurrencies, a concurrency
+/// below 1, or a rate that is not above 0.
 ///
-/// Bias: the law is descriptive; a server may not follow it, which systematic residuals show. The intervals assume equal
-/// variances at all concurrencies. The interval of a parameter at its bound of 0 begins at 0. Sources: N. J. Gunther,
-/// Guerrilla Capacity Planning (2007); K. Levenberg (1944), D. W. Marquardt (1963).
+/// Bias: the law is descriptive; a server may not follow it, which systematic residuals show. The intervals assume
+/// equal variances at all concurrencies. The interval of a parameter at its bound of 0 begins at 0. Sources: N. J.
+/// Gunther, Guerrilla Capacity Planning (2007); K. Levenberg (1944), D. W. Marquardt (1963).
 pub fn usl(points: &[(f64, f64)], rng: &mut Rng) -> Option<UslFit> {
     let usable = |&(number, rate): &(f64, f64)| number >= 1.0 && number.is_finite() && rate > 0.0 && rate.is_finite();
     let mut numbers: Vec<f64> = points.iter().map(|&(number, _)| number).collect();
@@ -99,7 +99,8 @@ fn fit(points: &[(f64, f64)]) -> Usl {
     Usl { gamma, alpha, beta, r2: if scatter > 0.0 { 1.0 - squares / scatter } else { 1.0 } }
 }
 
-/// Levenberg-Marquardt fit with alpha and beta free or fixed at 0. Returns the parameters and the sum of squared residuals.
+/// Levenberg-Marquardt fit with alpha and beta free or fixed at 0. Returns the parameters and the sum of squared
+/// residuals.
 fn descend(points: &[(f64, f64)], [alpha_free, beta_free]: [bool; 2]) -> ([f64; 3], f64) {
     let free: Vec<usize> = [Some(0), alpha_free.then_some(1), beta_free.then_some(2)].into_iter().flatten().collect();
     let mut law = begin(points, &free);

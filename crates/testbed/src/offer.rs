@@ -77,7 +77,7 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, TestbedError> {
     let mut thinned = 1.0;
     if let Some(mix) = &plan.load.cache_workload {
         let asked = mix.workload(&plan.load, plan.seed, mark()).map_err(TestbedError::Plan)?;
-        if let Choice::Mix(mix) = &asked.choice {
+        if let Choice::CacheWorkload(mix) = &asked.choice {
             thinned = 1.0 / mix.world.spec.requests_per_arrival();
             notes.extend(mix_notes(&mix.world.spec, &plan, thinned));
         }

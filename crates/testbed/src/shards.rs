@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use load::{CacheCounters, Shard, Live, Load};
+use load::{CacheCounters, Live, Load, Shard};
 use schema::document;
 use serde::{Deserialize, Serialize};
 use sys::signal::Wake;

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use crate::parse::{ParseError, split, trim_number, unit_error};
 
-/// A probability from 0 to 1, typed as `0.01` or `1%`. A `1` without a percent sign is rejected: it may mean 1% or 100%.
+/// A probability from 0 to 1, typed as `0.01` or `1%`. A `1` without a percent sign is rejected: it may mean 1% or
+/// 100%.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
@@ -30,7 +31,8 @@ impl FromStr for Probability {
     type Err = ParseError;
 
     /// # Errors
-    /// The text has no number or an unknown unit, is outside 0 to 1, or is a number of 1 or more without a percent sign.
+    /// The text has no number or an unknown unit, is outside 0 to 1, or is a number of 1 or more without a percent
+    /// sign.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
         let (value, unit) = split(typed, EXPECTED)?;
         let value = match unit {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::Bytes;
 use crate::parse::{ParseError, serde_as_text, split, unit_error};
 
-/// Bits per second on a link, counting whole IP packets, from 1 bit/s to 1000 Gbit/s. A link that forwards nothing is an
-/// outage, not a rate.
+/// Bits per second on a link, counting whole IP packets, from 1 bit/s to 1000 Gbit/s. A link that forwards nothing is
+/// an outage, not a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(u64);
 
@@ -25,9 +25,9 @@ impl BitRate {
         self.0
     }
 
-    /// Transmission time of `bytes`: `(whole nanoseconds, remainder)`. The remainder is the numerator of a fraction of a
-    /// nanosecond with the denominator [`Self::bits_per_second`]. Pass it to the next packet's call, otherwise the rate
-    /// drifts upward.
+    /// Transmission time of `bytes`: `(whole nanoseconds, remainder)`. The remainder is the numerator of a fraction of
+    /// a nanosecond with the denominator [`Self::bits_per_second`]. Pass it to the next packet's call, otherwise the
+    /// rate drifts upward.
     pub const fn nanos_for(self, bytes: Bytes, remainder: u64) -> (u64, u64) {
         let numerator = bytes.0 as u128 * 8 * 1_000_000_000 + remainder as u128;
         ((numerator / self.0 as u128) as u64, (numerator % self.0 as u128) as u64)

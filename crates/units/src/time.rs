@@ -120,7 +120,8 @@ pub fn parse_duration(typed: &str) -> Result<Duration, ParseError> {
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
-/// Splits one term of a duration into its number and the nanoseconds of its unit. `typed` is the whole text, for errors.
+/// Splits one term of a duration into its number and the nanoseconds of its unit. `typed` is the whole text, for
+/// errors.
 fn term(typed: &str, text: &str) -> Result<(f64, f64), ParseError> {
     let (value, unit) = split(text, EXPECTED)?;
     let nanos_per_unit = match unit {

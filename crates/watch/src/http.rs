@@ -25,7 +25,7 @@ use crate::work;
 use exchange::Exchange;
 use framing::Stage;
 use head::{RequestHead, ResponseHead};
-use http1::{RequestMethod, Body, Chunked, Step};
+use http1::{Body, Chunked, RequestMethod, Step};
 use reader::Reader;
 
 /// Both directions of one connection.

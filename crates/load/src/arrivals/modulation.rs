@@ -45,8 +45,8 @@ impl Bursts {
     }
 }
 
-/// Many sources, each alternately active and silent for times with a Pareto distribution. Their sum is self-similar with
-/// the Hurst parameter (3 - alpha) / 2, at time scales from the mean active time to the length of the run.
+/// Many sources, each alternately active and silent for times with a Pareto distribution. Their sum is self-similar
+/// with the Hurst parameter (3 - alpha) / 2, at time scales from the mean active time to the length of the run.
 ///
 /// Source: Willinger, Taqqu, Sherman, Wilson, "Self-similarity through high-variability", ACM SIGCOMM 1995.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,10 +61,12 @@ impl SelfSimilar {
     /// Maximum number of sources. Each state change of a source costs one step of computation.
     pub const SOURCES_MAX: u32 = 10_000;
 
-    /// `sources` sources, active for `on` and silent for `off` on average, with the tail exponent `alpha` for both times.
+    /// `sources` sources, active for `on` and silent for `off` on average, with the tail exponent `alpha` for both
+    /// times.
     ///
     /// # Errors
-    /// The number of sources is 0 or above [`Self::SOURCES_MAX`], the exponent is outside 1.05 to 1.95, or a time is zero.
+    /// The number of sources is 0 or above [`Self::SOURCES_MAX`], the exponent is outside 1.05 to 1.95, or a time is
+    /// zero.
     pub fn new(sources: u32, alpha: f64, on: Duration, off: Duration) -> Result<Self, String> {
         if sources == 0 || sources > Self::SOURCES_MAX {
             return Err(format!("from 1 to {} sources are possible, not {sources}", Self::SOURCES_MAX));

@@ -60,8 +60,8 @@ impl RateOverTime {
     /// A rate of consecutive stretches.
     ///
     /// # Errors
-    /// The index of the stretch, and the reason: no stretch at all, a length of 0, a rate that is negative, NaN or above
-    /// 10^9/s, or a rate of 0 throughout.
+    /// The index of the stretch, and the reason: no stretch at all, a length of 0, a rate that is negative, NaN or
+    /// above 10^9/s, or a rate of 0 throughout.
     pub fn new(stretches: &[Stretch]) -> Result<Self, (usize, String)> {
         let Some(last) = stretches.last() else { return Err((0, "a rate over time has at least one part".to_owned())) };
         let (mut begins_ns, mut before) = (0.0, 0.0);
@@ -132,8 +132,8 @@ impl RateOverTime {
         }
     }
 
-    /// This rate times `factor`, which is above 0 and finite: the rate of arrivals of a load in which one arrival leads to
-    /// several requests.
+    /// This rate times `factor`, which is above 0 and finite: the rate of arrivals of a load in which one arrival leads
+    /// to several requests.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let scaled = |line: &Line| Line {
@@ -164,8 +164,8 @@ impl RateOverTime {
     /// The time in ns at which the integral reaches `work`; infinite if it never does.
     pub(super) fn reaches(&self, work: f64) -> f64 {
         let after = self.lines.partition_point(|line| line.before <= work);
-        // The last line whose initial integral does not exceed `work`. The end of one line is the beginning of the next,
-        // and lines without arrivals are skipped.
+        // The last line whose initial integral does not exceed `work`. The end of one line is the beginning of the
+        // next, and lines without arrivals are skipped.
         let line = match after {
             0 => self.lines.first().unwrap_or(&self.tail),
             _ if self.tail.before <= work => &self.tail,

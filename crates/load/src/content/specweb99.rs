@@ -1,10 +1,10 @@
 //! The static files of SPECweb99.
 //!
-//! Four classes of nine files per directory: 0.1 to 0.9 KB (35 % of requests), 1 to 9 KB (50 %), 10 to 90 KB (14 %), 100 to
-//! 900 KB (1 %). The following is from memory and not verified against the benchmark's documents: the shares; a KB of 1024
-//! bytes; within a class the fifth file is most popular, then 4, 6, 3, 7, 2, 8, 9, 1 by Zipf's law (35.3 %, 17.7 %, 11.8 %
-//! and so on, the benchmark's table); directories by Zipf's law with exponent 1. The dynamic third of SPECweb99's requests
-//! is not modelled.
+//! Four classes of nine files per directory: 0.1 to 0.9 KB (35 % of requests), 1 to 9 KB (50 %), 10 to 90 KB (14 %),
+//! 100 to 900 KB (1 %). The following is from memory and not verified against the benchmark's documents: the shares; a
+//! KB of 1024 bytes; within a class the fifth file is most popular, then 4, 6, 3, 7, 2, 8, 9, 1 by Zipf's law (35.3 %,
+//! 17.7 %, 11.8 % and so on, the benchmark's table); directories by Zipf's law with exponent 1. The dynamic third of
+//! SPECweb99's requests is not modelled.
 
 use super::{Object, zipf};
 

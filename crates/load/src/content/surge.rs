@@ -1,10 +1,10 @@
 //! File sizes of SURGE: a log-normal body with a Pareto tail.
 //!
-//! Source: Barford and Crovella, "Generating representative web workloads for network and server performance evaluation"
-//! (1998). The parameters are from memory and not verified against the paper: body log-normal(9.357, 1.318) below 133 KB,
-//! 93 % of files; tail Pareto from 133 KB with exponent 1.1; popularity by Zipf's law with exponent 1, independent of size.
-//! The tail is truncated at 100 MB: with an exponent so near 1 a single file could otherwise outweigh all others, and
-//! results would depend strongly on the seed.
+//! Source: Barford and Crovella, "Generating representative web workloads for network and server performance
+//! evaluation" (1998). The parameters are from memory and not verified against the paper: body log-normal(9.357, 1.318)
+//! below 133 KB, 93 % of files; tail Pareto from 133 KB with exponent 1.1; popularity by Zipf's law with exponent 1,
+//! independent of size. The tail is truncated at 100 MB: with an exponent so near 1 a single file could otherwise
+//! outweigh all others, and results would depend strongly on the seed.
 
 use stats::Rng;
 

@@ -59,8 +59,8 @@ impl Pause {
 }
 
 impl Workers {
-    /// The workers of a shard with `connections` connections and up to `streams_per_connection` concurrent requests on each. `clients` are
-    /// those of the whole run, at least 1.
+    /// The workers of a shard with `connections` connections and up to `streams_per_connection` concurrent requests on
+    /// each. `clients` are those of the whole run, at least 1.
     pub(super) fn new(connections: u32, streams_per_connection: u32, clients: u32, shard: Shard) -> Self {
         let worker = Worker { client: 0, pause: Pause::FIRST, follow_up: None };
         let workers = vec![worker; connections as usize * streams_per_connection as usize];
@@ -127,8 +127,8 @@ impl Load {
         }
     }
 
-    /// Issues a worker's next request on a new connection, for the same client. With one connection per request the worker
-    /// moves on to the next client, except for a hop of a redirect.
+    /// Issues a worker's next request on a new connection, for the same client. With one connection per request the
+    /// worker moves on to the next client, except for a hop of a redirect.
     pub(super) fn issue(&mut self, at: Timestamp, worker: u32) {
         if self.spec.reuse == Reuse::Close && self.phase.admits(at) {
             let Loop::Closed(workers) = &mut self.arrivals else { return };

@@ -16,8 +16,8 @@ use crate::spec::Reuse;
 impl Load {
     /// The response is complete; `closed` if the server's close marked its end.
     pub(super) fn response_whole(&mut self, now: Timestamp, index: u32, closed: bool) {
-        // After a response that is complete before the request, the connection is still in the middle of that request and
-        // must be closed (RFC 9112, section 9.5).
+        // After a response that is complete before the request, the connection is still in the middle of that request
+        // and must be closed (RFC 9112, section 9.5).
         let early = self.note_unreceived(index, true);
         self.queues.remove(index);
         let response = &mut self.pool.at(index).response;
@@ -60,8 +60,8 @@ impl Load {
         self.make_follow_ups(now);
     }
 
-    /// Subtracts the unacknowledged bytes from the bytes sent of a request that is about to end. Returns whether the server
-    /// has not received the whole request; a complete response is then recorded as early.
+    /// Subtracts the unacknowledged bytes from the bytes sent of a request that is about to end. Returns whether the
+    /// server has not received the whole request; a complete response is then recorded as early.
     pub(super) fn note_unreceived(&mut self, index: u32, whole: bool) -> bool {
         let unsent = !self.unsent(self.pool.key(index)).is_empty();
         let connection = self.pool.at(index);
@@ -142,8 +142,8 @@ impl Load {
         }
     }
 
-    /// Ends the request of connection `index`, if it has one, with a complete response or with a failure. In a closed loop it
-    /// returns the next hop of a redirect.
+    /// Ends the request of connection `index`, if it has one, with a complete response or with a failure. In a closed
+    /// loop it returns the next hop of a redirect.
     pub(super) fn end_request(
         &mut self,
         done_at: Timestamp,
@@ -161,8 +161,8 @@ impl Load {
         if failure.is_none() && self.outlines[request.record.url as usize].is_evaluated() {
             return self.end_evaluated(done_at, index);
         }
-        // The path of nearly every request. The record is copied once and then changed in its final place: copying bytes
-        // that were just written is slow.
+        // The path of nearly every request. The record is copied once and then changed in its final place: copying
+        // bytes that were just written is slow.
         let ended = Ended::of(request, failure.map_or(Ok(()), Err));
         self.records.extend_from_slice(std::slice::from_ref(&request.record));
         let record = self.records.last_mut().expect("the record was just added");
@@ -192,8 +192,8 @@ impl Load {
         follow_up
     }
 
-    /// Called when no request is in flight. A closed loop that has issued all its requests ends its measured phase with the
-    /// last of them, as no later arrival marks the end.
+    /// Called when no request is in flight. A closed loop that has issued all its requests ends its measured phase with
+    /// the last of them, as no later arrival marks the end.
     pub(super) fn all_ended(&mut self, now: Timestamp) {
         if self.phase.is_full() && !matches!(self.arrivals, Loop::Open(_)) {
             self.phase.end_at(self.last_done_at + Duration::from_nanos(1));

@@ -72,8 +72,8 @@ impl Load {
         }
     }
 
-    /// Schedules the follow-ups that are due by `now`. Arrivals wait for `handle_time`, so that other events are handled
-    /// first.
+    /// Schedules the follow-ups that are due by `now`. Arrivals wait for `handle_time`, so that other events are
+    /// handled first.
     pub(super) fn make_follow_ups(&mut self, now: Timestamp) {
         while let Some(at) = self.due.next() {
             if at > now || !self.phase.admits(at) {
@@ -121,9 +121,9 @@ impl Load {
         self.backlog.push_back(waiting);
     }
 
-    /// Skips the arrivals of other shards, up to this shard's next. Skipped arrivals count towards `requests_max`, so that
-    /// the phase ends at the same time in every shard. With follow-ups an arrival may be several requests, and each shard
-    /// counts its own.
+    /// Skips the arrivals of other shards, up to this shard's next. Skipped arrivals count towards `requests_max`, so
+    /// that the phase ends at the same time in every shard. With follow-ups an arrival may be several requests, and
+    /// each shard counts its own.
     pub(super) fn skip_other_shards(&mut self) {
         let Loop::Open(source) = &mut self.arrivals else { return };
         while !source.is_own() && source.next() < Timestamp::MAX && self.phase.admits(source.next()) {
@@ -147,8 +147,8 @@ impl Load {
         }
     }
 
-    /// Counts a request of `client` as scheduled at `at`: the request of the log if `logged`, otherwise the one that arrival
-    /// `number` chooses.
+    /// Counts a request of `client` as scheduled at `at`: the request of the log if `logged`, otherwise the one that
+    /// arrival `number` chooses.
     pub(super) fn schedule_new(
         &mut self,
         at: Timestamp,
@@ -196,8 +196,9 @@ impl Load {
         }
     }
 
-    /// Assigns a connection to a request: an idle one of its client, otherwise a new one. At the maximum of open connections
-    /// the longest idle connection of another client is closed first. Returns false if every connection is busy.
+    /// Assigns a connection to a request: an idle one of its client, otherwise a new one. At the maximum of open
+    /// connections the longest idle connection of another client is closed first. Returns false if every connection is
+    /// busy.
     fn place(&mut self, waiting: BacklogRequest) -> bool {
         let endpoint = self.endpoint_of(waiting.url, waiting.purpose_key);
         if self.is_multiplexed() {
@@ -225,12 +226,12 @@ impl Load {
         true
     }
 
-    /// Assigns a connection to the first request of the backlog. Returns false if the backlog is empty or every connection is
-    /// busy.
+    /// Assigns a connection to the first request of the backlog. Returns false if the backlog is empty or every
+    /// connection is busy.
     ///
-    /// Called only when the driver has nothing else to do, so that a request can use a connection that has become idle since
-    /// it was scheduled. Otherwise a generator after a short stall would open a connection for every arrival of that time,
-    /// which would delay it further.
+    /// Called only when the driver has nothing else to do, so that a request can use a connection that has become idle
+    /// since it was scheduled. Otherwise a generator after a short stall would open a connection for every arrival of
+    /// that time, which would delay it further.
     pub(super) fn place_next(&mut self) -> bool {
         let Some(&first) = self.backlog.front().filter(|_| !self.all_busy) else { return false };
         let waiting = BacklogRequest { queued: self.capped, ..first };

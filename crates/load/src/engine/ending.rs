@@ -14,13 +14,14 @@ use crate::queues::Queue;
 /// exhaust the memory.
 const CATCH_UP_CALLS_MAX: usize = 256;
 
-/// Bounds of the time for which idle connections are watched for unsolicited responses after the last request has ended.
+/// Bounds of the time for which idle connections are watched for unsolicited responses after the last request has
+/// ended.
 const IDLE_WATCH_MIN: Duration = Duration::from_millis(20);
 const IDLE_WATCH_MAX: Duration = Duration::from_secs(1);
 
 impl Load {
-    /// Schedules the arrivals that are due, each at its own time however late this call is, and ends requests that have timed
-    /// out.
+    /// Schedules the arrivals that are due, each at its own time however late this call is, and ends requests that have
+    /// timed out.
     pub fn handle_time(&mut self, now: Timestamp) {
         self.end_timeouts(now);
         self.open_and_close_idle(now);
@@ -51,7 +52,8 @@ impl Load {
     }
 
     /// Ends the measured phase now, as after Ctrl-C: no more requests are scheduled. Requests of the backlog count as
-    /// offered and fail as aborted. Requests in flight may still complete. After the phase this call only clears the backlog.
+    /// offered and fail as aborted. Requests in flight may still complete. After the phase this call only clears the
+    /// backlog.
     pub fn stop(&mut self, now: Timestamp) {
         if !self.phase.is_over() {
             self.end_phase(now);
@@ -78,8 +80,8 @@ impl Load {
         self.cut_sessions(now);
     }
 
-    /// Ends the load immediately: every unfinished request fails as aborted, and every connection is closed. After a load
-    /// that has finished by itself it closes the remaining idle connections.
+    /// Ends the load immediately: every unfinished request fails as aborted, and every connection is closed. After a
+    /// load that has finished by itself it closes the remaining idle connections.
     pub fn abort(&mut self, now: Timestamp) {
         self.stop(now);
         self.abort_streams(now);
@@ -104,8 +106,8 @@ impl Load {
     }
 
     /// Watches idle connections for a while after the last request has ended. A server that sent more responses than it
-    /// received requests then sends an unsolicited response, which shows that requests were paired with the wrong responses
-    /// ([`Live::untrusted`](crate::Live::untrusted)).
+    /// received requests then sends an unsolicited response, which shows that requests were paired with the wrong
+    /// responses ([`Live::untrusted`](crate::Live::untrusted)).
     fn watch_idle(&mut self, now: Timestamp) {
         if !self.idle_watched && self.is_at_rest() {
             self.idle_watched = now >= self.idle_watch_end();

@@ -163,11 +163,11 @@ impl Load {
         }
     }
 
-    /// Ends a request: stores its record, which must already contain the properties of the response, counts it, and schedules
-    /// its follow-ups. Changes no connection.
+    /// Ends a request: stores its record, which must already contain the properties of the response, counts it, and
+    /// schedules its follow-ups. Changes no connection.
     ///
-    /// In a closed loop without sessions it returns the next hop of a redirect. The worker that issued the request issues the
-    /// hop next, with [`Self::schedule_follow_up`], or drops it with [`Self::drop_purpose`].
+    /// In a closed loop without sessions it returns the next hop of a redirect. The worker that issued the request
+    /// issues the hop next, with [`Self::schedule_follow_up`], or drops it with [`Self::drop_purpose`].
     pub(super) fn conclude(
         &mut self,
         done_at: Timestamp,

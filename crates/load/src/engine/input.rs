@@ -21,8 +21,8 @@ pub const RACE_MARGIN: Duration = Duration::from_millis(20);
 const SINGLE_SEGMENT_MAX_BYTES: usize = 1024;
 
 impl Load {
-    /// The connection is established. On a connection to a secure target the request waits for [`Self::handle_secured`]; the
-    /// connect timeout covers both.
+    /// The connection is established. On a connection to a secure target the request waits for
+    /// [`Self::handle_secured`]; the connect timeout covers both.
     pub fn handle_connected(&mut self, now: Timestamp, key: ConnectionKey) {
         if self.state(key) != State::Connecting {
             return;
@@ -35,7 +35,7 @@ impl Load {
             request.record.connected_at = Some(now);
         }
         if self.is_multiplexed() {
-            self.http2_connection_connected(now, key.index, false);
+            self.http2_connection_established(now, key.index, false);
         }
         let connection = self.pool.at(key.index);
         if self.targets[usize::from(connection.endpoint)].secure {
@@ -58,7 +58,7 @@ impl Load {
             request.record.secured_at = Some(now);
         }
         if self.is_multiplexed() {
-            self.http2_connection_connected(now, key.index, true);
+            self.http2_connection_established(now, key.index, true);
         }
         self.make_ready(now, key.index);
     }
@@ -96,9 +96,9 @@ impl Load {
 
     /// The driver read `bytes`. Unsolicited bytes make every response of the connection untrustworthy
     /// ([`Live::untrusted`](crate::Live::untrusted)): the server may have sent an apparent response before it read the
-    /// request. Unsolicited bytes close the connection. If they arrive with the end of a response they fail its request;
-    /// later the request has already ended, and the next one uses another connection. Stray empty lines are skipped and
-    /// counted ([`Live::stray_lines`](crate::Live::stray_lines)).
+    /// request. Unsolicited bytes close the connection. If they arrive with the end of a response they fail its
+    /// request; later the request has already ended, and the next one uses another connection. Stray empty lines are
+    /// skipped and counted ([`Live::stray_lines`](crate::Live::stray_lines)).
     pub fn handle_bytes(&mut self, now: Timestamp, key: ConnectionKey, bytes: &[u8]) {
         if bytes.is_empty() || !self.count_received(key, bytes.len() as u64) {
             return;
@@ -198,8 +198,8 @@ impl Load {
         }
     }
 
-    /// The server closed its side without the close_notify that TLS requires. A response with its own length is complete
-    /// anyway. A response that ends with the connection may have been truncated, and fails.
+    /// The server closed its side without the close_notify that TLS requires. A response with its own length is
+    /// complete anyway. A response that ends with the connection may have been truncated, and fails.
     pub fn handle_truncated(&mut self, now: Timestamp, key: ConnectionKey) {
         match self.state(key) {
             State::Awaiting if self.pool.at(key.index).response.close() == AtClose::Whole => {
@@ -209,7 +209,8 @@ impl Load {
         }
     }
 
-    /// Connecting or the TLS handshake failed, or the connection broke: a reset, no descriptor or port left, a TLS alert.
+    /// Connecting or the TLS handshake failed, or the connection broke: a reset, no descriptor or port left, a TLS
+    /// alert.
     pub fn handle_failure(&mut self, now: Timestamp, key: ConnectionKey, cause: FailureCause) {
         if self.is_multiplexed() {
             return self.handle_http2_connection_lost(now, key, Some(cause));
@@ -234,24 +235,25 @@ impl Load {
         }
     }
 
-    /// The peer has not yet acknowledged `bytes` of the bytes that the kernel accepted on a connection. The driver calls this
-    /// before every event that ends the connection and, if [`Self::wants_acknowledged`], before every event that may end a
-    /// request.
+    /// The peer has not yet acknowledged `bytes` of the bytes that the kernel accepted on a connection. The driver
+    /// calls this before every event that ends the connection and, if [`Self::wants_acknowledged`], before every event
+    /// that may end a request.
     pub fn handle_unacknowledged(&mut self, key: ConnectionKey, bytes: u64) {
         if matches!(self.state(key), State::Awaiting | State::Http2Ready) {
             self.pool.at(key.index).unacknowledged = bytes;
         }
     }
 
-    /// Whether the request in flight on a connection is so long that the server may respond before it has received all of it.
+    /// Whether the request in flight on a connection is so long that the server may respond before it has received all
+    /// of it.
     pub fn wants_acknowledged(&self, key: ConnectionKey) -> bool {
         self.pool.find(key).is_some_and(|connection| {
             connection.state == State::Awaiting && connection.sent > SINGLE_SEGMENT_MAX_BYTES && !self.is_multiplexed()
         })
     }
 
-    /// Connections with such a long request whose response deadline is at `now` or before. The next [`Self::handle_time`]
-    /// fails these requests.
+    /// Connections with such a long request whose response deadline is at `now` or before. The next
+    /// [`Self::handle_time`] fails these requests.
     pub fn timing_out(&self, now: Timestamp) -> impl Iterator<Item = ConnectionKey> + '_ {
         let due = self.queues.iter(Queue::Awaiting).take_while(move |&(_, deadline)| deadline <= now);
         due.map(|(index, _)| self.pool.key(index)).filter(|&key| self.wants_acknowledged(key))
@@ -273,8 +275,8 @@ impl Load {
         }
     }
 
-    /// Whether a request crossed the server's close of an idle connection, and may be retried. A server that closes before it
-    /// has read the request resets the connection.
+    /// Whether a request crossed the server's close of an idle connection, and may be retried. A server that closes
+    /// before it has read the request resets the connection.
     fn is_idle_race(&self, now: Timestamp, index: u32, reset: bool) -> bool {
         let connection = self.pool.slot(index);
         let Some(InFlightRequest { record, purpose_key, .. }) = &connection.request else { return false };

@@ -34,10 +34,10 @@ impl OpenConnections {
 }
 
 impl Load {
-    /// Opens `connections` idle connections, counted over all shards, from `from` on at `per_second` connections per second,
-    /// and keeps them open until the load is over. Then they are closed at the same rate, and [`Self::finished`] waits for
-    /// that. Each client has its share of the connections. Call once, before any other call; for an open loop with persistent
-    /// connections over HTTP/1.
+    /// Opens `connections` idle connections, counted over all shards, from `from` on at `per_second` connections per
+    /// second, and keeps them open until the load is over. Then they are closed at the same rate, and
+    /// [`Self::finished`] waits for that. Each client has its share of the connections. Call once, before any other
+    /// call; for an open loop with persistent connections over HTTP/1.
     pub fn open_first(&mut self, connections: u32, per_second: u32, from: Timestamp) {
         self.idle.track_bottoms();
         self.open_connections = OpenConnections {

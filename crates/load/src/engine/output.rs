@@ -79,14 +79,14 @@ pub(super) enum ActionKind {
 }
 
 impl Load {
-    /// Returns the next action. `now` is recorded as the time of the action: `started_at` of a request for its Connect (or
-    /// its Send on an open connection), `opened_at` or `closed_at` of a connection.
+    /// Returns the next action. `now` is recorded as the time of the action: `started_at` of a request for its Connect
+    /// (or its Send on an open connection), `opened_at` or `closed_at` of a connection.
     pub fn poll_action(&mut self, now: Timestamp) -> Option<Action<'_>> {
         self.poll(now, true)
     }
 
-    /// Returns the next action, but assigns no connections to requests of the backlog. A driver that has more responses to
-    /// read uses this call, as each response may free a connection for a request of the backlog.
+    /// Returns the next action, but assigns no connections to requests of the backlog. A driver that has more responses
+    /// to read uses this call, as each response may free a connection for a request of the backlog.
     pub fn poll_follow_up(&mut self, now: Timestamp) -> Option<Action<'_>> {
         self.poll(now, false)
     }
@@ -136,8 +136,8 @@ impl Load {
         }
     }
 
-    /// The bytes of a prepared request of the workload, which every [`Action::Send`] with `prepared` contains. Empty for
-    /// requests that are not prepared.
+    /// The bytes of a prepared request of the workload, which every [`Action::Send`] with `prepared` contains. Empty
+    /// for requests that are not prepared.
     pub fn request(&self, request: usize) -> &[u8] {
         self.prepared.of(request)
     }
@@ -153,8 +153,8 @@ impl Load {
         &whole[connection.sent..]
     }
 
-    /// Number of body bytes that the driver may discard unread on a connection (`MSG_TRUNC`), since they belong to a body of
-    /// known length. The driver reports them with [`Self::handle_discarded`].
+    /// Number of body bytes that the driver may discard unread on a connection (`MSG_TRUNC`), since they belong to a
+    /// body of known length. The driver reports them with [`Self::handle_discarded`].
     pub fn discardable(&self, key: ConnectionKey) -> u64 {
         self.pool
             .find(key)
@@ -224,8 +224,8 @@ impl Load {
         url
     }
 
-    /// Writes a connection's request into the connection's buffer, unless it is prepared or already written. Returns its
-    /// method, and which parts of its response must be stored.
+    /// Writes a connection's request into the connection's buffer, unless it is prepared or already written. Returns
+    /// its method, and which parts of its response must be stored.
     fn write_out(&mut self, now: Timestamp, index: u32) -> (Method, Needs) {
         let connection = self.pool.at(index);
         let (is_written, request) = (connection.is_written, connection.request.as_ref().expect("a request is sent"));

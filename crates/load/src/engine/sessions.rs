@@ -1,16 +1,16 @@
 //! Runs sessions: steps one after another, think times between them, embedded objects in parallel.
 //!
 //! ```text
-//!   begin_session --> [waits] --due--> step: its request --complete--> embedded objects in parallel --all ended--> next
-//!                        ^                                                                                         |
-//!                        +------------------------------ think time ---------------------------------------------- +
+//!   begin_session --> [waits] --due--> step: request --complete--> embedded objects in parallel --all ended--> next
+//!                        ^                                                                                     |
+//!                        +------------------------------ think time -------------------------------------------+
 //! ```
 //!
-//! A session depends on the seed, its number and the responses, but not on other sessions: its think times and the random
-//! placeholders of its requests come from its own random stream.
+//! A session depends on the seed, its number and the responses, but not on other sessions: its think times and the
+//! random placeholders of its requests come from its own random stream.
 //!
-//! No request is scheduled after the end of the measured phase. A session that is unfinished then is *cut*: neither ended
-//! nor failed.
+//! No request is scheduled after the end of the measured phase. A session that is unfinished then is *cut*: neither
+//! ended nor failed.
 
 use slab::Slab;
 use stats::Rng;
@@ -188,7 +188,7 @@ impl Load {
             timed_out: false,
             variables: vec![Box::default(); self.sessions.variables].into_boxed_slice(),
         };
-        let slot = u32::try_from(self.sessions.active.insert(session)).expect("fewer sessions than numbers for them");
+        let slot = u32::try_from(self.sessions.active.insert(session)).expect("fewer than 2^32 sessions");
         self.live.sessions += 1;
         self.live.sessions_begun += 1;
         self.live.sessions_begun_measured += u64::from(at >= self.phase.start());
@@ -207,7 +207,8 @@ impl Load {
         self.arm(slot, step, at);
     }
 
-    /// Sets the timer of `step` to its think time after `at`, the end of the step before, if the session has such a step.
+    /// Sets the timer of `step` to its think time after `at`, the end of the step before, if the session has such a
+    /// step.
     fn arm_after(&mut self, slot: u32, step: u32, at: Timestamp) {
         let session = &self.sessions.active[slot as usize];
         let script = &self.sessions.scripts[session.script as usize];
@@ -242,7 +243,7 @@ impl Load {
         let (url, is_fixed) = (spec.request, spec.when.at().is_some());
         let active_step =
             self.sessions.active_steps.insert(ActiveStep { session: slot, step, requested: 0, in_flight: 0 });
-        let part = Part { active_step: u32::try_from(active_step).expect("fewer steps than numbers for them"), nth: 0 };
+        let part = Part { active_step: u32::try_from(active_step).expect("fewer than 2^32 steps"), nth: 0 };
         if is_fixed {
             self.arm_fixed(slot);
         }

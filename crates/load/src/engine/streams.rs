@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request --> its client's connection with a free stream
-//!           --> else a connection that is state_of_stream opened and has a stream left: the request waits there
+//!           --> else a connection that is being opened and has a stream left: the request waits there
 //!           --> else a new connection, up to the maximum; else the backlog
 //! ```
 //!
@@ -10,22 +10,23 @@
 //! the state of a connection that is ready for streams is [`State::Http2Ready`]. The end of a request (records, checks,
 //! sessions) is handled as for HTTP/1, in `evaluation`.
 //!
-//! - `started_at` is the time of the Connect, or when the request joined a connection that was state_of_stream opened, or the time
-//!   of its own [`Action::Open`](super::Action::Open). So the wait for another request's handshake is part of the service
-//!   time, and send lag is the generator's own delay. `connected_at` and `secured_at` belong to the request that opened
-//!   the connection.
-//! - A stream counts from the request's start to its end. The number of open streams never exceeds what the server allows
-//!   (SETTINGS_MAX_CONCURRENT_STREAMS). Until the server's SETTINGS arrive, the limit is that of the previous connection to
-//!   the server, otherwise 100, as RFC 9113 (section 6.5.2) recommends.
-//! - In the closed loop a connection has [`LoadSpec::streams_max`](crate::LoadSpec::streams_max) workers; those beyond the
-//!   server's limit wait.
-//! - A stream that the server did not process (above GOAWAY's last stream, or REFUSED_STREAM) is retried once, whatever its
-//!   method: RFC 9113, section 8.7. So is an idempotent request that crossed the server's close of an idle connection, as
-//!   with HTTP/1. [`Retry::Never`](crate::Retry) disables both.
+//! - `started_at` is the time of the Connect, or when the request joined a connection that was being opened,
+//!   or the time of its own [`Action::Open`](super::Action::Open). So the wait for another request's handshake is part
+//!   of the service time, and send lag is the generator's own delay. `connected_at` and `secured_at` belong to the
+//!   request that opened the connection.
+//! - A stream counts from the request's start to its end. The number of open streams never exceeds what the server
+//!   allows (SETTINGS_MAX_CONCURRENT_STREAMS). Until the server's SETTINGS arrive, the limit is that of the previous
+//!   connection to the server, otherwise 100, as RFC 9113 (section 6.5.2) recommends.
+//! - In the closed loop a connection has [`LoadSpec::streams_max`](crate::LoadSpec::streams_max) workers; those beyond
+//!   the server's limit wait.
+//! - A stream that the server did not process (above GOAWAY's last stream, or REFUSED_STREAM) is retried once, whatever
+//!   its method: RFC 9113, section 8.7. So is an idempotent request that crossed the server's close of an idle
+//!   connection, as with HTTP/1. [`Retry::Never`](crate::Retry) disables both.
 //! - A response that ends before its request was sent completely is early (`early_response`). The stream is over; the
 //!   connection stays open.
 //!
-//! Code map: `dispatch` finds a connection, `events` handles the events of streams, `connections` those of whole connections.
+//! Code map: `dispatch` finds a connection, `events` handles the events of streams, `connections` those of whole
+//! connections.
 
 mod connections;
 mod dispatch;
@@ -72,7 +73,7 @@ pub(super) struct Streams {
     deadlines: Queues,
     /// The HTTP/2 state of connections, by index of the connection.
     http2_connections: Vec<Http2Connection>,
-    /// Connections, open or state_of_stream opened, that can take a further stream.
+    /// Connections, open or being opened, that can take a further stream.
     available: IdleByClient,
     /// Closed loop: the connection of each group of workers to each endpoint.
     positions: Vec<u32>,
@@ -106,7 +107,7 @@ struct Stream {
 enum StreamState {
     Free,
     /// The connection is not ready, or has reached the server's limit of streams.
-    BacklogRequest,
+    Waiting,
     /// Open is in the action queue.
     Due,
     /// The driver has fetched Open.
@@ -212,7 +213,7 @@ impl Streams {
         let position = http2_connection.streams.len() as u32;
         http2_connection.streams.push(index);
         let stream = self.at(index);
-        stream.state = StreamState::BacklogRequest;
+        stream.state = StreamState::Waiting;
         stream.connection = connection;
         stream.position = position;
         stream.worker = worker;
@@ -239,7 +240,7 @@ impl Streams {
         if state == StreamState::Open {
             http2_connection.open -= 1;
         }
-        if state == StreamState::BacklogRequest {
+        if state == StreamState::Waiting {
             http2_connection.waiting.retain(|&other| other != index);
         }
         http2_connection.streams.swap_remove(position as usize);

@@ -1,8 +1,8 @@
 //! The closed loop of sessions: a fixed number of users, each beginning a session when the one before has ended.
 //!
-//! A user's requests find their connections as those of an open loop do: an idle one of the user's client, otherwise a new
-//! one. So a user has as many connections as its steps fetch embedded objects concurrently, and keeps them open during
-//! think times.
+//! A user's requests find their connections as those of an open loop do: an idle one of the user's client, otherwise a
+//! new one. So a user has as many connections as its steps fetch embedded objects concurrently, and keeps them open
+//! during think times.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ impl Users {
         self.users.len() as u32
     }
 
-    /// When a user's next session begins after one that ended at `at`: immediately, or after a growing pause if no byte of a
-    /// response was received, as from a server that refuses connections.
+    /// When a user's next session begins after one that ended at `at`: immediately, or after a growing pause if no byte
+    /// of a response was received, as from a server that refuses connections.
     pub(super) fn next_session(&mut self, user: u32, at: Timestamp, answered: bool, timed_out: bool) -> Timestamp {
         let pause = &mut self.users[user as usize].pause;
         match (answered, timed_out) {
@@ -71,13 +71,14 @@ impl Load {
         self.spread_users(Duration::ZERO);
     }
 
-    /// Spreads the first sessions of the users evenly over the time `over` from the start of the load on. Otherwise users
-    /// with equal think times would send their requests at the same time throughout the run. Call once, before any other
-    /// call; without effect on other loads.
+    /// Spreads the first sessions of the users evenly over the time `over` from the start of the load on. Otherwise
+    /// users with equal think times would send their requests at the same time throughout the run. Call once, before
+    /// any other call; without effect on other loads.
     pub fn spread_users(&mut self, over: Duration) {
         let super::Loop::Users(users) = &self.arrivals else { return };
         self.due = DueHeap::default();
-        // If the numbers of users per shard differ by one, the start times shift by less than the gap between two users.
+        // If the numbers of users per shard differ by one, the start times shift by less than the gap between two
+        // users.
         let all = u64::from(users.len()) * u64::from(users.shard.of);
         for user in 0..users.len() {
             let share = users.shard.number(u64::from(user)) as f64 / all as f64;

@@ -17,7 +17,8 @@ impl Load {
         self.virtual_users.as_ref().map_or_else(CacheCounters::default, |virtual_users| virtual_users.live())
     }
 
-    /// The bytes of the workload's first request; of a cache workload, those of the first request sent. Empty before that.
+    /// The bytes of the workload's first request; of a cache workload, those of the first request sent. Empty before
+    /// that.
     pub fn first_request(&self) -> &[u8] {
         match &self.virtual_users {
             Some(virtual_users) => virtual_users.first_request().unwrap_or_default(),
@@ -80,7 +81,8 @@ impl Load {
         }
     }
 
-    /// Ends the request of connection `index`: with a complete response, one that the client aborts as planned, or a failure.
+    /// Ends the request of connection `index`: with a complete response, one that the client aborts as planned, or a
+    /// failure.
     #[inline(never)]
     pub(super) fn end_workload_request(
         &mut self,
@@ -138,7 +140,7 @@ impl Load {
         let goes_on = self.phase.admits(at) && !self.phase.is_over();
         let Some(virtual_users) = &mut self.virtual_users else { return };
         if !goes_on {
-            virtual_users.give_up(page);
+            virtual_users.drop_rest(page);
         }
         while let Some((client, workload_request)) =
             self.virtual_users.as_mut().and_then(|virtual_users| virtual_users.next_of(page, at))
@@ -155,7 +157,7 @@ impl Load {
             self.purposes.take_workload_request(purpose_key).and_then(|workload_request| workload_request.page())
         {
             virtual_users.end_one(page);
-            virtual_users.give_up(page);
+            virtual_users.drop_rest(page);
         }
     }
 }

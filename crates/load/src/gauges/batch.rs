@@ -13,8 +13,8 @@ pub(super) struct BatchMeans {
     current_length: u64,
 }
 
-/// Maximum number of batches; after a merge half of them remain. With fewer batches the estimate is uncertain, with more
-/// the batches are short.
+/// Maximum number of batches; after a merge half of them remain. With fewer batches the estimate is uncertain, with
+/// more the batches are short.
 const BATCHES_MAX: usize = 40;
 
 impl BatchMeans {

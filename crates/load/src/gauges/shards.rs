@@ -5,8 +5,8 @@
 //!   shard 1: ShardSampler --2 2 0 ..---> GaugeMerger: 5 3 4 ..  mean, median, maximum, seconds
 //! ```
 //!
-//! The sampling times depend only on seed and start, so all shards sample at the same times. The gauges of the run at each
-//! of these times are the sums over the shards, exactly as if one shard had made the whole load.
+//! The sampling times depend only on seed and start, so all shards sample at the same times. The gauges of the run at
+//! each of these times are the sums over the shards, exactly as if one shard had made the whole load.
 
 use std::collections::VecDeque;
 
@@ -133,8 +133,8 @@ impl GaugeMerger {
         self.sums.second(second)
     }
 
-    /// The statistics of all samples. The gauges of a shard that did not end, because it was lost, count as 0 from its last
-    /// sample on.
+    /// The statistics of all samples. The gauges of a shard that did not end, because it was lost, count as 0 from its
+    /// last sample on.
     pub fn finish(mut self) -> Levels {
         self.shards.iter_mut().for_each(|shard| shard.ended = true);
         self.merge();

@@ -35,8 +35,8 @@ pub(super) fn of(request: &Value) -> Body {
     Body { bytes: encoded.join("&").into_bytes(), content_type: None }
 }
 
-/// Builds a multipart body (RFC 7578), with names escaped as by browsers (HTML, multipart/form-data encoding algorithm).
-/// Uses the recorded boundary `named` unless it is invalid or occurs in a value.
+/// Builds a multipart body (RFC 7578), with names escaped as by browsers (HTML, multipart/form-data encoding
+/// algorithm). Uses the recorded boundary `named` unless it is invalid or occurs in a value.
 fn multipart(params: &[Value], named: Option<String>) -> Body {
     let values: Vec<String> = params.iter().map(|param| field(param, "value").unwrap_or_default()).collect();
     let is_free = |boundary: &String| values.iter().all(|value| !value.contains(&format!("--{boundary}")));

@@ -8,7 +8,8 @@ fn target() -> Target {
     Target::parse("http://server:8080/").unwrap()
 }
 
-/// An archive as exported by Chromium's developer tools: HTTP/2, a cached object, another host's object, a form, a data URL.
+/// An archive as exported by Chromium's developer tools: HTTP/2, a cached object, another host's object, a form, a data
+/// URL.
 const CHROMIUM: &str = r##"{
   "log": {
     "version": "1.2",

@@ -151,8 +151,8 @@ impl Response {
         self.stores_head = true;
     }
 
-    /// Stores the body, without the framing of chunks, for [`Self::body`], until the next [`Self::reset`]. Call before the
-    /// first input.
+    /// Stores the body, without the framing of chunks, for [`Self::body`], until the next [`Self::reset`]. Call before
+    /// the first input.
     pub fn store_body(&mut self) {
         self.stores_body = true;
     }
@@ -163,8 +163,8 @@ impl Response {
         (self.checker, self.checks_body) = (Some(checker), checks_body);
     }
 
-    /// Takes the checker's result at the end of the response, also of an incomplete one. For a body that was not verified
-    /// the result contains only the length.
+    /// Takes the checker's result at the end of the response, also of an incomplete one. For a body that was not
+    /// verified the result contains only the length.
     pub fn seen(&mut self) -> Option<Seen> {
         let seen = self.checker.take()?.end();
         let unread = Seen { content: Content::NotLooked, body_bytes: self.body_length(), ..seen };
@@ -230,9 +230,9 @@ impl Response {
         if matches!(self.stage, Stage::Whole) { Progress::Whole { consumed: 0 } } else { Progress::More }
     }
 
-    /// Returns how many bytes at the beginning of `bytes` belong to stray empty lines, for the caller to skip. Stray lines
-    /// may follow a complete response in the same read, arrive while no response is pending, or precede the next response. A
-    /// byte after them is unsolicited or begins the next response. [`Self::feed`] skips them by itself.
+    /// Returns how many bytes at the beginning of `bytes` belong to stray empty lines, for the caller to skip. Stray
+    /// lines may follow a complete response in the same read, arrive while no response is pending, or precede the next
+    /// response. A byte after them is unsolicited or begins the next response. [`Self::feed`] skips them by itself.
     pub fn skip_stray_lines(&mut self, bytes: &[u8]) -> usize {
         let is_between = match self.stage {
             Stage::Whole => true,

@@ -11,8 +11,8 @@ use jiff::fmt::strtime;
 use super::escaped::{percent_encoded, unescaped};
 use super::{LineError, LogLine, client_of, path_of};
 
-/// Parses a line. Fields after the first seven are ignored, so the combined format and its many extensions are supported.
-/// Escapes of Apache and nginx within the request are decoded, and the bytes percent-encoded.
+/// Parses a line. Fields after the first seven are ignored, so the combined format and its many extensions are
+/// supported. Escapes of Apache and nginx within the request are decoded, and the bytes percent-encoded.
 ///
 /// # Errors
 /// Why the line cannot be replayed.
@@ -78,8 +78,8 @@ fn closing_quote(text: &str) -> Option<usize> {
     })
 }
 
-/// Parses `10/Oct/2000:13:55:36 -0700`, optionally with a fraction after the seconds. Returns the time, and whether it has
-/// a fraction.
+/// Parses `10/Oct/2000:13:55:36 -0700`, optionally with a fraction after the seconds. Returns the time, and whether it
+/// has a fraction.
 fn unix_ns(time: &str) -> Option<(i128, bool)> {
     let is_fine = time.contains('.');
     let format = if is_fine { "%d/%b/%Y:%H:%M:%S%.f %z" } else { "%d/%b/%Y:%H:%M:%S %z" };

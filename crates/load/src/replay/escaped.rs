@@ -1,7 +1,7 @@
 //! Converts request targets from the escaped form of logs to the percent-encoded form of requests.
 //!
-//! Apache escapes bytes that would end or garble a line as `\"`, `\\`, `\n` and so on or `\xHH` (`ap_escape_logitem`); nginx
-//! uses only `\xHH`. The original bytes are sent percent-encoded, as most of them are invalid in a request line.
+//! Apache escapes bytes that would end or garble a line as `\"`, `\\`, `\n` and so on or `\xHH` (`ap_escape_logitem`);
+//! nginx uses only `\xHH`. The original bytes are sent percent-encoded, as most of them are invalid in a request line.
 
 /// Decodes the escapes of Apache and nginx. A backslash that does not begin an escape stays unchanged.
 pub(super) fn unescaped(text: &str) -> Vec<u8> {

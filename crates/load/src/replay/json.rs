@@ -6,17 +6,17 @@ use super::{LineError, LogLine, SECOND_NS, client_of, path_of};
 
 /// Parses a line. Of each group below, the first field that the line has is used:
 ///
-/// - time: `StartUTC`, `StartLocal`, `start_time`, `time`, `ts`, `timestamp`, `@timestamp`, `time_iso8601`, `time_local`, `msec`:
-///   RFC 3339 text, or seconds since 1970 as a number or text, with or without a fraction;
-/// - client, without its port: `client`, `remote_addr`, `client_ip`, `remote_ip`, `clientip`, `ClientHost`, `ClientAddr`,
-///   `downstream_remote_address`, `remoteIp`, `host`;
-/// - method and target: `method`, `request_method`, `RequestMethod`, `requestMethod`; `target`, `uri`, `request_uri`, `path`, `url`,
-///   `RequestPath`, `requestUrl`; or both in `request`, as in a request line;
-/// - `status`, `response_code`, `DownstreamStatus`; `bytes`, `body_bytes_sent`, `size`, `bytes_sent`, `DownstreamContentSize`,
-///   `responseSize`.
+/// - time: `StartUTC`, `StartLocal`, `start_time`, `time`, `ts`, `timestamp`, `@timestamp`, `time_iso8601`,
+///   `time_local`, `msec`: RFC 3339 text, or seconds since 1970 as a number or text, with or without a fraction;
+/// - client, without its port: `client`, `remote_addr`, `client_ip`, `remote_ip`, `clientip`, `ClientHost`,
+///   `ClientAddr`, `downstream_remote_address`, `remoteIp`, `host`;
+/// - method and target: `method`, `request_method`, `RequestMethod`, `requestMethod`; `target`, `uri`, `request_uri`,
+///   `path`, `url`, `RequestPath`, `requestUrl`; or both in `request`, as in a request line;
+/// - `status`, `response_code`, `DownstreamStatus`; `bytes`, `body_bytes_sent`, `size`, `bytes_sent`,
+///   `DownstreamContentSize`, `responseSize`.
 ///
-/// All fields except the time may also be in an object `request`, as with Caddy, or `httpRequest`, as with Google's load
-/// balancers. The names are those of nginx, Caddy, Envoy, Traefik and Google Cloud.
+/// All fields except the time may also be in an object `request`, as with Caddy, or `httpRequest`, as with Google's
+/// load balancers. The names are those of nginx, Caddy, Envoy, Traefik and Google Cloud.
 ///
 /// # Errors
 /// Why the line cannot be replayed.

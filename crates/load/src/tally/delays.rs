@@ -8,23 +8,25 @@
 //! ```
 //!
 //! When a request has ended, a bound of its own delay is known. Subtracting the bounds from the response times gives a
-//! second distribution with its own percentiles. A reported percentile is too high by at most the difference of the two:
-//! lowering every value of a distribution lowers every percentile. Requests without delay need no work, and a run without
-//! delays stores nothing.
+//! second distribution with its own percentiles. A reported percentile is too high by at most the difference of the
+//! two: lowering every value of a distribution lowers every percentile. Requests without delay need no work, and a run
+//! without delays stores nothing.
 //!
 //! The bound consists of:
 //!
-//! - the send lag, unless the request waited for a connection, a wait caused by the server or by the maximum of connections;
-//! - the whole length of every stall between the scheduled time and the last byte, since the response, a packet on the path
-//!   or the next step may have waited for all of it;
-//! - in an open loop, for requests scheduled during a stall or up to three times its length after it, a part of that length
-//!   that decreases to zero: the requests delayed by a stall reach the server in a burst, which queues there.
+//! - the send lag, unless the request waited for a connection, a wait caused by the server or by the maximum of
+//!   connections;
+//! - the whole length of every stall between the scheduled time and the last byte, since the response, a packet on the
+//!   path or the next step may have waited for all of it;
+//! - in an open loop, for requests scheduled during a stall or up to three times its length after it, a part of that
+//!   length that decreases to zero: the requests delayed by a stall reach the server in a burst, which queues there.
 //!
-//! After the first hundred requests, a request's bound is at most its response time minus the shortest service time so far.
+//! After the first hundred requests, a request's bound is at most its response time minus the shortest service time so
+//! far.
 //!
-//! Bias: too high for requests that no stall delayed. Too low for the burst after a stall if the server's utilization is
-//! above two fifths, as its queue then takes longer to empty. Stalls below the threshold of the loop's detector, and delays
-//! under [`DELAY_MIN`], are not included.
+//! Bias: too high for requests that no stall delayed. Too low for the burst after a stall if the server's utilization
+//! is above two fifths, as its queue then takes longer to empty. Stalls below the threshold of the loop's detector, and
+//! delays under [`DELAY_MIN`], are not included.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -112,8 +114,8 @@ struct Brief {
 /// Upper bounds of how much too high the statistics of response times are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelayBounds {
-    /// Bounds for all delays of the generator: `count` requests were delayed, `max` is the longest delay of a request, every
-    /// other field is the bound of that field. `min` and `stddev` are 0.
+    /// Bounds for all delays of the generator: `count` requests were delayed, `max` is the longest delay of a request,
+    /// every other field is the bound of that field. `min` and `stddev` are 0.
     pub all: Quantiles,
     /// Bounds for stalls alone.
     pub by_stalls: Quantiles,
@@ -341,8 +343,8 @@ impl StallLog {
         self.before(to).saturating_sub(self.before(from))
     }
 
-    /// For a request scheduled at `at`: the end of the stall at that time (`at` without a stall), and an upper bound of its wait
-    /// behind the bursts after earlier stalls.
+    /// For a request scheduled at `at`: the end of the stall at that time (`at` without a stall), and an upper bound of
+    /// its wait behind the bursts after earlier stalls.
     fn at(&self, at: Timestamp) -> (Timestamp, Duration) {
         if self.stalls.back().is_none_or(|(_, _, left)| *left <= at) {
             return (at, Duration::ZERO);

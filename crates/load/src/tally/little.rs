@@ -1,13 +1,13 @@
-//! The side of Little's law that is computed from records: the mean number present is the sum of the times spent, divided by
-//! the length of the phase.
+//! The side of Little's law that is computed from records: the mean number present is the sum of the times spent,
+//! divided by the length of the phase.
 
 use std::time::Duration;
 
 use units::Timestamp;
 
-/// Means over the measured phase, from the part of each request's and connection's time that lies *inside* the phase. So
-/// requests and connections across its edges are counted exactly, for any length of the phase. Compared with the sampled
-/// [`Levels`](crate::Levels).
+/// Means over the measured phase, from the part of each request's and connection's time that lies *inside* the phase.
+/// So requests and connections across its edges are counted exactly, for any length of the phase. Compared with the
+/// sampled [`Levels`](crate::Levels).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LittleTerms {
     /// Mean number of requests in flight.

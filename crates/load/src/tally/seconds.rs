@@ -7,8 +7,8 @@ use super::sketch::Sketch;
 use crate::connection::ConnectionEnd;
 use crate::gauges::SecondGauges;
 
-/// One entry per second from time zero of the run. All entries stay open, as a request that ends late still belongs to the
-/// second of its scheduled time. An entry has about 4 KB; an hour 15 MB.
+/// One entry per second from time zero of the run. All entries stay open, as a request that ends late still belongs to
+/// the second of its scheduled time. An entry has about 4 KB; an hour 15 MB.
 #[derive(Debug, Default)]
 pub(super) struct Seconds(Vec<Second>);
 

@@ -2,8 +2,9 @@
 
 use schema::Bucket;
 
-/// Counts in buckets of constant relative width: percentiles are exact to 1.6 %, in a few kilobytes instead of the 270 of
-/// the histogram of a whole run. Grows with the largest value. Minimum and maximum are exact and limit all percentiles.
+/// Counts in buckets of constant relative width: percentiles are exact to 1.6 %, in a few kilobytes instead of the 270
+/// of the histogram of a whole run. Grows with the largest value. Minimum and maximum are exact and limit all
+/// percentiles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sketch {
     counts: Vec<u32>,

@@ -1,5 +1,5 @@
-//! Counters of the measured phase in spans of 100 ms: short enough to detect the end of a warm-up, and growing queues in a
-//! trial of a few seconds.
+//! Counters of the measured phase in spans of 100 ms: short enough to detect the end of a warm-up, and growing queues
+//! in a trial of a few seconds.
 
 use std::time::Duration;
 

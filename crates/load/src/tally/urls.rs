@@ -13,8 +13,8 @@ use crate::workload::{Choice, Workload};
 pub struct Urls {
     /// Names of the listed requests, in the order of the list.
     names: Vec<String>,
-    /// Position in the list for each request of the workload; [`NOT_LISTED`] for the others. Empty if all requests are listed
-    /// in the order of the workload.
+    /// Position in the list for each request of the workload; [`NOT_LISTED`] for the others. Empty if all requests are
+    /// listed in the order of the workload.
     places: Vec<u8>,
 }
 
@@ -34,8 +34,8 @@ impl Urls {
         Urls { names, places: Vec::new() }
     }
 
-    /// Lists up to [`Self::LISTED_MAX`] requests in the order of the workload; of more, those with the highest weights in
-    /// descending order.
+    /// Lists up to [`Self::LISTED_MAX`] requests in the order of the workload; of more, those with the highest weights
+    /// in descending order.
     pub fn of(workload: &Workload) -> Self {
         let requests = &workload.requests;
         if requests.len() <= Self::LISTED_MAX {

@@ -1,12 +1,12 @@
 //! The cookies of each client (RFC 6265).
 //!
-//! Cookie jars are small, since a load may have a hundred thousand clients: a client without cookies has no jar, and one
-//! with a session cookie uses some 250 bytes. Cookies expire by the run's clock. A date in Expires counts relative to the
-//! Date of the same response, so that neither the local wall clock nor a wrong clock of the server matters. Without Date, an
-//! Expires before 2020 counts as past, and any later one as after the end of the run.
+//! Cookie jars are small, since a load may have a hundred thousand clients: a client without cookies has no jar, and
+//! one with a session cookie uses some 250 bytes. Cookies expire by the run's clock. A date in Expires counts relative
+//! to the Date of the same response, so that neither the local wall clock nor a wrong clock of the server matters.
+//! Without Date, an Expires before 2020 counts as past, and any later one as after the end of the run.
 //!
-//! Not supported: SameSite and HttpOnly (a load has no other sites and no scripts), and the list of public suffixes. Instead
-//! a Domain without a dot is rejected, unless it is the host itself.
+//! Not supported: SameSite and HttpOnly (a load has no other sites and no scripts), and the list of public suffixes.
+//! Instead a Domain without a dot is rejected, unless it is the host itself.
 
 mod date;
 
@@ -89,8 +89,9 @@ struct Cookie {
 }
 
 impl Jar {
-    /// Stores the cookies of a head's Set-Cookie lines, in their order. `target` and `path` (a query is ignored) are those of
-    /// the request. Invalid lines, and lines for another host, are ignored. An expired cookie removes the stored one.
+    /// Stores the cookies of a head's Set-Cookie lines, in their order. `target` and `path` (a query is ignored) are
+    /// those of the request. Invalid lines, and lines for another host, are ignored. An expired cookie removes the
+    /// stored one.
     pub fn take_in(&mut self, head: &[u8], target: &Target, path: &[u8], now: Timestamp) {
         let server_time = fields::first(head, "date").and_then(date::read);
         let host = target.host.to_ascii_lowercase();
@@ -101,8 +102,8 @@ impl Jar {
         }
     }
 
-    /// Value of the Cookie header for a request of `path` (a query is ignored) at `target`: cookies with longer paths first,
-    /// then in order of creation (RFC 6265, section 5.4). `None` if no cookie matches.
+    /// Value of the Cookie header for a request of `path` (a query is ignored) at `target`: cookies with longer paths
+    /// first, then in order of creation (RFC 6265, section 5.4). `None` if no cookie matches.
     pub fn header(&self, target: &Target, path: &[u8], now: Timestamp) -> Option<Vec<u8>> {
         if self.cookies.is_empty() {
             return None;

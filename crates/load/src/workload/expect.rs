@@ -40,8 +40,8 @@ impl Expect {
     /// Checks a complete response: its status, the length of its body, and its body if it was stored.
     ///
     /// # Errors
-    /// The first expectation that is not met, in the order status, length, body: a response has one cause of failure, and a
-    /// wrong status explains a wrong body. An expected body that was too long to store fails.
+    /// The first expectation that is not met, in the order status, length, body: a response has one cause of failure,
+    /// and a wrong status explains a wrong body. An expected body that was too long to store fails.
     pub fn check(&self, status: u16, length: u64, body: Option<&[u8]>) -> Result<(), FailureCause> {
         if !self.status.is_empty() && !self.status.iter().any(|range| range.contains(&status)) {
             return Err(FailureCause::UnexpectedStatus);

@@ -2,8 +2,8 @@
 
 use super::fields;
 
-/// Maximum bytes of an extracted value: longer than any token or address, and short enough that a hundred thousand sessions
-/// can store several.
+/// Maximum bytes of an extracted value: longer than any token or address, and short enough that a hundred thousand
+/// sessions can store several.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024;
 
 /// A value to extract from a response.
@@ -34,8 +34,9 @@ impl Extract {
 
     /// Extracts the value from an unmodified head (see [`fields()`](fields::fields)) and the body, if it was stored.
     ///
-    /// `None` if the value is missing (no such header, invalid JSON, nothing at the pointer, no match, a group that did not
-    /// participate in the match, a body that was not stored) or longer than [`VALUE_BYTES_MAX`]. An empty value is valid.
+    /// `None` if the value is missing (no such header, invalid JSON, nothing at the pointer, no match, a group that did
+    /// not participate in the match, a body that was not stored) or longer than [`VALUE_BYTES_MAX`]. An empty value is
+    /// valid.
     pub fn from(&self, head: &[u8], body: Option<&[u8]>) -> Option<Box<[u8]>> {
         let value: Box<[u8]> = match &self.source {
             Source::Header(name) => fields::first(head, name)?.into(),

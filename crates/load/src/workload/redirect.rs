@@ -18,16 +18,16 @@ pub enum BadLocation {
     #[error("the redirect's Location cannot be read")]
     Unreadable,
     /// The scheme is neither http nor https.
-    #[error("the redirect expected to a scheme other than http and https")]
+    #[error("the redirect leads to a scheme other than http and https")]
     Scheme,
     /// The URL has a user name: credentials from a server are not used.
     #[error("the redirect's Location carries a user name")]
     User,
 }
 
-/// The method of the request after a redirect (RFC 9110, section 15.4). 303 requires a GET, or a HEAD after a HEAD. After
-/// 301 and 302 a POST becomes a GET, as in browsers. 307 and 308 preserve the method. `None` if `status` is not a redirect
-/// that can be followed. A request whose method has changed has no body.
+/// The method of the request after a redirect (RFC 9110, section 15.4). 303 requires a GET, or a HEAD after a HEAD.
+/// After 301 and 302 a POST becomes a GET, as in browsers. 307 and 308 preserve the method. `None` if `status` is not a
+/// redirect that can be followed. A request whose method has changed has no body.
 pub fn method_after(status: u16, method: Method) -> Option<Method> {
     match (status, method) {
         (303, Method::Head) => Some(Method::Head),
@@ -37,9 +37,9 @@ pub fn method_after(status: u16, method: Method) -> Option<Method> {
     }
 }
 
-/// Resolves the Location of a response by RFC 3986, section 5.2. `base` and `base_path` (path and query as sent) are those of
-/// the request. The result's path is ready to be sent: dot segments are resolved, the fragment is dropped, and characters
-/// that are invalid in path and query (spaces, bytes outside ASCII) are percent-encoded.
+/// Resolves the Location of a response by RFC 3986, section 5.2. `base` and `base_path` (path and query as sent) are
+/// those of the request. The result's path is ready to be sent: dot segments are resolved, the fragment is dropped, and
+/// characters that are invalid in path and query (spaces, bytes outside ASCII) are percent-encoded.
 ///
 /// # Errors
 /// The Location is missing or cannot be requested.
@@ -258,8 +258,12 @@ mod tests {
     proptest! {
         /// Every Location is rejected, or resolves to a valid target that resolves to itself.
         #[test]
-        fn every_location_is_rejected_or_resolves_to_a_valid_request_target(location in prop::collection::vec(prop_oneof![
-            prop::sample::select(&b"/.?#:%@[]ab1 "[..]), any::<u8>()], 0..40)) {
+        fn every_location_is_rejected_or_resolves_to_a_valid_target(
+            location in prop::collection::vec(
+                prop_oneof![prop::sample::select(&b"/.?#:%@[]ab1 "[..]), any::<u8>()],
+                0..40,
+            ),
+        ) {
             let base = Target::parse("http://a:81/b/c?d").unwrap();
             if let Ok(resolved) = resolve(&base, b"/b/c?d", &location) {
                 let line = resolved.path_and_query.as_bytes();

@@ -6,9 +6,9 @@ use stats::Rng;
 
 /// A sequence of requests by one client.
 ///
-/// A session begins with an arrival; in a closed loop, when the user's previous session has ended. No request is scheduled
-/// after the end of the measured phase; an unfinished session is cut. A failed request ends the session, unless `goes_on`:
-/// then the next step follows, but the embedded objects of a failed page are not requested.
+/// A session begins with an arrival; in a closed loop, when the user's previous session has ended. No request is
+/// scheduled after the end of the measured phase; an unfinished session is cut. A failed request ends the session,
+/// unless `goes_on`: then the next step follows, but the embedded objects of a failed page are not requested.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
     /// Name in results.
@@ -28,12 +28,12 @@ pub struct Step {
     pub request: u32,
     /// When the step's request is scheduled.
     pub when: When,
-    /// Requests for the embedded objects, in order. Up to `parallel` are scheduled when the step's own response is complete,
-    /// each further one when an earlier one has ended, so that send lag is only the generator's own delay. The step ends with
-    /// the last of them.
+    /// Requests for the embedded objects, in order. Up to `parallel` are scheduled when the step's own response is
+    /// complete, each further one when an earlier one has ended, so that send lag is only the generator's own delay.
+    /// The step ends with the last of them.
     pub embedded: Vec<u32>,
-    /// Maximum concurrent requests for embedded objects: over HTTP/1 this number of connections of the client, 6 in browsers.
-    /// 0 counts as 1. In an open loop the maximum of connections applies too.
+    /// Maximum concurrent requests for embedded objects: over HTTP/1 this number of connections of the client, 6 in
+    /// browsers. 0 counts as 1. In an open loop the maximum of connections applies too.
     pub parallel: u16,
 }
 
@@ -123,8 +123,8 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(seconds(&Think::Constant(second)).iter().all(|&time| time == 1.0));
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
-        // Standard errors: 0.0018 (uniform over 2 s), 0.0032 (exponential, limited once in 22,000 draws). The limits are five
-        // times these.
+        // Standard errors: 0.0018 (uniform over 2 s), 0.0032 (exponential, limited once in 22,000 draws). The limits
+        // are five times these.
         let uniform = seconds(&Think::Uniform(second, 3 * second));
         assert!((mean(&uniform) - 2.0).abs() < 0.009 && uniform.iter().all(|time| (1.0..=3.0).contains(time)));
         let exponential = seconds(&Think::Exponential { mean: second, max: 10 * second });

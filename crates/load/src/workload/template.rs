@@ -92,14 +92,15 @@ impl Template {
         self.write(values, Destination::Body, into);
     }
 
-    /// Appends the text as path and query of a request. In extracted values, bytes that are invalid in path and query (RFC 3986)
-    /// are percent-encoded: spaces, line ends, `#`, `"`, `<` and others, and all bytes outside ASCII. The separators
-    /// `/ ? & = %` stay, so that a value may be a complete URL.
+    /// Appends the text as path and query of a request. In extracted values, bytes that are invalid in path and query
+    /// (RFC 3986) are percent-encoded: spaces, line ends, `#`, `"`, `<` and others, and all bytes outside ASCII. The
+    /// separators `/ ? & = %` stay, so that a value may be a complete URL.
     pub fn render_target(&self, values: &Values<'_>, into: &mut Vec<u8>) {
         self.write(values, Destination::Target, into);
     }
 
-    /// Appends the text as a header's value. In extracted values, control characters become spaces (RFC 9110, section 5.5).
+    /// Appends the text as a header's value. In extracted values, control characters become spaces (RFC 9110, section
+    /// 5.5).
     pub fn render_field(&self, values: &Values<'_>, into: &mut Vec<u8>) {
         self.write(values, Destination::Field, into);
     }
@@ -200,8 +201,8 @@ mod tests {
             let digits = draw(seed).into_bytes();
             seen[usize::from(digits[0] - b'1') * 6 + usize::from(digits[1] - b'1')] += 1;
         }
-        // Each of the 36 pairs has 1000 on average with standard deviation 31; the limit is five times that. The test also
-        // shows that the two numbers are independent.
+        // Each of the 36 pairs has 1000 on average with standard deviation 31; the limit is five times that. The test
+        // also shows that the two numbers are independent.
         assert!(seen.iter().all(|&count| count.abs_diff(1000) < 160), "{seen:?}");
         let whole = Template { pieces: vec![Piece::Random(0, u64::MAX)] };
         assert!(text(|into| whole.render(&values(&[]), into)).parse::<u64>().is_ok());

@@ -117,7 +117,8 @@ fn stray_empty_lines_are_skipped_and_counted() {
         let live = world.load.live();
         assert_eq!((live.completed, live.surplus, live.stray_lines, world.connects.len()), (5, 0, 5, 1));
     }
-    // In a closed loop the empty line arrives after the next request was sent, and is not the first byte of its response.
+    // In a closed loop the empty line arrives after the next request was sent, and is not the first byte of its
+    // response.
     let mut spec = spec(Arrivals::Closed);
     (spec.connections_max, spec.requests_max, spec.duration) = (1, Some(5), None);
     let late = |_: Timestamp, _: u32| vec![(ms(5), Reply::Bytes(OK.to_vec())), (ms(6), bytes("\r\n"))];

@@ -40,7 +40,8 @@ fn littles_law_holds_for_an_m_m_1_queue() {
     // Little's law: rate times mean time.
     let by_law = load.achieved_rate_per_s * load.service_time_ns.mean / 1e9;
     assert!((by_law / little.in_flight - 1.0).abs() < 0.005, "{by_law} against {}", little.in_flight);
-    // M/M/1 at 70 % utilization: 33.3 ms in the server (standard error about 1.3 ms over 1000 s), and 2 ms of round trips.
+    // M/M/1 at 70 % utilization: 33.3 ms in the server (standard error about 1.3 ms over 1000 s), and 2 ms of round
+    // trips.
     let mean_ms = load.service_time_ns.mean / 1e6;
     assert!((mean_ms - 35.3).abs() < 5.0, "{mean_ms}");
     assert!((levels.in_flight.standard_error / sampled) < 0.1);
@@ -220,8 +221,8 @@ fn spans(phases: &[(&str, u64)]) -> Vec<load::PhaseSpan> {
     phases.iter().map(span).collect()
 }
 
-/// A request belongs to the phase of its scheduled time, its completion to the phase in which it occurred. The phases add
-/// up to the total, and end with the run.
+/// A request belongs to the phase of its scheduled time, its completion to the phase in which it occurred. The phases
+/// add up to the total, and end with the run.
 #[test]
 fn phases_add_up_to_the_total() {
     let mut spec = spec(constant(100.0));

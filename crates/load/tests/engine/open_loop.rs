@@ -22,8 +22,8 @@ fn constant_arrivals_are_exact_to_the_nanosecond() {
     assert_eq!((start, end), (Timestamp::ZERO, Some(at(Duration::from_secs(10)))));
 }
 
-/// Response times contain a stall of two seconds in full, for each request scheduled during the stall. A closed loop would
-/// omit these requests (coordinated omission).
+/// Response times contain a stall of two seconds in full, for each request scheduled during the stall. A closed loop
+/// would omit these requests (coordinated omission).
 #[test]
 fn a_server_stall_is_fully_visible_in_response_times() {
     let (from, to) = (at(Duration::from_secs(3)), at(Duration::from_secs(5)));

@@ -1,7 +1,8 @@
 //! Random workloads, servers and failures: every request is accounted for, and a seed reproduces a run.
 //!
-//! `World` checks every run: offered = completed + failed + in flight + backlog at every step, one record per request, one
-//! Close per Connect, no session left, timestamps in order. The engine itself asserts that all its state is released.
+//! `World` checks every run: offered = completed + failed + in flight + backlog at every step, one record per request,
+//! one Close per Connect, no session left, timestamps in order. The engine itself asserts that all its state is
+//! released.
 
 use std::time::Duration;
 

@@ -41,7 +41,8 @@ fn at_the_connection_limit_the_longest_idle_connection_is_closed() {
     spec.connections_max = 3;
     spec.duration = Some(Duration::from_secs(4));
     let world = World::new(spec, answering(ms(1))).run();
-    // With four clients in a fixed order and at most three connections, the next client's connection was always just closed.
+    // With four clients in a fixed order and at most three connections, the next client's connection was always just
+    // closed.
     assert_eq!(world.connects.len(), 40);
     assert_eq!(world.open_max, 3);
     assert_eq!(world.load.live().cap_hits, 0);
@@ -50,8 +51,8 @@ fn at_the_connection_limit_the_longest_idle_connection_is_closed() {
     assert!(ends[..37].iter().zip(&ends[3..]).all(|(old, new)| old.closed_at == new.opened_at));
 }
 
-/// With four clients on four overloaded connections, every connection serves its own client: the backlog does not cause a
-/// new connection for each request.
+/// With four clients on four overloaded connections, every connection serves its own client: the backlog does not cause
+/// a new connection for each request.
 #[test]
 fn backlog_does_not_reopen_connections() {
     let mut spec = spec(constant(2000.0));
@@ -164,8 +165,8 @@ fn an_idle_connection_closed_by_the_server_is_dropped_without_failure() {
     assert_eq!(world.connects.len(), 50);
 }
 
-/// The server closes 100 ms after its response, and the one-way delay is 20 ms. A request sent 90 ms after the arrival of
-/// the response crosses the FIN and causes a reset.
+/// The server closes 100 ms after its response, and the one-way delay is 20 ms. A request sent 90 ms after the arrival
+/// of the response crosses the FIN and causes a reset.
 #[test]
 fn a_request_that_crosses_the_servers_close_is_retried() {
     let mut spec = spec(constant(1000.0 / 210.0));
@@ -174,8 +175,8 @@ fn a_request_that_crosses_the_servers_close_is_retried() {
     let race = |spec| {
         let mut world = World::new(spec, ShortIdleTimeout);
         world.one_way = ms(20);
-        // The first request connects until 40 ms, and its response arrives at 80 ms. The server closes at 160 ms; the FIN
-        // arrives at 180 ms.
+        // The first request connects until 40 ms, and its response arrives at 80 ms. The server closes at 160 ms; the
+        // FIN arrives at 180 ms.
         world.run()
     };
     // The second request at 210 ms, after the FIN, opens a new connection.
@@ -227,8 +228,8 @@ fn a_request_is_retried_only_once() {
     assert_eq!(world.failures(FailureCause::Reset), 1);
 }
 
-/// A server that reads a request on a persistent connection and closes fails the request: its FIN acknowledges the request,
-/// and a reset later than a round trip is not a race.
+/// A server that reads a request on a persistent connection and closes fails the request: its FIN acknowledges the
+/// request, and a reset later than a round trip is not a race.
 #[test]
 fn a_request_acknowledged_and_dropped_by_the_server_fails() {
     for (after, reply) in [(ms(0), Reply::Fin), (ms(500), Reply::Fin), (ms(500), Reply::Reset)] {

@@ -88,8 +88,8 @@ fn embedded_objects_are_fetched_with_limited_concurrency() {
     assert_eq!((records.len(), world.open_max), (12, 4));
     let objects = &records[1..11];
     assert!(objects.iter().all(|record| record.url == 1));
-    // The first object uses the page's connection; three more take 2 ms to connect. Each further object is scheduled when
-    // an earlier one has ended.
+    // The first object uses the page's connection; three more take 2 ms to connect. Each further object is scheduled
+    // when an earlier one has ended.
     let scheduled: Vec<u64> = objects.iter().map(|record| record.scheduled_at.as_nanos() / 1_000_000).collect();
     assert_eq!(scheduled, [12, 12, 12, 12, 22, 24, 24, 24, 32, 34]);
     assert!(objects.iter().all(|record| record.started_at == Some(record.scheduled_at)), "no send lag");
@@ -258,7 +258,8 @@ fn a_closed_loop_user_with_fixed_times_requests_on_schedule() {
 
 #[test]
 fn users_start_evenly_spread_for_any_number_of_shards() {
-    // Ten users with a think time of one second and immediate responses: spread over a second, one request every 100 ms.
+    // Ten users with a think time of one second and immediate responses: spread over a second, one request every 100
+    // ms.
     let mut spec = one(1, vec![step(0, think(1_000))]);
     (spec.arrivals, spec.clients, spec.duration) = (Arrivals::Closed, 10, Some(Duration::from_secs(5)));
     let scheduled = |of: u32| {

@@ -6,9 +6,9 @@ use load::{Action, Load};
 
 use crate::world::*;
 
-/// The generator stalls for 20 ms at 10,000 requests per second, with a server that responds immediately. The driver then
-/// alternates between connecting and reading, as a real driver does. The requests of those 20 ms use connections that
-/// become idle, not one new connection each.
+/// The generator stalls for 20 ms at 10,000 requests per second, with a server that responds immediately. The driver
+/// then alternates between connecting and reading, as a real driver does. The requests of those 20 ms use connections
+/// that become idle, not one new connection each.
 #[test]
 fn a_short_generator_stall_does_not_open_a_connection_per_arrival() {
     let mut spec = spec(constant(10_000.0));

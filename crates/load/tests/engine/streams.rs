@@ -290,8 +290,8 @@ fn responds_after(after: Duration) -> impl FnMut(u32) -> Vec<(Duration, ServerAc
 
 #[test]
 fn http2_requests_share_a_connection() {
-    // At 1000/s with 10 ms in the server and 2 ms of round trip, one connection carries 12 concurrent requests, and those
-    // that waited for the handshake.
+    // At 1000/s with 10 ms in the server and 2 ms of round trip, one connection carries 12 concurrent requests, and
+    // those that waited for the handshake.
     let world = Http2World::new(streams(constant(1000.0), 200, 100), responds_after(ms(10))).run();
     assert_eq!((world.completed(), world.ends.len(), world.streams_max_open), (200, 1, 14));
     let first = &world.records[0];
@@ -460,8 +460,8 @@ fn without_keep_alive_every_http2_request_has_a_connection() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// For any behaviour of the server, the run ends, each request has one record, each Connect one Close, and no connection
-    /// exceeds the limit of streams (asserted in `run` and `act`).
+    /// For any behaviour of the server, the run ends, each request has one record, each Connect one Close, and no
+    /// connection exceeds the limit of streams (asserted in `run` and `act`).
     #[test]
     fn every_request_ends_exactly_once_whatever_the_server_does(
         script in prop::collection::vec((0u64..30, 0u8..12, 0u32..6), 1..12),

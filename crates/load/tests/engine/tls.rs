@@ -159,7 +159,8 @@ fn a_body_shorter_than_announced_is_closed_early_even_with_close_notify() {
     }
 }
 
-/// A request whose persistent connection was closed is sent on a new one, whose handshake is not in the request's record.
+/// A request whose persistent connection was closed is sent on a new one, whose handshake is not in the request's
+/// record.
 #[test]
 fn a_retried_request_has_a_new_handshake() {
     struct Idle;

@@ -30,35 +30,41 @@ fn world_of(spec: &CacheWorkload) -> Arc<polymix::World> {
 
 /// An open loop of `per_second` arrivals of a workload for two seconds.
 fn load_of(spec: &CacheWorkload, per_second: f64) -> LoadSpec {
-    let mix = CacheWorkloadLoad {
+    let cache_load = CacheWorkloadLoad {
         world: world_of(spec),
         run: RUN,
         wall_zero_ns: ZERO_UNIX_S * 1_000_000_000,
         verify: Verify::All,
     };
     let schemes = ["http://origin/", "https://origin/"];
-    let requests = schemes.iter().take(mix.requests() / spec.kinds.len()).flat_map(|url| {
+    let requests = schemes.iter().take(cache_load.requests() / spec.kinds.len()).flat_map(|url| {
         spec.kinds.iter().map(|kind| {
             let target = Target::parse(url).unwrap();
             RequestSpec { name: Some(kind.name.clone()), ..RequestSpec::get(target) }
         })
     });
-    let workload =
-        Workload { requests: requests.collect(), choice: Choice::CacheWorkload(mix), cookies: false, variables: 0 };
+    let workload = Workload {
+        requests: requests.collect(),
+        choice: Choice::CacheWorkload(cache_load),
+        cookies: false,
+        variables: 0,
+    };
     LoadSpec { workload, duration: Some(Duration::from_secs(2)), ..crate::world::spec(constant(per_second)) }
 }
 
 fn cache_workload_of(load: &mut LoadSpec) -> &mut CacheWorkloadLoad {
     match &mut load.workload.choice {
-        Choice::CacheWorkload(mix) => mix,
+        Choice::CacheWorkload(cache_load) => cache_load,
         _ => unreachable!("the load has a cache workload"),
     }
 }
 
 /// The requests of a load as drawn from the workload's stream, with the times of their arrivals.
 fn drawn(load: &LoadSpec) -> Vec<(Duration, Ask)> {
-    let Choice::CacheWorkload(mix) = &load.workload.choice else { unreachable!("the load has a cache workload") };
-    let mut stream = Stream::new(&mix.world);
+    let Choice::CacheWorkload(cache_load) = &load.workload.choice else {
+        unreachable!("the load has a cache workload")
+    };
+    let mut stream = Stream::new(&cache_load.world);
     let load::Arrivals::Open { rate, .. } = &load.arrivals else { unreachable!("an open loop") };
     let gap = 1.0 / rate.per_second(Duration::ZERO);
     let times = (0..).map(|n| Duration::from_secs_f64(f64::from(n) * gap));
@@ -81,8 +87,16 @@ struct Origin {
 
 impl Origin {
     fn of(load: &LoadSpec) -> Self {
-        let Choice::CacheWorkload(mix) = &load.workload.choice else { unreachable!("the load has a cache workload") };
-        Origin { world: Arc::clone(&mix.world), cache: None, delay: ms(5), closes: false, corrupt: |reply| reply }
+        let Choice::CacheWorkload(cache_load) = &load.workload.choice else {
+            unreachable!("the load has a cache workload")
+        };
+        Origin {
+            world: Arc::clone(&cache_load.world),
+            cache: None,
+            delay: ms(5),
+            closes: false,
+            corrupt: |reply| reply,
+        }
     }
 
     fn reply(&mut self, now: Timestamp, received: &ReceivedRequest) -> Vec<u8> {
@@ -521,8 +535,8 @@ fn a_page_fetches_its_embedded_objects() {
     );
 }
 
-/// The tolerance covers five standard errors of the mean number of images per page, and images that the end of the phase
-/// cuts off.
+/// The tolerance covers five standard errors of the mean number of images per page, and images that the end of the
+/// phase cuts off.
 #[test]
 fn a_workload_makes_the_configured_number_of_requests_per_arrival() {
     let mut load = load_of(&CacheWorkload { think: None, ..CacheWorkload::polymix(4) }, 200.0);
@@ -598,7 +612,8 @@ fn workload_requests_do_not_depend_on_the_number_of_shards() {
                 let load = LoadSpec { shard: Shard { index, of }, clients: 5, ..load_of(&spec, 40.0) };
                 let world = run(load);
                 all.extend(world.exchanges.iter().map(|exchange| {
-                    // Images depend on the completion of their page, which is the same here as every response takes equally long.
+                    // Images depend on the completion of their page, which is the same here as every response takes
+                    // equally long.
                     let CacheExchange { sequence, client, scheduled_at, kind, object, form, .. } = *exchange;
                     (sequence, client, scheduled_at, kind, object, form)
                 }));

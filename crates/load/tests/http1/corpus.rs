@@ -1,8 +1,8 @@
-//! Parses every file of tests/corpus/http1 in one piece, byte by byte and in random pieces, and compares the outcome with
-//! `expected.txt`. Responses found by fuzzers are added to the corpus.
+//! Parses every file of tests/corpus/http1 in one piece, byte by byte and in random pieces, and compares the outcome
+//! with `expected.txt`. Responses found by fuzzers are added to the corpus.
 //!
-//! Outcomes: `whole` (complete with the last byte), `surplus` (complete, and more bytes follow), `close` (the close ends the
-//! body), `short` (incomplete at the close), `nothing`, `malformed`, `too_large`.
+//! Outcomes: `whole` (complete with the last byte), `surplus` (complete, and more bytes follow), `close` (the close
+//! ends the body), `short` (incomplete at the close), `nothing`, `malformed`, `too_large`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -84,8 +84,8 @@ fn loss_bursts_are_distinguished_from_random_loss() {
     }
 }
 
-/// A sequence that stalls after number 499 for `silence_ns`. Datagrams sent meanwhile arrive in a burst after the stall if
-/// `delivered`, otherwise never.
+/// A sequence that stalls after number 499 for `silence_ns`. Datagrams sent meanwhile arrive in a burst after the stall
+/// if `delivered`, otherwise never.
 fn stalled(gap_ns: u64, silence_ns: u64, delivered: bool) -> ArrivalsSeen {
     let mut arrivals = Arrivals::new(gap_ns as f64);
     let (last, sent) = (499 * gap_ns, 2000);

@@ -39,16 +39,16 @@ pub struct MvaPoint {
 /// Rates and response times of 1, 2, .. `users` users with the mean think time `think_s` in seconds and one class of
 /// requests.
 ///
-/// Exact for processor sharing, for delays, and for queues in order of arrival with exponential service times; approximate
-/// for other queues. Also exact for stations with several servers. Source: M. Reiser, S. S. Lavenberg, "Mean-value analysis
-/// of closed multichain queuing networks" (1980). The probability that a station of several servers is empty is computed
-/// from the network without that station (M. Reiser, 1981), since the original difference of nearly equal numbers loses all
-/// precision near saturation. The cost is proportional to users times servers, and to two to the power of the number of
-/// stations with several servers.
+/// Exact for processor sharing, for delays, and for queues in order of arrival with exponential service times;
+/// approximate for other queues. Also exact for stations with several servers. Source: M. Reiser, S. S. Lavenberg,
+/// "Mean-value analysis of closed multichain queuing networks" (1980). The probability that a station of several
+/// servers is empty is computed from the network without that station (M. Reiser, 1981), since the original difference
+/// of nearly equal numbers loses all precision near saturation. The cost is proportional to users times servers, and to
+/// two to the power of the number of stations with several servers.
 ///
 /// # Panics
-/// If a demand or the think time is negative or not finite, if a number of servers is neither a whole number of 1 or more
-/// nor infinite, or with more than eight stations of several servers.
+/// If a demand or the think time is negative or not finite, if a number of servers is neither a whole number of 1 or
+/// more nor infinite, or with more than eight stations of several servers.
 pub fn mva(stations: &[Station], think_s: f64, users: u32) -> Vec<MvaPoint> {
     assert!(think_s.is_finite() && think_s >= 0.0, "think time of {think_s} s");
     for station in stations {
@@ -189,8 +189,8 @@ mod tests {
         (1..=users).map(|n| sums[n - 1] / sums[n]).collect()
     }
 
-    /// Two queues of 2 and 1 s, two users, no think time, by hand: G = 1, 3, 7, so the rates are 1/3 and 3/7 per second; R1 = 2
-    /// (1 + 2/3), R2 = 1 (1 + 1/3).
+    /// Two queues of 2 and 1 s, two users, no think time, by hand: G = 1, 3, 7, so the rates are 1/3 and 3/7 per
+    /// second; R1 = 2 (1 + 2/3), R2 = 1 (1 + 1/3).
     #[test]
     fn mean_value_analysis_of_two_queues_matches_hand_computation() {
         let points = mva(&[Station::queue(2.0), Station::queue(1.0)], 0.0, 2);

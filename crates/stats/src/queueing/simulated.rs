@@ -10,17 +10,17 @@ use crate::rng::Rng;
 /// One tenth of the arrivals is the warm-up from an empty queue, and is not recorded.
 const WARM_UP_DIVISOR: u64 = 10;
 
-/// Simulates processor sharing: response times, in ns, of `arrivals` requests that arrive at `rate` per second (Poisson) at
-/// `cores` processors, which all requests share equally with at most one core each. `classes` are the weights of classes of
-/// requests with their demands in seconds of a core.
+/// Simulates processor sharing: response times, in ns, of `arrivals` requests that arrive at `rate` per second
+/// (Poisson) at `cores` processors, which all requests share equally with at most one core each. `classes` are the
+/// weights of classes of requests with their demands in seconds of a core.
 ///
-/// `quota` is a CPU limit `(cores, period)`: all requests together may use this many cores' time in each period, possibly
-/// in parallel, and are then throttled until the next period, as with the kernel's cpu.max or cpu.cfs_quota_us. Unused time
-/// is lost.
+/// `quota` is a CPU limit `(cores, period)`: all requests together may use this many cores' time in each period,
+/// possibly in parallel, and are then throttled until the next period, as with the kernel's cpu.max or
+/// cpu.cfs_quota_us. Unused time is lost.
 ///
-/// The first tenth of the arrivals is not recorded. Requests continue to arrive until all recorded requests have ended. At
-/// and above saturation the queue grows during the whole simulation, and so do the response times. A hundred thousand
-/// arrivals take some 50 ms.
+/// The first tenth of the arrivals is not recorded. Requests continue to arrive until all recorded requests have ended.
+/// At and above saturation the queue grows during the whole simulation, and so do the response times. A hundred
+/// thousand arrivals take some 50 ms.
 ///
 /// # Panics
 /// If there is no class, or if weights, demands, rate, cores or quota are not above 0 and finite.
@@ -72,8 +72,9 @@ pub fn simulate_ps(
 }
 
 /// Simulates a server of processes or threads: response times, in ns, of `arrivals` requests that arrive at `rate` per
-/// second (Poisson) and occupy one of `workers` workers each, in order of arrival. Far-away clients occupy a worker for much
-/// longer than they use a core. `classes` are the weights of classes of requests with the seconds that they occupy a worker.
+/// second (Poisson) and occupy one of `workers` workers each, in order of arrival. Far-away clients occupy a worker for
+/// much longer than they use a core. `classes` are the weights of classes of requests with the seconds that they occupy
+/// a worker.
 ///
 /// The first tenth of the arrivals is not recorded. At rates of `workers` over the mean time and above, the queue grows
 /// during the whole simulation.
@@ -136,8 +137,8 @@ impl Demands {
     }
 }
 
-/// The processors and the requests that share them. All requests are served at the same rate, so the next one to end is the
-/// one with the lowest remaining service.
+/// The processors and the requests that share them. All requests are served at the same rate, so the next one to end is
+/// the one with the lowest remaining service.
 struct Shared {
     cores: f64,
     now: f64,
@@ -184,7 +185,8 @@ impl Shared {
                 }
             }
             self.now += step;
-            // A request that ends exactly when the quota is used up must not wait for the next period because of rounding.
+            // A request that ends exactly when the quota is used up must not wait for the next period because of
+            // rounding.
             if until_next_end - step <= TOLERANCE_S {
                 let Reverse(left) = self.present.pop()?;
                 self.served = self.served.max(left.done_at);
@@ -286,7 +288,8 @@ mod tests {
         assert!((actual / expected - 1.0).abs() < within, "{actual} instead of {expected}");
     }
 
-    /// The mean is D / (1 - U) for any distribution. At utilization 1/2 the error of the mean of 400,000 is a few per mille.
+    /// The mean is D / (1 - U) for any distribution. At utilization 1/2 the error of the mean of 400,000 is a few per
+    /// mille.
     #[test]
     fn simulated_mean_matches_the_queueing_formula() {
         let mut rng = Rng::new(31, 1);
@@ -301,8 +304,8 @@ mod tests {
         near(mean_s(&of_four), ps_response_of_cores(0.04, 4, 0.7), 0.02);
     }
 
-    /// A single request of 3 ms with 1 ms of CPU time per 5 ms takes 9.4 ms on average over all arrival times within a period,
-    /// and at most 11 ms.
+    /// A single request of 3 ms with 1 ms of CPU time per 5 ms takes 9.4 ms on average over all arrival times within a
+    /// period, and at most 11 ms.
     #[test]
     fn a_cpu_quota_delays_as_computed_by_hand() {
         let mut rng = Rng::new(31, 2);

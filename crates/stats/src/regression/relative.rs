@@ -1,8 +1,8 @@
 //! Linear regression of costs that differ by orders of magnitude: a fixed cost and a cost per unit.
 //!
 //! The cost of sending n bytes is a + b n. From a hundred bytes to a megabyte the errors grow with the cost. With equal
-//! weights the largest point would determine b, and a would be unknown. So this regression minimises relative errors: the
-//! weight of a point is one over the squared median cost of the points with the same number of units.
+//! weights the largest point would determine b, and a would be unknown. So this regression minimises relative errors:
+//! the weight of a point is one over the squared median cost of the points with the same number of units.
 
 use crate::interval::Interval;
 use crate::student::t_quantile;
@@ -31,8 +31,8 @@ impl CostModel {
         self.interval(self.per_unit, self.variances[1], confidence)
     }
 
-    /// The cost of `units`, with the confidence interval of its mean. The interval does not include the uncertainty of an
-    /// extrapolation beyond the points.
+    /// The cost of `units`, with the confidence interval of its mean. The interval does not include the uncertainty of
+    /// an extrapolation beyond the points.
     pub fn at(&self, units: f64, confidence: f64) -> Interval {
         let [fixed, per_unit, covariance] = self.variances;
         let variance = fixed + 2.0 * units * covariance + units * units * per_unit;
@@ -46,12 +46,12 @@ impl CostModel {
     }
 }
 
-/// Fits a cost model to `(units, cost)` points. `None` with fewer than three points, if all have the same number of units,
-/// or if a cost is not above 0.
+/// Fits a cost model to `(units, cost)` points. `None` with fewer than three points, if all have the same number of
+/// units, or if a cost is not above 0.
 ///
 /// Bias: negligible, if the points lie on a line apart from independent errors in proportion to the cost. Weights from
-/// measured instead of expected costs make the result lower by about the square of the relative error of the medians. The
-/// medians prevent a single low outlier from dominating.
+/// measured instead of expected costs make the result lower by about the square of the relative error of the medians.
+/// The medians prevent a single low outlier from dominating.
 pub fn cost_model(points: &[(f64, f64)]) -> Option<CostModel> {
     if points.len() < 3 || points.iter().any(|&(x, y)| !x.is_finite() || !y.is_finite() || y <= 0.0) {
         return None;
@@ -119,7 +119,8 @@ mod tests {
         );
     }
 
-    /// With errors of 3 % over four orders of magnitude, the intervals have their nominal coverage at both ends and between.
+    /// With errors of 3 % over four orders of magnitude, the intervals have their nominal coverage at both ends and
+    /// between.
     #[test]
     fn intervals_have_their_nominal_coverage() {
         let (fixed, per_unit) = (3e-6, 2e-10);

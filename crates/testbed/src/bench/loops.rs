@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use load::{Shard, Load, LoadSpec, ShardSampler};
+use load::{Load, LoadSpec, Shard, ShardSampler};
 use sys::namespace::NetNamespace;
 use sys::sched::{Cores, Urgency};
 use sys::signal::Wake;

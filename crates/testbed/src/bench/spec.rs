@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use load::workload::{Choice, Template};
-use load::{Arrivals, HttpVersion, Shard, LoadSpec, Retry, Reuse, Workload};
+use load::{Arrivals, HttpVersion, LoadSpec, Retry, Reuse, Shard, Workload};
 use polymix::World;
 
 use crate::error::TestbedError;

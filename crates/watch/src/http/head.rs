@@ -1,7 +1,7 @@
 //! Heads of HTTP/1 messages (RFC 9112), parsed for an observer: leniently, and as far as they were captured.
 
 use http1::list::is_text;
-use http1::{RequestMethod, Body, Reason, Role, Version};
+use http1::{Body, Reason, RequestMethod, Role, Version};
 use memchr::memchr;
 
 /// The head of a request.

@@ -14,7 +14,7 @@ use crate::spec::Reuse;
 impl Load {
     /// The server allows `limit` concurrent streams on a connection (SETTINGS).
     pub fn handle_stream_limit(&mut self, now: Timestamp, key: ConnectionKey, limit: u32) {
-        if self.carrying(key) {
+        if self.is_http2_ready(key) {
             let endpoint = usize::from(self.pool.endpoint(key.index));
             self.streams.limits[endpoint] = limit;
             self.streams.http2_connection(key.index).limit = limit;
@@ -25,17 +25,17 @@ impl Load {
 
     /// The server processes no stream above `last` (GOAWAY); `error`: with an error code.
     pub fn handle_goaway(&mut self, now: Timestamp, key: ConnectionKey, last: u32, error: bool) {
-        if !self.carrying(key) {
+        if !self.is_http2_ready(key) {
             return;
         }
         let waiting_workers = self.stop_new_streams(key.index, error);
         for stream in self.streams.http2_connection(key.index).streams.clone() {
-            let (state_of_stream, number) = (self.streams.at(stream).state, self.streams.at(stream).number);
-            match state_of_stream {
+            let (stream_state, number) = (self.streams.at(stream).state, self.streams.at(stream).number);
+            match stream_state {
                 StreamState::Open if number > last => self.retry_stream(now, stream, FailureCause::GoAway),
                 StreamState::Open | StreamState::Free => {}
                 // No byte of the request was sent.
-                StreamState::BacklogRequest | StreamState::Due => self.move_stream(stream, false),
+                StreamState::Waiting | StreamState::Due => self.move_stream(stream, false),
             }
         }
         self.settle_http2_connection(now, key.index);
@@ -56,7 +56,7 @@ impl Load {
     }
 
     /// The connection is established (`secured`: and its TLS handshake is finished).
-    pub(in super::super) fn http2_connection_connected(&mut self, now: Timestamp, index: u32, secured: bool) {
+    pub(in super::super) fn http2_connection_established(&mut self, now: Timestamp, index: u32, secured: bool) {
         let Some(opener) = self.streams.http2_connection(index).opener else { return };
         let Some(request) = self.streams.find(opener).and_then(|stream| stream.request.as_mut()) else { return };
         if !request.retried {
@@ -108,8 +108,8 @@ impl Load {
         }
     }
 
-    /// Handles the end of a connection: not established or broken (`cause` is the reason), or closed by the server (`None`).
-    /// `done_at` is `now` or a deadline just before it.
+    /// Handles the end of a connection: not established or broken (`cause` is the reason), or closed by the server
+    /// (`None`). `done_at` is `now` or a deadline just before it.
     pub(in super::super) fn http2_connection_lost(
         &mut self,
         now: Timestamp,
@@ -130,7 +130,7 @@ impl Load {
         for stream in self.streams.http2_connection(index).streams.clone() {
             let slot = self.streams.at(stream);
             let Some(request) = &slot.request else { continue };
-            let (state_of_stream, retried) = (slot.state, request.retried);
+            let (stream_state, retried) = (slot.state, request.retried);
             let (silent, url, purpose_key) =
                 (request.record.first_byte_at.is_none(), request.record.url, request.purpose_key);
             let repeatable = self.may_retry(self.method_of(url, purpose_key));
@@ -141,7 +141,7 @@ impl Load {
                 None => FailureCause::ClosedEarly,
                 Some(cause) => cause,
             };
-            if carried && state_of_stream != StreamState::Open {
+            if carried && stream_state != StreamState::Open {
                 self.move_stream(stream, false);
             } else if crossed && repeatable && !retried {
                 self.live.retried += 1;
@@ -158,8 +158,8 @@ impl Load {
         self.make_follow_ups(now);
     }
 
-    /// Whether the server's close of an idle connection crossed the requests sent on it since: the close arrived within one
-    /// RTT of sending, and was a reset or acknowledged no byte of the requests.
+    /// Whether the server's close of an idle connection crossed the requests sent on it since: the close arrived within
+    /// one RTT of sending, and was a reset or acknowledged no byte of the requests.
     fn is_idle_race_of_streams(&mut self, now: Timestamp, index: u32, reset: bool) -> bool {
         let connection = self.pool.slot(index);
         let (handshake, unacknowledged) = (connection.handshake(), connection.unacknowledged);
@@ -202,8 +202,8 @@ impl Load {
         }
     }
 
-    /// Called after a stream of a connection has ended or the server's limit has risen: opens waiting streams, lets waiting
-    /// workers continue, and closes a connection that takes no more streams.
+    /// Called after a stream of a connection has ended or the server's limit has risen: opens waiting streams, lets
+    /// waiting workers continue, and closes a connection that takes no more streams.
     pub(super) fn settle_http2_connection(&mut self, now: Timestamp, index: u32) {
         if self.pool.at(index).state != State::Http2Ready {
             return;
@@ -267,7 +267,7 @@ impl Load {
         self.close(index);
     }
 
-    fn carrying(&self, key: ConnectionKey) -> bool {
+    fn is_http2_ready(&self, key: ConnectionKey) -> bool {
         self.pool.find(key).is_some_and(|connection| connection.state == State::Http2Ready)
     }
 }

@@ -16,8 +16,9 @@ impl Load {
         self.spec.version == HttpVersion::Http2
     }
 
-    /// A connection of `client` that can take a further stream: open, state_of_stream opened, or new. At the maximum of connections the
-    /// longest idle one is closed first; `None` if none is idle. The caller then calls [`Self::assign`].
+    /// A connection of `client` that can take a further stream: open, being opened, or new. At the maximum of
+    /// connections the longest idle one is closed first; `None` if none is idle. The caller then calls
+    /// [`Self::assign`].
     pub(in super::super) fn http2_connection_for(&mut self, client: u32, endpoint: u16) -> Option<u32> {
         let own = self.streams.available.of(client).find(|&index| self.pool.endpoint(index) == endpoint);
         if own.is_some() {
@@ -89,8 +90,8 @@ impl Load {
         }
     }
 
-    /// Closed loop: issues a worker's next request on the connection of its group. If the connection has reached the server's
-    /// limit of streams, the worker waits.
+    /// Closed loop: issues a worker's next request on the connection of its group. If the connection has reached the
+    /// server's limit of streams, the worker waits.
     pub(in super::super) fn issue_stream(&mut self, at: Timestamp, worker: u32) {
         // With several hosts, the host is known only after the request is scheduled.
         if self.targets.len() == 1
@@ -144,14 +145,14 @@ impl Load {
             }
         }
         if state != State::Http2Ready {
-            self.streams.at(key.index).state = StreamState::BacklogRequest;
+            self.streams.at(key.index).state = StreamState::Waiting;
             return false;
         }
         self.watch_deadline(now, key.index);
         let http2_connection = self.streams.http2_connection(index);
         if http2_connection.open >= http2_connection.limit {
             http2_connection.waiting.push_back(key.index);
-            self.streams.at(key.index).state = StreamState::BacklogRequest;
+            self.streams.at(key.index).state = StreamState::Waiting;
             return false;
         }
         if !self.write_fields(now, key.index) {

@@ -21,7 +21,8 @@ impl Load {
         }
     }
 
-    /// The kernel accepted `bytes` bytes of a request's frames, frame headers included. `last`: they complete the request.
+    /// The kernel accepted `bytes` bytes of a request's frames, frame headers included. `last`: they complete the
+    /// request.
     pub fn handle_stream_sent(&mut self, now: Timestamp, stream: StreamKey, bytes: u64, last: bool) {
         self.live.bytes_sent += bytes;
         let Some(stream) = self.streams.find(stream) else { return };
@@ -37,8 +38,8 @@ impl Load {
         self.count_received(key, bytes);
     }
 
-    /// `bytes` of the bytes read were frames of a stream (HEADERS and CONTINUATION if `head`, otherwise DATA), frame headers
-    /// included.
+    /// `bytes` of the bytes read were frames of a stream (HEADERS and CONTINUATION if `head`, otherwise DATA), frame
+    /// headers included.
     pub fn handle_stream_bytes(&mut self, now: Timestamp, stream: StreamKey, bytes: u64, head: bool) {
         let Some(stream) = self.streams.find(stream) else { return };
         let connection = stream.connection;
@@ -87,7 +88,7 @@ impl Load {
         let stream = self.streams.at(index);
         let (connection, needs, length) = (stream.connection, stream.needs, stream.body_length);
         let (head, body) = (std::mem::take(&mut stream.head), std::mem::take(&mut stream.body));
-        let kept = needs.body && length <= BODY_STORED_MAX as u64;
+        let stored = needs.body && length <= BODY_STORED_MAX as u64;
         let going_away = self.streams.http2_connection(connection).going_away;
         let (_, worker, request) = self.streams.release(index);
         let Some(mut request) = request else { return };
@@ -102,7 +103,7 @@ impl Load {
         let received = ReceivedResponse {
             status: request.record.status,
             head: &head,
-            body: kept.then_some(&body[..]),
+            body: stored.then_some(&body[..]),
             body_length: length,
         };
         let follow_up = self.conclude(now, request, Ok(received));

@@ -88,8 +88,8 @@ fn generator_delay_of_a_request_counts_exactly_the_stalls_within_it() {
 
 #[test]
 fn requests_after_a_stall_count_as_delayed_in_an_open_loop() {
-    // 3 ms after a stall of 5 ms in an open loop, the bound is the rest of the burst, but at most the response time minus
-    // the shortest service time of 200 us.
+    // 3 ms after a stall of 5 ms in an open loop, the bound is the rest of the burst, but at most the response time
+    // minus the shortest service time of 200 us.
     let of = |open, from: u64, takes: u64| {
         let short = (0..SHORTEST_SERVICE_TIME_SAMPLES).map(|at| record(at, at, at + 200));
         let records: Vec<_> = short.chain([record(from, from, from + takes)]).collect();
@@ -99,7 +99,8 @@ fn requests_after_a_stall_count_as_delayed_in_an_open_loop() {
     assert_eq!((of(true, 20_700, 20_000), of(true, 21_001, 20_000)), (100, 0));
 }
 
-/// Shard 0 carries the path: its stalls delay the requests of shard 1 too, even if they are reported after the requests.
+/// Shard 0 carries the path: its stalls delay the requests of shard 1 too, even if they are reported after the
+/// requests.
 #[test]
 fn a_path_stall_delays_the_requests_of_all_shards() {
     let records = [record(1_000, 1_000, 9_000), record(10_000, 10_000, 10_100)];
@@ -193,8 +194,8 @@ fn assert_bounds(bounds: &DelayBounds, without: &Histogram, with: &Histogram, wh
     }
 }
 
-/// For every pattern of stalls, percentiles differ from those of an undisturbed run by at most the bound, up to a server
-/// utilization of two fifths.
+/// For every pattern of stalls, percentiles differ from those of an undisturbed run by at most the bound, up to a
+/// server utilization of two fifths.
 #[test]
 fn percentile_shift_stays_within_the_generator_delay_bound() {
     let mut rng = Rng::named(11, "stalls");

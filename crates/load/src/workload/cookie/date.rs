@@ -2,9 +2,9 @@
 
 use jiff::civil::DateTime;
 
-/// Parses a date of the attribute Expires (RFC 6265, section 5.1.1) into Unix seconds. The parts may be in any order, so that
-/// the three formats of HTTP and many variants are accepted. The time zone is always UTC. `None` if a part is missing or
-/// out of range.
+/// Parses a date of the attribute Expires (RFC 6265, section 5.1.1) into Unix seconds. The parts may be in any order,
+/// so that the three formats of HTTP and many variants are accepted. The time zone is always UTC. `None` if a part is
+/// missing or out of range.
 pub(super) fn read(text: &[u8]) -> Option<i64> {
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
     for token in text.split(|&byte| is_delimiter(byte)).filter(|token| !token.is_empty()) {

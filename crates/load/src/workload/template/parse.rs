@@ -18,8 +18,8 @@ impl Names {
     /// The index of `name`; a new name gets the next index.
     ///
     /// # Errors
-    /// The name is invalid (valid are letters, digits, `_` and `-`, beginning with a letter or `_`), or is that of a built-in
-    /// placeholder.
+    /// The name is invalid (valid are letters, digits, `_` and `-`, beginning with a letter or `_`), or is that of a
+    /// built-in placeholder.
     pub fn define(&mut self, name: &str) -> Result<usize, TemplateError> {
         let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
         if !begins || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
@@ -65,8 +65,8 @@ impl Names {
 }
 
 impl Template {
-    /// Parses text with the placeholders `{client}`, `{sequence}`, `{session}`, `{random 1..1000}`, and `{name}` for each of
-    /// `names`. `{{` and `}}` are literal braces.
+    /// Parses text with the placeholders `{client}`, `{sequence}`, `{session}`, `{random 1..1000}`, and `{name}` for
+    /// each of `names`. `{{` and `}}` are literal braces.
     ///
     /// # Errors
     /// The text has an unknown placeholder, an empty range, or an unmatched brace.

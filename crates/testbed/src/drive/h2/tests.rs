@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use load::{Action, Arrivals, HttpVersion, Shard, Load, LoadSpec, Retry, Reuse, Target, Workload};
+use load::{Action, Arrivals, HttpVersion, Load, LoadSpec, Retry, Reuse, Shard, Target, Workload};
 use units::Timestamp;
 
 use super::*;
