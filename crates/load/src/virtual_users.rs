@@ -50,7 +50,7 @@ impl CacheCounters {
 }
 
 /// Maximum concurrent requests for the objects of one page, and intended maximum connections of a virtual user: the
-/// values of Web Polygraph's robots since PolyMix-2.
+/// values of Web Polygraph's clients since PolyMix-2.
 pub const PARALLEL: u32 = 4;
 
 /// The k-th object that a page embeds has the number of the page plus k shifted by this many bits. A run has fewer
