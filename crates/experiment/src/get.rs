@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use http1::Asked;
+use http1::RequestMethod;
 use http1::whole::{IncompleteResponse, whole};
 use sys::clock::Clock;
 
@@ -61,7 +61,7 @@ fn within(server: SocketAddr, path: &str, timeout: Duration, most: usize) -> Res
 /// As [`get`]; another status, whose line is in the error; a truncated or malformed response.
 pub fn body(server: SocketAddr, path: &str) -> Result<String> {
     let response = within(server, path, REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)?;
-    let response = match whole(&response, Asked::Other) {
+    let response = match whole(&response, RequestMethod::Other) {
         Ok(response) => response,
         Err(IncompleteResponse::Nothing) => return Err(invalid("empty response".to_owned())),
         Err(why) => return Err(invalid(why.to_string())),

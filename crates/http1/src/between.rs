@@ -1,20 +1,20 @@
-//! What stands between two responses: nothing, or stray empty lines.
+//! Skips stray empty lines between two responses.
 //!
-//! Some servers send a CRLF behind a body that their Content-Length does not count. RFC 9112, section 2.2, has such an
-//! empty line ignored before a request; a client that reads it as the beginning of the next response fails that one.
-//! It comes in the packet of the body or in a later one, which makes no difference here.
+//! Some servers send a CRLF after a body that their Content-Length does not count. By RFC 9112, section 2.2, a server
+//! ignores such an empty line before a request. A client that reads it as the beginning of the next response fails that
+//! response. The CRLF may arrive with the body's packet or in a later one; both are handled alike.
 
-/// Looks for stray empty lines at the end of a response, while none is awaited, and at the beginning of the next one.
+/// State of the search for stray empty lines: after a response, while none is expected, and before the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Between {
-    /// A CR has come, its LF has not.
+    /// A CR was received whose LF has not arrived yet.
     has_cr: bool,
     lines: u32,
 }
 
 impl Between {
-    /// How many bytes at the beginning of `bytes`, which follow a complete response, belong to stray empty lines. They
-    /// are to be left out. Any byte behind them was sent for no request, or begins the next response.
+    /// Returns how many bytes at the beginning of `bytes` belong to stray empty lines; the caller skips them. `bytes`
+    /// follows a complete response. The first byte after the empty lines is unsolicited or begins the next response.
     pub fn skip(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
@@ -24,7 +24,8 @@ impl Between {
                     self.lines = self.lines.saturating_add(1);
                 }
                 (false, Some(b'\r')) => {
-                    // Alone, it may be the first half of an empty line; before a byte other than LF it is not.
+                    // A CR at the end of the input may be the first half of an empty line. Before a byte other than LF
+                    // it is not.
                     if bytes.get(at + 1).is_some_and(|&next| next != b'\n') {
                         return at;
                     }
@@ -36,12 +37,13 @@ impl Between {
         }
     }
 
-    /// Whether a CR was passed over whose LF has not come. Another byte after it makes both part of no message.
+    /// Whether a CR was skipped whose LF has not arrived yet. If a byte other than LF follows, neither belongs to a
+    /// message.
     pub fn has_open_cr(&self) -> bool {
         self.has_cr
     }
 
-    /// Empty lines since the last call.
+    /// Returns the number of empty lines skipped since the last call.
     pub fn take_lines(&mut self) -> u32 {
         std::mem::take(&mut self.lines)
     }
@@ -51,7 +53,7 @@ impl Between {
 mod tests {
     use super::*;
 
-    /// Bytes passed over, and empty lines in them, in pieces of `size`.
+    /// Bytes skipped, and empty lines among them, for input in pieces of `size` bytes.
     fn skipped(bytes: &[u8], size: usize) -> (usize, u32) {
         let mut between = Between::default();
         let mut passed = 0;

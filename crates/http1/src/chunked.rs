@@ -1,4 +1,5 @@
-//! The chunked coding: RFC 9112, section 7.1. One machine for every reader, with what each accepts as [`Rules`].
+//! Parses the chunked transfer coding (RFC 9112, section 7.1): one state machine, with the strictness of each reader as
+//! [`Rules`].
 //!
 //! ```text
 //!   1a;name=value CRLF  <26 bytes> CRLF   0 CRLF  Trailer: x CRLF  CRLF
@@ -7,15 +8,15 @@
 //!
 //! | the body has | client | observer | server |
 //! |---|---|---|---|
-//! | a size of up to 16 hexadecimal digits | read | read | read |
+//! | a size of up to 16 hexadecimal digits | accepted | accepted | accepted |
 //! | 17 digits, a sign, `0x`, white space before the size | fault | fault | fault |
-//! | white space after the size | passed over | passed over | passed over |
-//! | an extension | passed over | passed over | read to the letter, passed over |
-//! | trailers | passed over | passed over | fields to the letter, passed over |
-//! | a line that ends with LF alone | fault | read | fault |
-//! | extensions and trailers without end | fault after 64 KiB | read | fault after 8 KiB |
+//! | white space after the size | skipped | skipped | skipped |
+//! | an extension | skipped | skipped | syntax checked, skipped |
+//! | trailers | skipped | skipped | syntax checked, skipped |
+//! | a line that ends with LF alone | fault | accepted | fault |
+//! | extensions and trailers without end | fault after 64 KiB | accepted | fault after 8 KiB |
 //!
-//! What a server or a client reads, an observer reads to the same end.
+//! An observer accepts every body that a server or a client accepts, and finds the same end.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -23,29 +24,29 @@ use std::ops::Range;
 use crate::fault::{Fault, Reason};
 use crate::list::{is_text, is_token};
 
-/// What a reader accepts of a chunked body.
+/// How strictly a reader parses a chunked body.
 pub trait Rules: Copy {
-    /// Lines may end with LF alone.
+    /// Whether lines may end with LF alone.
     const BARE_LF: bool;
-    /// Extensions and trailers are checked to the letter.
-    const TO_THE_LETTER: bool;
-    /// Most bytes of extensions and trailers.
+    /// Whether the syntax of extensions and trailers is checked.
+    const CHECK_SYNTAX: bool;
+    /// Maximum bytes of extensions and trailers.
     const OVERHEAD_MAX: u32;
-    /// The bound holds for each chunk by itself, and for the trailers.
-    const OVERHEAD_EACH: bool;
+    /// Whether `OVERHEAD_MAX` limits each chunk and the trailers separately, or the whole body.
+    const OVERHEAD_PER_CHUNK: bool;
 }
 
-/// Rules of a client. Sizes are padded by old servers; extensions mean nothing to it. Two clients that disagree about a
-/// bare CR or LF disagree about where the next response begins, so that it accepts none.
+/// Rules of a client. It accepts sizes that old servers pad with spaces, and ignores extensions. It rejects a bare CR
+/// or LF: clients that treat them differently disagree about where the next response begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByClient;
 
 impl Rules for ByClient {
     const BARE_LF: bool = false;
-    const TO_THE_LETTER: bool = false;
-    /// As a head.
+    const CHECK_SYNTAX: bool = false;
+    /// The limit of a response head.
     const OVERHEAD_MAX: u32 = 64 * 1024;
-    const OVERHEAD_EACH: bool = true;
+    const OVERHEAD_PER_CHUNK: bool = true;
 }
 
 /// Rules of a server.
@@ -54,53 +55,55 @@ pub struct ByServer;
 
 impl Rules for ByServer {
     const BARE_LF: bool = false;
-    const TO_THE_LETTER: bool = true;
-    /// More than any client sends, too little to hide a flood in.
+    const CHECK_SYNTAX: bool = true;
+    /// More than clients send, and little enough to limit an attack.
     const OVERHEAD_MAX: u32 = 8 << 10;
-    const OVERHEAD_EACH: bool = false;
+    const OVERHEAD_PER_CHUNK: bool = false;
 }
 
-/// Rules of who looks on: a body that one of its ends reads is to be read.
+/// Rules of an observer, such as the packet analysis: it accepts every body that client or server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByObserver;
 
 impl Rules for ByObserver {
     const BARE_LF: bool = true;
-    const TO_THE_LETTER: bool = false;
-    /// What it passes over costs nothing.
+    const CHECK_SYNTAX: bool = false;
+    /// Skipped bytes cost the observer nothing.
     const OVERHEAD_MAX: u32 = u32::MAX;
-    const OVERHEAD_EACH: bool = true;
+    const OVERHEAD_PER_CHUNK: bool = true;
 }
 
-/// Where in a chunked body a reader is. Nothing of the body is kept.
+/// The position of a reader in a chunked body. Stores nothing of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunked<R> {
     state: State,
     digits: u8,
     overhead: u32,
-    /// Of the chunk being read: the size so far, then the bytes left of its data.
+    /// While a chunk's size is read: its value so far. While its data is read: the bytes left.
     left: u64,
-    /// Bytes of data so far.
+    /// Bytes of data read so far.
     content: u64,
-    /// Most of these.
-    most: u64,
+    /// Maximum bytes of data.
+    content_max: u64,
     rules: PhantomData<R>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size,
-    /// White space behind a size (RFC 9112 forbids it, old servers pad with it).
+    /// White space after a size. RFC 9112 forbids it; old servers pad with it.
     Space,
     Extension,
-    /// Within a quoted string; after its backslash.
+    /// In a quoted string.
     Quoted,
+    /// After a backslash in a quoted string.
     Escaped,
     /// The LF of a size line.
     SizeLf,
     Data,
-    /// CR and LF behind the data.
+    /// The CR after the data.
     DataCr,
+    /// The LF after the data.
     DataLf,
     /// The beginning of a trailer line.
     Trailer,
@@ -112,43 +115,44 @@ enum State {
     Ended,
 }
 
-/// What the next bytes of a body are.
+/// What the next bytes of the input are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// All of the input was framing; more is needed.
+    /// All of the input was framing; the body continues.
     More,
-    /// Data, at this place of the input. What is before it was framing, what is after it has not been looked at.
+    /// Data, at this range of the input. Bytes before the range are framing; bytes after it have not been read.
     Data(Range<usize>),
-    /// The body ended before this place of the input.
+    /// The body ended at this offset of the input.
     End(usize),
 }
 
-/// Hexadecimal digits that 64 bits hold. Leading zeros count: a size of hundreds of zeros is from no known sender.
+/// Maximum hexadecimal digits of a chunk size: those of 64 bits. Leading zeros count, as no known sender pads with
+/// zeros.
 const DIGITS_MAX: u8 = 16;
 
 impl<R: Rules> Chunked<R> {
-    /// Before the first chunk of a body of any length.
+    /// The beginning of a body of any length.
     pub fn new() -> Self {
-        Chunked::within(u64::MAX)
+        Chunked::with_max(u64::MAX)
     }
 
-    /// Before the first chunk of a body of which at most `most` bytes of data are accepted.
-    pub fn within(most: u64) -> Self {
-        Chunked { state: State::Size, digits: 0, overhead: 0, left: 0, content: 0, most, rules: PhantomData }
+    /// The beginning of a body of at most `content_max` bytes of data; a longer body is a fault.
+    pub fn with_max(content_max: u64) -> Self {
+        Chunked { state: State::Size, digits: 0, overhead: 0, left: 0, content: 0, content_max, rules: PhantomData }
     }
 
-    /// Bytes of data read so far: what the body is without its framing.
+    /// Bytes of data read so far, without the framing.
     pub fn content(&self) -> u64 {
         self.content
     }
 
-    /// How many of the next bytes are certain to be data.
+    /// How many of the next bytes are data, whatever their values.
     pub fn data_left(&self) -> u64 {
         if self.state == State::Data { self.left } else { 0 }
     }
 
-    /// Passes over so many of the next bytes, at most [`Self::data_left`], without seeing them.
-    pub fn pass_over(&mut self, bytes: u64) {
+    /// Skips the next `bytes` bytes of data, at most [`Self::data_left`], without reading them.
+    pub fn skip(&mut self, bytes: u64) {
         let bytes = bytes.min(self.data_left());
         self.left -= bytes;
         self.content = self.content.saturating_add(bytes);
@@ -157,10 +161,10 @@ impl<R: Rules> Chunked<R> {
         }
     }
 
-    /// Reads on. Call again with what follows the data it returned, or with more input.
+    /// Reads the next part of the body. Call again with the input after the returned data, or with new input.
     ///
     /// # Errors
-    /// This is not a chunked body, or it exceeds a bound. Where the next message begins is not known.
+    /// The input is not a chunked body, or exceeds a limit. The beginning of the next message is then unknown.
     #[inline]
     pub fn step(&mut self, input: &[u8]) -> Result<Step, Fault> {
         let mut at = 0;
@@ -173,7 +177,7 @@ impl<R: Rules> Chunked<R> {
             }
             if self.state == State::Data {
                 let length = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len() - at);
-                self.pass_over(length as u64);
+                self.skip(length as u64);
                 return Ok(Step::Data(at..at + length));
             }
             self.state = self.framing(input[at])?;
@@ -181,7 +185,7 @@ impl<R: Rules> Chunked<R> {
         }
     }
 
-    /// The state after one byte that is not data.
+    /// Reads one byte of framing and returns the next state.
     fn framing(&mut self, byte: u8) -> Result<State, Fault> {
         let state = match (self.state, byte) {
             (State::Size, digit) if digit.is_ascii_hexdigit() => return self.digit(digit),
@@ -206,7 +210,7 @@ impl<R: Rules> Chunked<R> {
             (State::SizeLf | State::DataLf | State::TrailerLf | State::LastLf, _) => {
                 return Err(Fault::new(Reason::ChunkLineEnd, &[b'\r', byte]));
             }
-            (State::Data | State::Ended, _) => unreachable!("data and the end are found in step"),
+            (State::Data | State::Ended, _) => unreachable!("step handles the states Data and Ended"),
         };
         self.overhead += 1;
         if self.overhead > R::OVERHEAD_MAX {
@@ -229,7 +233,7 @@ impl<R: Rules> Chunked<R> {
     }
 
     fn extension(&self, byte: u8) -> Result<State, Fault> {
-        if !R::TO_THE_LETTER {
+        if !R::CHECK_SYNTAX {
             return if byte == b'\n' { Err(Fault::new(Reason::ChunkLineEnd, b"\n")) } else { Ok(State::Extension) };
         }
         match (self.state, byte) {
@@ -248,7 +252,7 @@ impl<R: Rules> Chunked<R> {
             (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
             (State::TrailerValue, b'\n') if R::BARE_LF => Ok(State::Trailer),
             (_, b'\n') => Err(Fault::new(Reason::ChunkLineEnd, b"\n")),
-            _ if !R::TO_THE_LETTER => Ok(State::TrailerValue),
+            _ if !R::CHECK_SYNTAX => Ok(State::TrailerValue),
             (State::Trailer | State::TrailerName, name) if is_token(name) => Ok(State::TrailerName),
             (State::TrailerName, b':') => Ok(State::TrailerValue),
             (State::TrailerValue, text) if is_text(text) => Ok(State::TrailerValue),
@@ -262,14 +266,14 @@ impl<R: Rules> Chunked<R> {
     }
 
     fn begin_chunk(&mut self) -> Result<State, Fault> {
-        if R::OVERHEAD_EACH {
+        if R::OVERHEAD_PER_CHUNK {
             self.overhead = 0;
         }
         if self.left == 0 {
             return Ok(State::Trailer);
         }
-        if self.content.checked_add(self.left).is_none_or(|sum| sum > self.most) {
-            return Err(Fault::new(Reason::BodyTooLong, self.most.to_string().as_bytes()));
+        if self.content.checked_add(self.left).is_none_or(|sum| sum > self.content_max) {
+            return Err(Fault::new(Reason::BodyTooLong, self.content_max.to_string().as_bytes()));
         }
         Ok(State::Data)
     }

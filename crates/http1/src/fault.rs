@@ -1,18 +1,18 @@
-//! What is wrong with a message, named and in words.
+//! Faults of HTTP/1 messages: a name for each broken rule, and a text for the user.
 
 use std::fmt;
 
-/// Why a message cannot be read, with the part of it that is wrong.
+/// Why a message is malformed, with an excerpt of the wrong part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Which rule it breaks.
+    /// The rule that the message breaks.
     pub reason: Reason,
     excerpt: Excerpt,
 }
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident, $name:literal;)*) => {
-        /// The rules that a message can break.
+        /// A rule that a message can break.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Reason {
@@ -23,7 +23,7 @@ macro_rules! reasons {
             /// Every reason.
             pub const ALL: &[Reason] = &[$(Reason::$variant,)*];
 
-            /// The name in JSON and in tables of cases.
+            /// The name in JSON and in `tests/framing.txt`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Reason::$variant => $name,)*
@@ -38,7 +38,7 @@ reasons! {
     NotHttp1, "not_http1";
     /// The status line is not `HTTP/1.x NNN reason`, or its status is below 100.
     StatusLine, "status_line";
-    /// 101 (Switching Protocols) to a request that did not ask for it.
+    /// 101 (Switching Protocols) in response to a request without Upgrade.
     UnrequestedUpgrade, "unrequested_upgrade";
     /// A CR without its LF before the status line.
     StrayCr, "stray_cr";
@@ -48,37 +48,37 @@ reasons! {
     SpaceBeforeColon, "space_before_colon";
     /// White space before the first header line.
     LeadingSpace, "leading_space";
-    /// A header name that is empty or has a character that no name may have.
+    /// A header name that is empty or has an invalid character.
     FieldName, "field_name";
-    /// A control character in a header value, a NUL or a bare CR among them.
+    /// A control character in a header value, such as NUL or a bare CR.
     FieldValue, "field_value";
-    /// More header lines than are read.
+    /// More header lines than the reader accepts.
     TooManyFields, "too_many_fields";
-    /// A longer head than is read.
+    /// A longer head than the reader accepts.
     HeadTooLong, "head_too_long";
-    /// More interim responses than are read before a final one.
+    /// More interim responses before the final one than the reader accepts.
     TooManyInterim, "too_many_interim_responses";
     /// Content-Length has no value.
     LengthEmpty, "content_length_empty";
-    /// Content-Length has something other than digits.
+    /// Content-Length has a character that is not a digit.
     LengthNotNumber, "content_length_not_a_number";
-    /// Content-Length is more than 64 bits hold.
+    /// Content-Length exceeds 64 bits.
     LengthOverflow, "content_length_overflow";
-    /// Several values of Content-Length that are not the same.
+    /// Content-Length has several different values.
     LengthsDiffer, "content_lengths_differ";
-    /// Several values of Content-Length, where one alone is accepted.
+    /// Content-Length has several values, where only one is accepted.
     LengthRepeated, "content_length_repeated";
-    /// Transfer-Encoding beside Content-Length, where one alone is accepted.
+    /// Transfer-Encoding together with Content-Length, where only one of them is accepted.
     CodingAndLength, "transfer_encoding_and_content_length";
-    /// Transfer-Encoding in a message of HTTP/1.0, which has none.
+    /// Transfer-Encoding in a message of HTTP/1.0, which does not define it.
     CodingInHttp10, "transfer_encoding_in_http_1_0";
     /// Transfer-Encoding has no value.
     CodingEmpty, "transfer_encoding_empty";
-    /// chunked with parameters, of which it has none.
+    /// The coding chunked with parameters; it is defined without.
     CodingParameters, "chunked_parameters";
-    /// chunked more than once.
+    /// The coding chunked more than once.
     CodingRepeated, "chunked_repeated";
-    /// A transfer coding other than chunked, where that alone is accepted.
+    /// A transfer coding other than chunked, where only chunked is accepted.
     CodingUnsupported, "transfer_coding_unsupported";
     /// The last transfer coding is not chunked, so that the end of a request is unknown.
     CodingNotFinal, "chunked_not_last";
@@ -88,19 +88,19 @@ reasons! {
     ChunkSizeOverflow, "chunk_size_overflow";
     /// A line of a chunked body that does not end with CRLF.
     ChunkLineEnd, "chunk_line_end";
-    /// A character that no chunk extension may have.
+    /// An invalid character in a chunk extension.
     ChunkExtension, "chunk_extension";
-    /// Data that goes on where its chunk ends.
+    /// Chunk data that is not followed by a line end.
     ChunkDataEnd, "chunk_data_end";
     /// A trailer line that is not a field.
     Trailer, "trailer";
-    /// More bytes of chunk extensions and trailers than are read.
+    /// More bytes of chunk extensions and trailers than the reader accepts.
     ChunkOverhead, "chunk_overhead";
-    /// A longer body than is accepted.
+    /// A longer body than the reader accepts.
     BodyTooLong, "body_too_long";
 }
 
-/// A little of what is wrong.
+/// The first bytes of the wrong part of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Excerpt {
     bytes: [u8; EXCERPT_MAX],
@@ -108,7 +108,7 @@ struct Excerpt {
     is_cut: bool,
 }
 
-/// Bytes of an excerpt: a header line is recognised by its first words.
+/// Maximum bytes of an excerpt: enough to recognise a header line.
 const EXCERPT_MAX: usize = 38;
 
 impl Excerpt {
@@ -128,13 +128,13 @@ impl fmt::Display for Excerpt {
 }
 
 impl Fault {
-    /// A fault found in `excerpt`.
+    /// A fault with the wrong part of the message, which is shortened to an excerpt.
     #[cold]
     pub fn new(reason: Reason, excerpt: &[u8]) -> Self {
         Fault { reason, excerpt: Excerpt::of(excerpt) }
     }
 
-    /// Whether heads, or what a chunked body has of them, exceed a limit of the reader, rather than being wrong.
+    /// Whether the head, or the extensions and trailers of a chunked body, are valid but exceed a limit of the reader.
     pub fn is_head_too_large(&self) -> bool {
         matches!(
             self.reason,
@@ -164,7 +164,7 @@ impl fmt::Display for Fault {
             Reason::LengthOverflow => write!(f, "Content-Length {text} is more than 64 bits hold"),
             Reason::LengthsDiffer => write!(f, "Content-Length has the different values {text}"),
             Reason::LengthRepeated => write!(f, "Content-Length with more than one value"),
-            Reason::CodingAndLength => write!(f, "Transfer-Encoding beside Content-Length"),
+            Reason::CodingAndLength => write!(f, "Transfer-Encoding together with Content-Length"),
             Reason::CodingInHttp10 => write!(f, "Transfer-Encoding {text} in a message of HTTP/1.0"),
             Reason::CodingEmpty => write!(f, "Transfer-Encoding without a value"),
             Reason::CodingParameters => write!(f, "Transfer-Encoding {text}: chunked has no parameters"),

@@ -1,63 +1,63 @@
-//! How long a message's body is: the one table of RFC 9112, section 6.3, with a column for each role.
+//! Determines the length of a message's body: the rules of RFC 9112, section 6.3, for each role.
 //!
 //! | the message has | client | observer | gateway | server (requests) |
 //! |---|---|---|---|---|
-//! | HEAD asked, or status 1xx, 204, 304 | none | none | none | |
+//! | request was HEAD, or status 1xx, 204, 304 | none | none | none | |
 //! | status 101 | fault | tunnel | fault | |
-//! | CONNECT asked, status 2xx | tunnel | tunnel | tunnel | |
+//! | request was CONNECT, status 2xx | tunnel | tunnel | tunnel | |
 //! | Transfer-Encoding in HTTP/1.0 | fault | fault | fault | fault |
 //! | chunked with parameters | fault | fault | fault | fault |
-//! | Transfer-Encoding and Content-Length | as the coding says | as the coding says | as the coding says | fault |
-//! | chunked last | chunked | chunked | fault unless alone, also for an empty member of the list | fault unless alone |
-//! | another coding last, or none named | until close | until close; of a request a fault | fault | fault |
+//! | Transfer-Encoding and Content-Length | by the coding | by the coding | by the coding | fault |
+//! | chunked last | chunked | chunked | fault unless the only coding, or if the list has an empty member | fault unless the only coding |
+//! | another coding last, or none | until close | until close (request: fault) | fault | fault |
 //! | several Content-Length, the same valid number | that length | that length | that length | fault |
-//! | Content-Length that is not a number, or different ones | fault | fault | fault | fault |
+//! | Content-Length that is not a number, or several different numbers | fault | fault | fault | fault |
 //! | Content-Length | length | length | length | length |
-//! | none of these | until close | until close; of a request none | until close | none |
+//! | none of these | until close | until close (request: none) | until close | none |
 //!
-//! After a message with both fields, or with chunked more than once, the connection is not used again
-//! ([`Fields::is_ambiguous`]): someone before this reader may have read another end.
+//! After a message with both fields, or with chunked more than once, the connection must not be used again
+//! ([`Fields::is_ambiguous`]): a proxy before this reader may have found another end of the message.
 //!
-//! Why the roles differ: a *server* refuses what a program before or behind it could read differently, since requests
-//! are smuggled that way. A *client* reads what the RFC defines; the next response is on another connection.
-//! A *gateway* (the client side of a relay) passes a body on to others, so it must know every coding of it, and it
-//! supports chunked alone. An *observer* reads what both ends are likely to read; a fault means that the message's end
-//! is unknown, and it finds the next one by the change of direction.
+//! Why the roles differ: a *server* rejects requests that another program on the way could read differently, which
+//! prevents request smuggling. A *client* accepts everything that the RFC defines; the next response is on another
+//! connection. A *gateway* (the client side of a relay) forwards bodies, so it must decode every coding, and it
+//! supports only chunked. An *observer* accepts what both ends are likely to accept. A fault means that the end of the
+//! message is unknown; the observer then finds the next message where the direction changes.
 
 use crate::fault::{Fault, Reason};
 use crate::list::{NotDecimal, decimal, members, trim};
 
-/// Who reads.
+/// The role of the program that reads a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Reads responses to its own requests.
     Client,
-    /// Reads requests and responses of others, and takes no part.
+    /// Reads requests and responses between other programs.
     Observer,
-    /// Reads responses and passes their bodies on.
+    /// Reads responses and forwards their bodies.
     Gateway,
     /// Reads requests.
     Server,
 }
 
-/// How a body ends.
+/// How a message's body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// There is none, whatever the fields say.
+    /// The message has no body, whatever its fields contain.
     None,
-    /// After so many bytes.
+    /// After this number of bytes.
     Length(u64),
-    /// With the last chunk and its trailers.
+    /// After the last chunk and its trailers.
     Chunked,
-    /// With the connection.
+    /// With the close of the connection.
     UntilClose,
-    /// What follows is another protocol.
+    /// The bytes after the head belong to another protocol.
     Tunnel,
 }
 
-/// What of a request decides how its response is framed.
+/// The request's method, as far as the framing of its response depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestMethod {
     /// HEAD.
     Head,
     /// CONNECT.
@@ -70,18 +70,18 @@ pub enum Asked {
 /// The minor version of HTTP/1, as far as framing depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// HTTP/1.0, which has no transfer codings.
+    /// HTTP/1.0, which does not define transfer codings.
     Http10,
     /// HTTP/1.1, and any later minor version (RFC 9110, section 2.5).
     #[default]
     Http11,
 }
 
-/// What the fields of one head say about its body: taken in line by line.
+/// The fields of one head that determine its body. The caller adds the header lines one by one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fields<'a> {
     length: Option<u64>,
-    /// More than one value of Content-Length.
+    /// Content-Length has more than one value.
     length_repeated: bool,
     length_fault: Option<Fault>,
     coding: Option<Coding<'a>>,
@@ -90,20 +90,20 @@ pub struct Fields<'a> {
 /// The transfer codings of a message.
 #[derive(Clone, Copy, Debug)]
 struct Coding<'a> {
-    /// The last one; empty where none is named.
+    /// The last coding; empty if the header has none.
     last: &'a [u8],
-    /// One that is not chunked.
+    /// The first coding that is not chunked.
     other: Option<&'a [u8]>,
-    /// How often chunked is named.
+    /// Number of times that chunked occurs.
     chunked: u8,
-    /// chunked with parameters.
+    /// The first occurrence of chunked with parameters.
     parameters: Option<&'a [u8]>,
     /// The list has an empty member.
     has_gap: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// Takes in a Content-Length field. RFC 9110, section 8.6: a list of equal numbers is that number.
+    /// Adds a Content-Length field. By RFC 9110, section 8.6, a list of equal numbers is that number.
     pub fn content_length(&mut self, value: &[u8]) {
         for text in value.split(|&byte| byte == b',') {
             self.one_length(trim(text), value);
@@ -130,7 +130,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes in a Transfer-Encoding field.
+    /// Adds a Transfer-Encoding field.
     pub fn transfer_encoding(&mut self, value: &'a [u8]) {
         let coding =
             self.coding.get_or_insert(Coding { last: b"", other: None, chunked: 0, parameters: None, has_gap: false });
@@ -148,12 +148,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether another reader could find another end: the connection is of no further use after the message.
+    /// Whether another reader could find another end of the message. The connection must not be used after it.
     pub fn is_ambiguous(&self) -> bool {
         self.coding.is_some_and(|coding| coding.chunked > 1 || self.has_length())
     }
 
-    /// The value of Content-Length, where it is one number.
+    /// The value of Content-Length, if it is one valid number.
     pub fn length(&self) -> Option<u64> {
         self.length.filter(|_| self.length_fault.is_none())
     }
@@ -162,21 +162,21 @@ impl<'a> Fields<'a> {
         self.length.is_some() || self.length_fault.is_some()
     }
 
-    /// How the body of a response ends.
+    /// Determines how the body of a response ends.
     ///
     /// # Errors
-    /// Nobody can tell, or `role` does not read such a body.
-    pub fn response(&self, role: Role, status: u16, version: Version, asked: Asked) -> Result<Body, Fault> {
+    /// The end of the body is unknown, or `role` does not accept such a body.
+    pub fn response(&self, role: Role, status: u16, version: Version, method: RequestMethod) -> Result<Body, Fault> {
         if status == 101 {
-            // RFC 9110, section 15.2.2: to who asked for it with Upgrade, which the clients here never do.
-            let is_seen_only = role == Role::Observer;
-            return if is_seen_only { Ok(Body::Tunnel) } else { Err(Fault::new(Reason::UnrequestedUpgrade, b"101")) };
+            // RFC 9110, section 15.2.2: 101 answers a request with Upgrade, which this program's clients never send.
+            let is_observer = role == Role::Observer;
+            return if is_observer { Ok(Body::Tunnel) } else { Err(Fault::new(Reason::UnrequestedUpgrade, b"101")) };
         }
-        // RFC 9110, section 9.3.6: any 2xx, 204 too.
-        if asked == Asked::Connect && status / 100 == 2 {
+        // RFC 9110, section 9.3.6: every 2xx status opens a tunnel, 204 included.
+        if method == RequestMethod::Connect && status / 100 == 2 {
             return Ok(Body::Tunnel);
         }
-        if asked == Asked::Head || matches!(status, 100..=199 | 204 | 304) {
+        if method == RequestMethod::Head || matches!(status, 100..=199 | 204 | 304) {
             return Ok(Body::None);
         }
         if let Some(coding) = self.coding {
@@ -190,10 +190,10 @@ impl<'a> Fields<'a> {
         Ok(self.check_length()?.map_or(Body::UntilClose, Body::Length))
     }
 
-    /// How the body of a request ends: never with the connection.
+    /// Determines how the body of a request ends: never with the close of the connection.
     ///
     /// # Errors
-    /// Nobody can tell, or `role` does not read such a body.
+    /// The end of the body is unknown, or `role` does not accept such a body.
     pub fn request(&self, role: Role, version: Version) -> Result<Body, Fault> {
         let is_strict = role != Role::Observer;
         if let Some(coding) = self.coding {
@@ -226,17 +226,17 @@ impl Coding<'_> {
         self.last.eq_ignore_ascii_case(b"chunked")
     }
 
-    /// What is wrong with it for everyone.
+    /// Checks for faults that no role accepts.
     fn check(&self, version: Version) -> Result<(), Fault> {
         if version == Version::Http10 {
-            // RFC 9112, section 6.1: faulty framing, even if there is a length.
+            // RFC 9112, section 6.1: the framing is faulty even if the message has a Content-Length.
             return Err(Fault::new(Reason::CodingInHttp10, self.last));
         }
         // RFC 9112, section 7.1.
         self.parameters.map_or(Ok(()), |member| Err(Fault::new(Reason::CodingParameters, member)))
     }
 
-    /// Chunked once and nothing else.
+    /// Checks that the only coding is one chunked.
     fn check_chunked_alone(&self) -> Result<(), Fault> {
         match (self.chunked, self.other) {
             (0, None) => Err(Fault::new(Reason::CodingEmpty, b"")),
@@ -246,8 +246,8 @@ impl Coding<'_> {
         }
     }
 
-    /// RFC 9110, section 5.6.1, has empty members of a list ignored. Not every library does, and a body that one reader
-    /// takes for chunked and another one does not is passed on as it came.
+    /// Checks that the list of codings has no empty member. By RFC 9110, section 5.6.1, a recipient ignores empty
+    /// members, but some libraries do not: they would forward a chunked body undecoded.
     fn check_gaps(&self) -> Result<(), Fault> {
         if self.has_gap { Err(Fault::new(Reason::CodingUnsupported, b"(empty)")) } else { Ok(()) }
     }

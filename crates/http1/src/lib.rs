@@ -1,4 +1,4 @@
-//! Where an HTTP/1 message ends, decided once for every part of the program that reads one.
+//! Finds where an HTTP/1 message ends, by the same rules for every part of the program that reads HTTP/1.
 //!
 //! ```text
 //!   field lines --> framing::Fields --> Body: none | length | chunked | until close | tunnel, or a Fault
@@ -10,11 +10,11 @@
 //!
 //! Two readers that disagree about the end of a message disagree about every message after it. The readers of this
 //! program are the load generator, the packet analysis, the server, and the server's relay to other programs. They
-//! differ where RFC 9112 lets them: a server refuses a request that two parsers could read differently, a client may
-//! still read a response. Each difference is a column of one table, [`framing::Role`], and `tests/framing.txt` lists
-//! the cases with what each role makes of them. The tests of `load`, `watch` and `serve` read the same file.
+//! differ where RFC 9112 allows it: a server rejects a request that two parsers could read differently, a client may
+//! accept such a response. Each reader is a [`framing::Role`]. `tests/framing.txt` lists cases with the expected result
+//! for each role; the tests of `load`, `watch` and `serve` read the same file.
 //!
-//! A [`Fault`] names what is wrong, with an excerpt, in words for the user.
+//! A [`Fault`] describes what is wrong with a message, with an excerpt of it, for the user.
 //!
 //! Read [`framing`] first.
 
@@ -29,4 +29,4 @@ pub mod whole;
 pub use between::Between;
 pub use chunked::{Chunked, Step};
 pub use fault::{Fault, Reason};
-pub use framing::{Asked, Body, Fields, Role, Version};
+pub use framing::{Body, Fields, RequestMethod, Role, Version};

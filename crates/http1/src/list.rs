@@ -1,11 +1,11 @@
-//! Lists and numbers in field values (RFC 9110, sections 5.6.1 and 8.6).
+//! Parses lists and numbers in field values (RFC 9110, sections 5.6.1 and 8.6).
 
-/// White space around the members of a list: SP and HTAB, and CR and LF, which a folded line leaves inside a value.
+/// Whether a byte is white space around list members: SP, HTAB, and the CR and LF that a folded line leaves in a value.
 fn is_space(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Without the white space around it.
+/// The value without white space at both ends.
 pub fn trim(mut value: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = value
         && is_space(first)
@@ -20,26 +20,26 @@ pub fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// The members of a comma-separated list without the white space around them; empty ones are left out.
+/// The members of a comma-separated list, trimmed. Empty members are skipped.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
 }
 
-/// Why a text is not a number.
+/// Why a text is not a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotDecimal {
-    /// There is none.
+    /// The text is empty.
     Empty,
-    /// It has something other than digits: a sign, a space, a point.
+    /// The text has a character that is not a digit: a sign, a space, a point.
     Digits,
-    /// More than 64 bits hold.
+    /// The number exceeds 64 bits.
     Overflow,
 }
 
-/// A number of digits and nothing else.
+/// Parses a decimal number that consists of digits only.
 ///
 /// # Errors
-/// The text is none, or too large.
+/// The text is not a number, or exceeds 64 bits.
 pub fn decimal(text: &[u8]) -> Result<u64, NotDecimal> {
     if text.is_empty() {
         return Err(NotDecimal::Empty);
@@ -51,13 +51,13 @@ pub fn decimal(text: &[u8]) -> Result<u64, NotDecimal> {
     value.ok_or(NotDecimal::Overflow)
 }
 
-/// RFC 9110, section 5.6.2: a character of a method, a field name, a transfer coding.
+/// Whether a byte may occur in a token (RFC 9110, section 5.6.2): a method, a field name, a transfer coding.
 pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
 }
 
-/// A character of a field value: no control character but the tab.
+/// Whether a byte may occur in a field value: every byte except control characters other than the tab.
 pub fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }

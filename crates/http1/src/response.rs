@@ -1,78 +1,78 @@
-//! The head of a response, as a client reads it: status, framing, and whether the connection stays.
+//! Parses the head of a response for a client: status, framing, and whether the connection is persistent.
 //!
 //! ```text
 //!   bytes --> httparse, 128 header lines --> Head                      nearly every head
 //!                 '--> 512 lines, folded lines, HTTP/1.2 to 1.9 --> Head, or a Fault with its reason
 //! ```
 //!
-//! Folded lines (RFC 9112, section 5.2) are read as one, [`unfold`] writes them so.
+//! Folded lines (RFC 9112, section 5.2) are parsed as one line; [`unfold`] joins them in place.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use crate::fault::{Fault, Reason};
-use crate::framing::{Asked, Body, Fields, Role, Version};
+use crate::framing::{Body, Fields, RequestMethod, Role, Version};
 use crate::list::{is_text, is_token, members};
 
-/// Largest head accepted, in bytes, its empty line included. Servers' own limits lie between 8 and 64 KiB.
+/// Maximum bytes of a head, with its empty line. The limits of servers for their own heads are 8 to 64 KiB.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Most header lines accepted in one head.
+/// Maximum header lines of one head.
 pub const FIELDS_MAX: usize = 512;
 
-/// Header lines for which the first attempt has room: 4 KiB of the stack, not cleared.
-const FIELDS_FEW: usize = 128;
+/// Maximum header lines of the first attempt: 4 KiB of uninitialised stack.
+const FIELDS_FIRST_ATTEMPT: usize = 128;
 
-/// What every response begins with; told apart from garbage before a line is whole.
+/// The first bytes of every response. Other input is rejected before its first line is complete.
 pub const PREFIX: &[u8] = b"HTTP/1.";
 
-/// What a client needs to know from a head.
+/// The parts of a head that a client needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// 100 to 999.
+    /// Status code, 100 to 999.
     pub status: u16,
-    /// How the body ends.
+    /// How the response's body ends.
     pub body: Body,
     /// Whether the connection may serve another request.
     pub keep_alive: bool,
-    /// Bytes of the head, its empty line included.
+    /// Bytes of the head, with its empty line.
     pub length: usize,
-    /// It may have folded lines.
+    /// Whether the head may have folded lines.
     pub is_folded: bool,
 }
 
 impl Head {
-    /// Whether a further response follows this one.
+    /// Whether the response is interim (1xx), so that another response follows it.
     pub fn is_interim(&self) -> bool {
         self.status < 200
     }
 }
 
-/// Reads the head at the front of `bytes`; `None` if it is not whole yet.
+/// Parses the head at the beginning of `bytes`; `None` if the head is incomplete. `method` is the request's.
 ///
 /// # Errors
-/// It is not a head, it has too many header lines, or the end of its body is unknown.
-pub fn parse(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fault> {
+/// The bytes are not a head, the head has too many header lines, or the end of its body is unknown.
+pub fn parse(bytes: &[u8], method: RequestMethod) -> Result<Option<Head>, Fault> {
     if bytes.iter().zip(PREFIX).any(|(byte, expected)| byte != expected) {
         return Err(Fault::new(Reason::NotHttp1, bytes));
     }
-    // Uninitialised on purpose: clearing 128 headers would cost as much as reading ten.
-    let mut headers = [const { MaybeUninit::uninit() }; FIELDS_FEW];
+    // The headers stay uninitialised: clearing 128 of them takes as long as parsing ten.
+    let mut headers = [const { MaybeUninit::uninit() }; FIELDS_FIRST_ATTEMPT];
     let mut response = httparse::Response::new(&mut []);
     let parsed =
         httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
     match parsed {
-        Ok(httparse::Status::Complete(length)) => read(&response, length, asked).map(Some),
+        Ok(httparse::Status::Complete(length)) => read(&response, length, method).map(Some),
         Ok(httparse::Status::Partial) => Ok(None),
-        Err(_) => parse_rare(bytes, asked),
+        Err(_) => parse_rare(bytes, method),
     }
 }
 
-/// Reads a head that the first attempt does not.
+/// Parses a head that the first attempt rejected.
 #[cold]
 #[inline(never)]
-fn parse_rare(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fault> {
-    // RFC 9110, section 2.5: a minor version higher than is known is read as the highest that is known.
+fn parse_rare(bytes: &[u8], method: RequestMethod) -> Result<Option<Head>, Fault> {
+    // RFC 9110, section 2.5: an unknown higher minor version is treated as the highest known one.
     let minor = bytes.get(PREFIX.len()).copied();
     let text = if matches!(minor, Some(b'2'..=b'9')) {
         let mut copy = bytes.to_vec();
@@ -87,7 +87,7 @@ fn parse_rare(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fault> {
     config.allow_obsolete_multiline_headers_in_responses(true);
     match config.parse_response_with_uninit_headers(&mut response, &text, &mut headers) {
         Ok(httparse::Status::Complete(length)) => {
-            let head = read(&response, length, asked)?;
+            let head = read(&response, length, method)?;
             Ok(Some(Head { is_folded: true, ..head }))
         }
         Ok(httparse::Status::Partial) => Ok(None),
@@ -98,7 +98,7 @@ fn parse_rare(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fault> {
     }
 }
 
-fn read(response: &httparse::Response<'_, '_>, length: usize, asked: Asked) -> Result<Head, Fault> {
+fn read(response: &httparse::Response<'_, '_>, length: usize, method: RequestMethod) -> Result<Head, Fault> {
     let status = response.code.unwrap_or(0);
     if status < 100 {
         return Err(Fault::new(Reason::StatusLine, status.to_string().as_bytes()));
@@ -107,7 +107,7 @@ fn read(response: &httparse::Response<'_, '_>, length: usize, asked: Asked) -> R
     let mut fields = Fields::default();
     let (mut close, mut keep) = (false, false);
     for header in response.headers.iter() {
-        // The length tells nearly every other header apart.
+        // The length of the name excludes nearly every other header.
         match header.name.len() {
             10 if header.name.eq_ignore_ascii_case("connection") => {
                 for option in members(header.value) {
@@ -120,13 +120,13 @@ fn read(response: &httparse::Response<'_, '_>, length: usize, asked: Asked) -> R
             _ => {}
         }
     }
-    let body = fields.response(Role::Client, status, version, asked)?;
-    let stays = !matches!(body, Body::UntilClose | Body::Tunnel) && !fields.is_ambiguous();
-    let keep_alive = stays && !close && (version == Version::Http11 || keep);
+    let body = fields.response(Role::Client, status, version, method)?;
+    let is_reusable = !matches!(body, Body::UntilClose | Body::Tunnel) && !fields.is_ambiguous();
+    let keep_alive = is_reusable && !close && (version == Version::Http11 || keep);
     Ok(Head { status, body, keep_alive, length, is_folded: false })
 }
 
-/// Writes folded lines as one, in place: each fold becomes spaces (RFC 9112, section 5.2).
+/// Joins folded lines in place: each line break before white space becomes spaces (RFC 9112, section 5.2).
 pub fn unfold(head: &mut [u8]) {
     let mut at = 0;
     while let Some(end) = memchr::memchr(b'\n', &head[at..]).map(|found| at + found) {
@@ -140,7 +140,7 @@ pub fn unfold(head: &mut [u8]) {
     }
 }
 
-/// Why the parser refused a head, which it says in one word: the first line that is wrong.
+/// Finds the first invalid line of a head that the parser rejected; the parser's own error has no position.
 fn diagnose(bytes: &[u8]) -> Fault {
     let mut lines = bytes.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let first = lines.next().unwrap_or_default();
@@ -190,11 +190,11 @@ mod tests {
     use super::*;
 
     fn head(text: &str) -> Head {
-        parse(text.as_bytes(), Asked::Other).unwrap().unwrap()
+        parse(text.as_bytes(), RequestMethod::Other).unwrap().unwrap()
     }
 
     fn fault(text: &str) -> String {
-        parse(text.as_bytes(), Asked::Other).unwrap_err().to_string()
+        parse(text.as_bytes(), RequestMethod::Other).unwrap_err().to_string()
     }
 
     #[test]
@@ -208,9 +208,9 @@ mod tests {
         let mut text = folded.as_bytes().to_vec();
         unfold(&mut text);
         assert_eq!(text, b"HTTP/1.1 200 OK\r\nX-A: one   two\r\nContent-Length:  \t5\r\nX-B: y\r\n\r\n");
-        // A head is not whole before it is known whether the next line continues it.
+        // A head is incomplete until the first byte after the line end shows whether the line is folded.
         for cut in 0..folded.len() {
-            assert_eq!(parse(&folded.as_bytes()[..cut], Asked::Other), Ok(None), "{cut}");
+            assert_eq!(parse(&folded.as_bytes()[..cut], RequestMethod::Other), Ok(None), "{cut}");
         }
         let coded = head("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip,\r\n chunked\r\n\r\n");
         assert_eq!(coded.body, Body::Chunked);
@@ -222,11 +222,11 @@ mod tests {
     fn the_number_of_header_lines_is_limited() {
         let lines =
             |count: usize| format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\n", "X: y\r\n".repeat(count - 1));
-        for count in [1, FIELDS_FEW, FIELDS_FEW + 1, FIELDS_MAX] {
+        for count in [1, FIELDS_FIRST_ATTEMPT, FIELDS_FIRST_ATTEMPT + 1, FIELDS_MAX] {
             assert_eq!(head(&lines(count)).body, Body::Length(5), "{count}");
         }
         assert_eq!(fault(&lines(FIELDS_MAX + 1)), "more than `512` header lines");
-        assert!(parse(lines(FIELDS_MAX + 1).as_bytes(), Asked::Other).unwrap_err().is_head_too_large());
+        assert!(parse(lines(FIELDS_MAX + 1).as_bytes(), RequestMethod::Other).unwrap_err().is_head_too_large());
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn malformed_heads_are_reported_with_their_fault() {
-        for (lines, words) in [
+        for (lines, message) in [
             ("SSH-2.0-OpenSSH_9.2\r\n", "`SSH-2.0-OpenSSH_9.2\\r\\n` is not the beginning of an HTTP/1 response"),
             ("HTTP/1.1 20 OK\r\n\r\n", "status line `HTTP/1.1 20 OK` is not `HTTP/1.x` and a status of three digits"),
             ("HTTP/1.1 099 No\r\n\r\n", "status line `99` is not `HTTP/1.x` and a status of three digits"),
@@ -265,22 +265,23 @@ mod tests {
                 "Content-Length has the different values `5, 6`",
             ),
         ] {
-            assert_eq!(fault(lines), words, "{lines:?}");
+            assert_eq!(fault(lines), message, "{lines:?}");
         }
     }
 
     #[test]
     fn keep_alive_follows_version_and_connection_header() {
-        let stays = |start: &str, fields: &str| head(&format!("HTTP/{start} 200 OK\r\n{fields}\r\n")).keep_alive;
-        assert!(stays("1.1", "Content-Length: 5\r\n"));
-        assert!(stays("1.1", "Content-Length: 5, 5\r\n"));
-        assert!(stays("1.0", "Content-Length: 5\r\nConnection: Keep-Alive\r\n"));
-        assert!(!stays("1.0", "Content-Length: 5\r\n"));
-        assert!(!stays("1.1", "Content-Length: 5\r\nConnection: foo, Close\r\n"));
-        assert!(!stays("1.1", ""));
-        // Someone before this client may have read another end.
-        assert!(!stays("1.1", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"));
-        assert!(!stays("1.1", "Transfer-Encoding: chunked, chunked\r\n"));
-        assert!(stays("1.1", "Transfer-Encoding: gzip, chunked\r\n"));
+        let keep_alive =
+            |version: &str, fields: &str| head(&format!("HTTP/{version} 200 OK\r\n{fields}\r\n")).keep_alive;
+        assert!(keep_alive("1.1", "Content-Length: 5\r\n"));
+        assert!(keep_alive("1.1", "Content-Length: 5, 5\r\n"));
+        assert!(keep_alive("1.0", "Content-Length: 5\r\nConnection: Keep-Alive\r\n"));
+        assert!(!keep_alive("1.0", "Content-Length: 5\r\n"));
+        assert!(!keep_alive("1.1", "Content-Length: 5\r\nConnection: foo, Close\r\n"));
+        assert!(!keep_alive("1.1", ""));
+        // A proxy before this client may have found another end of the message.
+        assert!(!keep_alive("1.1", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"));
+        assert!(!keep_alive("1.1", "Transfer-Encoding: chunked, chunked\r\n"));
+        assert!(keep_alive("1.1", "Transfer-Encoding: gzip, chunked\r\n"));
     }
 }

@@ -1,32 +1,32 @@
-//! A response that lies there whole: what one question to a server brought until its connection closed.
+//! Parses a complete response: all bytes that a connection delivered from the request to its close.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::chunked::{ByClient, Chunked, Step};
 use crate::fault::Fault;
-use crate::framing::{Asked, Body};
+use crate::framing::{Body, RequestMethod};
 use crate::response::{Head, parse};
 
-/// A final response; interim ones before it are passed over.
+/// A final response. Interim responses before it are skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whole<'a> {
-    /// Its status line, without its end.
+    /// Status line, without its line end.
     pub line: &'a [u8],
-    /// 200 to 999.
+    /// Status code, 200 to 999.
     pub status: u16,
-    /// Its body, without the framing of chunks.
+    /// Body, without the framing of chunks.
     pub body: Cow<'a, [u8]>,
 }
 
 /// Why there is no complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncompleteResponse {
-    /// There is not a byte.
+    /// The connection closed without a byte.
     Nothing,
-    /// The end is missing.
+    /// The connection closed before the end of the response.
     Cut,
-    /// It cannot be read.
+    /// The response is malformed.
     Fault(Fault),
 }
 
@@ -40,17 +40,17 @@ impl fmt::Display for IncompleteResponse {
     }
 }
 
-/// Reads the response at the front of `bytes`, behind which the connection closed.
+/// Parses the response at the beginning of `bytes`; the connection closed after them. `method` is the request's.
 ///
 /// # Errors
-/// It is not whole.
-pub fn whole(bytes: &[u8], asked: Asked) -> Result<Whole<'_>, IncompleteResponse> {
+/// The response is incomplete or malformed.
+pub fn whole(bytes: &[u8], method: RequestMethod) -> Result<Whole<'_>, IncompleteResponse> {
     if bytes.is_empty() {
         return Err(IncompleteResponse::Nothing);
     }
     let mut rest = bytes;
     let (head, line) = loop {
-        let head: Head = parse(rest, asked).map_err(IncompleteResponse::Fault)?.ok_or(IncompleteResponse::Cut)?;
+        let head: Head = parse(rest, method).map_err(IncompleteResponse::Fault)?.ok_or(IncompleteResponse::Cut)?;
         let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
         rest = &rest[head.length..];
         if !head.is_interim() {
@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn the_head_determines_the_end_of_the_body() {
-        let read = |text: &'static str| whole(text.as_bytes(), Asked::Other).map(|read| read.body.into_owned());
+        let read = |text: &'static str| whole(text.as_bytes(), RequestMethod::Other).map(|read| read.body.into_owned());
         assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi, and more").unwrap(), b"hi");
         assert_eq!(read("HTTP/1.0 200 OK\r\n\r\nto the end").unwrap(), b"to the end");
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nh\r\n1;x\r\ni\r\n0\r\nA: b\r\n\r\n";
         assert_eq!(read(chunked).unwrap(), b"hi");
         assert_eq!(read("HTTP/1.1 204 No\r\n\r\n").unwrap(), b"");
         let interim = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
-        let last = whole(interim.as_bytes(), Asked::Other).unwrap();
+        let last = whole(interim.as_bytes(), RequestMethod::Other).unwrap();
         assert_eq!((last.line, last.status), (&b"HTTP/1.1 404 Not Found"[..], 404));
         assert_eq!(read(""), Err(IncompleteResponse::Nothing));
         for cut in [

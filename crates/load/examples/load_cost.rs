@@ -1,9 +1,9 @@
-//! What the engine itself costs: one kept-alive request, from its arrival to its record, without any I/O.
+//! Measures the CPU time of the engine per request on a persistent connection, from arrival to record, without I/O.
 //!
 //! `cargo run --release -p load --example load_cost`
 //!
-//! Each request goes through everything a real one goes through in the engine: arrival, client, idle connection, Send,
-//! timeouts, the reading of a response as nginx writes it, the record. The network is this loop.
+//! Each request takes all steps of a real one in the engine: arrival, client, idle connection, Send, timeouts, parsing
+//! of a response of nginx, record. This program's loop replaces the network.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use load::http1::Response;
 use load::workload::{Choice, Names, SessionSpec, Step, Template, Think, When};
 use load::{
-    Action, Arrivals, ConnectionKey, GaugeSampler, HttpVersion, Lane, Load, LoadSpec, Retry, Reuse, Tally, TallySpec,
+    Action, Arrivals, ConnectionKey, GaugeSampler, HttpVersion, Load, LoadSpec, Retry, Reuse, Shard, Tally, TallySpec,
     Target, Workload,
 };
 use schema::Method;
@@ -29,28 +29,28 @@ fn main() {
     report("open loop, Poisson, 10000 clients", || run(spec(poisson(), 10_000), false, &response));
     report("closed loop, 64 connections", || run(spec(Arrivals::Closed, 64), false, &response));
     report("open loop, 10000 clients, and the tally", || run(spec(constant(), 10_000), true, &response));
-    report("open loop, requests with places", || run(with_places(), false, &response));
+    report("open loop, requests with placeholders", || run(with_placeholders(), false, &response));
     report("100000 users, each thinking for 1 s", || run(thinking(), false, &response));
     let before = resident();
     let million = of_many(1_000_000);
-    let described = resident();
+    let spec_mb = resident();
     let load = Load::new(million.clone(), Timestamp::ZERO);
     let with_engine = resident();
     drop(load);
     report("open loop, drawn among 1000000 requests", || run(million.clone(), false, &response));
-    let described = described.saturating_sub(before);
-    println!("a million requests take {described} MB as meant; a copy with its engine {} MB", with_engine - described);
+    let spec_mb = spec_mb.saturating_sub(before);
+    println!("a million requests take {spec_mb} MB as a spec; a copy with its engine {} MB", with_engine - spec_mb);
 }
 
-/// Every request is written anew.
-fn with_places() -> LoadSpec {
+/// Every request is rendered when it is sent.
+fn with_placeholders() -> LoadSpec {
     let mut spec = spec(constant(), 10_000);
     let names = Names::default();
     spec.workload.requests[0].path = Template::parse("/{client}?n={sequence}", &names).expect("a template");
     spec
 }
 
-/// A hundred thousand sessions wait for their next step at any time.
+/// A hundred thousand sessions, of which nearly all wait for their next step at any time.
 fn thinking() -> LoadSpec {
     let mut spec = spec(Arrivals::Closed, 100_000);
     let think = Think::Exponential { mean: Duration::from_secs(1), max: Duration::from_secs(100) };
@@ -60,7 +60,7 @@ fn thinking() -> LoadSpec {
     spec
 }
 
-/// As a log has them: far more than are prepared.
+/// As many different requests as in a log: far more than are prepared.
 fn of_many(requests: u32) -> LoadSpec {
     let mut spec = spec(constant(), 10_000);
     let url = |nth: u32| format!("http://server/catalogue/section-{}/item-{nth}.html?from=home", nth % 100);
@@ -96,12 +96,12 @@ fn parse(bytes: &[u8]) -> Duration {
     let begin = now();
     for _ in 0..REQUESTS {
         response.reset(Method::Get);
-        black_box(response.feed(black_box(bytes)).expect("a good response"));
+        black_box(response.feed(black_box(bytes)).expect("a valid response"));
     }
     begin.elapsed()
 }
 
-/// Each arrival is answered one interval later, so that a request is in flight while the next one arrives.
+/// Each request gets its response one interval later, so that a request is in flight when the next one arrives.
 fn run(spec: LoadSpec, tallied: bool, response: &[u8]) -> Duration {
     let mut load = Load::new(spec, Timestamp::ZERO);
     let measured = load.measured();
@@ -171,7 +171,7 @@ fn spec(arrivals: Arrivals, clients: u32) -> LoadSpec {
         clients,
         connect_timeout: Duration::from_secs(10),
         response_timeout: Duration::from_secs(30),
-        lane: Lane::WHOLE,
+        shard: Shard::WHOLE,
         seed: 1,
         warmup: Duration::ZERO,
         duration: None,

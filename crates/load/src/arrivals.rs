@@ -1,14 +1,14 @@
-//! When requests are intended.
+//! Arrival processes: when requests are scheduled.
 //!
 //! ```text
-//!   rate over time (requests/s):  ___/‾‾‾|__      what is offered, exactly known beforehand
-//!   x process:  constant | Poisson | bursts | self-similar      how arrivals are spaced under that rate
+//!   rate over time (requests/s):  ___/‾‾‾|__      the offered rate, known in advance
+//!   x process:  constant | Poisson | bursts | self-similar      how arrivals are spaced at that rate
 //! ```
 //!
-//! A process is defined at one arrival a unit of *work*, and the rate says how fast work passes: arrival k of the
-//! constant process is at the moment when the integral of the rate reaches k, and the gaps of the Poisson process are
-//! exponential in that integral, which makes it the inhomogeneous Poisson process of that rate. The two bursty
-//! processes multiply the rate by a random factor of mean 1.
+//! A process is defined with a mean gap of one unit of the integral of the rate over time. Arrival k of the constant
+//! process is at the time when the integral reaches k. The gaps of the Poisson process are exponential in the integral,
+//! which makes it the inhomogeneous Poisson process of that rate. The two bursty processes multiply the rate by a
+//! random factor of mean 1.
 
 mod modulation;
 mod rate;
@@ -29,38 +29,39 @@ use modulation::Modulation;
 pub enum Arrivals {
     /// Closed loop: each connection issues its next request when the one before has ended.
     Closed,
-    /// Open loop: arrivals do not wait for answers.
+    /// Open loop: arrivals do not wait for responses.
     Open {
-        /// How they are spaced.
+        /// How arrivals are spaced.
         spacing: Spacing,
-        /// How many there are a second, on average.
+        /// Mean number of arrivals per second, over time.
         rate: RateOverTime,
     },
     /// Open loop: arrivals of a log, each with its own client and request. Shards share them.
     Logged(Arc<Logged>),
 }
 
-/// Arrivals that were recorded, to be made again.
+/// Recorded arrivals, for a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logged {
-    /// In order of time. Clients are below the load's number of clients, requests index its workload.
+    /// The arrivals in order of time. Clients are below the load's number of clients; requests are indices of its
+    /// workload.
     pub arrivals: Vec<LoggedArrival>,
-    /// A round begins so long after the one before it.
+    /// Time from the beginning of one round to that of the next.
     pub round: std::time::Duration,
-    /// How many rounds; `None` for without end.
+    /// Number of rounds; `None` for unlimited.
     pub rounds: Option<u64>,
 }
 
 /// How the arrivals of an open loop are spaced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spacing {
-    /// Equal gaps: under a constant rate the k-th (from 0) comes at start + k/rate.
+    /// Equal gaps: at a constant rate the k-th arrival (from 0) is at start + k/rate.
     Constant,
-    /// Independent users: exponential gaps.
+    /// Exponential gaps, as of independent users.
     Poisson,
-    /// Poisson, with a rate that jumps between a high and a low one (MMPP with two states).
+    /// Poisson, with a rate that alternates between high and low (MMPP with two states).
     Bursts(Bursts),
-    /// Poisson, with the rate of many sources that are silent and active for heavy-tailed times.
+    /// Poisson, with the summed rate of many sources that are active and silent for heavy-tailed times.
     SelfSimilar(SelfSimilar),
 }
 
@@ -75,14 +76,14 @@ impl Arrivals {
         Arrivals::Open { spacing: Spacing::Poisson, rate: RateOverTime::constant(rate) }
     }
 
-    /// Whether arrivals do not wait for answers.
+    /// Whether the load is an open loop, in which arrivals do not wait for responses.
     pub fn is_open(&self) -> bool {
         !matches!(self, Arrivals::Closed)
     }
 }
 
-/// The moments of an open loop's arrivals, in order. Depends on nothing but rate, spacing, start and seed: the server
-/// cannot push it. Without end, unless the rate ends at 0: then the last is followed by [`Timestamp::MAX`].
+/// The scheduled times of an open loop's arrivals, in order. They depend only on rate, spacing, start and seed, never
+/// on the server. The schedule is endless, unless the rate ends at 0: then [`Timestamp::MAX`] follows the last arrival.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     rate: RateOverTime,
@@ -98,8 +99,8 @@ enum State {
 }
 
 impl Schedule {
-    /// The schedule of `arrivals` from `start`; `None` for the closed loop, which has none, and for logged arrivals, which
-    /// are not drawn.
+    /// The schedule of `arrivals` from `start`; `None` for the closed loop, which has no schedule, and for logged
+    /// arrivals, which are not drawn.
     pub fn new(arrivals: &Arrivals, start: Timestamp, seed: u64) -> Option<Schedule> {
         let Arrivals::Open { spacing, rate } = arrivals else { return None };
         let modulation = match spacing {
@@ -117,12 +118,12 @@ impl Schedule {
         Some(schedule)
     }
 
-    /// The next arrival.
+    /// The scheduled time of the next arrival.
     pub fn next(&self) -> Timestamp {
         self.next
     }
 
-    /// Takes the next arrival and draws the one after it.
+    /// Returns the scheduled time of the next arrival, and draws the one after it.
     pub fn take(&mut self) -> Timestamp {
         let taken = self.next;
         self.draw();
@@ -130,8 +131,8 @@ impl Schedule {
     }
 
     fn draw(&mut self) {
-        // Every moment is computed from the start, never from the one before rounded to nanoseconds: no drift. A
-        // double holds the product to 1e-16, so after a day the error is a hundredth of a nanosecond.
+        // Every time is computed from the start, not from the previous time rounded to nanoseconds, so there is no
+        // drift. The relative error of an f64 is 1e-16: after a day, a hundredth of a nanosecond.
         let since_start_ns = match &mut self.spacing {
             State::Constant { index } => {
                 let since_start_ns = self.rate.reaches(*index as f64);
@@ -143,7 +144,7 @@ impl Schedule {
                 at.ns
             }
         };
-        // `as` saturates: an arrival beyond 584 years is at the end of time, and so is one that never comes.
+        // `as` saturates: an arrival after 584 years, or an infinite time, becomes the maximum.
         let nanos = self.start.as_nanos().saturating_add(since_start_ns.round() as u64);
         self.next = Timestamp::from_nanos(nanos);
     }

@@ -1,30 +1,29 @@
-//! Which of several things an arrival chooses.
+//! Chooses the request or session of an arrival.
 
 use stats::Rng;
 
-/// Chooses by the number of the arrival, and by nothing else: several engines that share one load, or one that is late,
-/// choose alike.
+/// Chooses by the number of the arrival alone, so that the choices do not depend on the number of shards or on delays.
 #[derive(Debug)]
 pub(crate) enum Chooser {
-    /// The first, the second .. and again.
+    /// All items in turn, repeatedly.
     InTurn { of: u64 },
-    /// By weight.
+    /// Random, by weight.
     Drawn { table: AliasTable, seed: u64 },
 }
 
 impl Chooser {
-    /// Each of `of` things in turn; at least one.
+    /// Chooses among `of` items in turn; 0 counts as 1.
     pub(crate) fn in_turn(of: usize) -> Self {
         Chooser::InTurn { of: of.max(1) as u64 }
     }
 
-    /// A draw by weight for each arrival, of the stream `label` under the run's `seed`.
+    /// Draws by weight for each arrival, from the random stream `label` under the run's `seed`.
     pub(crate) fn drawn(weights: impl ExactSizeIterator<Item = f64>, seed: u64, label: &str) -> Self {
-        // The draws of each arrival are a stream of their own under this seed.
+        // Each arrival has its own random stream under this seed.
         Chooser::Drawn { table: AliasTable::new(weights), seed: Rng::named(seed, label).next() }
     }
 
-    /// What arrival `number` chooses.
+    /// Index of the item for arrival `number`.
     pub(crate) fn choose(&self, number: u64) -> u32 {
         match self {
             Chooser::InTurn { of: 1 } => 0,
@@ -34,10 +33,10 @@ impl Chooser {
     }
 }
 
-/// Draws by weight in constant time, however many there are: the alias method.
+/// Draws by weight in constant time with the alias method.
 ///
-/// Every column holds a share of its own thing and fills up with one other, its alias; a draw picks a column evenly and
-/// then one of its two. Source: A. J. Walker 1977; the table is built as M. D. Vose described in 1991.
+/// Every column belongs to one item and is filled up with a second item, its alias. A draw picks a column uniformly and
+/// then one of its two items. Source: A. J. Walker 1977; the table is built as M. D. Vose described in 1991.
 #[derive(Debug)]
 pub(crate) struct AliasTable {
     columns: Vec<Column>,
@@ -45,13 +44,14 @@ pub(crate) struct AliasTable {
 
 #[derive(Clone, Copy, Debug)]
 struct Column {
-    /// Share of the column that is its own, 0 to 1.
+    /// Share of the column that belongs to its own item, 0 to 1.
     own: f32,
     alias: u32,
 }
 
 impl AliasTable {
-    /// Weights that are not above 0 and finite count as 0; if none is left, all are equal.
+    /// A table for `weights`. Weights that are not above 0 and finite count as 0; if all are 0, all items are equally
+    /// likely.
     ///
     /// # Panics
     /// Without a weight, or with more than 2^32 - 1.
@@ -59,12 +59,12 @@ impl AliasTable {
         let mut shares: Vec<f64> =
             weights.map(|weight| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 }).collect();
         let n = shares.len();
-        assert!((1..u32::MAX as usize).contains(&n), "at least one thing to draw, and fewer than 2^32");
+        assert!((1..u32::MAX as usize).contains(&n), "the number of weights is from 1 to 2^32 - 2");
         let largest = shares.iter().copied().fold(0.0, f64::max);
         if largest == 0.0 {
             shares.fill(1.0);
         } else {
-            // So that no sum overflows.
+            // Normalising by the largest prevents an overflow of the sum.
             shares.iter_mut().for_each(|share| *share /= largest);
         }
         let mean = shares.iter().sum::<f64>() / n as f64;
@@ -80,8 +80,8 @@ impl AliasTable {
                 small.push(rich);
             }
         }
-        // What is left in either is 1 but for rounding, which the columns begin with. Only a weight of 0 may not be
-        // drawn by a rounding.
+        // The remaining shares are 1 apart from rounding, as initialised. An item with weight 0 must not be drawn
+        // because of rounding.
         for index in small.into_iter().filter(|&index| shares[index as usize] <= 0.0) {
             let alias = shares.iter().position(|&share| share > 0.5).unwrap_or(0);
             columns[index as usize] = Column { own: 0.0, alias: alias as u32 };
@@ -89,7 +89,7 @@ impl AliasTable {
         AliasTable { columns }
     }
 
-    /// Index of one, with two draws of `rng`.
+    /// Draws the index of an item, with two random numbers.
     pub(crate) fn draw(&self, rng: &mut Rng) -> u32 {
         let index = rng.below(self.columns.len() as u64);
         let Column { own, alias } = self.columns[index as usize];
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// The probability of each, by the table itself.
+    /// The probability of each item, computed from the table.
     fn probabilities(table: &AliasTable) -> Vec<f64> {
         let n = table.columns.len();
         let mut sums = vec![0.0; n];
@@ -116,26 +116,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_are_chosen_in_proportion_to_their_weights(weights in prop::collection::vec(prop_oneof![Just(0.0), 1e-3..1e3f64], 1..200)) {
+        fn requests_are_chosen_in_proportion_to_their_weights(
+            weights in prop::collection::vec(prop_oneof![Just(0.0), 1e-3..1e3f64], 1..200),
+        ) {
             let sum: f64 = weights.iter().sum();
-            let found = probabilities(&AliasTable::new(weights.iter().copied()));
-            for (weight, found) in weights.iter().zip(&found) {
+            let actual = probabilities(&AliasTable::new(weights.iter().copied()));
+            for (weight, actual) in weights.iter().zip(&actual) {
                 let expected = if sum == 0.0 { 1.0 / weights.len() as f64 } else { weight / sum };
-                prop_assert!((found - expected).abs() < 1e-6, "{found} for {expected}");
-                prop_assert!(*weight > 0.0 || sum == 0.0 || *found == 0.0, "a weight of 0 is never drawn");
+                prop_assert!((actual - expected).abs() < 1e-6, "{actual} for {expected}");
+                prop_assert!(*weight > 0.0 || sum == 0.0 || *actual == 0.0, "a weight of 0 is never drawn");
             }
         }
     }
 
     #[test]
     fn extreme_weights_are_chosen_in_proportion() {
-        let found = probabilities(&AliasTable::new([f64::MAX, f64::MAX, f64::NAN, f64::INFINITY, -1.0].into_iter()));
-        assert!((found[0] - 0.5).abs() < 1e-6 && (found[1] - 0.5).abs() < 1e-6, "{found:?}");
+        let actual = probabilities(&AliasTable::new([f64::MAX, f64::MAX, f64::NAN, f64::INFINITY, -1.0].into_iter()));
+        assert!((actual[0] - 0.5).abs() < 1e-6 && (actual[1] - 0.5).abs() < 1e-6, "{actual:?}");
         let zipf: Vec<f64> = (1..=1_000_000).map(|rank| 1.0 / f64::from(rank)).collect();
         let sum: f64 = zipf.iter().sum();
-        let found = probabilities(&AliasTable::new(zipf.iter().copied()));
+        let actual = probabilities(&AliasTable::new(zipf.iter().copied()));
         for rank in [0, 1, 10, 999] {
-            assert!((found[rank] * sum / zipf[rank] - 1.0).abs() < 1e-4, "{rank}: {}", found[rank]);
+            assert!((actual[rank] * sum / zipf[rank] - 1.0).abs() < 1e-4, "{rank}: {}", actual[rank]);
         }
     }
 
@@ -150,7 +152,7 @@ mod tests {
         assert_ne!(forwards, (0..100).map(|number| other.choose(number)).collect::<Vec<_>>());
         let mut counts = [0u32; 4];
         (0..100_000).for_each(|number| counts[chooser.choose(number) as usize] += 1);
-        // Standard deviations are 95, 126, 145, 155: five of them.
+        // The limit is five times the largest standard deviation; the four are 95, 126, 145 and 155.
         for (count, expected) in counts.iter().zip([10_000u32, 20_000, 30_000, 40_000]) {
             assert!(count.abs_diff(expected) < 775, "{counts:?}");
         }

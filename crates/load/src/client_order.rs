@@ -1,27 +1,27 @@
-//! Which client an arrival belongs to.
+//! Assigns clients to arrivals.
 
 use stats::Rng;
 
 use crate::arrivals::{Arrivals, Spacing};
 
-/// The clients of an open loop's arrivals, or of a closed loop's connections.
+/// The sequence of clients of an open loop's arrivals, or of a closed loop's connections.
 #[derive(Clone, Debug)]
 pub(crate) enum ClientOrder {
-    /// One shuffled order, taken in turn again and again: every client gets its share exactly, and neighbours in
-    /// address (which may be neighbours in distance) are not neighbours in time.
+    /// One shuffled order, repeated. Every client gets exactly its share, and clients with neighbouring addresses,
+    /// which may have similar distances, are not neighbours in time.
     Shuffled { order: Vec<u32>, at: usize },
-    /// A uniform draw for each, which makes every client's own arrivals a Poisson process too.
+    /// A uniform draw for each arrival, so that the arrivals of each client are a Poisson process too.
     Drawn { clients: u32, rng: Rng },
-    /// 0, 1, 2 .. in turn.
+    /// 0, 1, 2 and so on, repeated.
     InTurn { clients: u32, next: u32 },
 }
 
 impl ClientOrder {
-    /// `clients` must be at least 1.
+    /// The sequence for `clients` clients, at least 1.
     pub(crate) fn new(arrivals: &Arrivals, clients: u32, seed: u64) -> Self {
         let mut rng = Rng::named(seed, "clients");
         match arrivals {
-            // Those of a log have their own.
+            // Arrivals of a log have their own clients.
             Arrivals::Closed | Arrivals::Logged(_) => ClientOrder::InTurn { clients, next: 0 },
             Arrivals::Open { spacing: Spacing::Constant, .. } => {
                 let mut order: Vec<u32> = (0..clients).collect();
@@ -83,7 +83,7 @@ mod tests {
         for client in take(&Arrivals::poisson(rate), 4, 40_000) {
             counts[client as usize] += 1;
         }
-        // Standard deviation of each count is 87: five of them.
+        // The limit is five times the standard deviation of a count, which is 87.
         assert!(counts.iter().all(|count| count.abs_diff(10_000) < 435), "{counts:?}");
     }
 

@@ -1,4 +1,4 @@
-//! One connection, from the wish for it to its end.
+//! The state of one connection, from the queued Connect to its end.
 
 use schema::Method;
 use units::Timestamp;
@@ -6,8 +6,8 @@ use units::Timestamp;
 use crate::http1::Response;
 use crate::in_flight::InFlightRequest;
 
-/// Names a connection between [`Load`](crate::Load) and its driver. A key outlives its connection harmlessly: calls
-/// with a key whose connection is gone are ignored.
+/// Identifies a connection between [`Load`](crate::Load) and its driver. Calls with the key of a closed connection are
+/// ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionKey {
     pub(crate) index: u32,
@@ -15,18 +15,19 @@ pub struct ConnectionKey {
 }
 
 impl ConnectionKey {
-    /// As an epoll or io_uring token. Bit 31 is always 0, so tokens with it set are the driver's own.
+    /// The key as an epoll or io_uring token. Bit 31 is always 0, so the driver may use tokens with that bit for
+    /// itself.
     pub const fn token(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// Back from [`Self::token`].
+    /// The key of a token from [`Self::token`].
     pub const fn from_token(token: u64) -> Self {
         ConnectionKey { index: token as u32, generation: (token >> 32) as u32 }
     }
 
-    /// Position in an array of connections. Indices are taken again after a Close, and stay below the largest number
-    /// of connections that were ever open at once.
+    /// Index into an array of connections. Indices are reused after a Close, and stay below the maximum number of
+    /// connections that were open concurrently.
     pub const fn index(self) -> usize {
         self.index as usize
     }
@@ -39,45 +40,46 @@ pub struct ConnectionEnd {
     pub connection: u64,
     /// Index of its client.
     pub client: u32,
-    /// Connect called.
+    /// When connect was called.
     pub opened_at: Timestamp,
-    /// Established; `None` if it never was.
+    /// When it was established; `None` if it never was.
     pub connected_at: Option<Timestamp>,
-    /// TLS handshake finished; `None` without TLS, or if it never was.
+    /// When the TLS handshake finished; `None` without TLS, or if it did not finish.
     pub secured_at: Option<Timestamp>,
-    /// Closed by the client: when its last response was complete, or when the server had closed or reset it.
+    /// When the client closed it: after its last response, or after the server closed or reset it.
     pub closed_at: Timestamp,
     /// Requests sent on it.
     pub requests: u32,
-    /// Bytes read from it, as they are inside TLS.
+    /// Bytes read from it, counted inside TLS.
     pub bytes_received: u64,
 }
 
-/// Where a connection is in its life. Each state but Free, Wanted, Ready and Closing has its queue.
+/// The state of a connection. Each state except Free, ConnectQueued, Ready and Closing has its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The slot is unused.
     Free,
-    /// Connect is in the action queue, not handed out: not in process yet.
-    Wanted,
-    /// Connect was handed out.
+    /// Connect is in the action queue; the driver has not fetched it.
+    ConnectQueued,
+    /// The driver has fetched Connect.
     Connecting,
-    /// Established; TLS shakes hands. Still in the queue of those that connect.
+    /// Established; the TLS handshake is in progress. Still in the queue of the connect deadlines.
     Securing,
     /// Ready for a request; Send is in the action queue.
     Ready,
-    /// Send was handed out.
+    /// The driver has fetched Send; the response is pending.
     Awaiting,
-    /// Open for streams, whose requests are not here; in the queue of idle ones while it has none.
-    Carrying,
-    /// Kept open, no request.
+    /// HTTP/2: ready for streams, whose requests are stored elsewhere. In the queue of idle connections while it has
+    /// none.
+    Http2Ready,
+    /// Open, without a request.
     Idle,
     /// Close is in the action queue.
     Closing,
 }
 
-/// A slot keeps so much memory for requests to come: more than any without a long body takes.
-const WRITTEN_KEPT: usize = 16 << 10;
+/// Maximum buffer that a slot keeps for later requests: enough for every request without a long body.
+const WRITE_BUFFER_KEPT_MAX: usize = 16 << 10;
 
 /// A slot of the pool.
 #[derive(Debug)]
@@ -85,7 +87,7 @@ pub(crate) struct Connection {
     pub(crate) generation: u32,
     pub(crate) state: State,
     pub(crate) client: u32,
-    /// Closed loop: which of the connections it stands for.
+    /// Closed loop: the worker that uses the connection.
     pub(crate) worker: u32,
     pub(crate) endpoint: u16,
     pub(crate) number: u64,
@@ -93,18 +95,18 @@ pub(crate) struct Connection {
     pub(crate) connected_at: Option<Timestamp>,
     pub(crate) secured_at: Option<Timestamp>,
     pub(crate) requests: u32,
-    /// Requests that it is to carry at most; 0 for any number.
+    /// Maximum requests on the connection; 0 for unlimited.
     pub(crate) uses: u32,
     pub(crate) bytes_received: u64,
-    /// Present in Wanted, Connecting, Securing, Ready and Awaiting.
+    /// The request; present in ConnectQueued, Connecting, Securing, Ready and Awaiting.
     pub(crate) request: Option<InFlightRequest>,
-    /// The request was written into `bytes`; otherwise it is one of the prepared ones.
+    /// Whether the request was written into `bytes`; otherwise it is a prepared one.
     pub(crate) is_written: bool,
-    /// The request, if it was written for this connection. The memory is used again.
+    /// The bytes of the request, if it was written for this connection. The buffer is reused.
     pub(crate) bytes: Vec<u8>,
     /// Bytes of the request written to the kernel.
     pub(crate) sent: usize,
-    /// Of these, the ones that the peer had not acknowledged when that was last noted.
+    /// Bytes of `sent` that the peer had not acknowledged at the last report.
     pub(crate) unacknowledged: u64,
     pub(crate) response: Response,
 }
@@ -133,20 +135,20 @@ impl Connection {
         }
     }
 
-    /// Time from connect called to established: a measured RTT.
+    /// Time from the call of connect to the established connection: a measured RTT.
     pub(crate) fn handshake(&self) -> std::time::Duration {
         self.connected_at.map_or(std::time::Duration::ZERO, |at| at.since(self.opened_at))
     }
 
-    /// Whether it has carried as many requests as it is to carry.
+    /// Whether the connection has carried its maximum number of requests.
     pub(crate) fn is_used_up(&self) -> bool {
         self.uses != 0 && self.requests >= self.uses
     }
 
-    /// The request that was written for this connection is over.
+    /// Discards the bytes of an ended request.
     pub(crate) fn forget_written(&mut self) {
         self.is_written = false;
-        if self.bytes.capacity() > WRITTEN_KEPT {
+        if self.bytes.capacity() > WRITE_BUFFER_KEPT_MAX {
             self.bytes = Vec::new();
         }
     }
@@ -154,12 +156,12 @@ impl Connection {
     /// Whether connect was called and the connection is not closed.
     pub(crate) fn is_in_process(&self) -> bool {
         match self.state {
-            State::Free | State::Wanted => false,
+            State::Free | State::ConnectQueued => false,
             State::Connecting
             | State::Securing
             | State::Ready
             | State::Awaiting
-            | State::Carrying
+            | State::Http2Ready
             | State::Idle
             | State::Closing => true,
         }

@@ -1,7 +1,8 @@
-//! Models of what a site holds: objects with sizes and popularities.
+//! Models of the content of a site: objects with sizes and popularities.
 //!
-//! One definition for both ends: the load asks for [`Content::objects`] by their weights and expects their lengths, and
-//! `yamabiko serve --make-content` writes the files. The same model, number and seed give the same catalogue.
+//! Load generator and server share one definition: the load requests [`Content::objects`] by their weights and expects
+//! their lengths, and `yamabiko serve --make-content` writes the files. The same model, number and seed give the same
+//! catalogue.
 
 mod specweb99;
 mod surge;
@@ -11,63 +12,64 @@ use std::str::FromStr;
 
 use units::Bytes;
 
-/// Most objects of a catalogue.
+/// Maximum number of objects of a catalogue.
 pub const OBJECTS_MAX: u32 = 1_000_000;
 
-/// A catalogue of objects, by its model.
+/// A catalogue of objects, defined by a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Content {
-    /// Where sizes and popularities come from.
+    /// The source of sizes and popularities.
     pub model: Model,
-    /// Number of objects wanted, 1 to [`OBJECTS_MAX`]; SPECweb99 rounds up to whole directories of 36.
+    /// Number of objects, 1 to [`OBJECTS_MAX`]; SPECweb99 rounds up to whole directories of 36.
     pub objects: u32,
-    /// Exponent of Zipf's law: the object of rank r is asked for in proportion to r to the power of -alpha. 0 makes all
-    /// alike. For SPECweb99 it is that of the directories.
+    /// Exponent of Zipf's law: the object of rank r is requested in proportion to r to the power of -alpha. With 0 all
+    /// objects are equally popular. For SPECweb99 it is the exponent of the directories.
     pub alpha: f64,
     /// Seed of sizes and of the bytes of the files.
     pub seed: u64,
 }
 
-/// Where sizes come from.
+/// A model of the sizes of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// SPECweb99: four classes of nine files a directory.
+    /// SPECweb99: four classes of nine files per directory.
     SpecWeb99,
-    /// Log-normal body with a Pareto tail, by SURGE.
+    /// SURGE: a log-normal body with a Pareto tail.
     Surge,
-    /// All of one size.
+    /// All objects have the same size.
     Even(Bytes),
 }
 
-/// One object.
+/// An object of a catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    /// Where it is, beginning with `/`; letters, digits, `_` and `/`.
+    /// Path, beginning with `/`; letters, digits, `_` and `/`.
     pub path: String,
-    /// Its length, at least 1.
+    /// Length in bytes, at least 1.
     pub bytes: u64,
-    /// Its share among requests, relative to the others; above 0.
+    /// Weight among requests, relative to other objects; above 0.
     pub weight: f64,
 }
 
-/// Why a model was refused: one sentence.
+/// Why a content model was rejected: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ContentError(String);
 
-/// How a model is written.
-pub const EXPECTED: &str = "a model and a number of objects are wanted, such as specweb99:1000, surge:5000 or even:1000,size=10KB; \
-     alpha=0.8 and seed=1 may follow";
+/// The accepted form of a content model.
+pub const EXPECTED: &str = "expected a model and a number of objects, such as specweb99:1000, surge:5000 or \
+     even:1000,size=10KB, optionally followed by alpha=0.8 and seed=1";
 
 impl Content {
-    /// Size of the objects of [`Model::Even`] where none is said.
+    /// Default size of the objects of [`Model::Even`].
     pub const SIZE: Bytes = Bytes(10_000);
 
-    /// A model by its name (`specweb99`, `surge`, `even`), with its own exponent of popularity unless one is given.
-    /// `size` belongs to `even` alone.
+    /// A catalogue by the name of its model (`specweb99`, `surge`, `even`). Without `alpha` the model's own exponent
+    /// applies. `size` is only for `even`.
     ///
     /// # Errors
-    /// No such model, no or too many objects, an exponent outside 0 to 5, a size where none belongs, of 0 or above 1 GB.
+    /// The model is unknown, the number of objects is 0 or too large, the exponent is outside 0 to 5, or the size is 0,
+    /// above 1 GB, or given for another model than `even`.
     pub fn new(
         model: &str,
         objects: u32,
@@ -100,7 +102,7 @@ impl Content {
         Ok(Content { model, objects, alpha, seed })
     }
 
-    /// The catalogue, in an order that depends on the model alone.
+    /// The objects of the catalogue, in an order that depends only on the model.
     pub fn objects(&self) -> Vec<Object> {
         match self.model {
             Model::SpecWeb99 => specweb99::objects(self.objects, self.alpha),
@@ -109,7 +111,7 @@ impl Content {
         }
     }
 
-    /// Objects by falling popularity, a thousand in a folder.
+    /// Objects in descending order of popularity, a thousand per directory.
     fn ranked(&self, size: impl Fn(u32) -> u64) -> Vec<Object> {
         (0..self.objects)
             .map(|rank| Object {
@@ -120,11 +122,11 @@ impl Content {
             .collect()
     }
 
-    /// The bytes of object `index` of the catalogue, in order from its first: the same for the same seed, and
-    /// incompressible. `write` is given them piece by piece.
+    /// Passes the bytes of object `index` of the catalogue to `write`, in order and in pieces. The bytes are
+    /// incompressible and depend on the seed.
     ///
     /// # Errors
-    /// Those of `write`, which ends it.
+    /// The first error of `write`.
     pub fn bytes<E>(
         &self,
         index: u32,
@@ -135,7 +137,7 @@ impl Content {
         let mut piece = vec![0; 64 * 1024];
         let mut left = object.bytes;
         while left > 0 {
-            // Whole words, so that the bytes do not depend on the length of pieces.
+            // Filling whole words makes the bytes independent of the length of pieces.
             for word in piece.chunks_exact_mut(8) {
                 word.copy_from_slice(&rng.next().to_le_bytes());
             }
@@ -147,7 +149,7 @@ impl Content {
     }
 }
 
-/// Weight of a rank, from 0, by Zipf's law.
+/// Weight of rank `rank`, from 0, by Zipf's law.
 fn zipf(rank: u32, alpha: f64) -> f64 {
     (f64::from(rank) + 1.0).powf(-alpha)
 }
@@ -155,7 +157,7 @@ fn zipf(rank: u32, alpha: f64) -> f64 {
 impl FromStr for Content {
     type Err = ContentError;
 
-    /// `specweb99:1000`, `surge:5000,alpha=1,seed=7`, `even:100,size=10KB`.
+    /// Parses `specweb99:1000`, `surge:5000,alpha=1,seed=7` or `even:100,size=10KB`.
     fn from_str(typed: &str) -> Result<Self, ContentError> {
         let refused = || ContentError(format!("`{}` is not a valid content model: {EXPECTED}", typed.escape_debug()));
         let (model, rest) = typed.split_once(':').ok_or_else(refused)?;
@@ -176,7 +178,7 @@ impl FromStr for Content {
 }
 
 impl Model {
-    /// As it is typed.
+    /// The name as typed.
     pub const fn name(self) -> &'static str {
         match self {
             Model::SpecWeb99 => "specweb99",
@@ -187,7 +189,7 @@ impl Model {
 }
 
 impl fmt::Display for Content {
-    /// Reads back to the same.
+    /// Prints a form that parses to the same value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{},alpha={},seed={}", self.model.name(), self.objects, self.alpha, self.seed)?;
         match self.model {

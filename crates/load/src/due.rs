@@ -1,5 +1,4 @@
-//! What is to happen at a moment of its own: the steps of sessions after their think times, and what follows from a
-//! response at once.
+//! Timers: the steps of sessions after their think times, and follow-ups of responses.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -8,21 +7,21 @@ use units::Timestamp;
 
 use crate::in_flight::PurposeKey;
 
-/// What falls due.
+/// A timer's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// A step of a session; void if the session in that place has another number by then.
+    /// A step of a session. Void if the slot `session` belongs to a session with another number by then.
     Step { session: u32, number: u64, step: u32 },
-    /// A request that follows from a response: the next hop of a redirect, or an embedded object.
-    Ask { client: u32, url: u32, purpose_key: PurposeKey },
+    /// A follow-up request: the next hop of a redirect, or an embedded object.
+    Request { client: u32, url: u32, purpose_key: PurposeKey },
     /// A user of a closed loop begins a session.
     User(u32),
 }
 
-/// A heap by time; of what falls due at the same moment, what was put in first comes first.
+/// A heap of timers by time. Timers with the same time fire in the order of their insertion.
 ///
-/// Think times differ, so deadlines do not come in the order in which they are set, as those of
-/// [`Queues`](crate::queues::Queues) do. With 100,000 sessions thinking, one goes in and out in 17 comparisons or so.
+/// Think times differ, so timers do not expire in the order in which they are set, unlike those of
+/// [`Queues`](crate::queues::Queues). With 100,000 waiting sessions, an insertion or removal takes some 17 comparisons.
 #[derive(Debug, Default)]
 pub(crate) struct DueHeap {
     heap: BinaryHeap<Entry>,
@@ -42,23 +41,23 @@ impl DueHeap {
         self.order += 1;
     }
 
-    /// The earliest moment.
+    /// The earliest time.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.heap.peek().map(|entry| entry.at)
     }
 
-    /// Takes the earliest.
+    /// Removes the earliest timer.
     pub(crate) fn pop(&mut self) -> Option<(Timestamp, Wake)> {
         self.heap.pop().map(|entry| (entry.at, entry.wake))
     }
 
-    /// Takes all, in no order, and gives the memory back.
+    /// Removes all timers, in no particular order, and frees the memory.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Wake> + use<> {
         std::mem::take(&mut self.heap).into_iter().map(|entry| entry.wake)
     }
 }
 
-/// The greatest is the one that comes first, as the heap has it.
+/// The earliest timer is the greatest, as `BinaryHeap` returns the greatest.
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))

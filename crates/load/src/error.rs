@@ -1,6 +1,6 @@
-//! Errors of targets and headers.
+//! Errors of typed URLs and headers.
 
-/// A target or header as typed was refused. The message says what to type instead.
+/// Why a typed URL or header was rejected. The message contains the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The URL is empty.
@@ -17,7 +17,7 @@ pub enum LoadError {
     UnknownScheme {
         /// As typed.
         url: String,
-        /// What stands before `://`.
+        /// The text before `://`.
         scheme: String,
     },
     /// A user name or password in the URL.
@@ -26,20 +26,20 @@ pub enum LoadError {
         /// As typed.
         url: String,
     },
-    /// Anything else that is not a URL.
+    /// The text is otherwise not a valid URL.
     #[error("`{url}` is not a valid URL: {why}; write it like http://server:8080/index.html")]
     UnreadableUrl {
         /// As typed.
         url: String,
-        /// What is wrong with it.
+        /// ActionKind is wrong with it.
         why: String,
     },
-    /// A header without a colon, or with characters that a header cannot hold.
+    /// A header without a colon, or with invalid characters.
     #[error("`{header}` is not a valid header: {why}; write it like 'Accept: text/html'")]
     BadHeader {
         /// As typed, control characters escaped.
         header: String,
-        /// What is wrong with it.
+        /// ActionKind is wrong with it.
         why: &'static str,
     },
 }

@@ -1,21 +1,21 @@
-//! Why responses could not be read: one count for each reason, so that it is bounded however many there are.
+//! Counts malformed responses by reason, in bounded memory.
 
 use std::collections::BTreeMap;
 
 use http1::{Fault, Reason};
 use schema::document::MalformedResponses;
 
-/// Faults by reason.
+/// Number and first fault by reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults(BTreeMap<Reason, (u64, Fault)>);
 
 impl Faults {
-    /// Counts a fault; the first of its reason is kept.
+    /// Counts a fault, and stores the first of its reason.
     pub(crate) fn note(&mut self, fault: &Fault) {
         self.0.entry(fault.reason).or_insert((0, *fault)).0 += 1;
     }
 
-    /// The most frequent first.
+    /// The counts by reason, the most frequent first.
     pub(crate) fn parts(&self) -> Vec<MalformedResponses> {
         let parts = self.0.iter().map(|(reason, (count, first))| MalformedResponses {
             reason: reason.name().to_owned(),
@@ -28,7 +28,7 @@ impl Faults {
     }
 }
 
-/// The same of several shards: counts add up, the first shard's first is kept.
+/// Merges the counts of several shards. The first fault of a reason is that of the first shard.
 pub fn merged_faults<'a>(shards: impl IntoIterator<Item = &'a [MalformedResponses]>) -> Vec<MalformedResponses> {
     let mut all: Vec<MalformedResponses> = Vec::new();
     for part in shards.into_iter().flatten() {

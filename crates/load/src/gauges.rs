@@ -1,7 +1,7 @@
-//! Levels (in flight, concurrent connections, backlog) sampled from the live counters.
+//! Samples the gauges (in flight, concurrent connections, backlog) from the live counters.
 //!
-//! The moments of sampling are a Poisson process of its own seed: they fall in step with nothing, so the mean of the
-//! samples is the mean over time. The mean must not come from the records: Little's law compares it with them.
+//! The sampling times are a Poisson process with its own seed. They are not synchronised with any event, so the mean of
+//! the samples is the mean over time. The mean is not computed from records, since Little's law compares it with them.
 
 mod batch;
 mod shards;
@@ -17,23 +17,22 @@ use batch::BatchMeans;
 
 pub use shards::{GaugeMerger, GaugeSample, ShardSampler};
 
-/// Samples [`Live`] at seeded exponential moments.
+/// Samples [`Live`] at random times with exponential gaps.
 ///
-/// Counters change only when the driver tells [`Load`](crate::Load) something, so the driver calls [`Self::sample`]
-/// with the counters as they stand *before* it tells what happened since, and with the same time that it tells: they have had these
-/// values until then. A sample taken earlier, before an answer was read, decrypted and taken apart, would leave all later ones of that
-/// time to see the answer as done, which its record says it was not.
-/// Then no sample needs a wake-up of its own, and a moment that passed while the loop slept is sampled exactly.
+/// Counters change only when the driver reports an event to [`Load`](crate::Load). So the driver calls [`Self::sample`]
+/// *before* it reports an event, with the event's time and the counters before the event, which were valid until then.
+/// With an earlier time, later samples would count a response as complete although its record does not. This way
+/// samples need no wake-ups, and a time that passed while the loop slept is sampled exactly.
 #[derive(Debug)]
 pub struct GaugeSampler {
-    moments: Moments,
+    times: SamplingTimes,
     sums: Sums,
 }
 
-/// What was sampled.
+/// The statistics of all samples.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
-    /// Requests started and not done, over the measured phase.
+    /// Requests started and not ended, over the measured phase.
     pub in_flight: GaugeStatistics,
     /// Concurrent connections, over the measured phase.
     pub connections: GaugeStatistics,
@@ -41,101 +40,101 @@ pub struct Levels {
     pub backlog: GaugeStatistics,
     /// Samples in the measured phase.
     pub samples: u64,
-    /// Every second from the run's zero, warm-up and drain included.
+    /// Gauges of every second from time zero of the run, warm-up and drain included.
     pub seconds: Vec<SecondGauges>,
-    /// Means of the measured phase's spans ([`crate::Span`]): in flight, backlog.
+    /// Means of in-flight requests and backlog in each span ([`crate::Span`]) of the measured phase.
     pub spans: Vec<[f64; 2]>,
 }
 
-/// A level over the measured phase.
+/// Statistics of a gauge over the measured phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GaugeStatistics {
-    /// Mean, median and largest sample.
+    /// Mean, median and maximum of the samples.
     pub level: schema::Level,
-    /// Standard error of the mean by batch means: it knows that neighbouring samples are alike. It holds the level's
-    /// own wandering too, so it overstates the error of a comparison with the same run's records.
+    /// Standard error of the mean by batch means, which accounts for the correlation of successive samples. It includes
+    /// the variation of the gauge itself, so it overstates the error of a comparison with the same run's records.
     pub standard_error: f64,
 }
 
-/// The levels of one second. Zero where no sample fell into it.
+/// The gauges of one second; zero if the second has no sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SecondGauges {
     /// Mean number of requests in flight.
     pub in_flight_mean: f64,
-    /// Largest.
+    /// Maximum number of requests in flight.
     pub in_flight_max: u64,
     /// Mean number of concurrent connections.
     pub connections_mean: f64,
-    /// Largest.
+    /// Maximum number of concurrent connections.
     pub connections_max: u64,
     /// Backlog at the second's last sample.
     pub backlog: u64,
 }
 
-/// Mean time between samples. A thousand a second make the error of sampling itself, for a level whose deviation is
-/// as large as its mean, 0.4 % over a minute: small beside the 2 % at which Little's law is judged.
-const INTERVAL_MEAN: Duration = Duration::from_millis(1);
+/// Mean time between samples. For a gauge with a standard deviation as large as its mean, the sampling error over a
+/// minute is 0.4 %, small compared with the tolerance of 2 % for Little's law.
+const SAMPLING_INTERVAL_MEAN: Duration = Duration::from_millis(1);
 
 impl GaugeSampler {
-    /// Samples from `start` on; overall figures from `measured_start` on.
+    /// A sampler that samples from `start` on. Overall statistics begin at `measured_start`.
     pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp) -> Self {
-        GaugeSampler { moments: Moments::new(seed, start), sums: Sums::new(measured_start) }
+        GaugeSampler { times: SamplingTimes::new(seed, start), sums: Sums::new(measured_start) }
     }
 
-    /// Overall figures take nothing from `end` on. To be called as soon as [`Load::measured`](crate::Load::measured)
-    /// knows the end (again if it moves): what was sampled before the call stays.
+    /// Sets the end of the overall statistics. Call as soon as [`Load::measured`](crate::Load::measured) returns the
+    /// end, and again if it moves; samples before the call stay counted.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.sums.measured_end = Some(end);
     }
 
-    /// The next moment of sampling.
+    /// The next sampling time.
     pub fn next_sample(&self) -> Timestamp {
-        self.moments.next
+        self.times.next
     }
 
-    /// Takes every sample due by `now`. `live` is what the counters were at all these moments.
+    /// Takes every sample due by `now`. `live` has the counters that were valid at all these times.
     pub fn sample(&mut self, now: Timestamp, live: Live) {
-        while self.moments.next <= now {
-            self.sums.add(self.moments.take(), GaugeSample::of(live));
+        while self.times.next <= now {
+            self.sums.add(self.times.take(), GaugeSample::of(live));
         }
     }
 
-    /// The figures so far of one second, counted from the run's zero.
+    /// The statistics so far of one second, counted from time zero of the run.
     pub fn second(&self, second: usize) -> SecondGauges {
         self.sums.second(second)
     }
 
-    /// The figures.
+    /// The statistics of all samples.
     pub fn finish(&self) -> Levels {
         self.sums.finish()
     }
 }
 
-/// The moments of sampling: they depend on seed and start alone.
+/// The sampling times, which depend only on seed and start.
 #[derive(Debug)]
-struct Moments {
+struct SamplingTimes {
     rng: Rng,
     next: Timestamp,
 }
 
-impl Moments {
+impl SamplingTimes {
     fn new(seed: u64, start: Timestamp) -> Self {
-        let mut moments = Moments { rng: Rng::named(seed, "levels"), next: start };
-        moments.take();
-        moments
+        let mut times = SamplingTimes { rng: Rng::named(seed, "levels"), next: start };
+        times.take();
+        times
     }
 
-    /// The next moment; draws the one after it.
+    /// Returns the next time, and draws the one after it.
     fn take(&mut self) -> Timestamp {
         let taken = self.next;
-        // At least 1 ns, so that sampling always gets on.
-        let gap_ns = (self.rng.exponential() * INTERVAL_MEAN.as_nanos() as f64).ceil().max(1.0);
+        // A gap of at least 1 ns guarantees progress.
+        let gap_ns = (self.rng.exponential() * SAMPLING_INTERVAL_MEAN.as_nanos() as f64).ceil().max(1.0);
         self.next += Duration::from_nanos(gap_ns as u64);
         taken
     }
 }
 
-/// What samples add up to.
+/// The accumulated samples.
 #[derive(Debug)]
 struct Sums {
     measured_start: Timestamp,
@@ -280,14 +279,14 @@ mod tests {
     fn gauge_mean_of_a_square_wave_is_its_mean_over_time() {
         let mut sampler = GaugeSampler::new(5, Timestamp::ZERO, Timestamp::from_nanos(1_000_000_000));
         sampler.set_measured_end(Timestamp::from_nanos(21_000_000_000));
-        // 10 in flight for 3 ms, none for 1 ms: 7.5 on average. Told only at the changes.
+        // 10 in flight for 3 ms, none for 1 ms: 7.5 on average. The sampler is called only at the changes.
         for cycle in 0..8_000u64 {
             let begins = cycle * 4_000_000;
             sampler.sample(Timestamp::from_nanos(begins + 3_000_000), level(10));
             sampler.sample(Timestamp::from_nanos(begins + 4_000_000), level(0));
         }
         let levels = sampler.finish();
-        // 20,000 samples in 20 s, deviation 4.33: standard error 0.031, five of them.
+        // 20,000 samples in 20 s with deviation 4.33: the standard error is 0.031, and the limit five times that.
         assert!(levels.samples.abs_diff(20_000) < 5 * 142, "{}", levels.samples);
         assert!((levels.in_flight.level.mean - 7.5).abs() < 0.155, "{levels:?}");
         assert!((levels.connections.level.mean - 15.0).abs() < 0.31);
@@ -295,7 +294,7 @@ mod tests {
         assert!((0.01..0.08).contains(&levels.in_flight.standard_error), "{}", levels.in_flight.standard_error);
         assert_eq!(levels.seconds.len(), 32);
         assert!((levels.seconds[0].in_flight_mean - 7.5).abs() < 0.7);
-        // A hundred samples each, of 25 whole cycles: standard error 0.43.
+        // Each span has a hundred samples of 25 whole cycles: the standard error is 0.43.
         let [in_flight, _] = levels.spans[17];
         assert!(levels.spans.len() >= 310 && (in_flight - 7.5).abs() < 5.0 * 0.44, "{in_flight}");
     }

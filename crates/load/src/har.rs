@@ -1,12 +1,12 @@
-//! What a browser recorded: an HTTP archive (HAR 1.2) becomes a session.
+//! Reads an HTTP archive (HAR 1.2), as browsers record it, into a session.
 //!
 //! ```text
 //!   HAR --entries--> of the page's own host --> RequestSpec, Step at its recorded offset
 //!              \---> left out, counted by reason
 //! ```
 //!
-//! Each request goes to the plan's host, whatever the archive calls it, at the same time after the session's beginning as
-//! in the recording. Source: the HAR 1.2 specification (J. Odvarko); fields with a leading underscore are Chromium's.
+//! Each request is sent to the plan's host, whatever its host in the archive, at its recorded time after the beginning
+//! of the session. Source: the HAR 1.2 specification (J. Odvarko); fields with a leading underscore are Chromium's.
 
 mod body;
 
@@ -28,19 +28,19 @@ pub struct Recorded {
     pub session: SessionSpec,
     /// Entries in the archive.
     pub entries: u64,
-    /// Entries that are not in the session, by reason in words.
+    /// Entries that are not in the session, by reason (text for the user).
     pub left_out: BTreeMap<String, u64>,
-    /// Host and port, as the archive calls them, whose requests go to the plan's host.
+    /// Host and port in the archive whose requests are sent to the plan's host.
     pub host: String,
 }
 
-/// A larger archive is refused by whoever reads it.
+/// Maximum bytes of an archive; the caller checks the limit.
 pub const BYTES_MAX: u64 = 256 << 20;
 
-/// Steps of one session: beyond that something else than a visit was recorded.
+/// Maximum steps of a session; a longer recording is not a visit.
 const STEPS_MAX: usize = 100_000;
 
-/// One entry as far as it matters.
+/// The properties of an archive's entry that a replay needs.
 struct Entry<'a> {
     at_unix_ns: i128,
     method: Method,
@@ -49,10 +49,10 @@ struct Entry<'a> {
     request: &'a Value,
 }
 
-/// Reads an archive. Requests of the host that was asked first, and of `target`'s own, go to `target`.
+/// Reads an archive. Requests to the host of the first request, and to the host of `target`, are sent to `target`.
 ///
 /// # Errors
-/// One sentence: no archive, or nothing in it that can be replayed.
+/// One sentence: the bytes are not an archive, or it has no request that can be replayed.
 pub fn read(bytes: &[u8], target: &Target) -> Result<Recorded, String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let archive: Value = serde_json::from_slice(bytes).map_err(|error| format!("it is not valid JSON: {error}"))?;
@@ -61,28 +61,28 @@ pub fn read(bytes: &[u8], target: &Target) -> Result<Recorded, String> {
     let mut left_out = BTreeMap::<String, u64>::new();
     let mut entries = Vec::new();
     for entry in listed {
-        match understood(entry) {
+        match parse_entry(entry) {
             Ok(entry) => entries.push(entry),
             Err(why) => *left_out.entry(why.to_owned()).or_default() += 1,
         }
     }
-    // Archives need not be in order; what began at the same moment stays in theirs.
+    // Archives need not be sorted. The sort is stable: entries with the same time keep their order.
     entries.sort_by_key(|entry| entry.at_unix_ns);
     let host = entries.first().map(|entry| entry.authority.clone()).unwrap_or_default();
     let own = target.authority.to_ascii_lowercase();
-    let (kept, others): (Vec<_>, Vec<_>) =
+    let (replayed, others): (Vec<_>, Vec<_>) =
         entries.into_iter().partition(|entry| entry.authority == host || entry.authority == own);
     if !others.is_empty() {
         left_out.insert("of another host".to_owned(), others.len() as u64);
     }
-    let Some(first) = kept.first().map(|entry| entry.at_unix_ns) else {
+    let Some(first) = replayed.first().map(|entry| entry.at_unix_ns) else {
         return Err(format!("none of its {} entries is a request that can be replayed", listed.len()));
     };
-    if kept.len() > STEPS_MAX {
-        return Err(format!("it has {} requests: a session has at most {STEPS_MAX}", kept.len()));
+    if replayed.len() > STEPS_MAX {
+        return Err(format!("it has {} requests: a session has at most {STEPS_MAX}", replayed.len()));
     }
     let (mut requests, mut steps, mut known) = (Vec::new(), Vec::new(), HashMap::new());
-    for entry in &kept {
+    for entry in &replayed {
         let request = request(entry, target);
         let key = (request.method, entry.path.clone(), format!("{:?}", request.headers), request.body.clone());
         let index = *known.entry(key).or_insert_with(|| {
@@ -94,7 +94,7 @@ pub fn read(bytes: &[u8], target: &Target) -> Result<Recorded, String> {
     }
     Ok(Recorded {
         requests,
-        // An object that fails does not keep a browser from asking for the others.
+        // A browser requests the other objects even if one fails.
         session: SessionSpec { name: None, weight: 1.0, steps, goes_on: true },
         entries: listed.len() as u64,
         left_out,
@@ -102,7 +102,7 @@ pub fn read(bytes: &[u8], target: &Target) -> Result<Recorded, String> {
     })
 }
 
-fn understood(entry: &Value) -> Result<Entry<'_>, &'static str> {
+fn parse_entry(entry: &Value) -> Result<Entry<'_>, &'static str> {
     let request = entry.get("request").ok_or("without a request")?;
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let url = text(request, "url").ok_or("without a URL")?;
@@ -110,7 +110,7 @@ fn understood(entry: &Value) -> Result<Entry<'_>, &'static str> {
         Some(("http" | "https", rest)) => rest,
         _ => return Err("not http"),
     };
-    // Blocked, cancelled or failed: no server saw it answered, and often none saw it at all.
+    // The request was blocked, cancelled or failed; often no server received it.
     if entry.pointer("/response/status").and_then(Value::as_i64) == Some(0) {
         return Err("without a response (status 0)");
     }
@@ -125,15 +125,16 @@ fn understood(entry: &Value) -> Result<Entry<'_>, &'static str> {
     let rest = rest.split('#').next().unwrap_or_default();
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    // Whatever would end the request line, or is no URL at all.
+    // Rejects paths that would end the request line, and texts that are not URLs.
     if authority.is_empty() || authority.contains('@') || path.parse::<http::uri::PathAndQuery>().is_err() {
         return Err("its URL cannot be sent");
     }
     Ok(Entry { at_unix_ns: at.as_nanosecond(), method, authority: authority.to_ascii_lowercase(), path, request })
 }
 
-/// Headers that belong to the connection, are made here, or carry the identity of whoever recorded.
-const NOT_SENT: [&str; 14] = [
+/// Headers of the recording that are not replayed: they belong to the connection, are generated, or identify the person
+/// who made the recording.
+const OMITTED_HEADERS: [&str; 14] = [
     "host",
     "connection",
     "proxy-connection",
@@ -163,10 +164,10 @@ fn request(entry: &Entry<'_>, target: &Target) -> RequestSpec {
         else {
             continue;
         };
-        // Pseudo-headers of HTTP/2 begin with a colon and are no names.
+        // Pseudo-headers of HTTP/2 begin with a colon and are not valid names.
         let sendable =
             http::HeaderName::from_bytes(name.as_bytes()).is_ok() && http::HeaderValue::from_str(value).is_ok();
-        if sendable && !NOT_SENT.contains(&name.to_ascii_lowercase().as_str()) {
+        if sendable && !OMITTED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
             request.headers.push((name.to_owned(), Template::literal(value)));
         }
     }

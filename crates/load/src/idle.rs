@@ -1,15 +1,15 @@
-//! The idle connections of each client, the last used first.
+//! The idle connections of each client, the most recently used first.
 
-/// A stack for each client, threaded through two arrays: no allocation once every slot has been seen.
+/// A stack of connections for each client, as linked lists in shared arrays, without allocation per connection.
 #[derive(Debug)]
 pub(crate) struct IdleByClient {
     tops: Vec<u32>,
-    /// The other ends, where they are wanted.
+    /// The bottoms of the stacks; empty unless [`Self::track_bottoms`] was called.
     bottoms: Vec<u32>,
     links: Vec<(u32, u32)>,
 }
 
-/// No slot: end of a stack.
+/// Marks the end of a stack.
 const NONE: u32 = u32::MAX;
 
 impl IdleByClient {
@@ -17,13 +17,13 @@ impl IdleByClient {
         IdleByClient { tops: vec![NONE; clients as usize], bottoms: Vec::new(), links: Vec::new() }
     }
 
-    /// From here on [`Self::longest_of`] is to be had. Nothing may be idle yet.
-    pub(crate) fn keep_bottoms(&mut self) {
-        debug_assert!(self.tops.iter().all(|&top| top == NONE), "nothing is idle yet");
+    /// Enables [`Self::longest_of`]. Call before any connection is idle.
+    pub(crate) fn track_bottoms(&mut self) {
+        debug_assert!(self.tops.iter().all(|&top| top == NONE), "no connection is idle yet");
         self.bottoms = vec![NONE; self.tops.len()];
     }
 
-    /// Puts slot `index` on top of its client's stack. It must be on none.
+    /// Puts slot `index` on top of its client's stack. The slot must not be on a stack.
     pub(crate) fn push(&mut self, client: u32, index: u32) {
         if self.links.len() <= index as usize {
             self.links.resize(index as usize + 1, (NONE, NONE));
@@ -37,7 +37,7 @@ impl IdleByClient {
         }
     }
 
-    /// Takes slot `index` off its client's stack. It must be on it.
+    /// Removes slot `index` from its client's stack. The slot must be on that stack.
     pub(crate) fn remove(&mut self, client: u32, index: u32) {
         let (above, below) = self.links[index as usize];
         if above == NONE {
@@ -53,12 +53,12 @@ impl IdleByClient {
         }
     }
 
-    /// The client's idle connections, the last used first: it is the least likely to have been closed by the server.
+    /// The client's idle connections, the most recently used first: the server is least likely to have closed that one.
     pub(crate) fn of(&self, client: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(linked(self.tops[client as usize]), |&index| linked(self.links[index as usize].1))
     }
 
-    /// The same, the longest idle first; none without [`Self::keep_bottoms`].
+    /// The client's idle connections, the longest idle first; empty without [`Self::track_bottoms`].
     pub(crate) fn longest_of(&self, client: u32) -> impl Iterator<Item = u32> + '_ {
         let bottom = self.bottoms.get(client as usize).copied().unwrap_or(NONE);
         std::iter::successors(linked(bottom), |&index| linked(self.links[index as usize].0))
@@ -80,7 +80,7 @@ mod tests {
             idle.push(1, index);
         }
         idle.push(0, 7);
-        assert_eq!(idle.longest_of(1).count(), 0, "nobody asked for it");
+        assert_eq!(idle.longest_of(1).count(), 0, "the order by idle time is not enabled");
         let of = |idle: &IdleByClient, client| idle.of(client).collect::<Vec<_>>();
         assert_eq!(of(&idle, 1), [5, 0, 3]);
         idle.remove(1, 0);
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn idle_connections_are_taken_longest_idle_first() {
         let mut idle = IdleByClient::new(2);
-        idle.keep_bottoms();
+        idle.track_bottoms();
         for index in [3, 0, 5] {
             idle.push(1, index);
         }

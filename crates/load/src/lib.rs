@@ -1,23 +1,26 @@
-//! Arrivals, virtual clients, the HTTP client machine. No descriptor, thread or clock.
+//! Load generation without I/O: arrivals, virtual clients, and the HTTP client as a state machine. This crate uses no
+//! descriptor, thread or clock.
 //!
-//! [`Load`] decides what is sent, when, by which client and on which connection, and reads what comes back. It owns
-//! no socket: a driver (in `testbed`, or a test's simulated server) tells it what happened, with `handle_*`, and asks it
-//! what to do, with [`Load::poll_action`]. Every moment is an argument, so an hour of load runs in seconds in a test.
+//! [`Load`] decides which request is sent when, by which client and on which connection, and parses the responses. It
+//! owns no socket: a driver (in `testbed`, or a test's simulated server) reports events with `handle_*` and fetches the
+//! next action with [`Load::poll_action`]. Time is an argument of every call, so a test runs an hour of load in
+//! seconds.
 //!
 //! ```text
-//!   schedule --intended--> client --> its idle connection, or a new one --> Action --> driver --> network
-//!   (arrivals)             (clients)  (pool; else backlog)                                          |
-//!                                                                                                   |
-//!   tally <-- RequestRecord, ConnectionEnd <-- http1 reads the response <-- handle_bytes <-- driver-+
+//!   schedule --arrival--> client --> its idle connection, or a new one --> Action --> driver --> network
+//!   (arrivals)            (clients)  (pool; else backlog)                                          |
+//!                                                                                                  |
+//!   tally <-- RequestRecord, ConnectionEnd <-- http1 parses the response <-- handle_bytes <- driver+
 //! ```
 //!
-//! The open loop never waits for the server: an arrival that finds no free connection of its client opens one, up to
-//! the cap, and behind the cap it waits in the backlog with its scheduled time unchanged. So a stall of the server
-//! is in the response times in full.
+//! The open loop never waits for the server. An arrival without a free connection of its client opens one, up to
+//! [`LoadSpec::connections_max`]; beyond that the request waits in the backlog with its scheduled time unchanged. So
+//! response times contain every stall of the server in full.
 //!
-//! Read [`engine`] first (the contract with the driver), then [`spec`], then [`http1`]. [`Tally`] turns records into
-//! figures and runs wherever the driver likes, usually on another thread. [`GaugeSampler`] samples the live counters.
+//! Read [`engine`] first (the contract with the driver), then [`spec`], then [`http1`]. [`Tally`] computes statistics
+//! from records; the driver may run it on another thread. [`GaugeSampler`] samples the live counters.
 
+mod arrival_source;
 pub mod arrivals;
 mod choice;
 mod client_order;
@@ -43,7 +46,6 @@ mod request;
 pub mod spec;
 mod tally;
 mod target;
-mod turns;
 mod virtual_users;
 pub mod workload;
 
@@ -54,7 +56,7 @@ pub use error::LoadError;
 pub use faults::merged_faults;
 pub use gauges::{GaugeMerger, GaugeSample, GaugeSampler, GaugeStatistics, Levels, SecondGauges, ShardSampler};
 pub use live::Live;
-pub use spec::{HttpVersion, Lane, LoadSpec, Retry, Reuse, parse_header};
+pub use spec::{HttpVersion, LoadSpec, Retry, Reuse, Shard, parse_header};
 pub use tally::{
     DelayBounds, Delays, Ending, Histograms, LittleTerms, Outcome, PhaseSpan, SoFar, Span, Stall, Tally, TallySpec,
     Urls,

@@ -1,15 +1,15 @@
-//! The counters a run keeps while it goes.
+//! Live counters and gauges of a load.
 
-/// What is going on now, and how much has happened since the start. `offered = backlog + in_flight + completed +
-/// failed`, always.
+/// The current gauges of a load, and its counters since the start. At all times `offered = backlog + in_flight +
+/// completed + failed`.
 ///
-/// The levels (`in_flight`, `connections`, `backlog`) are counted up and down as things happen, not computed from
-/// records: so that Little's law, which compares the two, says something.
+/// The gauges (`in_flight`, `connections`, `backlog`) are incremented and decremented by events, not computed from
+/// records. So the comparison of both by Little's law is an independent check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Live {
-    /// Requests started and not done.
+    /// Requests started and not ended.
     pub in_flight: u64,
-    /// Concurrent connections: connect called and not closed.
+    /// Concurrent connections: connect was called, and they are not closed.
     pub connections: u64,
     /// Requests scheduled and not started.
     pub backlog: u64,
@@ -19,7 +19,7 @@ pub struct Live {
     pub offered_measured: u64,
     /// Requests started.
     pub started: u64,
-    /// Requests that got a complete response.
+    /// Requests with a complete response.
     pub completed: u64,
     /// Requests that failed.
     pub failed: u64,
@@ -31,47 +31,47 @@ pub struct Live {
     pub bytes_received: u64,
     /// Request bytes written to the kernel.
     pub bytes_sent: u64,
-    /// Arrivals that had to wait because every connection up to the cap was busy.
+    /// Arrivals that waited because every connection up to the maximum was busy.
     pub cap_hits: u64,
-    /// Requests retried on a fresh connection ([`Retry`](crate::Retry)).
+    /// Requests retried on a new connection ([`Retry`](crate::Retry)).
     pub retried: u64,
-    /// Times that a request was sent, retries included.
+    /// Number of sends of requests, retries included.
     pub sends: u64,
-    /// Responses that were whole before the server had received the whole request.
+    /// Responses that were complete before the server had received the whole request.
     pub early_responses: u64,
-    /// Connections to be opened first that were not established ([`Load::open_first`](crate::Load::open_first)).
+    /// Idle connections that could not be opened before the load ([`Load::open_first`](crate::Load::open_first)).
     pub held_failed: u64,
-    /// Empty lines before or behind responses, which belong to none and were skipped.
+    /// Stray empty lines before or after responses, which were skipped.
     pub stray_lines: u64,
-    /// Connections closed because bytes came that no request had asked for.
+    /// Connections closed because of unsolicited bytes.
     pub surplus: u64,
-    /// Responses that had come on these: which request each answers is uncertain.
+    /// Responses received on these connections, which cannot be attributed to requests with certainty.
     pub untrusted: u64,
-    /// Sessions begun and not over: with a request that has not ended, or a step that waits for its moment.
+    /// Active sessions: with a request that has not ended, or a step that waits for its time.
     pub sessions: u64,
-    /// Sessions begun; `sessions + sessions_ended + sessions_failed + sessions_cut`, always.
+    /// Sessions begun; at all times `sessions + sessions_ended + sessions_failed + sessions_cut`.
     pub sessions_begun: u64,
     /// Of these, the ones that began in the measured phase.
     pub sessions_begun_measured: u64,
-    /// Sessions that came to the end of their steps.
+    /// Sessions that have ended all their steps.
     pub sessions_ended: u64,
     /// Sessions ended by a failed request.
     pub sessions_failed: u64,
-    /// Sessions that were not done when the load's phase was over: the steps left were not intended.
+    /// Sessions that were unfinished at the end of the measured phase, whose remaining steps were not scheduled.
     pub sessions_cut: u64,
 }
 
 impl Live {
-    /// What came that no request had asked for, if anything did.
+    /// The connections with unsolicited bytes and their responses; `None` if there were none.
     pub fn unsolicited(&self) -> Option<schema::document::Unsolicited> {
         let Live { surplus: connections, untrusted: responses, .. } = *self;
         (connections > 0).then_some(schema::document::Unsolicited { connections, responses })
     }
 
-    /// The counters of two shards of one load as one.
+    /// The sums of the counters of two shards of one load.
     #[must_use]
     pub fn plus(self, other: Live) -> Live {
-        // Every field by name: one that is new cannot be forgotten.
+        // Every field is listed by name, so that the compiler reports a missing one.
         let Live {
             in_flight,
             connections,

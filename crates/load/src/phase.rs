@@ -1,10 +1,10 @@
-//! The measured phase: when it begins, what ends it.
+//! The measured phase: its beginning, and the conditions that end it.
 
 use std::time::Duration;
 
 use units::Timestamp;
 
-/// `[start, end)` and what may still be intended.
+/// The measured phase `[start, end)`, and the number of requests that may still be scheduled.
 #[derive(Debug)]
 pub(crate) struct Phase {
     start: Timestamp,
@@ -28,17 +28,17 @@ impl Phase {
         self.end
     }
 
-    /// Whether a request may be intended at `at`.
+    /// Whether a request may be scheduled at `at`.
     pub(crate) fn admits(&self, at: Timestamp) -> bool {
         !self.stopped && !self.is_full() && self.end.is_none_or(|end| at < end)
     }
 
-    /// Whether as many requests as were asked for have been intended.
+    /// Whether `requests_max` requests have been scheduled.
     pub(crate) fn is_full(&self) -> bool {
         self.requests_left == Some(0)
     }
 
-    /// Counts a request intended at `at`; true if it lies in the measured phase.
+    /// Counts a request scheduled at `at`; true if it is in the measured phase.
     pub(crate) fn count(&mut self, at: Timestamp) -> bool {
         let measured = at >= self.start;
         if measured && let Some(left) = &mut self.requests_left {
@@ -47,20 +47,20 @@ impl Phase {
         measured
     }
 
-    /// The phase ends at `at`, unless it ends earlier. Never before its start: stopped in the warm-up, it is empty.
+    /// Ends the phase at `at`, unless it ends earlier. A phase that is ended during the warm-up is empty.
     pub(crate) fn end_at(&mut self, at: Timestamp) {
         let at = at.max(self.start);
         self.end = Some(self.end.map_or(at, |end| end.min(at)));
     }
 
-    /// No more requests.
+    /// Ends the phase and stops scheduling.
     pub(crate) fn stop(&mut self, now: Timestamp) {
         self.stopped = true;
         self.end_at(now);
         self.over = true;
     }
 
-    /// Notes that everything intended before the end has been intended and the end has passed.
+    /// Marks the phase as over: its end has passed, and everything before the end has been scheduled.
     pub(crate) fn finish(&mut self) {
         self.over = true;
     }

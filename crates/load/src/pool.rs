@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, ConnectionKey, State};
 
-/// Slots are reused, generations tell their tenants apart.
+/// Slots are reused. The generation of a slot distinguishes its successive connections.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     slots: Vec<Connection>,
@@ -11,7 +11,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A slot in state Wanted, as new.
+    /// Returns a reset slot in the state ConnectQueued.
     pub(crate) fn take(&mut self) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             assert!(self.slots.len() < 1 << 31, "fewer connections than keys");
@@ -21,7 +21,7 @@ impl Pool {
         self.open += 1;
         let slot = self.at(index);
         debug_assert_eq!(slot.state, State::Free);
-        slot.state = State::Wanted;
+        slot.state = State::ConnectQueued;
         slot.connected_at = None;
         slot.secured_at = None;
         slot.requests = 0;
@@ -33,14 +33,13 @@ impl Pool {
         index
     }
 
-    /// Marks a slot as closing: it no longer counts against the cap, because its Close is handed out before any
-    /// Connect that comes after.
+    /// Marks a slot as closing. It no longer counts as open, since the driver gets its Close before any later Connect.
     pub(crate) fn close(&mut self, index: u32) {
         self.open -= 1;
         self.at(index).state = State::Closing;
     }
 
-    /// Gives a closing slot back. Its key is void from here on.
+    /// Frees a closing slot. Its key is void afterwards.
     pub(crate) fn release(&mut self, index: u32) {
         let slot = self.at(index);
         debug_assert_eq!(slot.state, State::Closing);
@@ -49,7 +48,7 @@ impl Pool {
         self.free.push(index);
     }
 
-    /// Connections open or wanted: what the cap limits.
+    /// Number of connections that are open or queued to connect; the maximum of connections limits this number.
     pub(crate) fn open(&self) -> u32 {
         self.open
     }
@@ -62,7 +61,7 @@ impl Pool {
         &self.slots[index as usize]
     }
 
-    /// To which host and port a slot's connection leads.
+    /// Host and port of a slot's connection.
     pub(crate) fn endpoint(&self, index: u32) -> u16 {
         self.slots[index as usize].endpoint
     }
@@ -71,7 +70,7 @@ impl Pool {
         ConnectionKey { index, generation: self.slots[index as usize].generation }
     }
 
-    /// The connection of a key, unless it is gone.
+    /// The connection of a key, unless it is closed.
     pub(crate) fn find(&self, key: ConnectionKey) -> Option<&Connection> {
         self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation && slot.state != State::Free)
     }

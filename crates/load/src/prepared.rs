@@ -1,20 +1,20 @@
-//! Requests written once and for all.
+//! Requests that are written once in advance.
 
 use crate::rendering::Rendering;
 use crate::request;
 use crate::spec::LoadSpec;
 
-/// The bytes of the requests that are always the same, in one piece of memory that stays where it is.
+/// The bytes of requests that are the same every time, in one buffer that never moves.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     bytes: Box<[u8]>,
-    /// Where each request ends; empty where it is not prepared.
+    /// End offset of each request. A request that is not prepared has the length 0.
     ends: Box<[usize]>,
 }
 
-/// So many requests are prepared, the first of the workload. What is beyond is written when it is sent, into a buffer of
-/// its connection, which takes a fraction of a microsecond. A million different URLs of a log would take some 150 MB and
-/// seconds to write, for requests that are sent once or twice.
+/// Maximum number of prepared requests: the first of the workload. Others are written when they are sent, into a buffer
+/// of their connection, which takes a fraction of a microsecond. Preparing a log's million different URLs would take
+/// some 150 MB and several seconds, for requests that are sent once or twice.
 pub(crate) const PREPARED_MAX: usize = 1 << 16;
 
 impl Prepared {

@@ -1,9 +1,9 @@
-//! First-in, first-out queues of connections, threaded through one array.
+//! First-in, first-out queues of connections, as linked lists in one array.
 //!
-//! Every timeout is a constant, so deadlines come in the order in which they are set, and a queue in that order needs
-//! no heap. A connection is in at most one queue at a time (its state says which), so one pair of links serves all.
-//! Removal from the middle is immediate: at 100,000 requests a second with a timeout of 30 s, entries left behind for
-//! lazy removal would be three million.
+//! All timeouts are constant, so deadlines expire in the order in which they are set, and a queue needs no heap. A
+//! connection is in at most one queue at a time, depending on its state, so one pair of links per connection is enough.
+//! Removal from the middle is immediate: with lazy removal, 100,000 requests per second and a timeout of 30 s would
+//! leave three million stale entries.
 
 use units::Timestamp;
 
@@ -14,7 +14,7 @@ pub(crate) enum Queue {
     Connecting,
     /// By response deadline.
     Awaiting,
-    /// By the moment they became idle.
+    /// By the time at which they became idle.
     Idle,
 }
 
@@ -39,7 +39,7 @@ struct Ends {
     last: u32,
 }
 
-/// No slot: ends of a list.
+/// Marks the end of a list.
 const NONE: u32 = u32::MAX;
 
 impl Queues {
@@ -47,7 +47,7 @@ impl Queues {
         Queues { nodes: Vec::new(), ends: [Ends { first: NONE, last: NONE }; 3] }
     }
 
-    /// Appends slot `index`, which must be in no queue. `at` must not be before the last one's.
+    /// Appends slot `index`, which must be in no queue. `at` must not be before the time of the queue's last slot.
     pub(crate) fn push(&mut self, queue: Queue, index: u32, at: Timestamp) {
         if self.nodes.len() <= index as usize {
             let empty = Node { at: Timestamp::ZERO, previous: NONE, next: NONE, queue: None };
@@ -65,7 +65,7 @@ impl Queues {
         self.nodes[index as usize] = Node { at, previous, next: NONE, queue: Some(queue) };
     }
 
-    /// Takes slot `index` out of the queue it is in, if any.
+    /// Removes slot `index` from its queue, if it is in one.
     pub(crate) fn remove(&mut self, index: u32) {
         let Some(node) = self.nodes.get_mut(index as usize) else { return };
         let Some(queue) = node.queue.take() else { return };
@@ -87,7 +87,7 @@ impl Queues {
         self.nodes.get(index as usize).is_some_and(|node| node.queue.is_some())
     }
 
-    /// The first of a queue and its moment.
+    /// The first slot of a queue, with its time.
     pub(crate) fn first(&self, queue: Queue) -> Option<(u32, Timestamp)> {
         let first = self.ends[queue as usize].first;
         (first != NONE).then(|| (first, self.nodes[first as usize].at))
@@ -117,9 +117,11 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against plain deques: same order, whatever is pushed and removed.
+        /// The queues behave like plain deques for any sequence of insertions and removals.
         #[test]
-        fn intrusive_queues_agree_with_a_reference_model(steps in prop::collection::vec((0u32..16, 0usize..4), 1..300)) {
+        fn intrusive_queues_agree_with_a_reference_model(
+            steps in prop::collection::vec((0u32..16, 0usize..4), 1..300),
+        ) {
             let names = [Queue::Connecting, Queue::Awaiting, Queue::Idle];
             let mut queues = Queues::new();
             let mut model: [VecDeque<(u32, Timestamp)>; 3] = Default::default();

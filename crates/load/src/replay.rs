@@ -1,15 +1,15 @@
-//! Replay: the requests that a real site had, at the times at which it had them.
+//! Replays the requests of a server's access log at their logged times.
 //!
 //! ```text
-//!   access log --lines--> LogLine --> Replay: arrivals (offset, client, request), the different requests, in order of time
+//!   access log --lines--> LogLine --> Replay: arrivals (offset, client, request) in order of time, distinct requests
 //! ```
 //!
-//! Two formats are read: the common and the combined log format, with or without the virtual host in front, and JSON lines. Each logged client becomes one virtual
-//! client, in the order of first appearance, so its requests come from one address and one distance. Times count
-//! from the first request. A log in whole seconds does not say when within a second a request came: those of one
-//! second are spread evenly over it, in the order of the log, which keeps the rate of every second and invents no
-//! bursts. A log that tells fractions on any line is taken at its word on all: some writers leave out a fraction that
-//! is zero.
+//! Two formats are supported: the common or combined log format, with or without a leading virtual host, and JSON
+//! lines. Each logged client becomes one virtual client, in the order of first appearance, so its requests come from
+//! one address and one distance. Times count from the first request. A log with whole seconds does not contain the time
+//! within a second: the requests of one second are spread evenly over it, in the order of the log, which preserves the
+//! rate of every second and creates no bursts. If any line has a fraction of a second, all times are taken as exact:
+//! some servers omit a fraction of zero.
 
 mod combined;
 mod escaped;
@@ -22,40 +22,40 @@ use std::time::Duration;
 pub use combined::parse as parse_combined;
 pub use json::parse as parse_json;
 
-/// One request as a log line tells it.
+/// The request of a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// When, in nanoseconds since 1970-01-01 UTC.
+    /// Time, in nanoseconds since 1970-01-01 UTC.
     pub at_unix_ns: i128,
-    /// Whether the log tells fractions of a second.
+    /// Whether the time has a fraction of a second.
     pub is_fine: bool,
-    /// Who: an address or a name.
+    /// Client: an address or a name.
     pub client: String,
     /// Request method, as logged.
     pub method: String,
     /// Request target in origin form, beginning with `/`.
     pub target: String,
-    /// The status that was answered then, where it is told.
+    /// Logged status, if present.
     pub status: Option<u16>,
-    /// The bytes of the body that was answered then, where they are told.
+    /// Logged bytes of the response's body, if present.
     pub bytes: Option<u64>,
 }
 
-/// Why a line is not a request that can be replayed.
+/// Why a line cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LineError {
-    /// It is not of the format.
+    /// The line does not have the format.
     NotOfFormat,
-    /// The time cannot be read.
+    /// The time is invalid or missing.
     NoTime,
-    /// The request line cannot be read: no request came (`-`), or something that was no HTTP.
+    /// The request line is invalid: the server received no request (`-`), or data that was not HTTP.
     NoRequest,
-    /// The target is not a path: `*`, an authority, another site's URL.
+    /// The request target has no path: `*`, an authority, or another site's URL.
     NoPath,
 }
 
 impl LineError {
-    /// In a few words, for people.
+    /// A short text for the user.
     pub const fn words(self) -> &'static str {
         match self {
             LineError::NotOfFormat => "not of the log's format",
@@ -66,39 +66,39 @@ impl LineError {
     }
 }
 
-/// How a log is replayed.
+/// The settings of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplaySpec {
-    /// Times between requests are multiplied by this: 0.5 replays twice as fast. Above 0, finite.
+    /// Factor on the times between requests: 0.5 replays twice as fast. Above 0, finite.
     pub time_scale: f64,
-    /// Most virtual clients; the logged clients beyond them take them again in turn.
+    /// Maximum virtual clients. Further logged clients share them in turn.
     pub clients_max: u32,
 }
 
-/// What is to be asked for, and when.
+/// The requests of a log, ready to be replayed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
-    /// In order of time.
+    /// The arrivals in order of time.
     pub arrivals: Vec<LoggedArrival>,
     /// The different requests, in the order of first appearance.
     pub requests: Vec<LoggedRequest>,
-    /// Number of virtual clients that take part.
+    /// Number of virtual clients.
     pub clients: u32,
     /// Number of different clients in the log.
     pub clients_logged: u32,
-    /// From the first request to the end of the log's last second; where times are fine, to one mean gap after the last
-    /// request (1 ms after a single one). Every arrival is before it, and a further round may begin there.
+    /// Time from the first request to the end of the log's last second; if times have fractions, to one mean gap after
+    /// the last request (1 ms for a single request). Every arrival is earlier, and a further round may begin then.
     pub length: Duration,
 }
 
-/// A request that a log names, once or many times.
+/// A distinct request of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedRequest {
     /// Its method.
     pub method: String,
     /// Its target in origin form.
     pub target: String,
-    /// How many lines name it.
+    /// Number of lines with this request.
     pub times: u64,
 }
 
@@ -109,18 +109,18 @@ pub struct LoggedArrival {
     pub offset_ns: u64,
     /// Virtual client, from 0.
     pub client: u32,
-    /// Place in [`Replay::requests`].
+    /// Index into [`Replay::requests`].
     pub request: u32,
 }
 
-/// Collects the lines of a log.
+/// Collects the lines of a log into a [`Replay`].
 #[derive(Debug, Default)]
 pub struct Reader {
-    lines: Vec<Kept>,
-    /// A line told a fraction of a second.
+    lines: Vec<StoredLine>,
+    /// Whether any line had a fraction of a second.
     is_fine: bool,
     clients: HashMap<String, u32>,
-    /// By method, a space and target: a million different ones are kept once.
+    /// The distinct requests, by method, a space and target.
     requests: HashMap<Box<str>, Seen>,
     key: String,
 }
@@ -132,14 +132,14 @@ struct Seen {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct StoredLine {
     at_unix_ns: i64,
     client: u32,
     request: u32,
 }
 
 impl Reader {
-    /// Takes in one line.
+    /// Adds a line.
     pub fn add(&mut self, line: LogLine) {
         let next = self.clients.len() as u32;
         let client = *self.clients.entry(line.client).or_insert(next);
@@ -157,24 +157,24 @@ impl Reader {
             }
         };
         self.is_fine |= line.is_fine;
-        // Years 1678 to 2262; what is beyond is at the end.
+        // Times outside of the years 1678 to 2262 are clamped.
         let at_unix_ns = line.at_unix_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-        self.lines.push(Kept { at_unix_ns, client, request });
+        self.lines.push(StoredLine { at_unix_ns, client, request });
     }
 
-    /// Number of lines taken in.
+    /// Number of lines added.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether none was.
+    /// Whether no line was added.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// The replay of all lines. Servers log requests when they have been answered, so lines may be out of order.
+    /// The replay of all lines. Servers log a request when its response is complete, so lines may be out of order.
     pub fn finish(mut self, spec: ReplaySpec) -> Replay {
-        // Stable: what has the same time stays in the order of the log.
+        // The sort is stable: lines with the same time keep the order of the log.
         self.lines.sort_by_key(|line| line.at_unix_ns);
         let Some(first) = self.lines.first().map(|line| i128::from(line.at_unix_ns)) else { return Replay::default() };
         let mut requests: Vec<(Box<str>, Seen)> = self.requests.drain().collect();
@@ -190,7 +190,7 @@ impl Reader {
             arrivals: Vec::with_capacity(self.lines.len()),
             ..Replay::default()
         };
-        // Exact where nothing is scaled: a double would round moments of long logs.
+        // Unscaled times stay integers, since an f64 would round the times of long logs.
         let scaled_ns = |ns: i128| match spec.time_scale {
             1.0 => ns as u64,
             scale => (ns as f64 * scale).round() as u64,
@@ -199,7 +199,7 @@ impl Reader {
         let mut end_ns = first;
         while at < self.lines.len() {
             let line = self.lines[at];
-            // Lines of the same moment whose log tells whole seconds share that second.
+            // In a log with whole seconds, lines of the same second are spread over it.
             let same = self.lines[at..].iter().take_while(|other| other.at_unix_ns == line.at_unix_ns).count();
             for (place, line) in self.lines[at..at + same].iter().enumerate() {
                 let within = if self.is_fine { 0 } else { SECOND_NS * place as i128 / same as i128 };
@@ -223,8 +223,8 @@ impl Reader {
     }
 }
 
-/// The path of a request target: in origin form, or of an absolute URL, as a proxy logs it. What would end the request
-/// line is in no target: replayed, it would be another request than the one logged.
+/// The path of a request target: in origin form, or of an absolute URL, as logged by a proxy. Targets with white space
+/// or control characters are rejected: replayed, they would become a different request.
 fn path_of(target: &str) -> Result<Cow<'_, str>, LineError> {
     if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(LineError::NoPath);
@@ -246,7 +246,7 @@ fn origin_form(target: &str) -> Result<&str, LineError> {
     if rest[end..].starts_with('/') { Ok(&rest[end..]) } else { Err(LineError::NoPath) }
 }
 
-/// The client of a log, without the port that some write behind its address.
+/// The logged client, without the port that some servers append to its address.
 fn client_of(logged: &str) -> String {
     match logged.parse::<std::net::SocketAddr>() {
         Ok(address) => address.ip().to_string(),

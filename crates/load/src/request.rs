@@ -1,11 +1,11 @@
-//! The bytes of an HTTP/1 request.
+//! Writes the bytes of an HTTP/1 request.
 
 use schema::Method;
 
 use crate::rendering::Rendering;
 use crate::spec::{HttpVersion, LoadSpec, Reuse};
 
-/// Head and body of a request, at the end of `into`.
+/// Appends head and body of a request to `into`.
 pub(crate) fn write(spec: &LoadSpec, rendering: &Rendering<'_>, into: &mut Vec<u8>) {
     let (method, target) = (rendering.method(), rendering.target());
     into.extend_from_slice(method.as_str().as_bytes());
@@ -23,16 +23,17 @@ pub(crate) fn write(spec: &LoadSpec, rendering: &Rendering<'_>, into: &mut Vec<u
             header(into, name, value.as_bytes());
         }
     }
-    // HTTP/1.1 keeps connections unless told otherwise, HTTP/1.0 closes them unless told otherwise.
-    let reuse = if rendering.asked.is_some_and(|asked| asked.is_last) { Reuse::Close } else { spec.reuse };
+    // By default connections are persistent in HTTP/1.1, and not in HTTP/1.0.
+    let reuse =
+        if rendering.workload_content.is_some_and(|content| content.is_last) { Reuse::Close } else { spec.reuse };
     match (reuse, spec.version) {
         _ if rendering.gives("Connection") => {}
         (Reuse::Close, HttpVersion::Http11) => header(into, "Connection", b"close"),
         (Reuse::KeepAlive, HttpVersion::Http10) => header(into, "Connection", b"keep-alive"),
         (Reuse::Close, HttpVersion::Http10) | (Reuse::KeepAlive, HttpVersion::Http11) | (_, HttpVersion::Http2) => {}
     }
-    if let Some(asked) = &rendering.asked {
-        asked.fields(into);
+    if let Some(content) = &rendering.workload_content {
+        content.fields(into);
     }
     if let Some(credentials) = rendering.basic_auth()
         && !rendering.gives("Authorization")
@@ -44,14 +45,14 @@ pub(crate) fn write(spec: &LoadSpec, rendering: &Rendering<'_>, into: &mut Vec<u
     {
         header(into, "Cookie", cookie);
     }
-    // How long a body with places is, is known once it is written.
+    // The length of a body with placeholders is known only after rendering.
     let rendered_body = rendering.body_length().is_none().then(|| {
         let mut body = Vec::new();
         rendering.body(&mut body);
         body
     });
     let body_length = rendered_body.as_ref().map_or_else(|| rendering.body_length().unwrap_or(0), Vec::len);
-    // RFC 9110, section 8.6: to be sent with a method that means content, even where there is none.
+    // RFC 9110, section 8.6: methods that anticipate content require Content-Length, even without content.
     let means_content = matches!(method, Method::Post | Method::Put | Method::Patch);
     if (means_content || body_length > 0) && !rendering.gives("Content-Length") {
         header(into, "Content-Length", body_length.to_string().as_bytes());
@@ -119,8 +120,8 @@ mod tests {
 
     #[test]
     fn proxy_requests_have_an_absolute_target() {
-        let asked = text(|spec| spec.absolute_form = true);
-        assert!(asked.starts_with("GET http://server:8080/a?b HTTP/1.1\r\nHost: server:8080\r\n"), "{asked}");
+        let request = text(|spec| spec.absolute_form = true);
+        assert!(request.starts_with("GET http://server:8080/a?b HTTP/1.1\r\nHost: server:8080\r\n"), "{request}");
     }
 
     #[test]

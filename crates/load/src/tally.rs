@@ -1,4 +1,5 @@
-//! From records to figures: the `load` part of the document, the series, and the terms of Little's law.
+//! Computes the statistics of a run from its records: the `load` part of the document, the time series, and the terms
+//! of Little's law.
 //!
 //! ```text
 //!   RequestRecord --add_request-----> histograms, by_distance, by_url, by_phase   (scheduled in the measured phase)
@@ -6,8 +7,8 @@
 //!   ConnectionEnd --add_connection--> seconds, Little's terms, durations
 //! ```
 //!
-//! A [`Tally`] sees no clock and no engine; it usually runs on another thread than the load. Where several engines make
-//! one load, each may have its own: [`Tally::merge`] gives what one tally of all records would have.
+//! A [`Tally`] needs neither clock nor engine, and may run on another thread than the load. If several engines make one
+//! load, each may have its own tally: [`Tally::merge`] gives the result of one tally of all records.
 
 mod delays;
 mod distance;
@@ -39,28 +40,28 @@ pub use phases::PhaseSpan;
 pub use spans::Span;
 pub use urls::Urls;
 
-/// What a tally needs to know before the first record.
+/// The settings of a tally.
 #[derive(Clone, Debug)]
 pub struct TallySpec {
     /// Whether the loop is open.
     pub open_loop: bool,
-    /// The measured phase as far as [`Load::measured`](crate::Load::measured) knows it.
+    /// The measured phase, as known to [`Load::measured`](crate::Load::measured).
     pub measured: (Timestamp, Option<Timestamp>),
     /// Configured RTT of every client, in nanoseconds; `None` without a path.
     pub clients_rtt_ns: Option<Vec<u64>>,
-    /// What the requests are called.
+    /// The names of the requests.
     pub urls: Urls,
-    /// Phases that have results of their own; none for a load of one.
+    /// Phases with their own results; empty for a load with a single phase.
     pub phases: Vec<PhaseSpan>,
 }
 
-/// Sums up a run's records.
+/// Aggregates the records of a run.
 #[derive(Debug)]
 pub struct Tally {
     spec: TallySpec,
     histograms: Histograms,
     completed: u64,
-    carried: u64,
+    achieved: u64,
     failed: BTreeMap<&'static str, u64>,
     status: BTreeMap<u16, u64>,
     bytes_received: u64,
@@ -77,10 +78,10 @@ pub struct Tally {
     phases: ByPhase,
 }
 
-/// The distributions of the measured phase, for .hlog files and pictures; all in nanoseconds.
+/// The distributions of the measured phase, for .hlog files and plots; all in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Histograms {
-    /// done - scheduled, failed requests included at the moment of their failure.
+    /// done - scheduled; failed requests included, up to the time of their failure.
     pub response_time: Histogram,
     /// done - started.
     pub service_time: Histogram,
@@ -96,7 +97,7 @@ pub struct Histograms {
     pub connection_duration: Histogram,
 }
 
-/// How a run ended.
+/// The state at the end of a run.
 #[derive(Clone, Debug)]
 pub struct Ending {
     /// End of the measured phase.
@@ -106,34 +107,34 @@ pub struct Ending {
     pub offered: u64,
     /// [`Load::unfinished_measured`](crate::Load::unfinished_measured) at the end.
     pub unfinished: u64,
-    /// What the sampler saw.
+    /// The sampled gauges.
     pub levels: Levels,
 }
 
-/// The figures of a run.
+/// The statistics of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The document's `load` part.
     pub load: document::Load,
-    /// The other side of Little's law.
+    /// The side of Little's law that is computed from records.
     pub little: LittleTerms,
-    /// The series, one row a second from the run's zero.
+    /// The time series, one row per second from time zero of the run.
     pub seconds: Vec<SecondRecord>,
-    /// How the response times of each of these seconds are distributed.
+    /// The distribution of response times of each of these seconds.
     pub distributions: Vec<DistributionRecord>,
-    /// The measured phase in spans of 100 ms; only whole ones.
+    /// The complete spans of 100 ms of the measured phase.
     pub spans: Vec<Span>,
     /// The distributions.
     pub histograms: Histograms,
 }
 
-/// Figures of a run that goes on: of requests scheduled in the measured phase that have ended.
+/// Statistics of a run in progress, of the ended requests that were scheduled in the measured phase.
 #[derive(Clone, Debug, Default)]
 pub struct SoFar {
-    /// Whole responses.
+    /// Complete responses.
     pub completed: u64,
-    /// Whole responses that came in the measured phase, whenever they were asked for.
-    pub carried: u64,
+    /// Complete responses that ended in the measured phase, whenever their requests were scheduled.
+    pub achieved: u64,
     /// Failures by cause.
     pub failed: BTreeMap<String, u64>,
     /// Responses by status code.
@@ -142,11 +143,11 @@ pub struct SoFar {
     pub response_time_ns: Quantiles,
     /// started - scheduled.
     pub send_lag_ns: Quantiles,
-    /// By band of the client's configured RTT; none without a path.
+    /// Results by band of the client's configured RTT; empty without a path.
     pub by_distance: Vec<document::DistanceBand>,
 }
 
-/// One part of a breakdown.
+/// One group of a breakdown.
 #[derive(Clone, Debug, Default)]
 struct Part {
     completed: u64,
@@ -188,7 +189,7 @@ impl Tally {
         Tally {
             histograms: Histograms::default(),
             completed: 0,
-            carried: 0,
+            achieved: 0,
             failed: BTreeMap::new(),
             status: BTreeMap::new(),
             bytes_received: 0,
@@ -207,23 +208,23 @@ impl Tally {
         }
     }
 
-    /// Delays of the same load's requests, none so far.
+    /// An empty collector of generator delays for the same load.
     pub fn delays(&self) -> Delays {
         Delays::new(self.spec.open_loop, self.spec.measured, self.spec.clients_rtt_ns.is_some())
     }
 
-    /// Response times so far: done - scheduled.
+    /// The response times so far: done - scheduled.
     pub fn response_times(&self) -> &Histogram {
         &self.histograms.response_time
     }
 
-    /// The measured phase ends at `end`. To be called when [`Load::measured`](crate::Load::measured) says so first or
-    /// says something new, before the records that end after it are added.
+    /// Sets the end of the measured phase. Call whenever the end by [`Load::measured`](crate::Load::measured) changes,
+    /// before records that end after it are added.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.spec.measured.1 = Some(end);
     }
 
-    /// Takes one request in.
+    /// Adds a request.
     pub fn add_request(&mut self, record: &RequestRecord) {
         self.seconds.add_request(record);
         let (start, end) = self.spec.measured;
@@ -232,15 +233,15 @@ impl Tally {
             self.little.add_request(started_at, record.done_at, self.spec.measured);
         }
         if record.failure.is_none() && record.done_at >= start && end.is_none_or(|end| record.done_at < end) {
-            self.carried += 1;
-            self.phases.add_carried(record.done_at);
+            self.achieved += 1;
+            self.phases.add_achieved(record.done_at);
         }
         if record.scheduled_at >= start {
             self.add_measured(record);
         }
     }
 
-    /// Takes one connection in; also those that were open to the end, closed by the abort.
+    /// Adds a connection, also one that was open until the final abort.
     pub fn add_connection(&mut self, end: &ConnectionEnd) {
         self.seconds.add_connection(end);
         self.little.add_connection(end.opened_at, end.closed_at, self.spec.measured);
@@ -253,17 +254,17 @@ impl Tally {
         }
     }
 
-    /// Takes in what another tally of the same load has counted: the figures are those of one tally of all records. The
-    /// end of the measured phase is this tally's, or the other's where this one knows none.
+    /// Adds the counts of another tally of the same load: the statistics become those of one tally of all records. The
+    /// end of the measured phase is this tally's, or the other's if this one has none.
     ///
     /// # Panics
-    /// If the two were not made for the same load: other clients, URLs or phases.
+    /// If the tallies have different clients, URLs or phases.
     pub fn merge(&mut self, other: Tally) {
-        assert_eq!(self.spec.measured.0, other.spec.measured.0, "parts of one load are measured from the same moment");
+        assert_eq!(self.spec.measured.0, other.spec.measured.0, "parts of one load are measured from the same time");
         self.spec.measured.1 = self.spec.measured.1.or(other.spec.measured.1);
         self.histograms.merge(&other.histograms);
         self.completed += other.completed;
-        self.carried += other.carried;
+        self.achieved += other.achieved;
         other.failed.iter().for_each(|(&cause, count)| *self.failed.entry(cause).or_default() += count);
         other.status.iter().for_each(|(&status, count)| *self.status.entry(status).or_default() += count);
         self.bytes_received += other.bytes_received;
@@ -284,22 +285,22 @@ impl Tally {
         self.phases.merge(&other.phases);
     }
 
-    /// One second of the series as it stands: later records may still belong to it, as a request belongs to the second
-    /// of its intention and is known when it has ended.
+    /// The current values of one second of the time series. Later records may still change them, since a request is
+    /// added when it ends but belongs to the second of its scheduled time.
     pub fn second(&self, second: u32, levels: SecondGauges) -> SecondRecord {
         self.seconds.record(second, levels, self.spec.measured)
     }
 
-    /// How the response times of one second are distributed, as it stands.
+    /// The current distribution of the response times of one second.
     pub fn distribution(&self, second: u32) -> impl Iterator<Item = DistributionRecord> {
         self.seconds.distribution(second)
     }
 
-    /// The figures so far, for who looks on: of the requests that have ended. Costs some 0.1 ms for each band of distance.
+    /// The statistics so far of the ended requests, for live views. Takes some 0.1 ms per band of distance.
     pub fn so_far(&self) -> SoFar {
         SoFar {
             completed: self.completed,
-            carried: self.carried,
+            achieved: self.achieved,
             failed: self.failed.iter().map(|(&cause, &count)| (cause.to_owned(), count)).collect(),
             status: self.status.iter().map(|(status, &count)| (status.to_string(), count)).collect(),
             response_time_ns: self.histograms.response_time.quantiles(),
@@ -308,7 +309,7 @@ impl Tally {
         }
     }
 
-    /// The figures.
+    /// The statistics of the run.
     pub fn finish(mut self, ending: Ending) -> Outcome {
         let Ending { measured_end, offered, unfinished, levels } = ending;
         let measured = (self.spec.measured.0, Some(measured_end));
@@ -320,9 +321,9 @@ impl Tally {
             offered_requests: offered,
             offered_rate_per_s: per_second(offered),
             completed: self.completed,
-            achieved_rate_per_s: per_second(self.carried),
+            achieved_rate_per_s: per_second(self.achieved),
             failed: self.failed.iter().map(|(&cause, &count)| (cause.to_owned(), count)).collect(),
-            // The engine knows the reasons.
+            // The caller adds the reasons from the engine.
             malformed_responses: Vec::new(),
             in_flight_at_end: unfinished,
             statuses_expected: false,
@@ -332,7 +333,7 @@ impl Tally {
             send_lag_ns: histograms.send_lag.quantiles(),
             connect_ns: histograms.connect.quantiles(),
             tls_handshake_ns: Some(histograms.tls_handshake.quantiles()).filter(|q| q.count > 0),
-            // Settled between driver and server: the driver tells it.
+            // The caller adds the TLS parameters from the driver.
             tls: None,
             first_byte_ns: histograms.first_byte.quantiles(),
             connection_duration_ns: histograms.connection_duration.quantiles(),
@@ -341,7 +342,7 @@ impl Tally {
             requests_sent: self.sends,
             requests_retried: self.retried,
             early_responses: self.early_responses,
-            // The engine counts these by connection.
+            // The caller adds these counters from the engine.
             stray_lines: 0,
             unsolicited: None,
             in_flight: levels.in_flight.level,
@@ -352,9 +353,9 @@ impl Tally {
             by_url: self.urls.parts(),
             by_url_left_out: self.urls.left_out(),
             by_phase: self.phases.parts(measured_end),
-            // Known from the shards' stalls: whoever counts those tells it.
+            // The caller adds the generator delay, which is computed from the shards' stalls.
             generator_delay: None,
-            // The driver knows the recordings.
+            // The caller adds the properties of recordings.
             open_connections: None,
             sessions: None,
             replay: None,
@@ -384,14 +385,14 @@ impl Tally {
         self.early_responses += u64::from(record.early_response);
         let histograms = &mut self.histograms;
         histograms.response_time.record(record.response_time_ns());
-        let moments = [
+        let durations = [
             (&mut histograms.service_time, record.service_time_ns()),
             (&mut histograms.send_lag, record.send_lag_ns()),
             (&mut histograms.connect, record.connect_ns()),
             (&mut histograms.tls_handshake, record.tls_handshake_ns()),
             (&mut histograms.first_byte, record.first_byte_ns()),
         ];
-        for (histogram, value) in moments {
+        for (histogram, value) in durations {
             if let Some(value) = value {
                 histogram.record(value);
             }
@@ -400,6 +401,6 @@ impl Tally {
             distances.add(record);
         }
         self.urls.add(record);
-        self.phases.add_intended(record);
+        self.phases.add_scheduled(record);
     }
 }

@@ -1,20 +1,20 @@
-//! Where the load goes: a URL taken apart.
+//! Parses the URL of a request into host, port, scheme and path.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::LoadError;
 
-/// One URL to ask for. Names are not resolved here: the driver knows in which namespace a name means what.
+/// A parsed URL. Host names are not resolved here: the driver resolves them in its network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Whether it is reached through TLS (`https://`).
+    /// Whether the scheme is `https`, so that connections use TLS.
     pub secure: bool,
-    /// Name or address, an IPv6 address without its brackets.
+    /// Host name or address; an IPv6 address without brackets.
     pub host: String,
-    /// Port; where the URL names none, 80, or 443 of a secure one.
+    /// Port; by default 80, or 443 with TLS.
     pub port: u16,
-    /// What follows the authority, beginning with `/`; without the fragment.
+    /// Path and query, beginning with `/`; without the fragment.
     pub path_and_query: String,
     /// Value of the Host header: host and port as typed.
     pub authority: String,
@@ -22,12 +22,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes `http://host:port/path?query` or the same with `https` apart. Characters outside ASCII are converted as browsers do: in the host by
-    /// IDNA (UTS 46), in path and query to the percent-encoded bytes of UTF-8.
+    /// Parses `http://host:port/path?query` or the same with `https`. Characters outside ASCII are converted as in
+    /// browsers: in the host by IDNA (UTS 46), in path and query to percent-encoded UTF-8.
     ///
     /// # Errors
-    /// Not a URL, no scheme, a scheme other than http and https, a user name, a port outside 1 to
-    /// 65535, a space, a host that no domain name can be.
+    /// The text is not a URL, or has no scheme, a scheme other than http and https, a user name, a port outside 1 to
+    /// 65535, a space, or an invalid host name.
     pub fn parse(typed: &str) -> Result<Target, LoadError> {
         let url = typed.trim();
         if url.is_empty() {
@@ -57,19 +57,19 @@ impl Target {
         let (host, port) = split_authority(authority).map_err(unreadable)?;
         let port = port.unwrap_or(if secure { 443 } else { 80 });
         let path_and_query = if path.starts_with('/') { path.into_owned() } else { format!("/{path}") };
-        // The http crate knows which characters a path may hold; a request line with others would be refused.
+        // The http crate checks the characters of the path: a server would reject a request line with others.
         path_and_query
             .parse::<http::uri::PathAndQuery>()
             .map_err(|_| unreadable("its path contains a character that must be percent-encoded"))?;
         Ok(Target { secure, host, port, path_and_query, authority: authority.to_owned(), url: url.to_owned() })
     }
 
-    /// The URL as typed, spaces around it removed.
+    /// The URL as typed, without surrounding spaces.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Another path on the same host: `path_and_query` in origin form, as a request line holds it.
+    /// The target with another path on the same host; `path_and_query` in origin form.
     pub fn with_path(&self, path_and_query: &str) -> Target {
         let scheme = if self.secure { "https" } else { "http" };
         Target {
@@ -79,7 +79,7 @@ impl Target {
         }
     }
 
-    /// Whether a connection to `other` can carry a request to this one.
+    /// Whether a connection to `other` can carry a request to this target.
     pub fn same_endpoint(&self, other: &Target) -> bool {
         self.secure == other.secure && self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)
     }
@@ -91,7 +91,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The authority with its host as DNS has it: `bücher.example` is `xn--bcher-kva.example`.
+/// The authority with its host in the form of DNS: `bücher.example` becomes `xn--bcher-kva.example`.
 fn ascii_authority(authority: &str) -> Result<Cow<'_, str>, &'static str> {
     if authority.is_ascii() {
         return Ok(authority.into());
@@ -101,7 +101,7 @@ fn ascii_authority(authority: &str) -> Result<Cow<'_, str>, &'static str> {
     Ok(port.map_or_else(|| host.clone(), |port| format!("{host}:{port}")).into())
 }
 
-/// Path and query with the bytes of characters outside ASCII percent-encoded.
+/// Path and query with characters outside ASCII percent-encoded.
 fn ascii_path(path: &str) -> Cow<'_, str> {
     if path.is_ascii() {
         return path.into();
@@ -116,7 +116,7 @@ fn ascii_path(path: &str) -> Cow<'_, str> {
     encoded.into()
 }
 
-/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port` into host and port.
 fn split_authority(authority: &str) -> Result<(String, Option<u16>), &'static str> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (address, after) = rest.split_once(']').ok_or("the `[` of an IPv6 address is not closed")?;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_urls_are_refused_with_a_suggestion() {
+    fn invalid_urls_are_rejected_with_a_suggestion() {
         let message = |url: &str| Target::parse(url).unwrap_err().to_string();
         assert!(message("").contains("http://server:8080"));
         assert!(message("server/x").contains("did you mean http://server/x"));

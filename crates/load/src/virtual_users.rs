@@ -1,16 +1,17 @@
-//! Virtual users: the clients of a workload, which ask for a world's objects and hold every reply against it.
+//! Virtual users: the clients of a cache workload, which request the objects of a world and verify every response.
 //!
 //! ```text
 //!   arrival --Stream--> Ask --request::write--> path, X-Yamabiko-Request-Id, form, body
-//!                        |                      response --Checker--> Seen   (the head where it lies, the body as it comes)
+//!                        |                      response --Checker--> Seen   (head and body in place)
 //!                        |                                             |
 //!                        |                                             \--> verdict, CacheExchange
-//!                        \--what its page embeds, PARALLEL at a time, once the page is whole
+//!                        \--embedded objects, PARALLEL concurrently, once the page is complete
 //! ```
 //!
-//! Every shard draws the whole stream of asks in the order of the schedule, those of other shards included, so that it is the
-//! same however many shards make it ([`Turns`](crate::turns::Turns)). Numbers do not depend on what comes back either: the
-//! n-th arrival has number n, and the k-th object that its page embeds has n + k 2^40.
+//! Every shard draws the whole sequence of requests in the order of the schedule, those of other shards included, so
+//! that it does not depend on the number of shards ([`ArrivalSource`](crate::arrival_source::ArrivalSource)). Request
+//! numbers do not depend on responses either: the n-th arrival has number n, and the k-th object that its page embeds
+//! has n + k 2^40.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,19 +25,19 @@ use units::Timestamp;
 
 use crate::workload::{CacheWorkloadLoad, Verify};
 
-/// Counters of a workload that a run keeps while it goes; nothing of it is in the results.
+/// Live counters of a cache workload; they are not part of the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CacheCounters {
-    /// Plain GETs that ended well: what hit ratios are a share of.
+    /// Completed plain GET requests, the denominator of hit ratios.
     pub basic_gets: u64,
-    /// Of these, the ones whose reply was made for another ask.
+    /// Of these, the ones whose response was generated for another request.
     pub hits: u64,
-    /// Connections opened by a client that had [`PARALLEL`] open already.
+    /// Connections opened by a client that already had [`PARALLEL`] open.
     pub crowded: u64,
 }
 
 impl CacheCounters {
-    /// The counters of two shards of one load as one.
+    /// The sums of the counters of two shards of one load.
     #[must_use]
     pub fn plus(self, other: CacheCounters) -> CacheCounters {
         let CacheCounters { basic_gets, hits, crowded } = other;
@@ -48,83 +49,85 @@ impl CacheCounters {
     }
 }
 
-/// Objects of one page that are asked for at once, and connections that a virtual user is meant to have at most: as many as Web
-/// Polygraph's virtual users of PolyMix-2 and later have.
+/// Maximum concurrent requests for the objects of one page, and intended maximum connections of a virtual user: the
+/// values of Web Polygraph's clients since PolyMix-2.
 pub const PARALLEL: u32 = 4;
 
-/// The k-th object that a page embeds has the number of the page and k shifted by so many bits: there are fewer arrivals.
+/// The k-th object that a page embeds has the number of the page plus k shifted by this many bits. A run has fewer
+/// arrivals than 2^40.
 const NTH_SHIFT: u32 = 40;
 
-/// A request of a workload that has been intended and has not ended.
+/// A request of a cache workload that has been scheduled and has not ended.
 #[derive(Debug)]
 pub(crate) struct WorkloadRequest {
     pub(crate) ask: Ask,
     pub(crate) id: RequestId,
-    /// What the page embeds.
+    /// The objects that the page embeds.
     embedded: Vec<Ask>,
-    /// The page that embeds it.
+    /// Index of the page that embeds the object.
     page: Option<u32>,
-    /// Unix time in ms when it was sent, or intended.
+    /// Unix time in ms when it was sent; before that, when it was scheduled.
     requested_unix_ms: u64,
 }
 
-/// What is written into a request of a workload.
+/// The parts of an HTTP request that the cache workload determines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContent<'a> {
     world: &'a World,
-    asking: &'a WorkloadRequest,
-    /// No other request follows on its connection.
+    workload_request: &'a WorkloadRequest,
+    /// Whether it is the last request on its connection.
     pub(crate) is_last: bool,
 }
 
-/// What became of a reply.
+/// The verified response to a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
-    /// What the checker saw of it; `None` where no head came.
+    /// The checker's result; `None` without a complete head.
     pub(crate) seen: Option<Seen>,
-    /// The client left before the end, as planned.
+    /// Whether the client aborted the response, as planned.
     pub(crate) is_cut: bool,
 }
 
 impl Reply {
-    /// There was none.
+    /// No response.
     pub(crate) const NONE: Reply = Reply { seen: None, is_cut: false };
 }
 
-/// A page that is whole, and what it embeds.
+/// A complete page, with the objects that it embeds.
 #[derive(Debug)]
 struct Page {
     client: u32,
+    /// Embedded objects that are not requested yet.
     left: VecDeque<(RequestId, Ask)>,
-    /// Embedded objects requested and not complete.
-    out: u32,
+    /// Requests for embedded objects that have not ended.
+    in_flight: u32,
 }
 
 /// The virtual users of one shard.
 #[derive(Debug)]
 pub(crate) struct VirtualUsers {
-    mix: CacheWorkloadLoad,
+    cache_load: CacheWorkloadLoad,
     stream: Stream,
     pages: Slab<Page>,
-    /// Requests on a connection, and the seed of their numbers.
+    /// Distribution of the number of requests per connection, and the seed of its draws.
     uses: Option<(Law, u64)>,
-    /// Connections open by client.
+    /// Open connections by client.
     open: Vec<u32>,
     live: CacheCounters,
     first_request: Option<Box<[u8]>>,
 }
 
 impl VirtualUsers {
-    pub(crate) fn new(mix: CacheWorkloadLoad, clients: u32, seed: u64) -> Self {
-        let uses = mix.world.spec.client_uses.clone();
+    pub(crate) fn new(cache_load: CacheWorkloadLoad, clients: u32, seed: u64) -> Self {
+        let uses = cache_load.world.spec.client_uses.clone();
         VirtualUsers {
-            stream: Stream::new(&mix.world),
+            stream: Stream::new(&cache_load.world),
             pages: Slab::new(),
             uses: uses.map(|law| (law, Rng::named(seed, "uses of connections").next())),
             open: vec![0; clients as usize],
             live: CacheCounters::default(),
             first_request: None,
-            mix,
+            cache_load,
         }
     }
 
@@ -136,95 +139,98 @@ impl VirtualUsers {
         self.first_request.as_deref()
     }
 
-    /// The next arrival, `since` the load's start, has number `sequence` and is this shard's.
+    /// Draws the request of this shard's arrival `sequence`, which is scheduled for `at`, `since` after the load's
+    /// start.
     pub(crate) fn draw(&mut self, sequence: u64, since: Duration, at: Timestamp) -> WorkloadRequest {
         let ask = self.stream.next(since);
         let embedded = self.stream.embedded(&ask);
-        let id = RequestId { run: self.mix.run, sequence };
+        let id = RequestId { run: self.cache_load.run, sequence };
         WorkloadRequest { ask, id, embedded, page: None, requested_unix_ms: self.unix_ms(at) }
     }
 
-    /// The next arrival is another shard's.
-    pub(crate) fn pass_over(&mut self, since: Duration) {
+    /// Skips the request of another shard's arrival.
+    pub(crate) fn skip(&mut self, since: Duration) {
         self.stream.next(since);
     }
 
-    /// Which request of the workload stands for an ask: one for each kind, and the same again for those that are secured.
+    /// Index into the workload's requests: one request per kind, followed by one per kind for requests over TLS.
     pub(crate) fn request_of(&self, ask: &Ask) -> u32 {
-        let kinds = self.mix.world.spec.kinds.len() as u32;
+        let kinds = self.cache_load.world.spec.kinds.len() as u32;
         u32::from(ask.object.kind) + if ask.secure { kinds } else { 0 }
     }
 
-    /// Requests that a new connection is to carry; 0 for any number.
+    /// Maximum requests on a new connection; 0 for unlimited.
     pub(crate) fn uses(&self, connection: u64) -> u32 {
         let Some((law, seed)) = &self.uses else { return 0 };
         (law.draw(&mut Rng::new(*seed, connection)).round() as u32).max(1)
     }
 
-    /// A client opens a connection.
+    /// Counts a connection that a client opens.
     pub(crate) fn opens(&mut self, client: u32) {
         let open = &mut self.open[client as usize];
         self.live.crowded += u64::from(*open >= PARALLEL);
         *open += 1;
     }
 
-    /// A client's connection is closed.
+    /// Counts the close of a client's connection.
     pub(crate) fn closes(&mut self, client: u32) {
         self.open[client as usize] -= 1;
     }
 
-    /// What is to be written for an ask.
-    pub(crate) fn asked<'a>(&'a self, asking: &'a WorkloadRequest) -> RequestContent<'a> {
-        RequestContent { world: &self.mix.world, asking, is_last: false }
+    /// The parts of the HTTP request that the cache workload determines.
+    pub(crate) fn content_of<'a>(&'a self, workload_request: &'a WorkloadRequest) -> RequestContent<'a> {
+        RequestContent { world: &self.cache_load.world, workload_request, is_last: false }
     }
 
     pub(crate) fn note_written(&mut self, bytes: &[u8]) {
         self.first_request.get_or_insert_with(|| bytes.into());
     }
 
-    /// An ask goes out at `now`: what looks at its reply, and whether that looks at the body.
-    pub(crate) fn checker(&self, asking: &WorkloadRequest) -> (Box<Checker>, bool) {
-        let compares = match self.mix.verify {
+    /// The checker of a request's response, and whether it verifies the body.
+    pub(crate) fn checker(&self, workload_request: &WorkloadRequest) -> (Box<Checker>, bool) {
+        let compares = match self.cache_load.verify {
             Verify::All => true,
-            Verify::OneIn(n) => asking.id.sequence.is_multiple_of(u64::from(n.max(1))),
+            Verify::OneIn(n) => workload_request.id.sequence.is_multiple_of(u64::from(n.max(1))),
             Verify::Heads => false,
         };
-        let world = Arc::clone(&self.mix.world);
-        let checker = Checker::new(world, asking.ask, asking.id, asking.requested_unix_ms);
-        // The end of a reply that is to be left lies in its body.
-        (Box::new(checker), compares || asking.ask.abort_after.is_some())
+        let world = Arc::clone(&self.cache_load.world);
+        let checker =
+            Checker::new(world, workload_request.ask, workload_request.id, workload_request.requested_unix_ms);
+        // A response that the client aborts ends within its body.
+        (Box::new(checker), compares || workload_request.ask.abort_after.is_some())
     }
 
     pub(crate) fn unix_ms(&self, at: Timestamp) -> u64 {
-        self.mix.wall_zero_ns.saturating_add(at.as_nanos()) / 1_000_000
+        self.cache_load.wall_zero_ns.saturating_add(at.as_nanos()) / 1_000_000
     }
 
-    /// A request's exchange; its failure is what it is found to be. `record` tells by now all that was seen of the response.
+    /// Evaluates an ended request; the exchange's failure is the verdict. `record` already contains the response's
+    /// properties.
     pub(crate) fn conclude(
         &mut self,
-        asking: &WorkloadRequest,
+        workload_request: &WorkloadRequest,
         record: &RequestRecord,
         reply: Reply,
         failure: Option<FailureCause>,
     ) -> CacheExchange {
         let Reply { seen, is_cut } = reply;
         let stamp = seen.and_then(|seen| seen.stamp);
-        let world = &self.mix.world;
-        let Ask { object, form, method, gzip, secure, repeat, offered, .. } = asking.ask;
-        let due = world.version(object, (asking.requested_unix_ms / 1000) as i64);
+        let world = &self.cache_load.world;
+        let Ask { object, form, method, gzip, secure, repeat, offered, .. } = workload_request.ask;
+        let due = world.version(object, (workload_request.requested_unix_ms / 1000) as i64);
         let variant = world.variant(object, gzip);
         let object_bytes = world.body(object, due, variant).length();
-        let planned = failure.is_some_and(is_of_a_cut_reply) && self.was_cut_by_origin(asking, stamp);
+        let planned = failure.is_some_and(is_of_a_cut_reply) && self.was_cut_by_origin(workload_request, stamp);
         let verdict = match failure {
             Some(_) if planned => Ok(()),
             Some(cause) => Err(cause),
-            None => look(world, asking, record.status, seen.as_ref(), is_cut),
+            None => verify_response(world, workload_request, record.status, seen.as_ref(), is_cut),
         };
         let made_for = stamp.and_then(|stamp| stamp.ask);
         let exchange = CacheExchange {
             sequence: record.sequence,
             client: record.client,
-            run: self.mix.run,
+            run: self.cache_load.run,
             world: world.id,
             kind: object.kind,
             object: object.number,
@@ -242,7 +248,7 @@ impl VirtualUsers {
             scheduled_at: record.scheduled_at,
             sent_at: record.sent_at,
             done_at: record.done_at,
-            requested_unix_ms: asking.requested_unix_ms,
+            requested_unix_ms: workload_request.requested_unix_ms,
             status: record.status,
             failure: verdict.err(),
             from_sequence: made_for.map(|id| id.sequence),
@@ -269,59 +275,64 @@ impl VirtualUsers {
         exchange
     }
 
-    /// Whether the origin was to cut the response to `asking`, whose head had this identity. A cache may join asks, so that the
-    /// reply is another's and was cut for that one; but not one that was over before this was asked: that stump was kept.
-    fn was_cut_by_origin(&self, asking: &WorkloadRequest, stamp: Option<Stamp>) -> bool {
+    /// Whether the origin aborted the response to `workload_request` as planned; `stamp` identifies the response. A
+    /// cache may collapse requests and deliver the response to another request, which the origin aborted. This excuses
+    /// the end only if that request was concurrent; otherwise the cache stored a truncated response.
+    fn was_cut_by_origin(&self, workload_request: &WorkloadRequest, stamp: Option<Stamp>) -> bool {
         let Some(stamp) = stamp else {
-            // No head came. That of this ask may have been lost with the end.
-            return self.mix.world.origin_aborts(asking.id).is_some();
+            // Without a head, the response to this very request may have been lost with the abort.
+            return self.cache_load.world.origin_aborts(workload_request.id).is_some();
         };
-        // What names no ask the origin does not cut.
+        // The origin aborts only responses that name a request.
         stamp.ask.is_some_and(|made_for| {
-            let is_now = stamp.made_ms.saturating_add(polymix::judge::CLOCK_SLACK_MS) >= asking.requested_unix_ms;
-            made_for.run == self.mix.run
-                && self.mix.world.origin_aborts(made_for).is_some()
-                && (made_for == asking.id || is_now)
+            let is_now =
+                stamp.made_ms.saturating_add(polymix::judge::CLOCK_SLACK_MS) >= workload_request.requested_unix_ms;
+            made_for.run == self.cache_load.run
+                && self.cache_load.world.origin_aborts(made_for).is_some()
+                && (made_for == workload_request.id || is_now)
         })
     }
 
-    /// A page is whole: what it embeds is to be asked for by `client`. The page, if there is anything.
-    pub(crate) fn open_page(&mut self, asking: &WorkloadRequest, client: u32) -> Option<u32> {
-        if asking.embedded.is_empty() {
+    /// Registers a complete page whose embedded objects `client` will request. Returns `None` if the page embeds
+    /// nothing.
+    pub(crate) fn open_page(&mut self, workload_request: &WorkloadRequest, client: u32) -> Option<u32> {
+        if workload_request.embedded.is_empty() {
             return None;
         }
-        let id = |nth: u64| RequestId { sequence: asking.id.sequence + (nth << NTH_SHIFT), ..asking.id };
-        let left = (1..).map(id).zip(asking.embedded.iter().copied()).collect();
-        let page = self.pages.insert(Page { client, left, out: 0 });
-        Some(u32::try_from(page).expect("fewer pages than requests in hand"))
+        let id =
+            |nth: u64| RequestId { sequence: workload_request.id.sequence + (nth << NTH_SHIFT), ..workload_request.id };
+        let left = (1..).map(id).zip(workload_request.embedded.iter().copied()).collect();
+        let page = self.pages.insert(Page { client, left, in_flight: 0 });
+        Some(u32::try_from(page).expect("fewer pages than requests in flight"))
     }
 
-    /// An ask of a page is over.
-    pub(crate) fn one_over(&mut self, page: u32) {
-        self.pages[page as usize].out -= 1;
-        self.tidy(page);
+    /// Counts the end of a request for an embedded object.
+    pub(crate) fn end_one(&mut self, page: u32) {
+        self.pages[page as usize].in_flight -= 1;
+        self.remove_if_done(page);
     }
 
-    /// The next object of a page that may be asked for at `at`, with its client.
+    /// The next embedded object of a page to request at `at`, with its client; `None` at the maximum of concurrent
+    /// requests.
     pub(crate) fn next_of(&mut self, page: u32, at: Timestamp) -> Option<(u32, WorkloadRequest)> {
-        let entry = self.pages.get_mut(page as usize).filter(|entry| entry.out < PARALLEL)?;
+        let entry = self.pages.get_mut(page as usize).filter(|entry| entry.in_flight < PARALLEL)?;
         let (id, ask) = entry.left.pop_front()?;
-        entry.out += 1;
+        entry.in_flight += 1;
         let client = entry.client;
         let requested_unix_ms = self.unix_ms(at);
         Some((client, WorkloadRequest { ask, id, embedded: Vec::new(), page: Some(page), requested_unix_ms }))
     }
 
-    /// Nothing more of a page is asked for.
-    pub(crate) fn give_up(&mut self, page: u32) {
+    /// Drops the remaining embedded objects of a page.
+    pub(crate) fn drop_rest(&mut self, page: u32) {
         if let Some(entry) = self.pages.get_mut(page as usize) {
             entry.left.clear();
-            self.tidy(page);
+            self.remove_if_done(page);
         }
     }
 
-    fn tidy(&mut self, page: u32) {
-        if self.pages.get(page as usize).is_some_and(|entry| entry.out == 0 && entry.left.is_empty()) {
+    fn remove_if_done(&mut self, page: u32) {
+        if self.pages.get(page as usize).is_some_and(|entry| entry.in_flight == 0 && entry.left.is_empty()) {
             self.pages.remove(page as usize);
         }
     }
@@ -332,33 +343,33 @@ impl VirtualUsers {
 }
 
 impl WorkloadRequest {
-    /// The page that embeds it.
+    /// Index of the page that embeds the object.
     pub(crate) fn page(&self) -> Option<u32> {
         self.page
     }
 
-    /// It goes out, at this Unix time.
-    pub(crate) fn set_asked(&mut self, unix_ms: u64) {
+    /// Sets the Unix time at which the request is sent.
+    pub(crate) fn set_requested_unix_ms(&mut self, unix_ms: u64) {
         self.requested_unix_ms = unix_ms;
     }
 }
 
-/// What a whole reply is found to be by itself. What only the replies before it can tell is the judge's to say.
-fn look(
+/// Checks a complete response by itself. `polymix::judge` checks it against earlier responses.
+fn verify_response(
     world: &World,
-    asking: &WorkloadRequest,
+    workload_request: &WorkloadRequest,
     status: u16,
     seen: Option<&Seen>,
     is_cut: bool,
 ) -> Result<(), FailureCause> {
-    let conditional = matches!(asking.ask.form, Form::Ims200 | Form::Ims304);
+    let conditional = matches!(workload_request.ask.form, Form::Ims200 | Form::Ims304);
     match status {
         200 => {}
         304 if conditional => return Ok(()),
         _ => return Err(FailureCause::UnexpectedStatus),
     }
     let Some(seen) = seen else { return Err(FailureCause::UnexpectedBody) };
-    let is_it = seen.stamp.is_some_and(|stamp| stamp.world == world.id && stamp.object == asking.ask.object);
+    let is_it = seen.stamp.is_some_and(|stamp| stamp.world == world.id && stamp.object == workload_request.ask.object);
     match seen.content {
         _ if !is_it => Err(FailureCause::UnexpectedBody),
         Content::Short if is_cut => Ok(()),
@@ -368,7 +379,7 @@ fn look(
     }
 }
 
-/// Ends of a reply whose sender left.
+/// Whether a failure is one that a sender's abort causes.
 fn is_of_a_cut_reply(cause: FailureCause) -> bool {
     use FailureCause::{ClosedBeforeResponse, ClosedEarly, Reset, TlsTruncated};
     matches!(cause, ClosedBeforeResponse | ClosedEarly | Reset | TlsTruncated)
@@ -376,16 +387,16 @@ fn is_of_a_cut_reply(cause: FailureCause) -> bool {
 
 impl RequestContent<'_> {
     pub(crate) fn method(&self) -> Method {
-        self.asking.ask.method
+        self.workload_request.ask.method
     }
 
     pub(crate) fn path(&self, into: &mut Vec<u8>) {
-        self.world.write_path(self.asking.ask.object, into);
+        self.world.write_path(self.workload_request.ask.object, into);
     }
 
-    /// The header fields of its own, each with its line end.
+    /// Appends the header fields of the cache workload, each with its line end.
     pub(crate) fn fields(&self, into: &mut Vec<u8>) {
-        let WorkloadRequest { ask, id, requested_unix_ms, .. } = self.asking;
+        let WorkloadRequest { ask, id, requested_unix_ms, .. } = self.workload_request;
         into.extend_from_slice(polymix::ASK.as_bytes());
         into.extend_from_slice(b": ");
         id.write(into);
@@ -393,13 +404,13 @@ impl RequestContent<'_> {
         if ask.gzip {
             into.extend_from_slice(b"Accept-Encoding: gzip\r\n");
         }
-        // Dates are in whole seconds: one of them is as near as a condition comes to the moment of a change.
+        // HTTP dates have whole seconds, so the condition differs from the modification time by one second.
         let since = match ask.form {
             Form::Ims200 => -1,
             Form::Ims304 => 1,
             Form::Basic => return,
             Form::Reload => {
-                // Pragma is for those that know HTTP/1.0 alone (RFC 9111, section 5.4).
+                // Pragma is for caches that support only HTTP/1.0 (RFC 9111, section 5.4).
                 into.extend_from_slice(b"Cache-Control: no-cache\r\nPragma: no-cache\r\n");
                 return;
             }
@@ -411,12 +422,12 @@ impl RequestContent<'_> {
         into.extend_from_slice(b"\r\n");
     }
 
-    /// Bytes of its body.
+    /// Bytes of the request's body.
     pub(crate) fn body_length(&self) -> usize {
-        self.asking.ask.post_bytes as usize
+        self.workload_request.ask.post_bytes as usize
     }
 
-    /// Its body, at the end of `into`: what stands in it matters to nobody.
+    /// Appends the request's body, whose content is irrelevant.
     pub(crate) fn body(&self, into: &mut Vec<u8>) {
         into.resize(into.len() + self.body_length(), b'y');
     }

@@ -1,12 +1,13 @@
-//! What is asked for: the requests of a load, and how the next one is chosen.
+//! The workload: the requests of a load, and how each arrival chooses among them.
 //!
 //! ```text
-//!   Workload --requests--> RequestSpec   target, method, headers, body; what is expected of the answer, what is taken from it
+//!   Workload --requests--> RequestSpec   target, method, headers, body; expectations, extracted values
 //!            \--choice---> in turn | drawn by weight | sessions: steps with think times and embedded objects
 //! ```
 //!
-//! A request's text may hold places ([`Template`]) for the client's number, the request's, and values that earlier
-//! responses of the same session brought. One without places is prepared once and costs nothing when it is sent.
+//! The texts of a request may contain placeholders ([`Template`]) for the client's number, the request's number, and
+//! values extracted from earlier responses of the same session. A request without placeholders is prepared in advance
+//! and needs no work when it is sent.
 
 pub mod cookie;
 pub mod expect;
@@ -29,101 +30,102 @@ pub use extract::{Extract, Source};
 pub use session::{SessionSpec, Step, Think, When};
 pub use template::{Names, Piece, Template, TemplateError, Values};
 
-/// What is asked for.
+/// The requests of a load, and how each arrival chooses among them.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// The different requests, at least one. Records name them by their index.
+    /// The different requests, at least one. Records refer to them by index.
     pub requests: Vec<RequestSpec>,
     /// How an arrival chooses among them.
     pub choice: Choice,
-    /// Each client keeps the cookies it is given, and sends them back.
+    /// Whether each client stores the cookies that it receives, and sends them back.
     pub cookies: bool,
-    /// Number of values that responses of a session bring ([`Extract::variable`] is below it).
+    /// Number of variables of a session, which store extracted values ([`Extract::variable`] is below it).
     pub variables: usize,
 }
 
-/// How an arrival chooses what it asks for.
+/// How an arrival chooses its request.
 #[derive(Clone, Debug, Default)]
 pub enum Choice {
-    /// One request an arrival, each in turn.
+    /// One request per arrival, all requests in turn.
     #[default]
     InTurn,
-    /// One request an arrival, drawn by [`RequestSpec::weight`].
+    /// One request per arrival, drawn by [`RequestSpec::weight`].
     Drawn,
-    /// One session an arrival, drawn by [`SessionSpec::weight`]; at least one. In the closed loop each connection stands
-    /// for a user who begins the next session when the one before has ended.
+    /// One session per arrival, drawn by [`SessionSpec::weight`]; at least one session. In the closed loop each
+    /// connection is a user who begins the next session when the one before has ended.
     Sessions(Vec<SessionSpec>),
-    /// One ask of a workload an arrival, and after it what its page embeds: an open loop over HTTP/1. [`Workload::requests`] are
-    /// then one for each kind of object, and the same again for what is asked for inside TLS where some is
-    /// ([`CacheWorkloadLoad::requests`]). They say the hosts, what the kinds are called, and header fields that every ask has besides
-    /// its own; paths, methods and bodies are the workload's.
-    Mix(CacheWorkloadLoad),
+    /// One request of a cache workload per arrival, followed by the embedded objects of its page; only for an open loop
+    /// over HTTP/1. [`Workload::requests`] then has one request for each kind of object, and a second one for each kind
+    /// if some requests use TLS ([`CacheWorkloadLoad::requests`]). They define the hosts, the names of the kinds, and
+    /// additional header fields; the cache workload defines paths, methods and bodies.
+    CacheWorkload(CacheWorkloadLoad),
 }
 
-/// The asks of a workload.
+/// The settings of a cache workload.
 #[derive(Clone, Debug)]
 pub struct CacheWorkloadLoad {
-    /// What is asked for, and what is right.
+    /// The objects to request, with their correct content.
     pub world: Arc<World>,
-    /// Marks the requests of this run.
+    /// Number that identifies the requests of this run.
     pub run: u32,
-    /// Unix time at the run's zero in ns: life cycles of objects go by it.
+    /// Unix time in ns at time zero of the run; the life cycles of objects depend on it.
     pub wall_zero_ns: u64,
-    /// Whose bodies are compared.
+    /// Which responses' bodies are compared.
     pub verify: Verify,
 }
 
 impl CacheWorkloadLoad {
-    /// How many requests the workload must have.
+    /// Number of requests that [`Workload::requests`] must have.
     pub fn requests(&self) -> usize {
         let spec = &self.world.spec;
         spec.kinds.len() * if spec.https > 0.0 { 2 } else { 1 }
     }
 }
 
-/// Whose bodies are compared with what they should be; heads always are.
+/// Which responses' bodies are compared with the expected content. Heads are always verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
-    /// Those of all replies.
+    /// All responses.
     #[default]
     All,
-    /// Those of one reply in so many, by the number of the request; 0 is taken as 1. Of the others only the length is
-    /// looked at.
+    /// One response in this many, by the number of the request; 0 counts as 1. Of the others only the length is
+    /// checked.
     OneIn(u32),
-    /// None: of bodies only the length is looked at.
+    /// None: of all bodies only the length is checked.
     Heads,
 }
 
-/// One request as meant.
+/// The specification of a request.
 #[derive(Clone, Debug)]
 pub struct RequestSpec {
-    /// What results call it; the URL where it has no name.
+    /// Its name in results; without a name results show the URL.
     pub name: Option<String>,
-    /// Where it goes: scheme, host and port. Its path is the one as typed, places and all.
+    /// Scheme, host and port. The path of the target is the typed one, with its placeholders.
     pub target: Target,
     /// Path and query, beginning with `/`.
     pub path: Template,
     /// Method.
     pub method: Method,
-    /// Further headers. One named Host, User-Agent, Accept, Connection or Content-Length replaces the built-in one.
+    /// Additional headers. Host, User-Agent, Accept, Connection and Content-Length replace the built-in headers.
     pub headers: Vec<(String, Template)>,
     /// Body; sent with POST, PUT and PATCH, and with any method if not empty.
     pub body: Template,
     /// `user:password` for basic authentication (RFC 7617).
     pub basic_auth: Option<Template>,
-    /// Share among drawn requests, relative to the others; above 0, finite.
+    /// Weight of the request in a random choice; above 0, finite.
     pub weight: f64,
-    /// What is expected of the response; a complete response that is otherwise fails the request.
+    /// Expectations of the response. A complete response that does not meet them fails the request.
     pub expect: Expect,
-    /// What is taken from the response for later requests of the session.
+    /// Values to extract from the response for later requests of the session.
     pub extract: Vec<Extract>,
-    /// Redirects (301, 302, 303, 307, 308) followed one after another; with 0 a redirect is a response like any other.
+    /// Maximum consecutive redirects (301, 302, 303, 307, 308) to follow. With 0 a redirect is a response like any
+    /// other.
     pub redirects_max: u8,
 }
 
 impl Workload {
-    /// GET of each of `targets` in turn, nothing else.
+    /// A workload of plain GET requests for `targets` in turn.
     pub fn of(targets: impl IntoIterator<Item = Target>) -> Self {
         let requests = targets.into_iter().map(RequestSpec::get).collect();
         Workload { requests, choice: Choice::InTurn, cookies: false, variables: 0 }
@@ -131,10 +133,10 @@ impl Workload {
 }
 
 impl Workload {
-    /// The different hosts and ports in order of first appearance, and for each request the index of its own.
+    /// The different hosts and ports in order of first appearance, and for each request the index of its host and port.
     ///
     /// # Panics
-    /// With more than 65535 of them.
+    /// With more than 65535 different hosts and ports.
     pub fn endpoints(&self) -> (Vec<Target>, Vec<u16>) {
         let mut places = std::collections::HashMap::new();
         let mut targets: Vec<Target> = Vec::new();
@@ -152,27 +154,32 @@ impl Workload {
     }
 }
 
-/// Connections of a user whose steps come at fixed moments: as many as browsers have to one host over HTTP/1.
-pub const FIXED_AT_ONCE: u16 = 6;
+/// Maximum connections of a user whose steps have fixed times: as many as browsers open to one host over HTTP/1.
+pub const FIXED_STEP_CONNECTIONS_MAX: u16 = 6;
 
 impl Workload {
-    /// Most requests that a session has under way at once; at least 1. Those that a step embeds, or steps at fixed moments,
-    /// which wait for none before them: of these [`FIXED_AT_ONCE`] at most.
+    /// Maximum concurrent requests of a session, at least 1: the embedded objects of a step, or the steps at fixed
+    /// times, which do not wait for earlier steps. The latter count as [`FIXED_STEP_CONNECTIONS_MAX`] at most.
     pub fn widest_step(&self) -> u16 {
         let Choice::Sessions(sessions) = &self.choice else { return 1 };
         let embedded = |step: &Step| step.parallel.min(u16::try_from(step.embedded.len()).unwrap_or(u16::MAX));
-        let at_once = |session: &SessionSpec| {
-            let fixed = session.steps.iter().filter(|step| step.when.at().is_some()).take(FIXED_AT_ONCE.into()).count();
+        let concurrent = |session: &SessionSpec| {
+            let fixed = session
+                .steps
+                .iter()
+                .filter(|step| step.when.at().is_some())
+                .take(FIXED_STEP_CONNECTIONS_MAX.into())
+                .count();
             session.steps.iter().map(embedded).max().unwrap_or(1).max(fixed as u16)
         };
-        sessions.iter().map(at_once).max().unwrap_or(1).max(1)
+        sessions.iter().map(concurrent).max().unwrap_or(1).max(1)
     }
 
-    /// Whether requests follow from responses: numbers are then given in the order in which that comes about.
+    /// Whether responses lead to further requests. Sequence numbers are then assigned in the order of scheduling.
     pub(crate) fn has_follow_ups(&self) -> bool {
         match &self.choice {
             Choice::Sessions(_) => true,
-            Choice::Mix(mix) => mix.world.spec.kinds.iter().any(|kind| kind.embeds.is_some()),
+            Choice::CacheWorkload(load) => load.world.spec.kinds.iter().any(|kind| kind.embeds.is_some()),
             Choice::InTurn | Choice::Drawn => self.requests.iter().any(|request| request.redirects_max > 0),
         }
     }
@@ -196,12 +203,12 @@ impl RequestSpec {
         }
     }
 
-    /// What results call it.
+    /// The name in results.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.target.url())
     }
 
-    /// Whether every request of it has the same bytes (cookies aside).
+    /// Whether the bytes of the request are the same every time, apart from cookies.
     pub fn is_literal(&self) -> bool {
         self.path.is_literal()
             && self.body.is_literal()

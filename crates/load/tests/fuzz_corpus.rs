@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets that are about this crate: see `fuzz/` and docs/notes/watch-fuzzing.md.
+//! Replays the corpora of this crate's fuzz targets: see `fuzz/` and docs/notes/watch-fuzzing.md.
 
 #[path = "../../../fuzz/replay.rs"]
 mod replay;

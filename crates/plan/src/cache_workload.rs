@@ -107,7 +107,7 @@ impl CacheWorkloadPlan {
         let world = Arc::new(World::new(spec, seed, self.world.unwrap_or(run)));
         // The wall clock is read when the start of the run is known.
         let cache_load = CacheWorkloadLoad { world, run, wall_zero_ns: 0, verify: self.verify };
-        Ok(Workload { requests, choice: Choice::Mix(cache_load), cookies: false, variables: 0 })
+        Ok(Workload { requests, choice: Choice::CacheWorkload(cache_load), cookies: false, variables: 0 })
     }
 
     /// Rejects settings of the load that contradict this workload. Reads no file.

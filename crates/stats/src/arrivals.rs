@@ -1,27 +1,28 @@
-//! What arrived of a row of numbered datagrams: loss, order, repetition and silence, and how they look.
+//! Analyses the arrival of a sequence of numbered datagrams: loss, reordering, duplication, silences and their
+//! patterns.
 //!
-//! The sender numbers from 0 without a gap and at an even pace; the receiver says of each arrival which number it has and
-//! when it came. Nothing is kept but a window of bits, so that an hour at any rate takes as much memory as a second.
+//! The sender numbers datagrams from 0 without gaps and sends them at a constant rate. The receiver reports number and
+//! time of each arrival. Only a window of bits is stored, so the memory does not depend on the length of the sequence.
 //!
 //! ```text
 //!   numbers   0 ............ floor ........................ highest
-//!             settled: here   | still open: may arrive late, |  not seen yet: lost
-//!             or lost         | or again                     |  once the row is over
+//!             settled:        | open: may arrive late,       |  not received yet: lost
+//!             received, lost  | or again                     |  at the end of the sequence
 //! ```
 //!
-//! What the figures mean is judged by the methods of [`ArrivalsSeen`]; each has its bound as a constant beside it.
+//! The methods of [`ArrivalsSeen`] classify the results; the limit of each is a constant of this module.
 
 use serde::{Deserialize, Serialize};
 
-/// Follows one row of datagrams at its receiver.
+/// Follows one sequence of datagrams at its receiver.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     gap_ns: f64,
-    /// Bit of number n: at n mod [`WINDOW`].
-    here: Vec<u64>,
-    /// The least number that is still open.
+    /// Bits of the received numbers: number n is bit n mod [`WINDOW`].
+    received_bits: Vec<u64>,
+    /// The lowest number that is still open.
     floor: u64,
-    /// One more than the highest number seen.
+    /// One more than the highest number received.
     end: u64,
     received: u64,
     duplicated: u64,
@@ -32,59 +33,59 @@ pub struct Arrivals {
     silence: Silence,
 }
 
-/// What arrived, in figures.
+/// Statistics of the arrivals of a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrivalsSeen {
-    /// Different numbers that arrived.
+    /// Distinct numbers that arrived.
     pub received: u64,
-    /// Numbers sent that did not.
+    /// Numbers sent that did not arrive.
     pub lost: u64,
-    /// Arrivals of a number that had arrived before.
+    /// Repeated arrivals of a number.
     pub duplicated: u64,
-    /// Arrivals after a higher number. One that came more than [`WINDOW`] numbers late is counted here and, since nobody
-    /// knows any more whether it is the first of its number, as lost.
+    /// Arrivals after a higher number. An arrival more than [`WINDOW`] numbers late is counted here and also as lost,
+    /// since it is unknown whether its number arrived before.
     pub reordered: u64,
-    /// Mean distance from one lost number to the next; absent with fewer than two.
+    /// Mean distance between consecutive lost numbers; absent with fewer than two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_gap_mean: Option<f64>,
-    /// Coefficient of variation of those distances (population's standard deviation over mean): 0 for every n-th, about 1
-    /// for loss by chance. Absent with fewer than two.
+    /// Coefficient of variation of those distances (population standard deviation over mean): 0 for periodic loss,
+    /// about 1 for random loss. Absent with fewer than two lost numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_gap_cv: Option<f64>,
-    /// Runs of lost numbers; a lone one is a run.
+    /// Number of runs of consecutive lost numbers; a single lost number is a run.
     pub bursts: u64,
-    /// The longest of them.
+    /// Length of the longest run.
     pub longest_burst: u64,
-    /// Longest time without an arrival while the row went on, in nanoseconds of the receiver's clock. Before the first
-    /// and after the last arrival by the sender's pace: the numbers missing there times the mean gap.
+    /// Longest time without an arrival during the sequence, in nanoseconds of the receiver's clock. Before the first
+    /// and after the last arrival it is the number of missing datagrams times the mean gap.
     pub longest_silence_ns: u64,
-    /// When it began, in nanoseconds after the beginning of the row.
+    /// Beginning of the longest silence, in nanoseconds from the beginning of the sequence.
     pub silence_at_ns: u64,
-    /// Numbers that were to be sent during the longest silence, by the sender's pace.
+    /// Numbers sent during the longest silence, by the sender's rate.
     pub sent_in_silence: u64,
-    /// Of them, those that arrived after it.
+    /// Of these, the numbers that arrived after the silence.
     pub late_after_silence: u64,
 }
 
-/// Numbers between the highest seen and the last that may still arrive late: 7 s of 150,000 a second, 128 KB of memory.
+/// Maximum distance of a late arrival from the highest number: 7 s at 150,000 per second, 128 KB of memory.
 pub const WINDOW: u64 = 1 << 20;
-/// Losses needed to call them periodic or in bursts.
+/// Minimum losses for a classification as periodic or in bursts.
 pub const LOSSES_MIN: u64 = 20;
-/// Loss is periodic where the distances between lost numbers vary less: by chance alone it is never so (20 distances drawn
-/// by chance vary less than 0.3 once in a million).
+/// Loss is periodic if the coefficient of variation of the distances is below this. Random loss never is: for 20 random
+/// distances it is below 0.3 once in a million.
 pub const PERIODIC_CV: f64 = 0.05;
-/// A silence counts as a stand-still beyond this, in nanoseconds, and beyond [`SILENT_GAPS`].
-pub const SILENT_NS: u64 = 100_000_000;
-/// Mean gaps between datagrams without one.
-pub const SILENT_GAPS: f64 = 50.0;
+/// A silence is a stall if it is longer than this, in nanoseconds, and than [`STALL_GAPS_MIN`] mean gaps.
+pub const STALL_NS_MIN: u64 = 100_000_000;
+/// Minimum length of a stall in mean gaps between datagrams.
+pub const STALL_GAPS_MIN: f64 = 50.0;
 
 impl Arrivals {
-    /// Of a row whose numbers follow each other at this mean distance in time, in nanoseconds: finite and above 0.
+    /// A sequence with the mean gap `expected_gap_ns` between datagrams, in nanoseconds: finite and above 0.
     pub fn new(expected_gap_ns: f64) -> Self {
         Arrivals {
             gap_ns: if expected_gap_ns.is_finite() { expected_gap_ns.max(1e-3) } else { 1.0 },
-            here: vec![0; (WINDOW / 64) as usize],
+            received_bits: vec![0; (WINDOW / 64) as usize],
             floor: 0,
             end: 0,
             received: 0,
@@ -97,11 +98,11 @@ impl Arrivals {
         }
     }
 
-    /// A number arrived at a moment of the receiver's clock, no earlier than those told before. Takes a time in proportion
-    /// to the numbers left out since the highest, [`WINDOW`] of them at most: a caller who knows how many are sent passes on
-    /// no higher ones.
+    /// Adds the arrival of a number at a time of the receiver's clock, not before earlier calls. The cost is
+    /// proportional to the numbers skipped since the highest, up to [`WINDOW`]; a caller who knows the length of the
+    /// sequence should not pass higher numbers.
     pub fn add(&mut self, number: u64, at_ns: u64) {
-        // One past the highest must be a number too.
+        // `end`, one more than the highest number, must fit into u64.
         let number = number.min(u64::MAX - 1);
         self.silence_until(at_ns);
         if number < self.floor {
@@ -111,7 +112,7 @@ impl Arrivals {
         if number >= self.end {
             self.end = number + 1;
             self.settle(self.end.saturating_sub(WINDOW));
-        } else if self.is_here(number) {
+        } else if self.contains(number) {
             self.duplicated += 1;
             return;
         } else {
@@ -125,18 +126,18 @@ impl Arrivals {
         self.first.get_or_insert((number, at_ns));
     }
 
-    /// Different numbers that arrived so far.
+    /// Distinct numbers that arrived so far.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// The figures, when numbers 0 to `sent` - 1 were sent and no more are waited for. (Where higher ones arrived than were
-    /// sent, the row is taken to be as long as they say.)
+    /// The statistics after numbers 0 to `sent` - 1 were sent and no more arrivals are expected. If higher numbers
+    /// arrived, the sequence is taken to end with the highest.
     pub fn finish(&self, sent: u64) -> ArrivalsSeen {
         let sent = sent.max(self.end);
         let mut losses = self.losses;
         for number in self.floor..self.end {
-            if !self.is_here(number) {
+            if !self.contains(number) {
                 losses.add(number, 1);
             }
         }
@@ -158,7 +159,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes note of the time since the last arrival, before this one is counted.
+    /// Records the silence since the last arrival, before the new arrival is counted.
     fn silence_until(&mut self, at_ns: u64) {
         if let Some((first, first_ns)) = self.first {
             let lasted_ns = at_ns.saturating_sub(self.last_ns);
@@ -175,7 +176,8 @@ impl Arrivals {
         self.last_ns = self.last_ns.max(at_ns);
     }
 
-    /// With the time before the first arrival and after the last, as the numbers missing there tell it.
+    /// The longest silence, including the times before the first and after the last arrival, which are computed from
+    /// the missing numbers.
     fn longest_silence(&self, sent: u64) -> Silence {
         let Some((first, first_ns)) = self.first else {
             return Silence { lasted_ns: self.time_of(sent), sent, ..Silence::default() };
@@ -195,47 +197,47 @@ impl Arrivals {
             .fold(self.silence, |longest, other| if other.lasted_ns > longest.lasted_ns { other } else { longest })
     }
 
-    /// Numbers below this one that are here, as far as the window tells.
+    /// Received numbers below `number` in the window.
     fn below(&self, number: u64) -> u64 {
-        (self.floor..number).filter(|&number| self.is_here(number)).count() as u64
+        (self.floor..number).filter(|&number| self.contains(number)).count() as u64
     }
 
-    /// How long the sender takes for so many.
+    /// The sender's time for this many datagrams.
     fn time_of(&self, numbers: u64) -> u64 {
         (numbers as f64 * self.gap_ns) as u64
     }
 
-    /// Closes all numbers below `floor`: what is not here is lost.
+    /// Settles all numbers below `floor`: those not received are lost.
     fn settle(&mut self, floor: u64) {
         let known = floor.min(self.floor.saturating_add(WINDOW));
         while self.floor < known {
-            if !self.is_here(self.floor) {
+            if !self.contains(self.floor) {
                 self.losses.add(self.floor, 1);
             }
             self.set(self.floor, false);
             self.floor += 1;
         }
         if floor > self.floor {
-            // Left out in one leap, longer than the window, which is empty now.
+            // A gap longer than the window, which is now empty, is settled in one step.
             self.losses.add(self.floor, floor - self.floor);
             self.floor = floor;
         }
     }
 
-    fn is_here(&self, number: u64) -> bool {
+    fn contains(&self, number: u64) -> bool {
         let bit = number % WINDOW;
-        self.here[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+        self.received_bits[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    fn set(&mut self, number: u64, here: bool) {
+    fn set(&mut self, number: u64, is_received: bool) {
         let bit = number % WINDOW;
-        let word = &mut self.here[(bit / 64) as usize];
-        *word = *word & !(1 << (bit % 64)) | u64::from(here) << (bit % 64);
+        let word = &mut self.received_bits[(bit / 64) as usize];
+        *word = *word & !(1 << (bit % 64)) | u64::from(is_received) << (bit % 64);
     }
 }
 
 impl ArrivalsSeen {
-    /// Share of the numbers sent that were lost, 0 to 1; 0 of none.
+    /// Share of the numbers sent that were lost, 0 to 1; 0 if none was sent.
     pub fn loss(&self) -> f64 {
         match self.received + self.lost {
             0 => 0.0,
@@ -243,31 +245,31 @@ impl ArrivalsSeen {
         }
     }
 
-    /// Every how many-th is lost, where loss is periodic: at least [`LOSSES_MIN`] of them, at distances that vary less than
-    /// [`PERIODIC_CV`], and more than one apart (all of a row lost is no period).
+    /// The period of periodic loss in datagrams. Loss is periodic with at least [`LOSSES_MIN`] lost numbers whose
+    /// distances vary less than [`PERIODIC_CV`] and are more than 1 on average (consecutive losses have no period).
     pub fn loss_period(&self) -> Option<f64> {
         let (mean, cv) = (self.loss_gap_mean?, self.loss_gap_cv?);
         (self.lost >= LOSSES_MIN && cv < PERIODIC_CV && mean > 1.0).then_some(mean)
     }
 
-    /// Mean length of the runs of lost numbers, where they are longer than loss by chance makes them: at least
-    /// [`LOSSES_MIN`] losses, and so few runs that chance gives as few less than once in a million (five deviations).
+    /// Mean length of the runs of lost numbers, if they are longer than in random loss: at least [`LOSSES_MIN`] losses,
+    /// and so few runs that random loss has as few less than once in a million (five standard deviations).
     ///
-    /// Under independent loss of share p, of L losses each ends its run with probability 1 - p: L (1 - p) runs are
-    /// expected, with variance below L p (1 - p).
+    /// With independent loss of probability p, each of L losses ends its run with probability 1 - p. The expected
+    /// number of runs is L (1 - p), with a variance below L p (1 - p).
     pub fn burst_length(&self) -> Option<f64> {
         if self.lost < LOSSES_MIN || self.received == 0 {
             return None;
         }
         let (lost, loss) = (self.lost as f64, self.loss());
-        let least = lost * (1.0 - loss) - 5.0 * (lost * loss * (1.0 - loss)).sqrt() - 1.0;
-        ((self.bursts as f64) < least).then(|| lost / self.bursts as f64)
+        let runs_min = lost * (1.0 - loss) - 5.0 * (lost * loss * (1.0 - loss)).sqrt() - 1.0;
+        ((self.bursts as f64) < runs_min).then(|| lost / self.bursts as f64)
     }
 
-    /// The longest silence in nanoseconds, where it is longer than both [`SILENT_NS`] and [`SILENT_GAPS`] mean gaps of the
-    /// row. It is the gateway's only if the sender was on time.
+    /// The longest silence in nanoseconds, if it is longer than [`STALL_NS_MIN`] and [`STALL_GAPS_MIN`] mean gaps. The
+    /// gateway caused it only if the sender was on time.
     pub fn stall_ns(&self, expected_gap_ns: f64) -> Option<u64> {
-        let bound = (SILENT_GAPS * expected_gap_ns).max(SILENT_NS as f64);
+        let bound = (STALL_GAPS_MIN * expected_gap_ns).max(STALL_NS_MIN as f64);
         (self.longest_silence_ns as f64 > bound).then_some(self.longest_silence_ns)
     }
 
@@ -282,11 +284,11 @@ impl ArrivalsSeen {
 struct Silence {
     lasted_ns: u64,
     at_ns: u64,
-    /// One more than the highest number before it.
+    /// One more than the highest number before the silence.
     after: u64,
-    /// Numbers sent during it.
+    /// Numbers sent during the silence.
     sent: u64,
-    /// Of them, here.
+    /// Of these, the numbers that arrived later.
     late: u64,
 }
 
@@ -296,12 +298,12 @@ impl Silence {
     }
 }
 
-/// Lost numbers, told in rising order.
+/// Statistics of lost numbers, which are added in ascending order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Losses {
     count: u64,
     last: Option<u64>,
-    /// Of the distances: the first, to which the others are compared so that squares stay exact, and sums of differences.
+    /// The first distance. Sums are of differences to it, so that squares stay exact.
     shift: f64,
     sum: f64,
     sum_of_squares: f64,
@@ -311,7 +313,7 @@ struct Losses {
 }
 
 impl Losses {
-    /// `length` numbers from `number` on.
+    /// Adds `length` consecutive lost numbers from `number` on.
     fn add(&mut self, number: u64, length: u64) {
         if length == 0 {
             return;

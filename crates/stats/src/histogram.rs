@@ -1,20 +1,19 @@
-//! Distribution of durations in bounded memory: what every part records into on its hot path.
+//! A histogram of durations in bounded memory, for hot paths.
 //!
-//! Counts live in an HdrHistogram (buckets of constant relative width); count, sum, sum of squares, smallest and
-//! largest are kept beside it as exact integers, so that mean, standard deviation and extremes carry no bucket error.
-//! Read [`quantiles_of`](crate::quantiles_of) for the exact counterpart over a sample that fits in memory.
+//! Counts are stored in an HdrHistogram (buckets of constant relative width). Count, sum, sum of squares, minimum and
+//! maximum are stored additionally as exact integers, so that mean, standard deviation and extremes have no bucket
+//! error. [`quantiles_of`](crate::quantiles_of) is the exact counterpart for a sample that fits into memory.
 
 use schema::Quantiles;
 
 /// Counts of values from 0 to one hour, in nanoseconds, to three significant digits.
 ///
-/// Recording costs a few nanoseconds and never allocates; a histogram takes about 270 kB whatever it holds. Values
-/// above [`Histogram::HIGHEST`] are counted as that value.
+/// Recording takes a few nanoseconds and never allocates. A histogram has about 270 kB, independent of its content.
+/// Values above [`Histogram::HIGHEST`] are counted as that value.
 ///
-/// Bias: quantiles are the upper edge of the bucket that holds the nearest-rank value, hence never below the true
-/// sample quantile and at most 0.1 % above it; they are cut at the exact largest value. Mean, standard deviation,
-/// min and max are those of the recorded values exactly (after the cut at [`Histogram::HIGHEST`]).
-/// Source: G. Tene, HdrHistogram.
+/// Bias: quantiles are the upper edge of the bucket of the nearest-rank value, hence never below the true sample
+/// quantile and at most 0.1 % above it; they are limited to the exact maximum. Mean, standard deviation, minimum and
+/// maximum are exact (for values limited to [`Histogram::HIGHEST`]). Source: G. Tene, HdrHistogram.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: hdrhistogram::Histogram<u64>,
@@ -25,15 +24,15 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// The largest value told apart: one hour.
+    /// The largest distinguished value: one hour.
     pub const HIGHEST: u64 = 3_600_000_000_000;
-    /// Significant decimal digits kept.
+    /// Significant decimal digits.
     pub const DIGITS: u8 = 3;
 
     /// An empty histogram.
     pub fn new() -> Self {
         let counts = hdrhistogram::Histogram::new_with_bounds(1, Self::HIGHEST, Self::DIGITS)
-            .expect("1 to one hour with three digits are bounds HdrHistogram accepts");
+            .expect("HdrHistogram accepts 1 ns to one hour with three digits");
         Histogram { counts, sum: 0, sum_of_squares: 0, min: u64::MAX, max: 0 }
     }
 
@@ -43,7 +42,7 @@ impl Histogram {
         self.record_n(value, 1);
     }
 
-    /// Records `count` values that are equal. Nothing happens when `count` is 0.
+    /// Records `count` equal values; without effect if `count` is 0.
     #[inline]
     pub fn record_n(&mut self, value: u64, count: u64) {
         if count == 0 {
@@ -51,14 +50,14 @@ impl Histogram {
         }
         let value = value.min(Self::HIGHEST);
         self.counts.saturating_record_n(value, count);
-        // A value stays below 2^42, so the sums hold 2^44 values and more before they could wrap.
+        // A value is below 2^42, so the sums can hold more than 2^44 values without overflow.
         self.sum += u128::from(value) * u128::from(count);
         self.sum_of_squares += u128::from(value) * u128::from(value) * u128::from(count);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
     }
 
-    /// Adds everything `other` holds.
+    /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         self.counts.add(&other.counts).expect("both histograms have the same bounds");
         self.sum += other.sum;
@@ -67,15 +66,15 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Adds the counts of a histogram read from a log, whatever its bounds. Its exact sums are lost, so each bucket
-    /// counts as its middle: mean, standard deviation, min and max then carry up to 0.05 % of error.
+    /// Adds the counts of a histogram that was read from a log, with any bounds. Its exact sums are lost, so each
+    /// bucket counts as its middle: mean, standard deviation, minimum and maximum then have an error of up to 0.05 %.
     pub fn add_counts(&mut self, counts: &hdrhistogram::Histogram<u64>) {
         for bucket in counts.iter_recorded() {
             self.record_n(counts.median_equivalent(bucket.value_iterated_to()), bucket.count_at_value());
         }
     }
 
-    /// Forgets every value and keeps the memory.
+    /// Removes all values, and keeps the memory.
     pub fn clear(&mut self) {
         self.counts.reset();
         self.sum = 0;
@@ -89,26 +88,26 @@ impl Histogram {
         self.counts.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Whether no value was recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Largest value recorded, exact; 0 when empty.
+    /// The exact maximum; 0 if empty.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// Mean of the values recorded; 0 when empty.
+    /// The mean; 0 if empty.
     pub fn mean(&self) -> f64 {
         if self.is_empty() {
             return 0.0;
         }
-        // A sum beyond 2^53 is rounded: of values that are all the same the mean would be another by the last digit.
+        // A sum beyond 2^53 is rounded: the mean of equal values could differ from them in the last digit.
         (self.sum as f64 / self.len() as f64).clamp(self.min as f64, self.max as f64)
     }
 
-    /// Nearest-rank quantile in nanoseconds, `q` from 0 to 1 (cut to that range); 0 when empty. At most 0.1 % too high.
+    /// Nearest-rank quantile in nanoseconds, for `q` from 0 to 1 (clamped); 0 if empty. At most 0.1 % too high.
     pub fn value_at(&self, q: f64) -> u64 {
         if self.is_empty() {
             return 0;
@@ -116,7 +115,7 @@ impl Histogram {
         self.counts.value_at_quantile(q.clamp(0.0, 1.0)).clamp(self.min, self.max)
     }
 
-    /// Values in `[from, to)`, to the width of a bucket: a bucket counts where its lower edge lies.
+    /// Number of values in `[from, to)`, exact to a bucket: a bucket counts if its lower edge is in the range.
     pub fn count_between(&self, from: u64, to: u64) -> u64 {
         self.counts
             .iter_recorded()
@@ -125,8 +124,8 @@ impl Histogram {
             .sum()
     }
 
-    /// All figures of the document's `Q`; all zero when empty. The standard deviation is the population's (divided by
-    /// n): it describes what was recorded.
+    /// The statistics as in the JSON document; all zero if empty. The standard deviation is that of the population
+    /// (divided by n).
     pub fn quantiles(&self) -> Quantiles {
         let count = self.len();
         if count == 0 {
@@ -148,8 +147,8 @@ impl Histogram {
         }
     }
 
-    /// A copy with the values of `old` taken out and those of `new` put in; `None` if one of `old` is not in it. The largest value
-    /// stays a bound: it is exact only where none was taken out.
+    /// A copy with the values of `old` removed and those of `new` added; `None` if a value of `old` is missing. Minimum
+    /// and maximum are only bounds if the extreme values were removed.
     pub fn replaced(&self, old: &Histogram, new: &Histogram) -> Option<Histogram> {
         let mut histogram = self.clone();
         histogram.counts.subtract(&old.counts).ok()?;
@@ -171,8 +170,8 @@ impl Default for Histogram {
     }
 }
 
-/// Population standard deviation from exact sums. Squares are taken about the integer mean, in integers: subtracting
-/// two large floats would lose a deviation that is small beside the mean.
+/// Population standard deviation from exact sums. Squares are computed about the integer mean in integer arithmetic:
+/// subtracting two large floats would lose a deviation that is small compared with the mean.
 fn deviation(count: u64, sum: u128, sum_of_squares: u128) -> f64 {
     let centre = sum / u128::from(count);
     let about_centre = sum_of_squares + centre * centre * u128::from(count) - 2 * centre * sum;
@@ -266,10 +265,13 @@ mod tests {
             prop_assert_eq!(merged.quantiles(), of(&[left, right].concat()).quantiles());
         }
 
-        /// Also of many values that are nearly alike, and of what was read from a log without its sums.
+        /// Mean and percentiles are consistent also for many nearly equal values, and for histograms read from a log.
         #[test]
         fn histogram_mean_and_percentiles_are_consistent(
-            values in prop::collection::vec((prop_oneof![0u64..100, any::<u64>(), Just(999_999_999_999u64)], 1u64..1 << 30), 1..20),
+            values in prop::collection::vec(
+                (prop_oneof![0u64..100, any::<u64>(), Just(999_999_999_999u64)], 1u64..1 << 30),
+                1..20,
+            ),
         ) {
             let mut histogram = Histogram::new();
             values.iter().for_each(|&(value, count)| histogram.record_n(value, count));
@@ -282,7 +284,10 @@ mod tests {
         }
 
         #[test]
-        fn every_value_lies_in_one_histogram_bucket(values in prop::collection::vec(0u64..5_000_000, 1..200), edge in 1u64..5_000_000) {
+        fn every_value_lies_in_one_histogram_bucket(
+            values in prop::collection::vec(0u64..5_000_000, 1..200),
+            edge in 1u64..5_000_000,
+        ) {
             let mut histogram = Histogram::new();
             values.iter().for_each(|&value| histogram.record(value));
             let total = histogram.count_between(0, edge) + histogram.count_between(edge, u64::MAX);

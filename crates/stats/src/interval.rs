@@ -1,15 +1,15 @@
-//! Confidence intervals: Student's t over independent values, and batch means over a series whose values are not.
+//! Confidence intervals: Student's t for independent values, batch means for correlated series.
 
 use crate::student::t_quantile;
 
-/// A mean and how well it is known.
+/// A mean with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Estimated mean.
     pub mean: f64,
     /// Standard error of the mean.
     pub standard_error: f64,
-    /// Half the width of the interval: it is `mean` less and plus this.
+    /// Half the width of the interval, which is `mean` plus or minus this.
     pub half_width: f64,
     /// Confidence of the interval, above 0 and below 1.
     pub confidence: f64,
@@ -26,18 +26,18 @@ impl Interval {
         self.mean + self.half_width
     }
 
-    /// Whether `value` lies within, ends included.
+    /// Whether the interval contains `value`, ends included.
     pub fn contains(&self, value: f64) -> bool {
         (self.low()..=self.high()).contains(&value)
     }
 }
 
-/// Mean and Student-t interval of *independent* values, such as one figure from each of several runs. `None` with
+/// Mean and Student-t interval of *independent* values, such as one statistic of each of several runs. `None` with
 /// fewer than two values or a confidence outside (0, 1).
 ///
-/// Bias: none in the mean. The interval is exact for normal values; for skewed ones (latencies) and few values it
-/// covers less often than it says. Values of one run that follow one another are not independent: see
-/// [`batch_means`]. Source: Student (1908).
+/// Bias: none in the mean. The interval is exact for normal values. For few skewed values, such as latencies, it covers
+/// less often than its confidence. Successive values of one run are not independent: see [`batch_means`]. Source:
+/// Student (1908).
 pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     if values.len() < 2 || !(confidence > 0.0 && confidence < 1.0) {
         return None;
@@ -50,20 +50,20 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     Some(Interval { mean, standard_error, half_width, confidence })
 }
 
-/// Interval for the mean of a correlated series in its steady state: the series is cut into [`BATCHES`] batches of
-/// equal length, whose means are taken as independent. `None` with fewer than two values a batch.
+/// Confidence interval of the mean of a correlated series in its steady state. The series is divided into [`BATCHES`]
+/// batches of equal length, whose means are taken as independent. `None` with fewer than two values per batch.
 ///
-/// The first values, those that do not fill a batch, are left out. Bias: none in the mean of a steady series. The
-/// standard error is too small while a batch is shorter than the series' memory; a batch should span ten times the
-/// longest response time or more. Source: B. Schmeiser, "Batch size effects in the analysis of simulation output"
-/// (1982): 10 to 30 batches, whatever the length.
+/// The first values that do not fill a batch are ignored. Bias: none in the mean of a steady series. The standard error
+/// is too small while a batch is shorter than the correlation time of the series; a batch should span at least ten
+/// times the longest response time. Source: B. Schmeiser, "Batch size effects in the analysis of simulation output"
+/// (1982): 10 to 30 batches for any length.
 pub fn batch_means(values: &[f64], confidence: f64) -> Option<Interval> {
     let length = values.len() / BATCHES;
     if length < 2 {
         return None;
     }
-    let kept = &values[values.len() - length * BATCHES..];
-    let means: Vec<f64> = kept.chunks_exact(length).map(|batch| batch.iter().sum::<f64>() / length as f64).collect();
+    let batched = &values[values.len() - length * BATCHES..];
+    let means: Vec<f64> = batched.chunks_exact(length).map(|batch| batch.iter().sum::<f64>() / length as f64).collect();
     mean_interval(&means, confidence)
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn student_interval_matches_a_textbook_example() {
-        // 1..=5: mean 3, s = sqrt(2.5), t(0.975, 4) = 2.776.
+        // The values 1 to 5 have mean 3 and s = sqrt(2.5); t(0.975, 4) = 2.776.
         let interval = mean_interval(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.95).unwrap();
         assert_eq!(interval.mean, 3.0);
         assert!((interval.half_width - 2.776_445 * 0.5f64.sqrt()).abs() < 1e-5);
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(batch_means(&[1.0; 2 * BATCHES], 0.95).unwrap().half_width, 0.0);
     }
 
-    /// Of 400 intervals at 95 %, 380 should cover; the binomial's standard deviation is 4.4.
+    /// Counts how many of 400 intervals cover 0. At 95 %, 380 are expected; the binomial standard deviation is 4.4.
     fn covered(mut interval: impl FnMut(&mut Rng) -> Interval) -> usize {
         (0..400).filter(|&stream| interval(&mut Rng::new(11, stream)).contains(0.0)).count()
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn batch_means_cover_under_correlation_where_the_plain_interval_fails() {
-        // Each value is 0.9 of the one before plus noise: a memory of about ten values.
+        // Each value is 0.9 of the previous one plus noise: the correlation time is about ten values.
         let series = |rng: &mut Rng| {
             let mut value = 0.0;
             (0..4000)

@@ -1,13 +1,14 @@
-//! Pure functions of their input: seeded randomness, histograms and quantiles, intervals, warm-up.
+//! Statistics as pure functions: seeded randomness, histograms and quantiles, confidence intervals, warm-up.
 //!
-//! Nothing here reads a clock or a global generator: every random choice comes from a [`Rng`] that the caller seeds,
-//! so a seed repeats a run exactly.
+//! This crate reads no clock and no global random generator. Every random choice comes from a [`Rng`] that the caller
+//! seeds, so a seed reproduces a run exactly.
 //!
-//! [`Histogram`] is what hot paths record into, [`quantiles_of`] its exact counterpart. [`mser5`] finds the end of a
-//! warm-up, [`batch_means`] and [`mean_interval`] say how well a mean is known, [`trend`](fn@trend) whether a level rises. Each
-//! estimator states its bias and its source. [`search`] finds the highest load that is not too much. [`compare`] says
-//! whether two things differ, [`bootstrap`] how well a figure of one run is known, [`abba`] in which order runs are
-//! compared. [`materiality`] says whether an error matters. [`regression`], [`queueing`] and [`usl`] are what a prediction is made of.
+//! Hot paths record into a [`Histogram`]; [`quantiles_of`] is its exact counterpart. [`mser5`] finds the end of a
+//! warm-up. [`batch_means`] and [`mean_interval`] estimate a mean with its confidence interval, [`trend`](fn@trend)
+//! tests whether a series rises. Each estimator states its bias and its source. [`search`] finds the highest load that
+//! meets an objective. [`compare`] tests whether two quantities differ, [`bootstrap`] estimates the error of a
+//! statistic of one run, [`abba`] determines the order of runs in a comparison. [`materiality`] decides whether an
+//! error matters. Predictions use [`regression`], [`queueing`] and [`usl`].
 
 pub mod abba;
 pub mod arrivals;

@@ -1,24 +1,25 @@
-//! Whether an error of a reported figure matters, and whether a percentile is known: one rule for every check.
+//! Decides whether an error of a reported time is material, and whether a percentile has enough values: the common rule
+//! of all validity checks.
 
-/// An error moves a reported time if it is more than this share of it: less than two runs of the same thing differ by.
-const SHARE: f64 = 0.01;
-/// And more than this: what a wake-up of a thread, and the path, cost at best.
-const LEAST_NS: f64 = 50e3;
-/// A percentile is known once so many values lie beyond it: its own relative error is then about a fifth of what is beyond.
+/// An error is material above this share of the reported time. Repeated runs of the same load differ by more.
+const MATERIAL_SHARE: f64 = 0.01;
+/// An error is material only above this, which is about the cost of waking up a thread and of the path.
+const MATERIAL_NS_MIN: f64 = 50e3;
+/// Minimum number of values beyond a percentile; the relative error of their number is then about a fifth.
 const BEYOND_MIN: u64 = 20;
 
-/// The error up to which a reported time stands as it is, both in nanoseconds: 1 % of it, or 50 us where that is more.
+/// The largest error of a reported time that is not material, both in nanoseconds: 1 % of the time, at least 50 us.
 pub fn material_ns(reported_ns: f64) -> f64 {
-    (SHARE * reported_ns).max(LEAST_NS)
+    (MATERIAL_SHARE * reported_ns).max(MATERIAL_NS_MIN)
 }
 
-/// Whether of `count` values twenty lie beyond the percentile that a share of `beyond` of them exceeds: from 40 on for the median, 2,000 for the
-/// 99th percentile, 20,000 for the 99.9th.
+/// Whether `count` values have twenty beyond the percentile that the share `beyond` of them exceeds: from 40 values on
+/// for the median, 2,000 for the 99th percentile, 20,000 for the 99.9th.
 pub fn is_known(count: u64, beyond: f64) -> bool {
     count >= values_needed(beyond)
 }
 
-/// Values that it takes for a percentile to be known; 0 for what no share exceeds.
+/// Minimum number of values for a percentile that the share `beyond` exceeds; 0 if `beyond` is 0.
 pub fn values_needed(beyond: f64) -> u64 {
     if beyond > 0.0 { (BEYOND_MIN as f64 / beyond).round() as u64 } else { 0 }
 }

@@ -1,28 +1,28 @@
-//! Where a warm-up ends.
+//! Finds the end of a warm-up.
 
-/// What [`mser5`] found.
+/// The result of [`mser5`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
-    /// Number of values at the front that belong to the warm-up.
+    /// Number of values at the beginning that belong to the warm-up.
     pub cut: usize,
-    /// Whether a steady state was reached: at most half of the series had to be cut.
+    /// Whether a steady state was reached: at most half of the series is cut.
     pub steady: bool,
 }
 
-/// MSER-5: cuts the front of a series where that makes the mean of the rest best known, measured by the squared
-/// standard error of the means of five values. Meant for evenly spaced values, such as means over 100 ms of rate or
-/// response time. `None` with fewer than 50 values: too few to tell.
+/// MSER-5: finds the cut of a series that minimises the squared standard error of the mean of the rest, computed from
+/// means of five values. For evenly spaced values, such as rates or mean response times per 100 ms. `None` with fewer
+/// than 50 values, which are too few.
 ///
-/// Bias: a slow drift through the whole series is cut late or not at all, and one far outlier near the end draws the
-/// cut behind it; both show as `steady: false`. Use it to choose the cut, not to judge the interval of the mean. Source:
-/// K. P. White, "An effective truncation heuristic for bias reduction in simulation output" (1997); the rule of half by Hoad,
-/// Robinson and Davies (2008).
+/// Bias: a slow drift through the whole series is cut late or not at all, and an extreme outlier near the end moves the
+/// cut after it; both result in `steady: false`. Use the result to choose the cut, not for the interval of the mean.
+/// Sources: K. P. White, "An effective truncation heuristic for bias reduction in simulation output" (1997); the limit
+/// of one half by Hoad, Robinson and Davies (2008).
 pub fn mser5(values: &[f64]) -> Option<Truncation> {
     let means: Vec<f64> = values.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
     if means.len() < BATCHES_MIN {
         return None;
     }
-    // From the back, adding one mean at a time (Welford): sums of squares about the mean without cancellation.
+    // Means are added from the end with Welford's method, which computes squares about the mean without cancellation.
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
     let mut best = (f64::INFINITY, 0);
     for (at, &value) in means.iter().enumerate().rev() {
@@ -30,19 +30,22 @@ pub fn mser5(values: &[f64]) -> Option<Truncation> {
         let before = value - mean;
         mean += before / count;
         squares += before * (value - mean);
-        // The last few are left out of the search: the variance of two or three values is small by chance. On equal
-        // terms the shorter cut wins.
+        // The last few means are no candidates, as the variance of two or three values may be small by chance. At equal
+        // values the shorter cut is chosen.
         let statistic = squares / (count * count);
-        if count >= TAIL as f64 && statistic <= best.0 {
+        if count >= REMAINING_MIN as f64 && statistic <= best.0 {
             best = (statistic, at);
         }
     }
     Some(Truncation { cut: best.1 * BATCH, steady: best.1 * 2 <= means.len() })
 }
 
+/// Number of values per mean.
 const BATCH: usize = 5;
+/// Minimum number of means.
 const BATCHES_MIN: usize = 10;
-const TAIL: usize = 5;
+/// Minimum number of means after the cut.
+const REMAINING_MIN: usize = 5;
 
 #[cfg(test)]
 mod tests {
@@ -55,7 +58,8 @@ mod tests {
 
     #[test]
     fn mser_hardly_truncates_a_steady_series() {
-        // The least of many noisy statistics lies a little way in: a tenth on average, under half nearly always.
+        // The minimum of a noisy statistic is rarely at the beginning: a tenth is cut on average, under half nearly
+        // always.
         let cuts: Vec<_> = (0..100)
             .map(|stream| {
                 let mut rng = Rng::new(3, stream);

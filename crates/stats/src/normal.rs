@@ -1,7 +1,7 @@
-//! The normal distribution.
+//! Quantiles of the normal distribution.
 
-/// The quantile of the standard normal distribution: the `x` below which a share `p` of it lies. `p` from 0 to 1, both
-/// ends giving infinities; NaN outside. Relative error about 1e-16.
+/// The quantile of the standard normal distribution: the value below which the probability is `p`. For `p` from 0 to 1,
+/// with infinities at both ends; NaN outside. The relative error is about 1e-16.
 ///
 /// Source: M. J. Wichura, "Algorithm AS 241: The percentage points of the normal distribution", Applied Statistics
 /// 37 (3), 1988, function PPND16: one ratio of polynomials for the middle, two for the tails.
@@ -30,7 +30,7 @@ fn ratio([numerator, denominator]: &Ratio, r: f64) -> f64 {
     value(numerator) / value(denominator)
 }
 
-/// 0.075 <= p <= 0.925.
+/// For 0.075 <= p <= 0.925.
 const MIDDLE: Ratio = [
     [
         2.509_080_928_730_122_7e3,
@@ -54,7 +54,7 @@ const MIDDLE: Ratio = [
     ],
 ];
 
-/// Down to p = e^-25, 1.4e-11.
+/// For smaller p, down to e^-25 = 1.4e-11.
 const TAIL: Ratio = [
     [
         7.745_450_142_783_414e-4,
@@ -78,7 +78,7 @@ const TAIL: Ratio = [
     ],
 ];
 
-/// Beyond it.
+/// For p below e^-25.
 const FAR_TAIL: Ratio = [
     [
         2.010_334_399_292_288_1e-7,
@@ -106,7 +106,7 @@ const FAR_TAIL: Ratio = [
 mod tests {
     use super::*;
 
-    /// The values of the paper's own check, which runs through all three ratios.
+    /// The check values of the paper, which use all three ratios.
     #[test]
     fn normal_quantile_matches_published_values() {
         for (p, x) in
@@ -126,7 +126,7 @@ mod tests {
         assert!(quantile(-1e-9).is_nan() && quantile(1.0 + 1e-9).is_nan() && quantile(f64::NAN).is_nan());
     }
 
-    /// Against the density, integrated by Simpson's rule: an independent way to the same thing.
+    /// An independent check: the density integrated by Simpson's rule.
     #[test]
     fn normal_cdf_of_the_quantile_is_p() {
         for p in [0.01, 0.074, 0.076, 0.3, 0.6, 0.924, 0.926, 0.999] {

@@ -1,11 +1,11 @@
-//! A straight line through points, with intervals of its slope and of where it begins.
+//! Linear regression with confidence intervals of slope and intercept.
 //!
-//! [`trend`](fn@crate::trend) asks of a series whether it rises; this asks how much one figure costs of another, as CPU
-//! time of a request: the slope of busy time over rate.
+//! [`trend`](fn@crate::trend) tests whether a series rises. This module estimates costs: for example, the CPU time per
+//! request is the slope of utilization over rate.
 
 mod relative;
 
-pub use self::relative::{Law, law};
+pub use self::relative::{CostModel, cost_model};
 use crate::interval::Interval;
 use crate::student::t_quantile;
 
@@ -16,35 +16,34 @@ pub struct Line {
     pub slope: f64,
     /// Standard error of the slope.
     pub slope_error: f64,
-    /// y where x is 0.
+    /// y at x = 0.
     pub intercept: f64,
     /// Standard error of the intercept.
     pub intercept_error: f64,
     /// Number of points.
     pub points: usize,
-    /// How many standard errors the coefficient of a square term would be from 0: well below -2 the line bends down (a
-    /// unit of x costs less where there is more of it), above 2 up. 0 with fewer than four points, or where all points
-    /// but three are the same x.
+    /// t statistic of an additional square term: well below -2 the points bend down (the cost per unit decreases),
+    /// above 2 they bend up. 0 with fewer than four points or fewer than three different xs.
     pub curvature: f64,
 }
 
 impl Line {
-    /// Interval of the slope, `confidence` above 0 and below 1.
+    /// Confidence interval of the slope, `confidence` above 0 and below 1.
     pub fn slope_interval(&self, confidence: f64) -> Interval {
         self.interval(self.slope, self.slope_error, confidence)
     }
 
-    /// Interval of the intercept.
+    /// Confidence interval of the intercept.
     pub fn intercept_interval(&self, confidence: f64) -> Interval {
         self.interval(self.intercept, self.intercept_error, confidence)
     }
 
-    /// The line at `x`.
+    /// The value of the line at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.intercept + self.slope * x
     }
 
-    /// Whether the points bend away from a line, at this confidence.
+    /// Whether the points deviate from a line by a significant square term, at this confidence.
     pub fn bends(&self, confidence: f64) -> bool {
         self.points > 3 && self.curvature.abs() > t_quantile((1.0 + confidence) / 2.0, self.points as f64 - 3.0)
     }
@@ -55,10 +54,10 @@ impl Line {
     }
 }
 
-/// The line through `(x, y)` points. `None` with fewer than three points, where all xs are equal, or where one is not
+/// Fits a line to `(x, y)` points. `None` with fewer than three points, if all xs are equal, or if a value is not
 /// finite.
 ///
-/// Bias: none, if the points lie about a line with errors that are independent, of y alone and alike at every x.
+/// Bias: none, if the points lie on a line apart from independent errors in y of equal variance.
 /// Source: Gauss (1823), as in any textbook of regression.
 pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     if points.len() < 3 || points.iter().any(|&(x, y)| !x.is_finite() || !y.is_finite()) {
@@ -73,8 +72,8 @@ pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     }
     let slope = points.iter().map(|&(x, y)| (x - x_mean) * (y - y_mean)).sum::<f64>() / x_squares;
     let intercept = y_mean - slope * x_mean;
-    let off = |&(x, y): &(f64, f64)| y - y_mean - slope * (x - x_mean);
-    let residuals = points.iter().map(|point| off(point).powi(2)).sum::<f64>();
+    let residual = |&(x, y): &(f64, f64)| y - y_mean - slope * (x - x_mean);
+    let residuals = points.iter().map(|point| residual(point).powi(2)).sum::<f64>();
     let variance = residuals / (count - 2.0);
     Some(Line {
         slope,
@@ -82,24 +81,24 @@ pub fn line(points: &[(f64, f64)]) -> Option<Line> {
         intercept,
         intercept_error: (variance * (1.0 / count + x_mean * x_mean / x_squares)).sqrt(),
         points: points.len(),
-        curvature: curvature(points, x_mean, x_squares, residuals, off),
+        curvature: curvature(points, x_mean, x_squares, residuals, residual),
     })
 }
 
-/// t of a square term: of the part of x squared that no line explains.
+/// t statistic of the square term, from the part of x squared that is orthogonal to the line.
 fn curvature(
     points: &[(f64, f64)],
     x_mean: f64,
     x_squares: f64,
     residuals: f64,
-    off: impl Fn(&(f64, f64)) -> f64,
+    residual: impl Fn(&(f64, f64)) -> f64,
 ) -> f64 {
     let count = points.len() as f64;
     let cubes = points.iter().map(|&(x, _)| (x - x_mean).powi(3)).sum::<f64>();
     let square = |x: f64| (x - x_mean).powi(2) - x_squares / count - cubes / x_squares * (x - x_mean);
     let squares = points.iter().map(|&(x, _)| square(x).powi(2)).sum::<f64>();
-    let along = points.iter().map(|point| square(point.0) * off(point)).sum::<f64>();
-    // Two xs alone leave nothing of it but rounding.
+    let along = points.iter().map(|point| square(point.0) * residual(point)).sum::<f64>();
+    // With only two different xs, the orthogonal part is zero apart from rounding.
     if points.len() < 4 || squares <= (x_squares / count).powi(2) * 1e-12 {
         return 0.0;
     }
@@ -121,7 +120,7 @@ mod tests {
         assert!((a / b - 1.0).abs() < 1e-5, "{a} {b}");
     }
 
-    /// R's `cars`: speed in mph, distance in ft until they stood (Ezekiel 1930).
+    /// R's data set `cars`: speed in mph, stopping distances in ft (Ezekiel 1930).
     const CARS: [(u32, &[u32]); 19] = [
         (4, &[2, 10]),
         (7, &[4, 22]),
@@ -144,7 +143,8 @@ mod tests {
         (25, &[85]),
     ];
 
-    /// `summary(lm(dist ~ speed, cars))`, and the t of `I(speed^2)` in `lm(dist ~ speed + I(speed^2), cars)`.
+    /// Compares with R: `summary(lm(dist ~ speed, cars))`, and the t of `I(speed^2)` in `lm(dist ~ speed + I(speed^2),
+    /// cars)`.
     #[test]
     fn regression_matches_the_r_cars_data() {
         let points: Vec<(f64, f64)> = CARS
@@ -159,14 +159,14 @@ mod tests {
         near(line.slope_error, 0.415_513);
         near(line.curvature, 1.515_265);
         assert!(!line.bends(0.95));
-        // `confint`: 3.096964 to 4.767853.
+        // R's `confint` gives 3.096964 to 4.767853.
         near(line.slope_interval(0.95).low(), 3.096_964);
         near(line.slope_interval(0.95).high(), 4.767_853);
         near(line.intercept_interval(0.95).low(), -31.167_850);
         near(line.at(10.0), 3.932_409 * 10.0 - 17.579_095);
     }
 
-    /// R's `women`: heights of 58 to 72 in, mean weights in lb; they bend.
+    /// R's data set `women`: heights of 58 to 72 in, mean weights in lb, which are not linear.
     #[test]
     fn regression_matches_the_r_women_data() {
         let weights = [115, 117, 120, 123, 126, 129, 132, 135, 139, 142, 146, 150, 154, 159, 164];
@@ -188,14 +188,14 @@ mod tests {
         assert_eq!(line(&[(f64::NAN, 1.0), (1.0, 2.0), (2.0, 3.0)]), None);
         let exact = line(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]).unwrap();
         assert_eq!((exact.slope, exact.curvature), (2.0, 0.0));
-        // Two xs have no bend.
+        // Two different xs have no curvature.
         assert_eq!(line(&[(1.0, 2.0), (1.0, 2.5), (3.0, 6.0), (3.0, 6.1)]).unwrap().curvature, 0.0);
-        // A parabola has nothing else, but for rounding.
+        // A parabola has an infinite t statistic, apart from rounding.
         let bent = line(&[(0.0, 0.0), (1.0, 1.0), (2.0, 4.0), (3.0, 9.0), (4.0, 16.0)]).unwrap();
         assert!(bent.curvature > 1e3 && bent.bends(0.999), "{bent:?}");
     }
 
-    /// Of 1000 intervals at 95 %, 950 should cover; the binomial's standard deviation is 6.9.
+    /// Of 1000 intervals at 95 %, 950 are expected to cover; the binomial standard deviation is 6.9.
     #[test]
     fn intervals_have_their_nominal_coverage() {
         let (mut slope, mut intercept, mut straight) = (0, 0, 0);

@@ -1,22 +1,22 @@
-//! The one random generator of the project.
+//! The random number generator of the project.
 
 use rand_core::{Infallible, SeedableRng, TryRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded generator (xoshiro256++). Every consumer takes its own stream, so that adding a draw in one place does
-/// not shift the draws of another.
+/// A seeded random number generator (xoshiro256++). Every consumer uses its own stream, so that an additional draw in
+/// one place does not change the draws of others.
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
-    /// The generator of `stream` under the run's `seed`. The same pair always gives the same sequence; different
-    /// streams are independent for every practical purpose (the pair is hashed by SplitMix64 into the state).
+    /// The generator of `stream` under the run's `seed`. The same pair always gives the same sequence. Different
+    /// streams are practically independent, as SplitMix64 hashes the pair into the state.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mixed = splitmix(seed ^ splitmix(stream.wrapping_add(0x9E37_79B9_7F4A_7C15)));
         Rng(Xoshiro256PlusPlus::seed_from_u64(mixed))
     }
 
-    /// A stream named by a label, for the few long-lived consumers ("arrivals", "loss"): FNV-1a of the label.
+    /// The generator of a stream with a name, such as "arrivals" or "loss". The stream is the FNV-1a hash of the label.
     pub fn named(seed: u64, label: &str) -> Self {
         let stream = label
             .bytes()
@@ -24,17 +24,17 @@ impl Rng {
         Rng::new(seed, stream)
     }
 
-    /// Uniform in `[0, 1)`, 53 bits.
+    /// A uniform number in `[0, 1)`, with 53 random bits.
     pub fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in `0..bound`; 0 when `bound` is 0. The bias is below 2^-64 times `bound` (multiply-shift).
+    /// A uniform number in `0..bound`; 0 if `bound` is 0. The bias is below 2^-64 times `bound` (multiply-shift).
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True with probability `p`; no draw is spent on 0 or 1.
+    /// True with probability `p`. For 0 and 1 no number is drawn.
     pub fn chance(&mut self, p: units::Probability) -> bool {
         match p.value() {
             p if p <= 0.0 => false,
@@ -43,9 +43,9 @@ impl Rng {
         }
     }
 
-    /// Exponential with mean 1.
+    /// An exponential number with mean 1.
     pub fn exponential(&mut self) -> f64 {
-        // 1 - u lies in (0, 1], so the logarithm is finite.
+        // 1 - u is in (0, 1], so the logarithm is finite.
         -(1.0 - self.uniform()).ln()
     }
 
@@ -57,7 +57,7 @@ impl Rng {
     }
 }
 
-/// So that the distributions of `rand_distr` can draw from it.
+/// Allows the distributions of `rand_distr` to use this generator.
 impl TryRng for Rng {
     type Error = Infallible;
 
@@ -102,7 +102,7 @@ mod tests {
         let n = 200_000;
         let uniform = (0..n).map(|_| rng.uniform()).sum::<f64>() / f64::from(n);
         let exponential = (0..n).map(|_| rng.exponential()).sum::<f64>() / f64::from(n);
-        // Standard errors are 0.00065 and 0.0022: five of them.
+        // The standard errors are 0.00065 and 0.0022; the limits are five times these.
         assert!((uniform - 0.5).abs() < 0.0033, "{uniform}");
         assert!((exponential - 1.0).abs() < 0.011, "{exponential}");
         assert!((0..1000).all(|_| rng.below(7) < 7));

@@ -1,20 +1,20 @@
-//! Exact figures of a sample that fits in memory.
+//! Exact statistics of a sample that fits into memory.
 
 use schema::Quantiles;
 
-/// Exact figures of `values`, in any order; all zero when there are none. Copies and sorts: not for a hot path.
+/// Exact statistics of `values`, in any order; all zero without values. Copies and sorts, so it is not for hot paths.
 ///
-/// Quantiles are nearest-rank (the smallest value with at least that share of the sample at or below it), so each is
-/// a value that occurred. Bias: a tail quantile of a sample too small to reach it (p99.9 of 100 values) is its
-/// largest value, which underestimates the population's. The standard deviation is the population's (divided by n).
-/// Source: Hyndman and Fan, "Sample quantiles in statistical packages" (1996), definition 1.
+/// Quantiles are nearest-rank (the smallest value with at least that share of the sample at or below it), so each is a
+/// value of the sample. Bias: a tail quantile of a small sample (p99.9 of 100 values) is its maximum, which
+/// underestimates that of the population. The standard deviation is that of the population (divided by n). Source:
+/// Hyndman and Fan, "Sample quantiles in statistical packages" (1996), definition 1.
 pub fn quantiles_of(values: &[u64]) -> Quantiles {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     quantiles_of_sorted(&sorted)
 }
 
-/// [`quantiles_of`] without the copy, for values already in rising order.
+/// [`quantiles_of`] without the copy, for values in ascending order.
 pub fn quantiles_of_sorted(sorted: &[u64]) -> Quantiles {
     debug_assert!(sorted.is_sorted());
     let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else { return Quantiles::default() };
@@ -39,14 +39,14 @@ pub fn quantiles_of_sorted(sorted: &[u64]) -> Quantiles {
     }
 }
 
-/// Nearest rank at a share in ten-thousandths. Integers, because 0.999 times 3000 is not 2997 in floats and would
-/// round up to the next rank.
+/// The nearest-rank value at a share in ten-thousandths. Integer arithmetic is exact: in floating point, 0.999 times
+/// 3000 is not 2997 and would round up to the next rank.
 fn at_share(sorted: &[u64], ten_thousandths: u128) -> u64 {
     let rank = (sorted.len() as u128 * ten_thousandths).div_ceil(10_000).max(1) as usize;
     sorted[rank - 1]
 }
 
-/// The median of some figures; NaN of none.
+/// The median of some values; NaN without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,118 +1,122 @@
-//! The search for the highest load that is not too much.
+//! Searches for the highest load that meets an objective.
 //!
-//! The method is that of MLRsearch (RFC 9971), for one goal: a load is tried, perhaps several times, until it is certain on which side
-//! of the answer it lies; the loads known on both sides are brought together in log space until they are as near as the goal asks. Nothing
-//! here runs a trial or knows what makes one good: [`Search::next`] names a load, the caller tries it, [`Search::add`] is told.
+//! The method is MLRsearch (RFC 9971) for one goal. Each load is tried, possibly several times, until it is classified
+//! as a lower or upper bound. The bounds are brought together in log space until their distance is within the goal's
+//! width. This module runs no trial and does not define a good trial: [`Search::next`] returns a load, the caller makes
+//! the trial and reports its result with [`Search::add`].
 //!
-//! A search is a pure function of the trials it was told, in their order: told again, it goes on where it was.
+//! A search is a pure function of the added trials and their order: with the same trials it continues from the same
+//! state.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What is sought, and how sure it must be. Names in brackets are RFC 9971's.
+/// The goal of a search. Names in parentheses are those of RFC 9971.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// Length of a full trial (final trial duration). Above zero.
+    /// Length of a full trial (final trial duration); above zero.
     pub trial: Duration,
-    /// Full trials that decide a load last so long together (duration sum). At least `trial`.
+    /// Total length of the full trials that classify a load (duration sum); at least `trial`.
     pub sum: Duration,
-    /// Share of that time whose trials may be bad though the load is good (exceed ratio): 0 to less than 1.
+    /// Maximum share of that time with bad trials for a good load (exceed ratio); 0 to less than 1.
     pub exceed_ratio: f64,
-    /// The search ends when the loads on both sides differ by no more than this share (goal width): above 0.
+    /// The search ends when lower and upper bound differ by at most this share (goal width); above 0.
     pub width: f64,
-    /// The least load that is tried. Above 0.
+    /// The lowest load to try; above 0.
     pub min: f64,
-    /// The highest load that is tried; infinite where there is no such bound.
+    /// The highest load to try; may be infinite.
     pub max: f64,
-    /// The first load.
+    /// The first load to try.
     pub start: f64,
-    /// While one side is unknown, the second load is so many times the first: above 1.
+    /// While one bound is unknown, the factor from the first to the second load; above 1.
     pub ramp: f64,
-    /// Each further one is farther from the last, the distance doubling in log space until it is so many times: at least `ramp`. A start
-    /// that was far off costs a few loads then, not one for each small step.
+    /// Maximum factor between successive loads, at least `ramp`. The factor grows from `ramp`, doubling in log space
+    /// with each load, so that a start far from the result needs only a few loads.
     pub ramp_max: f64,
-    /// Loads are whole numbers (users, connections): the search ends at neighbours at the latest.
+    /// Whether loads are whole numbers (users, connections). The search then ends at the latest with neighbouring
+    /// numbers.
     pub whole: bool,
 }
 
 /// One trial of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The load.
+    /// Load of the trial.
     pub load: f64,
-    /// How long it lasted.
+    /// Length of the trial.
     pub lasted: Duration,
-    /// It lasted as long as [`Goal::trial`], or ended early since nothing could have made it good any more.
+    /// Whether the trial had the length [`Goal::trial`], or ended early because it could not become good any more.
     pub full: bool,
-    /// The load was not too much in it.
+    /// Whether the load met the objective.
     pub good: bool,
 }
 
-/// On which side of the answer a load lies.
+/// The classification of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// It is not too much, whatever further trials would show.
+    /// The load is good, whatever the results of further trials.
     Lower,
-    /// It is too much, whatever they would show.
+    /// The load is too high, whatever the results of further trials.
     Upper,
-    /// More trials are needed.
+    /// The load needs more trials.
     Undecided,
 }
 
-/// What to do next.
+/// The next step of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// Try this load.
     Try(f64),
-    /// The search is over: [`Search::result`].
+    /// The search is over; see [`Search::result`].
     Done,
 }
 
-/// Why there is no load that is too much.
+/// Why the search found no load that is too high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cap {
-    /// [`Goal::max`].
+    /// The search reached [`Goal::max`].
     Max,
-    /// Whoever makes the load can make no more: [`Search::cap`].
+    /// The load generator cannot make a higher load; see [`Search::cap`].
     Generator,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SearchResult {
-    /// `lower` is not too much, `upper` is, and they are as near as the goal asks.
+    /// The bracket: `lower` is good, `upper` is too high, and they are within the goal's width.
     Regular {
-        /// The answer.
+        /// The highest good load.
         lower: f64,
-        /// The next load that is too much.
+        /// The lowest load above it that is too high.
         upper: f64,
     },
-    /// Nothing that may be tried is too much.
+    /// No load that may be tried is too high.
     NoUpper {
-        /// The highest load that was tried.
+        /// The highest load tried.
         lower: f64,
-        /// What ended the search.
+        /// Why the search could not go higher.
         why: Cap,
     },
-    /// Everything is too much, the least load too.
+    /// Even the lowest load is too high.
     NoLower {
-        /// The least load.
+        /// The lowest load.
         upper: f64,
     },
-    /// The search was not ended.
+    /// The search is unfinished.
     Open {
-        /// The highest load known not to be too much, if there is one.
+        /// The highest good load so far.
         lower: Option<f64>,
-        /// The least load known to be too much, if there is one.
+        /// The lowest load so far that is too high.
         upper: Option<f64>,
     },
 }
 
-/// On which side of the answer a load lies by the trials made of it; those of other loads must not be among them. A short trial that was bad
-/// counts against the load as far as short trials that were good do not make up for it; one that was good decides nothing.
+/// Classifies a load by its trials; all trials must be of the same load. Bad short trials count against the load unless
+/// good short trials compensate them; good short trials alone do not classify a load.
 ///
-/// Source: RFC 9971, load classification: a load is decided once the rest of the duration sum cannot change it.
+/// Source: RFC 9971, load classification: a load is classified when the rest of the duration sum cannot change the
+/// result.
 pub fn classify(trials: &[Trial], goal: &Goal) -> Bound {
     let seconds = |full: bool, good: bool| -> f64 {
         trials
@@ -121,7 +125,7 @@ pub fn classify(trials: &[Trial], goal: &Goal) -> Bound {
             .map(|trial| trial.lasted.as_secs_f64())
             .sum()
     };
-    // A full trial that ended early since it was lost counts as if it had lasted.
+    // A full trial that ended early counts with its full length.
     let full = |good: bool| -> f64 {
         let each = trials.iter().filter(|trial| trial.full && trial.good == good);
         each.map(|trial| trial.lasted.max(goal.trial).as_secs_f64()).sum()
@@ -131,7 +135,7 @@ pub fn classify(trials: &[Trial], goal: &Goal) -> Bound {
     let bad_s = bad_s + (seconds(false, false) - made_up_s).max(0.0);
     let whole_s = (good_s + bad_s).max(goal.sum.as_secs_f64());
     let may_be_bad_s = whole_s * goal.exceed_ratio;
-    // If all that is still to come were bad, and if none of it were.
+    // The results if all remaining time were bad, and if all of it were good.
     let good_at_worst = whole_s - good_s <= may_be_bad_s;
     let good_at_best = bad_s <= may_be_bad_s;
     match (good_at_worst, good_at_best) {
@@ -141,7 +145,7 @@ pub fn classify(trials: &[Trial], goal: &Goal) -> Bound {
     }
 }
 
-/// A search under way.
+/// The state of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
     goal: Goal,
@@ -150,10 +154,10 @@ pub struct Search {
 }
 
 impl Search {
-    /// Begins.
+    /// A new search.
     ///
     /// # Panics
-    /// A goal out of its ranges.
+    /// If a field of the goal is outside of its range.
     pub fn new(goal: Goal) -> Self {
         assert!(goal.trial > Duration::ZERO && goal.sum >= goal.trial, "{goal:?}");
         assert!((0.0..1.0).contains(&goal.exceed_ratio) && goal.width > 0.0, "{goal:?}");
@@ -162,12 +166,12 @@ impl Search {
         Search { goal, trials: Vec::new(), cap: None }
     }
 
-    /// A trial was made.
+    /// Adds a trial.
     pub fn add(&mut self, trial: Trial) {
         self.trials.push(trial);
     }
 
-    /// Nothing above this load can be made.
+    /// Limits the search to loads up to `load`, the highest that the load generator can make.
     pub fn cap(&mut self, load: f64) {
         self.cap = Some(self.cap.map_or(load, |cap| cap.min(load)));
     }
@@ -177,14 +181,14 @@ impl Search {
         &self.trials
     }
 
-    /// Which side a load is on.
+    /// The classification of a load by its trials so far.
     pub fn side(&self, load: f64) -> Bound {
         let of: Vec<Trial> = self.trials.iter().filter(|trial| trial.load == load).copied().collect();
         classify(&of, &self.goal)
     }
 
-    /// The highest load that is not too much below the least that is, and that one: the relevant bounds. Where a lower load was too much and a
-    /// higher was not (loss inversion), the lower counts.
+    /// The relevant bounds: the lowest load that is too high, and the highest good load below it. If a lower load is
+    /// too high and a higher one is good (loss inversion), the lower load determines the upper bound.
     pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
         let of = |side: Bound| self.loads().into_iter().filter(move |&load| self.side(load) == side);
         let upper = of(Bound::Upper).reduce(f64::min);
@@ -192,14 +196,14 @@ impl Search {
         (lower, upper)
     }
 
-    /// What to do next.
+    /// The next step.
     pub fn next(&self) -> Step {
         let Some(first) = self.first() else { return Step::Done };
         if self.trials.is_empty() {
             return Step::Try(first);
         }
         let (lower, upper) = self.bounds();
-        // What was begun is brought to its end, as long as it still matters.
+        // Undecided loads between the bounds are decided first.
         let matters = |load: f64| lower.is_none_or(|lower| load > lower) && upper.is_none_or(|upper| load < upper);
         let begun = self.loads().into_iter().filter(|&load| matters(load) && self.side(load) == Bound::Undecided);
         if let Some(load) = begun.reduce(f64::min) {
@@ -223,7 +227,7 @@ impl Search {
                     Step::Try(self.rounded((upper / self.ramp()).max(bottom), 0.0, upper))
                 }
             }
-            // What lies between can not be made.
+            // The generator cannot make a load between the bounds.
             (Some(lower), Some(_)) if lower >= self.top() => Step::Done,
             (Some(lower), Some(upper)) => match self.between(lower, upper) {
                 Step::Try(load) if load > self.top() => Step::Try(self.rounded(self.top(), lower, upper)),
@@ -232,7 +236,7 @@ impl Search {
         }
     }
 
-    /// What was found, or how far it came.
+    /// The result so far.
     pub fn result(&self) -> SearchResult {
         let (lower, upper) = self.bounds();
         match (lower, upper) {
@@ -249,7 +253,7 @@ impl Search {
         }
     }
 
-    /// Each load that was tried, once.
+    /// The distinct loads that were tried, in ascending order.
     fn loads(&self) -> Vec<f64> {
         let mut loads: Vec<f64> = self.trials.iter().map(|trial| trial.load).collect();
         loads.sort_by(f64::total_cmp);
@@ -257,13 +261,13 @@ impl Search {
         loads
     }
 
-    /// The first load; none if the cap is below the least.
+    /// The first load; `None` if the generator cannot make the lowest load.
     fn first(&self) -> Option<f64> {
         let first = self.rounded(self.goal.start.min(self.top()), 0.0, f64::INFINITY);
         (self.top() >= self.goal.min).then_some(first)
     }
 
-    /// How many times the last load the next is, while one side is unknown.
+    /// The factor from the last load to the next, while one bound is unknown.
     fn ramp(&self) -> f64 {
         let doublings = self.loads().len().saturating_sub(1).min(i32::MAX as usize) as i32;
         (self.goal.ramp.ln() * 2.0_f64.powi(doublings)).exp().min(self.goal.ramp_max)
@@ -274,11 +278,12 @@ impl Search {
         if self.goal.whole { top.floor() } else { top }
     }
 
-    /// Halves the distance, so that one half is a whole number of widths: then no step is wasted on less than one.
+    /// Halves the distance of the bounds in log space, such that one half is a whole number of widths. This avoids a
+    /// last step of less than a width.
     fn between(&self, lower: f64, upper: f64) -> Step {
         let step = self.goal.width.ln_1p();
         let widths = (upper / lower).ln() / step;
-        // What differs by rounding alone is no more than a width.
+        // Differences by rounding count as within a width.
         if widths <= 1.0 + 1e-9 || (self.goal.whole && upper - lower <= 1.0) {
             return Step::Done;
         }
@@ -287,7 +292,7 @@ impl Search {
         Step::Try(self.rounded(load, lower, upper))
     }
 
-    /// A whole number if loads are, strictly between two others.
+    /// Rounds a load to a whole number strictly between two others, if loads are whole numbers.
     fn rounded(&self, load: f64, above: f64, below: f64) -> f64 {
         if !self.goal.whole {
             return load;

@@ -1,9 +1,9 @@
-//! Student's t distribution, as far as intervals need it.
+//! Quantiles and p values of Student's t distribution.
 
-/// The value that a t variable with `freedom` degrees of freedom stays below with probability `p`. For `p` in (0, 1)
-/// and `freedom` of 1 or more; relative error below 1e-9 up to `p` = 0.9999.
+/// The quantile of the t distribution with `freedom` degrees of freedom at probability `p`. For `p` in (0, 1) and
+/// `freedom` of 1 or more; the relative error is below 1e-9 up to `p` = 0.9999.
 ///
-/// Found by bisection of the distribution function: slow (microseconds), and with no constants to get wrong.
+/// Computed by bisection of the distribution function, in some microseconds.
 pub(crate) fn t_quantile(p: f64, freedom: f64) -> f64 {
     if p < 0.5 {
         return -t_quantile(1.0 - p, freedom);
@@ -20,12 +20,12 @@ pub(crate) fn t_quantile(p: f64, freedom: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// Probability that a t variable is below `t`, for `t` of 0 or more. Source: Abramowitz and Stegun, 26.7.1 and 26.5.27.
+/// The distribution function at `t`, for `t` of 0 or more. Source: Abramowitz and Stegun, 26.7.1 and 26.5.27.
 fn t_probability(t: f64, freedom: f64) -> f64 {
     1.0 - 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// Probability that a t variable with `freedom` degrees of freedom is as far from 0 as `t` or farther, on either side.
+/// The two-sided p value of `t` with `freedom` degrees of freedom.
 pub(crate) fn t_beyond(t: f64, freedom: f64) -> f64 {
     if t.is_infinite() {
         return 0.0;
@@ -33,8 +33,8 @@ pub(crate) fn t_beyond(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// Regularised incomplete beta function. Source: Abramowitz and Stegun, 26.5.8 (continued fraction), summed by Lentz's
-/// method; 26.5.2 (symmetry) where the fraction would converge slowly.
+/// The regularised incomplete beta function. Source: Abramowitz and Stegun, 26.5.8 (continued fraction, by Lentz's
+/// method); 26.5.2 (symmetry) where the fraction converges slowly.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn student_t_quantiles_match_tables() {
-        // From the closed forms: one degree is Cauchy, two is p = 1/2 + t / (2 sqrt(2 + t^2)).
+        // Closed forms: one degree of freedom is the Cauchy distribution, two is p = 1/2 + t / (2 sqrt(2 + t^2)).
         for p in [0.6, 0.9, 0.975, 0.995, 0.9995] {
             let cauchy = (std::f64::consts::PI * (p - 0.5)).tan();
             assert!((t_quantile(p, 1.0) / cauchy - 1.0).abs() < 1e-9, "{p}");
@@ -91,7 +91,7 @@ mod tests {
             let two = a * (2.0 / (1.0 - a * a)).sqrt();
             assert!((t_quantile(p, 2.0) / two - 1.0).abs() < 1e-9, "{p}");
         }
-        // From printed tables, to their digits.
+        // Printed tables, to their precision.
         for (p, freedom, t) in [(0.975, 4.0, 2.776), (0.975, 9.0, 2.262), (0.975, 19.0, 2.093), (0.995, 30.0, 2.750)] {
             assert!((t_quantile(p, freedom) - t).abs() < 6e-4, "{p} {freedom}");
         }

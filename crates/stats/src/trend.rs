@@ -1,4 +1,4 @@
-//! Whether a level rises.
+//! Tests whether a series rises.
 
 use crate::student::t_quantile;
 
@@ -9,7 +9,7 @@ pub struct Trend {
     pub slope: f64,
     /// Standard error of the slope.
     pub slope_error: f64,
-    /// y where x is the mean of the xs.
+    /// y at the mean of the xs.
     pub level: f64,
     /// Number of points.
     pub points: usize,
@@ -22,11 +22,11 @@ impl Trend {
     }
 }
 
-/// The line through `(x, y)` points. `None` with fewer than three points, or if all xs are equal.
+/// Fits a line to `(x, y)` points. `None` with fewer than three points, or if all xs are equal.
 ///
-/// Bias: none in the slope. The standard error supposes that what is left beside the line is independent from point
-/// to point; a queue length sampled every millisecond is not, and its error comes out too small. Give it means over
-/// spans longer than the queue's memory. Source: Gauss (1823), as in any textbook of regression.
+/// Bias: none in the slope. The standard error assumes independent residuals. The residuals of a queue length sampled
+/// every millisecond are not independent, and the error becomes too small: use means over spans longer than the queue's
+/// correlation time. Source: Gauss (1823), as in any textbook of regression.
 pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     if points.len() < 3 {
         return None;
@@ -74,7 +74,7 @@ mod tests {
                 trend(&points).unwrap().rises(0.95)
             })
             .count();
-        // 50 expected, standard deviation 6.9.
+        // 50 are expected, with a standard deviation of 6.9.
         assert!((20..=80).contains(&rising), "{rising}");
     }
 

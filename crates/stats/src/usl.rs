@@ -1,24 +1,24 @@
-//! The universal scalability law: how a rate grows with the number at work, and where it turns.
+//! Fits the universal scalability law: the rate as a function of the concurrency, and its peak.
 
 use crate::rng::Rng;
 
-/// X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)).
+/// The universal scalability law: X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usl {
-    /// Rate of one, a second.
+    /// Rate per second at concurrency 1.
     pub gamma: f64,
-    /// Contention: the share of the work that only one can do at a time. 0 or more.
+    /// Contention: the share of the work that is serialised; 0 or more.
     pub alpha: f64,
-    /// Coherency: what each pair costs. 0 or more; above 0 there is a peak.
+    /// Coherence: the cost of each pair; 0 or more. Above 0 the rate has a peak.
     pub beta: f64,
-    /// Share of the scatter of the rates that the law explains, 1 at best.
+    /// Share of the variance of the rates that the law explains; at most 1.
     pub r2: f64,
 }
 
-/// A fit and how well it is known.
+/// A fitted law with the confidence intervals of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UslFit {
-    /// The law.
+    /// The fitted law.
     pub law: Usl,
     /// Interval of gamma.
     pub gamma: [f64; 2],
@@ -28,30 +28,30 @@ pub struct UslFit {
     pub beta: [f64; 2],
 }
 
-/// Fewest different numbers that a fit is made of.
+/// Minimum number of different concurrencies for a fit.
 pub const POINTS_MIN: usize = 6;
-/// How often values are drawn again for the intervals.
+/// Number of bootstrap resamples for the intervals.
 const ROUNDS: usize = 1000;
 
 impl Usl {
-    /// The rate of so many.
+    /// The rate at concurrency `number`.
     pub fn rate(&self, number: f64) -> f64 {
         self.gamma * number / (1.0 + self.alpha * (number - 1.0) + self.beta * number * (number - 1.0))
     }
 
-    /// The number at which the rate is highest, if it has a peak: sqrt((1 - alpha) / beta), at least 1. Nothing that
-    /// lies beyond twice the largest number measured is to be believed.
+    /// The concurrency with the highest rate, if the law has a peak: sqrt((1 - alpha) / beta), at least 1. A peak
+    /// beyond twice the largest measured concurrency is not reliable.
     pub fn peak(&self) -> Option<f64> {
         (self.beta > 0.0).then(|| ((1.0 - self.alpha).max(0.0) / self.beta).sqrt().max(1.0))
     }
 }
 
-/// The law through `(number at work, rate)`, by least squares of the rates, and 95 % intervals of its parameters by
-/// drawing the residuals again (1,000 times). `None` with fewer than [`POINTS_MIN`] different numbers, a number below
-/// 1, or a rate that is not above 0.
+/// Fits the law to `(concurrency, rate)` points by least squares of the rates, with 95 % confidence intervals by
+/// resampling the residuals 1,000 times. `None` with fewer than [`POINTS_MIN`] different concurrencies, a concurrency
+/// below 1, or a rate that is not above 0.
 ///
-/// Bias: it describes; a server need not follow it, and residuals that have a shape say so. The intervals suppose that
-/// rates scatter alike at all numbers. Parameters at their bound of 0 have intervals that begin there. Sources: N. J.
+/// Bias: the law is descriptive; a server may not follow it, which systematic residuals show. The intervals assume
+/// equal variances at all concurrencies. The interval of a parameter at its bound of 0 begins at 0. Sources: N. J.
 /// Gunther, Guerrilla Capacity Planning (2007); K. Levenberg (1944), D. W. Marquardt (1963).
 pub fn usl(points: &[(f64, f64)], rng: &mut Rng) -> Option<UslFit> {
     let usable = |&(number, rate): &(f64, f64)| number >= 1.0 && number.is_finite() && rate > 0.0 && rate.is_finite();
@@ -63,16 +63,16 @@ pub fn usl(points: &[(f64, f64)], rng: &mut Rng) -> Option<UslFit> {
     }
     let law = fit(points);
     let residuals: Vec<f64> = points.iter().map(|&(number, rate)| rate - law.rate(number)).collect();
-    // Three parameters have come nearer to the points than the truth is.
-    let wider = (points.len() as f64 / (points.len() as f64 - 3.0)).sqrt();
+    // The residuals are too small because three parameters were fitted; the factor corrects this.
+    let correction = (points.len() as f64 / (points.len() as f64 - 3.0)).sqrt();
     let mean = residuals.iter().sum::<f64>() / residuals.len() as f64;
     let mut drawn: Vec<[f64; 3]> = (0..ROUNDS)
         .map(|_| {
             let again: Vec<(f64, f64)> = points
                 .iter()
                 .map(|&(number, _)| {
-                    let off = residuals[rng.below(residuals.len() as u64) as usize] - mean;
-                    (number, (law.rate(number) + off * wider).max(f64::MIN_POSITIVE))
+                    let residual = residuals[rng.below(residuals.len() as u64) as usize] - mean;
+                    (number, (law.rate(number) + residual * correction).max(f64::MIN_POSITIVE))
                 })
                 .collect();
             let Usl { gamma, alpha, beta, .. } = fit(&again);
@@ -86,20 +86,21 @@ pub fn usl(points: &[(f64, f64)], rng: &mut Rng) -> Option<UslFit> {
     Some(UslFit { law, gamma: interval(0), alpha: interval(1), beta: interval(2) })
 }
 
-/// The best of the fits in which alpha and beta are free or 0, of those that keep them at 0 or more.
+/// The best fit with alpha and beta of 0 or more. Each of them is fitted or fixed at 0; fits with negative values are
+/// rejected.
 fn fit(points: &[(f64, f64)]) -> Usl {
     let mean = points.iter().map(|&(_, rate)| rate).sum::<f64>() / points.len() as f64;
     let scatter: f64 = points.iter().map(|&(_, rate)| (rate - mean).powi(2)).sum();
     let tried = [[true, true], [true, false], [false, true], [false, false]].map(|free| descend(points, free));
-    let kept = tried.into_iter().filter(|(law, _)| law[0] > 0.0 && law[1] >= 0.0 && law[2] >= 0.0);
-    let ([gamma, alpha, beta], squares) = kept
+    let valid = tried.into_iter().filter(|(law, _)| law[0] > 0.0 && law[1] >= 0.0 && law[2] >= 0.0);
+    let ([gamma, alpha, beta], squares) = valid
         .min_by(|a, b| a.1.total_cmp(&b.1))
         .unwrap_or(([points.iter().map(|&(n, x)| x / n).fold(0.0, f64::max), 0.0, 0.0], scatter));
     Usl { gamma, alpha, beta, r2: if scatter > 0.0 { 1.0 - squares / scatter } else { 1.0 } }
 }
 
-/// Levenberg and Marquardt's descent, with the relative rate of each parameter free or fixed at 0. The parameters, and
-/// the squares that are left.
+/// Levenberg-Marquardt fit with alpha and beta free or fixed at 0. Returns the parameters and the sum of squared
+/// residuals.
 fn descend(points: &[(f64, f64)], [alpha_free, beta_free]: [bool; 2]) -> ([f64; 3], f64) {
     let free: Vec<usize> = [Some(0), alpha_free.then_some(1), beta_free.then_some(2)].into_iter().flatten().collect();
     let mut law = begin(points, &free);
@@ -141,12 +142,12 @@ fn descend(points: &[(f64, f64)], [alpha_free, beta_free]: [bool; 2]) -> ([f64; 
     (law, squares)
 }
 
-/// Where the descent begins: N / X is linear in 1 / gamma, alpha / gamma and beta / gamma.
+/// The initial parameters, from a linear fit: N / X is linear in 1 / gamma, alpha / gamma and beta / gamma.
 fn begin(points: &[(f64, f64)], free: &[usize]) -> [f64; 3] {
     let mut normal = [[0.0; 4]; 3];
     for &(n, x) in points {
         let of = [1.0, n - 1.0, n * (n - 1.0)];
-        // By the rate, so that a small one does not count for more than it would in the fit itself.
+        // Weighted by the rate, so that small rates have the same influence as in the final fit.
         let weight = (x * x / n).powi(2);
         for (row, &a) in free.iter().enumerate() {
             for (column, &b) in free.iter().enumerate() {
@@ -157,11 +158,11 @@ fn begin(points: &[(f64, f64)], free: &[usize]) -> [f64; 3] {
     }
     let steepest = points.iter().map(|&(n, x)| x / n).fold(0.0, f64::max);
     let mut law = [steepest, 0.0, 0.0];
-    if let Some(found) = solve(normal, free.len())
-        && found[0] > 0.0
+    if let Some(fitted) = solve(normal, free.len())
+        && fitted[0] > 0.0
     {
-        law[0] = 1.0 / found[0];
-        free.iter().zip(found).skip(1).for_each(|(&index, of)| law[index] = (of / found[0]).max(0.0));
+        law[0] = 1.0 / fitted[0];
+        free.iter().zip(fitted).skip(1).for_each(|(&index, of)| law[index] = (of / fitted[0]).max(0.0));
     }
     law
 }
@@ -169,12 +170,12 @@ fn begin(points: &[(f64, f64)], free: &[usize]) -> [f64; 3] {
 fn squares_of(points: &[(f64, f64)], [gamma, alpha, beta]: [f64; 3]) -> f64 {
     let law = Usl { gamma, alpha, beta, r2: 0.0 };
     let left: f64 = points.iter().map(|&(number, rate)| (rate - law.rate(number)).powi(2)).sum();
-    // A law whose rates turn over to below 0 is none.
-    let sound = points.iter().all(|&(number, _)| law.rate(number) > 0.0);
-    if sound && left.is_finite() { left } else { f64::INFINITY }
+    // Parameters with negative rates are invalid.
+    let is_valid = points.iter().all(|&(number, _)| law.rate(number) > 0.0);
+    if is_valid && left.is_finite() { left } else { f64::INFINITY }
 }
 
-/// Gauss's elimination of up to three equations, each with its right side last.
+/// Gaussian elimination of up to three equations, each with its right side last.
 fn solve(mut lines: [[f64; 4]; 3], count: usize) -> Option<[f64; 3]> {
     for at in 0..count {
         let pivot = (at..count).max_by(|&a, &b| lines[a][at].abs().total_cmp(&lines[b][at].abs()))?;
@@ -188,12 +189,12 @@ fn solve(mut lines: [[f64; 4]; 3], count: usize) -> Option<[f64; 3]> {
             lines[below].iter_mut().zip(above).for_each(|(cell, above)| *cell -= times * above);
         }
     }
-    let mut found = [0.0; 3];
+    let mut fitted = [0.0; 3];
     for at in (0..count).rev() {
-        let known: f64 = (at + 1..count).map(|column| lines[at][column] * found[column]).sum();
-        found[at] = (lines[at][3] - known) / lines[at][at];
+        let known: f64 = (at + 1..count).map(|column| lines[at][column] * fitted[column]).sum();
+        fitted[at] = (lines[at][3] - known) / lines[at][at];
     }
-    Some(found)
+    Some(fitted)
 }
 
 #[cfg(test)]
@@ -214,22 +215,22 @@ mod tests {
         #[test]
         fn usl_fit_recovers_its_parameters(gamma in 0.01_f64..1e5, alpha in 0.0_f64..0.5, beta in 0.0_f64..0.01) {
             let law = Usl { gamma, alpha, beta, r2: 1.0 };
-            let found = fit(&points(law, 0.0, &mut Rng::new(1, 1)));
-            prop_assert!((found.gamma / gamma - 1.0).abs() < 1e-4, "{found:?}");
-            prop_assert!((found.alpha - alpha).abs() < 1e-4 && (found.beta - beta).abs() < 1e-5, "{found:?}");
-            prop_assert!(found.r2 > 1.0 - 1e-6);
+            let fitted = fit(&points(law, 0.0, &mut Rng::new(1, 1)));
+            prop_assert!((fitted.gamma / gamma - 1.0).abs() < 1e-4, "{fitted:?}");
+            prop_assert!((fitted.alpha - alpha).abs() < 1e-4 && (fitted.beta - beta).abs() < 1e-5, "{fitted:?}");
+            prop_assert!(fitted.r2 > 1.0 - 1e-6);
         }
     }
 
-    /// Of 60 intervals at 95 %, 57 should cover; drawing residuals of nine points covers a little less.
+    /// Of 60 intervals at 95 %, 57 are expected to cover; resampling the residuals of nine points covers a little less.
     #[test]
     fn usl_intervals_have_their_coverage() {
         let law = Usl { gamma: 1000.0, alpha: 0.05, beta: 0.001, r2: 1.0 };
         let mut covered = [0; 3];
         for stream in 0..60 {
             let mut rng = Rng::new(41, stream);
-            let found = usl(&points(law, 150.0, &mut rng), &mut rng).unwrap();
-            let parts = [(found.gamma, law.gamma), (found.alpha, law.alpha), (found.beta, law.beta)];
+            let fitted = usl(&points(law, 150.0, &mut rng), &mut rng).unwrap();
+            let parts = [(fitted.gamma, law.gamma), (fitted.alpha, law.alpha), (fitted.beta, law.beta)];
             for (hits, (interval, truth)) in covered.iter_mut().zip(parts) {
                 *hits += usize::from((interval[0]..=interval[1]).contains(&truth));
             }
@@ -242,11 +243,11 @@ mod tests {
         let law = Usl { gamma: 10.0, alpha: 0.19, beta: 0.0001, r2: 1.0 };
         assert!((law.peak().unwrap() - 90.0).abs() < 1e-9);
         assert_eq!(Usl { beta: 0.0, ..law }.peak(), None);
-        // More than linear: what the law cannot say is at its bound, not below it.
+        // For superlinear rates, which the law cannot describe, the parameters are at their bounds.
         let steep: Vec<(f64, f64)> = NUMBERS.iter().map(|&number| (number, 10.0 * number.powf(1.2))).collect();
-        let found = usl(&steep, &mut Rng::new(1, 1)).unwrap();
-        assert_eq!((found.law.alpha, found.law.beta), (0.0, 0.0));
-        assert!(found.alpha[0] >= 0.0 && found.beta[0] >= 0.0);
+        let fitted = usl(&steep, &mut Rng::new(1, 1)).unwrap();
+        assert_eq!((fitted.law.alpha, fitted.law.beta), (0.0, 0.0));
+        assert!(fitted.alpha[0] >= 0.0 && fitted.beta[0] >= 0.0);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, TestbedError> {
     let mut arrival_share = 1.0;
     if let Some(mix) = &plan.load.cache_workload {
         let cache_workload = mix.workload(&plan.load, plan.seed, run_mark()).map_err(TestbedError::Plan)?;
-        if let Choice::Mix(mix) = &cache_workload.choice {
+        if let Choice::CacheWorkload(mix) = &cache_workload.choice {
             arrival_share = 1.0 / mix.world.spec.requests_per_arrival();
             notes.extend(mix_notes(&mix.world.spec, &plan, arrival_share));
         }

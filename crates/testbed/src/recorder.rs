@@ -372,7 +372,7 @@ impl<'a> Counts<'a> {
         if let Some(judging) = &mut self.judging {
             judging.leave_out(std::mem::take(&mut batch.unverified));
             judging.add_exchanges(&mut batch.exchanges);
-            judging.judge_before(self.levels.told_until(), store_exchanges(self.write_queue));
+            judging.judge_before(self.levels.merged_until(), store_exchanges(self.write_queue));
         }
         self.put_rows(batch);
     }
@@ -404,7 +404,7 @@ impl<'a> Counts<'a> {
         self.boundaries.read(&self.progress);
         loop {
             let end = Timestamp::from_nanos((self.second + 1) * 1_000_000_000);
-            if end > self.levels.next_moment() || !(batch.last || self.boundaries.is_known_at(end)) {
+            if end > self.levels.next_unmerged() || !(batch.last || self.boundaries.is_known_at(end)) {
                 break;
             }
             let level = self.levels.second(self.second as usize);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use load::{CacheCounters, Lane, Live, Load};
+use load::{CacheCounters, Live, Load, Shard};
 use schema::document;
 use serde::{Deserialize, Serialize};
 use sys::signal::Wake;
@@ -53,8 +53,8 @@ impl ShardPlan {
     }
 
     /// Shard `index`.
-    pub const fn shard(self, index: u32) -> Lane {
-        Lane { index, of: self.of }
+    pub const fn shard(self, index: u32) -> Shard {
+        Shard { index, of: self.of }
     }
 
     /// Number of processes, including this one.
@@ -103,7 +103,7 @@ impl ShardEnd {
         ShardEnd {
             measured: load.measured(),
             live: load.live(),
-            mix: load.mix_live(),
+            mix: load.cache_counters(),
             unfinished: load.unfinished_measured(),
             first_request: load.first_request().to_vec(),
             first_head: load.first_head().map(<[u8]>::to_vec),

@@ -15,7 +15,7 @@ impl FromStr for Bytes {
     type Err = ParseError;
 
     /// # Errors
-    /// No number, no or unknown unit, negative, or over 1000 TB.
+    /// The text has no number, no unit or an unknown unit, is negative, or is over 1000 TB.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
         let (value, unit) = split(typed, EXPECTED)?;
         let factor = match unit.to_ascii_lowercase().as_str() {
@@ -39,7 +39,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// Exact: what is printed reads back to the same amount.
+    /// Prints an exact form: parsing it gives the same amount.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0;
         for (factor, unit) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {

@@ -11,7 +11,7 @@ const FACTOR_EXPECTED: &str = "a factor is written like 2x, x2, 0.5, 50% or 1/60
 /// Parses a whole number: `250`, `1_000`, `10k`, `1.5M`, `2G`; `k`, `M` and `G` are powers of 1000.
 ///
 /// # Errors
-/// No number, an unknown unit, not whole, negative, or over 2^53.
+/// The text has no number or an unknown unit, or the value is not whole, is negative, or is over 2^53.
 pub fn parse_count(typed: &str) -> Result<u64, ParseError> {
     let (value, unit) = split(typed, COUNT_EXPECTED)?;
     let factor = match unit {
@@ -22,17 +22,17 @@ pub fn parse_count(typed: &str) -> Result<u64, ParseError> {
         _ => return Err(unit_error(typed, unit, COUNT_EXPECTED)),
     };
     let count = value * factor;
-    // 1.1k is not to the last bit 1100.
+    // In floating point, 1.1 times 1000 is not exactly 1100.
     if (count - count.round()).abs() > 1e-6 || count > EXACT_MAX {
         return Err(ParseError::OutOfRange { typed: typed.to_owned(), expected: COUNT_EXPECTED });
     }
     Ok(count.round() as u64)
 }
 
-/// The same for what is held in 32 bits.
+/// Parses a whole number of at most 32 bits, in the forms that [`parse_count`] accepts.
 ///
 /// # Errors
-/// Those of [`parse_count`], or over 2^32 - 1.
+/// Those of [`parse_count`], or the value is over 2^32 - 1.
 pub fn parse_count_u32(typed: &str) -> Result<u32, ParseError> {
     let out_of_range = |_| ParseError::OutOfRange { typed: typed.to_owned(), expected: COUNT_EXPECTED };
     parse_count(typed)?.try_into().map_err(out_of_range)
@@ -41,7 +41,7 @@ pub fn parse_count_u32(typed: &str) -> Result<u32, ParseError> {
 /// Parses a factor: `2x`, `x2`, `×2`, `0.5`, `50%`, `1/60`.
 ///
 /// # Errors
-/// No number, an unknown unit, 0, negative, or not finite.
+/// The text has no number or an unknown unit, or the value is 0, negative or not finite.
 pub fn parse_factor(typed: &str) -> Result<f64, ParseError> {
     let text = typed.trim();
     let bare = text.strip_prefix(['x', 'X', '×']).unwrap_or(text);
@@ -69,7 +69,8 @@ fn plain(typed: &str, text: &str) -> Result<f64, ParseError> {
     }
 }
 
-/// Serde: a count as a number or as text that [`parse_count`] reads (`#[serde(deserialize_with = "units::count::..")]`).
+/// A count in a document: a number, or text that [`parse_count`] accepts. Used by the functions for
+/// `#[serde(deserialize_with = "units::count::..")]`.
 #[derive(serde::Deserialize)]
 #[serde(untagged, expecting = "a whole number of 0 or more, or text such as \"10k\"")]
 enum Typed {
@@ -84,7 +85,7 @@ enum TypedFactor {
     Text(String),
 }
 
-/// Reads a count, a number or text.
+/// Deserializes a count from a number or from text.
 ///
 /// # Errors
 /// Those of [`parse_count`].
@@ -95,7 +96,7 @@ pub fn u64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> 
     }
 }
 
-/// Reads a count of 32 bits, a number or text.
+/// Deserializes a count of at most 32 bits from a number or from text.
 ///
 /// # Errors
 /// Those of [`parse_count_u32`].
@@ -104,7 +105,7 @@ pub fn u32<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> 
     count.try_into().map_err(|_| D::Error::custom(format!("{count} is out of range; at most 4294967295 is possible")))
 }
 
-/// The same where it may be absent.
+/// Deserializes an optional count; combine with `#[serde(default)]`.
 ///
 /// # Errors
 /// Those of [`parse_count`].
@@ -112,7 +113,7 @@ pub fn option_u64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u
     u64(deserializer).map(Some)
 }
 
-/// The same where it may be absent.
+/// Deserializes an optional count of at most 32 bits; combine with `#[serde(default)]`.
 ///
 /// # Errors
 /// Those of [`parse_count_u32`].
@@ -120,7 +121,7 @@ pub fn option_u32<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u
     u32(deserializer).map(Some)
 }
 
-/// Reads a factor, a number or text. The caller bounds numbers.
+/// Deserializes a factor from a number or from text. The caller checks the range of numbers.
 ///
 /// # Errors
 /// Those of [`parse_factor`] for text.
@@ -131,7 +132,7 @@ pub fn factor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Erro
     }
 }
 
-/// Whole numbers up to this are exact in a double.
+/// Whole numbers up to 2^53 are exact in an `f64`.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]

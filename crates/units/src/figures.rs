@@ -1,13 +1,13 @@
-//! Numbers and texts as a person reads them: three digits that matter, a unit, nothing else.
+//! Formats numbers for people: three significant digits and a unit.
 
 /// A duration in nanoseconds: `870 ns`, `12.3 us`, `148 ms`, `1.22 s`, `61.3 s`, `125 s`.
 pub fn duration(nanos: u64) -> String {
     duration_f64(nanos as f64)
 }
 
-/// The same for a mean; a value that is not a number, or negative, reads as `0 ns`.
+/// A duration in nanoseconds that may have a fraction, such as a mean. NaN and negative values print `0 ns`.
 pub fn duration_f64(nanos: f64) -> String {
-    // Thresholds lie where three digits would round up into the next unit.
+    // Each threshold is the value at which three digits would round up into the next unit.
     match nanos {
         n if n.is_nan() || n < 0.5 => "0 ns".to_owned(),
         n if n < 999.5 => format!("{n:.0} ns"),
@@ -17,7 +17,7 @@ pub fn duration_f64(nanos: f64) -> String {
     }
 }
 
-/// A duration that was chosen, not measured (an edge, a limit): `50 ms`, `1.5 s`, without zeros that say nothing.
+/// A duration that was chosen, not measured (a bucket edge, a limit), without trailing zeros: `50 ms`, `1.5 s`.
 pub fn round_duration(nanos: u64) -> String {
     let text = duration(nanos);
     match text.split_once(' ') {
@@ -28,7 +28,7 @@ pub fn round_duration(nanos: u64) -> String {
     }
 }
 
-/// A count with its thousands apart: `6,600`.
+/// A count with thousands separators: `6,600`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -41,7 +41,7 @@ pub fn count(value: u64) -> String {
     grouped
 }
 
-/// A level or rate: `0.42`, `23.3`, `110.0`, `52,310`.
+/// A gauge or rate without its unit: `0.42`, `23.3`, `110.0`, `52,310`.
 pub fn level(value: f64) -> String {
     match value {
         v if !v.is_finite() || v < 0.0 => "0".to_owned(),
@@ -51,7 +51,7 @@ pub fn level(value: f64) -> String {
     }
 }
 
-/// A rate a second: `110.0/s`.
+/// A rate per second: `110.0/s`.
 pub fn rate(per_second: f64) -> String {
     format!("{}/s", level(per_second))
 }
@@ -61,7 +61,7 @@ pub fn bytes(value: u64) -> String {
     scaled(value as f64, &["B", "KB", "MB", "GB", "TB", "PB", "EB"])
 }
 
-/// Bits a second: `8.87 Mbit/s`.
+/// Bits per second: `8.87 Mbit/s`.
 pub fn bit_rate(bits_per_second: f64) -> String {
     scaled(bits_per_second, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
@@ -72,19 +72,19 @@ pub fn share(part: f64) -> String {
         p if p.is_nan() || p <= 0.0 => "0 %".to_owned(),
         p if p < 0.01 => "under 0.01 %".to_owned(),
         p if p < 0.995 => format!("{p:.2} %"),
-        // Never rounded up to a whole: 99.97 % is not all of them.
+        // A share below 100 % is never rounded up to 100 %.
         p if p < 100.0 => format!("{:.1} %", p.min(99.9)),
         p => format!("{p:.0} %"),
     }
 }
 
-/// Text that may come from outside, safe for a terminal: control characters, and the ones that turn the direction of
-/// writing, are shown as their code.
+/// Escapes text from outside for a terminal: control characters, and characters that change the direction of writing,
+/// become their code.
 pub fn plain(text: &str) -> String {
     crate::printable(text).into_owned()
 }
 
-/// Three significant digits of a number from 1 to 999; more before the point, none after it.
+/// Three significant digits of a number from 1 to 999. Larger numbers print all digits before the point, none after it.
 fn digits(value: f64) -> String {
     match value {
         v if v < 9.995 => format!("{v:.2}"),
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// A printed duration in nanoseconds.
+    /// Nanoseconds of a printed duration.
     fn read(text: &str) -> f64 {
         let (number, unit) = text.split_once(' ').unwrap();
         let scale = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)].into_iter().find(|(name, _)| *name == unit);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rounding never puts a median above a percentile: what rises is printed as rising, in every table.
+        /// Rounding keeps the order of values, so that no table shows a median above a higher percentile.
         #[test]
         fn printed_values_keep_their_order(
             values in prop::collection::vec(prop_oneof![0.0..2000.0f64, 990e3..1010e3f64, 0.0..1e13f64], 2..20),

@@ -1,10 +1,11 @@
 //! Quantities with units, so that no bare number crosses a public boundary.
 //!
-//! Everything typed by a person (`48ms`, `10Mbit`, `110/s`, `1%`) is parsed here, refused here when its unit is
-//! missing, and printed here in the form that parses back. What is printed for people to read is in [`figures`]. Arithmetic that can overflow saturates or is checked,
-//! and says which. Durations are [`std::time::Duration`]; instants are [`Timestamp`].
+//! This crate parses every quantity that a user types (`48ms`, `10Mbit`, `110/s`, `1%`), rejects quantities without a
+//! unit, and prints them in a form that parses back. [`figures`] formats numbers for reports. Arithmetic that can
+//! overflow saturates or is checked, and its documentation states which. Durations are [`std::time::Duration`];
+//! instants are [`Timestamp`].
 //!
-//! Start with [`time`]: all other crates speak in its timestamps.
+//! Start with [`time`]: all other crates use its timestamps.
 
 mod bytes;
 pub mod count;
@@ -25,7 +26,7 @@ pub use rate::{BitRate, RequestRate};
 pub use share::CpuShare;
 pub use time::{Timestamp, format_duration, parse_duration};
 
-/// A quantity that may have no bound. Zero never means "infinite" anywhere in this project.
+/// A quantity that may be unbounded. In this project zero never means "unlimited".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Limit<T> {
     /// Bounded by this value.
@@ -36,7 +37,7 @@ pub enum Limit<T> {
 }
 
 impl<T> Limit<T> {
-    /// The bound, if there is one.
+    /// The bound, or `None` if unlimited.
     pub fn value(self) -> Option<T> {
         match self {
             Limit::At(value) => Some(value),

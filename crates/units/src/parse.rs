@@ -1,45 +1,45 @@
-//! Splitting "number unit" apart, and the one error every quantity reports.
+//! Splits a typed quantity into number and unit, and defines the error that all quantities share.
 
-/// Why a quantity as typed was refused. The message names what was typed and what would have been accepted.
+/// Why a typed quantity was rejected. The message contains the typed text and the accepted form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// There is no number at the front.
+    /// The text does not begin with a number.
     #[error("`{typed}` does not begin with a number; {expected}")]
     NoNumber {
         /// The text as typed.
         typed: String,
-        /// What would have been accepted, with an example.
+        /// The accepted form, with an example.
         expected: &'static str,
     },
-    /// A number without its unit.
+    /// The number has no unit.
     #[error("`{typed}` has no unit; {expected}")]
     NoUnit {
         /// The text as typed.
         typed: String,
-        /// What would have been accepted, with an example.
+        /// The accepted form, with an example.
         expected: &'static str,
     },
-    /// The unit is not one of this quantity's.
+    /// The quantity does not have this unit.
     #[error("`{unit}` in `{typed}` is not a known unit; {expected}")]
     UnknownUnit {
         /// The text as typed.
         typed: String,
         /// The unit as typed.
         unit: String,
-        /// What would have been accepted, with an example.
+        /// The accepted form, with an example.
         expected: &'static str,
     },
-    /// A bare number of 1 or more where a share is expected: a percent sign may have been forgotten.
+    /// A number of 1 or more without a percent sign where a share is expected. The percent sign may be missing.
     #[error("`{typed}` is ambiguous as a share: {typed}% or {hundredfold}%? {expected}")]
     AmbiguousShare {
         /// The text as typed.
         typed: String,
-        /// What it would be in percent if it were a fraction.
+        /// The number in percent, read as a fraction.
         hundredfold: String,
-        /// What would have been accepted, with an example.
+        /// The accepted form, with an example.
         expected: &'static str,
     },
-    /// Negative, not finite, or too large to hold.
+    /// The number is negative, not finite, or too large.
     #[error("`{typed}` is out of range; {expected}")]
     OutOfRange {
         /// The text as typed.
@@ -72,7 +72,7 @@ pub(crate) fn unit_error(typed: &str, unit: &str, expected: &'static str) -> Par
     }
 }
 
-/// Prints a value with as few digits as show it to one part in 10 000, without a trailing `.0`.
+/// Prints a value with the fewest digits that are exact to one part in 10 000, without a trailing `.0`.
 pub(crate) fn trim_number(value: f64) -> String {
     let digits = if value == 0.0 { 0 } else { (4 - value.abs().log10().floor() as i32).clamp(0, 9) };
     let text = format!("{value:.*}", digits as usize);

@@ -1,11 +1,11 @@
-//! Text from outside, made safe for a terminal.
+//! Escapes text from outside for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with everything escaped that could steer a terminal or make a reader see another text than there is: control
-/// characters as Rust writes them (`\r`, `\u{1b}`), characters that turn the direction of writing, separate lines or are
-/// never shown by their code (`\u{202e}`). Other text is as it is; a backslash is, too.
+/// Escapes every character that could control a terminal or hide part of the text. Control characters become Rust
+/// escapes (`\r`, `\u{1b}`). Characters that change the direction of writing, separate lines or are invisible become
+/// their code (`\u{202e}`). All other characters, backslashes included, stay unchanged.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
@@ -25,7 +25,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// The same for text of several lines: its line feeds stay, and a tab is a space.
+/// Escapes text of several lines as [`printable`] does, but keeps line feeds and turns each tab into a space.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| c != '\n' && is_unprintable(c)) {
         return Cow::Borrowed(text);
@@ -42,7 +42,7 @@ pub fn is_unprintable(c: char) -> bool {
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
         // Separators of lines and paragraphs.
         | '\u{2028}' | '\u{2029}'
-        // Never shown: zero-width spaces, the byte order mark, annotations, tags.
+        // Invisible characters: zero-width spaces, the byte order mark, annotations, tags.
         | '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 

@@ -5,22 +5,23 @@ use std::str::FromStr;
 
 use crate::parse::{ParseError, split, trim_number, unit_error};
 
-/// A probability from 0 to 1. Typed as `0.01` or `1%`; a bare `1` is refused, since it may be meant as 1% or as 100%.
+/// A probability from 0 to 1, typed as `0.01` or `1%`. A `1` without a percent sign is rejected: it may mean 1% or
+/// 100%.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
 const EXPECTED: &str = "a probability is written like 0.01 or 1%, from 0 to 100%";
 
 impl Probability {
-    /// Never.
+    /// Probability 0.
     pub const ZERO: Probability = Probability(0.0);
 
-    /// `None` outside 0 to 1 or not a number.
+    /// From a number; `None` for NaN and outside 0 to 1.
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Probability(value))
     }
 
-    /// From 0 to 1.
+    /// The probability as a number from 0 to 1.
     pub const fn value(self) -> f64 {
         self.0
     }
@@ -30,7 +31,8 @@ impl FromStr for Probability {
     type Err = ParseError;
 
     /// # Errors
-    /// No number, unknown unit, outside 0 to 1, or a bare number of 1 or more.
+    /// The text has no number or an unknown unit, is outside 0 to 1, or is a number of 1 or more without a percent
+    /// sign.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
         let (value, unit) = split(typed, EXPECTED)?;
         let value = match unit {
@@ -48,7 +50,7 @@ fn ambiguous(typed: &str, value: f64) -> ParseError {
 }
 
 impl fmt::Display for Probability {
-    /// What is printed reads back to the same probability.
+    /// Prints an exact form: parsing it gives the same probability.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 >= 1.0 { f.write_str("100%") } else { write!(f, "{}", self.0) }
     }
@@ -56,13 +58,13 @@ impl fmt::Display for Probability {
 
 impl serde::Serialize for Probability {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // As a bare number it would be refused when it is read.
+        // Deserialization rejects the number 1 as ambiguous.
         if self.0 >= 1.0 { serializer.serialize_str("100%") } else { serializer.serialize_f64(self.0) }
     }
 }
 
 impl<'de> serde::Deserialize<'de> for Probability {
-    /// A number from 0 to below 1, or text such as `"1%"`.
+    /// Accepts a number from 0 to below 1, or text such as `"1%"`.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 
@@ -97,11 +99,11 @@ impl<'de> serde::Deserialize<'de> for Probability {
     }
 }
 
-/// Serde: a share among others that add up to a whole, where a bare 1 can only mean all of it
+/// Deserializes one of several shares that add up to 1, among which the number 1 can only mean 100%
 /// (`#[serde(deserialize_with = "units::share_of_whole")]`).
 ///
 /// # Errors
-/// Not a number from 0 to 1, nor text such as `"1%"`.
+/// The value is neither a number from 0 to 1 nor text such as `"1%"`.
 pub fn share_of_whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Probability, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged, expecting = "a share is written like 0.25 or \"25%\", from 0 to 1")]
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ambiguous_share_is_refused_with_both_readings() {
+    fn ambiguous_shares_are_rejected_with_both_readings() {
         for (typed, hint) in
             [("1", "1% or 100%?"), ("1.0", "1.0% or 100%?"), ("5", "5% or 500%?"), (" 2 ", "2% or 200%?")]
         {

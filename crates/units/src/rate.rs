@@ -1,4 +1,4 @@
-//! Rates: bits a second for links, requests a second for load.
+//! Rates: bits per second of links, requests per second of a load.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,32 +7,33 @@ use std::time::Duration;
 use crate::Bytes;
 use crate::parse::{ParseError, serde_as_text, split, unit_error};
 
-/// Bits a second on a link, counting whole IP packets. At least 1 bit/s: a link that passes nothing is an outage,
-/// not a rate.
+/// Bits per second on a link, counting whole IP packets, from 1 bit/s to 1000 Gbit/s. A link that forwards nothing is
+/// an outage, not a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(u64);
 
 const BITS_EXPECTED: &str = "a bit rate is written like 512kbit, 10Mbit, 1Gbit or 10Mbit/s, from 1bit to 1000Gbit";
 
 impl BitRate {
-    /// From bits a second; `None` outside 1 to 10^12.
+    /// From bits per second; `None` outside 1 to 10^12.
     pub const fn from_bits_per_second(bits: u64) -> Option<Self> {
         if bits >= 1 && bits <= 1_000_000_000_000 { Some(BitRate(bits)) } else { None }
     }
 
-    /// Bits a second.
+    /// Bits per second.
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// Time the link is busy with `bytes`, in units of 1/rate ns: `(whole nanoseconds, remainder)`. The remainder
-    /// (numerator over [`Self::bits_per_second`]) must be carried into the next packet or the rate drifts upward.
+    /// Transmission time of `bytes`: `(whole nanoseconds, remainder)`. The remainder is the numerator of a fraction of
+    /// a nanosecond with the denominator [`Self::bits_per_second`]. Pass it to the next packet's call, otherwise the
+    /// rate drifts upward.
     pub const fn nanos_for(self, bytes: Bytes, remainder: u64) -> (u64, u64) {
         let numerator = bytes.0 as u128 * 8 * 1_000_000_000 + remainder as u128;
         ((numerator / self.0 as u128) as u64, (numerator % self.0 as u128) as u64)
     }
 
-    /// How many bytes pass in `duration`, rounded down.
+    /// Bytes that the link transmits in `duration`, rounded down.
     pub const fn bytes_in(self, duration: Duration) -> Bytes {
         Bytes((self.0 as u128 * duration.as_nanos() / 8 / 1_000_000_000) as u64)
     }
@@ -42,7 +43,7 @@ impl FromStr for BitRate {
     type Err = ParseError;
 
     /// # Errors
-    /// No number, no or unknown unit, under 1 bit/s or over 1000 Gbit/s.
+    /// The text has no number, no unit or an unknown unit, or is outside 1 bit/s to 1000 Gbit/s.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
         let (value, unit) = split(typed, BITS_EXPECTED)?;
         let unit = unit.strip_suffix("/s").unwrap_or(unit);
@@ -51,7 +52,7 @@ impl FromStr for BitRate {
             "kbit" => 1e3,
             "mbit" => 1e6,
             "gbit" => 1e9,
-            // `bps` is bits by the field's custom; bytes a second are not accepted here at all.
+            // `bps` means bits per second, as is usual for links. Bytes per second are not accepted.
             "bps" => 1.0,
             "kbps" => 1e3,
             "mbps" => 1e6,
@@ -64,7 +65,7 @@ impl FromStr for BitRate {
 }
 
 impl fmt::Display for BitRate {
-    /// Exact: what is printed reads back to the same rate.
+    /// Prints an exact form: parsing it gives the same rate.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.0;
         match bits {
@@ -80,7 +81,7 @@ impl fmt::Display for BitRate {
 
 serde_as_text!(BitRate);
 
-/// Requests (or connections, or arrivals) a second. Above 0, at most 10^9.
+/// Requests (or connections, or arrivals) per second. Above 0, at most 10^9.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct RequestRate(f64);
 
@@ -88,15 +89,15 @@ const RATE_EXPECTED: &str =
     "a rate is written like 110/s, 10k/s, 6000/m or 20000000/day, above 0 and at most 1000000000/s";
 
 impl RequestRate {
-    /// One a second.
+    /// One request per second.
     pub const ONE: RequestRate = RequestRate(1.0);
 
-    /// From a number a second; `None` unless above 0, finite and at most 10^9.
+    /// From requests per second; `None` unless above 0, finite and at most 10^9.
     pub fn from_per_second(rate: f64) -> Option<Self> {
         (rate > 0.0 && rate <= 1e9).then_some(RequestRate(rate))
     }
 
-    /// A second.
+    /// Requests per second.
     pub const fn per_second(self) -> f64 {
         self.0
     }
@@ -111,7 +112,7 @@ impl FromStr for RequestRate {
     type Err = ParseError;
 
     /// # Errors
-    /// No number, no or unknown unit, zero, negative, or over 10^9 a second.
+    /// The text has no number, no unit or an unknown unit, or is zero, negative, or over 10^9 per second.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
         let (value, unit) = split(typed, RATE_EXPECTED)?;
         let seconds = match unit {
@@ -129,7 +130,7 @@ impl FromStr for RequestRate {
 }
 
 impl fmt::Display for RequestRate {
-    /// The shortest decimal that reads back to the same rate.
+    /// Prints the shortest decimal that parses to the same rate.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/s", self.0)
     }
@@ -161,9 +162,12 @@ mod tests {
     }
 
     proptest! {
-        /// A rate that carries its remainder neither gains nor loses a nanosecond over any number of packets.
+        /// With the remainder passed on, the transmission times of any number of packets are exact to the nanosecond.
         #[test]
-        fn transmission_times_carry_the_remainder(bits in 1_000u64..10_000_000_000, sizes in prop::collection::vec(40u64..1500, 1..200)) {
+        fn transmission_times_carry_the_remainder(
+            bits in 1_000u64..10_000_000_000,
+            sizes in prop::collection::vec(40u64..1500, 1..200),
+        ) {
             let rate = BitRate::from_bits_per_second(bits).unwrap();
             let (mut nanos, mut remainder) = (0u64, 0u64);
             for &size in &sizes {

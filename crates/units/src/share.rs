@@ -1,18 +1,18 @@
-//! A share of CPU time.
+//! Shares of one core's CPU time.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::parse::{ParseError, serde_as_text, split, unit_error};
 
-/// A share of one core: `50%` is half a core, `150%` one and a half. From 1 % to 100 000 %.
+/// CPU time as a share of one core: `50%` is half a core, `150%` one and a half. From 1 % to 100 000 %.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct CpuShare(f64);
 
 const EXPECTED: &str = "a CPU share is written like 50% (of one core), from 1% to 100000%";
 
 impl CpuShare {
-    /// Cores: 0.5 for `50%`.
+    /// The share in cores: 0.5 for `50%`.
     pub const fn cores(self) -> f64 {
         self.0
     }
@@ -22,7 +22,7 @@ impl FromStr for CpuShare {
     type Err = ParseError;
 
     /// # Errors
-    /// No number, no `%`, or outside the range.
+    /// The text has no number or no `%`, or is outside the range.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
         let (value, unit) = split(typed, EXPECTED)?;
         if unit != "%" {
@@ -37,7 +37,7 @@ impl FromStr for CpuShare {
 
 impl fmt::Display for CpuShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The fewest digits that read back to the same share: 0.57 times 100 is not 57 to a float.
+        // Print the fewest digits that parse to the same share: in floating point, 0.57 times 100 is not exactly 57.
         let mut printed = (0..=17).map(|digits| format!("{:.digits$}%", self.0 * 100.0));
         let exact = |text: &String| text.parse() == Ok(*self);
         f.write_str(&printed.clone().find(exact).or_else(|| printed.next_back()).unwrap_or_default())
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities_out_of_range_or_with_a_unit_are_refused() {
+    fn cpu_shares_out_of_range_or_without_a_percent_sign_are_rejected() {
         assert_eq!("50%".parse::<CpuShare>().unwrap().cores(), 0.5);
         assert!("1%".parse::<CpuShare>().is_ok());
         assert!("0.9%".parse::<CpuShare>().is_err());

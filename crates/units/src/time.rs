@@ -1,8 +1,9 @@
-//! Instants and durations.
+//! Timestamps of a run, and durations as text.
 //!
-//! A [`Timestamp`] counts nanoseconds since the run's zero on the monotonic clock. Only `testbed` reads a clock; every
-//! core is handed a `Timestamp`. Durations are `std::time::Duration`; [`parse_duration`] and [`format_duration`] are
-//! their text form, and [`text`] is the serde adapter (`#[serde(with = "units::time::text")]`).
+//! A [`Timestamp`] counts nanoseconds since the start of the run on the monotonic clock. Only the crate `testbed` reads
+//! a clock; all computing crates take a `Timestamp` as an argument. Durations are `std::time::Duration`.
+//! [`parse_duration`] and [`format_duration`] convert them from and to text, and [`text`] is the serde adapter
+//! (`#[serde(with = "units::time::text")]`).
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -10,37 +11,37 @@ use std::time::Duration;
 
 use crate::parse::{ParseError, split, trim_number, unit_error};
 
-/// Nanoseconds since the zero of the run, on the monotonic clock. Range: 0 to 584 years.
+/// Nanoseconds since the time zero of the run, on the monotonic clock. Range: 0 to 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The zero of the run.
+    /// Time zero of the run.
     pub const ZERO: Timestamp = Timestamp(0);
-    /// Later than any instant that occurs.
+    /// Later than every time that occurs in a run.
     pub const MAX: Timestamp = Timestamp(u64::MAX);
 
-    /// From nanoseconds since the run's zero.
+    /// From nanoseconds since time zero of the run.
     pub const fn from_nanos(nanos: u64) -> Self {
         Timestamp(nanos)
     }
 
-    /// Nanoseconds since the run's zero.
+    /// Nanoseconds since time zero of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds since the run's zero, for printing and plots.
+    /// Seconds since time zero of the run, for printing and plots.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// Time from `earlier` to `self`; zero when `earlier` is in fact later.
+    /// Time from `earlier` to `self`; zero if `earlier` is later than `self`.
     pub const fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Nanoseconds from `earlier` to `self`, negative when `earlier` is later. Clamped to `i64`.
+    /// Nanoseconds from `earlier` to `self`, negative if `earlier` is later than `self`. Clamped to `i64`.
     pub const fn nanos_since(self, earlier: Timestamp) -> i64 {
         let difference = self.0 as i128 - earlier.0 as i128;
         if difference > i64::MAX as i128 {
@@ -90,16 +91,17 @@ pub fn saturating_nanos(duration: Duration) -> u64 {
 
 const EXPECTED: &str = "a duration is written like 48ms, 250us, 1.5s, 2m, 1h or 1m30s, at most 1000h";
 
-/// Parses `48ms`, `250us`, `10ns`, `1.5s`, `2m`, `1h`, and sums of these from the larger unit to the smaller, `1m30s`,
-/// `1h 2m`. A bare `0` is accepted, any other bare number is refused.
+/// Parses `48ms`, `250us`, `10ns`, `1.5s`, `2m`, `1h`, and sums of these from the larger unit to the smaller, such as
+/// `1m30s` or `1h 2m`. Only `0` is accepted without a unit.
 ///
 /// # Errors
-/// No number, no or unknown unit, units not from large to small, negative, or over 1000 hours.
+/// The text has no number, no unit or an unknown unit, units that are not in descending order, is negative, or is
+/// over 1000 hours.
 pub fn parse_duration(typed: &str) -> Result<Duration, ParseError> {
     let (mut nanos, mut larger) = (0.0, f64::INFINITY);
     let mut rest = typed.trim();
     loop {
-        // A term ends where a digit follows its unit.
+        // A term such as `1m` ends where a digit follows its unit.
         let unit_at = rest.find(|c: char| c.is_alphabetic()).unwrap_or(rest.len());
         let end = rest[unit_at..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| unit_at + at);
         let (value, nanos_per_unit) = term(typed, &rest[..end])?;
@@ -118,7 +120,8 @@ pub fn parse_duration(typed: &str) -> Result<Duration, ParseError> {
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
-/// A number and the nanoseconds of its unit; `typed` is the whole text, for the error.
+/// Splits one term of a duration into its number and the nanoseconds of its unit. `typed` is the whole text, for
+/// errors.
 fn term(typed: &str, text: &str) -> Result<(f64, f64), ParseError> {
     let (value, unit) = split(text, EXPECTED)?;
     let nanos_per_unit = match unit {
@@ -134,8 +137,8 @@ fn term(typed: &str, text: &str) -> Result<(f64, f64), ParseError> {
     Ok((value, nanos_per_unit))
 }
 
-/// Prints a duration with the unit that keeps it readable: `48ms`, `1.25s`, `310us`, `90s`. At most five
-/// significant digits, so a long odd duration is rounded; use [`text`] where it must come back exactly.
+/// Prints a duration in the unit that fits its size: `48ms`, `1.25s`, `310us`, `90s`. At most five significant digits:
+/// use [`text`] where the duration must parse back exactly.
 pub fn format_duration(duration: Duration) -> String {
     let nanos = duration.as_nanos() as f64;
     match duration.as_nanos() {
@@ -147,14 +150,14 @@ pub fn format_duration(duration: Duration) -> String {
     }
 }
 
-/// Serde adapter: a duration as text that parses back to the same nanosecond.
+/// Serde adapter: a duration as text that parses back to the same number of nanoseconds.
 pub mod text {
     use std::borrow::Cow;
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes the coarsest unit that loses nothing.
+    /// Prints a duration as a whole number of the largest unit in which it is exact.
     pub fn exact(duration: Duration) -> String {
         let nanos = duration.as_nanos();
         match nanos {
@@ -166,7 +169,7 @@ pub mod text {
         }
     }
 
-    /// Serializes as [`exact`] prints it.
+    /// Serializes the text that [`exact`] returns.
     ///
     /// # Errors
     /// Only those of the serializer.
@@ -174,7 +177,7 @@ pub mod text {
         serializer.serialize_str(&exact(*duration))
     }
 
-    /// Reads what [`super::parse_duration`] reads.
+    /// Deserializes the text that [`super::parse_duration`] accepts.
     ///
     /// # Errors
     /// Those of [`super::parse_duration`].
@@ -183,14 +186,14 @@ pub mod text {
         super::parse_duration(&typed).map_err(serde::de::Error::custom)
     }
 
-    /// The same for `Option<Duration>`; absent stays absent.
+    /// Serde adapter for `Option<Duration>`: `None` is an absent value.
     pub mod option {
         use std::borrow::Cow;
         use std::time::Duration;
 
         use serde::{Deserialize, Deserializer, Serializer};
 
-        /// Serializes `Some` as [`super::exact`] prints it.
+        /// Serializes `Some` as the text that [`super::exact`] returns.
         ///
         /// # Errors
         /// Only those of the serializer.
@@ -201,7 +204,7 @@ pub mod text {
             }
         }
 
-        /// Reads what [`crate::parse_duration`] reads, or nothing.
+        /// Deserializes the text that [`crate::parse_duration`] accepts, or an absent value.
         ///
         /// # Errors
         /// Those of [`crate::parse_duration`].
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_duration_is_accepted_and_a_longer_one_refused() {
+    fn durations_over_1000_hours_are_rejected() {
         assert!(parse_duration("1000h").is_ok());
         assert!(matches!(parse_duration("1001h"), Err(ParseError::OutOfRange { .. })));
     }
@@ -264,7 +267,7 @@ mod tests {
     proptest! {
         #[test]
         fn exact_duration_text_round_trips(nanos in 0u64..3_600_000_000_000_000) {
-            // f64 carries 53 bits: whole nanoseconds are exact up to 104 days.
+            // An f64 has 53 bits of precision: whole nanoseconds are exact up to 104 days.
             let duration = Duration::from_nanos(nanos);
             prop_assert_eq!(parse_duration(&text::exact(duration)).unwrap(), duration);
         }

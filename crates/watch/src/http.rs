@@ -25,7 +25,7 @@ use crate::work;
 use exchange::Exchange;
 use framing::Stage;
 use head::{RequestHead, ResponseHead};
-use http1::{Asked, Body, Chunked, Step};
+use http1::{Body, Chunked, RequestMethod, Step};
 use reader::Reader;
 
 /// Both directions of one connection.
@@ -54,7 +54,7 @@ enum Head<'a> {
 impl Head<'_> {
     /// Reads a head whose end may be missing; `None` when its first line is not HTTP/1. A response belongs to a request
     /// of kind `request_kind`.
-    fn read(direction: Direction, bytes: &[u8], request_kind: Asked) -> Option<Head<'_>> {
+    fn read(direction: Direction, bytes: &[u8], request_kind: RequestMethod) -> Option<Head<'_>> {
         match direction {
             Direction::Up => head::request(bytes).map(Head::Request),
             Direction::Down => head::response(bytes, request_kind).map(Head::Response),
@@ -185,7 +185,7 @@ impl Http {
             Stage::Chunked(mut chunked) if chunked.data_left() > 0 => {
                 let used = chunked.data_left().min(length);
                 self.count(direction, used, out);
-                chunked.pass_over(used);
+                chunked.skip(used);
                 self.reader_mut(direction).stage = Stage::Chunked(chunked);
                 used
             }
@@ -262,7 +262,7 @@ impl Http {
         let had_line = reader.has_line;
         reader.has_line |= memchr::memchr(b'\n', bytes).is_some();
         let is_none = (before < head::DECISIVE_BYTES && !may_be(direction, &reader.held))
-            || (reader.has_line && !had_line && Head::read(direction, &reader.held, Asked::Other).is_none());
+            || (reader.has_line && !had_line && Head::read(direction, &reader.held, RequestMethod::Other).is_none());
         if is_none {
             self.count(direction, bytes.len() as u64, out);
             self.lose(direction, out);
@@ -355,8 +355,8 @@ impl Http {
     }
 
     /// The kind of request that the next response belongs to.
-    fn request_kind(&self) -> Asked {
-        self.queue.front().map_or(Asked::Other, Exchange::request_kind)
+    fn request_kind(&self) -> RequestMethod {
+        self.queue.front().map_or(RequestMethod::Other, Exchange::request_kind)
     }
 
     fn response_head(&mut self, head: &ResponseHead, out: &mut Out<'_>) {

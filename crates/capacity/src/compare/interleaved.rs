@@ -7,7 +7,7 @@ use plan::Plan;
 use schema::compare_part::{CompareSide, ComparedBlock, ComparedRun, PlanDifference};
 use schema::document::{Check, CheckState, Weight};
 use schema::{ComparePart, Document, Validity, Verdict};
-use stats::abba::{self, Blocks, RUNS_A_BLOCK, Side};
+use stats::abba::{self, Blocks, RUNS_PER_BLOCK, Side};
 use store::{RunFolder, RunStore};
 use sys::signal::Interrupts;
 
@@ -45,13 +45,13 @@ impl InterleavedPlan {
         let load = &self.sides[0].load;
         let run = load.duration.unwrap_or(Duration::from_secs(10)) + load.warmup + RUN_OVERHEAD;
         // One block more, because the first block does not count.
-        let of = |blocks: usize| run * (RUNS_A_BLOCK * (blocks + 1)) as u32;
-        [of(self.blocks.least), of(self.blocks.most.max(self.blocks.least))]
+        let of = |blocks: usize| run * (RUNS_PER_BLOCK * (blocks + 1)) as u32;
+        [of(self.blocks.min), of(self.blocks.max.max(self.blocks.min))]
     }
 
     fn check(&self) -> Result<(), ExperimentError> {
         let wrong = |why: &str| Err(ExperimentError::Plan(why.to_owned()));
-        if self.blocks.least < 3 {
+        if self.blocks.min < 3 {
             return wrong("--blocks: expected 3 or more; fewer give no variation");
         }
         if !(self.blocks.half_width > 0.0 && self.blocks.half_width < 1.0) {
@@ -96,7 +96,7 @@ pub fn run(
 
 /// A block, complete or begun.
 struct Block {
-    sides: [Side; RUNS_A_BLOCK],
+    sides: [Side; RUNS_PER_BLOCK],
     /// Fewer if interrupted.
     runs: Vec<(Document, String)>,
     why_not: String,
@@ -113,7 +113,7 @@ impl Block {
         for (side, (document, _)) in self.sides.iter().zip(&self.runs) {
             sums[side.index()] += metric.scaled(metric.of(document)?)?;
         }
-        (self.runs.len() == RUNS_A_BLOCK).then(|| (sums[1] - sums[0]) / 2.0)
+        (self.runs.len() == RUNS_PER_BLOCK).then(|| (sums[1] - sums[0]) / 2.0)
     }
 }
 
@@ -138,10 +138,10 @@ impl Measuring<'_> {
         showing: &ExperimentProgress,
     ) -> Result<CompareResult, ExperimentError> {
         let rule = self.plan.blocks;
-        let void_max = VOID_BLOCKS_MIN.max(rule.most.max(rule.least) / VOID_BLOCKS_ONE_IN);
+        let void_max = VOID_BLOCKS_MIN.max(rule.max.max(rule.min) / VOID_BLOCKS_ONE_IN);
         loop {
             let block = self.block(interrupts, stage)?;
-            let interrupted = block.runs.len() < RUNS_A_BLOCK;
+            let interrupted = block.runs.len() < RUNS_PER_BLOCK;
             self.blocks.push(block);
             let checks = self.checks(false);
             showing.put(|progress| progress.compare = Some(self.closing(differ.clone(), checks, false).part));
@@ -153,7 +153,7 @@ impl Measuring<'_> {
                 self.ended = Some(format!("{void} blocks were void: {}", self.reasons().join("; ")));
                 break;
             }
-            if rule.enough(&self.differences(self.by), self.question.confidence) {
+            if rule.is_enough(&self.differences(self.by), self.question.confidence) {
                 break;
             }
         }
@@ -199,7 +199,7 @@ impl Measuring<'_> {
     fn label(&self, number: u64, side: Side) -> String {
         let name = ["A", "B"][side.index()];
         let differences = self.differences(self.by);
-        let figures = self.plan.blocks.judge(&differences, self.question.confidence);
+        let figures = self.plan.blocks.difference(&differences, self.question.confidence);
         let so_far = figures.map(|figures| {
             let [low, high] = figures.interval.map(|end| 100.0 * end.exp_m1());
             format!(", {} of B {low:+.1} to {high:+.1} % so far", self.by.short())
@@ -271,7 +271,7 @@ impl Measuring<'_> {
                 why,
             )
         });
-        let (counted, least) = (self.counted(), self.plan.blocks.least);
+        let (counted, least) = (self.counted(), self.plan.blocks.min);
         let cut = if interrupted { "interrupted: " } else { "" };
         checks.push(Check {
             value: Some(counted as f64),
@@ -298,11 +298,11 @@ impl Measuring<'_> {
         if !void.is_empty() {
             notes.push(format!("Blocks that do not count: {}.", void.join("; ")));
         }
-        if let Some(figures) = rule.judge(&differences, self.question.confidence)
+        if let Some(figures) = rule.difference(&differences, self.question.confidence)
             && !rule.is_fixed()
             && self.by.is_relative()
             && figures.half_width() > rule.half_width
-            && self.counted() >= rule.most
+            && self.counted() >= rule.max
         {
             notes.push(format!(
                 "After {} blocks the interval is {:.1} % on either side, not {:.1} % as requested: the machine is \

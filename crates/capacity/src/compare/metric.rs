@@ -188,7 +188,7 @@ impl Evidence {
             Evidence::Apart(a, b) => between(*a, Estimate { value: b.value + by, ..*b }, confidence),
             Evidence::Blocks(differences, blocks) => {
                 let moved: Vec<f64> = differences.iter().map(|difference| difference + by).collect();
-                blocks.judge(&moved, confidence)
+                blocks.difference(&moved, confidence)
             }
         }
     }
@@ -386,7 +386,7 @@ mod tests {
         };
         let compared = |loop_kind: &str, seconds: f64| {
             let runs = [run(loop_kind, 200.0, seconds), run(loop_kind, 193.0, seconds)];
-            let blocks = Blocks { least: 6, most: 6, half_width: 0.02 };
+            let blocks = Blocks { min: 6, max: 6, half_width: 0.02 };
             let figures = ComparedFigures {
                 metric: Metric::Rate,
                 a: Some(200.0),

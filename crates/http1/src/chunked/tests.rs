@@ -1,11 +1,12 @@
-//! Chunked bodies, however they are cut, by every reader. The cases that readers differ in are in `tests/framing.txt`.
+//! Chunked bodies in every segmentation, with the rules of every reader. `tests/framing.txt` has the cases in which the
+//! readers differ.
 
 use super::*;
 use proptest::prelude::*;
 
-/// The data of a body that comes in pieces, and how many bytes it has; `None` where it does not end.
-fn read<R: Rules>(input: &[u8], piece: usize, most: u64) -> Result<Option<(Vec<u8>, usize)>, Reason> {
-    let mut chunked = Chunked::<R>::within(most);
+/// The data and the length of a body that arrives in pieces; `None` if the body is incomplete.
+fn read<R: Rules>(input: &[u8], piece: usize, content_max: u64) -> Result<Option<(Vec<u8>, usize)>, Reason> {
+    let mut chunked = Chunked::<R>::with_max(content_max);
     let (mut data, mut before) = (Vec::new(), 0);
     for part in input.chunks(piece.max(1)) {
         let mut at = 0;
@@ -37,10 +38,10 @@ fn server_limits_on_chunked_bodies_are_enforced() {
     let extended = |bytes: usize| format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(bytes - 1));
     assert!(read::<ByServer>(extended(overhead).as_bytes(), 1000, 5).is_ok());
     assert_eq!(read::<ByServer>(extended(overhead + 1).as_bytes(), 1000, 5), Err(Reason::ChunkOverhead));
-    // Also when every chunk brings a little.
-    let little = "1;a\r\nx\r\n".repeat(overhead);
-    assert_eq!(read::<ByServer>(little.as_bytes(), 1000, 1 << 20), Err(Reason::ChunkOverhead));
-    assert!(read::<ByClient>(little.as_bytes(), 1000, 1 << 20).is_ok());
+    // The limit also counts small extensions of many chunks together.
+    let many_small = "1;a\r\nx\r\n".repeat(overhead);
+    assert_eq!(read::<ByServer>(many_small.as_bytes(), 1000, 1 << 20), Err(Reason::ChunkOverhead));
+    assert!(read::<ByClient>(many_small.as_bytes(), 1000, 1 << 20).is_ok());
     let trailers = format!("0\r\n{}", "a: b\r\n".repeat(overhead));
     assert_eq!(read::<ByServer>(trailers.as_bytes(), 9, 5), Err(Reason::ChunkOverhead));
 }
@@ -59,14 +60,14 @@ fn chunk_data_can_be_skipped_without_being_read() {
     let mut chunked = Chunked::<ByObserver>::new();
     assert_eq!(chunked.step(b"1a\r\n"), Ok(Step::More));
     assert_eq!(chunked.data_left(), 26);
-    chunked.pass_over(20);
+    chunked.skip(20);
     assert_eq!((chunked.data_left(), chunked.content()), (6, 20));
-    chunked.pass_over(100);
+    chunked.skip(100);
     assert_eq!((chunked.data_left(), chunked.content()), (0, 26));
     assert_eq!(chunked.step(b"\r\n0\r\n\r\nHTTP"), Ok(Step::End(7)));
 }
 
-/// Bytes that a chunked body is made of, right or wrong.
+/// Random sequences of the parts of chunked bodies, valid and invalid.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "0",
@@ -102,7 +103,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Any data in any chunks comes back, however it is cut.
+    /// Any data in any chunks is restored, for every segmentation.
     #[test]
     fn chunked_bodies_round_trip(
         parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..60), 0..8),
@@ -122,7 +123,7 @@ proptest! {
         prop_assert_eq!(&read::<ByObserver>(&input, piece, 1 << 20), &whole);
     }
 
-    /// What a server reads a client reads, and what a client reads an observer reads: to the same end.
+    /// A client accepts what a server accepts, and an observer what a client accepts, with the same end.
     #[test]
     fn a_lenient_parser_agrees_with_a_strict_one_on_valid_input(bytes in pieces(), piece in 1usize..9) {
         let (server, client, observer) = (

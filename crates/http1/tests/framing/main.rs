@@ -1,4 +1,4 @@
-//! The rules held to the table of cases.
+//! Checks the framing rules of every role against the table of cases in `framing.txt`.
 
 mod table;
 
@@ -16,7 +16,7 @@ fn outcome(body: Result<Body, Fault>) -> String {
     }
 }
 
-/// The fields of well-formed lines.
+/// Reads the framing fields of well-formed header lines.
 fn fields(lines: &[u8]) -> Fields<'_> {
     let mut fields = Fields::default();
     for line in lines.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)) {
@@ -35,9 +35,9 @@ fn fields(lines: &[u8]) -> Fields<'_> {
 fn responses_end_as_listed_in_the_framing_table() {
     for case in table::responses() {
         let head = case.head();
-        let read = response::parse(&head, case.asked());
+        let read = response::parse(&head, case.request_method());
         let client = match read {
-            Ok(None) => panic!("not whole: {case:?}"),
+            Ok(None) => panic!("incomplete head: {case:?}"),
             Ok(Some(head)) => {
                 let once = if head.keep_alive || head.body == Body::UntilClose { "" } else { ";once" };
                 outcome(Ok(head.body)) + once
@@ -47,7 +47,7 @@ fn responses_end_as_listed_in_the_framing_table() {
         assert_eq!(client, case.client, "client of {case:?}");
         if case.is_plain {
             let (status, version) = (case.status.parse().unwrap(), table::version(&case.version));
-            let of = |role| outcome(fields(&case.fields).response(role, status, version, case.asked()));
+            let of = |role| outcome(fields(&case.fields).response(role, status, version, case.request_method()));
             assert_eq!(of(Role::Observer), case.observer, "observer of {case:?}");
             if case.gateway != "-" {
                 assert_eq!(of(Role::Gateway), case.gateway, "gateway of {case:?}");
@@ -74,7 +74,7 @@ fn chunked<R: Rules>(bytes: &[u8]) -> String {
             Ok(Step::More) => return "more".to_owned(),
             Ok(Step::Data(range)) => at += range.end,
             Ok(Step::End(end)) => {
-                assert_eq!(at + end, bytes.len(), "the end of {bytes:?}");
+                assert_eq!(at + end, bytes.len(), "end of the body {bytes:?}");
                 return chunked.content().to_string();
             }
             Err(fault) => return fault.reason.name().to_owned(),
@@ -95,8 +95,8 @@ fn chunked_bodies_end_as_listed_in_the_framing_table() {
 #[test]
 fn the_framing_table_covers_every_fault() {
     let table = include_str!("framing.txt");
-    // Bounds have tests of their own.
-    let elsewhere = [
+    // Limits are tested in the modules that enforce them.
+    let tested_elsewhere = [
         Reason::NotHttp1,
         Reason::StrayCr,
         Reason::TooManyFields,
@@ -105,7 +105,7 @@ fn the_framing_table_covers_every_fault() {
         Reason::ChunkOverhead,
         Reason::BodyTooLong,
     ];
-    for reason in Reason::ALL.iter().filter(|reason| !elsewhere.contains(reason)) {
+    for reason in Reason::ALL.iter().filter(|reason| !tested_elsewhere.contains(reason)) {
         assert!(table.contains(reason.name()), "{}", reason.name());
     }
 }

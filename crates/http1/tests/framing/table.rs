@@ -1,23 +1,23 @@
-//! The table of cases, read. Also used by the tests of `load`, `watch` and `serve`.
-#![allow(dead_code, reason = "every reader uses its own part")]
+//! Reads the table of cases in `framing.txt`. Also used by the tests of `load`, `watch` and `serve`.
+#![allow(dead_code, reason = "the tests of each reader use a part of the table")]
 
-use http1::{Asked, Version};
+use http1::{RequestMethod, Version};
 
-/// A case.
+/// One line of the table.
 #[derive(Clone, Debug)]
 pub enum Case {
-    /// Of a response.
+    /// A response's head.
     Response(Response),
-    /// Of a request.
+    /// A request's head.
     Request(Request),
-    /// Of a chunked body.
+    /// A chunked body.
     Chunked(Chunked),
 }
 
-/// A response's head, and what it comes to.
+/// A response's head, and the expected result of each reader.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// Its lines are well formed.
+    /// All header lines are well formed.
     pub is_plain: bool,
     pub method: String,
     pub status: String,
@@ -28,10 +28,10 @@ pub struct Response {
     pub gateway: String,
 }
 
-/// A request's head, and what it comes to.
+/// A request's head, and the expected result of each reader.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Its lines are well formed.
+    /// All header lines are well formed.
     pub is_plain: bool,
     pub version: String,
     pub fields: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct Request {
     pub observer: String,
 }
 
-/// A chunked body, and what it comes to.
+/// A chunked body, and the expected result of each reader.
 #[derive(Clone, Debug)]
 pub struct Chunked {
     pub bytes: Vec<u8>,
@@ -55,11 +55,12 @@ impl Response {
         [line.as_bytes(), &self.fields, b"\r\n"].concat()
     }
 
-    pub fn asked(&self) -> Asked {
+    /// The request's method, as far as framing depends on it.
+    pub fn request_method(&self) -> RequestMethod {
         match self.method.as_str() {
-            "HEAD" => Asked::Head,
-            "CONNECT" => Asked::Connect,
-            _ => Asked::Other,
+            "HEAD" => RequestMethod::Head,
+            "CONNECT" => RequestMethod::Connect,
+            _ => RequestMethod::Other,
         }
     }
 }
@@ -94,7 +95,7 @@ pub fn chunked() -> impl Iterator<Item = Chunked> {
 }
 
 fn case(line: &str) -> Case {
-    // A field line may begin with a space, so one space alone is the column's.
+    // A field line may begin with a space: only one space on each side belongs to the column separator.
     let columns: Vec<String> = line.split(" | ").map(str::to_owned).collect();
     let [kind, rest @ ..] = &columns[..] else { panic!("{line}") };
     match (kind.as_str(), rest) {
@@ -128,7 +129,7 @@ fn case(line: &str) -> Case {
     }
 }
 
-/// Each line with its end.
+/// The header lines of a column, each with its line end.
 fn field_lines(text: &str) -> Vec<u8> {
     if text == "-" { Vec::new() } else { [unescaped(text), b"\r\n".to_vec()].concat() }
 }
@@ -146,7 +147,7 @@ fn unescaped(text: &str) -> Vec<u8> {
                 let digits = std::str::from_utf8(&digits).expect("hexadecimal digits");
                 (u8::from_str_radix(digits, 16).expect("hexadecimal digits"), tail)
             }
-            (b'\\', _) => panic!("an escape that is none: {text}"),
+            (b'\\', _) => panic!("unknown escape: {text}"),
             (&plain, tail) => (plain, tail),
         };
         bytes.push(byte.0);

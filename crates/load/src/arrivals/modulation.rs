@@ -1,4 +1,4 @@
-//! Rates that are random themselves: a factor of mean 1 on the offered rate, constant between its jumps.
+//! Random modulation of the rate: a factor of mean 1 on the offered rate, constant between its jumps.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,8 +8,8 @@ use stats::Rng;
 
 use super::rate::{Place, RateOverTime};
 
-/// A rate that jumps between a high and a low one: a Markov-modulated Poisson process of two states. Both stays are
-/// exponential; the low rate is such that the mean is the offered rate.
+/// A rate that alternates between high and low: a Markov-modulated Poisson process of two states. The durations of both
+/// states are exponential. The low rate is such that the mean is the offered rate.
 ///
 /// Source: Fischer, Meier-Hellstern, "The Markov-modulated Poisson process (MMPP) cookbook", Performance Evaluation
 /// 18 (1993).
@@ -21,10 +21,10 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// In a burst the rate is `factor` times the offered one; bursts last `on` and pauses `off`, on average.
+    /// Bursts of the mean length `on` with `factor` times the offered rate, and pauses of the mean length `off`.
     ///
     /// # Errors
-    /// A factor under 1, or so high that the rate of the pauses would be negative; a time of zero.
+    /// A factor is under 1, or so high that the rate of the pauses would be negative, or a time is zero.
     pub fn new(factor: f64, on: Duration, off: Duration) -> Result<Self, String> {
         if on.is_zero() || off.is_zero() {
             return Err("bursts and the pauses between them must last some time".to_owned());
@@ -38,15 +38,15 @@ impl Bursts {
         Ok(Bursts { factor, on, off })
     }
 
-    /// The offered rate is multiplied by this in a burst, and in a pause.
+    /// The factors on the offered rate in a burst and in a pause.
     pub fn factors(&self) -> (f64, f64) {
         let (on, off) = (self.on.as_secs_f64(), self.off.as_secs_f64());
         (self.factor, ((on + off - self.factor * on) / off).max(0.0))
     }
 }
 
-/// Many sources, each active and silent in turn for times with a Pareto distribution: their sum is self-similar, with
-/// the Hurst parameter (3 - alpha) / 2, between the scale of the stays and the length of the run.
+/// Many sources, each alternately active and silent for times with a Pareto distribution. Their sum is self-similar
+/// with the Hurst parameter (3 - alpha) / 2, at time scales from the mean active time to the length of the run.
 ///
 /// Source: Willinger, Taqqu, Sherman, Wilson, "Self-similarity through high-variability", ACM SIGCOMM 1995.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,18 +58,20 @@ pub struct SelfSimilar {
 }
 
 impl SelfSimilar {
-    /// Most sources: each jump of one of them is an event.
+    /// Maximum number of sources. Each state change of a source costs one step of computation.
     pub const SOURCES_MAX: u32 = 10_000;
 
-    /// `sources` of them, active for `on` and silent for `off` on average, with the tail exponent `alpha` for both.
+    /// `sources` sources, active for `on` and silent for `off` on average, with the tail exponent `alpha` for both
+    /// times.
     ///
     /// # Errors
-    /// No source or more than [`Self::SOURCES_MAX`], an exponent that is not between 1 and 2, a time of zero.
+    /// The number of sources is 0 or above [`Self::SOURCES_MAX`], the exponent is outside 1.05 to 1.95, or a time is
+    /// zero.
     pub fn new(sources: u32, alpha: f64, on: Duration, off: Duration) -> Result<Self, String> {
         if sources == 0 || sources > Self::SOURCES_MAX {
             return Err(format!("from 1 to {} sources are possible, not {sources}", Self::SOURCES_MAX));
         }
-        // Closer to 1 the mean exists but no run is long enough to show it.
+        // Closer to 1 the mean exists, but no run is long enough to measure it.
         if !(1.05..=1.95).contains(&alpha) {
             return Err(format!("the tail exponent alpha is from 1.05 to 1.95, not {alpha}"));
         }
@@ -85,11 +87,11 @@ impl SelfSimilar {
     }
 }
 
-/// The factor as it goes.
+/// The modulating factor over time.
 #[derive(Clone, Debug)]
 pub(super) struct Modulation {
     factor: f64,
-    /// When it changes; infinite if never.
+    /// Time of the factor's next change; infinite if it never changes.
     until_ns: f64,
     kind: Kind,
 }
@@ -106,8 +108,8 @@ struct Sources {
     spec: SelfSimilar,
     active: Vec<bool>,
     active_count: u32,
-    /// When each source turns, in whole nanoseconds (floats have no order).
-    turns: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Time of the next state change of each source, in whole nanoseconds, as floats are not `Ord`.
+    next_changes: BinaryHeap<Reverse<(u64, u32)>>,
     rng: Rng,
 }
 
@@ -118,7 +120,7 @@ impl Modulation {
 
     pub fn bursts(spec: &Bursts, seed: u64) -> Self {
         let mut rng = Rng::named(seed, "bursts");
-        // In equilibrium from the start: what is left of an exponential stay is exponential again.
+        // The process starts in equilibrium: the remaining time in a state with an exponential duration is exponential.
         let (on, off) = (spec.on.as_nanos() as f64, spec.off.as_nanos() as f64);
         let in_burst = rng.uniform() < on / (on + off);
         let until_ns = rng.exponential() * if in_burst { on } else { off };
@@ -134,7 +136,7 @@ impl Modulation {
             spec: *spec,
             active: Vec::new(),
             active_count: 0,
-            turns: BinaryHeap::with_capacity(spec.sources as usize),
+            next_changes: BinaryHeap::with_capacity(spec.sources as usize),
             rng: Rng::named(seed, "self-similar-stays"),
         };
         for source in 0..spec.sources {
@@ -142,23 +144,23 @@ impl Modulation {
             let left = pareto_residual(&mut rng, spec.alpha, if active { on } else { off });
             sources.active.push(active);
             sources.active_count += u32::from(active);
-            sources.turns.push(Reverse((left as u64, source)));
+            sources.next_changes.push(Reverse((left as u64, source)));
         }
         let mut modulation = Modulation { factor: 1.0, until_ns: 0.0, kind: Kind::Sources(Box::new(sources)) };
         modulation.settle();
         modulation
     }
 
-    /// From `at`, until the integral of rate times factor has grown by `work`.
+    /// The position after `at` at which the integral of rate times factor has grown by `work`.
     pub fn advance(&mut self, rate: &RateOverTime, at: Place, mut work: f64) -> Place {
         let mut at = at;
         loop {
-            let wanted = at.reached + work / self.factor;
-            // A factor of 0 wants infinitely much.
-            let ns = if wanted.is_finite() { rate.reaches(wanted) } else { f64::INFINITY };
+            let target = at.reached + work / self.factor;
+            // With a factor of 0 the target is infinite.
+            let ns = if target.is_finite() { rate.reaches(target) } else { f64::INFINITY };
             if ns <= self.until_ns {
-                // Rounding must not let an arrival fall before the one before it.
-                return Place { ns: ns.max(at.ns), reached: wanted };
+                // Rounding must not put an arrival before the previous one.
+                return Place { ns: ns.max(at.ns), reached: target };
             }
             let reached = rate.reached_at(self.until_ns);
             work = (work - (reached - at.reached) * self.factor).max(0.0);
@@ -169,9 +171,9 @@ impl Modulation {
         }
     }
 
-    /// On to the next stay; false when there is none that anyone could live to see.
+    /// Changes the factor at its next jump; false if the jump is beyond the range of time.
     fn jump(&mut self) -> bool {
-        // 584 years: what [`units::Timestamp`] can say.
+        // 584 years, the range of [`units::Timestamp`].
         if self.until_ns >= u64::MAX as f64 {
             return false;
         }
@@ -186,48 +188,48 @@ impl Modulation {
                 true
             }
             Kind::Sources(sources) => {
-                sources.turn();
+                sources.change_next();
                 self.settle();
                 true
             }
         }
     }
 
-    /// Takes factor and next jump from the sources.
+    /// Computes the factor and the next jump from the sources.
     fn settle(&mut self) {
         if let Kind::Sources(sources) = &self.kind {
             let spec = &sources.spec;
             let (on, off) = (spec.on.as_secs_f64(), spec.off.as_secs_f64());
             let mean = f64::from(spec.sources) * on / (on + off);
             self.factor = f64::from(sources.active_count) / mean;
-            self.until_ns = sources.turns.peek().map_or(f64::INFINITY, |Reverse((ns, _))| *ns as f64);
+            self.until_ns = sources.next_changes.peek().map_or(f64::INFINITY, |Reverse((ns, _))| *ns as f64);
         }
     }
 }
 
 impl Sources {
-    /// The next source turns.
-    fn turn(&mut self) {
-        let Some(Reverse((ns, source))) = self.turns.pop() else { return };
+    /// Changes the state of the source that is next.
+    fn change_next(&mut self) {
+        let Some(Reverse((ns, source))) = self.next_changes.pop() else { return };
         let active = &mut self.active[source as usize];
         *active = !*active;
         self.active_count = if *active { self.active_count + 1 } else { self.active_count - 1 };
         let mean = if *active { self.spec.on } else { self.spec.off }.as_nanos() as f64;
         let stay = pareto(&mut self.rng, self.spec.alpha, mean);
-        self.turns.push(Reverse((ns.saturating_add((stay as u64).max(1)), source)));
+        self.next_changes.push(Reverse((ns.saturating_add((stay as u64).max(1)), source)));
     }
 }
 
-/// Pareto with tail exponent `alpha` above 1 and this mean.
+/// Draws from the Pareto distribution with tail exponent `alpha` above 1 and the mean `mean`.
 fn pareto(rng: &mut Rng, alpha: f64, mean: f64) -> f64 {
     let least = mean * (alpha - 1.0) / alpha;
     least * (1.0 - rng.uniform()).powf(-1.0 / alpha)
 }
 
-/// What is left of such a stay when one looks at a random moment: density (1 - F(x)) / mean.
+/// Draws the remaining time of a Pareto-distributed state at a random time: density (1 - F(x)) / mean.
 fn pareto_residual(rng: &mut Rng, alpha: f64, mean: f64) -> f64 {
     let least = mean * (alpha - 1.0) / alpha;
-    // Its distribution function is x / mean up to the least stay, (alpha - 1) / alpha there, and beyond it
+    // The distribution function is x / mean up to `least`, where it is (alpha - 1) / alpha. Above `least` it is
     // 1 - (least / x)^(alpha - 1) / alpha.
     let u = rng.uniform();
     if u <= (alpha - 1.0) / alpha { u * mean } else { least * (alpha * (1.0 - u)).powf(-1.0 / (alpha - 1.0)) }

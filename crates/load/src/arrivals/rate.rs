@@ -4,38 +4,37 @@ use std::time::Duration;
 
 use units::RequestRate;
 
-/// A rate that runs in straight lines from moment to moment, jumps allowed. After its last stretch it stays as it was
-/// at that stretch's end.
+/// A piecewise linear rate; jumps are allowed. After its last stretch the rate stays at that stretch's final value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateOverTime {
     lines: Vec<Line>,
-    /// After all lines: from this moment on, this rate.
+    /// The constant rate after all lines.
     tail: Line,
 }
 
-/// Part of a rate over time.
+/// A linear part of a rate over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// How long; above 0.
+    /// Length; above 0.
     pub lasts: Duration,
-    /// Requests a second at its beginning; 0 to 10^9.
+    /// Requests per second at its beginning; 0 to 10^9.
     pub from_per_s: f64,
-    /// Requests a second at its end.
+    /// Requests per second at its end; 0 to 10^9.
     pub to_per_s: f64,
 }
 
-/// A stretch with what went before it.
+/// A stretch, with its position in time and the integral of the rate before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
     begins_ns: f64,
     lasts_ns: f64,
     from_per_ns: f64,
     to_per_ns: f64,
-    /// The integral of the rate up to its beginning: arrivals by then.
+    /// Integral of the rate up to the beginning of the line: the mean number of arrivals until then.
     before: f64,
 }
 
-/// A moment, and the integral of the rate up to it. Carried along, since one is only found from the other by a search.
+/// A time, with the integral of the rate up to it. Both are stored, since computing one from the other needs a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
     pub ns: f64,
@@ -46,11 +45,11 @@ impl Place {
     pub const START: Place = Place { ns: 0.0, reached: 0.0 };
 }
 
-/// Highest rate, as of [`RequestRate`].
-const HIGHEST_PER_S: f64 = 1e9;
+/// Maximum requests per second, as of [`RequestRate`].
+const RATE_MAX_PER_S: f64 = 1e9;
 
 impl RateOverTime {
-    /// The same rate for ever.
+    /// A constant rate without end.
     pub fn constant(rate: RequestRate) -> Self {
         let per_ns = rate.per_second() / 1e9;
         let tail =
@@ -58,11 +57,11 @@ impl RateOverTime {
         RateOverTime { lines: Vec::new(), tail }
     }
 
-    /// One stretch after the other.
+    /// A rate of consecutive stretches.
     ///
     /// # Errors
-    /// The stretch, counted from 0, and what is wrong: none at all, one of no length, a rate that is negative, no
-    /// number or above 10^9/s; no arrival at all, ever.
+    /// The index of the stretch, and the reason: no stretch at all, a length of 0, a rate that is negative, NaN or
+    /// above 10^9/s, or a rate of 0 throughout.
     pub fn new(stretches: &[Stretch]) -> Result<Self, (usize, String)> {
         let Some(last) = stretches.last() else { return Err((0, "a rate over time has at least one part".to_owned())) };
         let (mut begins_ns, mut before) = (0.0, 0.0);
@@ -72,7 +71,7 @@ impl RateOverTime {
                 return Err((index, "it lasts no time".to_owned()));
             }
             for rate in [stretch.from_per_s, stretch.to_per_s] {
-                if !(0.0..=HIGHEST_PER_S).contains(&rate) {
+                if !(0.0..=RATE_MAX_PER_S).contains(&rate) {
                     return Err((index, format!("{rate}/s is not a rate from 0/s to 1000000000/s")));
                 }
             }
@@ -95,13 +94,13 @@ impl RateOverTime {
         Ok(RateOverTime { lines, tail })
     }
 
-    /// The same after a time at the rate with which it begins: a warm-up.
+    /// This rate after a warm-up at its initial value.
     pub fn after(&self, warmup: Duration) -> Self {
-        // One rate for ever is one line, from the beginning: so its moments stay k / rate.
+        // A constant rate stays a single line, so that arrivals stay at multiples of 1/rate.
         if self.lines.is_empty() { self.clone() } else { self.behind(self.begins_with(), warmup) }
     }
 
-    /// The same after a time over which the rate rises evenly from 0 to that with which it begins: a warm-up of a server that is cold.
+    /// This rate after a warm-up in which the rate rises linearly from 0 to its initial value, for a cold server.
     #[must_use]
     pub fn after_rising(&self, warmup: Duration) -> Self {
         self.behind(0.0, warmup)
@@ -133,8 +132,8 @@ impl RateOverTime {
         }
     }
 
-    /// `factor` times as much at every moment: what begins a load whose requests bring others with them. `factor` is above 0
-    /// and finite.
+    /// This rate times `factor`, which is above 0 and finite: the rate of arrivals of a load in which one arrival leads
+    /// to several requests.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let scaled = |line: &Line| Line {
@@ -146,12 +145,12 @@ impl RateOverTime {
         RateOverTime { lines: self.lines.iter().map(scaled).collect(), tail: scaled(&self.tail) }
     }
 
-    /// How long its stretches last together; zero for a constant rate.
+    /// Total length of the stretches; zero for a constant rate.
     pub fn length(&self) -> Duration {
         Duration::from_nanos(self.tail.begins_ns as u64)
     }
 
-    /// Requests a second at `time` after its beginning; where it jumps, the rate after the jump.
+    /// Requests per second at `time` after the beginning; at a jump, the rate after the jump.
     pub fn per_second(&self, time: Duration) -> f64 {
         let ns = time.as_nanos() as f64;
         self.line_at(ns).rate_after(ns) * 1e9
@@ -162,11 +161,11 @@ impl RateOverTime {
         self.reached_at(time.as_nanos() as f64)
     }
 
-    /// The moment, in ns, at which the integral reaches `work`; infinite if it never does.
+    /// The time in ns at which the integral reaches `work`; infinite if it never does.
     pub(super) fn reaches(&self, work: f64) -> f64 {
         let after = self.lines.partition_point(|line| line.before <= work);
-        // The last line that begins with no more than that: what was reached at the end of one line is reached at the
-        // beginning of the next, and a line without arrivals is passed over.
+        // The last line whose initial integral does not exceed `work`. The end of one line is the beginning of the
+        // next, and lines without arrivals are skipped.
         let line = match after {
             0 => self.lines.first().unwrap_or(&self.tail),
             _ if self.tail.before <= work => &self.tail,
@@ -175,12 +174,12 @@ impl RateOverTime {
         line.begins_ns + line.takes(work - line.before)
     }
 
-    /// Whether nothing arrives from the moment `ns` on.
+    /// Whether no arrival follows the time `ns`.
     pub(super) fn is_over_at(&self, ns: f64) -> bool {
         ns >= self.tail.begins_ns && self.tail.from_per_ns == 0.0
     }
 
-    /// The integral up to the moment `ns`.
+    /// The integral up to the time `ns`.
     pub(super) fn reached_at(&self, ns: f64) -> f64 {
         let line = self.line_at(ns);
         line.before + line.reached_after(ns - line.begins_ns)
@@ -204,21 +203,21 @@ impl Line {
         self.from_per_ns + self.slope() * (ns - self.begins_ns)
     }
 
-    /// The integral over its first `ns` nanoseconds.
+    /// The integral over the first `ns` nanoseconds of the line.
     fn reached_after(&self, ns: f64) -> f64 {
         if ns == 0.0 { 0.0 } else { (self.from_per_ns + self.slope() * ns / 2.0) * ns }
     }
 
-    /// How many nanoseconds it takes from its beginning until the integral has grown by `work`.
+    /// Nanoseconds from the beginning of the line until the integral has grown by `work`.
     fn takes(&self, work: f64) -> f64 {
         if self.slope() == 0.0 {
-            // Where nothing arrives, nothing arrives at its very beginning either.
+            // A line with rate 0 has no arrival, not even at its beginning.
             return if self.from_per_ns == 0.0 { f64::INFINITY } else { work.max(0.0) / self.from_per_ns };
         }
         if work <= 0.0 {
             return 0.0;
         }
-        // The root of work = from x + slope x^2 / 2 in the form that does not subtract large numbers.
+        // The root of work = from x + slope x^2 / 2, in the form without cancellation.
         let under = self.from_per_ns * self.from_per_ns + 2.0 * self.slope() * work;
         let takes = 2.0 * work / (self.from_per_ns + under.max(0.0).sqrt());
         takes.min(self.lasts_ns)

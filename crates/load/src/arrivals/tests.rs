@@ -1,4 +1,4 @@
-//! Each process has the statistics it claims: dispersion, correlation, Hurst parameter. Seeded, in virtual time.
+//! Checks the statistics of each arrival process: dispersion, correlation, Hurst parameter. Seeded, in virtual time.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn schedule(arrivals: &Arrivals, seed: u64) -> Schedule {
     Schedule::new(arrivals, Timestamp::ZERO, seed).unwrap()
 }
 
-/// Arrivals in each of `bins` neighbouring windows of `width` seconds.
+/// Number of arrivals in each of `bins` consecutive windows of `width` seconds.
 fn counts(arrivals: &Arrivals, seed: u64, bins: usize, width: f64) -> Vec<f64> {
     let mut counts = vec![0.0; bins];
     let mut schedule = schedule(arrivals, seed);
@@ -53,7 +53,7 @@ fn dispersion(counts: &[f64]) -> f64 {
     variance(counts) / mean(counts)
 }
 
-/// Sums of `factor` neighbours.
+/// Sums of `factor` consecutive counts.
 fn coarser(counts: &[f64], factor: usize) -> Vec<f64> {
     counts.chunks_exact(factor).map(|chunk| chunk.iter().sum()).collect()
 }
@@ -111,8 +111,8 @@ fn poisson_gaps_are_exponential_and_independent() {
             gap as f64 / 1e6
         })
         .collect();
-    // Standard errors: 0.0032 of the mean, 0.009 of the variance (an exponential's kurtosis is 9), 0.0032 of a
-    // correlation. Five of them.
+    // Standard errors: 0.0032 of the mean, 0.009 of the variance (the kurtosis of the exponential is 9), 0.0032 of a
+    // correlation. The limits are five times these.
     assert!((mean(&gaps) - 1.0).abs() < 0.016, "{}", mean(&gaps));
     assert!((variance(&gaps) - 1.0).abs() < 0.045, "{}", variance(&gaps));
     assert!(correlation(&gaps, 1).abs() < 0.016, "{}", correlation(&gaps, 1));
@@ -123,7 +123,7 @@ fn poisson_dispersion_is_one_at_every_scale() {
     let counts = counts(&Arrivals::poisson(rate(200.0)), 3, 100_000, 0.1);
     for factor in [1, 10, 100] {
         let bins = counts.len() / factor;
-        // Standard error of a variance of about normal counts: sqrt(2 / bins).
+        // The standard error of the variance of approximately normal counts is sqrt(2 / bins).
         let dispersion = dispersion(&coarser(&counts, factor));
         assert!((dispersion - 1.0).abs() < 5.0 * (2.0 / bins as f64).sqrt(), "{factor}: {dispersion}");
     }
@@ -139,17 +139,17 @@ fn bursty_arrivals_have_the_dispersion_and_correlation_of_their_markov_chain() {
     assert!((high * on + low * off - (on + off)).abs() < 1e-9);
     let arrivals = open(Spacing::Bursts(bursts), per_second);
     let all: Vec<Vec<f64>> = (0..8).map(|seed| counts(&arrivals, seed, 40_000, 1.0)).collect();
-    // Fischer and Meier-Hellstern: variance over mean of the counts in a window of t, in equilibrium.
+    // Fischer and Meier-Hellstern: variance over mean of the counts in a window of length t, in equilibrium.
     let (leave_on, leave_off) = (1.0 / on, 1.0 / off);
     let (fast, slow, both) = (high * per_second, low * per_second, leave_on + leave_off);
     let limit =
         2.0 * (fast - slow).powi(2) * leave_on * leave_off / (both * both * (fast * leave_off + slow * leave_on));
     for t in [1usize, 10, 100] {
-        let wanted = 1.0 + limit * (1.0 - (1.0 - (-both * t as f64).exp()) / (both * t as f64));
-        let got = mean(&all.iter().map(|counts| dispersion(&coarser(counts, t))).collect::<Vec<_>>());
-        assert!((got / wanted - 1.0).abs() < 0.1, "{t} s: {got} for {wanted}");
+        let expected = 1.0 + limit * (1.0 - (1.0 - (-both * t as f64).exp()) / (both * t as f64));
+        let actual = mean(&all.iter().map(|counts| dispersion(&coarser(counts, t))).collect::<Vec<_>>());
+        assert!((actual / expected - 1.0).abs() < 0.1, "{t} s: {actual} for {expected}");
     }
-    // Counts are correlated as long as the chain remembers: falling by e^-both a second.
+    // The correlation of the counts falls by the factor e^-both per second.
     let at = |lag| mean(&all.iter().map(|counts| correlation(counts, lag)).collect::<Vec<_>>());
     let fall = at(3) / at(2);
     assert!((fall - (-both).exp()).abs() < 0.05, "{fall} for {}", (-both).exp());
@@ -174,12 +174,12 @@ fn superposed_heavy_tailed_sources_are_self_similar() {
     for (alpha, tolerance) in [(1.2, 0.1), (1.6, 0.1)] {
         let sources = SelfSimilar::new(100, alpha, s(1.0), s(2.0)).unwrap();
         let arrivals = open(Spacing::SelfSimilar(sources), 200.0);
-        // A scale of the stays and above, up to 300 s in 20,000 s.
-        let got: Vec<f64> =
+        // Scales from the mean active time up to 300 s, in a run of 20,000 s.
+        let actual: Vec<f64> =
             (0..6).map(|seed| hurst(&counts(&arrivals, seed, 20_000, 1.0), &[3, 6, 12, 25, 50, 100, 300])).collect();
-        let hurst = mean(&got);
+        let hurst = mean(&actual);
         assert!((hurst - sources.hurst()).abs() < tolerance, "alpha {alpha}: {hurst} for {}", sources.hurst());
-        // Heavy tails converge slowly: a tenth.
+        // With heavy tails the mean converges slowly, so the limit is 10 %.
         let offered = mean(&(0..6).map(|seed| mean(&counts(&arrivals, seed, 5_000, 1.0))).collect::<Vec<_>>());
         assert!((offered / 200.0 - 1.0).abs() < 0.1, "{offered}");
     }
@@ -197,26 +197,26 @@ fn ramps_steps_and_spikes_follow_the_configured_rate() {
         stretch(4.0, 50.0, 0.0),
     ])
     .unwrap();
-    let wanted = [500.0, 500.0, 1000.0, 100.0];
+    let arrivals_by_stretch = [500.0, 500.0, 1000.0, 100.0];
     let edges = [0.0, 10.0, 15.0, 16.0, 20.0];
     let expected: Vec<f64> = edges.windows(2).map(|w| rate.expected(s(w[1])) - rate.expected(s(w[0]))).collect();
-    assert_eq!(expected, wanted);
+    assert_eq!(expected, arrivals_by_stretch);
     assert_eq!((rate.per_second(s(5.0)), rate.per_second(s(15.5)), rate.per_second(s(99.0))), (50.0, 1000.0, 0.0));
     let arrivals = Arrivals::Open { spacing: Spacing::Constant, rate: rate.clone() };
     let mut schedule = schedule(&arrivals, 1);
-    let mut got = [0.0; 4];
+    let mut actual = [0.0; 4];
     let mut total = 0;
     while schedule.next() < Timestamp::MAX {
         let second = schedule.take().as_nanos() as f64 / 1e9;
         total += 1;
-        got[edges[1..].iter().position(|&edge| second < edge).unwrap()] += 1.0;
+        actual[edges[1..].iter().position(|&edge| second < edge).unwrap()] += 1.0;
     }
-    assert_eq!((got, total), ([500.0, 500.0, 1000.0, 100.0], 2100));
-    // The k-th of a ramp from 0 comes when k have become due: t = sqrt(k / 5).
+    assert_eq!((actual, total), (arrivals_by_stretch, 2100));
+    // On a ramp from 0, arrival k is at the time when the integral of the rate is k: t = sqrt(k / 5).
     let mut again = Schedule::new(&arrivals, Timestamp::ZERO, 1).unwrap();
     for k in 0..500u32 {
-        let wanted = (f64::from(k) / 5.0).sqrt();
-        assert!((again.take().as_nanos() as f64 / 1e9 - wanted).abs() < 2e-9, "{k}");
+        let expected = (f64::from(k) / 5.0).sqrt();
+        assert!((again.take().as_nanos() as f64 / 1e9 - expected).abs() < 2e-9, "{k}");
     }
 }
 
@@ -228,10 +228,10 @@ fn warm_up_uses_the_first_rate() {
     assert_eq!(rate.expected(s(7.0)), 50.0 + 80.0);
     let constant = RateOverTime::constant(super::tests::rate(7.0));
     assert_eq!(constant.after(s(3.0)), constant);
-    // Rising over 4 s: half as many in them, and as many as ever afterwards.
+    // A rise over 4 s has half of the arrivals in this time, and the full rate afterwards.
     let rising = constant.after_rising(s(4.0));
     let rate = constant.per_second(s(0.0));
-    let near = |got: f64, wanted: f64| assert!((got / wanted - 1.0).abs() < 1e-9, "{got} {wanted}");
+    let near = |actual: f64, expected: f64| assert!((actual / expected - 1.0).abs() < 1e-9, "{actual} {expected}");
     near(rising.per_second(s(1.0)), rate / 4.0);
     near(rising.expected(s(4.0)), rate * 2.0);
     near(rising.expected(s(9.0)), rate * 7.0);
@@ -239,7 +239,7 @@ fn warm_up_uses_the_first_rate() {
 }
 
 #[test]
-fn invalid_rates_are_refused() {
+fn invalid_rates_are_rejected() {
     for (stretches, at) in [
         (vec![], 0),
         (vec![stretch(1.0, 1.0, 1.0), stretch(0.0, 1.0, 1.0)], 1),
@@ -253,7 +253,7 @@ fn invalid_rates_are_refused() {
     assert!(RateOverTime::new(&[stretch(1.0, 0.0, 0.0), stretch(1.0, 0.0, 1.0)]).is_ok());
 }
 
-/// Poisson arrivals under a rate that changes: as many in each part as its integral says.
+/// With a changing rate, the number of Poisson arrivals in each window is the integral of the rate.
 #[test]
 fn inhomogeneous_poisson_arrivals_follow_the_rate() {
     let rate = RateOverTime::new(&[stretch(50.0, 0.0, 400.0), stretch(50.0, 400.0, 100.0)]).unwrap();
@@ -261,8 +261,8 @@ fn inhomogeneous_poisson_arrivals_follow_the_rate() {
         let counts = counts(&Arrivals::Open { spacing, rate: rate.clone() }, 9, 10, 10.0);
         for (bin, &count) in counts.iter().enumerate() {
             let (from, to) = (s(10.0 * bin as f64), s(10.0 * (bin + 1) as f64));
-            let wanted = rate.expected(to) - rate.expected(from);
-            assert!((count - wanted).abs() < 5.0 * wanted.sqrt(), "{bin}: {count} for {wanted}");
+            let expected = rate.expected(to) - rate.expected(from);
+            assert!((count - expected).abs() < 5.0 * expected.sqrt(), "{bin}: {count} for {expected}");
         }
     }
 }
@@ -305,7 +305,7 @@ proptest! {
         }
     }
 
-    /// Over any window that begins with an arrival, a constant schedule has as many as its rate, rounded.
+    /// In any window that begins with an arrival, the number of constant arrivals is rate times length, rounded.
     #[test]
     fn constant_rate_is_exact_in_every_window(per_second in 1.0f64..1e6, from in 0u64..10_000, n in 1u64..10_000) {
         let rate = RateOverTime::constant(rate(per_second));
@@ -313,14 +313,14 @@ proptest! {
         prop_assert!((length_ns - n as f64 * 1e9 / per_second).abs() <= 1.5);
     }
 
-    /// A scaled rate has so many times the arrivals of the rate it was made of, over any time.
+    /// A rate scaled by a factor has that factor times the arrivals of the original rate, over any time.
     #[test]
     fn scaling_a_rate_multiplies_it(rate in any_rate(), factor in 0.01f64..10.0, at in 0.0f64..30.0) {
         let (expected, scaled) = (rate.expected(s(at)), rate.scaled(factor).expected(s(at)));
         prop_assert!((scaled - factor * expected).abs() <= 1e-9 * scaled.max(1.0), "{} for {}", scaled, expected);
     }
 
-    /// The moment at which an integral is reached has that integral.
+    /// The integral at the time where it reaches a value is that value.
     #[test]
     fn cumulative_rate_and_its_inverse_agree(rate in any_rate(), share in 0.0f64..1.0) {
         let work = rate.expected(s(20.0)) * share;
@@ -331,7 +331,7 @@ proptest! {
     }
 }
 
-/// The random factor has no say where nothing is offered, and must not be followed there.
+/// After the rate has ended at 0, the random factor must not be simulated further.
 #[test]
 fn bursts_end_with_the_rate() {
     let ms = Duration::from_millis;

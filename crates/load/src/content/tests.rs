@@ -1,4 +1,4 @@
-//! Catalogues have the statistics of their models.
+//! Checks that catalogues have the statistics of their models.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ fn content(typed: &str) -> Content {
     typed.parse().unwrap()
 }
 
-/// Shares of weight by a key of the object.
+/// Shares of the total weight, by a key of the object.
 fn shares<K: std::hash::Hash + Eq>(
     objects: &[Object],
     key: impl Fn(&Object) -> K,
@@ -46,7 +46,7 @@ fn specweb99_content_has_its_four_classes() {
     }
     let by_directory = shares(&objects, |object| object.path[4..9].to_owned());
     assert!((by_directory["00000"] / by_directory["00009"] - 10.0).abs() < 1e-9, "Zipf, exponent 1");
-    // Mean size of what is asked for, which the shares give: 0.35 x 0.48 + 0.5 x 4.8 + .. KB.
+    // Mean size of requested objects, by the shares: 0.35 x 0.48 + 0.5 x 4.8 + .. KB.
     let whole: f64 = objects.iter().map(|object| object.weight).sum();
     let mean = objects.iter().map(|object| object.weight * object.bytes as f64).sum::<f64>() / whole;
     assert!((14_000.0..16_500.0).contains(&mean), "{mean}");
@@ -59,19 +59,19 @@ fn surge_content_has_lognormal_body_and_pareto_tail() {
     sizes.sort_by(f64::total_cmp);
     let n = sizes.len() as f64;
     let beyond = |bytes: f64| sizes.iter().filter(|&&size| size >= bytes).count() as f64 / n;
-    // Shares have a deviation below 0.0006 with so many; five of them.
+    // The standard deviation of a share of 200,000 objects is below 0.0006; the limit is five times that.
     assert!((beyond(surge::TAIL_FROM) - surge::TAIL_SHARE).abs() < 0.003, "{}", beyond(surge::TAIL_FROM));
     for times in [2.0f64, 10.0, 100.0] {
         let expected = surge::TAIL_SHARE * times.powf(-surge::TAIL_ALPHA);
-        let found = beyond(surge::TAIL_FROM * times);
-        assert!((found - expected).abs() < 5.0 * (expected / n).sqrt(), "{times}: {found} for {expected}");
+        let actual = beyond(surge::TAIL_FROM * times);
+        assert!((actual - expected).abs() < 5.0 * (expected / n).sqrt(), "{times}: {actual} for {expected}");
     }
-    // Median and quartiles of the body, whose own upper 3.2 % are drawn again: quantiles of the cut log-normal.
+    // Median and quartiles of the body, whose upper 3.2 % are drawn again: quantiles of the truncated log-normal.
     let body = &sizes[..((1.0 - surge::TAIL_SHARE) * n) as usize];
     for (share, z) in [(0.25, -0.7142), (0.5, -0.0402), (0.75, 0.6058)] {
         let expected = (surge::BODY_MU + surge::BODY_SIGMA * z).exp();
-        let found = body[(share * body.len() as f64) as usize];
-        assert!((found / expected - 1.0).abs() < 0.03, "{share}: {found} for {expected}");
+        let actual = body[(share * body.len() as f64) as usize];
+        assert!((actual / expected - 1.0).abs() < 0.03, "{share}: {actual} for {expected}");
     }
     assert!(sizes[sizes.len() - 1] <= surge::SIZE_MAX && sizes[0] >= 1.0);
     let ratio = objects[0].weight / objects[99].weight;
@@ -114,21 +114,27 @@ fn content_bytes_depend_only_on_seed_and_object() {
 }
 
 #[test]
-fn invalid_content_models_are_refused() {
-    let refused = |typed: &str| typed.parse::<Content>().unwrap_err().to_string();
+fn invalid_content_models_are_rejected() {
+    let error_of = |typed: &str| typed.parse::<Content>().unwrap_err().to_string();
     for typed in ["", "specweb99", "specweb96:10", "surge:x", "even:10,colour=red", "even:10,alpha", "even:10,seed=-1"]
     {
-        assert!(refused(typed).contains("specweb99:1000"), "{typed}: {}", refused(typed));
+        assert!(error_of(typed).contains("specweb99:1000"), "{typed}: {}", error_of(typed));
     }
-    assert!(refused("even:0").contains("from 1 to 1000000") && refused("even:1000001").contains("from 1 to 1000000"));
-    assert!(refused("even:1,alpha=-0.1").contains("alpha") && refused("even:1,alpha=nan").contains("alpha"));
-    assert!(refused("surge:1,size=1KB").contains("even") && refused("even:1,size=0B").contains("from 1B to 1GB"));
-    assert!(refused("even:1,size=10").contains("no unit"));
+    assert!(error_of("even:0").contains("from 1 to 1000000") && error_of("even:1000001").contains("from 1 to 1000000"));
+    assert!(error_of("even:1,alpha=-0.1").contains("alpha") && error_of("even:1,alpha=nan").contains("alpha"));
+    assert!(error_of("surge:1,size=1KB").contains("even") && error_of("even:1,size=0B").contains("from 1B to 1GB"));
+    assert!(error_of("even:1,size=10").contains("no unit"));
 }
 
 proptest! {
     #[test]
-    fn content_models_round_trip_as_text(model in prop::sample::select(vec!["specweb99", "surge", "even"]), objects in 1u32..3000, alpha in prop::option::of(0.0f64..=5.0), seed in any::<u64>(), size in 1u64..=1_000_000_000) {
+    fn content_models_round_trip_as_text(
+        model in prop::sample::select(vec!["specweb99", "surge", "even"]),
+        objects in 1u32..3000,
+        alpha in prop::option::of(0.0f64..=5.0),
+        seed in any::<u64>(),
+        size in 1u64..=1_000_000_000,
+    ) {
         let size = (model == "even").then_some(Bytes(size));
         let content = Content::new(model, objects, alpha, size, seed).unwrap();
         prop_assert_eq!(content.to_string().parse(), Ok(content));

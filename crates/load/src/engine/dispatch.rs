@@ -1,32 +1,32 @@
-//! Finding a connection for a request.
+//! Finds a connection for each request.
 
 use schema::RequestRecord;
 use units::Timestamp;
 
-use super::output::{Pending, What};
+use super::output::{ActionKind, Pending};
 use super::{Load, Loop};
+use crate::arrival_source::Arrival;
 use crate::connection::State;
 use crate::due::Wake;
-use crate::in_flight::{InFlightRequest, Onward, PurposeKey};
+use crate::in_flight::{FollowUp, InFlightRequest, PurposeKey};
 use crate::queues::Queue;
-use crate::turns::Turn;
 
-/// A request in the backlog: intended, no connection yet.
+/// A request in the backlog: scheduled, without a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct BacklogRequest {
     pub(super) sequence: u64,
     pub(super) scheduled_at: Timestamp,
     pub(super) client: u32,
     pub(super) url: u32,
     pub(super) session: Option<u64>,
     pub(super) purpose_key: PurposeKey,
-    /// It waited for a connection, every one up to the cap being busy.
+    /// Whether the request waited because every connection up to the maximum was busy.
     pub(super) queued: bool,
 }
 
-impl Waiting {
+impl BacklogRequest {
     #[inline]
-    pub(super) fn in_hand(self) -> InFlightRequest {
+    pub(super) fn into_in_flight(self) -> InFlightRequest {
         let record = RequestRecord {
             sequence: self.sequence,
             client: self.client,
@@ -41,20 +41,20 @@ impl Waiting {
     }
 }
 
-/// Arrivals and follow-ups made in one call of `handle_time`: a generator that is far behind stays able to read answers and to
-/// stop. The others keep their moments and come with the next call.
+/// Maximum arrivals and follow-ups per call of `handle_time`, so that a generator that is far behind can still read
+/// responses and stop. The others keep their scheduled times and follow with the next call.
 const ARRIVALS_PER_CALL_MAX: usize = 4096;
 
-/// So far into the backlog a free connection looks for a request of its own client. It also bounds for how long the
-/// first in the queue can be passed over.
-const LOOK_AHEAD: usize = 512;
+/// How many requests of the backlog are searched for one of a free connection's own client. The limit also bounds how
+/// long the first request of the backlog can be overtaken.
+const LOOK_AHEAD_MAX: usize = 512;
 
 impl Load {
-    /// Makes what is due by `now` intended, each at its own moment: arrivals, and what follows from responses.
+    /// Schedules the arrivals and follow-ups that are due by `now`, each at its own time.
     pub(super) fn make_due(&mut self, now: Timestamp) {
         for _ in 0..ARRIVALS_PER_CALL_MAX {
-            let arrival = if let Loop::Open(turns) = &self.arrivals { Some(turns.next()) } else { None };
-            // At the same moment, what began earlier goes first.
+            let arrival = if let Loop::Open(source) = &self.arrivals { Some(source.next()) } else { None };
+            // At equal times a follow-up comes before an arrival, since it began earlier.
             let (at, follows) = match (self.due.next(), arrival) {
                 (None, Some(arrival)) => (arrival, false),
                 (Some(due), Some(arrival)) if arrival < due => (arrival, false),
@@ -72,8 +72,8 @@ impl Load {
         }
     }
 
-    /// Makes what follows from responses, and is due by `now`, intended. Arrivals wait for their turn: what else has
-    /// happened is heard first.
+    /// Schedules the follow-ups that are due by `now`. Arrivals wait for `handle_time`, so that other events are
+    /// handled first.
     pub(super) fn make_follow_ups(&mut self, now: Timestamp) {
         while let Some(at) = self.due.next() {
             if at > now || !self.phase.admits(at) {
@@ -84,49 +84,52 @@ impl Load {
     }
 
     fn make_arrival(&mut self) {
-        let Loop::Open(turns) = &mut self.arrivals else { return };
-        let Turn { sequence, at, client, request } = turns.take();
+        let Loop::Open(source) = &mut self.arrivals else { return };
+        let Arrival { sequence, at, client, request } = source.take();
         if self.virtual_users.is_some() {
-            let waiting = self.intend_ask(at, sequence, client);
+            let waiting = self.schedule_workload_request(at, sequence, client);
             self.put_last(waiting);
         } else if self.has_sessions() {
             self.begin_session(at, sequence, client, None);
         } else {
-            let waiting = self.intend_new(at, sequence, client, request);
+            let waiting = self.schedule_new(at, sequence, client, request);
             self.put_last(waiting);
         }
-        self.pass_over();
+        self.skip_other_shards();
     }
 
     fn make_follow_up(&mut self) {
         match self.due.pop() {
             Some((at, Wake::Step { session, number, step })) => self.begin_step(at, session, number, step),
-            Some((at, Wake::Ask { client, url, purpose_key })) => self.ask(at, client, url, purpose_key),
+            Some((at, Wake::Request { client, url, purpose_key })) => {
+                self.schedule_request(at, client, url, purpose_key)
+            }
             Some((at, Wake::User(user))) => self.begin_user(at, user),
             None => {}
         }
     }
 
-    /// Intends a request that follows from a response, or is part of a session.
-    pub(super) fn ask(&mut self, at: Timestamp, client: u32, url: u32, purpose_key: PurposeKey) {
-        let waiting = self.intend_onward(at, client, Onward { url, purpose_key });
+    /// Schedules a follow-up request, or a request of a session, and puts it into the backlog.
+    pub(super) fn schedule_request(&mut self, at: Timestamp, client: u32, url: u32, purpose_key: PurposeKey) {
+        let waiting = self.schedule_follow_up(at, client, FollowUp { url, purpose_key });
         self.put_last(waiting);
         self.end_full_phase();
     }
 
-    fn put_last(&mut self, waiting: Waiting) {
+    fn put_last(&mut self, waiting: BacklogRequest) {
         self.live.cap_hits += u64::from(self.capped);
         self.backlog.push_back(waiting);
     }
 
-    /// Passes over the arrivals of other shards, up to this shard's next. They count against the number of requests that
-    /// ends the phase, whose end is then the same for every shard; not so where one arrival is not one request.
-    pub(super) fn pass_over(&mut self) {
-        let Loop::Open(turns) = &mut self.arrivals else { return };
-        while !turns.is_own() && turns.next() < Timestamp::MAX && self.phase.admits(turns.next()) {
-            let at = turns.take().at;
+    /// Skips the arrivals of other shards, up to this shard's next. Skipped arrivals count towards `requests_max`, so
+    /// that the phase ends at the same time in every shard. With follow-ups an arrival may be several requests, and
+    /// each shard counts its own.
+    pub(super) fn skip_other_shards(&mut self) {
+        let Loop::Open(source) = &mut self.arrivals else { return };
+        while !source.is_own() && source.next() < Timestamp::MAX && self.phase.admits(source.next()) {
+            let at = source.take().at;
             if let Some(virtual_users) = &mut self.virtual_users {
-                virtual_users.pass_over(at.since(self.start));
+                virtual_users.skip(at.since(self.start));
             }
             if !self.follows_up {
                 self.phase.count(at);
@@ -135,22 +138,28 @@ impl Load {
         self.end_full_phase();
     }
 
-    /// The phase of an open loop that has all its requests ends with the next arrival.
+    /// Ends the phase of an open loop that has scheduled all its requests at the time of the next arrival.
     fn end_full_phase(&mut self) {
-        if let Loop::Open(turns) = &self.arrivals
+        if let Loop::Open(source) = &self.arrivals
             && self.phase.is_full()
         {
-            self.phase.end_at(turns.next());
+            self.phase.end_at(source.next());
         }
     }
 
-    /// Counts a request of `client` as intended at `at`: the one that arrival `number` chooses, or the one that is
-    /// `logged` for it.
-    pub(super) fn intend_new(&mut self, at: Timestamp, number: u64, client: u32, logged: Option<u32>) -> Waiting {
+    /// Counts a request of `client` as scheduled at `at`: the request of the log if `logged`, otherwise the one that
+    /// arrival `number` chooses.
+    pub(super) fn schedule_new(
+        &mut self,
+        at: Timestamp,
+        number: u64,
+        client: u32,
+        logged: Option<u32>,
+    ) -> BacklogRequest {
         let url = logged.unwrap_or_else(|| self.chooser.choose(number));
         let sequence = if self.follows_up { self.next_sequence() } else { number };
-        self.count_intended(at);
-        Waiting {
+        self.count_scheduled(at);
+        BacklogRequest {
             sequence,
             scheduled_at: at,
             client,
@@ -161,25 +170,25 @@ impl Load {
         }
     }
 
-    /// Counts a request that follows from a response, or is part of a session, as intended at `at`.
-    pub(super) fn intend_onward(&mut self, at: Timestamp, client: u32, onward: Onward) -> Waiting {
-        let Onward { url, purpose_key } = onward;
+    /// Counts a follow-up request, or a request of a session, as scheduled at `at`.
+    pub(super) fn schedule_follow_up(&mut self, at: Timestamp, client: u32, follow_up: FollowUp) -> BacklogRequest {
+        let FollowUp { url, purpose_key } = follow_up;
         let part = self.purposes.purpose(purpose_key).and_then(|purpose| purpose.part);
         let session = part.and_then(|part| self.sessions.number(part));
-        let sequence = match self.purposes.asking(purpose_key) {
-            Some(asking) => asking.id.sequence,
+        let sequence = match self.purposes.workload_request(purpose_key) {
+            Some(workload_request) => workload_request.id.sequence,
             None => self.next_sequence(),
         };
-        self.count_intended(at);
-        Waiting { sequence, scheduled_at: at, client, url, session, purpose_key, queued: false }
+        self.count_scheduled(at);
+        BacklogRequest { sequence, scheduled_at: at, client, url, session, purpose_key, queued: false }
     }
 
-    /// The number of the next request where requests follow from responses: in the order of intention in this shard.
+    /// The sequence number of the next request of a load with follow-ups: in the order of scheduling in this shard.
     fn next_sequence(&self) -> u64 {
-        self.spec.lane.number(self.live.offered)
+        self.spec.shard.number(self.live.offered)
     }
 
-    pub(super) fn count_intended(&mut self, at: Timestamp) {
+    pub(super) fn count_scheduled(&mut self, at: Timestamp) {
         self.live.offered += 1;
         self.live.backlog += 1;
         if self.phase.count(at) {
@@ -187,20 +196,21 @@ impl Load {
         }
     }
 
-    /// Gives a request a connection: an idle one of its client, else a new one, for which the longest idle connection
-    /// of another client makes room under the cap. False if every connection is busy.
-    fn place(&mut self, waiting: Waiting) -> bool {
+    /// Assigns a connection to a request: an idle one of its client, otherwise a new one. At the maximum of open
+    /// connections the longest idle connection of another client is closed first. Returns false if every connection is
+    /// busy.
+    fn place(&mut self, waiting: BacklogRequest) -> bool {
         let endpoint = self.endpoint_of(waiting.url, waiting.purpose_key);
         if self.is_multiplexed() {
-            let Some(index) = self.trunk_for(waiting.client, endpoint) else { return false };
-            self.join(index, waiting.in_hand(), 0);
+            let Some(index) = self.http2_connection_for(waiting.client, endpoint) else { return false };
+            self.assign(index, waiting.into_in_flight(), 0);
             return true;
         }
         let leads_there = |&index: &u32| self.pool.endpoint(index) == endpoint;
         let own = if self.open_connections.in_turn() {
             self.idle.longest_of(waiting.client).find(leads_there)
         } else {
-            // The last used is the least likely to have been closed by the server.
+            // The server is least likely to have closed the most recently used connection.
             self.idle.of(waiting.client).find(leads_there)
         };
         if let Some(index) = own {
@@ -208,28 +218,29 @@ impl Load {
             self.send_on(index, waiting);
             return true;
         }
-        if self.pool.open() >= self.connections_most {
+        if self.pool.open() >= self.connections_limit {
             let Some((longest_idle, _)) = self.queues.first(Queue::Idle) else { return false };
             self.close(longest_idle);
         }
-        self.open_for(waiting.in_hand(), 0);
+        self.open_for(waiting.into_in_flight(), 0);
         true
     }
 
-    /// Gives the first of the waiting requests a connection; false if none waits, or every connection is busy.
+    /// Assigns a connection to the first request of the backlog. Returns false if the backlog is empty or every
+    /// connection is busy.
     ///
-    /// Called only when the driver has nothing else to do, so that a request takes a connection that has become
-    /// idle since it was scheduled: a generator that was held up for a moment would otherwise open a connection for
-    /// every arrival of that moment, which holds it up more.
+    /// Called only when the driver has nothing else to do, so that a request can use a connection that has become idle
+    /// since it was scheduled. Otherwise a generator after a short stall would open a connection for every arrival of
+    /// that time, which would delay it further.
     pub(super) fn place_next(&mut self) -> bool {
-        let Some(&first) = self.backlog.front().filter(|_| !self.stuck) else { return false };
-        let waiting = Waiting { queued: self.capped, ..first };
+        let Some(&first) = self.backlog.front().filter(|_| !self.all_busy) else { return false };
+        let waiting = BacklogRequest { queued: self.capped, ..first };
         if self.place(waiting) {
             self.backlog.pop_front();
             self.capped &= !self.backlog.is_empty();
             return true;
         }
-        self.stuck = true;
+        self.all_busy = true;
         if !self.capped {
             self.capped = true;
             self.live.cap_hits += self.backlog.len() as u64;
@@ -237,17 +248,17 @@ impl Load {
         false
     }
 
-    /// The request that connection `index`, just become free, is to carry next: the oldest that waits for its own
-    /// client, if it is not far down the queue. Serving the very first instead would mean closing this connection and
-    /// opening another for every request while there is a backlog.
-    pub(super) fn waiting_for(&mut self, index: u32) -> Option<Waiting> {
+    /// Takes the next request for connection `index`, which has just become free, from the backlog: the oldest of the
+    /// connection's client among the first `LOOK_AHEAD_MAX`. Taking the very first request instead would close this
+    /// connection and open another for every request while there is a backlog.
+    pub(super) fn waiting_for(&mut self, index: u32) -> Option<BacklogRequest> {
         let connection = self.pool.at(index);
         let (client, endpoint) = (connection.client, connection.endpoint);
-        let fits = |waiting: &Waiting| {
+        let fits = |waiting: &BacklogRequest| {
             waiting.client == client && self.endpoint_of(waiting.url, waiting.purpose_key) == endpoint
         };
-        let at = self.backlog.iter().take(LOOK_AHEAD).position(fits)?;
-        let waiting = Waiting { queued: self.capped, ..self.backlog.remove(at)? };
+        let at = self.backlog.iter().take(LOOK_AHEAD_MAX).position(fits)?;
+        let waiting = BacklogRequest { queued: self.capped, ..self.backlog.remove(at)? };
         self.capped &= !self.backlog.is_empty();
         Some(waiting)
     }
@@ -262,24 +273,24 @@ impl Load {
         connection.worker = worker;
         connection.request = Some(request);
         self.note_opens(index);
-        self.act(index, What::Connect);
+        self.act(index, ActionKind::Connect);
         index
     }
 
     /// Sends a request on an open connection that has none.
-    pub(super) fn send_on(&mut self, index: u32, waiting: Waiting) {
+    pub(super) fn send_on(&mut self, index: u32, waiting: BacklogRequest) {
         let connection = self.pool.at(index);
-        // Put together where it stays: a record is a quarter of a kilobyte.
-        let request = connection.request.insert(waiting.in_hand());
+        // The record, of 256 bytes, is built in its final place.
+        let request = connection.request.insert(waiting.into_in_flight());
         request.record.connection = Some(connection.number);
         connection.state = State::Ready;
-        self.act(index, What::Send);
+        self.act(index, ActionKind::Send);
     }
 
     pub(super) fn enter_idle(&mut self, now: Timestamp, index: u32) {
         let connection = self.pool.at(index);
         connection.state = State::Idle;
-        self.stuck = false;
+        self.all_busy = false;
         let client = connection.client;
         self.idle.push(client, index);
         self.queues.push(Queue::Idle, index, now);
@@ -291,7 +302,7 @@ impl Load {
         self.queues.remove(index);
     }
 
-    pub(super) fn act(&mut self, index: u32, what: What) {
+    pub(super) fn act(&mut self, index: u32, what: ActionKind) {
         self.actions.push_back(Pending { key: self.pool.key(index), what });
     }
 }

@@ -1,29 +1,30 @@
-//! The passing of time, and the end of the load.
+//! Handles the passing of time and the end of the load.
 
 use std::time::Duration;
 
 use schema::FailureCause;
 use units::Timestamp;
 
-use super::dispatch::Waiting;
+use super::dispatch::BacklogRequest;
 use super::{Load, Loop};
 use crate::connection::State;
 use crate::queues::Queue;
 
-/// Calls of `make_due` by which a stopped phase is filled up to its end: a million arrivals. What is still
-/// missing then would take all memory.
+/// Maximum calls of `make_due` that schedule the remaining arrivals of a stopped phase: a million arrivals. More would
+/// exhaust the memory.
 const CATCH_UP_CALLS_MAX: usize = 256;
 
-/// Bounds of the time for which idle connections are watched after the last request has ended.
+/// Bounds of the time for which idle connections are watched for unsolicited responses after the last request has
+/// ended.
 const IDLE_WATCH_MIN: Duration = Duration::from_millis(20);
 const IDLE_WATCH_MAX: Duration = Duration::from_secs(1);
 
 impl Load {
-    /// Makes the arrivals that are due intended, each at its own moment however late this call is, and ends what has
+    /// Schedules the arrivals that are due, each at its own time however late this call is, and ends requests that have
     /// timed out.
     pub fn handle_time(&mut self, now: Timestamp) {
         self.end_timeouts(now);
-        self.hold(now);
+        self.open_and_close_idle(now);
         self.make_due(now);
         self.run_workers(now);
         self.watch_idle(now);
@@ -32,34 +33,34 @@ impl Load {
         }
     }
 
-    /// Whether something that is still to be intended has its moment.
+    /// Whether an arrival or a follow-up remains to be scheduled in the phase.
     fn has_more_due(&self) -> bool {
-        let arrival = if let Loop::Open(turns) = &self.arrivals { Some(turns.next()) } else { None };
+        let arrival = if let Loop::Open(source) = &self.arrivals { Some(source.next()) } else { None };
         [arrival, self.due.next()].into_iter().flatten().any(|at| self.phase.admits(at))
     }
 
-    /// Everything intended before the end of the phase has been intended, and the end has passed.
+    /// Ends the phase: its end has passed, and everything before the end has been scheduled.
     pub(super) fn finish_phase(&mut self, now: Timestamp) {
         self.phase.finish();
         self.cut_sessions(now);
     }
 
-    /// The measured phase ends at `at`, unless it ends earlier: a moment to come, the same for every shard, at which
-    /// [`Self::stop`] is to follow.
+    /// Ends the measured phase at `at`, unless it ends earlier. `at` is in the future and the same for every shard; the
+    /// driver calls [`Self::stop`] then.
     pub fn end_at(&mut self, at: Timestamp) {
         self.phase.end_at(at);
     }
 
-    /// Ctrl-C: the measured phase ends now and nothing more is intended. What waits in the backlog was offered and
-    /// will not be served: it fails, aborted. What is in flight may end by itself. After the phase this only empties
-    /// the backlog.
+    /// Ends the measured phase now, as after Ctrl-C: no more requests are scheduled. Requests of the backlog count as
+    /// offered and fail as aborted. Requests in flight may still complete. After the phase this call only clears the
+    /// backlog.
     pub fn stop(&mut self, now: Timestamp) {
         if !self.phase.is_over() {
             self.end_phase(now);
         }
         while let Some(waiting) = self.backlog.pop_front() {
-            let waiting = Waiting { queued: self.capped, ..waiting };
-            self.conclude(now.max(waiting.scheduled_at), waiting.in_hand(), Err(FailureCause::Aborted));
+            let waiting = BacklogRequest { queued: self.capped, ..waiting };
+            self.conclude(now.max(waiting.scheduled_at), waiting.into_in_flight(), Err(FailureCause::Aborted));
         }
     }
 
@@ -71,41 +72,41 @@ impl Load {
             }
             self.make_due(now);
         }
-        // A generator hopelessly behind its schedule: the phase ends where its arrivals do.
-        if let Loop::Open(turns) = &self.arrivals {
-            self.phase.end_at(turns.next());
+        // If the generator is too far behind its schedule, the phase ends with the last scheduled arrival.
+        if let Loop::Open(source) = &self.arrivals {
+            self.phase.end_at(source.next());
         }
         self.phase.stop(now);
         self.cut_sessions(now);
     }
 
-    /// The end, at once: everything not done fails, aborted, and every connection is to be closed. Also closes what
-    /// idle connections are left after a load that has finished by itself.
+    /// Ends the load immediately: every unfinished request fails as aborted, and every connection is closed. After a
+    /// load that has finished by itself it closes the remaining idle connections.
     pub fn abort(&mut self, now: Timestamp) {
         self.stop(now);
         self.abort_streams(now);
-        let held: Vec<u32> = self
+        let open: Vec<u32> = self
             .pool
             .iter()
             .filter(|(_, connection)| !matches!(connection.state, State::Free | State::Closing))
             .map(|(index, _)| index)
             .collect();
-        for index in held {
+        for index in open {
             self.note_unreceived(index, false);
             self.end_request(now, index, Some(FailureCause::Aborted));
             self.close(index);
         }
-        self.drop_onwards(now);
-        debug_assert!(self.purposes.is_empty(), "what requests are part of ends with them");
+        self.drop_follow_ups(now);
+        debug_assert!(self.purposes.is_empty(), "purposes end with their requests");
         debug_assert!(self.sessions.is_empty(), "sessions end with their requests");
         debug_assert!(
             self.virtual_users.as_ref().is_none_or(|virtual_users| virtual_users.is_empty()),
-            "pages end with their asks"
+            "pages end with their requests"
         );
     }
 
-    /// Idle connections stay open for a while after the last request has ended: a response that no request asked for comes
-    /// then, where a server has answered more often than it was asked, and shows that requests were paired with the wrong
+    /// Watches idle connections for a while after the last request has ended. A server that sent more responses than it
+    /// received requests then sends an unsolicited response, which shows that requests were paired with the wrong
     /// responses ([`Live::untrusted`](crate::Live::untrusted)).
     fn watch_idle(&mut self, now: Timestamp) {
         if !self.idle_watched && self.is_at_rest() {
@@ -113,12 +114,12 @@ impl Load {
         }
     }
 
-    /// When idle connections have been watched for as long as the slowest response took.
+    /// When idle connections have been watched for long enough: the duration of the slowest response, within bounds.
     pub(super) fn idle_watch_end(&self) -> Timestamp {
         self.last_done_at + self.service_time_max.clamp(IDLE_WATCH_MIN, IDLE_WATCH_MAX)
     }
 
-    /// Whether nothing waits for idle connections any more. A surplus stream of HTTP/2 is an error by itself.
+    /// Whether the watch of idle connections is over. HTTP/2 needs none: an unsolicited stream is a protocol error.
     pub(super) fn is_idle_watched(&self) -> bool {
         self.idle_watched || self.pool.open() == 0 || self.is_multiplexed()
     }
@@ -128,7 +129,7 @@ impl Load {
             self.queues.first(Queue::Connecting).filter(|&(_, deadline)| deadline <= now)
         {
             if self.is_multiplexed() {
-                self.trunk_lost(now, deadline, index, Some(FailureCause::ConnectTimeout));
+                self.http2_connection_lost(now, deadline, index, Some(FailureCause::ConnectTimeout));
             } else {
                 self.fail(now, deadline, index, FailureCause::ConnectTimeout);
             }

@@ -1,4 +1,4 @@
-//! What happened on a connection. Keys of connections that are gone are ignored: events may have been under way.
+//! Handles the events of connections. Events of closed connections are ignored, as the driver may report them late.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use schema::{FailureCause, Method};
 use units::Timestamp;
 
 use super::Load;
-use super::output::What;
+use super::output::ActionKind;
 use crate::connection::{ConnectionKey, State};
 use crate::http1::{AtClose, Fault, Progress};
 use crate::in_flight::InFlightRequest;
 use crate::queues::Queue;
 use crate::spec::Retry;
 
-/// A close that crossed a request is read at most one RTT after the request was sent; this much later, since the generator
-/// itself may have been late, and the RTT is that of the handshake.
+/// Tolerance for recognising a server's close that crossed a request. Such a close arrives at most one RTT after the
+/// request was sent. The tolerance covers the generator's own delay and the difference to the handshake's RTT.
 pub const RACE_MARGIN: Duration = Duration::from_millis(20);
 
-/// A request this long fits into one segment, which is acknowledged whole or not at all.
-const SEGMENT: usize = 1024;
+/// A request of at most this many bytes fits into one TCP segment, which is acknowledged whole or not at all.
+const SINGLE_SEGMENT_MAX_BYTES: usize = 1024;
 
 impl Load {
-    /// The connection is established. To a secure target the request waits for [`Self::handle_secured`]; the connect
-    /// timeout bounds both.
+    /// The connection is established. On a connection to a secure target the request waits for
+    /// [`Self::handle_secured`]; the connect timeout covers both.
     pub fn handle_connected(&mut self, now: Timestamp, key: ConnectionKey) {
         if self.state(key) != State::Connecting {
             return;
@@ -35,7 +35,7 @@ impl Load {
             request.record.connected_at = Some(now);
         }
         if self.is_multiplexed() {
-            self.trunk_connected(now, key.index, false);
+            self.http2_connection_established(now, key.index, false);
         }
         let connection = self.pool.at(key.index);
         if self.targets[usize::from(connection.endpoint)].secure {
@@ -45,7 +45,7 @@ impl Load {
         }
     }
 
-    /// The TLS handshake is finished, as far as sending goes.
+    /// The TLS handshake is finished: the client may send.
     pub fn handle_secured(&mut self, now: Timestamp, key: ConnectionKey) {
         if self.state(key) != State::Securing {
             return;
@@ -58,25 +58,25 @@ impl Load {
             request.record.secured_at = Some(now);
         }
         if self.is_multiplexed() {
-            self.trunk_connected(now, key.index, true);
+            self.http2_connection_established(now, key.index, true);
         }
         self.make_ready(now, key.index);
     }
 
-    /// A new connection can carry its request.
+    /// A new connection is ready for its request.
     fn make_ready(&mut self, now: Timestamp, index: u32) {
         if self.is_multiplexed() {
-            return self.trunk_ready(now, index);
+            return self.http2_connection_ready(now, index);
         }
         self.queues.remove(index);
         if self.pool.at(index).request.is_none() {
             return self.enter_idle(now, index);
         }
         self.pool.at(index).state = State::Ready;
-        self.act(index, What::Send);
+        self.act(index, ActionKind::Send);
     }
 
-    /// The kernel took the next `bytes` bytes of the request. `sent_at` is when it took the last.
+    /// The kernel accepted the next `bytes` bytes of the request. `sent_at` of the record is the time of the last byte.
     pub fn handle_sent(&mut self, now: Timestamp, key: ConnectionKey, bytes: usize) {
         if self.state(key) != State::Awaiting {
             return;
@@ -94,11 +94,11 @@ impl Load {
         }
     }
 
-    /// These bytes were read. Bytes that no request asked for make every response of the connection untrustworthy
-    /// ([`Live::untrusted`](crate::Live::untrusted)): what looked like an answer may have been sent before its request was
-    /// read. They close the connection; where they come with the end of a response they fail its request, where they come
-    /// later its request has ended and the next one takes another connection. Stray empty lines are skipped and counted
-    /// ([`Live::stray_lines`](crate::Live::stray_lines)).
+    /// The driver read `bytes`. Unsolicited bytes make every response of the connection untrustworthy
+    /// ([`Live::untrusted`](crate::Live::untrusted)): the server may have sent an apparent response before it read the
+    /// request. Unsolicited bytes close the connection. If they arrive with the end of a response they fail its
+    /// request; later the request has already ended, and the next one uses another connection. Stray empty lines are
+    /// skipped and counted ([`Live::stray_lines`](crate::Live::stray_lines)).
     pub fn handle_bytes(&mut self, now: Timestamp, key: ConnectionKey, bytes: &[u8]) {
         if bytes.is_empty() || !self.count_received(key, bytes.len() as u64) {
             return;
@@ -109,7 +109,7 @@ impl Load {
                 let Some(InFlightRequest { record: request, .. }) = &mut connection.request else { return };
                 let mut bytes = bytes;
                 if request.first_byte_at.is_none() && bytes[0] == b'\r' {
-                    // What is left of the response before is no first byte of this one.
+                    // An empty line after the previous response is not the first byte of this one.
                     bytes = &bytes[connection.response.skip_stray_lines(bytes)..];
                     if bytes.is_empty() {
                         return;
@@ -121,7 +121,7 @@ impl Load {
                 request.bytes_received += taken as u64;
                 request.status = connection.response.status();
                 match fed {
-                    // As planned: what comes after this is nobody's.
+                    // The client aborts the response here, as planned; the rest of the bytes is discarded.
                     Ok(_) if connection.response.is_cut() => self.response_whole(now, key.index, true),
                     Ok(Progress::More) => {}
                     Ok(Progress::Whole { consumed })
@@ -144,11 +144,16 @@ impl Load {
                 self.note_unsolicited(key.index);
                 self.drop_connection(now, key.index, FailureCause::UnsolicitedData);
             }
-            State::Free | State::Wanted | State::Connecting | State::Securing | State::Carrying | State::Closing => {}
+            State::Free
+            | State::ConnectQueued
+            | State::Connecting
+            | State::Securing
+            | State::Http2Ready
+            | State::Closing => {}
         }
     }
 
-    /// So many body bytes were thrown away unread, at most [`Self::discardable`].
+    /// The driver discarded `bytes` body bytes unread, at most [`Self::discardable`].
     pub fn handle_discarded(&mut self, now: Timestamp, key: ConnectionKey, bytes: u64) {
         if self.state(key) != State::Awaiting || !self.count_received(key, bytes) {
             return;
@@ -164,12 +169,12 @@ impl Load {
     /// The server closed its side: a read returned 0.
     pub fn handle_eof(&mut self, now: Timestamp, key: ConnectionKey) {
         if self.is_multiplexed() {
-            return self.handle_trunk_lost(now, key, None);
+            return self.handle_http2_connection_lost(now, key, None);
         }
         match self.state(key) {
             State::Awaiting => match self.pool.at(key.index).response.close() {
                 AtClose::Whole => self.response_whole(now, key.index, true),
-                AtClose::Nothing => self.closed_without_answer(now, key.index, FailureCause::ClosedBeforeResponse),
+                AtClose::Nothing => self.closed_without_response(now, key.index, FailureCause::ClosedBeforeResponse),
                 AtClose::Short => self.fail(now, now, key.index, FailureCause::ClosedEarly),
                 AtClose::Malformed => self.fail(now, now, key.index, FailureCause::Malformed),
             },
@@ -178,12 +183,12 @@ impl Load {
             }
             State::Connecting => self.fail(now, now, key.index, FailureCause::ConnectFailed),
             State::Securing => self.fail(now, now, key.index, FailureCause::TlsHandshake),
-            State::Free | State::Wanted | State::Carrying | State::Closing => {}
+            State::Free | State::ConnectQueued | State::Http2Ready | State::Closing => {}
         }
     }
 
-    /// The server said that it sends no more (TLS's close_notify); its FIN is to follow, and is told with
-    /// [`Self::handle_eof`]. Nothing cut off what came before it.
+    /// The server announced the end of its data (close_notify of TLS). Its FIN follows and is reported with
+    /// [`Self::handle_eof`]. The data before it is complete.
     pub fn handle_close_notify(&mut self, now: Timestamp, key: ConnectionKey) {
         match self.state(key) {
             State::Awaiting if self.pool.at(key.index).response.close() == AtClose::Whole => {
@@ -193,8 +198,8 @@ impl Load {
         }
     }
 
-    /// The server closed its side without close_notify, which TLS wants before it. After a response that says its own
-    /// length that is a bad habit of the server's and no more; a response that ends with the connection may have been cut.
+    /// The server closed its side without the close_notify that TLS requires. A response with its own length is
+    /// complete anyway. A response that ends with the connection may have been truncated, and fails.
     pub fn handle_truncated(&mut self, now: Timestamp, key: ConnectionKey) {
         match self.state(key) {
             State::Awaiting if self.pool.at(key.index).response.close() == AtClose::Whole => {
@@ -204,10 +209,11 @@ impl Load {
         }
     }
 
-    /// Connecting or its TLS handshake failed, or the connection broke: reset, no descriptor, no port, a TLS alert.
+    /// Connecting or the TLS handshake failed, or the connection broke: a reset, no descriptor or port left, a TLS
+    /// alert.
     pub fn handle_failure(&mut self, now: Timestamp, key: ConnectionKey, cause: FailureCause) {
         if self.is_multiplexed() {
-            return self.handle_trunk_lost(now, key, Some(cause));
+            return self.handle_http2_connection_lost(now, key, Some(cause));
         }
         match self.state(key) {
             State::Connecting | State::Securing => self.fail(now, now, key.index, cause),
@@ -221,45 +227,47 @@ impl Load {
                 if answered || cause != FailureCause::Reset {
                     self.fail(now, now, key.index, cause);
                 } else {
-                    self.closed_without_answer(now, key.index, cause);
+                    self.closed_without_response(now, key.index, cause);
                 }
             }
             State::Ready | State::Idle => self.drop_connection(now, key.index, cause),
-            State::Free | State::Wanted | State::Carrying | State::Closing => {}
+            State::Free | State::ConnectQueued | State::Http2Ready | State::Closing => {}
         }
     }
 
-    /// Of the bytes that the kernel took on a connection, the peer has not acknowledged so many. To be called before what
-    /// may end a request is reported, where [`Self::wants_acknowledged`] says so; before an end of the connection always.
+    /// The peer has not yet acknowledged `bytes` of the bytes that the kernel accepted on a connection. The driver
+    /// calls this before every event that ends the connection and, if [`Self::wants_acknowledged`], before every event
+    /// that may end a request.
     pub fn handle_unacknowledged(&mut self, key: ConnectionKey, bytes: u64) {
-        if matches!(self.state(key), State::Awaiting | State::Carrying) {
+        if matches!(self.state(key), State::Awaiting | State::Http2Ready) {
             self.pool.at(key.index).unacknowledged = bytes;
         }
     }
 
-    /// Whether the request under way on a connection is so long that the server may answer before it has received all.
+    /// Whether the request in flight on a connection is so long that the server may respond before it has received all
+    /// of it.
     pub fn wants_acknowledged(&self, key: ConnectionKey) -> bool {
         self.pool.find(key).is_some_and(|connection| {
-            connection.state == State::Awaiting && connection.sent > SEGMENT && !self.is_multiplexed()
+            connection.state == State::Awaiting && connection.sent > SINGLE_SEGMENT_MAX_BYTES && !self.is_multiplexed()
         })
     }
 
-    /// Connections with such a request whose response deadline is at `now` or before: the next [`Self::handle_time`] ends
-    /// them.
+    /// Connections with such a long request whose response deadline is at `now` or before. The next
+    /// [`Self::handle_time`] fails these requests.
     pub fn timing_out(&self, now: Timestamp) -> impl Iterator<Item = ConnectionKey> + '_ {
         let due = self.queues.iter(Queue::Awaiting).take_while(move |&(_, deadline)| deadline <= now);
         due.map(|(index, _)| self.pool.key(index)).filter(|&key| self.wants_acknowledged(key))
     }
 
-    /// Connection `index` brought bytes that no request asked for.
+    /// Counts unsolicited bytes on connection `index`.
     fn note_unsolicited(&mut self, index: u32) {
         self.live.surplus += 1;
-        // The first bytes of a connection may come before its first request.
+        // Unsolicited bytes may arrive before the connection's first request.
         self.live.untrusted += u64::from(self.pool.at(index).requests.max(1));
     }
 
     /// The server closed before the first byte of the response to a request that was sent.
-    fn closed_without_answer(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
+    fn closed_without_response(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
         if self.is_idle_race(now, index, cause == FailureCause::Reset) {
             self.retry(index);
         } else {
@@ -267,14 +275,14 @@ impl Load {
         }
     }
 
-    /// Whether a request and the server's close of an idle connection crossed, and the request may be retried. A server that
-    /// closes before it has read the request resets the connection.
+    /// Whether a request crossed the server's close of an idle connection, and may be retried. A server that closes
+    /// before it has read the request resets the connection.
     fn is_idle_race(&self, now: Timestamp, index: u32, reset: bool) -> bool {
         let connection = self.pool.slot(index);
         let Some(InFlightRequest { record, purpose_key, .. }) = &connection.request else { return false };
         connection.requests > 1
             && self.may_retry(self.method_of(record.url, *purpose_key))
-            // Nothing was taken by the kernel, or nothing of what it took was acknowledged.
+            // No byte of the request was sent, or none was acknowledged.
             && (reset || connection.unacknowledged >= connection.sent as u64)
             && record.sent_at.is_none_or(|sent_at| now <= sent_at + connection.handshake() + RACE_MARGIN)
     }
@@ -285,12 +293,12 @@ impl Load {
         self.spec.retry == Retry::IdleRace && idempotent
     }
 
-    /// A connection on which no answer is awaited has ended, for `cause`.
+    /// A connection without a pending response has ended, for `cause`.
     fn drop_connection(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
         let connection = self.pool.at(index);
         match &connection.request {
-            None => self.close_and_go_on(now, index),
-            // Its Send had not been handed out: nothing was lost, another connection takes it.
+            None => self.close_and_continue(now, index),
+            // The driver has not fetched its Send: the request moves to another connection.
             Some(request) if request.record.started_at.is_none() => self.reopen(index, false),
             Some(_) => self.fail(now, now, index, cause),
         }
@@ -300,7 +308,7 @@ impl Load {
         self.pool.find(key).map_or(State::Free, |connection| connection.state)
     }
 
-    /// False if the connection is gone.
+    /// Counts received bytes; false if the connection is closed.
     pub(super) fn count_received(&mut self, key: ConnectionKey, bytes: u64) -> bool {
         if matches!(self.state(key), State::Free | State::Closing) {
             return false;

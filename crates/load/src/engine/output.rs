@@ -1,22 +1,22 @@
-//! What the driver is to do.
+//! The actions that the driver carries out.
 
 use schema::Method;
 use units::Timestamp;
 
 use super::Load;
-use super::evaluation::Wants;
+use super::evaluation::Needs;
 use super::streams::{RequestHead, StreamKey};
 use crate::connection::{ConnectionKey, State};
 use crate::in_flight::{InFlightRequest, PurposeKey};
 use crate::queues::Queue;
 use crate::request;
 
-/// One thing for the driver to do, now.
+/// One action that the driver carries out immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// Open a connection from a client's address to a target's.
     Connect {
-        /// Its name from now on.
+        /// The key of the new connection.
         key: ConnectionKey,
         /// Index of the client.
         client: u32,
@@ -29,17 +29,17 @@ pub enum Action<'a> {
         key: ConnectionKey,
         /// Index into the workload's requests.
         request: usize,
-        /// The whole request, head and body.
+        /// The complete request, head and body.
         bytes: &'a [u8],
-        /// `bytes` are [`Load::request`]'s and stay where they are for as long as the load lives.
+        /// Whether `bytes` are those of [`Load::request`], which stay at their address for the lifetime of the load.
         prepared: bool,
     },
-    /// Open a stream for a request on a connection that carries streams. To be answered with
-    /// [`Load::handle_stream_opened`], or with [`Load::handle_stream_failure`].
+    /// Open a stream for a request on an HTTP/2 connection. The driver reports the result with
+    /// [`Load::handle_stream_opened`] or [`Load::handle_stream_failure`].
     Open {
         /// The connection.
         key: ConnectionKey,
-        /// The stream's name from now on.
+        /// The key of the new stream.
         stream: StreamKey,
         /// Index into the workload's requests.
         request: usize,
@@ -48,29 +48,29 @@ pub enum Action<'a> {
         /// Body.
         body: &'a [u8],
     },
-    /// Tell the server that a stream is given up (RST_STREAM with CANCEL).
+    /// Cancel a stream (RST_STREAM with CANCEL).
     Reset {
         /// The connection.
         key: ConnectionKey,
-        /// The stream's identifier on it.
+        /// The stream's identifier on the connection.
         number: u32,
     },
-    /// Close a connection, if it has come to have a socket.
+    /// Close a connection; it has no socket if connecting failed before one was created.
     Close {
-        /// The connection. Void after this.
+        /// The connection. The key is void afterwards.
         key: ConnectionKey,
     },
 }
 
-/// An action not handed out yet. Void if the key's connection is no longer in the state that asked for it.
+/// An action that the driver has not fetched yet. Void if its connection has since changed to another state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) key: ConnectionKey,
-    pub(super) what: What,
+    pub(super) what: ActionKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum ActionKind {
     Connect,
     Send,
     Stream(StreamKey),
@@ -79,14 +79,14 @@ pub(super) enum What {
 }
 
 impl Load {
-    /// The next thing to do. Handing it out is the moment at which it counts as done: `now` becomes `started_at` of a
-    /// request whose Connect (or Send on an open connection) this is, `opened_at` or `closed_at` of a connection.
+    /// Returns the next action. `now` is recorded as the time of the action: `started_at` of a request for its Connect
+    /// (or its Send on an open connection), `opened_at` or `closed_at` of a connection.
     pub fn poll_action(&mut self, now: Timestamp) -> Option<Action<'_>> {
         self.poll(now, true)
     }
 
-    /// The same, but without connections for requests that wait for one: what follows from what has happened. A driver
-    /// that has more answers to read takes these first, as each may free a connection for a request that waits.
+    /// Returns the next action, but assigns no connections to requests of the backlog. A driver that has more responses
+    /// to read uses this call, as each response may free a connection for a request of the backlog.
     pub fn poll_follow_up(&mut self, now: Timestamp) -> Option<Action<'_>> {
         self.poll(now, false)
     }
@@ -101,41 +101,48 @@ impl Load {
             };
             let Some(connection) = self.pool.find(key) else { continue };
             match (what, connection.state) {
-                (What::Connect, State::Wanted) => {
+                (ActionKind::Connect, State::ConnectQueued) => {
                     let target = self.hand_out_connect(now, key.index);
                     return Some(Action::Connect { key, client: self.pool.at(key.index).client, target });
                 }
-                (What::Send, State::Ready) => {
+                (ActionKind::Send, State::Ready) => {
                     let request = self.hand_out_send(now, key.index);
                     let connection = self.pool.at(key.index);
                     let prepared = !connection.is_written;
                     let bytes = if prepared { self.prepared.of(request) } else { &connection.bytes };
                     return Some(Action::Send { key, request, bytes, prepared });
                 }
-                (What::Close, State::Closing) => {
+                (ActionKind::Close, State::Closing) => {
                     self.hand_out_close(now, key.index);
                     return Some(Action::Close { key });
                 }
-                (What::Stream(stream), State::Connecting | State::Securing | State::Carrying) => {
+                (ActionKind::Stream(stream), State::Connecting | State::Securing | State::Http2Ready) => {
                     if self.hand_out_stream(now, key.index, stream) {
                         let (request, head, body) = self.handed_out(stream);
                         return Some(Action::Open { key, stream, request, head, body });
                     }
                 }
-                (What::Reset(number), State::Carrying) => return Some(Action::Reset { key, number }),
-                // The connection has moved on since (closed before its Send went out, say).
-                (What::Connect | What::Send | What::Stream(_) | What::Reset(_) | What::Close, _) => {}
+                (ActionKind::Reset(number), State::Http2Ready) => return Some(Action::Reset { key, number }),
+                // The connection has changed state since, for example was closed before its Send.
+                (
+                    ActionKind::Connect
+                    | ActionKind::Send
+                    | ActionKind::Stream(_)
+                    | ActionKind::Reset(_)
+                    | ActionKind::Close,
+                    _,
+                ) => {}
             }
         }
     }
 
-    /// A request of the workload that is prepared: the same bytes for every [`Action::Send`] of it that says so.
-    /// Empty for others.
+    /// The bytes of a prepared request of the workload, which every [`Action::Send`] with `prepared` contains. Empty
+    /// for requests that are not prepared.
     pub fn request(&self, request: usize) -> &[u8] {
         self.prepared.of(request)
     }
 
-    /// What is left to write of the request on a connection; empty when there is nothing.
+    /// The bytes of a connection's request that are still to be written; empty if there are none.
     pub fn unsent(&self, key: ConnectionKey) -> &[u8] {
         let Some(connection) = self.pool.find(key).filter(|connection| connection.state == State::Awaiting) else {
             return &[];
@@ -146,8 +153,8 @@ impl Load {
         &whole[connection.sent..]
     }
 
-    /// Body bytes that the driver may throw away unread on a connection (`MSG_TRUNC`), because they are certain to
-    /// belong to a body of known length. Told with [`Self::handle_discarded`].
+    /// Number of body bytes that the driver may discard unread on a connection (`MSG_TRUNC`), since they belong to a
+    /// body of known length. The driver reports them with [`Self::handle_discarded`].
     pub fn discardable(&self, key: ConnectionKey) -> u64 {
         self.pool
             .find(key)
@@ -156,7 +163,7 @@ impl Load {
     }
 
     fn hand_out_connect(&mut self, now: Timestamp, index: u32) -> usize {
-        let number = self.spec.lane.number(self.live.connections_opened);
+        let number = self.spec.shard.number(self.live.connections_opened);
         self.live.connections_opened += 1;
         self.live.connections += 1;
         let connection = self.pool.at(index);
@@ -175,10 +182,10 @@ impl Load {
                     self.count_start();
                 }
             }
-            // Else it was opened to be held.
+            // Otherwise it is an idle connection opened before the load.
             None => {
                 if self.is_multiplexed() {
-                    self.start_trunk(now, index);
+                    self.start_http2_connection(now, index);
                 }
             }
         }
@@ -187,8 +194,8 @@ impl Load {
     }
 
     fn hand_out_send(&mut self, now: Timestamp, index: u32) -> usize {
-        self.note_asked(now, index);
-        let (method, wants) = self.write_out(now, index);
+        self.note_request_time(now, index);
+        let (method, needs) = self.write_out(now, index);
         let connection = self.pool.at(index);
         connection.state = State::Awaiting;
         connection.requests += 1;
@@ -197,50 +204,52 @@ impl Load {
         self.live.sends += 1;
         let request = &mut connection.request.as_mut().expect("a request is sent").record;
         request.attempts = request.attempts.saturating_add(1);
-        let asked = request.url as usize;
+        let url = request.url as usize;
         let starts = request.started_at.is_none();
         if starts {
             request.started_at = Some(now);
         }
         connection.response.reset(method);
-        if self.first_head.is_none() || wants.head {
-            connection.response.keep_head();
+        if self.first_head.is_none() || needs.head {
+            connection.response.store_head();
         }
-        if wants.body {
-            connection.response.keep_body();
+        if needs.body {
+            connection.response.store_body();
         }
         if starts {
             self.count_start();
         }
-        self.look_at_reply(index);
+        self.attach_checker(index);
         self.queues.push(Queue::Awaiting, index, now + self.spec.response_timeout);
-        asked
+        url
     }
 
-    /// Writes the request of a connection into the connection's own memory, unless it goes out as prepared or was
-    /// written before. Its method, and what must be kept of its response.
-    fn write_out(&mut self, now: Timestamp, index: u32) -> (Method, Wants) {
+    /// Writes a connection's request into the connection's buffer, unless it is prepared or already written. Returns
+    /// its method, and which parts of its response must be stored.
+    fn write_out(&mut self, now: Timestamp, index: u32) -> (Method, Needs) {
         let connection = self.pool.at(index);
         let (is_written, request) = (connection.is_written, connection.request.as_ref().expect("a request is sent"));
         let (url, purpose_key) = (request.record.url, request.purpose_key);
         let outline = self.outlines[url as usize];
         let is_prepared = !self.prepared.of(url as usize).is_empty();
         if is_prepared && purpose_key == PurposeKey::PLAIN && !self.spec.workload.cookies {
-            return (outline.method, outline.wants);
+            return (outline.method, outline.needs);
         }
         let method = self.method_of(url, purpose_key);
         if is_written {
-            return (method, outline.wants);
+            return (method, outline.needs);
         }
         let mut bytes = std::mem::take(&mut self.pool.at(index).bytes);
         bytes.clear();
         let connection = self.pool.slot(index);
         let mut rendering = self.rendering(connection.request.as_ref().expect("a request is sent"), now);
-        if let Some(asked) = &mut rendering.asked {
-            asked.is_last = connection.uses != 0 && connection.requests + 1 >= connection.uses;
+        if let Some(content) = &mut rendering.workload_content {
+            content.is_last = connection.uses != 0 && connection.requests + 1 >= connection.uses;
         }
-        let written =
-            !is_prepared || rendering.hop.is_some() || rendering.cookie.is_some() || rendering.asked.is_some();
+        let written = !is_prepared
+            || rendering.hop.is_some()
+            || rendering.cookie.is_some()
+            || rendering.workload_content.is_some();
         if written {
             request::write(&self.spec, &rendering, &mut bytes);
         }
@@ -249,7 +258,7 @@ impl Load {
         }
         let connection = self.pool.at(index);
         (connection.bytes, connection.is_written) = (bytes, written);
-        (method, outline.wants)
+        (method, outline.needs)
     }
 
     fn hand_out_close(&mut self, now: Timestamp, index: u32) {

@@ -1,36 +1,37 @@
-//! HTTP/2: connections that carry several requests at once, each on a stream of its own.
+//! HTTP/2: connections that carry several concurrent requests, each on its own stream.
 //!
 //! ```text
 //!   request --> its client's connection with a free stream
-//!           --> else one that is being opened, with room: it waits there
-//!           --> else a new connection, under the cap; else the backlog
+//!           --> else a connection that is being opened and has a stream left: the request waits there
+//!           --> else a new connection, up to the maximum; else the backlog
 //! ```
 //!
-//! A request on a stream is kept here ([`Stream`]), not with its connection: there, [`Connection::request`] stays empty,
-//! and once it is ready for requests its state is [`State::Carrying`]. What follows from the end of a request (records,
-//! checks, sessions) is the same as for HTTP/1: `evaluation`.
+//! A request on a stream is stored here ([`Stream`]), not with its connection: [`Connection::request`] stays empty, and
+//! the state of a connection that is ready for streams is [`State::Http2Ready`]. The end of a request (records, checks,
+//! sessions) is handled as for HTTP/1, in `evaluation`.
 //!
-//! - `started_at` is when Connect was handed out, or when the request joined a connection that was being opened, or when
-//!   it was handed out itself ([`Action::Open`](super::Action::Open)). So the wait for somebody else's handshake is in the
-//!   service time, and send lag is the generator's own. `connected_at` and `secured_at` belong to the request that opened
-//!   the connection.
-//! - A stream counts from the request's start to its end. There are never more open than the server allows
-//!   (SETTINGS_MAX_CONCURRENT_STREAMS). Until a server has said so, up to 100 are taken for granted, as RFC 9113
-//!   (section 6.5.2) recommends, or what it said on the connection before.
-//! - In the closed loop a connection has as many places as [`LoadSpec::streams_max`](crate::LoadSpec::streams_max); those
-//!   beyond what the server allows stay empty.
-//! - A stream that the server did not take up (above GOAWAY's last stream, or REFUSED_STREAM) is tried again once,
-//!   whatever its method: RFC 9113, section 8.7. So is an idempotent request that crossed the server's close of an idle
-//!   connection, as with HTTP/1. [`Retry::Never`](crate::Retry) turns both off.
-//! - A response that ends before its request was sent whole is early (`early_response`); the stream is over, the connection
-//!   stays.
+//! - `started_at` is the time of the Connect, or when the request joined a connection that was being opened,
+//!   or the time of its own [`Action::Open`](super::Action::Open). So the wait for another request's handshake is part
+//!   of the service time, and send lag is the generator's own delay. `connected_at` and `secured_at` belong to the
+//!   request that opened the connection.
+//! - A stream counts from the request's start to its end. The number of open streams never exceeds what the server
+//!   allows (SETTINGS_MAX_CONCURRENT_STREAMS). Until the server's SETTINGS arrive, the limit is that of the previous
+//!   connection to the server, otherwise 100, as RFC 9113 (section 6.5.2) recommends.
+//! - In the closed loop a connection has [`LoadSpec::streams_max`](crate::LoadSpec::streams_max) workers; those beyond
+//!   the server's limit wait.
+//! - A stream that the server did not process (above GOAWAY's last stream, or REFUSED_STREAM) is retried once, whatever
+//!   its method: RFC 9113, section 8.7. So is an idempotent request that crossed the server's close of an idle
+//!   connection, as with HTTP/1. [`Retry::Never`](crate::Retry) disables both.
+//! - A response that ends before its request was sent completely is early (`early_response`). The stream is over; the
+//!   connection stays open.
 //!
-//! Code map: `place` finds a connection, `answer` is what streams bring, `trunk` what happens to whole connections.
+//! Code map: `dispatch` finds a connection, `events` handles the events of streams, `connections` those of whole
+//! connections.
 
-mod answer;
+mod connections;
+mod dispatch;
+mod events;
 mod fields;
-mod place;
-mod trunk;
 
 use std::collections::VecDeque;
 
@@ -38,109 +39,109 @@ use units::Timestamp;
 
 pub use fields::RequestHead;
 
-use super::evaluation::Wants;
+use super::evaluation::Needs;
 use crate::idle::IdleByClient;
 use crate::in_flight::InFlightRequest;
 use crate::queues::Queues;
 use crate::spec::{HttpVersion, LoadSpec};
 
-/// Names a stream between [`Load`](crate::Load) and its driver. Calls with the key of a stream that has ended are ignored.
+/// Identifies a stream between [`Load`](crate::Load) and its driver. Calls with the key of an ended stream are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     pub(super) index: u32,
     pub(super) generation: u32,
 }
 
-/// Why a stream brought no response.
+/// Why a stream ended without a complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFailure {
-    /// The server has not taken it up (RST_STREAM with REFUSED_STREAM).
+    /// The server did not process the request (RST_STREAM with REFUSED_STREAM).
     Refused,
-    /// For this cause.
+    /// The request failed for this cause.
     Failed(schema::FailureCause),
 }
 
-/// Streams that a server is taken to allow before it has said how many.
-const LIMIT_ASSUMED: u32 = 100;
+/// Limit of concurrent streams until the server's SETTINGS arrive.
+const DEFAULT_STREAM_LIMIT: u32 = 100;
 
-/// Everything about streams.
+/// The state of all streams and of the connections that carry them.
 #[derive(Debug)]
 pub(super) struct Streams {
     slots: Vec<Stream>,
     free: Vec<u32>,
-    /// By response deadline, over `slots`.
+    /// Response deadlines, by index into `slots`.
     deadlines: Queues,
-    /// By index of the connection.
-    trunks: Vec<Trunk>,
-    /// Connections with room, open or being opened.
-    roomy: IdleByClient,
-    /// Closed loop: the connection of each position to each endpoint.
+    /// The HTTP/2 state of connections, by index of the connection.
+    http2_connections: Vec<Http2Connection>,
+    /// Connections, open or being opened, that can take a further stream.
+    available: IdleByClient,
+    /// Closed loop: the connection of each group of workers to each endpoint.
     positions: Vec<u32>,
-    /// By endpoint: what the server allowed last.
+    /// By endpoint: the server's last limit of concurrent streams.
     limits: Vec<u32>,
     fields: fields::Fields,
 }
 
-/// A request on its stream, or on the way to one.
+/// A request on its stream, or waiting for one.
 #[derive(Debug)]
 struct Stream {
     generation: u32,
-    state: Being,
+    state: StreamState,
     /// Index of its connection.
     connection: u32,
-    /// Its place among the connection's streams.
-    place: u32,
-    /// Closed loop: which worker's request it is.
+    /// Its index in the connection's list of streams.
+    position: u32,
+    /// Closed loop: the worker that issued the request.
     worker: u32,
-    /// Its identifier on the connection.
+    /// The stream's identifier on the connection.
     number: u32,
     request: Option<InFlightRequest>,
-    wants: Wants,
+    needs: Needs,
     head: Vec<u8>,
     body: Vec<u8>,
     body_length: u64,
 }
 
-/// Where a stream is in its life.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Being {
+enum StreamState {
     Free,
-    /// Its connection is not ready, or the server allows no more streams for now.
+    /// The connection is not ready, or has reached the server's limit of streams.
     Waiting,
     /// Open is in the action queue.
     Due,
-    /// Open was handed out.
+    /// The driver has fetched Open.
     Open,
 }
 
-/// What a connection with streams has besides.
+/// The HTTP/2 state of a connection.
 #[derive(Debug, Default)]
-struct Trunk {
-    /// All of its streams.
+struct Http2Connection {
+    /// All streams of the connection.
     streams: Vec<u32>,
-    /// Those that wait for the server to allow more.
+    /// Streams that wait for the server's limit.
     waiting: VecDeque<u32>,
-    /// Those handed out.
+    /// Number of open streams.
     open: u32,
-    /// Closed loop: workers that wait for the server to allow more.
-    parked: Vec<u32>,
-    /// What the server allows.
+    /// Closed loop: workers that wait for the server's limit.
+    waiting_workers: Vec<u32>,
+    /// The server's limit of concurrent streams.
     limit: u32,
-    /// The stream whose request it was opened for.
+    /// The stream for whose request the connection was opened.
     opener: Option<StreamKey>,
-    /// It is in `roomy`.
-    roomy: bool,
-    /// The server takes no more streams.
-    leaving: bool,
-    /// For an error.
-    leaving_for_error: bool,
-    /// Something came since a stream was opened on it when it had none.
-    heard: bool,
-    /// Closed loop: its place in `positions`.
+    /// Whether the connection is in the list `available`.
+    is_available: bool,
+    /// Whether the connection takes no more streams, for example after GOAWAY.
+    going_away: bool,
+    /// Whether the server sent GOAWAY because of an error.
+    went_away_with_error: bool,
+    /// Whether bytes arrived since a stream was opened on the idle connection.
+    received_since_idle: bool,
+    /// Closed loop: its index in `positions`.
     position: Option<u32>,
 }
 
-/// No connection.
+/// Marks the absence of a connection.
 const NONE: u32 = u32::MAX;
 
 impl Streams {
@@ -151,10 +152,10 @@ impl Streams {
             slots: Vec::new(),
             free: Vec::new(),
             deadlines: Queues::new(),
-            trunks: Vec::new(),
-            roomy: IdleByClient::new(if on { spec.clients } else { 0 }),
+            http2_connections: Vec::new(),
+            available: IdleByClient::new(if on { spec.clients } else { 0 }),
             positions: vec![NONE; of(spec.connections_max as usize * endpoints)],
-            limits: vec![LIMIT_ASSUMED; of(endpoints)],
+            limits: vec![DEFAULT_STREAM_LIMIT; of(endpoints)],
             fields: fields::Fields::new(of(spec.workload.requests.len())),
         }
     }
@@ -175,76 +176,76 @@ impl Streams {
 
     fn find(&mut self, key: StreamKey) -> Option<&mut Stream> {
         let stream = self.slots.get_mut(key.index as usize)?;
-        (stream.generation == key.generation && stream.state != Being::Free).then_some(stream)
+        (stream.generation == key.generation && stream.state != StreamState::Free).then_some(stream)
     }
 
     fn at(&mut self, index: u32) -> &mut Stream {
         &mut self.slots[index as usize]
     }
 
-    fn trunk(&mut self, connection: u32) -> &mut Trunk {
+    fn http2_connection(&mut self, connection: u32) -> &mut Http2Connection {
         let index = connection as usize;
-        if self.trunks.len() <= index {
-            self.trunks.resize_with(index + 1, Trunk::default);
+        if self.http2_connections.len() <= index {
+            self.http2_connections.resize_with(index + 1, Http2Connection::default);
         }
-        &mut self.trunks[index]
+        &mut self.http2_connections[index]
     }
 
-    /// A slot for a request on a connection, as new.
-    fn take(&mut self, connection: u32, worker: u32, request: InFlightRequest, wants: Wants) -> u32 {
+    /// Initialises a slot for a request on a connection, and returns its index.
+    fn take(&mut self, connection: u32, worker: u32, request: InFlightRequest, needs: Needs) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Stream {
                 generation: 0,
-                state: Being::Free,
+                state: StreamState::Free,
                 connection: NONE,
-                place: 0,
+                position: 0,
                 worker: 0,
                 number: 0,
                 request: None,
-                wants: Wants::default(),
+                needs: Needs::default(),
                 head: Vec::new(),
                 body: Vec::new(),
                 body_length: 0,
             });
             (self.slots.len() - 1) as u32
         });
-        let trunk = self.trunk(connection);
-        let place = trunk.streams.len() as u32;
-        trunk.streams.push(index);
+        let http2_connection = self.http2_connection(connection);
+        let position = http2_connection.streams.len() as u32;
+        http2_connection.streams.push(index);
         let stream = self.at(index);
-        stream.state = Being::Waiting;
+        stream.state = StreamState::Waiting;
         stream.connection = connection;
-        stream.place = place;
+        stream.position = position;
         stream.worker = worker;
         stream.number = 0;
         stream.request = Some(request);
-        stream.wants = wants;
+        stream.needs = needs;
         stream.head.clear();
         stream.body.clear();
         stream.body_length = 0;
         index
     }
 
-    /// Takes a stream off its connection and gives its slot back.
+    /// Removes a stream from its connection and frees its slot. Returns connection, worker and request.
     fn release(&mut self, index: u32) -> (u32, u32, Option<InFlightRequest>) {
         self.deadlines.remove(index);
         let stream = self.at(index);
-        let (connection, place, state) = (stream.connection, stream.place, stream.state);
+        let (connection, position, state) = (stream.connection, stream.position, stream.state);
         let (worker, request) = (stream.worker, stream.request.take());
-        stream.state = Being::Free;
+        stream.state = StreamState::Free;
         stream.generation = stream.generation.wrapping_add(1);
-        // What a large body took is not kept for those without.
+        // Frees the memory of the body.
         stream.body.shrink_to(0);
-        let trunk = &mut self.trunks[connection as usize];
-        if state == Being::Open {
-            trunk.open -= 1;
+        let http2_connection = &mut self.http2_connections[connection as usize];
+        if state == StreamState::Open {
+            http2_connection.open -= 1;
         }
-        if state == Being::Waiting {
-            trunk.waiting.retain(|&other| other != index);
+        if state == StreamState::Waiting {
+            http2_connection.waiting.retain(|&other| other != index);
         }
-        trunk.streams.swap_remove(place as usize);
-        if let Some(&moved) = trunk.streams.get(place as usize) {
-            self.at(moved).place = place;
+        http2_connection.streams.swap_remove(position as usize);
+        if let Some(&moved) = http2_connection.streams.get(position as usize) {
+            self.at(moved).position = position;
         }
         self.free.push(index);
         (connection, worker, request)

@@ -1,4 +1,4 @@
-//! Proxies that make no tunnel.
+//! Handles proxies that refuse a tunnel.
 
 use schema::FailureCause;
 use units::Timestamp;
@@ -7,8 +7,8 @@ use super::Load;
 use crate::connection::{ConnectionKey, State};
 
 impl Load {
-    /// The proxy answered CONNECT with `status`, which is not 2xx: there is no way to the target, and the proxy's status
-    /// is in the record.
+    /// The proxy rejected CONNECT with `status`, which is not 2xx. The target is unreachable, and the record contains
+    /// the proxy's status.
     pub fn handle_refused(&mut self, now: Timestamp, key: ConnectionKey, status: u16) {
         if self.pool.find(key).is_none_or(|connection| connection.state != State::Securing) {
             return;

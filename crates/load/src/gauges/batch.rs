@@ -1,9 +1,9 @@
-//! The standard error of a mean whose samples depend on their neighbours.
+//! The standard error of the mean of correlated samples.
 
-/// Batch means with a bounded number of batches: when they are all full, neighbours are merged and batches become
-/// twice as long. So batches end up much longer than any dependence, whatever the length of the run.
+/// Batch means with a bounded number of batches. When all batches are full, neighbours are merged and the batch length
+/// doubles. So batches become much longer than the correlation time, for any length of the run.
 ///
-/// Bias: too small while batches are shorter than the dependence; from a hundred samples a batch on, hardly.
+/// Bias: too small while batches are shorter than the correlation time; negligible from a hundred samples per batch on.
 /// Source: Law and Kelton, Simulation Modeling and Analysis, on batch means.
 #[derive(Debug)]
 pub(super) struct BatchMeans {
@@ -13,7 +13,8 @@ pub(super) struct BatchMeans {
     current_length: u64,
 }
 
-/// Between 20 and 40 batches: fewer make the estimate itself uncertain, more make batches short.
+/// Maximum number of batches; after a merge half of them remain. With fewer batches the estimate is uncertain, with
+/// more the batches are short.
 const BATCHES_MAX: usize = 40;
 
 impl BatchMeans {
@@ -64,7 +65,7 @@ mod tests {
         for _ in 0..100_000 {
             batches.add(rng.uniform());
         }
-        // sqrt(1/12 / 100000) = 0.000913; estimated from 20 to 40 batches, within 16 % or so (one deviation).
+        // sqrt(1/12 / 100000) = 0.000913. Estimated from 20 to 40 batches, one standard deviation is some 16 %.
         assert!((0.0004..0.0018).contains(&batches.standard_error()), "{}", batches.standard_error());
     }
 
@@ -76,7 +77,7 @@ mod tests {
             let value = rng.uniform();
             (0..100).for_each(|_| batches.add(value));
         }
-        // A hundred times fewer independent values: ten times the error.
+        // There are a hundred times fewer independent values, so the error is ten times larger.
         assert!((0.004..0.018).contains(&batches.standard_error()), "{}", batches.standard_error());
     }
 }

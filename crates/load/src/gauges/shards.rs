@@ -1,24 +1,24 @@
-//! One run's levels out of several shards'.
+//! Merges the gauge samples of several shards into those of the run.
 //!
 //! ```text
 //!   shard 0: ShardSampler --3 1 4 ..--\
 //!   shard 1: ShardSampler --2 2 0 ..---> GaugeMerger: 5 3 4 ..  mean, median, maximum, seconds
 //! ```
 //!
-//! The moments of sampling depend on seed and start alone, so every shard samples at the same ones, and the level of the
-//! run at each of them is the sum of the shards': exactly what one shard alone would have sampled.
+//! The sampling times depend only on seed and start, so all shards sample at the same times. The gauges of the run at
+//! each of these times are the sums over the shards, exactly as if one shard had made the whole load.
 
 use std::collections::VecDeque;
 
 use units::Timestamp;
 
-use super::{Levels, Moments, SecondGauges, Sums};
+use super::{Levels, SamplingTimes, SecondGauges, Sums};
 use crate::Live;
 
-/// The levels at one moment.
+/// The gauges at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GaugeSample {
-    /// Requests started and not done.
+    /// Requests started and not ended.
     pub in_flight: u64,
     /// Concurrent connections.
     pub connections: u64,
@@ -27,37 +27,37 @@ pub struct GaugeSample {
 }
 
 impl GaugeSample {
-    /// The counters' levels.
+    /// The gauges among the live counters.
     pub const fn of(live: Live) -> Self {
         GaugeSample { in_flight: live.in_flight, connections: live.connections, backlog: live.backlog }
     }
 }
 
-/// Samples one shard's counters, as [`GaugeSampler`](super::GaugeSampler) does, and keeps the samples for a
+/// Samples one shard's counters, as [`GaugeSampler`](super::GaugeSampler) does, and stores the samples for a
 /// [`GaugeMerger`].
 #[derive(Debug)]
 pub struct ShardSampler {
-    moments: Moments,
+    times: SamplingTimes,
     samples: Vec<GaugeSample>,
 }
 
 impl ShardSampler {
-    /// Samples from `start` on. Shards of one run have the same seed and start.
+    /// A sampler that samples from `start` on. All shards of a run have the same seed and start.
     pub fn new(seed: u64, start: Timestamp) -> Self {
-        ShardSampler { moments: Moments::new(seed, start), samples: Vec::new() }
+        ShardSampler { times: SamplingTimes::new(seed, start), samples: Vec::new() }
     }
 
-    /// Whether a sample is due by `now`: asked far more often than one is.
+    /// Whether a sample is due by `now`. Inlined, as it is called far more often than samples are due.
     #[inline]
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.moments.next <= now
+        self.times.next <= now
     }
 
-    /// Takes every sample due by `now`. `live` is what the counters were at all these moments.
+    /// Takes every sample due by `now`. `live` has the counters that were valid at all these times.
     #[inline]
     pub fn sample(&mut self, now: Timestamp, live: Live) {
-        while self.moments.next <= now {
-            self.moments.take();
+        while self.times.next <= now {
+            self.times.take();
             self.samples.push(GaugeSample::of(live));
         }
     }
@@ -68,94 +68,95 @@ impl ShardSampler {
     }
 }
 
-/// Sums up the samples of all shards, time by time.
+/// Adds the samples of all shards, for each sampling time.
 #[derive(Debug)]
 pub struct GaugeMerger {
-    moments: Moments,
-    told_until: Timestamp,
+    times: SamplingTimes,
+    merged_until: Timestamp,
     sums: Sums,
-    lanes: Vec<Samples>,
+    shards: Vec<PendingSamples>,
 }
 
-/// What a shard has told and the others have not reached yet.
+/// The samples of a shard for times that other shards have not reported yet.
 #[derive(Debug, Default)]
-struct Samples {
+struct PendingSamples {
     waiting: VecDeque<GaugeSample>,
     ended: bool,
 }
 
 impl GaugeMerger {
-    /// For `shards` shards whose samplers began at `start`; overall figures from `measured_start` on.
-    pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp, lanes: usize) -> Self {
+    /// A merger for `shards` shards whose samplers began at `start`. Overall statistics begin at `measured_start`.
+    pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp, shards: usize) -> Self {
         GaugeMerger {
-            moments: Moments::new(seed, start),
-            told_until: Timestamp::ZERO,
+            times: SamplingTimes::new(seed, start),
+            merged_until: Timestamp::ZERO,
             sums: Sums::new(measured_start),
-            lanes: std::iter::repeat_with(Samples::default).take(lanes).collect(),
+            shards: std::iter::repeat_with(PendingSamples::default).take(shards).collect(),
         }
     }
 
-    /// Overall figures take nothing from `end` on; what all shards have told before the call stays.
+    /// Sets the end of the overall statistics. Samples that all shards reported before the call stay counted.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.sums.measured_end = Some(end);
     }
 
-    /// The next samples of a shard.
+    /// Adds the next samples of a shard.
     ///
     /// # Panics
-    /// If there is no such shard.
-    pub fn add(&mut self, lane: usize, samples: &[GaugeSample]) {
-        self.lanes[lane].waiting.extend(samples);
+    /// If the shard does not exist.
+    pub fn add(&mut self, shard: usize, samples: &[GaugeSample]) {
+        self.shards[shard].waiting.extend(samples);
         self.merge();
     }
 
-    /// A shard has told its last sample: nothing goes on in it any more.
+    /// Marks a shard as ended: it has reported its last sample, and its gauges are 0 from then on.
     ///
     /// # Panics
-    /// If there is no such shard.
-    pub fn end(&mut self, lane: usize) {
-        self.lanes[lane].ended = true;
+    /// If the shard does not exist.
+    pub fn end(&mut self, shard: usize) {
+        self.shards[shard].ended = true;
         self.merge();
     }
 
-    /// The last moment that all shards have told of; zero before the first.
-    pub fn told_until(&self) -> Timestamp {
-        self.told_until
+    /// The last sampling time that all shards have reported; zero before the first.
+    pub fn merged_until(&self) -> Timestamp {
+        self.merged_until
     }
 
-    /// The next moment that not all shards have told of.
-    pub fn next_moment(&self) -> Timestamp {
-        self.moments.next
+    /// The next sampling time, which not all shards have reported.
+    pub fn next_unmerged(&self) -> Timestamp {
+        self.times.next
     }
 
-    /// The figures so far of one second, counted from the run's zero.
+    /// The statistics so far of one second, counted from time zero of the run.
     pub fn second(&self, second: usize) -> SecondGauges {
         self.sums.second(second)
     }
 
-    /// The figures. A shard that was not ended, because it was lost, counts as nothing from its last sample on.
+    /// The statistics of all samples. The gauges of a shard that did not end, because it was lost, count as 0 from its
+    /// last sample on.
     pub fn finish(mut self) -> Levels {
-        self.lanes.iter_mut().for_each(|lane| lane.ended = true);
+        self.shards.iter_mut().for_each(|shard| shard.ended = true);
         self.merge();
         self.sums.finish()
     }
 
-    /// Takes in every moment of which all shards have told.
+    /// Merges every sampling time that all shards have reported.
     fn merge(&mut self) {
         loop {
-            let told = self.lanes.iter().all(|lane| lane.ended || !lane.waiting.is_empty());
-            // When all have ended, the moments end with the last sample of the last.
-            if !told || self.lanes.iter().all(|lane| lane.waiting.is_empty()) {
+            let is_complete = self.shards.iter().all(|shard| shard.ended || !shard.waiting.is_empty());
+            // After all shards have ended, merging ends with the last sample of any shard.
+            if !is_complete || self.shards.iter().all(|shard| shard.waiting.is_empty()) {
                 return;
             }
             let mut sum = GaugeSample::default();
-            for sample in self.lanes.iter_mut().filter_map(|lane| lane.waiting.pop_front()) {
+            for sample in self.shards.iter_mut().filter_map(|shard| shard.waiting.pop_front()) {
                 sum.in_flight += sample.in_flight;
                 sum.connections += sample.connections;
                 sum.backlog += sample.backlog;
             }
-            self.told_until = self.moments.take();
-            self.sums.add(self.told_until, sum);
+            self.merged_until = self.times.take();
+            self.sums.add(self.merged_until, sum);
         }
     }
 }
@@ -180,28 +181,28 @@ mod tests {
         let mut rng = Rng::named(7, "level changes");
         let (mut whole, mut merger) =
             (GaugeSampler::new(5, at(0), at(1_000)), GaugeMerger::new(5, at(0), at(1_000), 3));
-        let mut lanes: Vec<_> = (0..3).map(|_| ShardSampler::new(5, at(0))).collect();
+        let mut shards: Vec<_> = (0..3).map(|_| ShardSampler::new(5, at(0))).collect();
         whole.set_measured_end(at(4_000));
         merger.set_measured_end(at(4_000));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for step in 1..=500 {
             let levels: Vec<u64> = (0..3).map(|_| 2 * rng.below(10)).collect();
             whole.sample(at(step * 10), live(levels.iter().sum()));
-            for (lane, &level) in levels.iter().enumerate() {
-                lanes[lane].sample(at(step * 10), live(level));
-                // Each tells in its own time.
+            for (shard, &level) in levels.iter().enumerate() {
+                shards[shard].sample(at(step * 10), live(level));
+                // Each shard reports at other times.
                 if rng.below(4) == 0 {
-                    lanes[lane].take_samples(&mut told);
-                    merger.add(lane, &told);
-                    told.clear();
+                    shards[shard].take_samples(&mut reported);
+                    merger.add(shard, &reported);
+                    reported.clear();
                 }
             }
         }
-        for (lane, sampler) in lanes.iter_mut().enumerate() {
-            sampler.take_samples(&mut told);
-            merger.add(lane, &told);
-            told.clear();
-            merger.end(lane);
+        for (shard, sampler) in shards.iter_mut().enumerate() {
+            sampler.take_samples(&mut reported);
+            merger.add(shard, &reported);
+            reported.clear();
+            merger.end(shard);
         }
         let (whole, merged) = (whole.finish(), merger.finish());
         assert!(whole.samples > 2_500, "{}", whole.samples);
@@ -218,7 +219,7 @@ mod tests {
         let mut merger = GaugeMerger::new(1, at(0), at(0), 2);
         let sample = |in_flight| GaugeSample { in_flight, ..GaugeSample::default() };
         merger.add(0, &[sample(1), sample(1), sample(1)]);
-        assert_eq!(merger.second(0), SecondGauges::default(), "the other may still tell of the same moments");
+        assert_eq!(merger.second(0), SecondGauges::default(), "the other shard may still report the same times");
         merger.add(1, &[sample(4)]);
         merger.end(1);
         merger.end(0);

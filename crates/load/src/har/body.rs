@@ -1,17 +1,17 @@
-//! The body of a recorded request, rebuilt where the archive has only its parts.
+//! Extracts the body of a recorded request, and rebuilds it if the archive has only its parts.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// A body and, where it was built here, the Content-Type that fits it.
+/// A body and, if it was rebuilt, its Content-Type.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
     pub(super) content_type: Option<String>,
 }
 
-/// The body as recorded; empty where there was none, or where the archive does not hold it.
+/// The recorded body; empty if the request had none or the archive does not contain it.
 pub(super) fn of(request: &Value) -> Body {
     let Some(post) = request.get("postData") else { return Body::default() };
     let text = field(post, "text").unwrap_or_default();
@@ -25,7 +25,7 @@ pub(super) fn of(request: &Value) -> Body {
     let media_type = field(post, "mimeType").or_else(|| header(request, "content-type")).unwrap_or_default();
     let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if kind == "multipart/form-data" && !params.is_empty() {
-        // What is sent is the recorded header; the archive's own word on the type may leave the boundary out.
+        // The recorded header is preferred: the archive's mimeType may lack the boundary.
         let named = header(request, "content-type").as_deref().and_then(boundary).or_else(|| boundary(&media_type));
         return multipart(params, named);
     }
@@ -35,13 +35,13 @@ pub(super) fn of(request: &Value) -> Body {
     Body { bytes: encoded.join("&").into_bytes(), content_type: None }
 }
 
-/// RFC 7578, with names as browsers write them (HTML, multipart/form-data encoding algorithm). `named`: the recorded boundary,
-/// which is kept unless a value holds it.
+/// Builds a multipart body (RFC 7578), with names escaped as by browsers (HTML, multipart/form-data encoding
+/// algorithm). Uses the recorded boundary `named` unless it is invalid or occurs in a value.
 fn multipart(params: &[Value], named: Option<String>) -> Body {
     let values: Vec<String> = params.iter().map(|param| field(param, "value").unwrap_or_default()).collect();
     let is_free = |boundary: &String| values.iter().all(|value| !value.contains(&format!("--{boundary}")));
-    let made = (0..).map(|number| format!("----yamabiko-boundary-{number}")).find(is_free).unwrap_or_default();
-    let boundary = named.filter(|named| is_boundary(named)).filter(is_free).unwrap_or(made);
+    let generated = (0..).map(|number| format!("----yamabiko-boundary-{number}")).find(is_free).unwrap_or_default();
+    let boundary = named.filter(|named| is_boundary(named)).filter(is_free).unwrap_or(generated);
     let mut bytes = Vec::new();
     for (param, value) in params.iter().zip(&values) {
         let Some(name) = field(param, "name") else { continue };
@@ -57,13 +57,13 @@ fn multipart(params: &[Value], named: Option<String>) -> Body {
         bytes.extend_from_slice(format!("{head}\r\n\r\n{value}\r\n").as_bytes());
     }
     bytes.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-    // RFC 2046, section 5.1.1: characters that a token does not hold need quotes.
+    // RFC 2046, section 5.1.1: a boundary with characters that are invalid in a token needs quotes.
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+'".contains(&byte);
     let written = if boundary.bytes().all(is_token) { boundary } else { format!("\"{boundary}\"") };
     Body { bytes, content_type: Some(format!("multipart/form-data; boundary={written}")) }
 }
 
-/// The boundary that a media type names.
+/// The boundary parameter of a media type.
 fn boundary(media_type: &str) -> Option<String> {
     let parameters = media_type.split(';').skip(1);
     let named = parameters.filter_map(|parameter| parameter.split_once('='));
@@ -72,7 +72,7 @@ fn boundary(media_type: &str) -> Option<String> {
     Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value).to_owned())
 }
 
-/// RFC 2046, section 5.1.1, without the space.
+/// Whether a text is a valid boundary (RFC 2046, section 5.1.1), without spaces.
 fn is_boundary(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=?".contains(&byte);
     (1..=70).contains(&text.len()) && text.bytes().all(is_allowed)
@@ -93,7 +93,7 @@ fn field(value: &Value, name: &str) -> Option<String> {
     value.get(name).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// application/x-www-form-urlencoded. Recorders write values encoded already or not; `%` is taken as already.
+/// Encodes a value as application/x-www-form-urlencoded. Some recorders encode values already, so `%` stays unchanged.
 fn form(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

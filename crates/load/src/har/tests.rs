@@ -1,4 +1,4 @@
-//! Archives as browsers write them, by hand, and hostile ones.
+//! Tests with archives of browsers, hand-written archives, and hostile ones.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,8 @@ fn target() -> Target {
     Target::parse("http://server:8080/").unwrap()
 }
 
-/// As Chromium's developer tools export a visit: HTTP/2, a cached object, one of another host, a form, a data URL.
+/// An archive as exported by Chromium's developer tools: HTTP/2, a cached object, another host's object, a form, a data
+/// URL.
 const CHROMIUM: &str = r##"{
   "log": {
     "version": "1.2",
@@ -55,7 +56,7 @@ fn a_chromium_har_becomes_a_session() {
         .iter()
         .map(|step| match step.when {
             When::At(offset) => (step.request, offset.as_millis()),
-            When::After(_) => panic!("recorded moments"),
+            When::After(_) => panic!("recorded steps have fixed times"),
         })
         .collect();
     assert_eq!(at, [(0, 0), (1, 55), (2, 3000)]);
@@ -129,7 +130,7 @@ fn har_entries_without_a_response_are_left_out_and_parameters_are_sent_as_a_form
 }
 
 #[test]
-fn hostile_har_files_are_refused_or_their_entries_left_out() {
+fn invalid_har_files_are_rejected_and_invalid_entries_are_left_out() {
     for (text, why) in [
         ("", "not valid JSON"),
         ("[]", "no log.entries"),
@@ -141,7 +142,7 @@ fn hostile_har_files_are_refused_or_their_entries_left_out() {
         assert!(error.contains(why), "{text}: {error}");
     }
     assert!(read("[".repeat(100_000).as_bytes(), &target()).is_err());
-    let crooked = [
+    let invalid = [
         entry(
             AT,
             "GET",
@@ -155,8 +156,8 @@ fn hostile_har_files_are_refused_or_their_entries_left_out() {
         entry("yesterday", "GET", "http://h/", ""),
         entry(AT, "GET", "wss://h/", ""),
     ];
-    let crooked = crooked.map(|entry| entry.replace("\r\n", "\\r\\n"));
-    let recorded = read(archive(&crooked).as_bytes(), &target()).unwrap();
+    let invalid = invalid.map(|entry| entry.replace("\r\n", "\\r\\n"));
+    let recorded = read(archive(&invalid).as_bytes(), &target()).unwrap();
     assert_eq!((recorded.session.steps.len(), recorded.requests[0].headers.len()), (1, 0));
     assert_eq!(recorded.left_out.values().sum::<u64>(), 6, "{:?}", recorded.left_out);
 }

@@ -1,14 +1,14 @@
-//! One response, from its first byte to its last.
+//! Parses one response, from its first byte to its last.
 
 use std::borrow::Cow;
 
 use ::http1::chunked::ByClient;
 use ::http1::response::{self as head, HEAD_BYTES_MAX};
-use ::http1::{Asked, Between, Body, Chunked, Reason, Step};
+use ::http1::{Between, Body, Chunked, Reason, RequestMethod, Step};
 use polymix::{Checker, Content, Go, Seen};
 use schema::Method;
 
-/// The reader of one response; [`Response::reset`] makes it ready for the next without giving its memory back.
+/// The parser of one response. [`Response::reset`] prepares it for the next one and keeps its buffers.
 #[derive(Debug)]
 pub struct Response {
     method: Method,
@@ -18,27 +18,27 @@ pub struct Response {
     interim: u8,
     /// Bytes of heads so far.
     head_bytes: u32,
-    /// The final head is wanted as it came.
-    keeps_head: bool,
-    /// The body is wanted, without its framing.
-    keeps_body: bool,
-    /// The final head, once it is whole, if it is wanted.
+    /// Whether the unmodified final head is stored.
+    stores_head: bool,
+    /// Whether the body is stored, without its framing.
+    stores_body: bool,
+    /// The complete final head, if it is stored.
     head: Vec<u8>,
-    /// What has come of the body, if it is wanted and not too long.
+    /// The body received so far, if it is stored and not too long.
     body: Vec<u8>,
-    /// Bytes of the body so far, its framing not counted, but for chunks still being read.
+    /// Bytes of the body so far, without its framing. During a chunked body, `stage` has the number instead.
     content: u64,
-    /// The part of a head that has come so far, when it did not come in one piece.
+    /// The part of a head received so far, if it did not arrive in one piece.
     partial: Vec<u8>,
-    /// Looks at the response where it lies.
+    /// Verifies the response in place.
     checker: Option<Box<Checker>>,
-    /// It looks at the body as well.
+    /// Whether the checker verifies the body as well.
     checks_body: bool,
-    /// It wants no more: the response is to be left here.
+    /// Whether the client aborts the response here, as the checker decided.
     is_cut: bool,
-    /// Stray empty lines before the response, or behind it.
+    /// State of stray empty lines before or after the response.
     between: Between,
-    /// Why what came is not a response.
+    /// Why the input is not a valid response.
     fault: Option<Box<::http1::Fault>>,
 }
 
@@ -51,48 +51,48 @@ enum Stage {
     Whole,
 }
 
-/// How far a response has come.
+/// The progress of a response after some input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All bytes were taken and more must follow.
+    /// All input was consumed, and the response is incomplete.
     More,
-    /// The response is complete; its last byte was `consumed` bytes into what was fed.
+    /// The response is complete.
     Whole {
-        /// Bytes of the feed that belonged to it.
+        /// Bytes of the input that belong to the response.
         consumed: usize,
     },
 }
 
-/// What kind of fault it is that what came is not a response; [`Response::fault`] has the reason.
+/// The kind of fault of an invalid response; [`Response::fault`] has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Not HTTP/1, or its framing is broken.
+    /// The input is not HTTP/1, or its framing is invalid.
     Malformed,
-    /// The head is over [`HEAD_BYTES_MAX`] or has too many header lines, or interim responses do not end.
+    /// The head exceeds [`HEAD_BYTES_MAX`], has too many header lines, or follows too many interim responses.
     HeadTooLarge,
 }
 
-/// What the server's closing makes of a response.
+/// The state of a response when the server closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtClose {
     /// The close ended the body: the response is complete.
     Whole,
-    /// Not a byte had come.
+    /// No byte was received.
     Nothing,
-    /// The close came too early.
+    /// The response is incomplete.
     Short,
-    /// What had come was no response at all.
+    /// The received bytes are not a valid response.
     Malformed,
 }
 
-/// Longest body that is kept for the checks of a workload and for values taken from it; of a longer one only the length
-/// is known. With ten thousand connections at this limit it is 10 GiB; pages and API answers are far below.
-pub const BODY_KEPT_MAX: usize = 1 << 20;
+/// Maximum bytes of a body that are stored for checks and extracted values. Of a longer body only the length is known.
+/// Ten thousand connections at this limit use 10 GiB; pages and API responses are far smaller.
+pub const BODY_STORED_MAX: usize = 1 << 20;
 
-/// What a reader keeps of its memory from one response to the next.
-const MEMORY_KEPT: usize = 16 << 10;
+/// Maximum body buffer that is kept for the next response.
+const BODY_BUFFER_KEPT_MAX: usize = 16 << 10;
 
-/// Interim responses before a final one. A server that sends more is not going to answer.
+/// Maximum interim responses before a final one. A server that sends more never sends a final one.
 const INTERIM_MAX: u8 = 32;
 
 impl Default for Response {
@@ -102,7 +102,7 @@ impl Default for Response {
 }
 
 impl Response {
-    /// Ready for the response to a request with `method`.
+    /// A parser for the response to a request with `method`.
     pub fn new(method: Method) -> Self {
         Response {
             method,
@@ -111,8 +111,8 @@ impl Response {
             keep_alive: false,
             interim: 0,
             head_bytes: 0,
-            keeps_head: false,
-            keeps_body: false,
+            stores_head: false,
+            stores_body: false,
             head: Vec::new(),
             body: Vec::new(),
             content: 0,
@@ -125,7 +125,7 @@ impl Response {
         }
     }
 
-    /// Ready for the next response on the same connection: the first half of a stray empty line is remembered.
+    /// Prepares for the next response on the same connection. The first half of a stray empty line is remembered.
     pub fn reset(&mut self, method: Method) {
         self.method = method;
         self.stage = Stage::Head;
@@ -133,60 +133,60 @@ impl Response {
         self.keep_alive = false;
         self.interim = 0;
         self.head_bytes = 0;
-        self.keeps_head = false;
-        self.keeps_body = false;
+        self.stores_head = false;
+        self.stores_body = false;
         self.content = 0;
         (self.checker, self.checks_body, self.is_cut) = (None, false, false);
         self.fault = None;
         self.partial.clear();
         self.head.clear();
         self.body.clear();
-        if self.body.capacity() > MEMORY_KEPT {
+        if self.body.capacity() > BODY_BUFFER_KEPT_MAX {
             self.body = Vec::new();
         }
     }
 
-    /// Has the final head kept as it comes, for [`Self::head`]; until the next [`Self::reset`].
-    pub fn keep_head(&mut self) {
-        self.keeps_head = true;
+    /// Stores the unmodified final head for [`Self::head`], until the next [`Self::reset`].
+    pub fn store_head(&mut self) {
+        self.stores_head = true;
     }
 
-    /// Has the body kept as it comes, the framing of chunks removed, for [`Self::body`]; until the next
-    /// [`Self::reset`]. To be called before the first byte is fed.
-    pub fn keep_body(&mut self) {
-        self.keeps_body = true;
+    /// Stores the body, without the framing of chunks, for [`Self::body`], until the next [`Self::reset`]. Call before
+    /// the first input.
+    pub fn store_body(&mut self) {
+        self.stores_body = true;
     }
 
-    /// Has `checker` look at the response where it lies: at its head, and at its body if `checks_body`. Until the next
-    /// [`Self::reset`], or until [`Self::seen`]. To be called before the first byte is fed.
-    pub fn look(&mut self, checker: Box<Checker>, checks_body: bool) {
+    /// Verifies the response in place with `checker`: its head, and its body if `checks_body`. Until the next
+    /// [`Self::reset`] or [`Self::seen`]. Call before the first input.
+    pub fn attach_checker(&mut self, checker: Box<Checker>, checks_body: bool) {
         (self.checker, self.checks_body) = (Some(checker), checks_body);
     }
 
-    /// What the checker saw, once, at the end of the response however it ended. A body that it did not look at is told by
-    /// its length alone.
+    /// Takes the checker's result at the end of the response, also of an incomplete one. For a body that was not
+    /// verified the result contains only the length.
     pub fn seen(&mut self) -> Option<Seen> {
         let seen = self.checker.take()?.end();
         let unread = Seen { content: Content::NotLooked, body_bytes: self.body_length(), ..seen };
         Some(if self.checks_body { seen } else { unread })
     }
 
-    /// Whether the checker wants no more: the client leaves the response here.
+    /// Whether the client aborts the response here, as the checker decided.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The final head, its empty line included; empty if it was not asked for or is not whole.
+    /// The final head with its empty line; empty if it is not stored or incomplete.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// What has come of the body, if it was asked for and is not over [`BODY_KEPT_MAX`].
+    /// The body received so far, if it is stored and does not exceed [`BODY_STORED_MAX`].
     pub fn body(&self) -> Option<&[u8]> {
-        (self.keeps_body && self.body_length() <= BODY_KEPT_MAX as u64).then_some(&self.body)
+        (self.stores_body && self.body_length() <= BODY_STORED_MAX as u64).then_some(&self.body)
     }
 
-    /// Bytes of the body so far, the framing of chunks not counted.
+    /// Bytes of the body so far, without the framing of chunks.
     pub fn body_length(&self) -> u64 {
         match &self.stage {
             Stage::Chunked(chunked) => chunked.content(),
@@ -194,31 +194,31 @@ impl Response {
         }
     }
 
-    /// Bytes of heads read so far, those of interim responses included; only whole heads count.
+    /// Bytes of complete heads so far, interim responses included.
     pub fn head_bytes(&self) -> u32 {
         self.head_bytes
     }
 
-    /// Status of the final response; 0 until its head is whole.
+    /// Status of the final response; 0 until its head is complete.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Whether the connection may serve another request after this response, as far as the response says.
+    /// Whether the response allows another request on the connection.
     pub fn keep_alive(&self) -> bool {
         self.keep_alive
     }
 
-    /// Body bytes that can be thrown away unread because they are certain to come: the rest of a Content-Length. None
-    /// of a body that is kept or looked at.
+    /// Number of body bytes that can be discarded unread: the rest of a Content-Length. 0 for a body that is stored or
+    /// verified.
     pub fn discardable(&self) -> u64 {
         match self.stage {
-            Stage::Length(left) if !self.keeps_body && !self.checks_body => left,
+            Stage::Length(left) if !self.stores_body && !self.checks_body => left,
             Stage::Length(_) | Stage::Head | Stage::Chunked(_) | Stage::UntilClose | Stage::Whole => 0,
         }
     }
 
-    /// Takes note of `bytes` body bytes thrown away unread, at most [`Self::discardable`].
+    /// Counts `bytes` body bytes that were discarded unread, at most [`Self::discardable`].
     pub fn discard(&mut self, bytes: u64) -> Progress {
         if let Stage::Length(left) = &mut self.stage {
             *left = left.saturating_sub(bytes);
@@ -230,9 +230,9 @@ impl Response {
         if matches!(self.stage, Stage::Whole) { Progress::Whole { consumed: 0 } } else { Progress::More }
     }
 
-    /// How many bytes at the beginning of `bytes` are stray empty lines, to be left out: of what follows a whole
-    /// response in the same read, of what comes while none is awaited, and of the first bytes of the next one. Any byte
-    /// behind them was sent for no request, or begins the next response. [`Self::feed`] leaves them out by itself.
+    /// Returns how many bytes at the beginning of `bytes` belong to stray empty lines, for the caller to skip. Stray
+    /// lines may follow a complete response in the same read, arrive while no response is pending, or precede the next
+    /// response. A byte after them is unsolicited or begins the next response. [`Self::feed`] skips them by itself.
     pub fn skip_stray_lines(&mut self, bytes: &[u8]) -> usize {
         let is_between = match self.stage {
             Stage::Whole => true,
@@ -242,30 +242,30 @@ impl Response {
         if is_between { self.between.skip(bytes) } else { 0 }
     }
 
-    /// Stray empty lines skipped since the last call.
+    /// Returns the number of stray empty lines skipped since the last call.
     pub fn take_stray_lines(&mut self) -> u32 {
         self.between.take_lines()
     }
 
-    /// The connection is another one: nothing that came on the one before counts.
+    /// Discards all state of the previous connection.
     pub fn forget_connection(&mut self) {
         (self.between, self.fault) = (Between::default(), None);
     }
 
-    /// Why [`Self::feed`] or [`Self::close`] found what came to be no response; until the next [`Self::reset`].
+    /// Why [`Self::feed`] or [`Self::close`] found the response invalid; until the next [`Self::reset`].
     pub fn fault(&self) -> Option<&::http1::Fault> {
         self.fault.as_deref()
     }
 
-    /// Reads the next bytes.
+    /// Parses the next input.
     ///
     /// # Errors
-    /// What came is not a response; the connection is of no further use.
+    /// The input is not a valid response; the connection must be closed.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Fault> {
         self.read(bytes).map_err(|fault| self.note(fault))
     }
 
-    /// Keeps the reason.
+    /// Stores the reason of a fault.
     #[cold]
     fn note(&mut self, fault: ::http1::Fault) -> Fault {
         self.fault = Some(Box::new(fault));
@@ -287,8 +287,8 @@ impl Response {
                     let whole = *left == 0;
                     consumed += taken;
                     self.content += taken as u64;
-                    if self.keeps_body {
-                        keep(&mut self.body, &rest[..taken]);
+                    if self.stores_body {
+                        store(&mut self.body, &rest[..taken]);
                     }
                     if self.checks_body {
                         self.is_cut |= check(&mut self.checker, &rest[..taken]);
@@ -302,8 +302,8 @@ impl Response {
                     Step::More => return Ok(Progress::More),
                     Step::Data(range) => {
                         consumed += range.end;
-                        if self.keeps_body {
-                            keep(&mut self.body, &rest[range.clone()]);
+                        if self.stores_body {
+                            store(&mut self.body, &rest[range.clone()]);
                         }
                         if self.checks_body && !self.is_cut {
                             self.is_cut = check(&mut self.checker, &rest[range]);
@@ -317,8 +317,8 @@ impl Response {
                 },
                 Stage::UntilClose => {
                     self.content = self.content.saturating_add(rest.len() as u64);
-                    if self.keeps_body {
-                        keep(&mut self.body, rest);
+                    if self.stores_body {
+                        store(&mut self.body, rest);
                     }
                     if self.checks_body {
                         self.is_cut |= check(&mut self.checker, rest);
@@ -330,11 +330,11 @@ impl Response {
         }
     }
 
-    /// The server has closed its side.
+    /// Handles the server's close of the connection.
     pub fn close(&mut self) -> AtClose {
         match self.stage {
             Stage::Head if self.partial.is_empty() && self.interim == 0 => AtClose::Nothing,
-            Stage::Head => match head::parse(&self.partial, asked(self.method)) {
+            Stage::Head => match head::parse(&self.partial, framing_method(self.method)) {
                 Ok(_) => AtClose::Short,
                 Err(fault) => {
                     self.note(fault);
@@ -346,31 +346,31 @@ impl Response {
         }
     }
 
-    /// Bytes taken when the head is whole; `None` when all were taken and it is not.
+    /// Returns the bytes consumed if the head is complete, or `None` if it is not and all input was consumed.
     fn feed_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, ::http1::Fault> {
         if self.partial.is_empty() {
-            // Nearly every head comes in one piece and is read where it lies.
+            // Nearly every head arrives in one piece and is parsed in place.
             let stray = self.between.skip(bytes);
             let bytes = &bytes[stray..];
             if self.between.has_open_cr() && !bytes.is_empty() {
                 return Err(::http1::Fault::new(Reason::StrayCr, b""));
             }
             let within_limit = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-            if let Some(head) = head::parse(within_limit, asked(self.method))? {
+            if let Some(head) = head::parse(within_limit, framing_method(self.method))? {
                 return self.begin_body(&head, &within_limit[..head.length]).map(|()| Some(stray + head.length));
             }
-            return self.keep_partial(bytes);
+            return self.store_partial(bytes);
         }
         let had = self.partial.len();
         let room = HEAD_BYTES_MAX - had;
         let added = &bytes[..bytes.len().min(room)];
         self.partial.extend_from_slice(added);
-        // Only a line's end can end a head, so that a trickle is parsed once a line and not once a byte.
+        // A head can only end with a line. So a head that arrives slowly is parsed once per line, not once per byte.
         let worth_parsing = had < head::PREFIX.len() || added.contains(&b'\n') || self.partial.len() == HEAD_BYTES_MAX;
-        if worth_parsing && let Some(head) = head::parse(&self.partial, asked(self.method))? {
+        if worth_parsing && let Some(head) = head::parse(&self.partial, framing_method(self.method))? {
             let partial = std::mem::take(&mut self.partial);
             let outcome = self.begin_body(&head, &partial[..head.length]);
-            // Its memory serves the next head.
+            // The buffer is reused for the next head.
             self.partial = partial;
             self.partial.clear();
             return outcome.map(|()| Some(head.length - had));
@@ -378,7 +378,7 @@ impl Response {
         if self.partial.len() == HEAD_BYTES_MAX { Err(too_long()) } else { Ok(None) }
     }
 
-    fn keep_partial(&mut self, bytes: &[u8]) -> Result<Option<usize>, ::http1::Fault> {
+    fn store_partial(&mut self, bytes: &[u8]) -> Result<Option<usize>, ::http1::Fault> {
         if bytes.len() >= HEAD_BYTES_MAX {
             return Err(too_long());
         }
@@ -393,8 +393,8 @@ impl Response {
             let is_last = self.interim > INTERIM_MAX;
             return if is_last { Err(::http1::Fault::new(Reason::TooManyInterim, b"32")) } else { Ok(()) };
         }
-        if self.keeps_head || self.checker.is_some() {
-            self.keep_and_check_head(head.is_folded, bytes);
+        if self.stores_head || self.checker.is_some() {
+            self.store_and_check_head(head.is_folded, bytes);
         }
         self.status = head.status;
         self.keep_alive = head.keep_alive;
@@ -402,19 +402,19 @@ impl Response {
             Body::None | Body::Length(0) => Stage::Whole,
             Body::Length(length) => Stage::Length(length),
             Body::Chunked => Stage::Chunked(Chunked::new()),
-            // A tunnel is not asked for here.
+            // The load never sends CONNECT or Upgrade, so there is no tunnel.
             Body::UntilClose | Body::Tunnel => Stage::UntilClose,
         };
         Ok(())
     }
 
-    /// Folded lines are one line to who reads the fields.
-    fn keep_and_check_head(&mut self, is_folded: bool, bytes: &[u8]) {
+    /// Stores and verifies a head, with folded lines joined.
+    fn store_and_check_head(&mut self, is_folded: bool, bytes: &[u8]) {
         let mut bytes = Cow::Borrowed(bytes);
         if is_folded {
             head::unfold(bytes.to_mut());
         }
-        if self.keeps_head {
+        if self.stores_head {
             self.head.extend_from_slice(&bytes);
         }
         if let Some(checker) = &mut self.checker {
@@ -423,9 +423,9 @@ impl Response {
     }
 }
 
-/// What of a request its response depends on.
-fn asked(method: Method) -> Asked {
-    if method == Method::Head { Asked::Head } else { Asked::Other }
+/// The method, as far as the framing of its response depends on it.
+fn framing_method(method: Method) -> RequestMethod {
+    if method == Method::Head { RequestMethod::Head } else { RequestMethod::Other }
 }
 
 #[cold]
@@ -433,13 +433,13 @@ fn too_long() -> ::http1::Fault {
     ::http1::Fault::new(Reason::HeadTooLong, HEAD_BYTES_MAX.to_string().as_bytes())
 }
 
-/// Has a piece of a body looked at; true if the client is to leave here.
+/// Verifies a piece of a body; true if the client aborts the response here.
 fn check(checker: &mut Option<Box<Checker>>, piece: &[u8]) -> bool {
     checker.as_mut().is_some_and(|checker| checker.body(piece) == Go::AbortHere)
 }
 
-/// Adds to a kept body, no further than the limit.
-fn keep(body: &mut Vec<u8>, more: &[u8]) {
-    let room = BODY_KEPT_MAX.saturating_sub(body.len());
+/// Adds to a stored body, up to the limit.
+fn store(body: &mut Vec<u8>, more: &[u8]) {
+    let room = BODY_STORED_MAX.saturating_sub(body.len());
     body.extend_from_slice(&more[..more.len().min(room)]);
 }

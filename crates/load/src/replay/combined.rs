@@ -1,8 +1,8 @@
-//! The common and the combined log format of web servers.
+//! Parses the common and the combined log format of web servers.
 //!
 //! `192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "http://example/" "Mozilla/4.08"`
 //!
-//! Apache's vhost_combined has the virtual host in front, `shop.example:443 192.0.2.1 - frank [..`.
+//! Apache's vhost_combined format begins with the virtual host: `shop.example:443 192.0.2.1 - frank [..`.
 
 use std::net::IpAddr;
 
@@ -11,14 +11,14 @@ use jiff::fmt::strtime;
 use super::escaped::{percent_encoded, unescaped};
 use super::{LineError, LogLine, client_of, path_of};
 
-/// Takes a line apart. Fields after the first seven mean nothing here, so the combined format and its many extensions are
-/// read alike. Escapes of Apache and nginx within the request are undone, and the bytes percent-encoded.
+/// Parses a line. Fields after the first seven are ignored, so the combined format and its many extensions are
+/// supported. Escapes of Apache and nginx within the request are decoded, and the bytes percent-encoded.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why the line cannot be replayed.
 pub fn parse(line: &str) -> Result<LogLine, LineError> {
     let line = line.trim_end();
-    // Identity and user: the user's name may hold spaces, so what follows is found by its bracket.
+    // The user's name may contain spaces, so the time after it is found by its bracket.
     let (who, rest) = line.split_once(" [").ok_or(LineError::NotOfFormat)?;
     let client = client(who).ok_or(LineError::NotOfFormat)?;
     let (time, rest) = rest.split_once("] \"").ok_or(LineError::NotOfFormat)?;
@@ -30,7 +30,7 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
     let (at_unix_ns, is_fine) = unix_ns(time).ok_or(LineError::NoTime)?;
     let mut words = request.split(' ');
     let (method, target) = match (words.next(), words.next(), words.next(), words.next()) {
-        // Without a version it is HTTP/0.9, which had GET alone.
+        // A request line without a version is HTTP/0.9, which has only GET.
         (Some("GET"), Some(target), None, None) => ("GET", target),
         (Some(method), Some(target), Some(version), None) if version.starts_with("HTTP/") => (method, target),
         _ => return Err(LineError::NoRequest),
@@ -49,13 +49,13 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
     })
 }
 
-/// The client among the words before the time: `CLIENT IDENTITY USER`, or with a virtual host in front, with or without its
-/// port.
+/// The client among the words before the time: `CLIENT IDENTITY USER`, optionally preceded by a virtual host with or
+/// without a port.
 fn client(who: &str) -> Option<&str> {
     let mut words = who.split(' ');
     let (first, second, third, fourth) = (words.next()?, words.next()?, words.next(), words.next());
     let is_address = |word: &str| word.parse::<IpAddr>().is_ok();
-    // The second word of the plain format is the identity by RFC 1413, which is `-` nearly everywhere.
+    // The second word of the plain format is the identity of RFC 1413, which is nearly always `-`.
     let is_host = !is_address(first) && (is_address(second) || has_port(first) && second != "-");
     if is_host && third.is_some() && fourth.is_some() {
         Some(second)
@@ -68,7 +68,7 @@ fn has_port(word: &str) -> bool {
     word.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
-/// Where the quoted text ends.
+/// The position of the closing quote.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|byte| {
@@ -78,7 +78,8 @@ fn closing_quote(text: &str) -> Option<usize> {
     })
 }
 
-/// `10/Oct/2000:13:55:36 -0700`, or with a fraction after the seconds.
+/// Parses `10/Oct/2000:13:55:36 -0700`, optionally with a fraction after the seconds. Returns the time, and whether it
+/// has a fraction.
 fn unix_ns(time: &str) -> Option<(i128, bool)> {
     let is_fine = time.contains('.');
     let format = if is_fine { "%d/%b/%Y:%H:%M:%S%.f %z" } else { "%d/%b/%Y:%H:%M:%S %z" };

@@ -1,9 +1,9 @@
-//! Targets as logs write them, and as they are sent.
+//! Converts request targets from the escaped form of logs to the percent-encoded form of requests.
 //!
-//! Apache writes `\"`, `\\`, `\n` .. and `\xHH` for what would end or garble a line (`ap_escape_logitem`), nginx `\xHH` alone.
-//! The bytes behind these are sent percent-encoded: a request line cannot hold most of them.
+//! Apache escapes bytes that would end or garble a line as `\"`, `\\`, `\n` and so on or `\xHH` (`ap_escape_logitem`);
+//! nginx uses only `\xHH`. The original bytes are sent percent-encoded, as most of them are invalid in a request line.
 
-/// The bytes of text in which Apache or nginx escaped some. A backslash that begins no escape is itself.
+/// Decodes the escapes of Apache and nginx. A backslash that does not begin an escape stays unchanged.
 pub(super) fn unescaped(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
@@ -28,8 +28,8 @@ pub(super) fn unescaped(text: &str) -> Vec<u8> {
     plain
 }
 
-/// A request target for a request line: bytes other than visible ASCII, and quotes and backslashes, which logs escape, are
-/// percent-encoded. All other bytes stay as they were sent.
+/// Encodes a target for a request line: bytes other than visible ASCII, quotes and backslashes are percent-encoded. All
+/// other bytes stay unchanged.
 pub(super) fn percent_encoded(target: &[u8]) -> String {
     let mut encoded = String::with_capacity(target.len());
     for &byte in target {
@@ -59,7 +59,7 @@ mod tests {
             (r#"/a\"b\\c"#, "/a%22b%5Cc"),
             (r"/tab\tline\nreturn\r\b\v", "/tab%09line%0Areturn%0D%08%0B"),
             (r"/\x41\x2f\x7f\x00", "/A/%7F%00"),
-            // No escapes: as they stand.
+            // Invalid escapes stay unchanged.
             (r"/\x4\xzz\q\", r"/%5Cx4%5Cxzz%5Cq%5C"),
             ("/a%20b|{c}~", "/a%20b|{c}~"),
             ("/é", "/%C3%A9"),

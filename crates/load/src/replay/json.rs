@@ -1,25 +1,25 @@
-//! Logs of JSON lines: one object a line, with the names that servers and their exporters use.
+//! Parses logs of JSON lines: one object per line, with the field names of common servers and exporters.
 
 use serde_json::{Map, Value};
 
 use super::{LineError, LogLine, SECOND_NS, client_of, path_of};
 
-/// Takes a line apart. Read are, whichever comes first:
+/// Parses a line. Of each group below, the first field that the line has is used:
 ///
-/// - time: `StartUTC`, `StartLocal`, `start_time`, `time`, `ts`, `timestamp`, `@timestamp`, `time_iso8601`, `time_local`, `msec`:
-///   RFC 3339 text, or seconds since 1970 as a number or text, with or without a fraction;
-/// - client, without its port: `client`, `remote_addr`, `client_ip`, `remote_ip`, `clientip`, `ClientHost`, `ClientAddr`,
-///   `downstream_remote_address`, `remoteIp`, `host`;
-/// - method and target: `method`, `request_method`, `RequestMethod`, `requestMethod`; `target`, `uri`, `request_uri`, `path`, `url`,
-///   `RequestPath`, `requestUrl`; or both in `request`, as in a request line;
-/// - `status`, `response_code`, `DownstreamStatus`; `bytes`, `body_bytes_sent`, `size`, `bytes_sent`, `DownstreamContentSize`,
-///   `responseSize`.
+/// - time: `StartUTC`, `StartLocal`, `start_time`, `time`, `ts`, `timestamp`, `@timestamp`, `time_iso8601`,
+///   `time_local`, `msec`: RFC 3339 text, or seconds since 1970 as a number or text, with or without a fraction;
+/// - client, without its port: `client`, `remote_addr`, `client_ip`, `remote_ip`, `clientip`, `ClientHost`,
+///   `ClientAddr`, `downstream_remote_address`, `remoteIp`, `host`;
+/// - method and target: `method`, `request_method`, `RequestMethod`, `requestMethod`; `target`, `uri`, `request_uri`,
+///   `path`, `url`, `RequestPath`, `requestUrl`; or both in `request`, as in a request line;
+/// - `status`, `response_code`, `DownstreamStatus`; `bytes`, `body_bytes_sent`, `size`, `bytes_sent`,
+///   `DownstreamContentSize`, `responseSize`.
 ///
-/// All but the time also within an object `request`, as Caddy has it, or `httpRequest`, as Google's load balancers do. The names
-/// are those of nginx, Caddy, Envoy, Traefik and Google Cloud.
+/// All fields except the time may also be in an object `request`, as with Caddy, or `httpRequest`, as with Google's
+/// load balancers. The names are those of nginx, Caddy, Envoy, Traefik and Google Cloud.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why the line cannot be replayed.
 pub fn parse(line: &str) -> Result<LogLine, LineError> {
     let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return Err(LineError::NotOfFormat) };
     let object = |name: &str| fields.get(name).and_then(Value::as_object);
@@ -46,9 +46,9 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
         "msec",
     ]);
     let (at_unix_ns, is_fine) = time.as_ref().and_then(unix_ns).ok_or(LineError::NoTime)?;
-    let client = text(CLIENT);
+    let client = text(CLIENT_FIELDS);
     let line = fields.get("request").and_then(Value::as_str);
-    let (method, target) = match (line, text(TARGET)) {
+    let (method, target) = match (line, text(TARGET_FIELDS)) {
         (Some(line), _) => {
             let mut words = line.split(' ');
             match (words.next(), words.next()) {
@@ -56,7 +56,7 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
                 _ => return Err(LineError::NoRequest),
             }
         }
-        (None, Some(target)) => (text(METHOD).unwrap_or_else(|| "GET".to_owned()), target),
+        (None, Some(target)) => (text(METHOD_FIELDS).unwrap_or_else(|| "GET".to_owned()), target),
         (None, None) => return Err(LineError::NoRequest),
     };
     Ok(LogLine {
@@ -66,11 +66,11 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
         method,
         target: path_of(&target)?.into_owned(),
         status: number(&["status", "response_code", "DownstreamStatus"]).and_then(|status| u16::try_from(status).ok()),
-        bytes: number(BYTES),
+        bytes: number(BYTES_FIELDS),
     })
 }
 
-const CLIENT: &[&str] = &[
+const CLIENT_FIELDS: &[&str] = &[
     "client",
     "remote_addr",
     "client_ip",
@@ -82,9 +82,10 @@ const CLIENT: &[&str] = &[
     "remoteIp",
     "host",
 ];
-const TARGET: &[&str] = &["target", "uri", "request_uri", "path", "url", "RequestPath", "requestUrl"];
-const METHOD: &[&str] = &["method", "request_method", "RequestMethod", "requestMethod"];
-const BYTES: &[&str] = &["bytes", "body_bytes_sent", "size", "bytes_sent", "DownstreamContentSize", "responseSize"];
+const TARGET_FIELDS: &[&str] = &["target", "uri", "request_uri", "path", "url", "RequestPath", "requestUrl"];
+const METHOD_FIELDS: &[&str] = &["method", "request_method", "RequestMethod", "requestMethod"];
+const BYTES_FIELDS: &[&str] =
+    &["bytes", "body_bytes_sent", "size", "bytes_sent", "DownstreamContentSize", "responseSize"];
 
 fn unix_ns(time: &Value) -> Option<(i128, bool)> {
     match time {
@@ -97,7 +98,7 @@ fn unix_ns(time: &Value) -> Option<(i128, bool)> {
     }
 }
 
-/// Seconds since 1970 in decimal digits, read without rounding; exponents are for larger numbers than these.
+/// Parses seconds since 1970 in decimal digits, without rounding and without exponents.
 fn seconds(text: &str) -> Option<(i128, bool)> {
     let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

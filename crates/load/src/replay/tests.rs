@@ -1,10 +1,10 @@
-//! Lines as servers write them, and what becomes of them.
+//! Tests with log lines of real servers, and the replays made of them.
 
 use proptest::prelude::*;
 
 use super::*;
 
-const ALL: ReplaySpec = ReplaySpec { time_scale: 1.0, clients_max: 1000 };
+const UNSCALED: ReplaySpec = ReplaySpec { time_scale: 1.0, clients_max: 1000 };
 
 fn combined(line: &str) -> LogLine {
     parse_combined(line).unwrap_or_else(|error| panic!("{error:?}: {line}"))
@@ -39,7 +39,7 @@ fn combined_log_lines_with_virtual_host_are_parsed() {
         ("[2001:db8::1]:443 2001:db8::7 - -", "2001:db8::7"),
         ("shop.example:443 client.example - -", "client.example"),
         ("127.0.0.1:80 10.0.0.1 - -", "10.0.0.1"),
-        // Without one.
+        // Lines without a virtual host.
         ("10.0.0.1 - some user", "10.0.0.1"),
         ("10.0.0.1 - -", "10.0.0.1"),
         ("10.0.0.1:5555 - -", "10.0.0.1"),
@@ -53,7 +53,7 @@ fn combined_log_lines_with_virtual_host_are_parsed() {
 #[test]
 fn log_lines_without_a_request_are_left_out() {
     let time = "[21/Nov/2026:00:00:00 +0000]";
-    for (line, wanted) in [
+    for (line, expected) in [
         (String::new(), LineError::NotOfFormat),
         ("garbage".to_owned(), LineError::NotOfFormat),
         (r#"a - - [21/Nov/2026] "GET / HTTP/1.1" 200 1"#.to_owned(), LineError::NoTime),
@@ -63,7 +63,7 @@ fn log_lines_without_a_request_are_left_out() {
         (format!(r#"a - - {time} "OPTIONS * HTTP/1.1" 200 1"#), LineError::NoPath),
         (format!(r#"a - - {time} "CONNECT h:443 HTTP/1.1" 200 1"#), LineError::NoPath),
     ] {
-        assert_eq!(parse_combined(&line), Err(wanted), "{line}");
+        assert_eq!(parse_combined(&line), Err(expected), "{line}");
     }
 }
 
@@ -133,7 +133,7 @@ fn requests_of_one_logged_second_are_spread_over_it_and_clients_stay_separate() 
     let replay = reader.finish(ReplaySpec { time_scale: 0.5, clients_max: 2 });
     let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| u128::from(arrival.offset_ns) / 1_000_000).collect();
     assert_eq!(offsets, [0, 125, 250, 375, 1000]);
-    // In order of appearance in the log: b, a, c, of which two are left.
+    // Clients are numbered in order of appearance in the log: b, a, c. With a maximum of two, c shares the number of b.
     assert_eq!(replay.arrivals.iter().map(|arrival| arrival.client).collect::<Vec<_>>(), [1, 0, 0, 1, 0]);
     assert_eq!((replay.clients, replay.clients_logged, replay.length.as_millis()), (2, 3, 1500));
     let targets: Vec<&str> =
@@ -149,21 +149,21 @@ fn subsecond_log_times_are_replayed_unchanged() {
         reader.add(at(ns, true, "a", "/"));
     }
     assert_eq!(reader.len(), 4);
-    let replay = reader.finish(ALL);
+    let replay = reader.finish(UNSCALED);
     let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| u128::from(arrival.offset_ns)).collect();
     assert_eq!(offsets, [0, 999_999_998, 999_999_998, 4_999_999_997]);
     assert_eq!(replay.length.as_nanos(), 4_999_999_997 + 1_666_666_665);
-    assert_eq!(Reader::default().finish(ALL), Replay::default());
+    assert_eq!(Reader::default().finish(UNSCALED), Replay::default());
 }
 
-/// RFC 3339 as some write it: without the fraction where it is zero.
+/// Some servers omit a zero fraction in RFC 3339 times.
 #[test]
 fn a_whole_second_in_a_subsecond_log_is_exact() {
     let mut reader = Reader::default();
     for (ns, is_fine) in [(0, true), (SECOND_NS, false), (SECOND_NS, false), (SECOND_NS + 1_000_000, true)] {
         reader.add(at(ns, is_fine, "a", "/"));
     }
-    let replay = reader.finish(ALL);
+    let replay = reader.finish(UNSCALED);
     let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| u128::from(arrival.offset_ns) / 1_000_000).collect();
     assert_eq!((offsets, replay.length.as_millis()), (vec![0, 1000, 1000, 1001], 1334));
 }
@@ -177,21 +177,23 @@ fn a_logged_target_cannot_inject_a_second_request() {
 }
 
 proptest! {
-    /// Any line may stand in a log.
+    /// Both parsers accept arbitrary text without a panic.
     #[test]
     fn log_parsing_never_panics_on_any_line(line in "\\PC*") {
         let _ = (parse_combined(&line), parse_json(&line));
     }
 
-    /// Every line is replayed once, in order of time, in whole seconds within its own second.
+    /// Every line is replayed once, in order of time, and within its own second if the log has whole seconds.
     #[test]
-    fn every_log_line_is_replayed_or_counted_as_left_out(lines in prop::collection::vec((0i128..50, any::<bool>(), 0u8..5, 0u8..9), 1..100)) {
+    fn every_log_line_is_replayed_within_its_second(
+        lines in prop::collection::vec((0i128..50, any::<bool>(), 0u8..5, 0u8..9), 1..100),
+    ) {
         let mut reader = Reader::default();
         let mut seconds: Vec<i128> = lines.iter().map(|line| line.0).collect();
         for &(second, is_fine, client, target) in &lines {
             reader.add(at(second * SECOND_NS, is_fine, &client.to_string(), &format!("/{target}")));
         }
-        let replay = reader.finish(ALL);
+        let replay = reader.finish(UNSCALED);
         seconds.sort_unstable();
         prop_assert_eq!(replay.arrivals.len(), lines.len());
         prop_assert!(replay.arrivals.is_sorted_by_key(|arrival| arrival.offset_ns));

@@ -7,10 +7,10 @@ use schema::document::DistanceBand;
 
 use super::Part;
 
-/// Bands of configured RTT at 1, 2, 5, 10, 20, 50 .. us; only those that have clients.
+/// Results by band of configured RTT, with edges at 1, 2, 5, 10, 20, 50 us and so on; only bands with clients.
 #[derive(Debug)]
 pub(super) struct Distances {
-    /// Position in `bands` for each client.
+    /// Index into `bands` for each client.
     band_of_client: Vec<u16>,
     bands: Vec<Band>,
 }
@@ -63,10 +63,10 @@ impl Distances {
     }
 }
 
-/// Below this all is one band: a distance of under a microsecond is none.
+/// All RTTs below this are one band, which counts as no distance.
 const LOWEST_EDGE_NS: u64 = 1_000;
 
-/// The band `[from, to)` of an RTT.
+/// The edges `[from, to)` of the band of an RTT.
 fn edges(rtt_ns: u64) -> (u64, u64) {
     if rtt_ns < LOWEST_EDGE_NS {
         return (0, LOWEST_EDGE_NS);

@@ -1,28 +1,28 @@
-//! The side of Little's law that comes from records: the mean number present is the time they spent, summed, over the
-//! length of the phase.
+//! The side of Little's law that is computed from records: the mean number present is the sum of the times spent,
+//! divided by the length of the phase.
 
 use std::time::Duration;
 
 use units::Timestamp;
 
-/// Means over the measured phase by summing each one's time *inside* the phase, so that what began before it or ended
-/// after it neither adds too much nor is missing: no edge error, whatever the length. To be held against the sampled
-/// [`Levels`](crate::Levels).
+/// Means over the measured phase, from the part of each request's and connection's time that lies *inside* the phase.
+/// So requests and connections across its edges are counted exactly, for any length of the phase. Compared with the
+/// sampled [`Levels`](crate::Levels).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LittleTerms {
     /// Mean number of requests in flight.
     pub in_flight: f64,
     /// Mean number of concurrent connections.
     pub connections: f64,
-    /// Requests that were in flight at some moment of the phase.
+    /// Requests that were in flight at some time in the phase.
     pub requests_seen: u64,
-    /// Connections that were in process at some moment of the phase.
+    /// Connections that were open at some time in the phase.
     pub connections_seen: u64,
     /// Length of the phase.
     pub phase: Duration,
 }
 
-/// The sums, in nanoseconds.
+/// The sums of times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Integrals {
     requests: Sum,

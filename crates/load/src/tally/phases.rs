@@ -1,4 +1,4 @@
-//! Results by phase: of the requests that were scheduled in each.
+//! Results by phase, of the requests that were scheduled in each phase.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use schema::document::PhasePart;
 use stats::Histogram;
 use units::Timestamp;
 
-/// A phase of the load that has results of its own. Phases follow each other from the beginning of the measured phase.
+/// A phase of the load with its own results. Phases follow each other from the beginning of the measured phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseSpan {
-    /// What results call it.
+    /// Name in results.
     pub name: String,
-    /// How long it lasts; above 0.
+    /// Length; above 0.
     pub lasts: Duration,
-    /// Whether it offers one rate throughout.
+    /// Whether the offered rate is constant.
     pub is_steady: bool,
 }
 
-/// The phases as they grow: 0.8 MB each.
+/// The results of all phases, 0.8 MB each.
 #[derive(Clone, Debug)]
 pub(super) struct ByPhase {
-    /// End of each, rising.
+    /// End of each phase, in ascending order.
     ends: Vec<Timestamp>,
     start: Timestamp,
     phases: Vec<Phase>,
@@ -31,8 +31,8 @@ pub(super) struct ByPhase {
 struct Phase {
     span: PhaseSpan,
     completed: u64,
-    /// Of any phase, but ended in this one.
-    carried: u64,
+    /// Complete responses that ended in this phase, whatever the phase of their requests.
+    achieved: u64,
     failed: u64,
     response_time: Histogram,
     service_time: Histogram,
@@ -49,7 +49,7 @@ impl ByPhase {
         let phase = |span: &PhaseSpan| Phase {
             span: span.clone(),
             completed: 0,
-            carried: 0,
+            achieved: 0,
             failed: 0,
             response_time: Histogram::new(),
             service_time: Histogram::new(),
@@ -58,8 +58,8 @@ impl ByPhase {
         ByPhase { ends: ends.collect(), start, phases: spans.iter().map(phase).collect() }
     }
 
-    /// A request scheduled in the measured phase.
-    pub(super) fn add_intended(&mut self, record: &RequestRecord) {
+    /// Adds a request that was scheduled in the measured phase.
+    pub(super) fn add_scheduled(&mut self, record: &RequestRecord) {
         if let Some(phase) = self.at(record.scheduled_at) {
             match record.failure {
                 None => phase.completed += 1,
@@ -71,10 +71,10 @@ impl ByPhase {
         }
     }
 
-    /// A complete response that ended in the measured phase.
-    pub(super) fn add_carried(&mut self, done_at: Timestamp) {
+    /// Counts a complete response that ended in the measured phase.
+    pub(super) fn add_achieved(&mut self, done_at: Timestamp) {
         if let Some(phase) = self.at(done_at) {
-            phase.carried += 1;
+            phase.achieved += 1;
         }
     }
 
@@ -82,7 +82,7 @@ impl ByPhase {
         assert_eq!((&self.ends, self.start), (&other.ends, other.start), "parts of one load have the same phases");
         for (phase, other) in self.phases.iter_mut().zip(&other.phases) {
             phase.completed += other.completed;
-            phase.carried += other.carried;
+            phase.achieved += other.achieved;
             phase.failed += other.failed;
             phase.response_time.merge(&other.response_time);
             phase.service_time.merge(&other.service_time);
@@ -90,7 +90,7 @@ impl ByPhase {
         }
     }
 
-    /// The phases that began before the measured phase ended, the last of them up to there.
+    /// The phases that began before the end of the measured phase; the last one is cut at that end.
     pub(super) fn parts(&self, measured_end: Timestamp) -> Vec<PhasePart> {
         let begins = std::iter::once(&self.start).chain(&self.ends);
         let begun = begins.zip(&self.ends).zip(&self.phases).filter(|&((&begin, _), _)| begin < measured_end);
@@ -98,7 +98,7 @@ impl ByPhase {
     }
 
     fn at(&mut self, at: Timestamp) -> Option<&mut Phase> {
-        // Few phases, and a load without any has none to look for.
+        // A load has few phases, so the search is cheap.
         let place = self.ends.partition_point(|&end| end <= at);
         self.phases.get_mut(place)
     }
@@ -116,7 +116,7 @@ impl Phase {
             offered_requests: offered,
             offered_rate_per_s: offered as f64 / lasts_s,
             completed: self.completed,
-            achieved_rate_per_s: self.carried as f64 / lasts_s,
+            achieved_rate_per_s: self.achieved as f64 / lasts_s,
             failed: self.failed,
             response_time_ns: self.response_time.quantiles(),
             service_time_ns: self.service_time.quantiles(),

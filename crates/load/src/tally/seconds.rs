@@ -1,4 +1,4 @@
-//! The series: what happened in each second of the run.
+//! The time series: counters of each second of the run.
 
 use schema::{DistributionRecord, Measure, RequestRecord, SecondRecord};
 use units::Timestamp;
@@ -7,8 +7,8 @@ use super::sketch::Sketch;
 use crate::connection::ConnectionEnd;
 use crate::gauges::SecondGauges;
 
-/// One entry a second from the run's zero. Nothing is ever closed, as a request that ends late still belongs to the
-/// second in which it was scheduled: about 4 KB a second, 15 MB an hour.
+/// One entry per second from time zero of the run. All entries stay open, as a request that ends late still belongs to
+/// the second of its scheduled time. An entry has about 4 KB; an hour 15 MB.
 #[derive(Debug, Default)]
 pub(super) struct Seconds(Vec<Second>);
 
@@ -91,7 +91,7 @@ impl Seconds {
         }
     }
 
-    /// How the response times of the requests completed in a second are distributed, as it stands.
+    /// The current distribution of the response times of the requests completed in a second.
     pub(super) fn distribution(&self, second: u32) -> impl Iterator<Item = DistributionRecord> {
         let response = self.0.get(second as usize).map(|second| &second.response);
         response.into_iter().flat_map(Sketch::buckets).map(move |(bucket, count)| DistributionRecord {

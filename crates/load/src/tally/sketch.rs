@@ -1,18 +1,19 @@
-//! A small distribution, for one second of the series.
+//! A compact histogram for one second of the time series.
 
 use schema::Bucket;
 
-/// Counts in buckets of constant relative width: quantiles within 1.6 %, in a few kilobytes where the histogram of a
-/// whole run takes 270. Grows to the largest value seen. Least and largest are exact, and no quantile is beyond them.
+/// Counts in buckets of constant relative width: percentiles are exact to 1.6 %, in a few kilobytes instead of the 270
+/// of the histogram of a whole run. Grows with the largest value. Minimum and maximum are exact and limit all
+/// percentiles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sketch {
     counts: Vec<u32>,
     total: u64,
-    /// Of nothing both are 0.
+    /// Minimum and maximum; 0 if empty.
     ends: (u64, u64),
 }
 
-/// Each power of two is cut into 2^5 buckets; values under 2^6 are exact.
+/// Each power of two is divided into 2^5 buckets; values under 2^6 are exact.
 const PRECISION_BITS: u32 = 5;
 
 impl Sketch {
@@ -43,12 +44,12 @@ impl Sketch {
         self.widen(other.total, other.ends);
     }
 
-    /// Largest value, exact; 0 when empty.
+    /// The exact maximum; 0 if empty.
     pub(super) fn max(&self) -> u64 {
         self.ends.1
     }
 
-    /// Nearest-rank percentile, as the middle of its bucket, between the least and the largest value; 0 when empty.
+    /// The nearest-rank percentile, as the middle of its bucket, limited to the range of the values; 0 if empty.
     pub(super) fn value_at(&self, percent: u64) -> u64 {
         let rank = (self.total * percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -61,9 +62,9 @@ impl Sketch {
 }
 
 impl Sketch {
-    /// What was counted, in the coarser buckets that all distributions share; only those that are not empty, rising.
+    /// The counts in the coarser buckets that all distributions share, without empty ones, in ascending order.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (Bucket, u64)> {
-        // Each of the finer lies in one of the coarser, so nothing is counted on the wrong side of an edge.
+        // Each fine bucket lies within one coarse bucket, so no value is counted on the wrong side of an edge.
         let counted = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
         let mut coarser = counted.map(|(at, &count)| (Bucket::of(lowest(at)), u64::from(count))).peekable();
         std::iter::from_fn(move || {
@@ -106,7 +107,7 @@ mod tests {
         assert_eq!((empty.value_at(99), empty.max()), (0, 0));
     }
 
-    /// The middle of its bucket is 101: the median stood above the 99th percentile, which alone was cut at the largest value.
+    /// The middle of the bucket of 100 is 101, which the maximum of 100 must limit for every percentile.
     #[test]
     fn equal_values_have_equal_percentiles() {
         let mut sketch = Sketch::default();
@@ -133,11 +134,13 @@ mod tests {
         }
 
         #[test]
-        fn sketch_percentiles_are_close_to_exact_ones(mut values in prop::collection::vec(0u64..1_000_000_000, 1..300)) {
+        fn sketch_percentiles_are_close_to_exact_ones(
+            mut values in prop::collection::vec(0u64..1_000_000_000, 1..300),
+        ) {
             let mut sketch = Sketch::default();
             values.iter().for_each(|&value| sketch.record(value));
             values.sort_unstable();
-            // Rising, and between the ends, whatever was merged with what.
+            // Percentiles are ascending and within the range of the values, for any order of merges.
             let mut merged = Sketch::default();
             for part in values.chunks(7) {
                 let mut one = Sketch::default();
@@ -150,8 +153,8 @@ mod tests {
             prop_assert_eq!(all[3], sketch.value_at(99));
             for percent in [50, 99, 100] {
                 let exact = values[(values.len() * percent).div_ceil(100).max(1) - 1];
-                let got = sketch.value_at(percent as u64);
-                prop_assert!(got.abs_diff(exact) as f64 <= exact as f64 * 0.0157, "{} for {}", got, exact);
+                let actual = sketch.value_at(percent as u64);
+                prop_assert!(actual.abs_diff(exact) as f64 <= exact as f64 * 0.0157, "{} for {}", actual, exact);
             }
         }
     }

@@ -1,48 +1,48 @@
-//! The measured phase in spans of 100 ms: short enough to see where a warm-up ends, and whether requests pile up in a trial of
-//! seconds.
+//! Counters of the measured phase in spans of 100 ms: short enough to detect the end of a warm-up, and growing queues
+//! in a trial of a few seconds.
 
 use std::time::Duration;
 
 use schema::RequestRecord;
 use units::Timestamp;
 
-/// What happened in one span of the measured phase. A request is offered in the span of its scheduled time, and completed or failed in
-/// that in which it ended; the first spans hold the ends of requests of the warm-up.
+/// Counters of one span of the measured phase. A request is offered in the span of its scheduled time, and completed or
+/// failed in the span of its end. The first spans contain the ends of requests of the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Span {
-    /// Its beginning on the run's clock; it lasts [`Span::LENGTH`].
+    /// Beginning of the span on the run's clock; its length is [`Span::LENGTH`].
     pub from: Timestamp,
-    /// Requests whose scheduled time lies in it.
+    /// Requests whose scheduled time lies in the span.
     pub offered: u64,
-    /// Requests completed in it.
+    /// Requests completed in the span.
     pub completed: u64,
-    /// Requests failed in it.
+    /// Requests failed in the span.
     pub failed: u64,
-    /// Mean response time of those completed, in nanoseconds; 0 where none was.
+    /// Mean response time of the completed requests, in nanoseconds; 0 if there were none.
     pub response_mean_ns: f64,
-    /// Mean of the sampled number of requests in flight; 0 where no sample fell into it (a thousand a second are taken).
+    /// Mean of the sampled number of requests in flight; 0 without a sample (a thousand per second are taken).
     pub in_flight_mean: f64,
     /// Mean of the sampled number of requests scheduled and not started.
     pub backlog_mean: f64,
 }
 
 impl Span {
-    /// How long one lasts.
+    /// Length of a span.
     pub const LENGTH: Duration = Duration::from_millis(100);
 
-    /// Which span of a phase that began at `start` a moment lies in; none before it.
+    /// Index of the span of the time `at`, in a phase that began at `start`; `None` before the phase.
     pub(crate) fn index(start: Timestamp, at: Timestamp) -> Option<usize> {
         let since = at.as_nanos().checked_sub(start.as_nanos())?;
         Some((since / Self::LENGTH.as_nanos() as u64) as usize)
     }
 
-    /// How many whole ones lie in a phase.
+    /// Number of complete spans in a phase.
     pub(crate) fn whole((start, end): (Timestamp, Timestamp)) -> usize {
         Self::index(start, end).unwrap_or(0)
     }
 }
 
-/// Counts of every span; 40 bytes each, 1.4 MB an hour.
+/// Counts of every span: 40 bytes each, 1.4 MB per hour.
 #[derive(Debug, Default)]
 pub(super) struct Spans(Vec<Counts>);
 
@@ -81,7 +81,7 @@ impl Spans {
         }
     }
 
-    /// The whole spans of the phase, with the levels that were sampled in each: in flight, backlog.
+    /// The complete spans of the phase, with the sampled means of in-flight requests and backlog in each.
     pub(super) fn finish(&self, measured: (Timestamp, Timestamp), levels: &[[f64; 2]]) -> Vec<Span> {
         let span = |index: usize| {
             let counts = self.0.get(index).copied().unwrap_or_default();
@@ -116,8 +116,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn request(intended_ms: u64, done_ms: u64, failed: bool) -> RequestRecord {
-        let scheduled_at = Timestamp::from_nanos(intended_ms * MS);
+    fn request(scheduled_ms: u64, done_ms: u64, failed: bool) -> RequestRecord {
+        let scheduled_at = Timestamp::from_nanos(scheduled_ms * MS);
         RequestRecord {
             sequence: 0,
             client: 0,
@@ -148,13 +148,13 @@ mod tests {
     fn a_request_is_offered_in_its_scheduled_span_and_completed_in_the_span_of_its_end() {
         let start = Timestamp::from_nanos(1_000 * MS);
         let (mut one, mut other) = (Spans::default(), Spans::default());
-        // Of the warm-up: only its end counts.
+        // A request of the warm-up: only its end counts.
         one.add_request(&request(950, 1_050, false), start);
         one.add_request(&request(1_099, 1_100, false), start);
         other.add_request(&request(1_100, 1_199, true), start);
         other.add_request(&request(1_150, 1_299, false), start);
         one.merge(&other);
-        // The last, 50 ms, is no whole span.
+        // The last 50 ms are not a complete span.
         let spans = one.finish((start, Timestamp::from_nanos(1_350 * MS)), &[[2.0, 0.0], [3.0, 1.0], [4.0, 0.0]]);
         let seen: Vec<_> = spans.iter().map(|span| (span.offered, span.completed, span.failed)).collect();
         assert_eq!(seen, [(1, 1, 0), (2, 1, 1), (0, 1, 0)]);

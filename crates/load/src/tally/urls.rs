@@ -1,4 +1,4 @@
-//! Results by URL: the most asked for, and the others together.
+//! Results by URL: the most requested URLs one by one, the others together.
 
 use schema::RequestRecord;
 use schema::document::{UrlPart, UrlsLeftOut};
@@ -6,36 +6,36 @@ use schema::document::{UrlPart, UrlsLeftOut};
 use super::Part;
 use crate::workload::{Choice, Workload};
 
-/// Which requests of a workload are listed one by one. A distribution takes 270 kB, so of a million URLs those are
-/// listed that the plan asks for most, and the others are one part together: sums stay whole, and the same URLs are
-/// listed by every part of a load that several engines make.
+/// The requests of a workload that are listed one by one. A histogram has 270 kB, so of many URLs only those with the
+/// highest weights in the plan are listed, and the others are counted together, so that sums stay complete. The choice
+/// depends only on the plan, so that all shards list the same URLs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Urls {
-    /// What the listed ones are called, in the order of the list.
+    /// Names of the listed requests, in the order of the list.
     names: Vec<String>,
-    /// Place in the list for each request of the workload; [`NOT_LISTED`] for the others. Empty where each request is
-    /// listed at its own place.
+    /// Position in the list for each request of the workload; [`NOT_LISTED`] for the others. Empty if all requests are
+    /// listed in the order of the workload.
     places: Vec<u8>,
 }
 
 const NOT_LISTED: u8 = u8::MAX;
 
 impl Urls {
-    /// Most URLs listed.
+    /// Maximum number of listed URLs.
     pub const LISTED_MAX: usize = 100;
 
-    /// All of them, in the order of the workload.
+    /// Lists all requests, in the order of the workload.
     ///
     /// # Panics
-    /// With more than [`Self::LISTED_MAX`].
+    /// With more than [`Self::LISTED_MAX`] requests.
     pub fn named<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        assert!(names.len() <= Self::LISTED_MAX, "more are chosen by how much they are asked for");
+        assert!(names.len() <= Self::LISTED_MAX, "at most LISTED_MAX names; `Urls::of` selects among more");
         Urls { names, places: Vec::new() }
     }
 
-    /// Up to [`Self::LISTED_MAX`] requests in the order of the workload; of more, those asked for most by the plan, the
-    /// most asked for first.
+    /// Lists up to [`Self::LISTED_MAX`] requests in the order of the workload; of more, those with the highest weights
+    /// in descending order.
     pub fn of(workload: &Workload) -> Self {
         let requests = &workload.requests;
         if requests.len() <= Self::LISTED_MAX {
@@ -67,7 +67,7 @@ impl Urls {
     }
 }
 
-/// How much the plan asks for each request, relative to the others.
+/// The weight of each request in the plan, relative to the others.
 fn weights(workload: &Workload) -> Vec<f64> {
     let Choice::Sessions(sessions) = &workload.choice else {
         return workload.requests.iter().map(|request| request.weight).collect();
@@ -83,7 +83,7 @@ fn weights(workload: &Workload) -> Vec<f64> {
     weights
 }
 
-/// The breakdown as it grows; empty for a single URL, which needs none.
+/// The results by URL; empty for a single URL.
 #[derive(Clone, Debug)]
 pub(super) struct ByUrl {
     urls: Urls,

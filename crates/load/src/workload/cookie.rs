@@ -1,12 +1,12 @@
-//! Cookies: what servers set, each client keeps, and sends back (RFC 6265).
+//! The cookies of each client (RFC 6265).
 //!
-//! A jar is small, since there may be a hundred thousand: a client without cookies has none, and one with a session
-//! cookie costs some 250 bytes. Expiry is told by the run's clock. A date in Expires is taken as so long after the Date of
-//! the same response, so that nothing here needs the wall clock, and a server whose clock is wrong is understood; without
-//! a Date one before 2020 has passed, and any other is beyond the run.
+//! Cookie jars are small, since a load may have a hundred thousand clients: a client without cookies has no jar, and
+//! one with a session cookie uses some 250 bytes. Cookies expire by the run's clock. A date in Expires counts relative
+//! to the Date of the same response, so that neither the local wall clock nor a wrong clock of the server matters.
+//! Without Date, an Expires before 2020 counts as past, and any later one as after the end of the run.
 //!
-//! Not done: SameSite and HttpOnly (there are no foreign sites and no scripts here), and the list of public suffixes;
-//! instead a Domain without a dot is refused, unless it is the host itself.
+//! Not supported: SameSite and HttpOnly (a load has no other sites and no scripts), and the list of public suffixes.
+//! Instead a Domain without a dot is rejected, unless it is the host itself.
 
 mod date;
 
@@ -19,27 +19,27 @@ use units::Timestamp;
 use super::fields;
 use crate::Target;
 
-/// Most cookies a client keeps; the oldest make room.
+/// Maximum cookies of a client; the oldest are removed first.
 pub const COOKIES_MAX: usize = 100;
 
-/// Largest name and value together, in bytes (RFC 6265, section 6.1); a larger cookie is not kept.
+/// Maximum bytes of a cookie's name and value together (RFC 6265, section 6.1); a larger cookie is ignored.
 pub const COOKIE_BYTES_MAX: usize = 4096;
 
-/// Most bytes of names and values that a client keeps: a header with more is refused by most servers.
+/// Maximum bytes of the names and values of a client's cookies: most servers reject a longer header.
 pub const JAR_BYTES_MAX: usize = 16 * 1024;
 
-/// Longest life, as in browsers (RFC 6265bis).
-const LIFE_MAX: Duration = Duration::from_secs(400 * 86_400);
+/// Maximum lifetime of a cookie, as in browsers (RFC 6265bis).
+const LIFETIME_MAX: Duration = Duration::from_secs(400 * 86_400);
 
-/// Seconds since 1970 of 2020-01-01.
-const LONG_PAST: i64 = 1_577_836_800;
+/// Unix time of 2020-01-01 in seconds. Without Date, earlier dates count as past.
+const PAST_BEFORE_UNIX_S: i64 = 1_577_836_800;
 
 /// The cookies of all clients.
 #[derive(Clone, Debug, Default)]
 pub struct Jars(HashMap<u32, Jar>);
 
 impl Jars {
-    /// Keeps for `client` what the Set-Cookie lines of a head say: see [`Jar::take_in`].
+    /// Stores the cookies of a response's Set-Cookie lines for `client`: see [`Jar::take_in`].
     pub fn take_in(&mut self, client: u32, head: &[u8], target: &Target, path: &[u8], now: Timestamp) {
         if fields::first(head, "set-cookie").is_none() {
             return;
@@ -51,17 +51,17 @@ impl Jars {
         }
     }
 
-    /// Value of the Cookie header with which `client` asks: see [`Jar::header`].
+    /// Value of the Cookie header of a request by `client`: see [`Jar::header`].
     pub fn header(&self, client: u32, target: &Target, path: &[u8], now: Timestamp) -> Option<Vec<u8>> {
         self.0.get(&client)?.header(target, path, now)
     }
 
-    /// Number of clients that have a cookie.
+    /// Number of clients with a cookie.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nobody has a cookie.
+    /// Whether no client has a cookie.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -70,13 +70,13 @@ impl Jars {
 /// The cookies of one client.
 #[derive(Clone, Debug, Default)]
 pub struct Jar {
-    /// In the order in which they were first set.
+    /// In order of creation.
     cookies: Vec<Cookie>,
 }
 
 #[derive(Clone, Debug)]
 struct Cookie {
-    /// `name=value`, as it is sent.
+    /// `name=value`, as sent.
     pair: Box<[u8]>,
     name_bytes: u16,
     host_only: bool,
@@ -84,14 +84,14 @@ struct Cookie {
     /// Lower case.
     domain: Box<str>,
     path: Box<[u8]>,
-    /// No longer sent from then on; `None`: kept to the end of the run.
+    /// When the cookie expires; `None` if it lasts until the end of the run.
     expires: Option<Timestamp>,
 }
 
 impl Jar {
-    /// Keeps what the Set-Cookie lines of a head say, in their order. `target` and `path` (a query in it is let pass) are
-    /// those of the request. A line that sets nothing, or that another host would have to set, is passed over; one that
-    /// has expired removes the cookie it names.
+    /// Stores the cookies of a head's Set-Cookie lines, in their order. `target` and `path` (a query is ignored) are
+    /// those of the request. Invalid lines, and lines for another host, are ignored. An expired cookie removes the
+    /// stored one.
     pub fn take_in(&mut self, head: &[u8], target: &Target, path: &[u8], now: Timestamp) {
         let server_time = fields::first(head, "date").and_then(date::read);
         let host = target.host.to_ascii_lowercase();
@@ -102,8 +102,8 @@ impl Jar {
         }
     }
 
-    /// Value of the Cookie header for a request of `path` (a query in it is let pass) at `target`: those of longer paths
-    /// first, then those first set (RFC 6265, section 5.4). `None` where none belongs.
+    /// Value of the Cookie header for a request of `path` (a query is ignored) at `target`: cookies with longer paths
+    /// first, then in order of creation (RFC 6265, section 5.4). `None` if no cookie matches.
     pub fn header(&self, target: &Target, path: &[u8], now: Timestamp) -> Option<Vec<u8>> {
         if self.cookies.is_empty() {
             return None;
@@ -122,53 +122,53 @@ impl Jar {
         (!pairs.is_empty()).then(|| pairs.join(&b"; "[..]))
     }
 
-    /// Number of cookies kept, expired ones that nothing has removed yet among them.
+    /// Number of stored cookies, including expired ones that have not been removed yet.
     pub fn len(&self) -> usize {
         self.cookies.len()
     }
 
-    /// Whether no cookie is kept.
+    /// Whether no cookie is stored.
     pub fn is_empty(&self) -> bool {
         self.cookies.is_empty()
     }
 
     fn set(&mut self, line: &[u8], host: &str, path: &[u8], server_time: Option<i64>, now: Timestamp) {
-        let Some(said) = SetCookie::read(line) else { return };
-        let (domain, host_only) = match said.domain {
+        let Some(parsed) = SetCookie::read(line) else { return };
+        let (domain, host_only) = match parsed.domain {
             None => (host.to_owned(), true),
             Some(domain) if domain == host => (domain, host.parse::<IpAddr>().is_ok()),
             Some(domain) if domain.contains('.') && domain_matches(host, &domain) => (domain, false),
             Some(_) => return,
         };
-        let path = said.path.unwrap_or_else(|| default_path(path));
-        let life = match (said.max_age, said.expires) {
-            (Some(seconds), _) => Life::of(i128::from(seconds)),
+        let path = parsed.path.unwrap_or_else(|| default_path(path));
+        let lifetime = match (parsed.max_age, parsed.expires) {
+            (Some(seconds), _) => Lifetime::of(i128::from(seconds)),
             (None, Some(at)) => match server_time {
-                Some(server_time) => Life::of(i128::from(at) - i128::from(server_time)),
-                None if at < LONG_PAST => Life::Over,
-                None => Life::Endless,
+                Some(server_time) => Lifetime::of(i128::from(at) - i128::from(server_time)),
+                None if at < PAST_BEFORE_UNIX_S => Lifetime::Over,
+                None => Lifetime::Endless,
             },
-            (None, None) => Life::Endless,
+            (None, None) => Lifetime::Endless,
         };
-        let expires = match life {
-            Life::Over => None,
-            Life::Endless => None,
-            Life::Lasts(lasts) => Some(now + lasts),
+        let expires = match lifetime {
+            Lifetime::Over => None,
+            Lifetime::Endless => None,
+            Lifetime::Lasts(lasts) => Some(now + lasts),
         };
         let cookie = Cookie {
-            name_bytes: said.name_bytes,
-            pair: said.pair,
+            name_bytes: parsed.name_bytes,
+            pair: parsed.pair,
             host_only,
-            secure: said.secure,
+            secure: parsed.secure,
             domain: domain.into(),
             path: path.into(),
             expires,
         };
-        let same = self.cookies.iter().position(|kept| kept.is_same(&cookie));
-        match (same, life) {
-            (Some(at), Life::Over) => drop(self.cookies.remove(at)),
-            (None, Life::Over) => {}
-            // It keeps its place: the moment of its creation is the first one's.
+        let same = self.cookies.iter().position(|stored| stored.is_same(&cookie));
+        match (same, lifetime) {
+            (Some(at), Lifetime::Over) => drop(self.cookies.remove(at)),
+            (None, Lifetime::Over) => {}
+            // A replaced cookie keeps its position, as its creation time stays that of the first one.
             (Some(at), _) => self.cookies[at] = cookie,
             (None, _) => self.cookies.push(cookie),
         }
@@ -199,23 +199,23 @@ impl Cookie {
 }
 
 #[derive(Clone, Copy)]
-enum Life {
+enum Lifetime {
     Over,
     Lasts(Duration),
     Endless,
 }
 
-impl Life {
-    fn of(seconds: i128) -> Life {
+impl Lifetime {
+    fn of(seconds: i128) -> Lifetime {
         match u64::try_from(seconds) {
-            Ok(seconds @ 1..) => Life::Lasts(Duration::from_secs(seconds).min(LIFE_MAX)),
-            Ok(0) | Err(_) if seconds <= 0 => Life::Over,
-            _ => Life::Lasts(LIFE_MAX),
+            Ok(seconds @ 1..) => Lifetime::Lasts(Duration::from_secs(seconds).min(LIFETIME_MAX)),
+            Ok(0) | Err(_) if seconds <= 0 => Lifetime::Over,
+            _ => Lifetime::Lasts(LIFETIME_MAX),
         }
     }
 }
 
-/// A Set-Cookie line taken apart (RFC 6265, section 5.2).
+/// A parsed Set-Cookie line (RFC 6265, section 5.2).
 struct SetCookie {
     pair: Box<[u8]>,
     name_bytes: u16,
@@ -231,12 +231,12 @@ impl SetCookie {
         let mut parts = line.split(|&byte| byte == b';');
         let (name, value) = halves(parts.next()?);
         let value = value?;
-        // A control character would not come through the next server's parser.
+        // Servers reject requests with control characters.
         let sendable = |text: &[u8]| text.iter().all(|&byte| byte == b'\t' || !byte.is_ascii_control());
         if name.is_empty() || name.len() + value.len() > COOKIE_BYTES_MAX || !sendable(name) || !sendable(value) {
             return None;
         }
-        let mut said = SetCookie {
+        let mut parsed = SetCookie {
             name_bytes: u16::try_from(name.len()).ok()?,
             pair: [name, b"=", value].concat().into(),
             domain: None,
@@ -245,28 +245,30 @@ impl SetCookie {
             max_age: None,
             expires: None,
         };
-        // Of attributes given more than once the last holds.
+        // If an attribute occurs more than once, the last one applies.
         for part in parts {
             let (name, value) = halves(part);
             let value = value.unwrap_or_default();
             match name.to_ascii_lowercase().as_slice() {
-                b"expires" => said.expires = date::read(value).or(said.expires),
-                b"max-age" => said.max_age = seconds(value).or(said.max_age),
+                b"expires" => parsed.expires = date::read(value).or(parsed.expires),
+                b"max-age" => parsed.max_age = seconds(value).or(parsed.max_age),
                 b"domain" => {
                     let domain = str::from_utf8(value).ok()?;
                     let domain = domain.strip_prefix('.').unwrap_or(domain).to_ascii_lowercase();
-                    said.domain = Some(domain).filter(|domain| !domain.is_empty());
+                    parsed.domain = Some(domain).filter(|domain| !domain.is_empty());
                 }
-                b"path" => said.path = Some(value.to_vec()).filter(|path| path.starts_with(b"/") && path.len() <= 1024),
-                b"secure" => said.secure = true,
+                b"path" => {
+                    parsed.path = Some(value.to_vec()).filter(|path| path.starts_with(b"/") && path.len() <= 1024)
+                }
+                b"secure" => parsed.secure = true,
                 _ => {}
             }
         }
-        Some(said)
+        Some(parsed)
     }
 }
 
-/// Around the first `=`, without the spaces.
+/// Splits at the first `=` and trims both parts.
 fn halves(part: &[u8]) -> (&[u8], Option<&[u8]>) {
     match part.iter().position(|&byte| byte == b'=') {
         Some(at) => (part[..at].trim_ascii(), Some(part[at + 1..].trim_ascii())),
@@ -274,7 +276,7 @@ fn halves(part: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Max-Age: digits, perhaps a minus. One that is too large for the type lasts as long as any.
+/// Parses Max-Age: digits, optionally after a minus. A number beyond `i64` becomes its maximum.
 fn seconds(value: &[u8]) -> Option<i64> {
     let (negative, digits) = value.strip_prefix(b"-").map_or((false, value), |digits| (true, digits));
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -284,18 +286,18 @@ fn seconds(value: &[u8]) -> Option<i64> {
     Some(if negative { -seconds } else { seconds })
 }
 
-/// RFC 6265, section 5.1.3; both in lower case.
+/// Whether a host matches a cookie's domain (RFC 6265, section 5.1.3); both in lower case.
 fn domain_matches(host: &str, domain: &str) -> bool {
     host == domain
         || host.strip_suffix(domain).is_some_and(|front| front.ends_with('.')) && host.parse::<IpAddr>().is_err()
 }
 
-/// RFC 6265, section 5.1.4.
+/// Whether a path matches a cookie's path (RFC 6265, section 5.1.4).
 fn path_matches(path: &[u8], own: &[u8]) -> bool {
     path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || own.ends_with(b"/") || rest.starts_with(b"/"))
 }
 
-/// RFC 6265, section 5.1.4: the request's path up to its last slash, that one left out.
+/// The default path of a cookie (RFC 6265, section 5.1.4): the request's path up to, but without, its last slash.
 fn default_path(path: &[u8]) -> Vec<u8> {
     let path = without_query(path);
     match path.iter().rposition(|&byte| byte == b'/') {

@@ -1,48 +1,47 @@
-//! What a response must be for its request to count as done.
+//! Expectations that a complete response must meet for its request to count as completed.
 
 use std::ops::RangeInclusive;
 
 use schema::FailureCause;
 
-/// What is expected of a complete response. The default expects nothing.
+/// The expectations of a response. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct Expect {
-    /// Its status is in one of these; empty: any status.
+    /// Accepted ranges of the status; empty for any status.
     pub status: Vec<RangeInclusive<u16>>,
-    /// Bytes of its body, the framing of chunks not counted.
+    /// Accepted bytes of the body, without the framing of chunks.
     pub length: Option<RangeInclusive<u64>>,
-    /// Its body.
+    /// Expected content of the body.
     pub body: Option<BodyExpected>,
 }
 
-/// What is expected of a body.
+/// The expected content of a body.
 #[derive(Clone, Debug)]
 pub enum BodyExpected {
-    /// It is this, byte for byte.
+    /// The body equals these bytes.
     Is(Box<[u8]>),
-    /// It holds this.
+    /// The body contains these bytes.
     Contains(Box<[u8]>),
-    /// This matches somewhere in it.
+    /// The expression matches somewhere in the body.
     Matches(regex::bytes::Regex),
 }
 
 impl Expect {
-    /// Whether nothing is expected.
+    /// Whether there are no expectations.
     pub fn is_nothing(&self) -> bool {
         self.status.is_empty() && self.length.is_none() && self.body.is_none()
     }
 
-    /// Whether the body must be kept until it is whole.
+    /// Whether the complete body must be stored.
     pub fn needs_body(&self) -> bool {
         self.body.is_some()
     }
 
-    /// Holds a complete response against what is expected: its status, the bytes of its body, and its body where it was
-    /// kept.
+    /// Checks a complete response: its status, the length of its body, and its body if it was stored.
     ///
     /// # Errors
-    /// The first of these that is otherwise, in the order status, length, body: one response has one cause, and a wrong
-    /// status explains a wrong body. A body that is expected and was not kept, because it was too long, is otherwise.
+    /// The first expectation that is not met, in the order status, length, body: a response has one cause of failure,
+    /// and a wrong status explains a wrong body. An expected body that was too long to store fails.
     pub fn check(&self, status: u16, length: u64, body: Option<&[u8]>) -> Result<(), FailureCause> {
         if !self.status.is_empty() && !self.status.iter().any(|range| range.contains(&status)) {
             return Err(FailureCause::UnexpectedStatus);
@@ -51,15 +50,15 @@ impl Expect {
             return Err(FailureCause::UnexpectedLength);
         }
         match &self.body {
-            Some(expected) if !body.is_some_and(|body| expected.holds(body)) => Err(FailureCause::UnexpectedBody),
+            Some(expected) if !body.is_some_and(|body| expected.matches(body)) => Err(FailureCause::UnexpectedBody),
             _ => Ok(()),
         }
     }
 }
 
 impl BodyExpected {
-    /// Whether a body is so.
-    pub fn holds(&self, body: &[u8]) -> bool {
+    /// Whether a body meets the expectation.
+    pub fn matches(&self, body: &[u8]) -> bool {
         match self {
             BodyExpected::Is(whole) => **whole == *body,
             BodyExpected::Contains(part) => memchr::memmem::find(body, part).is_some(),
@@ -98,10 +97,10 @@ mod tests {
     #[test]
     fn expected_bodies_are_compared_as_bytes() {
         let body = b"\xff\x00\xfe<id>7</id>";
-        assert!(BodyExpected::Is(body[..].into()).holds(body) && !BodyExpected::Is(body[1..].into()).holds(body));
-        assert!(BodyExpected::Contains(b"\x00\xfe"[..].into()).holds(body));
-        assert!(BodyExpected::Contains(b""[..].into()).holds(b""));
-        let matches = |expression| BodyExpected::Matches(regex::bytes::Regex::new(expression).unwrap()).holds(body);
+        assert!(BodyExpected::Is(body[..].into()).matches(body) && !BodyExpected::Is(body[1..].into()).matches(body));
+        assert!(BodyExpected::Contains(b"\x00\xfe"[..].into()).matches(body));
+        assert!(BodyExpected::Contains(b""[..].into()).matches(b""));
+        let matches = |expression| BodyExpected::Matches(regex::bytes::Regex::new(expression).unwrap()).matches(body);
         assert!(matches(r"<id>\d+</id>$") && matches(r"(?-u)^\xff") && !matches(r"^<id>"));
     }
 }

@@ -1,41 +1,42 @@
-//! What is taken from a response for the requests after it.
+//! Extracts values from a response for later requests of the session.
 
 use super::fields;
 
-/// Longest value taken, in bytes: longer than any token or address, short enough for a hundred thousand sessions to keep
-/// several.
+/// Maximum bytes of an extracted value: longer than any token or address, and short enough that a hundred thousand
+/// sessions can store several.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// A value taken from a response.
+/// A value to extract from a response.
 #[derive(Clone, Debug)]
 pub struct Extract {
-    /// Which of the session's variables it becomes.
+    /// Index of the session's variable that stores it.
     pub variable: usize,
-    /// Where it stands.
+    /// Where the value is in the response.
     pub source: Source,
 }
 
-/// Where a value stands in a response.
+/// The position of a value in a response.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// The value of the first header of this name, whatever its case.
+    /// The value of the first header with this name, case-insensitive.
     Header(String),
-    /// What a JSON pointer (RFC 6901) names in the body: a string without its quotes, anything else as JSON.
+    /// The value at a JSON pointer (RFC 6901) in the body: a string without its quotes, any other value as JSON.
     Json(String),
-    /// The first group of an expression in the body, or all that it matches where it has none.
+    /// The first group of a regular expression in the body, or the whole match if it has no group.
     Body(regex::bytes::Regex),
 }
 
 impl Extract {
-    /// Whether the body must be kept until it is whole.
+    /// Whether the complete body must be stored.
     pub fn needs_body(&self) -> bool {
         !matches!(self.source, Source::Header(_))
     }
 
-    /// The value, out of a head as it came (see [`fields()`](fields::fields)) and the body where it was kept.
+    /// Extracts the value from an unmodified head (see [`fields()`](fields::fields)) and the body, if it was stored.
     ///
-    /// `None` if it is not there: no such header, no JSON, nothing at the pointer, no match, a group that took no part in
-    /// the match, a body that was not kept; or if it is longer than [`VALUE_BYTES_MAX`]. An empty value is a value.
+    /// `None` if the value is missing (no such header, invalid JSON, nothing at the pointer, no match, a group that did
+    /// not participate in the match, a body that was not stored) or longer than [`VALUE_BYTES_MAX`]. An empty value is
+    /// valid.
     pub fn from(&self, head: &[u8], body: Option<&[u8]>) -> Option<Box<[u8]>> {
         let value: Box<[u8]> = match &self.source {
             Source::Header(name) => fields::first(head, name)?.into(),
@@ -65,24 +66,24 @@ mod tests {
 
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nX-Token:  abc \r\nx-token: second\r\nX-Empty:\r\n\r\n";
 
-    fn take(source: Source, body: Option<&[u8]>) -> Option<String> {
+    fn extract(source: Source, body: Option<&[u8]>) -> Option<String> {
         let value = Extract { variable: 0, source }.from(HEAD, body)?;
         Some(String::from_utf8(value.into_vec()).unwrap())
     }
 
     fn json(pointer: &str, body: &str) -> Option<String> {
-        take(Source::Json(pointer.into()), Some(body.as_bytes()))
+        extract(Source::Json(pointer.into()), Some(body.as_bytes()))
     }
 
     fn regex(expression: &str, body: &str) -> Option<String> {
-        take(Source::Body(regex::bytes::Regex::new(expression).unwrap()), Some(body.as_bytes()))
+        extract(Source::Body(regex::bytes::Regex::new(expression).unwrap()), Some(body.as_bytes()))
     }
 
     #[test]
     fn header_values_are_extracted_whatever_the_case_of_the_name() {
-        assert_eq!(take(Source::Header("x-TOKEN".into()), None).as_deref(), Some("abc"));
-        assert_eq!(take(Source::Header("x-empty".into()), None).as_deref(), Some(""));
-        assert_eq!(take(Source::Header("x-other".into()), None), None);
+        assert_eq!(extract(Source::Header("x-TOKEN".into()), None).as_deref(), Some("abc"));
+        assert_eq!(extract(Source::Header("x-empty".into()), None).as_deref(), Some(""));
+        assert_eq!(extract(Source::Header("x-other".into()), None), None);
     }
 
     #[test]
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!((json("/user/none", body), json("/user/tags/2", body)), (None, None));
         assert_eq!((json("/a", "not json"), json("/a", "")), (None, None));
         assert_eq!(json("", "\"whole\"").as_deref(), Some("whole"));
-        assert_eq!(json("/0", &"[".repeat(100_000)), None, "deep nesting is refused, not followed");
+        assert_eq!(json("/0", &"[".repeat(100_000)), None, "deep nesting is rejected");
     }
 
     #[test]
@@ -107,7 +108,7 @@ mod tests {
             Some("t0k")
         );
         assert_eq!(regex(r"\d+", "id 42, 43").as_deref(), Some("42"));
-        assert_eq!(regex(r"(a)|(b)", "b"), None, "the first group took no part");
+        assert_eq!(regex(r"(a)|(b)", "b"), None, "the first group did not participate in the match");
         assert_eq!(regex(r"(x*)y", "y").as_deref(), Some(""));
         assert_eq!(regex("z", "y"), None);
     }
@@ -116,15 +117,19 @@ mod tests {
     fn extracted_values_are_bounded_and_need_the_complete_body() {
         assert_eq!(regex("(?s).*", &"a".repeat(VALUE_BYTES_MAX)).map(|value| value.len()), Some(VALUE_BYTES_MAX));
         assert_eq!(regex("(?s).*", &"a".repeat(VALUE_BYTES_MAX + 1)), None);
-        assert_eq!(take(Source::Json("/a".into()), None), None);
+        assert_eq!(extract(Source::Json("/a".into()), None), None);
         let needs = |source| Extract { variable: 0, source }.needs_body();
         assert!(needs(Source::Json(String::new())) && !needs(Source::Header("a".into())));
     }
 
     proptest! {
         #[test]
-        fn extraction_never_panics_on_any_response(head in prop::collection::vec(any::<u8>(), 0..200), body in prop::collection::vec(any::<u8>(), 0..200)) {
-            for source in [Source::Header("a".into()), Source::Json("/a/0".into()), Source::Body(regex::bytes::Regex::new("(a)b*").unwrap())] {
+        fn extraction_never_panics_on_any_response(
+            head in prop::collection::vec(any::<u8>(), 0..200),
+            body in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let expression = regex::bytes::Regex::new("(a)b*").unwrap();
+            for source in [Source::Header("a".into()), Source::Json("/a/0".into()), Source::Body(expression)] {
                 let _ = Extract { variable: 0, source }.from(&head, Some(&body));
             }
         }

@@ -1,9 +1,9 @@
-//! The fields of a response's head.
+//! Reads the header fields of a response.
 
-/// The fields of a head as it came: a status line, then `name: value` lines up to an empty line or the end. Names as
-/// sent, values without the spaces around them. A line without a colon, or with an empty name, is passed over.
+/// The fields of an unmodified head: a status line, then `name: value` lines up to an empty line or the end. Names are
+/// unmodified, values are trimmed. A line without a colon, or with an empty name, is skipped.
 ///
-/// HTTP/2's fields are read the same once they are written in this form.
+/// The driver converts the fields of HTTP/2 to this form.
 pub fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let lines = head.split(|&byte| byte == b'\n').skip(1);
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).take_while(|line| !line.is_empty());
@@ -13,7 +13,7 @@ pub fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The value of the first field of this name, whatever its case.
+/// The value of the first field with this name, case-insensitive.
 pub fn first<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     fields(head).find(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
 }

@@ -1,32 +1,32 @@
-//! Where a redirect leads, and with which method.
+//! Resolves redirects: the target and the method of the next request.
 
 use schema::Method;
 
 use super::template::percent_encode;
 use crate::Target;
 
-/// Longest Location that is followed, in bytes.
+/// Maximum bytes of a Location that is followed.
 pub const LOCATION_BYTES_MAX: usize = 16 * 1024;
 
 /// Why a redirect cannot be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLocation {
-    /// There is none, or nothing stands in it.
+    /// The header is missing or empty.
     #[error("the redirect has no Location")]
     Missing,
-    /// A control character, a host or port that is none, or more bytes than [`LOCATION_BYTES_MAX`].
+    /// The Location has a control character, an invalid host or port, or more than [`LOCATION_BYTES_MAX`] bytes.
     #[error("the redirect's Location cannot be read")]
     Unreadable,
-    /// Neither http nor https.
+    /// The scheme is neither http nor https.
     #[error("the redirect leads to a scheme other than http and https")]
     Scheme,
-    /// A user name stands before the host: credentials are not taken from a server.
+    /// The URL has a user name: credentials from a server are not used.
     #[error("the redirect's Location carries a user name")]
     User,
 }
 
-/// The method of the request that follows a redirect (RFC 9110, section 15.4): 303 asks for a GET, or a HEAD after a
-/// HEAD; after 301 and 302 a POST becomes a GET, as browsers do; 307 and 308 keep everything. `None` if `status` is no
+/// The method of the request after a redirect (RFC 9110, section 15.4). 303 requires a GET, or a HEAD after a HEAD.
+/// After 301 and 302 a POST becomes a GET, as in browsers. 307 and 308 preserve the method. `None` if `status` is not a
 /// redirect that can be followed. A request whose method has changed has no body.
 pub fn method_after(status: u16, method: Method) -> Option<Method> {
     match (status, method) {
@@ -37,12 +37,12 @@ pub fn method_after(status: u16, method: Method) -> Option<Method> {
     }
 }
 
-/// Where `location` leads from a response of `base`, which was asked for `base_path` (path and query as sent), by RFC
-/// 3986, section 5.2. The result's path is ready to be sent: dot segments are resolved, the fragment is dropped, and what
-/// no path or query may hold (spaces, bytes outside ASCII) is percent-encoded.
+/// Resolves the Location of a response by RFC 3986, section 5.2. `base` and `base_path` (path and query as sent) are
+/// those of the request. The result's path is ready to be sent: dot segments are resolved, the fragment is dropped, and
+/// characters that are invalid in path and query (spaces, bytes outside ASCII) are percent-encoded.
 ///
 /// # Errors
-/// Nothing there, or nothing that can be asked for.
+/// The Location is missing or cannot be requested.
 pub fn resolve(base: &Target, base_path: &[u8], location: &[u8]) -> Result<Target, BadLocation> {
     let location = location.trim_ascii();
     if location.is_empty() {
@@ -64,7 +64,7 @@ pub fn resolve(base: &Target, base_path: &[u8], location: &[u8]) -> Result<Targe
         let (authority, path) = rest.split_at(end);
         return target(scheme.unwrap_or(own_scheme), authority, path);
     }
-    // `http:path` is no address (RFC 3986, section 4.2): it has a scheme and no host.
+    // `http:path` has a scheme but no host, which is invalid (RFC 3986, section 4.2).
     if scheme.is_some() {
         return Err(BadLocation::Unreadable);
     }
@@ -75,7 +75,7 @@ pub fn resolve(base: &Target, base_path: &[u8], location: &[u8]) -> Result<Targe
         [] => target(own_scheme, authority, base_path),
         [b'/', ..] => target(own_scheme, authority, rest),
         [b'?', ..] => target(own_scheme, authority, &[own, rest].concat()),
-        // Merged with the base's path up to its last slash.
+        // A relative path is appended to the base's path up to its last slash.
         _ => {
             let folder = own.iter().rposition(|&byte| byte == b'/').map_or(&b"/"[..], |slash| &own[..=slash]);
             target(own_scheme, authority, &[folder, rest].concat())
@@ -95,32 +95,32 @@ fn target(scheme: &str, authority: &[u8], path_and_query: &[u8]) -> Result<Targe
     Target::parse(url).map_err(|_| BadLocation::Unreadable)
 }
 
-/// RFC 3986, section 5.2.4. The result begins with a slash.
+/// Removes dot segments (RFC 3986, section 5.2.4). The result begins with a slash.
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let path = path.strip_prefix(b"/").unwrap_or(path);
-    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut output: Vec<&[u8]> = Vec::new();
     let mut segments = path.split(|&byte| byte == b'/').peekable();
     while let Some(segment) = segments.next() {
         let last = segments.peek().is_none();
         match segment {
             b"." | b".." => {
                 if segment == b".." {
-                    kept.pop();
+                    output.pop();
                 }
-                // Where a dot segment was last, what is left is a folder.
+                // A path that ends with a dot segment becomes a directory, with a final slash.
                 if last {
-                    kept.push(b"");
+                    output.push(b"");
                 }
             }
-            _ => kept.push(segment),
+            _ => output.push(segment),
         }
     }
     let mut whole = vec![b'/'];
-    whole.extend_from_slice(&kept.join(&b'/'));
+    whole.extend_from_slice(&output.join(&b'/'));
     whole
 }
 
-/// `scheme:` in front (RFC 3986, section 3.1).
+/// Splits a leading `scheme:` off (RFC 3986, section 3.1).
 fn split_scheme(location: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = location.iter().position(|byte| b":/?#".contains(byte)).filter(|&at| location[at] == b':')?;
     let scheme = &location[..colon];
@@ -140,14 +140,19 @@ mod tests {
 
     fn from(base: &str, location: &[u8]) -> Result<String, BadLocation> {
         let base = Target::parse(base).unwrap();
-        let found = resolve(&base, base.path_and_query.as_bytes(), location)?;
-        Ok(format!("{}://{}{}", if found.secure { "https" } else { "http" }, found.authority, found.path_and_query))
+        let resolved = resolve(&base, base.path_and_query.as_bytes(), location)?;
+        Ok(format!(
+            "{}://{}{}",
+            if resolved.secure { "https" } else { "http" },
+            resolved.authority,
+            resolved.path_and_query
+        ))
     }
 
-    /// Section 5.4 of RFC 3986, normal and abnormal, but for the schemes, the fragments and `;x`, which are not sent.
+    /// The normal and abnormal examples of RFC 3986, section 5.4, without schemes and fragments.
     #[test]
     fn relative_redirects_resolve_as_in_rfc_3986() {
-        for (location, leads) in [
+        for (location, expected) in [
             ("g", "http://a/b/c/g"),
             ("./g", "http://a/b/c/g"),
             ("g/", "http://a/b/c/g/"),
@@ -185,7 +190,7 @@ mod tests {
             ("g?y/./x", "http://a/b/c/g?y/./x"),
             ("g?y/../x", "http://a/b/c/g?y/../x"),
         ] {
-            assert_eq!(from("http://a/b/c/d;p?q", location.as_bytes()).as_deref(), Ok(leads), "{location}");
+            assert_eq!(from("http://a/b/c/d;p?q", location.as_bytes()).as_deref(), Ok(expected), "{location}");
         }
         assert_eq!(from("http://a/b", b"g:h"), Err(BadLocation::Scheme));
         assert_eq!(from("http://a/b", b"http:g"), Err(BadLocation::Unreadable));
@@ -198,15 +203,19 @@ mod tests {
         assert_eq!(from("http://a/x", b"HTTPS://B/y?z").as_deref(), Ok("https://B/y?z"));
         assert_eq!(from("http://a/x", b"http://[2001:2::1]:80").as_deref(), Ok("http://[2001:2::1]:80/"));
         assert_eq!(from("http://a/x", b"http://b?q").as_deref(), Ok("http://b/?q"));
-        assert_eq!(from("http://a/x", b"a/b:c").as_deref(), Ok("http://a/a/b:c"), "a colon behind a slash");
+        assert_eq!(from("http://a/x", b"a/b:c").as_deref(), Ok("http://a/a/b:c"), "a colon after a slash");
     }
 
     #[test]
-    fn hostile_redirect_locations_are_refused() {
+    fn invalid_redirect_locations_are_rejected() {
         assert_eq!(from("http://a/x", b" /\xe5\xb1\xb1 b\"<>\\^`{|} ").as_deref(), {
             Ok("http://a/%E5%B1%B1%20b%22%3C%3E%5C%5E%60%7B%7C%7D")
         });
-        assert_eq!(from("http://a/x", b"/%41%zz%").as_deref(), Ok("http://a/%41%zz%"), "what is encoded stays");
+        assert_eq!(
+            from("http://a/x", b"/%41%zz%").as_deref(),
+            Ok("http://a/%41%zz%"),
+            "encoded characters stay unchanged"
+        );
         for (location, why) in [
             (&b""[..], BadLocation::Missing),
             (b"  ", BadLocation::Missing),
@@ -247,18 +256,22 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a server sends leads nowhere, or to something that can be asked for, from which everything else stays.
+        /// Every Location is rejected, or resolves to a valid target that resolves to itself.
         #[test]
-        fn every_location_is_refused_or_a_valid_request_target(location in prop::collection::vec(prop_oneof![
-            prop::sample::select(&b"/.?#:%@[]ab1 "[..]), any::<u8>()], 0..40)) {
+        fn every_location_is_rejected_or_resolves_to_a_valid_target(
+            location in prop::collection::vec(
+                prop_oneof![prop::sample::select(&b"/.?#:%@[]ab1 "[..]), any::<u8>()],
+                0..40,
+            ),
+        ) {
             let base = Target::parse("http://a:81/b/c?d").unwrap();
-            if let Ok(found) = resolve(&base, b"/b/c?d", &location) {
-                let line = found.path_and_query.as_bytes();
+            if let Ok(resolved) = resolve(&base, b"/b/c?d", &location) {
+                let line = resolved.path_and_query.as_bytes();
                 prop_assert!(line[0] == b'/' && line.iter().all(|byte| byte.is_ascii_graphic()));
                 let path = before(line, b'?');
                 prop_assert!(path.split(|&byte| byte == b'/').all(|segment| segment != b"." && segment != b".."));
-                let again = resolve(&base, b"/b/c?d", found.url().as_bytes());
-                prop_assert_eq!(again.as_ref(), Ok(&found));
+                let again = resolve(&base, b"/b/c?d", resolved.url().as_bytes());
+                prop_assert_eq!(again.as_ref(), Ok(&resolved));
             }
         }
     }

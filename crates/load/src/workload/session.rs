@@ -1,4 +1,4 @@
-//! Sessions: what one user does, one step after another.
+//! The specification of sessions: the requests of one user, step by step.
 
 use std::time::Duration;
 
@@ -6,48 +6,48 @@ use stats::Rng;
 
 /// A sequence of requests by one client.
 ///
-/// It begins with an arrival; in a closed loop, when the one before of the same user has ended. Nothing of it is intended
-/// after the end of the load's phase: what is left then is cut off. A request that fails ends it, unless it goes on: then
-/// the next step follows all the same, but what a failed page embeds is not asked for.
+/// A session begins with an arrival; in a closed loop, when the user's previous session has ended. No request is
+/// scheduled after the end of the measured phase; an unfinished session is cut. A failed request ends the session,
+/// unless `goes_on`: then the next step follows, but the embedded objects of a failed page are not requested.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
-    /// What results call it.
+    /// Name in results.
     pub name: Option<String>,
-    /// Share among the sessions, relative to the others; above 0, finite.
+    /// Weight of the session in a random choice; above 0, finite.
     pub weight: f64,
-    /// In order, at least one.
+    /// The steps in order, at least one.
     pub steps: Vec<Step>,
-    /// A failed request does not end the session.
+    /// Whether the session continues after a failed request.
     pub goes_on: bool,
 }
 
-/// One step: a request, and what its page embeds.
+/// A step: a request, and the embedded objects of its page.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Index into [`Workload::requests`](super::Workload::requests).
     pub request: u32,
-    /// When it is intended.
+    /// When the step's request is scheduled.
     pub when: When,
-    /// Requests for what the page embeds, in order. As many as go in parallel are intended when the step's own response
-    /// is whole, each further one when one before it has ended: so send lag stays what the generator is late by. The
-    /// step has ended when all have.
+    /// Requests for the embedded objects, in order. Up to `parallel` are scheduled when the step's own response is
+    /// complete, each further one when an earlier one has ended, so that send lag is only the generator's own delay.
+    /// The step ends with the last of them.
     pub embedded: Vec<u32>,
-    /// Embedded objects in flight at once: over HTTP/1 that many connections of the client, 6 in browsers. 0 is taken
-    /// as 1. In an open loop the cap on connections holds for them too.
+    /// Maximum concurrent requests for embedded objects: over HTTP/1 this number of connections of the client, 6 in
+    /// browsers. 0 counts as 1. In an open loop the maximum of connections applies too.
     pub parallel: u16,
 }
 
-/// When a step is intended.
+/// When a step is scheduled.
 #[derive(Clone, Debug)]
 pub enum When {
-    /// So long after the step before has ended; for the first step, after the session's arrival.
+    /// After a think time from the end of the previous step; for the first step, from the session's arrival.
     After(Think),
-    /// So long after the session's arrival, whatever the steps before do.
+    /// At a fixed time after the session's arrival, independent of earlier steps.
     At(Duration),
 }
 
 impl When {
-    /// The fixed moment, from the session's arrival.
+    /// The fixed time after the session's arrival, if the step has one.
     pub fn at(&self) -> Option<Duration> {
         match self {
             When::At(at) => Some(*at),
@@ -56,56 +56,56 @@ impl When {
     }
 }
 
-/// A time for which a user does nothing.
+/// The distribution of a think time.
 #[derive(Clone, Debug)]
 pub enum Think {
-    /// Always the same; may be zero.
+    /// A constant time; may be zero.
     Constant(Duration),
-    /// Evenly spread from the first to the last.
+    /// Uniform between the two times.
     Uniform(Duration, Duration),
-    /// Exponential, cut at `max`.
+    /// Exponential, limited to `max`.
     Exponential {
-        /// Mean before the cut.
+        /// Mean before the limit.
         mean: Duration,
-        /// Longest.
+        /// Maximum.
         max: Duration,
     },
-    /// Log-normal, cut at `max`.
+    /// Log-normal, limited to `max`.
     LogNormal {
         /// Median.
         median: Duration,
         /// Standard deviation of the logarithm.
         sigma: f64,
-        /// Longest.
+        /// Maximum.
         max: Duration,
     },
 }
 
 impl Think {
-    /// A draw; at most 146 years.
+    /// Draws a think time of at most 146 years.
     pub fn draw(&self, rng: &mut Rng) -> Duration {
         let time = match *self {
             Think::Constant(time) => time,
             Think::Uniform(least, most) => least.saturating_add(scaled(most.saturating_sub(least), rng.uniform())),
             Think::Exponential { mean, max } => scaled(mean, rng.exponential()).min(max),
             Think::LogNormal { median, sigma, max } => {
-                // Box and Muller: one of the two values, from an exponential draw and an angle.
+                // The Box-Muller method, from an exponential draw and an angle.
                 let radius = (2.0 * rng.exponential()).sqrt();
                 let normal = radius * (std::f64::consts::TAU * rng.uniform()).cos();
                 scaled(median, (sigma * normal).exp()).min(max)
             }
         };
-        time.min(LONGEST)
+        time.min(THINK_TIME_MAX)
     }
 }
 
-/// The moments of a run are 64 bits of nanoseconds: this fits beside any of them.
-const LONGEST: Duration = Duration::from_nanos(1 << 62);
+/// Maximum think time; the sum with any timestamp of a run fits into 64 bits of nanoseconds.
+const THINK_TIME_MAX: Duration = Duration::from_nanos(1 << 62);
 
-/// Rounded to nanoseconds.
+/// A multiple of a duration, rounded to nanoseconds.
 fn scaled(time: Duration, factor: f64) -> Duration {
     let nanos = (time.as_secs_f64() * 1e9 * factor).round();
-    // A float turned into an integer is cut to its range.
+    // The conversion saturates at the range of the integer.
     Duration::from_nanos(nanos as u64)
 }
 
@@ -123,7 +123,8 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(seconds(&Think::Constant(second)).iter().all(|&time| time == 1.0));
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
-        // Standard errors: 0.0018 (uniform over 2 s), 0.0032 (exponential, cut once in 22,000): five of them.
+        // Standard errors: 0.0018 (uniform over 2 s), 0.0032 (exponential, limited once in 22,000 draws). The limits
+        // are five times these.
         let uniform = seconds(&Think::Uniform(second, 3 * second));
         assert!((mean(&uniform) - 2.0).abs() < 0.009 && uniform.iter().all(|time| (1.0..=3.0).contains(time)));
         let exponential = seconds(&Think::Exponential { mean: second, max: 10 * second });
@@ -131,7 +132,7 @@ mod tests {
         let mut log_normal = seconds(&Think::LogNormal { median: second, sigma: 0.8, max: 5 * second });
         assert!(log_normal.iter().all(|&time| time <= 5.0));
         log_normal.sort_by(f64::total_cmp);
-        // Quantiles of the normal distribution: 0 at a half, 1 at 0.8413; the error of the latter is 0.004 or so.
+        // Quantiles of the normal distribution: 0 at 0.5, 1 at 0.8413; the standard error of the latter is about 0.004.
         assert!((log_normal[50_000].ln()).abs() < 0.016, "{}", log_normal[50_000]);
         assert!((log_normal[84_134].ln() / 0.8 - 1.0).abs() < 0.025, "{}", log_normal[84_134]);
     }
@@ -140,7 +141,7 @@ mod tests {
     fn think_times_never_overflow() {
         let mut rng = Rng::named(1, "think");
         let long = Think::LogNormal { median: Duration::MAX, sigma: 100.0, max: Duration::MAX };
-        (0..1000).for_each(|_| assert!(long.draw(&mut rng) <= LONGEST));
+        (0..1000).for_each(|_| assert!(long.draw(&mut rng) <= THINK_TIME_MAX));
         assert_eq!(
             Think::Uniform(Duration::from_secs(2), Duration::from_secs(1)).draw(&mut rng),
             Duration::from_secs(2)

@@ -1,34 +1,34 @@
-//! Text with places for values.
+//! Templates: text with placeholders for values.
 
 mod parse;
 
 pub use parse::{Names, TemplateError};
 
-/// Text with places, as `/user/{client}?n={sequence}`.
+/// Text with placeholders, such as `/user/{client}?n={sequence}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Template {
-    /// In order; no two texts follow each other, and none is empty.
+    /// The pieces in order. Two texts never follow each other, and no text is empty.
     pub pieces: Vec<Piece>,
 }
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Piece {
-    /// As it is; may be any bytes.
+    /// Literal text, of any bytes.
     Text(Box<[u8]>),
     /// The client's index, from 0.
     Client,
     /// The request's number in the run, from 0.
     Sequence,
-    /// The session's number in the run, from 0; the request's where there are no sessions.
+    /// The session's number in the run, from 0; without sessions the request's number.
     Session,
-    /// A value taken from an earlier response of the session.
+    /// A value extracted from an earlier response of the session, by index.
     Variable(usize),
-    /// A whole number drawn anew each time, from the first to the last.
+    /// A random whole number in an inclusive range, drawn anew for each request.
     Random(u64, u64),
 }
 
-/// What places stand for, for one request.
+/// The values of the placeholders of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     /// The client's index.
@@ -37,13 +37,14 @@ pub struct Values<'a> {
     pub sequence: u64,
     /// The session's number in the run.
     pub session: Option<u64>,
-    /// By [`Piece::Variable`]; empty where nothing was taken yet.
+    /// Extracted values by the index of [`Piece::Variable`]; a value is empty if it was not extracted yet.
     pub variables: &'a [Box<[u8]>],
-    /// Seed of this request's draws: so that a request does not depend on those before it.
+    /// Seed of this request's random numbers, so that they do not depend on earlier requests.
     pub seed: u64,
 }
 
-/// Where rendered text goes: what a server sent must not break the request it is put into.
+/// The part of a request that is rendered. It determines how extracted values are escaped, so that values from a server
+/// cannot break the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Destination {
     /// Any bytes.
@@ -55,55 +56,56 @@ enum Destination {
 }
 
 impl Template {
-    /// Text without places.
+    /// A template of text without placeholders.
     pub fn literal(text: &str) -> Self {
         Template::bytes(text.as_bytes())
     }
 
-    /// Bytes without places.
+    /// A template of bytes without placeholders.
     pub fn bytes(bytes: &[u8]) -> Self {
         let pieces = if bytes.is_empty() { Vec::new() } else { vec![Piece::Text(bytes.into())] };
         Template { pieces }
     }
 
-    /// Whether it has no places.
+    /// Whether the template has no placeholders.
     pub fn is_literal(&self) -> bool {
         self.pieces.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
-    /// Bytes of its text, if it has no places.
+    /// Bytes of the text, if it has no placeholders.
     pub fn literal_length(&self) -> Option<usize> {
         self.pieces.iter().map(|piece| if let Piece::Text(text) = piece { Some(text.len()) } else { None }).sum()
     }
 
-    /// Whether nothing stands in it.
+    /// Whether the template is empty.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// The indices of the variables it needs, in order, some perhaps more than once.
+    /// The indices of the variables in the template, in order, with repetitions.
     pub fn variables(&self) -> impl Iterator<Item = usize> {
         self.pieces.iter().filter_map(|piece| if let Piece::Variable(index) = piece { Some(*index) } else { None })
     }
 
-    /// Its text, with `values` in their places, at the end of `into`: a body, or whatever takes any bytes.
+    /// Appends the text with `values` inserted, without escaping, for a body or another destination of any bytes.
     pub fn render(&self, values: &Values<'_>, into: &mut Vec<u8>) {
         self.write(values, Destination::Body, into);
     }
 
-    /// As path and query of a request. In a value taken from a response, bytes that no path or query may hold (RFC 3986)
-    /// are percent-encoded: spaces, line ends, `#`, `"`, `<` and the like, and everything outside ASCII. What separates
-    /// parts (`/ ? & = %`) stays, so that a value may be a whole address.
+    /// Appends the text as path and query of a request. In extracted values, bytes that are invalid in path and query
+    /// (RFC 3986) are percent-encoded: spaces, line ends, `#`, `"`, `<` and others, and all bytes outside ASCII. The
+    /// separators `/ ? & = %` stay, so that a value may be a complete URL.
     pub fn render_target(&self, values: &Values<'_>, into: &mut Vec<u8>) {
         self.write(values, Destination::Target, into);
     }
 
-    /// As a header's value. In a value taken from a response, control characters become spaces (RFC 9110, section 5.5).
+    /// Appends the text as a header's value. In extracted values, control characters become spaces (RFC 9110, section
+    /// 5.5).
     pub fn render_field(&self, values: &Values<'_>, into: &mut Vec<u8>) {
         self.write(values, Destination::Field, into);
     }
 
-    fn write(&self, values: &Values<'_>, place: Destination, into: &mut Vec<u8>) {
+    fn write(&self, values: &Values<'_>, destination: Destination, into: &mut Vec<u8>) {
         use std::io::Write;
         for (number, piece) in self.pieces.iter().enumerate() {
             let written = match piece {
@@ -113,7 +115,7 @@ impl Template {
                 Piece::Session => write!(into, "{}", values.session.unwrap_or(values.sequence)),
                 Piece::Variable(index) => {
                     let value = values.variables.get(*index).map_or(&[][..], |value| value);
-                    match place {
+                    match destination {
                         Destination::Body => into.extend_from_slice(value),
                         Destination::Target => percent_encode(value, into),
                         Destination::Field => {
@@ -128,16 +130,16 @@ impl Template {
                     write!(into, "{}", from + rng.below(span))
                 }
             };
-            written.expect("memory takes every write");
+            written.expect("a write to memory does not fail");
         }
     }
 }
 
-/// Adds `bytes` with those that stand in no path or query percent-encoded. A `%` stays as it is.
+/// Appends `bytes`, with bytes that are invalid in path and query percent-encoded. A `%` stays unchanged.
 pub(super) fn percent_encode(bytes: &[u8], into: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in bytes {
-        // RFC 3986, section 3.4: pchar, `/` and `?`; and `%`, before which two digits may well follow.
+        // RFC 3986, section 3.4: pchar, `/` and `?`; also `%`, which may begin an encoded byte.
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
             into.push(byte);
         } else {
@@ -146,7 +148,7 @@ pub(super) fn percent_encode(bytes: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Characters that a header's value may not hold; a tab may stand in one.
+/// Whether a character is invalid in a header's value: control characters other than the tab.
 fn is_control(byte: u8) -> bool {
     byte.is_ascii_control() && byte != b'\t'
 }
@@ -175,7 +177,7 @@ mod tests {
         let variables = [Box::from(&b"a b"[..])];
         assert_eq!(text(|into| template.render(&values(&variables), into)), "/u/7/41/41?t=a b{x}");
         let of_session = Values { session: Some(3), ..values(&[]) };
-        assert_eq!(text(|into| template.render(&of_session, into)), "/u/7/41/3?t={x}", "nothing was taken yet");
+        assert_eq!(text(|into| template.render(&of_session, into)), "/u/7/41/3?t={x}", "no value was extracted yet");
         assert_eq!(template.variables().collect::<Vec<_>>(), [0]);
     }
 
@@ -199,7 +201,8 @@ mod tests {
             let digits = draw(seed).into_bytes();
             seen[usize::from(digits[0] - b'1') * 6 + usize::from(digits[1] - b'1')] += 1;
         }
-        // 1000 each, deviation 31: five of them. The two dice are independent, or pairs would be missing.
+        // Each of the 36 pairs has 1000 on average with standard deviation 31; the limit is five times that. The test
+        // also shows that the two numbers are independent.
         assert!(seen.iter().all(|&count| count.abs_diff(1000) < 160), "{seen:?}");
         let whole = Template { pieces: vec![Piece::Random(0, u64::MAX)] };
         assert!(text(|into| whole.render(&values(&[]), into)).parse::<u64>().is_ok());

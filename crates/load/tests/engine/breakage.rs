@@ -1,4 +1,4 @@
-//! Servers and sockets that fail: every request ends once, with one cause.
+//! Failures of servers and sockets: every request ends once, with one cause.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use units::Timestamp;
 
 use crate::world::*;
 
-/// One request to a server that answers with `replies`.
+/// One request to a server that sends `replies`.
 fn one(replies: &[(u64, Reply)]) -> World<impl Server + use<>> {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
@@ -64,7 +64,7 @@ fn malformed_responses_are_counted_by_reason_with_the_first_fault() {
         ]
     );
     assert_eq!((world.load.live().completed, world.load.live().failed), (1, 4));
-    // A response that is not there, or ends too early, breaks no rule.
+    // A missing or truncated response is not malformed.
     assert!(one(&[(1, Reply::Fin)]).load.malformed_responses().is_empty());
     assert!(one(&[(1, bytes("HTTP/1.1 200 OK\r\n")), (2, Reply::Fin)]).load.malformed_responses().is_empty());
     let garbage = one(&[(1, bytes("SSH")), (2, Reply::Fin)]).load.malformed_responses();
@@ -78,7 +78,7 @@ fn a_truncated_body_keeps_the_status() {
     let world = one(&[(1, bytes("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nnope")), (5, Reply::Fin)]);
     assert_eq!((world.records[0].status, world.records[0].failure), (404, Some(FailureCause::ClosedEarly)));
     let load = world.outcome(true, None, &["u"]).load;
-    assert_eq!(load.status.get("404"), None, "status counts whole responses");
+    assert_eq!(load.status.get("404"), None, "only complete responses are counted by status");
     assert_eq!(load.failed["closed_early"], 1);
 }
 
@@ -96,12 +96,12 @@ fn unsolicited_bytes_close_the_connection() {
     let server = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK.to_vec())), (ms(20), bytes("surprise"))];
     let world = World::new(spec, server).run();
     let live = world.load.live();
-    // The responses were whole when they ended; which request each answers nobody can tell any more.
+    // All responses were complete, but they cannot be attributed to requests with certainty.
     assert_eq!((live.completed, live.surplus, live.untrusted), (3, 3, 3));
     assert_eq!(world.connects.len(), 3);
 }
 
-/// An empty line behind a response belongs to none: skipped and counted, whether it comes with the body or later.
+/// An empty line after a response is skipped and counted, whether it arrives with the body or later.
 #[test]
 fn stray_empty_lines_are_skipped_and_counted() {
     let with_the_body = [OK, b"\r\n"].concat();
@@ -117,7 +117,8 @@ fn stray_empty_lines_are_skipped_and_counted() {
         let live = world.load.live();
         assert_eq!((live.completed, live.surplus, live.stray_lines, world.connects.len()), (5, 0, 5, 1));
     }
-    // In a closed loop it comes when the next request is under way, and is not that one's first byte.
+    // In a closed loop the empty line arrives after the next request was sent, and is not the first byte of its
+    // response.
     let mut spec = spec(Arrivals::Closed);
     (spec.connections_max, spec.requests_max, spec.duration) = (1, Some(5), None);
     let late = |_: Timestamp, _: u32| vec![(ms(5), Reply::Bytes(OK.to_vec())), (ms(6), bytes("\r\n"))];
@@ -136,9 +137,9 @@ fn a_request_written_in_pieces_is_sent_with_its_last_piece() {
     let mut load = Load::new(spec, Timestamp::ZERO);
     let now = |nanos| Timestamp::from_nanos(nanos);
     load.handle_time(now(0));
-    let Some(Action::Connect { key, .. }) = load.poll_action(now(0)) else { panic!("a connect comes first") };
+    let Some(Action::Connect { key, .. }) = load.poll_action(now(0)) else { panic!("the first action is a Connect") };
     load.handle_connected(now(10), key);
-    let Some(Action::Send { bytes, .. }) = load.poll_action(now(11)) else { panic!("then a send") };
+    let Some(Action::Send { bytes, .. }) = load.poll_action(now(11)) else { panic!("the second action is a Send") };
     let whole = bytes.to_vec();
     load.handle_sent(now(12), key, whole.len() - 100);
     assert_eq!(load.unsent(key), vec![b'x'; 100]);
@@ -152,7 +153,7 @@ fn a_request_written_in_pieces_is_sent_with_its_last_piece() {
     assert_eq!((records[0].sent_at, records[0].bytes_sent), (Some(now(30)), whole.len() as u64));
 }
 
-/// 413 before the body was read: the answer counts, the connection does not stay.
+/// A response such as 413 before the server has read the body completes the request and closes the connection.
 #[test]
 fn a_response_before_the_request_was_written_ends_the_connection() {
     let mut spec = spec(constant(1.0));
@@ -161,7 +162,9 @@ fn a_response_before_the_request_was_written_ends_the_connection() {
     spec.workload.requests[0].body = Template::bytes(&[b'x'; 100]);
     let mut load = Load::new(spec, Timestamp::ZERO);
     load.handle_time(Timestamp::ZERO);
-    let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else { panic!("a connect comes first") };
+    let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else {
+        panic!("the first action is a Connect")
+    };
     load.handle_connected(at(ms(1)), key);
     assert!(matches!(load.poll_action(at(ms(1))), Some(Action::Send { .. })));
     load.handle_sent(at(ms(1)), key, 50);
@@ -176,7 +179,9 @@ fn a_long_body_can_be_discarded_unread() {
     spec.requests_max = Some(1);
     let mut load = Load::new(spec, Timestamp::ZERO);
     load.handle_time(Timestamp::ZERO);
-    let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else { panic!("a connect comes first") };
+    let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else {
+        panic!("the first action is a Connect")
+    };
     load.handle_connected(at(ms(1)), key);
     assert_eq!(load.discardable(key), 0);
     assert!(matches!(load.poll_action(at(ms(1))), Some(Action::Send { .. })));
@@ -204,14 +209,14 @@ fn failures_of_the_local_machine_have_their_own_causes() {
         let mut load = Load::new(spec, Timestamp::ZERO);
         load.handle_time(Timestamp::ZERO);
         let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else {
-            panic!("a connect comes first")
+            panic!("the first action is a Connect")
         };
         load.handle_failure(Timestamp::ZERO, key, cause);
         assert_eq!(load.poll_action(Timestamp::ZERO), Some(Action::Close { key }));
         let mut records = Vec::new();
         load.take_records(&mut records);
         assert_eq!(records[0].failure, Some(cause));
-        // The key is void now: whatever still comes is ignored.
+        // The key is void now: later events are ignored.
         load.handle_connected(at(ms(1)), key);
         load.handle_bytes(at(ms(1)), key, b"x");
         load.handle_eof(at(ms(1)), key);

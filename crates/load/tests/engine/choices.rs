@@ -1,4 +1,4 @@
-//! Which request an arrival asks for, and the text of requests with places.
+//! Choice of the request of an arrival, and requests with placeholders.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ fn get(url: &str) -> RequestSpec {
     RequestSpec::get(Target::parse(url).unwrap())
 }
 
-fn answers() -> Site<impl FnMut(&RequestContent) -> Vec<(Duration, Reply)>> {
-    Site(|_: &RequestContent| vec![(ms(1), Reply::Bytes(OK.to_vec()))])
+fn always_ok() -> Site<impl FnMut(&ReceivedRequest) -> Vec<(Duration, Reply)>> {
+    Site(|_: &ReceivedRequest| vec![(ms(1), Reply::Bytes(OK.to_vec()))])
 }
 
 fn run(spec: LoadSpec) -> World<impl Server> {
-    let mut world = World::new(spec, answers());
-    world.keeps_asked = true;
+    let mut world = World::new(spec, always_ok());
+    world.stores_requests = true;
     world.run()
 }
 
@@ -39,15 +39,15 @@ fn requests_follow_their_weights_in_open_and_closed_loop() {
         let world = run(spec);
         let mut counts = [0u32; 3];
         world.records.iter().for_each(|record| counts[record.url as usize] += 1);
-        // Standard deviations: 32, 21, 28. Five of them.
+        // The standard deviations are 32, 21 and 28; the limit is five times the largest.
         for (count, expected) in counts.into_iter().zip([3500u32, 500, 1000]) {
             assert!(count.abs_diff(expected) < 160, "{counts:?}");
         }
-        // What was asked for is what the record says.
+        // The requests that the server received match the records.
         let paths: HashMap<&str, usize> = HashMap::from([("/a", 0), ("/b", 1), ("/c", 2)]);
-        let mut asked = [0u32; 3];
-        world.asked.iter().for_each(|asked_for| asked[paths[asked_for.path()]] += 1);
-        assert_eq!(asked, counts);
+        let mut received = [0u32; 3];
+        world.received.iter().for_each(|request| received[paths[request.path()]] += 1);
+        assert_eq!(received, counts);
     }
 }
 
@@ -62,25 +62,28 @@ fn placeholders_are_filled_for_each_request() {
     request.body = template("number {sequence}");
     request.basic_auth = Some(template("user{client}:pw"));
     let world = run(spec.clone());
-    assert_eq!(world.asked.len(), 50);
+    assert_eq!(world.received.len(), 50);
     let mut drawn = Vec::new();
-    for (sequence, asked) in world.asked.iter().enumerate() {
+    for (sequence, received) in world.received.iter().enumerate() {
         let record = world.records.iter().find(|record| record.sequence == sequence as u64).unwrap();
-        let (path, random) = asked.path().split_once("?r=").unwrap();
+        let (path, random) = received.path().split_once("?r=").unwrap();
         assert_eq!(path, format!("/{}/{sequence}", record.client));
-        assert_eq!(asked.body(), format!("number {sequence}"));
-        assert_eq!(asked.header("content-length"), Some(&*asked.body().len().to_string()));
-        assert!(asked.header("authorization").unwrap().starts_with("Basic dXNlc"), "{}", asked.text);
-        assert_ne!(asked.header("x-random"), Some(random), "two places of a request are drawn apart");
-        assert_eq!(record.bytes_sent, asked.text.len() as u64);
+        assert_eq!(received.body(), format!("number {sequence}"));
+        assert_eq!(received.header("content-length"), Some(&*received.body().len().to_string()));
+        assert!(received.header("authorization").unwrap().starts_with("Basic dXNlc"), "{}", received.text);
+        assert_ne!(received.header("x-random"), Some(random), "each placeholder has its own random number");
+        assert_eq!(record.bytes_sent, received.text.len() as u64);
         drawn.push(random.to_owned());
     }
-    // The same seed draws the same; another, others.
-    let again: Vec<RequestContent> = run(spec.clone()).asked;
-    assert_eq!(again, world.asked);
+    // The same seed gives the same requests, another seed gives others.
+    let again: Vec<ReceivedRequest> = run(spec.clone()).received;
+    assert_eq!(again, world.received);
     spec.seed += 1;
     let other = run(spec);
-    assert!(other.asked.iter().zip(&drawn).filter(|(asked, random)| asked.path().ends_with(&***random)).count() < 3);
+    assert!(
+        other.received.iter().zip(&drawn).filter(|(received, random)| received.path().ends_with(&***random)).count()
+            < 3
+    );
 }
 
 #[test]
@@ -88,10 +91,8 @@ fn a_retried_request_has_the_same_bytes() {
     let mut spec = spec(constant(2.0));
     (spec.clients, spec.requests_max) = (1, Some(4));
     spec.workload.requests[0].path = template("/{sequence}?{random 1..1000000}");
-    let mut asked = Vec::new();
     let mut nth = 0;
-    let server = Site(move |asked_for: &RequestContent| {
-        asked.push(asked_for.clone());
+    let server = Site(move |_: &ReceivedRequest| {
         nth += 1;
         if nth == 2 {
             vec![(ms(0), Reply::Crossed), (ms(0), Reply::Fin)]
@@ -100,14 +101,14 @@ fn a_retried_request_has_the_same_bytes() {
         }
     });
     let mut world = World::new(spec, server);
-    world.keeps_asked = true;
+    world.stores_requests = true;
     let world = world.run();
     assert_eq!((world.load.live().retried, world.load.live().failed), (1, 0));
-    assert_eq!(world.asked.len(), 5);
-    assert_eq!(world.asked[1].text, world.asked[2].text);
-    assert_ne!(world.asked[0].text, world.asked[1].text);
+    assert_eq!(world.received.len(), 5);
+    assert_eq!(world.received[1].text, world.received[2].text);
+    assert_ne!(world.received[0].text, world.received[1].text);
     let again = world.records.iter().find(|record| record.sequence == 1).unwrap();
-    assert_eq!((again.bytes_sent, again.attempts), (world.asked[1].text.len() as u64, 2));
+    assert_eq!((again.bytes_sent, again.attempts), (world.received[1].text.len() as u64, 2));
 }
 
 #[test]
@@ -140,7 +141,7 @@ fn literal_requests_are_sent_as_prepared_and_templates_are_rendered() {
             load.handle_connected(now, key);
         }
         if let Some((key, length)) = answered {
-            // In two parts, so that the rest is asked for.
+            // Sent in two parts, so that `unsent` returns the rest.
             load.handle_sent(now, key, 10);
             assert_eq!(load.unsent(key), &sent.last().unwrap().2.as_bytes()[10..]);
             load.handle_sent(now, key, length - 10);

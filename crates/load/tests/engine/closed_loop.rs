@@ -20,7 +20,7 @@ fn a_closed_loop_connection_sends_its_next_request_when_the_last_has_ended() {
     for connection in 0..7 {
         let on_it: Vec<_> = world.records.iter().filter(|record| record.connection == Some(connection)).collect();
         assert!(on_it.windows(2).all(|pair| pair[1].scheduled_at == pair[0].done_at));
-        // 2 ms to connect, then 10 ms each for 10 s; the last one begins within the phase and ends after it.
+        // 2 ms to connect, then 10 ms per request for 10 s. The last request begins within the phase and ends after it.
         assert_eq!(on_it.len(), 1000);
     }
 }
@@ -32,16 +32,16 @@ fn without_keep_alive_closed_loop_clients_take_turns() {
     spec.clients = 5;
     spec.reuse = Reuse::Close;
     spec.duration = Some(ms(100));
-    // Whether the server closes or leaves that to the client.
+    // The result does not depend on whether server or client closes the connection.
     let closes = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK_CLOSE.to_vec())), (ms(2), Reply::Fin)];
-    let leaves_it = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK_CLOSE.to_vec()))];
+    let never_closes = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK_CLOSE.to_vec()))];
     let world = World::new(spec.clone(), closes).run();
-    assert_eq!(world.records, World::new(spec, leaves_it).run().records);
+    assert_eq!(world.records, World::new(spec, never_closes).run().records);
     assert_eq!(world.open_max, 2);
     let clients: Vec<u32> = world.connects.iter().map(|&(_, client)| client).collect();
     assert!(clients.len() > 20);
     assert!(clients.iter().enumerate().all(|(position, &client)| client == position as u32 % 5), "{clients:?}");
-    // The client closes when the response is complete, and opens the next connection.
+    // The client closes the connection when the response is complete, and opens the next one.
     let gaps: Vec<_> = world.ends.iter().map(|end| end.closed_at.since(end.opened_at)).collect();
     assert!(gaps.iter().all(|&gap| gap == ms(2) + ms(2) + ms(1)), "{gaps:?}");
 }
@@ -58,8 +58,8 @@ fn a_closed_loop_request_limit_is_exact_and_the_phase_ends_with_the_last_request
     assert_eq!(world.load.measured().1, Some(last + Duration::from_nanos(1)));
     let load = world.outcome(false, None, &["u"]).load;
     assert_eq!(load.loop_kind, "closed");
-    assert!((load.achieved_rate_per_s - 10.0 / last.as_secs_f64()).abs() < 0.001, "all ten are carried");
-    // More connections than requests: only as many are opened as there are requests.
+    assert!((load.achieved_rate_per_s - 10.0 / last.as_secs_f64()).abs() < 0.001, "all ten requests are achieved");
+    // With more connections than requests, only one connection per request is opened.
     spec.requests_max = Some(3);
     let world = World::new(spec, answering(ms(8))).run();
     assert_eq!((world.records.len(), world.open_max), (3, 3));
@@ -113,10 +113,10 @@ fn a_closed_connection_is_replaced_by_one_of_the_same_client() {
     }
 }
 
-/// Refuses every second connect.
-struct Moody(u32);
+/// A server that refuses every second connection.
+struct RefusesEverySecond(u32);
 
-impl Server for Moody {
+impl Server for RefusesEverySecond {
     fn connect(&mut self, _now: Timestamp, _client: u32) -> Accept {
         self.0 += 1;
         if self.0.is_multiple_of(2) { Accept::Refuse } else { Accept::Yes }
@@ -134,7 +134,7 @@ fn a_response_resets_the_backoff() {
         spec.reuse = reuse;
         spec.connections_max = 1;
         spec.duration = Some(Duration::from_secs(1));
-        let world = World::new(spec, Moody(0)).run();
+        let world = World::new(spec, RefusesEverySecond(0)).run();
         let longest = world.connects.windows(2).map(|pair| pair[1].0.since(pair[0].0)).max();
         assert_eq!(longest, Some(ms(2) + ms(10)));
     }

@@ -1,4 +1,4 @@
-//! The tally's figures, against queueing theory and against sums done another way.
+//! Compares the tally's statistics with queueing theory and with independently computed sums.
 
 use std::time::Duration;
 
@@ -33,14 +33,15 @@ fn littles_law_holds_for_an_m_m_1_queue() {
     let levels = world.sampler.finish();
     let (load, little) = (&outcome.load, outcome.little);
 
-    // Sampled against summed: two counts of the same thing by different means, so they agree within sampling error.
+    // Sampled gauges and sums of records measure the same quantity independently, and agree within the sampling error.
     let sampled = load.in_flight.mean;
     assert!((sampled / little.in_flight - 1.0).abs() < 0.01, "{sampled} sampled, {} summed", little.in_flight);
     assert!((load.connections.mean / little.connections - 1.0).abs() < 0.01);
-    // Rate times mean time.
+    // Little's law: rate times mean time.
     let by_law = load.achieved_rate_per_s * load.service_time_ns.mean / 1e9;
     assert!((by_law / little.in_flight - 1.0).abs() < 0.005, "{by_law} against {}", little.in_flight);
-    // M/M/1 at 70 %: 33.3 ms in the server (standard error about 1.3 ms over 1000 s), and 2 ms of round trips.
+    // M/M/1 at 70 % utilization: 33.3 ms in the server (standard error about 1.3 ms over 1000 s), and 2 ms of round
+    // trips.
     let mean_ms = load.service_time_ns.mean / 1e6;
     assert!((mean_ms - 35.3).abs() < 5.0, "{mean_ms}");
     assert!((levels.in_flight.standard_error / sampled) < 0.1);
@@ -63,7 +64,7 @@ fn seconds_add_up_to_the_total() {
     assert_eq!(sum(|second| second.failed), live.failed);
     assert_eq!(sum(|second| second.connections_opened), live.connections_opened);
     assert_eq!(sum(|second| second.bytes_received), live.bytes_received);
-    // [1.5 s, 11.5 s): whole seconds are 2 to 10.
+    // The measured phase is [1.5 s, 11.5 s); its complete seconds are 2 to 10.
     let measured: Vec<u32> =
         outcome.seconds.iter().filter(|second| second.measured).map(|second| second.second).collect();
     assert_eq!(measured, (2..=10).collect::<Vec<_>>());
@@ -101,19 +102,19 @@ fn response_times_include_failed_requests() {
     assert_eq!(load.status["200"], 90);
 }
 
-/// What began before the phase or ended after it counts for the part inside.
+/// Requests that began before the phase or ended after it count with the part of their time inside.
 #[test]
 fn littles_law_is_corrected_at_the_edges_of_the_phase() {
     let mut spec = spec(constant(1.0));
     spec.warmup = ms(2500);
     spec.duration = Some(ms(5000));
     spec.clients = 100;
-    // 2 s in the server, and 4 ms of round trips: two in flight on average at 1/s, less the 4 ms.
+    // With 1.996 s in the server and 4 ms of round trips, two requests are in flight on average at 1/s.
     let world = World::new(spec, answering(ms(1996))).run();
     let outcome = world.outcome(true, None, &["u"]);
     assert!((outcome.little.in_flight - 2.0).abs() < 1e-9, "{:?}", outcome.little);
     assert_eq!(outcome.little.requests_seen, 7);
-    // Of the completions at 2, 3 .. 9 s, those in [2.5, 7.5): five.
+    // Of the completions at 2, 3 .. 9 s, five are in [2.5, 7.5).
     assert_eq!(outcome.load.achieved_rate_per_s, 1.0);
 }
 
@@ -129,7 +130,7 @@ fn a_phase_without_length_has_no_rate() {
     assert_eq!((load.offered_requests, load.offered_rate_per_s, load.achieved_rate_per_s), (0, 0.0, 0.0));
 }
 
-/// As the program does it: records go to the tally while the load runs, and the end is told when it is known.
+/// Records are added during the load, and the end of the phase is set when it becomes known, as in the real driver.
 #[test]
 fn a_phase_end_known_late_gives_the_same_figures() {
     let stop = at(ms(1234));
@@ -165,12 +166,12 @@ fn a_phase_end_known_late_gives_the_same_figures() {
         levels: world.sampler.finish(),
     });
     let whole = world.outcome(true, None, &[]);
-    assert!(world.records.len() > requests, "some were in flight");
+    assert!(world.records.len() > requests, "some requests were in flight at the stop");
     assert_eq!((streamed.load, streamed.little), (whole.load, whole.little));
     assert_eq!(streamed.seconds, whole.seconds);
 }
 
-/// Two tallies that share the records between them, merged, give what one of all records gives.
+/// Merging two tallies of parts of the records gives the result of one tally of all records.
 #[test]
 fn merged_tallies_equal_a_single_tally() {
     let (mut spec, ms) = (spec(poisson(200.0)), Duration::from_millis);
@@ -220,15 +221,15 @@ fn spans(phases: &[(&str, u64)]) -> Vec<load::PhaseSpan> {
     phases.iter().map(span).collect()
 }
 
-/// A request belongs to the phase in which it was scheduled, its completion to the one in which it came; the phases add
-/// up to the whole, and end with the run.
+/// A request belongs to the phase of its scheduled time, its completion to the phase in which it occurred. The phases
+/// add up to the total, and end with the run.
 #[test]
 fn phases_add_up_to_the_total() {
     let mut spec = spec(constant(100.0));
     spec.warmup = ms(500);
     spec.duration = Some(ms(2500));
     spec.clients = 100;
-    // 300 ms to an answer: 30 of each phase's requests are answered in the next one.
+    // A response takes 300 ms, so 30 requests of each phase are completed in the next one.
     let mut world = World::new(spec, answering(ms(298)));
     world.phases = spans(&[("first", 1000), ("second", 1000), ("third", 1000), ("fourth", 1000)]);
     let load = world.run().outcome(true, None, &["u"]).load;
@@ -241,8 +242,8 @@ fn phases_add_up_to_the_total() {
     assert!(
         (phases[1].achieved_rate_per_s - 100.0).abs() < 1e-9 && (phases[2].offered_rate_per_s - 100.0).abs() < 1e-9
     );
-    let carried: f64 = phases.iter().map(|phase| phase.achieved_rate_per_s * (phase.to_s - phase.from_s)).sum();
-    assert!((carried - load.achieved_rate_per_s * 2.5).abs() < 1e-6, "{carried}");
+    let achieved: f64 = phases.iter().map(|phase| phase.achieved_rate_per_s * (phase.to_s - phase.from_s)).sum();
+    assert!((achieved - load.achieved_rate_per_s * 2.5).abs() < 1e-6, "{achieved}");
     assert_eq!(phases.iter().map(|phase| phase.response_time_ns.count).sum::<u64>(), load.response_time_ns.count);
     assert!(phases[0].response_time_ns.p50 >= 300_000_000 && phases[0].send_lag_ns.max == 0);
 }

@@ -1,4 +1,4 @@
-//! What follows from a response: redirects, cookies, and whether it is what was expected.
+//! Follow-ups of a response: redirects, cookies and expectations.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use schema::{FailureCause, Method, RequestRecord};
 use crate::sessions::{get, session, step, think};
 use crate::world::*;
 
-/// One request of `request`, and what else the plan names.
+/// A load of one `request`, with the URLs of further requests of the workload.
 fn one(request: RequestSpec, others: &[&str]) -> LoadSpec {
     let mut spec = spec(constant(0.001));
     spec.workload.requests = vec![request];
@@ -19,18 +19,18 @@ fn one(request: RequestSpec, others: &[&str]) -> LoadSpec {
 
 fn run(spec: LoadSpec, server: impl Server) -> World<impl Server> {
     let mut world = World::new(spec, server);
-    world.keeps_asked = true;
+    world.stores_requests = true;
     let mut world = world.run();
     world.records.sort_by_key(|record| record.sequence);
     world
 }
 
-/// Answers each path with a status and a place to go on to.
+/// A server that responds to each path with a status and a Location.
 fn redirecting(
     routes: &'static [(&'static str, u16, &'static str)],
-) -> Site<impl FnMut(&RequestContent) -> Vec<(Duration, Reply)>> {
-    Site(move |asked: &RequestContent| {
-        let reply = match routes.iter().find(|(path, ..)| *path == asked.path()) {
+) -> Site<impl FnMut(&ReceivedRequest) -> Vec<(Duration, Reply)>> {
+    Site(move |received: &ReceivedRequest| {
+        let reply = match routes.iter().find(|(path, ..)| *path == received.path()) {
             Some((_, status, "")) => response(*status, &[], "nowhere"),
             Some((_, status, location)) => response(*status, &[&format!("Location: {location}")], "elsewhere"),
             None => response(200, &[], "here"),
@@ -44,7 +44,7 @@ fn outcomes(world: &World<impl Server>) -> Vec<(u16, Option<FailureCause>)> {
 }
 
 fn paths<S>(world: &World<S>) -> Vec<String> {
-    world.asked.iter().map(|asked| format!("{} {}", asked.method(), asked.path())).collect()
+    world.received.iter().map(|received| format!("{} {}", received.method(), received.path())).collect()
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn each_hop_of_a_redirect_is_a_request_of_its_own() {
     assert!(world.records.iter().all(|record| record.url == 0 && record.started_at == Some(record.scheduled_at)));
     assert_eq!(world.connects.len(), 1);
     let first = &world.records[0];
-    assert_eq!(first.bytes_sent, world.asked[0].text.len() as u64);
+    assert_eq!(first.bytes_sent, world.received[0].text.len() as u64);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn redirect_loops_end_at_the_limit() {
     let circle: &'static [_] = &[("/a", 302, "/b"), ("/b", 302, "/a")];
     assert_eq!(failing(circle, 5, &[]), (6, Some(FailureCause::TooManyRedirects)));
     assert_eq!(failing(circle, 255, &[]), (256, Some(FailureCause::TooManyRedirects)));
-    assert_eq!(failing(circle, 0, &[]), (1, None), "a response like any other");
+    assert_eq!(failing(circle, 0, &[]), (1, None), "a redirect is a response like any other");
     assert_eq!(failing(&[("/a", 302, "/b")], 1, &[]), (2, None));
     for (location, cause) in [
         ("", Some(FailureCause::BadRedirect)),
@@ -86,9 +86,9 @@ fn redirect_loops_end_at_the_limit() {
         let routes: &'static [_] = Box::leak(Box::new([("/a", 302, location)]));
         assert_eq!(failing(routes, 5, &[]), (1, cause), "{location}");
     }
-    // A host that the plan names is one that was asked.
+    // Redirects to a host of the plan are followed.
     assert_eq!(failing(&[("/a", 302, "http://Other/x")], 5, &["http://other/"]), (2, None));
-    assert_eq!(failing(&[("/a", 300, "/b")], 5, &[]), (1, None), "a choice, which nobody makes here");
+    assert_eq!(failing(&[("/a", 300, "/b")], 5, &[]), (1, None), "status 300 is not followed");
 }
 
 #[test]
@@ -102,40 +102,44 @@ fn redirects_change_methods_and_drop_bodies_and_credentials() {
         request.basic_auth = Some(load::workload::Template::literal("user:pw"));
         let routes: &'static [_] = Box::leak(Box::new([("/form", status, &*String::leak(location.to_owned()))]));
         let world = run(one(request, &["http://other/"]), redirecting(routes));
-        let hop = world.asked[1].clone();
-        let has = |name| hop.header(name).is_some();
+        let second = world.received[1].clone();
+        let has = |name| second.header(name).is_some();
         (
-            hop.method().to_owned(),
-            hop.body().to_owned(),
+            second.method().to_owned(),
+            second.body().to_owned(),
             has("Content-Type"),
             has("Content-Length"),
             has("X-Own"),
             has("Authorization"),
-            hop.header("Host").unwrap().to_owned(),
+            second.header("Host").unwrap().to_owned(),
         )
     };
-    let got = |method: &str, body: &str, typed, sized, own, trusted, host: &str| {
+    let hop = |method: &str, body: &str, typed, sized, own, trusted, host: &str| {
         (method.to_owned(), body.to_owned(), typed, sized, own, trusted, host.to_owned())
     };
     for status in [301, 302, 303] {
-        assert_eq!(posting(status, "/x"), got("GET", "", false, false, true, true, "front"), "{status}");
+        assert_eq!(posting(status, "/x"), hop("GET", "", false, false, true, true, "front"), "{status}");
     }
     for status in [307, 308] {
-        assert_eq!(posting(status, "/x"), got("POST", "a=b", true, true, true, true, "front"), "{status}");
+        assert_eq!(posting(status, "/x"), hop("POST", "a=b", true, true, true, true, "front"), "{status}");
         let elsewhere = posting(status, "http://other/x");
-        assert_eq!(elsewhere, got("POST", "a=b", true, true, true, false, "other"), "{status}: not for another host");
+        assert_eq!(
+            elsewhere,
+            hop("POST", "a=b", true, true, true, false, "other"),
+            "{status}: credentials are not sent to another host"
+        );
     }
     let mut request = get("/form");
     (request.method, request.redirects_max) = (Method::Head, 5);
-    let world = run(one(request, &[]), redirecting(&[("/form", 303, "/x")]).0.pipe_head());
+    let world = run(one(request, &[]), redirecting(&[("/form", 303, "/x")]).0.without_bodies());
     assert_eq!(paths(&world), ["HEAD /form", "HEAD /x"]);
 }
 
-/// For HEAD: no bodies.
-trait WithoutBodies: FnMut(&RequestContent) -> Vec<(Duration, Reply)> + Sized {
-    fn pipe_head(mut self) -> Site<impl FnMut(&RequestContent) -> Vec<(Duration, Reply)>> {
-        Site(move |asked: &RequestContent| {
-            let mut replies = self(asked);
+/// Removes the bodies of responses, for HEAD requests.
+trait WithoutBodies: FnMut(&ReceivedRequest) -> Vec<(Duration, Reply)> + Sized {
+    fn without_bodies(mut self) -> Site<impl FnMut(&ReceivedRequest) -> Vec<(Duration, Reply)>> {
+        Site(move |received: &ReceivedRequest| {
+            let mut replies = self(received);
             for (_, reply) in &mut replies {
                 if let Reply::Bytes(bytes) = reply {
                     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
@@ -147,7 +151,7 @@ trait WithoutBodies: FnMut(&RequestContent) -> Vec<(Duration, Reply)> + Sized {
     }
 }
 
-impl<F: FnMut(&RequestContent) -> Vec<(Duration, Reply)>> WithoutBodies for F {}
+impl<F: FnMut(&ReceivedRequest) -> Vec<(Duration, Reply)>> WithoutBodies for F {}
 
 #[test]
 fn a_redirect_in_a_session_belongs_to_its_step() {
@@ -157,8 +161,8 @@ fn a_redirect_in_a_session_belongs_to_its_step() {
     spec.workload.requests.push(get("/next"));
     spec.workload.variables = 1;
     spec.workload.choice = Choice::Sessions(vec![session(vec![step(0, think(0)), step(1, think(50))])]);
-    let server = Site(|asked: &RequestContent| {
-        let reply = match asked.path() {
+    let server = Site(|received: &ReceivedRequest| {
+        let reply = match received.path() {
             "/start" => response(302, &["Location: /end"], ""),
             "/end" => response(200, &["X-End: yes"], ""),
             _ => response(200, &[], ""),
@@ -185,8 +189,8 @@ fn a_closed_loop_follows_redirects_on_its_open_connections() {
         spec
     };
     let chains = |world: &World<_>| -> Vec<String> {
-        let text = |asked: &RequestContent| format!("{}{}", asked.target, asked.path());
-        let mut all: Vec<String> = world.asked.iter().map(text).collect();
+        let text = |received: &ReceivedRequest| format!("{}{}", received.target, received.path());
+        let mut all: Vec<String> = world.received.iter().map(text).collect();
         all.sort();
         all.dedup();
         all
@@ -210,8 +214,8 @@ fn without_keep_alive_a_redirect_stays_with_its_client() {
     let mut spec = one(request, &[]);
     (spec.arrivals, spec.connections_max, spec.clients) = (Arrivals::Closed, 2, 5);
     (spec.reuse, spec.requests_max, spec.duration) = (Reuse::Close, Some(40), None);
-    let server = Site(|asked: &RequestContent| {
-        let reply = match asked.path() {
+    let server = Site(|received: &ReceivedRequest| {
+        let reply = match received.path() {
             "/a" => response(302, &["Location: /b", "Connection: close"], ""),
             _ => response(200, &["Connection: close"], ""),
         };
@@ -220,7 +224,7 @@ fn without_keep_alive_a_redirect_stays_with_its_client() {
     let world = run(spec, server);
     assert_eq!((world.records.len(), world.connects.len(), world.open_max), (40, 40, 2));
     let of = |path: &str| -> Vec<u32> {
-        world.asked.iter().filter(|asked| asked.path() == path).map(|asked| asked.client).collect()
+        world.received.iter().filter(|received| received.path() == path).map(|received| received.client).collect()
     };
     assert_eq!(of("/a"), of("/b"));
     assert_eq!(of("/a"), (0..20).map(|nth| nth % 5).collect::<Vec<_>>());
@@ -233,12 +237,16 @@ fn each_client_keeps_its_own_cookies() {
         spec.workload.cookies = true;
         spec.connections_max = if arrivals.is_open() { 100 } else { 5 };
         (spec.arrivals, spec.clients, spec.requests_max) = (arrivals, 5, Some(100));
-        let mut given = 0;
-        let server = Site(move |asked: &RequestContent| {
-            let reply = match asked.header("Cookie") {
+        let mut cookies_set = 0;
+        let server = Site(move |received: &ReceivedRequest| {
+            let reply = match received.header("Cookie") {
                 None => {
-                    given += 1;
-                    response(200, &[&format!("Set-Cookie: id={}-{}-{given}; Path=/", asked.client, asked.target)], "")
+                    cookies_set += 1;
+                    response(
+                        200,
+                        &[&format!("Set-Cookie: id={}-{}-{cookies_set}; Path=/", received.client, received.target)],
+                        "",
+                    )
                 }
                 Some(_) => response(200, &[], ""),
             };
@@ -247,16 +255,16 @@ fn each_client_keeps_its_own_cookies() {
         let world = run(spec, server);
         let mut first = std::collections::HashMap::new();
         let mut without = 0;
-        for asked in &world.asked {
-            match asked.header("cookie") {
+        for received in &world.received {
+            match received.header("cookie") {
                 None => without += 1,
                 Some(cookie) => {
-                    assert!(cookie.starts_with(&format!("id={}-{}-", asked.client, asked.target)), "{cookie}");
-                    assert_eq!(first.entry((asked.client, asked.target)).or_insert(cookie.to_owned()), cookie);
+                    assert!(cookie.starts_with(&format!("id={}-{}-", received.client, received.target)), "{cookie}");
+                    assert_eq!(first.entry((received.client, received.target)).or_insert(cookie.to_owned()), cookie);
                 }
             }
         }
-        assert_eq!((without, first.len(), world.asked.len()), (10, 10, 100));
+        assert_eq!((without, first.len(), world.received.len()), (10, 10, 100));
         assert!(world.records.iter().all(|record| record.failure.is_none()));
     }
 }
@@ -267,8 +275,8 @@ fn a_cookie_set_by_a_redirect_is_sent_to_the_next_hop() {
     request.redirects_max = 1;
     let mut spec = one(request, &[]);
     spec.workload.cookies = true;
-    let server = Site(|asked: &RequestContent| {
-        let reply = match (asked.path(), asked.header("Cookie")) {
+    let server = Site(|received: &ReceivedRequest| {
+        let reply = match (received.path(), received.header("Cookie")) {
             ("/login", None) => response(302, &["Location: /in", "Set-Cookie: s=1"], ""),
             ("/in", Some("s=1")) => response(200, &[], ""),
             _ => response(403, &[], ""),
@@ -312,7 +320,7 @@ fn an_unexpected_response_fails_the_request_and_keeps_the_connection() {
     }
 }
 
-/// Chunks are not part of a body, and one that is too long to keep is not what was expected, whatever it is.
+/// The framing of chunks is not part of a body. A body that is too long to store never meets an expectation.
 #[test]
 fn expected_bodies_are_compared_without_chunk_framing_up_to_a_limit() {
     let chunked = |body: &[u8]| {
@@ -332,8 +340,8 @@ fn expected_bodies_are_compared_without_chunk_framing_up_to_a_limit() {
     let writers: [Writer<'_>; 3] = [&chunked, &until_close, &with_length];
     for (length, cause) in [
         (100, None),
-        (load::http1::BODY_KEPT_MAX, None),
-        (load::http1::BODY_KEPT_MAX + 1, Some(FailureCause::UnexpectedBody)),
+        (load::http1::BODY_STORED_MAX, None),
+        (load::http1::BODY_STORED_MAX + 1, Some(FailureCause::UnexpectedBody)),
     ] {
         let body = vec![b'x'; length];
         for (number, writer) in writers.iter().enumerate() {
@@ -341,8 +349,8 @@ fn expected_bodies_are_compared_without_chunk_framing_up_to_a_limit() {
             let mut spec = one(get("/"), &[]);
             spec.workload.requests[0].expect.length = Some(length as u64..=length as u64);
             spec.workload.requests[0].expect.body = Some(BodyExpected::Is(body.clone().into_boxed_slice()));
-            // In two reads, cut in the middle.
-            let server = Site(move |_: &RequestContent| {
+            // Delivered in two reads, cut in the middle.
+            let server = Site(move |_: &ReceivedRequest| {
                 let (front, back) = text.split_at(text.len() / 2);
                 let pieces = [(ms(1), front), (ms(2), back)].map(|(after, part)| (after, Reply::Bytes(part.to_vec())));
                 pieces.into_iter().chain([(ms(3), Reply::Fin)]).collect()
@@ -353,32 +361,35 @@ fn expected_bodies_are_compared_without_chunk_framing_up_to_a_limit() {
     }
 }
 
-/// Every combination of loop, reuse, version, proxy form and hosts, with everything that can follow from a response.
+/// Every combination of load model, reuse, version, proxy form and hosts, with all kinds of follow-ups, ends.
 #[test]
-fn every_combination_of_options_ends() {
+fn a_load_ends_with_every_combination_of_options() {
     let server = || {
-        Site(|asked: &RequestContent| {
-            let version = if asked.text.contains(" HTTP/1.0\r\n") { "HTTP/1.0" } else { "HTTP/1.1" };
-            let closes = match asked.header("Connection") {
+        Site(|received: &ReceivedRequest| {
+            let version = if received.text.contains(" HTTP/1.0\r\n") { "HTTP/1.0" } else { "HTTP/1.1" };
+            let closes = match received.header("Connection") {
                 Some(how) => how.eq_ignore_ascii_case("close"),
                 None => version == "HTTP/1.0",
             };
-            let keeps = if closes { "close" } else { "keep-alive" };
-            let path =
-                asked.path().strip_prefix("http://").map_or(asked.path(), |rest| &rest[rest.find('/').unwrap()..]);
+            let persistence = if closes { "close" } else { "keep-alive" };
+            let path = received
+                .path()
+                .strip_prefix("http://")
+                .map_or(received.path(), |rest| &rest[rest.find('/').unwrap()..]);
             let more = match path {
                 "/moved" => "Location: http://other:81/there\r\n",
                 "/posted" => "Location: /there\r\n",
                 _ => "Set-Cookie: a=b\r\n",
             };
             let status = if more.starts_with("Location") { 303 } else { 200 };
-            let head = format!("{version} {status} X\r\nConnection: {keeps}\r\n{more}Content-Length: 2\r\n\r\nok");
+            let head =
+                format!("{version} {status} X\r\nConnection: {persistence}\r\n{more}Content-Length: 2\r\n\r\nok");
             let mut replies = vec![(ms(2), Reply::Bytes(head.into_bytes()))];
             replies.extend(closes.then_some((ms(3), Reply::Fin)));
             replies
         })
     };
-    let mut seen = 0;
+    let mut combinations = 0;
     for arrivals in [constant(40.0), Arrivals::Closed] {
         for (reuse, version) in [
             (Reuse::KeepAlive, HttpVersion::Http11),
@@ -407,22 +418,22 @@ fn every_combination_of_options_ends() {
                     (arrivals.clone(), reuse, version, absolute_form);
                 spec.connections_max = if arrivals.is_open() { 20 } else { 4 };
                 (spec.clients, spec.duration) = (6, Some(Duration::from_secs(2)));
-                let most = spec.connections_most() as usize;
+                let open_limit = spec.connections_limit() as usize;
                 let world = run(spec, server());
-                assert!(world.open_max <= most);
+                assert!(world.open_max <= open_limit);
                 assert!(world.records.len() > 80, "{}", world.records.len());
                 assert!(world.records.iter().all(|record| record.failure.is_none()), "{:?}", world.load.live());
-                let form = |asked: &RequestContent| asked.path().starts_with("http://") == absolute_form;
-                assert!(world.asked.iter().all(form));
+                let form = |received: &ReceivedRequest| received.path().starts_with("http://") == absolute_form;
+                assert!(world.received.iter().all(form));
                 let hops = world.records.iter().filter(|record| record.status == 303).count();
                 assert!(hops > 20, "{hops}");
-                let with_cookie = world.asked.iter().filter(|asked| asked.header("Cookie").is_some()).count();
+                let with_cookie = world.received.iter().filter(|received| received.header("Cookie").is_some()).count();
                 assert_eq!(with_cookie > 0, cookies);
-                seen += 1;
+                combinations += 1;
             }
         }
     }
-    assert_eq!(seen, 32);
+    assert_eq!(combinations, 32);
 }
 
 #[test]
@@ -433,6 +444,6 @@ fn a_closed_loop_without_sessions_requests_several_hosts() {
     let world = run(spec, answering(ms(3)));
     assert_eq!((world.records.len(), world.open_max), (90, 4));
     let mut counts = [0; 3];
-    world.asked.iter().for_each(|asked| counts[asked.target] += 1);
+    world.received.iter().for_each(|received| counts[received.target] += 1);
     assert_eq!(counts, [30, 30, 30]);
 }

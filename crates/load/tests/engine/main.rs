@@ -1,4 +1,4 @@
-//! The engine against a simulated server in virtual time. `world` holds the simulation; the other files the claims.
+//! Tests of the engine with a simulated server in virtual time. `world` contains the simulation.
 
 mod breakage;
 mod choices;

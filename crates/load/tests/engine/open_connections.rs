@@ -1,18 +1,18 @@
-//! Connections that are opened before the load and held through it.
+//! Idle connections that are opened before the load and kept open through it.
 
 use std::time::Duration;
 
-use load::{Lane, Load, LoadSpec};
+use load::{Load, LoadSpec, Shard};
 
 use crate::world::*;
 
 const PER_SECOND: u32 = 100;
 
-/// One shard of a load that begins after a second, with 60 connections held that are opened from the world's zero on.
-fn lane(index: u32, of: u32) -> World<impl Server> {
-    let lane = Lane { index, of };
-    let connections_max = lane.share(60) as u32;
-    let spec = LoadSpec { lane, connections_max, clients: 12, ..spec(constant(50.0)) };
+/// One shard of a load that begins at 1 s, with 60 idle connections that are opened from time zero on.
+fn shard(index: u32, of: u32) -> World<impl Server> {
+    let shard = Shard { index, of };
+    let connections_max = shard.share(60) as u32;
+    let spec = LoadSpec { shard, connections_max, clients: 12, ..spec(constant(50.0)) };
     let mut world = World::new(spec.clone(), answering(ms(3)));
     world.load = Load::new(spec, at(ms(1_000)));
     world.load.open_first(60, PER_SECOND, at(Duration::ZERO));
@@ -21,25 +21,25 @@ fn lane(index: u32, of: u32) -> World<impl Server> {
 
 #[test]
 fn idle_open_connections_are_opened_and_closed_at_their_rate_and_used_in_turn() {
-    let world = lane(0, 1).run();
+    let world = shard(0, 1).run();
     let mut opened: Vec<_> = world.ends.iter().map(|end| end.opened_at).collect();
     opened.sort_unstable();
-    assert_eq!(opened.len(), 60, "requests opened none of their own");
+    assert_eq!(opened.len(), 60, "requests opened no further connections");
     assert!(opened.iter().zip(0..).all(|(&opened_at, number)| opened_at == at(ms(10 * number))), "{opened:?}");
     let mut closed: Vec<_> = world.ends.iter().map(|end| end.closed_at).collect();
     closed.sort_unstable();
     let (_, end) = world.load.measured();
-    assert!(closed[0] >= end.unwrap(), "none before the end of the phase");
+    assert!(closed[0] >= end.unwrap(), "no connection is closed before the end of the phase");
     assert!(closed.windows(2).all(|pair| pair[1].since(pair[0]) == ms(10)), "{closed:?}");
     assert_eq!((world.load.live().held_failed, world.open_max), (0, 60));
-    // 500 requests of 12 clients with five connections each: every connection has had its turn as often as any other.
+    // 500 requests of 12 clients with five connections each use all connections equally often.
     let requests: Vec<u32> = world.ends.iter().map(|end| end.requests).collect();
     assert!(requests.iter().all(|&requests| (8..=9).contains(&requests)), "{requests:?}");
 }
 
 #[test]
 fn shards_divide_idle_open_connections_by_client() {
-    let worlds: Vec<_> = (0..5).map(|index| lane(index, 5).run()).collect();
+    let worlds: Vec<_> = (0..5).map(|index| shard(index, 5).run()).collect();
     let ends: Vec<_> = worlds.iter().flat_map(|world| &world.ends).collect();
     assert_eq!(ends.len(), 60);
     for client in 0..12 {
@@ -51,7 +51,10 @@ fn shards_divide_idle_open_connections_by_client() {
     }
     let mut opened: Vec<_> = ends.iter().map(|end| end.opened_at).collect();
     opened.sort_unstable();
-    assert!(opened.iter().zip(0..).all(|(&opened_at, number)| opened_at == at(ms(10 * number))), "one pace for all");
+    assert!(
+        opened.iter().zip(0..).all(|(&opened_at, number)| opened_at == at(ms(10 * number))),
+        "all shards together open connections at the configured rate"
+    );
 }
 
 #[test]
@@ -73,5 +76,5 @@ fn refused_idle_open_connections_are_counted() {
     let world = world.run();
     let refused = world.ends.iter().filter(|end| end.connected_at.is_none()).count();
     assert_eq!((refused, world.load.live().held_failed), (7, 7));
-    assert!(world.records.iter().all(|record| record.failure.is_none()), "their clients have others");
+    assert!(world.records.iter().all(|record| record.failure.is_none()), "clients use their other connections");
 }

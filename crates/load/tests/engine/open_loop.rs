@@ -1,4 +1,4 @@
-//! The open loop does not wait for the server, and says so when it must.
+//! The open loop does not wait for the server, and counts backlog at the connection limit.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ fn constant_arrivals_are_exact_to_the_nanosecond() {
     assert_eq!((start, end), (Timestamp::ZERO, Some(at(Duration::from_secs(10)))));
 }
 
-/// The whole reason for an open loop: two seconds of silence are in the response times in full, for each request that
-/// would have been sent in them.
+/// Response times contain a stall of two seconds in full, for each request scheduled during the stall. A closed loop
+/// would omit these requests (coordinated omission).
 #[test]
 fn a_server_stall_is_fully_visible_in_response_times() {
     let (from, to) = (at(Duration::from_secs(3)), at(Duration::from_secs(5)));
@@ -35,7 +35,7 @@ fn a_server_stall_is_fully_visible_in_response_times() {
     spec.connections_max = 10_000;
     let world = World::new(spec, server).run();
     for record in &world.records {
-        // New connections first take a round trip to open.
+        // Opening a new connection takes a round trip.
         let opening = if record.connected_at.is_some() { ms(2) } else { Duration::ZERO };
         let reaches_server = record.scheduled_at + opening + ms(1);
         let expected =
@@ -45,7 +45,7 @@ fn a_server_stall_is_fully_visible_in_response_times() {
     }
     let outcome = world.outcome(true, None, &["http://server/"]);
     let response = outcome.load.response_time_ns;
-    // A fifth of the requests fell into the stall, evenly: p90 half way down it, p99 near its length.
+    // A fifth of the requests is scheduled evenly during the stall: p90 is half of its length, p99 nearly all of it.
     assert!((0.99e9..1.01e9).contains(&(response.p90 as f64)), "{response:?}");
     assert!((1.88e9..1.92e9).contains(&(response.p99 as f64)), "{response:?}");
     assert_eq!(response.count, 10_000);
@@ -56,7 +56,7 @@ fn a_server_that_never_answers_does_not_slow_the_arrivals() {
     let world = World::new(spec(constant(100.0)), |_: Timestamp, _: u32| Vec::new()).run();
     assert_eq!(world.records.len(), 1000);
     assert!(world.records.iter().all(|record| record.send_lag_ns() == Some(0)));
-    // Five seconds of timeout (and a round trip to connect) at 100/s.
+    // At 100/s, requests stay open for the timeout of five seconds and a round trip.
     assert!((500..=501).contains(&world.open_max), "{}", world.open_max);
 }
 
@@ -69,7 +69,7 @@ fn the_connection_limit_causes_backlog() {
     let mut world = World::new(spec, answering(ms(98)));
     world.run_until(at(Duration::from_secs(2)));
     let live = world.load.live();
-    // Ten connections at 100 ms each carry 100/s, half of what is offered.
+    // Ten connections with 100 ms per request achieve 100/s, half of the offered rate.
     assert!((195..=205).contains(&live.backlog), "{live:?}");
     assert_eq!(live.in_flight, 10);
     assert!(live.cap_hits >= 380, "{live:?}");
@@ -80,15 +80,15 @@ fn the_connection_limit_causes_backlog() {
         records.sort_by_key(|record| record.sequence);
         records.iter().map(|record| record.started_at).collect()
     };
-    assert!(started.is_sorted(), "first come, first served");
+    assert!(started.is_sorted(), "requests start in the order of their scheduled times");
     let last = world.records.iter().find(|record| record.sequence == 399).unwrap();
-    assert!(last.send_lag_ns().unwrap() > 1_900_000_000, "the wait is send lag: {last:?}");
+    assert!(last.send_lag_ns().unwrap() > 1_900_000_000, "the wait for a connection is send lag: {last:?}");
 }
 
 #[test]
 fn below_the_connection_limit_no_request_waits() {
     let mut at_limit = spec(constant(100.0));
-    // 10 ms of service and 2 of round trip at 100/s: two at once when open, three while opening.
+    // At 100/s with 10 ms in the server and 2 ms of round trip, two requests are concurrent.
     at_limit.clients = 1;
     at_limit.connections_max = 2;
     let world = World::new(at_limit.clone(), answering(ms(10))).run();
@@ -102,7 +102,7 @@ fn below_the_connection_limit_no_request_waits() {
 fn a_late_generator_keeps_the_scheduled_times() {
     let mut world = World::new(spec(constant(1000.0)), answering(ms(1)));
     world.run_until(at(ms(100)));
-    // The process was stopped for half a second.
+    // The generator stalls for half a second.
     world.now = at(ms(600));
     let world = world.run();
     assert_eq!(world.records.len(), 10_000);
@@ -142,7 +142,7 @@ fn a_request_limit_ends_the_phase_at_the_next_scheduled_time() {
     let world = World::new(spec.clone(), answering(ms(1))).run();
     assert_eq!(world.load.live().offered_measured, 250);
     assert_eq!(world.load.measured().1, Some(at(ms(3500))));
-    // The duration wins where it is shorter.
+    // A shorter duration ends the phase earlier.
     spec.duration = Some(Duration::from_secs(2));
     let world = World::new(spec.clone(), answering(ms(1))).run();
     assert_eq!(world.load.live().offered_measured, 200);
@@ -167,7 +167,7 @@ fn stopping_ends_the_phase_and_every_request_is_counted() {
     assert!(world.records.iter().filter(|record| record.started_at.is_some()).all(|record| record.failure.is_none()));
 }
 
-/// A generator that is a second behind a rate of a thousand million: stopping it must not make up all it has missed.
+/// Stopping a generator that is a second behind a rate of 10^9/s does not schedule all missed arrivals.
 #[test]
 fn a_stop_far_behind_the_schedule_ends_the_phase_at_the_last_arrival() {
     let mut spec = spec(constant(1e9));
@@ -180,7 +180,11 @@ fn a_stop_far_behind_the_schedule_ends_the_phase_at_the_last_arrival() {
     load.take_records(&mut records);
     let offered = load.live().offered_measured;
     assert!((4096..2_000_000).contains(&offered), "{offered}");
-    assert_eq!(load.measured().1, Some(Timestamp::from_nanos(offered)), "one a nanosecond: all of them, and no more");
+    assert_eq!(
+        load.measured().1,
+        Some(Timestamp::from_nanos(offered)),
+        "the phase ends with the last scheduled arrival"
+    );
     assert_eq!(records.len() as u64 + load.unfinished_measured(), offered);
 }
 
@@ -208,8 +212,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(run(1), run(2));
 }
 
-/// A server that does anything: whatever comes back, the books balance (checked by `World` at every step), nothing
-/// panics and nothing hangs.
+/// A server with random behaviour. `World` checks at every step that all requests and connections are accounted for.
 fn erratic(seed: u64) -> impl Server {
     let mut rng = Rng::named(seed, "erratic");
     move |_: Timestamp, _: u32| {

@@ -1,8 +1,8 @@
-//! Workloads, servers and failures drawn at random: the books balance, whatever happens, and a seed repeats a run.
+//! Random workloads, servers and failures: every request is accounted for, and a seed reproduces a run.
 //!
-//! What is checked of every run stands in `World`: offered = completed + failed + in flight + backlog at every step, one
-//! record a request, one Close a Connect, no session left, moments in order. The engine itself asserts that nothing
-//! outlives what it was part of.
+//! `World` checks every run: offered = completed + failed + in flight + backlog at every step, one record per request,
+//! one Close per Connect, no session left, timestamps in order. The engine itself asserts that all its state is
+//! released.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use crate::world::*;
 
 const HOSTS: [&str; 3] = ["http://a", "http://b:81", "https://c"];
 
-/// A server that does everything a server can do, by chance.
-struct Whims {
+/// A server with random behaviour.
+struct RandomServer {
     rng: Rng,
-    /// Of a hundred requests, so many meet something bad.
+    /// Percentage of requests that fail.
     bad: u64,
-    /// Of a hundred, so many are redirected.
+    /// Percentage of requests that are redirected.
     redirected: u64,
 }
 
-impl Server for Whims {
+impl Server for RandomServer {
     fn connect(&mut self, _now: Timestamp, _client: u32) -> Accept {
         match self.rng.below(400) {
             0 if self.bad > 0 => Accept::Ignore,
@@ -46,10 +46,10 @@ impl Server for Whims {
     }
 
     fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
-        unreachable!("asked with what was asked")
+        unreachable!("the server implements `respond`")
     }
 
-    fn answer(&mut self, _now: Timestamp, _nth: u32, asked: &RequestContent) -> Vec<(Duration, Reply)> {
+    fn respond(&mut self, _now: Timestamp, _nth: u32, received: &ReceivedRequest) -> Vec<(Duration, Reply)> {
         let after = Duration::from_micros(self.rng.below(20_000));
         let reply = match self.rng.below(100) {
             n if n < self.bad => match self.rng.below(6) {
@@ -61,18 +61,18 @@ impl Server for Whims {
                 _ => Reply::Bytes(b"nonsense\r\n\r\n".to_vec()),
             },
             n if n < self.bad + self.redirected => {
-                let place = ["/x", "?y", "http://a/z", "http://b:81/", "https://c/w", "http://elsewhere/", ""];
-                let place = place[self.rng.below(place.len() as u64) as usize];
+                let location = ["/x", "?y", "http://a/z", "http://b:81/", "https://c/w", "http://elsewhere/", ""];
+                let location = location[self.rng.below(location.len() as u64) as usize];
                 let status = [301, 302, 303, 307, 308][self.rng.below(5) as usize];
-                response(status, &[&format!("Location: {place}")], "")
+                response(status, &[&format!("Location: {location}")], "")
             }
             n => {
                 let status = if n.is_multiple_of(9) { 404 } else { 200 };
                 let cookie = format!("Set-Cookie: c{}={n}", self.rng.below(3));
-                response(status, &[&cookie], if asked.method() == "HEAD" { "" } else { "body" })
+                response(status, &[&cookie], if received.method() == "HEAD" { "" } else { "body" })
             }
         };
-        // Now and then a close follows, announced or not.
+        // One response in ten is followed by a close, announced or not.
         let closes = self.rng.below(10) == 0 && matches!(reply, Reply::Bytes(_));
         let mut replies = vec![(after, reply)];
         replies.extend(closes.then_some((after, Reply::Fin)));
@@ -87,11 +87,11 @@ impl Server for Whims {
 fn requests() -> impl Strategy<Value = Vec<RequestSpec>> {
     let request =
         (0..HOSTS.len(), 0u8..4, any::<bool>(), 0usize..schema::Method::ALL.len(), 0.1..10.0f64, any::<bool>());
-    let request = request.prop_map(|(host, redirects_max, places, method, weight, expects)| {
+    let request = request.prop_map(|(host, redirects_max, placeholders, method, weight, expects)| {
         let mut request = RequestSpec::get(Target::parse(&format!("{}/", HOSTS[host])).unwrap());
         (request.redirects_max, request.weight) = (redirects_max, weight);
         request.method = schema::Method::ALL[method];
-        if places {
+        if placeholders {
             let text = "/{client}/{session}/{sequence}?{random 1..9}";
             request.path = Template::parse(text, &Names::default()).unwrap();
         }
@@ -145,8 +145,8 @@ fn loads() -> impl Strategy<Value = LoadSpec> {
     })
 }
 
-fn run(spec: &LoadSpec, bad: u64, redirected: u64, stop_at: Option<u64>) -> World<Whims> {
-    let server = Whims { rng: Rng::named(spec.seed, "whims"), bad, redirected };
+fn run(spec: &LoadSpec, bad: u64, redirected: u64, stop_at: Option<u64>) -> World<RandomServer> {
+    let server = RandomServer { rng: Rng::named(spec.seed, "whims"), bad, redirected };
     let mut world = World::new(spec.clone(), server);
     if let Some(stop_at) = stop_at {
         world.run_until(at(ms(stop_at)));
@@ -166,20 +166,20 @@ proptest! {
         stop_at in prop::option::weighted(0.2, 0u64..2000),
     ) {
         let world = run(&spec, bad, redirected, stop_at);
-        prop_assert!(world.open_max <= spec.connections_most() as usize);
+        prop_assert!(world.open_max <= spec.connections_limit() as usize);
         let live = world.load.live();
         let (begin, end) = world.load.measured();
         let end = end.expect("the run is over");
         let measured = world.records.iter().filter(|record| record.scheduled_at >= begin);
         prop_assert_eq!(measured.clone().count() as u64, live.offered_measured);
         prop_assert!(measured.clone().all(|record| record.scheduled_at < end));
-        if let Some(most) = spec.requests_max {
-            prop_assert!(live.offered_measured <= most);
+        if let Some(requests_max) = spec.requests_max {
+            prop_assert!(live.offered_measured <= requests_max);
         }
         let with_sessions = matches!(spec.workload.choice, Choice::Sessions(_));
         prop_assert!(world.records.iter().all(|record| record.session.is_some() == with_sessions));
         prop_assert!(with_sessions || live.sessions_begun == 0);
-        // A redirect is followed only where the plan says so.
+        // Redirects are followed only by requests with `redirects_max`.
         for record in &world.records {
             let beyond = matches!(record.failure, Some(FailureCause::TooManyRedirects | FailureCause::BadRedirect));
             prop_assert!(!beyond || spec.workload.requests[record.url as usize].redirects_max > 0);
@@ -195,23 +195,23 @@ proptest! {
     }
 }
 
-/// What is drawn above reaches everything that can happen.
+/// The random workloads reach every kind of result and failure.
 #[test]
 fn random_workloads_cover_every_option() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let mut seen = load::Live::default();
+    let mut totals = load::Live::default();
     let mut causes = std::collections::BTreeSet::new();
     let (mut hops, mut connections) = (0, 0);
     for nth in 0..100 {
         let spec = loads().new_tree(&mut runner).unwrap().current();
         let world = run(&spec, nth % 20, 40, (nth % 3 == 0).then_some(300 + 13 * nth));
         let live = world.load.live();
-        seen.completed += live.completed;
-        seen.retried += live.retried;
-        seen.cap_hits += live.cap_hits;
-        seen.sessions_ended += live.sessions_ended;
-        seen.sessions_failed += live.sessions_failed;
-        seen.sessions_cut += live.sessions_cut;
+        totals.completed += live.completed;
+        totals.retried += live.retried;
+        totals.cap_hits += live.cap_hits;
+        totals.sessions_ended += live.sessions_ended;
+        totals.sessions_failed += live.sessions_failed;
+        totals.sessions_cut += live.sessions_cut;
         causes.extend(world.records.iter().filter_map(|record| record.failure));
         hops += world
             .records
@@ -220,10 +220,16 @@ fn random_workloads_cover_every_option() {
             .count();
         connections += world.ends.len();
     }
-    assert!(seen.completed > 5_000 && hops > 1_000 && connections > 1_000, "{seen:?}, {hops} hops");
+    assert!(totals.completed > 5_000 && hops > 1_000 && connections > 1_000, "{totals:?}, {hops} hops");
     assert!(
-        seen.retried.min(seen.cap_hits).min(seen.sessions_ended).min(seen.sessions_failed).min(seen.sessions_cut) > 20,
-        "{seen:?}"
+        totals
+            .retried
+            .min(totals.cap_hits)
+            .min(totals.sessions_ended)
+            .min(totals.sessions_failed)
+            .min(totals.sessions_cut)
+            > 20,
+        "{totals:?}"
     );
     use FailureCause::*;
     let expected = [

@@ -1,4 +1,4 @@
-//! Which connection a request takes, how connections end, and the race with the server's idle timeout.
+//! Reuse of connections, their end, and the race with the server's idle timeout.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn a_request_reuses_an_idle_connection_of_its_client() {
     let mut spec = spec(constant(100.0));
     spec.clients = 5;
     let world = World::new(spec, answering(ms(1))).run();
-    assert_eq!(world.connects.len(), 5, "one connection a client is enough");
+    assert_eq!(world.connects.len(), 5, "one connection per client");
     for record in &world.records {
         let end = world.ends.iter().find(|end| Some(end.connection) == record.connection).unwrap();
         assert_eq!(end.client, record.client);
@@ -41,7 +41,8 @@ fn at_the_connection_limit_the_longest_idle_connection_is_closed() {
     spec.connections_max = 3;
     spec.duration = Some(Duration::from_secs(4));
     let world = World::new(spec, answering(ms(1))).run();
-    // In a fixed order of four clients with room for three, the next one's connection has always just been closed.
+    // With four clients in a fixed order and at most three connections, the next client's connection was always just
+    // closed.
     assert_eq!(world.connects.len(), 40);
     assert_eq!(world.open_max, 3);
     assert_eq!(world.load.live().cap_hits, 0);
@@ -50,8 +51,8 @@ fn at_the_connection_limit_the_longest_idle_connection_is_closed() {
     assert!(ends[..37].iter().zip(&ends[3..]).all(|(old, new)| old.closed_at == new.opened_at));
 }
 
-/// With four clients on four connections and more asked for than they can carry, every connection keeps serving its
-/// own client: the backlog is not a reason to close one and open another for each request.
+/// With four clients on four overloaded connections, every connection serves its own client: the backlog does not cause
+/// a new connection for each request.
 #[test]
 fn backlog_does_not_reopen_connections() {
     let mut spec = spec(constant(2000.0));
@@ -61,14 +62,14 @@ fn backlog_does_not_reopen_connections() {
     assert_eq!(world.records.len(), 2000);
     assert!(world.records.iter().all(|record| record.failure.is_none()));
     assert_eq!(world.connects.len(), 4, "{:?}", world.connects);
-    // Each in the order of its own arrivals.
+    // Requests of each client stay in the order of its arrivals.
     for client in 0..4 {
         let own: Vec<_> = world.records.iter().filter(|record| record.client == client).collect();
         assert!(own.windows(2).all(|pair| pair[0].sequence < pair[1].sequence));
     }
 }
 
-/// A client that has no connection gets one all the same, after a bounded number of others.
+/// A client without a connection gets one after a bounded number of other requests.
 #[test]
 fn backlog_is_served_fairly_across_clients() {
     let mut spec = spec(constant(2000.0));
@@ -77,11 +78,11 @@ fn backlog_is_served_fairly_across_clients() {
     let world = World::new(spec, answering(ms(3))).run();
     assert_eq!(world.records.len(), 4000);
     assert!(world.records.iter().all(|record| record.failure.is_none()));
-    // Far fewer connections than requests, though one client in four must always wait for another's to be closed.
+    // Far fewer connections than requests are opened, although one of the four clients never has a connection.
     assert!(world.connects.len() < 400, "{}", world.connects.len());
 }
 
-/// Whether the server closes, late or not at all: a client that is not to use a connection again closes it.
+/// Without reuse the client closes the connection, whether the server closes it late or not at all.
 #[test]
 fn without_keep_alive_a_connection_is_closed_after_its_response() {
     let mut spec = spec(constant(10.0));
@@ -100,7 +101,7 @@ fn without_keep_alive_a_connection_is_closed_after_its_response() {
     }
 }
 
-/// The server announces the close and leaves it to the client: in a closed loop the next request follows at once.
+/// If the server announces the close but does not close, the closed loop sends the next request immediately.
 #[test]
 fn a_closed_loop_does_not_wait_for_a_server_that_announces_its_close() {
     let mut spec = spec(constant(1.0));
@@ -108,7 +109,7 @@ fn a_closed_loop_does_not_wait_for_a_server_that_announces_its_close() {
     for response in [OK_CLOSE, b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx"] {
         let server = move |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(response.to_vec()))];
         let world = World::new(spec.clone(), server).run();
-        // Connect and request take 2 ms each, the server 1.
+        // Connect and request take 2 ms each, the server 1 ms.
         assert_eq!(world.records.len(), 200);
         assert!(world.ends.iter().all(|end| end.closed_at.since(end.opened_at) == ms(5)));
     }
@@ -141,10 +142,10 @@ fn a_body_without_length_ends_with_the_connection() {
     assert!(world.records.iter().all(|record| record.done_at.since(record.scheduled_at) == ms(84)));
 }
 
-/// Answers at once, and closes connections that have been idle for 100 ms.
-struct Impatient;
+/// A server that responds immediately, and closes connections that have been idle for 100 ms.
+struct ShortIdleTimeout;
 
-impl Server for Impatient {
+impl Server for ShortIdleTimeout {
     fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
         vec![(Duration::ZERO, Reply::Bytes(OK.to_vec()))]
     }
@@ -158,28 +159,29 @@ impl Server for Impatient {
 fn an_idle_connection_closed_by_the_server_is_dropped_without_failure() {
     let mut spec = spec(constant(5.0));
     spec.clients = 1;
-    let world = World::new(spec, Impatient).run();
+    let world = World::new(spec, ShortIdleTimeout).run();
     let live = world.load.live();
     assert_eq!((live.completed, live.failed, live.retried), (50, 0, 0));
     assert_eq!(world.connects.len(), 50);
 }
 
-/// The server closes 100 ms after its answer; one way is 20 ms, so a request sent 90 ms after the answer arrived
-/// crosses the FIN and meets RST.
+/// The server closes 100 ms after its response, and the one-way delay is 20 ms. A request sent 90 ms after the arrival
+/// of the response crosses the FIN and causes a reset.
 #[test]
 fn a_request_that_crosses_the_servers_close_is_retried() {
     let mut spec = spec(constant(1000.0 / 210.0));
     spec.clients = 1;
     spec.requests_max = Some(2);
     let race = |spec| {
-        let mut world = World::new(spec, Impatient);
+        let mut world = World::new(spec, ShortIdleTimeout);
         world.one_way = ms(20);
-        // First: connect 40 ms, answer at 80. The server closes at 160, which arrives at 180.
+        // The first request connects until 40 ms, and its response arrives at 80 ms. The server closes at 160 ms; the
+        // FIN arrives at 180 ms.
         world.run()
     };
-    // Second intended at 210 ms: after the FIN arrived, a plain new connection.
+    // The second request at 210 ms, after the FIN, opens a new connection.
     assert_eq!(race(spec.clone()).load.live().retried, 0);
-    // At 170 ms: the FIN is on its way.
+    // The second request at 170 ms crosses the FIN.
     spec.arrivals = constant(1000.0 / 170.0);
     let world = race(spec.clone());
     assert_eq!(world.load.live().retried, 1);
@@ -188,7 +190,7 @@ fn a_request_that_crosses_the_servers_close_is_retried() {
     assert_eq!((again.scheduled_at, again.started_at), (at(ms(170)), Some(at(ms(170)))));
     assert_eq!(again.connected_at, None, "connect times are those of single handshakes");
     assert_eq!(again.connection, Some(1));
-    // FIN at 180, connect until 220, answer at 260.
+    // FIN at 180 ms, connect until 220 ms, response at 260 ms.
     assert_eq!(again.done_at, at(ms(260)));
     let first = world.records.iter().find(|record| record.sequence == 0).unwrap();
     assert_eq!((again.bytes_sent, again.attempts), (first.bytes_sent, 2), "the first attempt was not acknowledged");
@@ -198,7 +200,7 @@ fn a_request_that_crosses_the_servers_close_is_retried() {
     assert_eq!((world.load.live().retried, world.failures(FailureCause::ClosedBeforeResponse)), (0, 1));
     spec.retry = Retry::IdleRace;
 
-    // A POST may have been carried out: it is not repeated.
+    // A POST may have been processed, so it is not retried.
     spec.workload.requests[0].method = Method::Post;
     let world = race(spec);
     assert_eq!(world.load.live().retried, 0);
@@ -211,7 +213,7 @@ fn a_request_is_retried_only_once() {
     spec.clients = 1;
     spec.requests_max = Some(2);
     let mut requests = 0;
-    // The first request is answered, the second crosses a close, every later one meets a reset.
+    // The first request succeeds, the second crosses a close, every later one gets a reset.
     let server = move |_: Timestamp, _: u32| {
         requests += 1;
         let replies = match requests {
@@ -226,8 +228,8 @@ fn a_request_is_retried_only_once() {
     assert_eq!(world.failures(FailureCause::Reset), 1);
 }
 
-/// A server that reads a request on a persistent connection and closes has failed the request: FIN acknowledges what was read, and
-/// a reset that comes later than a round trip is no race.
+/// A server that reads a request on a persistent connection and closes fails the request: its FIN acknowledges the
+/// request, and a reset later than a round trip is not a race.
 #[test]
 fn a_request_acknowledged_and_dropped_by_the_server_fails() {
     for (after, reply) in [(ms(0), Reply::Fin), (ms(500), Reply::Fin), (ms(500), Reply::Reset)] {
@@ -243,7 +245,7 @@ fn a_request_acknowledged_and_dropped_by_the_server_fails() {
     }
 }
 
-/// A server that closes while the request lies unread resets the connection.
+/// A server that closes with an unread request resets the connection.
 #[test]
 fn a_reset_within_one_rtt_is_retried() {
     let mut spec = spec(constant(2.0));
@@ -257,7 +259,7 @@ fn a_reset_within_one_rtt_is_retried() {
     assert_eq!((live.completed, live.retried, live.sends), (2, 1, 3));
 }
 
-/// Nothing of a request was acknowledged, but the close came long after a race could have ended.
+/// No byte of the request was acknowledged, but the close arrives too late for a race.
 #[test]
 fn a_close_later_than_one_rtt_fails_the_request() {
     let mut spec = spec(constant(1.0));
@@ -275,7 +277,7 @@ fn a_close_later_than_one_rtt_fails_the_request() {
     assert_eq!((late.load.live().retried, late.failures(FailureCause::ClosedBeforeResponse)), (0, 1));
 }
 
-/// The kernel took nothing of the request: the connection had ended before.
+/// The kernel accepted no byte of the request, since the connection had ended before.
 #[test]
 fn a_request_refused_by_the_kernel_is_sent_on_another_connection() {
     let mut spec = spec(constant(2.0));
@@ -286,13 +288,13 @@ fn a_request_refused_by_the_kernel_is_sent_on_another_connection() {
     assert_eq!((world.load.live().completed, world.load.live().retried), (2, 1));
 }
 
-/// A server that answers more often than it is asked: requests are paired with responses that were sent before they were
-/// read. The surplus shows when the load is over.
+/// A server that sends two responses per request: requests are paired with earlier responses. The surplus response is
+/// detected after the load.
 #[test]
 fn unsolicited_responses_are_reported_after_the_load() {
     let mut spec = spec(constant(1.0));
     (spec.arrivals, spec.connections_max, spec.duration) = (Arrivals::Closed, 1, Some(ms(1000)));
-    // It reads the next request when it has answered the one before.
+    // The server reads the next request after it has responded to the one before.
     let mut free_at = Timestamp::ZERO;
     let twice = move |now: Timestamp, _: u32| {
         let reads_at = free_at.max(now);
@@ -304,10 +306,13 @@ fn unsolicited_responses_are_reported_after_the_load() {
     let live = world.load.live();
     assert_eq!((live.surplus, live.failed), (1, 0), "the connection had one response too many");
     assert_eq!(live.untrusted, live.sends);
-    let honest = World::new(spec, answering(ms(30))).run();
-    assert_eq!((honest.load.live().surplus, honest.load.live().untrusted), (0, 0));
-    let last = honest.records.iter().map(|record| record.done_at).max().unwrap();
-    assert!(honest.now.since(last) <= ms(32 + 2), "idle connections are watched for as long as a response took");
+    let one_response_each = World::new(spec, answering(ms(30))).run();
+    assert_eq!((one_response_each.load.live().surplus, one_response_each.load.live().untrusted), (0, 0));
+    let last = one_response_each.records.iter().map(|record| record.done_at).max().unwrap();
+    assert!(
+        one_response_each.now.since(last) <= ms(32 + 2),
+        "idle connections are watched for as long as a response took"
+    );
 }
 
 #[test]
@@ -318,7 +323,7 @@ fn a_close_seen_before_sending_is_not_a_retry() {
     let mut world = World::new(spec, answering(ms(1)));
     world.run_until(at(ms(400)));
     let key = world.only_key();
-    world.happen_at(at(ms(500)), key, Reply::Fin);
+    world.deliver_at(at(ms(500)), key, Reply::Fin);
     let world = world.run();
     let live = world.load.live();
     assert_eq!((live.completed, live.retried), (2, 0));
@@ -333,7 +338,7 @@ fn urls_are_requested_in_turn_and_connections_belong_to_one_host() {
     spec.workload = Workload::of(["http://a/1", "http://a/2", "http://b/3"].map(|url| Target::parse(url).unwrap()));
     let world = World::new(spec, answering(ms(1))).run();
     assert!(world.records.iter().all(|record| u64::from(record.url) == record.sequence % 3));
-    assert_eq!(world.connects.len(), 4, "one a client and host");
+    assert_eq!(world.connects.len(), 4, "one connection per client and host");
     for end in &world.ends {
         let mut urls: Vec<u32> = world
             .records

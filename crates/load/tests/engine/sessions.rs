@@ -1,9 +1,9 @@
-//! Sessions: steps, think times, embedded objects, values taken, users, and what the end of the phase does to them.
+//! Sessions: steps, think times, embedded objects, extracted values, users, and the end of the phase.
 
 use std::time::Duration;
 
 use load::workload::{Choice, Extract, Names, SessionSpec, Source, Step, Template, Think, When};
-use load::{Arrivals, Lane, LoadSpec, RequestSpec, Target};
+use load::{Arrivals, LoadSpec, RequestSpec, Shard, Target};
 use schema::{FailureCause, RequestRecord};
 use units::Timestamp;
 
@@ -25,7 +25,7 @@ pub fn session(steps: Vec<Step>) -> SessionSpec {
     SessionSpec { name: None, weight: 1.0, steps, goes_on: false }
 }
 
-/// One session of `steps` over requests for /0, /1, /2 ..
+/// A load of one session of `steps`, with requests for /0, /1, /2 ..
 fn one(requests: u32, steps: Vec<Step>) -> LoadSpec {
     let mut spec = spec(constant(0.001));
     spec.workload.requests = (0..requests).map(|path| get(&format!("/{path}"))).collect();
@@ -35,12 +35,12 @@ fn one(requests: u32, steps: Vec<Step>) -> LoadSpec {
 
 fn run(spec: LoadSpec, server: impl Server) -> World<impl Server> {
     let mut world = World::new(spec, server);
-    world.keeps_asked = true;
+    world.stores_requests = true;
     world.run()
 }
 
-/// Intended and ended, of each record in the order of the sequence.
-fn moments(world: &World<impl Server>) -> Vec<(u32, Timestamp, Timestamp)> {
+/// URL, scheduled time and end of each request, in the order of the sequence numbers.
+fn times(world: &World<impl Server>) -> Vec<(u32, Timestamp, Timestamp)> {
     sorted(world).iter().map(|record| (record.url, record.scheduled_at, record.done_at)).collect()
 }
 
@@ -54,9 +54,9 @@ fn sorted(world: &World<impl Server>) -> Vec<RequestRecord> {
 fn session_steps_follow_after_their_think_times() {
     let steps = vec![step(0, think(0)), step(1, think(500)), step(2, think(0)), step(0, think(1000))];
     let world = run(one(3, steps), answering(ms(8)));
-    // 2 ms to connect, then 10 ms each.
+    // 2 ms to connect, then 10 ms per request.
     let expected = [(0, 0, 12), (1, 512, 522), (2, 522, 532), (0, 1532, 1542)];
-    assert_eq!(moments(&world), expected.map(|(url, from, to)| (url, at(ms(from)), at(ms(to)))));
+    assert_eq!(times(&world), expected.map(|(url, from, to)| (url, at(ms(from)), at(ms(to)))));
     assert!(world.records.iter().all(|record| record.session == Some(0) && record.failure.is_none()));
     assert!(world.records.iter().all(|record| record.started_at == Some(record.scheduled_at)), "no send lag");
     assert_eq!(world.connects.len(), 1);
@@ -66,17 +66,17 @@ fn session_steps_follow_after_their_think_times() {
 
 #[test]
 fn session_steps_at_fixed_times_do_not_wait_for_responses() {
-    // The second is due before the first has ended; the third waits for the second.
+    // The second step is due before the first has ended; the third waits for the second.
     let mut fixed = vec![step(0, When::At(ms(100))), step(1, When::At(ms(105))), step(2, think(50))];
     let world = run(one(3, fixed.clone()), answering(ms(8)));
     let expected = [(0, 100, 112), (1, 105, 117), (2, 167, 177)];
-    assert_eq!(moments(&world), expected.map(|(url, from, to)| (url, at(ms(from)), at(ms(to)))));
+    assert_eq!(times(&world), expected.map(|(url, from, to)| (url, at(ms(from)), at(ms(to)))));
     assert_eq!((world.open_max, world.load.live().sessions_ended), (2, 1));
-    // In the order of their moments, however they are written.
+    // Steps run in the order of their times, whatever their order in the spec.
     fixed.swap(0, 1);
     fixed.truncate(2);
     let world = run(one(3, fixed), answering(ms(8)));
-    assert_eq!(moments(&world)[0].1, at(ms(100)));
+    assert_eq!(times(&world)[0].1, at(ms(100)));
     assert_eq!(world.records.len(), 2);
 }
 
@@ -88,20 +88,21 @@ fn embedded_objects_are_fetched_with_limited_concurrency() {
     assert_eq!((records.len(), world.open_max), (12, 4));
     let objects = &records[1..11];
     assert!(objects.iter().all(|record| record.url == 1));
-    // The page's own connection first; three more take 2 ms to connect. Each further object when one has ended.
-    let intended: Vec<u64> = objects.iter().map(|record| record.scheduled_at.as_nanos() / 1_000_000).collect();
-    assert_eq!(intended, [12, 12, 12, 12, 22, 24, 24, 24, 32, 34]);
+    // The first object uses the page's connection; three more take 2 ms to connect. Each further object is scheduled
+    // when an earlier one has ended.
+    let scheduled: Vec<u64> = objects.iter().map(|record| record.scheduled_at.as_nanos() / 1_000_000).collect();
+    assert_eq!(scheduled, [12, 12, 12, 12, 22, 24, 24, 24, 32, 34]);
     assert!(objects.iter().all(|record| record.started_at == Some(record.scheduled_at)), "no send lag");
     let last = objects.iter().map(|record| record.done_at).max().unwrap();
     assert_eq!(last, at(ms(44)));
-    // The step has ended when all have.
+    // The step ends with its last object.
     assert_eq!(records[11].scheduled_at, last + ms(100));
 }
 
 #[test]
 fn a_failed_request_ends_its_session_unless_configured_to_continue() {
     let broken = || {
-        Site(|asked: &RequestContent| match asked.path() {
+        Site(|received: &ReceivedRequest| match received.path() {
             "/1" => vec![(ms(8), Reply::Reset)],
             _ => vec![(ms(8), Reply::Bytes(OK.to_vec()))],
         })
@@ -109,8 +110,8 @@ fn a_failed_request_ends_its_session_unless_configured_to_continue() {
     let page = Step { request: 0, when: think(0), embedded: vec![2, 1, 2, 2], parallel: 2 };
     let mut spec = one(3, vec![page, step(0, think(10))]);
     let world = run(spec.clone(), broken());
-    // The object beside the broken one ends by itself; the others are not asked for.
-    assert_eq!(moments(&world).iter().map(|moment| moment.0).collect::<Vec<_>>(), [0, 2, 1, 2]);
+    // The object concurrent with the failed one completes; the others are not requested.
+    assert_eq!(times(&world).iter().map(|(url, ..)| *url).collect::<Vec<_>>(), [0, 2, 1, 2]);
     let live = world.load.live();
     assert_eq!((live.sessions_failed, live.sessions_ended, live.failed), (1, 0, 1));
 
@@ -119,11 +120,11 @@ fn a_failed_request_ends_its_session_unless_configured_to_continue() {
     let world = run(spec.clone(), broken());
     assert_eq!(world.records.len(), 6);
     assert_eq!((world.load.live().sessions_ended, world.load.live().failed), (1, 1));
-    // What a page embeds is not known where the page failed.
+    // The embedded objects of a failed page are not requested.
     let Choice::Sessions(sessions) = &mut spec.workload.choice else { unreachable!() };
     sessions[0].steps[0].request = 1;
     let world = run(spec, broken());
-    assert_eq!(moments(&world).iter().map(|moment| moment.0).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(times(&world).iter().map(|(url, ..)| *url).collect::<Vec<_>>(), [1, 0]);
 }
 
 #[test]
@@ -144,11 +145,11 @@ fn extracted_values_are_used_in_the_next_request_of_the_session() {
     spec.workload.requests = vec![login, shop];
     spec.workload.variables = 2;
     spec.workload.choice = Choice::Sessions(vec![session(vec![step(0, think(0)), step(1, think(30))])]);
-    let server = Site(|asked: &RequestContent| {
-        let reply = match asked.path().strip_prefix("/login/") {
+    let server = Site(|received: &ReceivedRequest| {
+        let reply = match received.path().strip_prefix("/login/") {
             Some(session) => {
                 let body = format!("{{\"list\": [0, \"item {session}\"]}}");
-                // In chunks, whose framing is not part of the value.
+                // The body is chunked; the framing is not part of the value.
                 let (front, back) = body.split_at(12);
                 let head = format!("HTTP/1.1 200 OK\r\nX-Token: t{session}\r\nTransfer-Encoding: chunked\r\n\r\n");
                 let chunks = format!("{:x}\r\n{front}\r\n{:x}\r\n{back}\r\n0\r\n\r\n", front.len(), back.len());
@@ -160,13 +161,13 @@ fn extracted_values_are_used_in_the_next_request_of_the_session() {
     });
     let world = run(spec, server);
     assert!(world.records.iter().all(|record| record.failure.is_none()));
-    let shopping: Vec<&RequestContent> =
-        world.asked.iter().filter(|asked| !asked.path().starts_with("/login")).collect();
+    let shopping: Vec<&ReceivedRequest> =
+        world.received.iter().filter(|received| !received.path().starts_with("/login")).collect();
     assert!(shopping.len() > 250);
-    for asked in shopping {
-        let (session, item) = asked.path()[1..].split_once('/').unwrap();
+    for received in shopping {
+        let (session, item) = received.path()[1..].split_once('/').unwrap();
         assert_eq!(item, format!("item%20{session}"));
-        assert_eq!(asked.header("authorization"), Some(&*format!("Bearer t{session}")));
+        assert_eq!(received.header("authorization"), Some(&*format!("Bearer t{session}")));
     }
 }
 
@@ -192,7 +193,7 @@ fn the_end_of_the_phase_cuts_sessions_and_schedules_no_more_requests() {
     assert!(world.records.iter().all(|record| record.scheduled_at < end && record.failure.is_none()));
     let live = world.load.live();
     assert_eq!((live.sessions_begun, live.sessions_begun_measured), (150, 100));
-    // A session takes 632 ms at most: those begun by then have ended.
+    // A session takes 632 ms at most. Those that began at least 632 ms before the end have ended.
     assert!((85..=89).contains(&live.sessions_ended), "{live:?}");
     assert_eq!((live.sessions_failed, live.sessions_ended + live.sessions_cut), (0, 150));
     let measured = world.records.iter().filter(|record| record.scheduled_at >= at(ms(500))).count() as u64;
@@ -220,10 +221,10 @@ fn a_closed_loop_user_runs_one_session_after_another() {
     let mut spec = one(2, vec![page, step(1, think(100))]);
     spec.arrivals = Arrivals::Closed;
     (spec.connections_max, spec.clients) = (4, 4);
-    assert_eq!(spec.connections_most(), 12);
+    assert_eq!(spec.connections_limit(), 12);
     let world = run(spec, answering(ms(8)));
-    assert_eq!(world.open_max, 12, "every user has as many connections as the page is fetched over");
-    assert_eq!(world.connects.len(), 12, "and keeps them");
+    assert_eq!(world.open_max, 12, "every user has as many connections as concurrent requests");
+    assert_eq!(world.connects.len(), 12, "connections stay open between sessions");
     for client in 0..4 {
         let mut own: Vec<_> = world.records.iter().filter(|record| record.client == client).collect();
         own.sort_by_key(|record| record.sequence);
@@ -249,7 +250,7 @@ fn a_closed_loop_user_with_fixed_times_requests_on_schedule() {
         ..one(1, steps)
     };
     let world = run(spec, answering(ms(8)));
-    // Six connections, as a browser has: the last two wait for one each.
+    // The user has six connections, as a browser; the last two requests wait for a connection.
     let started: Vec<_> = sorted(&world).iter().map(|record| record.started_at).collect();
     assert_eq!(started, [100, 100, 100, 100, 100, 100, 112, 112].map(|after| Some(at(ms(after)))));
     assert_eq!(world.open_max, 6);
@@ -257,14 +258,15 @@ fn a_closed_loop_user_with_fixed_times_requests_on_schedule() {
 
 #[test]
 fn users_start_evenly_spread_for_any_number_of_shards() {
-    // Ten users who think for a second, and are answered at once: spread over it, one asks every 100 ms for ever.
+    // Ten users with a think time of one second and immediate responses: spread over a second, one request every 100
+    // ms.
     let mut spec = one(1, vec![step(0, think(1_000))]);
     (spec.arrivals, spec.clients, spec.duration) = (Arrivals::Closed, 10, Some(Duration::from_secs(5)));
-    let intended = |of: u32| {
+    let scheduled = |of: u32| {
         let mut all = Vec::new();
         for index in 0..of {
-            let lane = Lane { index, of };
-            let spec = LoadSpec { lane, connections_max: lane.share(10) as u32, ..spec.clone() };
+            let shard = Shard { index, of };
+            let spec = LoadSpec { shard, connections_max: shard.share(10) as u32, ..spec.clone() };
             let mut world = World::new(spec, answering(ms(0)));
             world.load.spread_users(Duration::from_secs(1));
             all.extend(world.run().records.iter().map(|record| record.scheduled_at));
@@ -272,10 +274,10 @@ fn users_start_evenly_spread_for_any_number_of_shards() {
         all.sort_unstable();
         all
     };
-    let alone = intended(1);
+    let alone = scheduled(1);
     let first: Vec<_> = alone.iter().take(10).copied().collect();
     assert_eq!(first, (10..20).map(|tenth| at(ms(100 * tenth))).collect::<Vec<_>>());
-    assert_eq!(intended(2)[..10], first[..], "lanes of five users each take turns");
+    assert_eq!(scheduled(2)[..10], first[..], "two shards of five users each have the same schedule");
 }
 
 #[test]
@@ -316,7 +318,7 @@ fn think_times_and_choices_do_not_depend_on_the_server() {
     let b = SessionSpec { weight: 3.0, ..session(vec![step(2, random()), step(2, random())]) };
     spec.workload.choice = Choice::Sessions(vec![a, b]);
     (spec.arrivals, spec.clients) = (poisson(100.0), 1000);
-    // Of each session: what it asks for first, when, and how long it thinks then.
+    // First request, its scheduled time, and the following think time of each session.
     let gaps = |service| {
         let world = run(spec.clone(), answering(ms(service)));
         let mut records = world.records.clone();
@@ -333,7 +335,7 @@ fn think_times_and_choices_do_not_depend_on_the_server() {
     assert!(both.len() > 900, "{}", both.len());
     assert!(both.iter().all(|(session, fast)| slow[session] == **fast));
     let heavy = both.iter().filter(|(_, (url, ..))| *url == 2).count() as f64 / both.len() as f64;
-    // 0.75, with a standard deviation of 0.014: five of them.
+    // The expected share is 0.75 with a standard deviation of 0.014; the limit is five times that.
     assert!((heavy - 0.75).abs() < 0.07, "{heavy}");
 }
 
@@ -349,14 +351,14 @@ fn sessions_do_not_depend_on_the_number_of_shards() {
         let mut sequences = Vec::new();
         let mut texts = Vec::new();
         for index in 0..of {
-            let world = run(LoadSpec { lane: Lane { index, of }, ..spec.clone() }, answering(ms(8)));
+            let world = run(LoadSpec { shard: Shard { index, of }, ..spec.clone() }, answering(ms(8)));
             sequences.extend(world.records.iter().map(|record| record.sequence));
             let identity = |it: &RequestRecord| (it.session, it.scheduled_at, it.client, it.url, it.done_at);
             requests.extend(world.records.iter().map(identity));
-            texts.extend(world.asked.into_iter().map(|asked| asked.text));
+            texts.extend(world.received.into_iter().map(|received| received.text));
         }
         sequences.sort_unstable();
-        assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "numbers do not meet");
+        assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "sequence numbers are unique");
         requests.sort_unstable();
         texts.sort_unstable();
         (requests, texts)

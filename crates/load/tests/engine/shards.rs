@@ -1,22 +1,22 @@
-//! Several shards make the load that one would have made: the same requests, each of them once.
+//! Several shards together make the same load as one: the same requests, each of them once.
 
 use std::collections::HashSet;
 
-use load::{Arrivals, Lane, LoadSpec, RequestSpec, Reuse, Target, Workload};
+use load::{Arrivals, LoadSpec, RequestSpec, Reuse, Shard, Target, Workload};
 use units::Timestamp;
 
 use crate::world::*;
 
-/// What makes a request the one it is.
+/// The properties that identify a request: sequence number, scheduled time, client, URL.
 type Identity = (u64, Timestamp, u32, u32);
 
-/// Every shard of a load, each against a server of its own.
-fn lanes(spec: &LoadSpec, of: u32) -> Vec<World<impl Server>> {
+/// Runs every shard of a load with its own simulated server.
+fn shards(spec: &LoadSpec, of: u32) -> Vec<World<impl Server>> {
     (0..of)
         .map(|index| {
-            let lane = Lane { index, of };
-            let connections_max = lane.share(u64::from(spec.connections_max)) as u32;
-            World::new(LoadSpec { lane, connections_max, ..spec.clone() }, answering(ms(3))).run()
+            let shard = Shard { index, of };
+            let connections_max = shard.share(u64::from(spec.connections_max)) as u32;
+            World::new(LoadSpec { shard, connections_max, ..spec.clone() }, answering(ms(3))).run()
         })
         .collect()
 }
@@ -37,22 +37,25 @@ fn three_urls() -> Workload {
 #[test]
 fn open_loop_requests_do_not_depend_on_the_number_of_shards() {
     for arrivals in [constant(500.0), poisson(500.0)] {
-        // More clients than shards, and fewer.
+        // More and fewer clients than shards.
         for clients in [10, 2, 1] {
             let spec = LoadSpec { clients, workload: three_urls(), warmup: ms(500), ..spec(arrivals.clone()) };
-            let one = lanes(&spec, 1);
+            let one = shards(&spec, 1);
             let whole = identities(&one);
             assert!(whole.len() > 4_500, "{}", whole.len());
             for of in [2, 3] {
-                let worlds = lanes(&spec, of);
-                assert_eq!(identities(&worlds), whole, "{of} lanes, {clients} clients");
+                let worlds = shards(&spec, of);
+                assert_eq!(identities(&worlds), whole, "{of} shards, {clients} clients");
                 assert!(worlds.iter().all(|world| world.load.measured() == one[0].load.measured()));
                 let measured: u64 = worlds.iter().map(|world| world.load.live().offered_measured).sum();
                 assert_eq!(measured, one[0].load.live().offered_measured);
                 if clients >= of {
                     let own =
                         |world: &World<_>, index: u32| world.records.iter().all(|record| record.client % of == index);
-                    assert!(worlds.iter().zip(0..).all(|(world, index)| own(world, index)), "a client has one lane");
+                    assert!(
+                        worlds.iter().zip(0..).all(|(world, index)| own(world, index)),
+                        "each client belongs to one shard"
+                    );
                 }
             }
         }
@@ -63,11 +66,11 @@ fn open_loop_requests_do_not_depend_on_the_number_of_shards() {
 fn a_request_limit_ends_all_shards_at_the_same_time() {
     for arrivals in [constant(500.0), poisson(500.0)] {
         let spec = LoadSpec { requests_max: Some(1_001), warmup: ms(100), duration: None, ..spec(arrivals) };
-        let one = lanes(&spec, 1);
+        let one = shards(&spec, 1);
         for of in [2, 3, 7] {
-            let worlds = lanes(&spec, of);
+            let worlds = shards(&spec, of);
             assert_eq!(identities(&worlds), identities(&one));
-            assert!(worlds.iter().all(|world| world.load.measured() == one[0].load.measured()), "{of} lanes");
+            assert!(worlds.iter().all(|world| world.load.measured() == one[0].load.measured()), "{of} shards");
             assert_eq!(worlds.iter().map(|world| world.load.live().offered_measured).sum::<u64>(), 1_001);
         }
     }
@@ -77,7 +80,7 @@ fn a_request_limit_ends_all_shards_at_the_same_time() {
 fn request_and_connection_numbers_are_unique_across_shards() {
     for arrivals in [Arrivals::Closed, constant(200.0)] {
         let spec = LoadSpec { reuse: Reuse::Close, connections_max: 5, ..spec(arrivals) };
-        let worlds = lanes(&spec, 3);
+        let worlds = shards(&spec, 3);
         let (mut connections, mut sequences) = (HashSet::new(), HashSet::new());
         for world in &worlds {
             assert!(world.ends.iter().all(|end| connections.insert(end.connection)));
@@ -98,7 +101,7 @@ fn a_closed_loop_divides_connections_clients_and_requests_among_shards() {
             duration: None,
             ..spec(Arrivals::Closed)
         };
-        let worlds = lanes(&spec, 3);
+        let worlds = shards(&spec, 3);
         let open: Vec<usize> = worlds.iter().map(|world| world.open_max).collect();
         assert_eq!(open, [3, 3, 2]);
         let offered: Vec<u64> = worlds.iter().map(|world| world.load.live().offered_measured).collect();
@@ -108,6 +111,6 @@ fn a_closed_loop_divides_connections_clients_and_requests_among_shards() {
             .flat_map(|world| world.connects.iter().take(world.open_max).map(|&(_, client)| client))
             .collect();
         clients.sort_unstable();
-        assert_eq!(clients, [0, 0, 1, 1, 2, 2, 3, 4], "the first positions of the run, taken in turn");
+        assert_eq!(clients, [0, 0, 1, 1, 2, 2, 3, 4], "clients are assigned round-robin over all shards");
     }
 }

@@ -1,4 +1,4 @@
-//! A generator that was held up catches up with what connections it has.
+//! A generator that stalled catches up with its existing connections.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use load::{Action, Load};
 
 use crate::world::*;
 
-/// Ten thousand a second over one connection that answers at once, and nothing is looked at for 20 ms. The driver then
-/// connects and reads by turns, as a real one does: the requests of those 20 ms go out on connections that become idle,
-/// not on one new connection each.
+/// The generator stalls for 20 ms at 10,000 requests per second, with a server that responds immediately. The driver
+/// then alternates between connecting and reading, as a real driver does. The requests of those 20 ms use connections
+/// that become idle, not one new connection each.
 #[test]
 fn a_short_generator_stall_does_not_open_a_connection_per_arrival() {
     let mut spec = spec(constant(10_000.0));
@@ -21,7 +21,7 @@ fn a_short_generator_stall_does_not_open_a_connection_per_arrival() {
     while load.live().in_flight + load.live().backlog > 0 {
         let mut sent = Vec::new();
         let mut connected = Vec::new();
-        // One connect in a turn, but all that is to be sent.
+        // One Connect per turn, but all Sends.
         while let Some(action) = load.poll_action(now) {
             match action {
                 Action::Connect { key, .. } => {
@@ -45,7 +45,7 @@ fn a_short_generator_stall_does_not_open_a_connection_per_arrival() {
     }
     assert_eq!(answered, 201);
     let opened = load.live().connections_opened;
-    // Each turn opens one more and uses all there are: 20 turns carry 210.
-    assert!(opened <= 21, "{opened} connections for what one carries");
+    // Each turn opens one more connection and uses all of them: 20 turns carry 210 requests.
+    assert!(opened <= 21, "{opened} connections");
     assert_eq!(load.live().cap_hits, 0);
 }

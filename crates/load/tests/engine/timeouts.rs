@@ -1,4 +1,4 @@
-//! Timeouts: just inside succeeds, just outside fails, and either way there is a record.
+//! Timeouts: a response just before succeeds, one just after fails, and both have a record.
 
 use std::time::Duration;
 
@@ -19,15 +19,16 @@ fn a_response_before_the_timeout_counts_and_a_later_one_fails() {
     let late = World::new(spec, answering(timeout - ms(2))).run();
     assert_eq!(late.failures(FailureCause::ResponseTimeout), 1);
     let record = late.records[0];
-    // The time runs from the sending, 2 ms after connect was called.
+    // The response timeout starts with the send, 2 ms after connect was called.
     assert_eq!(record.done_at, at(ms(2) + timeout));
     assert_eq!((record.status, record.first_byte_at), (0, None));
     assert_eq!(late.ends[0].closed_at, record.done_at);
 }
 
-struct Slow(Duration);
+/// A server that does not accept connections.
+struct Unreachable(Duration);
 
-impl Server for Slow {
+impl Server for Unreachable {
     fn connect(&mut self, _now: Timestamp, _client: u32) -> Accept {
         Accept::Ignore
     }
@@ -41,7 +42,7 @@ impl Server for Slow {
 fn the_connect_timeout_is_separate_from_the_response_timeout() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
-    let world = World::new(spec.clone(), Slow(Duration::ZERO)).run();
+    let world = World::new(spec.clone(), Unreachable(Duration::ZERO)).run();
     assert_eq!(world.failures(FailureCause::ConnectTimeout), 1);
     assert_eq!(world.records[0].done_at, at(spec.connect_timeout));
     assert_eq!(world.ends[0].connected_at, None);
@@ -55,7 +56,7 @@ fn the_connect_timeout_is_separate_from_the_response_timeout() {
     assert_eq!(connected_after(spec.connect_timeout / 2), 0);
 }
 
-/// A byte a second for ever, or a head without end: the complete response has to be there in time.
+/// The response must be complete within the timeout, also if the server sends a byte per second or an endless head.
 #[test]
 fn a_slow_trickle_does_not_extend_the_response_timeout() {
     let mut spec = spec(constant(1.0));

@@ -1,5 +1,4 @@
-//! Connections that shake hands before they carry requests. The handshake itself is the driver's; the engine knows
-//! when it begins and how it ends.
+//! Connections with a TLS handshake. The driver makes the handshake; the engine handles its beginning and its end.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use units::Timestamp;
 
 use crate::world::*;
 
-/// A server with this handshake, that answers with these replies at once.
+/// A server with this handshake that sends these replies immediately.
 struct Secure {
     handshake: Handshake,
     replies: Vec<Reply>,
@@ -43,7 +42,7 @@ const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nhello";
 fn only_the_first_request_waits_for_the_tls_handshake() {
     let world = World::new(secure_spec(3), answering_over(Handshake::RoundTrips(2))).run();
     let first = &world.records[0];
-    // Half a round trip is 1 ms: connected after 2, secured after two more round trips, answered after another.
+    // The round trip is 2 ms: connected after 2 ms, secured after two more round trips, response after another.
     assert_eq!(first.connected_at, Some(at(ms(2))));
     assert_eq!(first.secured_at, Some(at(ms(6))));
     assert_eq!(first.sent_at, Some(at(ms(6))));
@@ -56,7 +55,7 @@ fn only_the_first_request_waits_for_the_tls_handshake() {
     assert_eq!(world.ends.len(), 1);
     assert_eq!((world.ends[0].connected_at, world.ends[0].secured_at), (first.connected_at, first.secured_at));
     let load = world.outcome(true, None, &["u"]).load;
-    let handshakes = load.tls_handshake_ns.expect("one was made");
+    let handshakes = load.tls_handshake_ns.expect("a handshake was made");
     assert_eq!((handshakes.count, handshakes.min / 1_000), (1, 4_000));
 }
 
@@ -76,7 +75,7 @@ fn without_keep_alive_every_request_has_a_handshake() {
     let replies = vec![Reply::Bytes(OK_CLOSE.to_vec()), Reply::CloseNotify, Reply::Fin];
     let world = World::new(spec, Secure { handshake: Handshake::RoundTrips(1), replies }).run();
     assert!(world.records.iter().all(|record| record.tls_handshake_ns() == Some(2_000_000)));
-    // The server's FIN is awaited, as without TLS.
+    // Every connection has its own handshake and one request.
     assert!(world.ends.iter().all(|end| end.secured_at.is_some() && end.requests == 1));
     assert_eq!(world.load.live().completed, 5);
 }
@@ -96,7 +95,7 @@ fn the_connect_timeout_covers_connect_and_handshake() {
         world.one_way = one_way;
         world.run().load.live().completed
     };
-    // Three round trips until a request may be sent: just inside, just outside.
+    // Three round trips until a request may be sent: just within the timeout, and just outside.
     assert_eq!(completed(timeout / 6 - Duration::from_nanos(1)), 1);
     assert_eq!(completed(timeout / 6), 0);
 }
@@ -111,7 +110,7 @@ fn a_failed_handshake_has_its_cause() {
     ] {
         let world = World::new(secure_spec(4), answering_over(handshake)).run();
         assert_eq!(world.failures(cause), 4);
-        assert_eq!(world.load.live().retried, 0, "a failed handshake is no race with an idle timeout");
+        assert_eq!(world.load.live().retried, 0, "a failed handshake is not retried");
         for record in &world.records {
             assert!(record.connected_at.is_some() && record.secured_at.is_none() && record.sent_at.is_none());
         }
@@ -119,7 +118,7 @@ fn a_failed_handshake_has_its_cause() {
     }
 }
 
-/// A body that only the connection's end delimits: close_notify says that it is whole, a FIN alone does not.
+/// For a body that ends with the connection, close_notify marks it as complete; a FIN alone does not.
 #[test]
 fn a_body_without_length_needs_close_notify() {
     let outcome = |replies: Vec<Reply>| {
@@ -132,19 +131,20 @@ fn a_body_without_length_needs_close_notify() {
     assert_eq!((failure, status), (None, 200));
     assert_eq!(closed_at, at(ms(6)));
     assert_eq!(outcome(vec![body(), Reply::Cut]).0, Some(FailureCause::TlsTruncated));
-    // Even a server that keeps its side of TCP open has said that the body is whole.
+    // The body is complete even if the server keeps its side of TCP open.
     assert_eq!(outcome(vec![body(), Reply::CloseNotify]).0, None);
 }
 
-/// After a body with its length, and on an idle connection, a missing close_notify harms nothing.
+/// After a body with a length, and on an idle connection, a missing close_notify is not an error.
 #[test]
 fn a_body_with_length_needs_no_close_notify() {
     for end in [Reply::Cut, Reply::Fin] {
         let replies = vec![Reply::Bytes(OK_CLOSE.to_vec()), end.clone()];
         let world = World::new(secure_spec(2), Secure { handshake: Handshake::RoundTrips(1), replies }).run();
         assert_eq!(world.load.live().completed, 2);
-        let kept = vec![Reply::Bytes(OK.to_vec()), end];
-        let world = World::new(secure_spec(2), Secure { handshake: Handshake::RoundTrips(1), replies: kept }).run();
+        let persistent = vec![Reply::Bytes(OK.to_vec()), end];
+        let world =
+            World::new(secure_spec(2), Secure { handshake: Handshake::RoundTrips(1), replies: persistent }).run();
         assert_eq!((world.load.live().completed, world.ends.len()), (2, 2));
     }
 }
@@ -159,8 +159,8 @@ fn a_body_shorter_than_announced_is_closed_early_even_with_close_notify() {
     }
 }
 
-/// A persistent connection that the server has closed: the request goes to a new one, with a handshake of its own that is
-/// in no record, since the request had started before it.
+/// A request whose persistent connection was closed is sent on a new one, whose handshake is not in the request's
+/// record.
 #[test]
 fn a_retried_request_has_a_new_handshake() {
     struct Idle;
@@ -179,7 +179,7 @@ fn a_retried_request_has_a_new_handshake() {
     assert!(world.ends.iter().all(|end| end.secured_at.is_some()));
 }
 
-/// http and https on one host and port are different endpoints: no connection serves both.
+/// http and https on the same host and port are different endpoints, which share no connection.
 #[test]
 fn secure_and_plain_targets_do_not_share_connections() {
     let mut spec = secure_spec(4);

@@ -1,11 +1,11 @@
-//! Virtual users: what they ask for, how it is written, what they make of the replies, and what pages bring with them.
+//! Virtual users of cache workloads: requests, verified responses, and embedded objects of pages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use load::workload::{CacheWorkloadLoad, Choice, Template, Verify};
-use load::{Lane, LoadSpec, PARALLEL, RequestSpec, Reuse, Target, Workload};
+use load::{LoadSpec, PARALLEL, RequestSpec, Reuse, Shard, Target, Workload};
 use polymix::{
     ASK, Ask, CacheWorkload, EmbedSpec, Form, KindSpec, Law, Object, RequestId, STAMP, Stamp, Stream, Variant,
 };
@@ -14,11 +14,11 @@ use units::Timestamp;
 
 use crate::world::*;
 
-/// Unix time at the load's zero.
-const ZERO_S: u64 = 1_700_000_000;
+/// Unix time at time zero of the load.
+const ZERO_UNIX_S: u64 = 1_700_000_000;
 const RUN: u32 = 0xbeef;
 
-/// PolyMix-1, no thinking and no bound on connections: one kind of objects.
+/// PolyMix-1 without think times and without a limit of requests per connection. It has one kind of objects.
 fn plain() -> CacheWorkload {
     CacheWorkload { think: None, client_uses: None, ..CacheWorkload::polymix(1) }
 }
@@ -30,76 +30,91 @@ fn world_of(spec: &CacheWorkload) -> Arc<polymix::World> {
 
 /// An open loop of `per_second` arrivals of a workload for two seconds.
 fn load_of(spec: &CacheWorkload, per_second: f64) -> LoadSpec {
-    let mix = CacheWorkloadLoad {
+    let cache_load = CacheWorkloadLoad {
         world: world_of(spec),
         run: RUN,
-        wall_zero_ns: ZERO_S * 1_000_000_000,
+        wall_zero_ns: ZERO_UNIX_S * 1_000_000_000,
         verify: Verify::All,
     };
     let schemes = ["http://origin/", "https://origin/"];
-    let requests = schemes.iter().take(mix.requests() / spec.kinds.len()).flat_map(|url| {
+    let requests = schemes.iter().take(cache_load.requests() / spec.kinds.len()).flat_map(|url| {
         spec.kinds.iter().map(|kind| {
             let target = Target::parse(url).unwrap();
             RequestSpec { name: Some(kind.name.clone()), ..RequestSpec::get(target) }
         })
     });
-    let workload = Workload { requests: requests.collect(), choice: Choice::Mix(mix), cookies: false, variables: 0 };
+    let workload = Workload {
+        requests: requests.collect(),
+        choice: Choice::CacheWorkload(cache_load),
+        cookies: false,
+        variables: 0,
+    };
     LoadSpec { workload, duration: Some(Duration::from_secs(2)), ..crate::world::spec(constant(per_second)) }
 }
 
-fn mix_of(load: &mut LoadSpec) -> &mut CacheWorkloadLoad {
+fn cache_workload_of(load: &mut LoadSpec) -> &mut CacheWorkloadLoad {
     match &mut load.workload.choice {
-        Choice::Mix(mix) => mix,
-        _ => unreachable!("a mix"),
+        Choice::CacheWorkload(cache_load) => cache_load,
+        _ => unreachable!("the load has a cache workload"),
     }
 }
 
-/// The asks of a load as the stream alone has them, with the moments of their arrivals.
+/// The requests of a load as drawn from the workload's stream, with the times of their arrivals.
 fn drawn(load: &LoadSpec) -> Vec<(Duration, Ask)> {
-    let Choice::Mix(mix) = &load.workload.choice else { unreachable!("a mix") };
-    let mut stream = Stream::new(&mix.world);
+    let Choice::CacheWorkload(cache_load) = &load.workload.choice else {
+        unreachable!("the load has a cache workload")
+    };
+    let mut stream = Stream::new(&cache_load.world);
     let load::Arrivals::Open { rate, .. } = &load.arrivals else { unreachable!("an open loop") };
     let gap = 1.0 / rate.per_second(Duration::ZERO);
-    let moments = (0..).map(|n| Duration::from_secs_f64(f64::from(n) * gap));
-    let within = moments.take_while(|at| *at < load.duration.unwrap());
+    let times = (0..).map(|n| Duration::from_secs_f64(f64::from(n) * gap));
+    let within = times.take_while(|at| *at < load.duration.unwrap());
     within.map(|at| (at, stream.next(at))).collect()
 }
 
-/// An origin that answers as the workload says.
+/// An origin server for a cache workload.
 struct Origin {
     world: Arc<polymix::World>,
-    /// Replies that a cache in front of it gives again, where there is one.
-    kept: Option<HashMap<(Object, bool), Vec<u8>>>,
-    /// Thinks so long.
-    thinks: Duration,
-    /// Says that it closes after each reply, and does.
+    /// Responses stored by a cache in front of the origin; `None` without a cache.
+    cache: Option<HashMap<(Object, bool), Vec<u8>>>,
+    /// Server processing time.
+    delay: Duration,
+    /// Whether the origin closes the connection after each response, with `Connection: close`.
     closes: bool,
-    /// What is done to every reply before it goes out.
-    spoils: fn(Vec<u8>) -> Vec<u8>,
+    /// A change to every response before it is sent.
+    corrupt: fn(Vec<u8>) -> Vec<u8>,
 }
 
 impl Origin {
     fn of(load: &LoadSpec) -> Self {
-        let Choice::Mix(mix) = &load.workload.choice else { unreachable!("a mix") };
-        Origin { world: Arc::clone(&mix.world), kept: None, thinks: ms(5), closes: false, spoils: |reply| reply }
+        let Choice::CacheWorkload(cache_load) = &load.workload.choice else {
+            unreachable!("the load has a cache workload")
+        };
+        Origin {
+            world: Arc::clone(&cache_load.world),
+            cache: None,
+            delay: ms(5),
+            closes: false,
+            corrupt: |reply| reply,
+        }
     }
 
-    fn reply(&mut self, now: Timestamp, asked: &RequestContent) -> Vec<u8> {
-        let path = asked.path().strip_prefix("http://origin").unwrap_or(asked.path());
+    fn reply(&mut self, now: Timestamp, received: &ReceivedRequest) -> Vec<u8> {
+        let path = received.path().strip_prefix("http://origin").unwrap_or(received.path());
         let (world, object) = polymix::World::read_path(path.as_bytes()).expect("a path of the world");
         assert_eq!(world, self.world.id);
-        let gzip = asked.header("Accept-Encoding").is_some_and(|value| value.contains("gzip"));
-        if let Some(reply) = self.kept.as_ref().and_then(|kept| kept.get(&(object, gzip))) {
+        let gzip = received.header("Accept-Encoding").is_some_and(|value| value.contains("gzip"));
+        if let Some(reply) = self.cache.as_ref().and_then(|cache| cache.get(&(object, gzip))) {
             return reply.clone();
         }
-        let id = RequestId::read(asked.header(ASK).expect("an ask says who asks").as_bytes()).unwrap();
+        let id = RequestId::read(received.header(ASK).expect("a request has an id").as_bytes()).unwrap();
         assert_eq!(id.run, RUN);
-        let unix_s = ZERO_S as i64 + (now.as_nanos() / 1_000_000_000) as i64;
+        let unix_s = ZERO_UNIX_S as i64 + (now.as_nanos() / 1_000_000_000) as i64;
         let version = self.world.version(object, unix_s);
         let variant = self.world.variant(object, gzip);
-        let since = asked.header("If-Modified-Since").map(unix_of);
+        let since = received.header("If-Modified-Since").map(unix_of);
         let not_modified = since.is_some_and(|since| since >= version.modified_s);
-        let made_ms = ZERO_S * 1000 + now.as_nanos() / 1_000_000;
+        let made_ms = ZERO_UNIX_S * 1000 + now.as_nanos() / 1_000_000;
         let ask = Some(id).filter(|_| !not_modified);
         let number = version.number;
         let stamp = Stamp { world, object, version: number, variant, ask, renewed: not_modified, made_ms };
@@ -112,7 +127,7 @@ impl Origin {
         let length = if not_modified { String::new() } else { format!("Content-Length: {}\r\n", body.length()) };
         let stamped = String::from_utf8(stamped).unwrap();
         let mut reply = format!("HTTP/1.1 {status}\r\n{STAMP}: {stamped}\r\n{coding}{length}{close}\r\n").into_bytes();
-        if !not_modified && asked.method() != "HEAD" {
+        if !not_modified && received.method() != "HEAD" {
             let mut at = 0;
             while at < body.length() {
                 let piece = body.piece(at);
@@ -120,8 +135,8 @@ impl Origin {
                 at += piece.len() as u64;
             }
         }
-        if let Some(kept) = self.kept.as_mut().filter(|_| self.world.cacheable(object) && !not_modified) {
-            kept.insert((object, gzip), reply.clone());
+        if let Some(cache) = self.cache.as_mut().filter(|_| self.world.cacheable(object) && !not_modified) {
+            cache.insert((object, gzip), reply.clone());
         }
         reply
     }
@@ -129,20 +144,20 @@ impl Origin {
 
 impl Server for Origin {
     fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
-        unreachable!("asked with what was asked")
+        unreachable!("the server implements `respond`")
     }
 
-    fn answer(&mut self, now: Timestamp, _nth: u32, asked: &RequestContent) -> Vec<(Duration, Reply)> {
-        let reply = (self.spoils)(self.reply(now, asked));
-        let mut out = vec![(self.thinks, Reply::Bytes(reply))];
+    fn respond(&mut self, now: Timestamp, _nth: u32, received: &ReceivedRequest) -> Vec<(Duration, Reply)> {
+        let reply = (self.corrupt)(self.reply(now, received));
+        let mut out = vec![(self.delay, Reply::Bytes(reply))];
         if self.closes {
-            out.push((self.thinks, Reply::Fin));
+            out.push((self.delay, Reply::Fin));
         }
         out
     }
 }
 
-/// Seconds since 1970 of an HTTP date.
+/// Unix time in seconds of an HTTP date.
 fn unix_of(date: &str) -> i64 {
     let at = httpdate::parse_http_date(date).expect("an HTTP date");
     at.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
@@ -152,7 +167,7 @@ fn run_with(load: LoadSpec, change: impl FnOnce(&mut Origin)) -> World<Origin> {
     let mut origin = Origin::of(&load);
     change(&mut origin);
     let mut world = World::new(load, origin);
-    world.keeps_asked = true;
+    world.stores_requests = true;
     let mut world = world.run();
     assert_eq!(world.records.len(), world.exchanges.len(), "an exchange for each record");
     for (record, exchange) in world.records.iter().zip(&world.exchanges) {
@@ -195,11 +210,11 @@ fn every_request_form_and_method_is_serialized_correctly() {
     let asks = drawn(&load);
     let origin = world_of(&spec);
     let world = run(load);
-    assert_eq!(world.asked.len(), asks.len());
+    assert_eq!(world.received.len(), asks.len());
     let mut forms = BTreeMap::<(&str, &str), u32>::new();
-    for (asked, (sequence, (_, ask))) in world.asked.iter().zip((0u64..).zip(&asks)) {
-        let unix_s =
-            (ZERO_S as i64) + (world.records[sequence as usize].started_at.unwrap().as_nanos() / 1_000_000_000) as i64;
+    for (received, (sequence, (_, ask))) in world.received.iter().zip((0u64..).zip(&asks)) {
+        let unix_s = (ZERO_UNIX_S as i64)
+            + (world.records[sequence as usize].started_at.unwrap().as_nanos() / 1_000_000_000) as i64;
         let date = |plus: i64| {
             let at = (origin.version(ask.object, unix_s).modified_s + plus) as u64;
             httpdate::fmt_http_date(std::time::UNIX_EPOCH + Duration::from_secs(at))
@@ -219,16 +234,16 @@ fn every_request_form_and_method_is_serialized_correctly() {
             path_of(&origin, ask.object),
             env!("CARGO_PKG_VERSION"),
         );
-        assert_eq!(asked.text, expected);
+        assert_eq!(received.text, expected);
         *forms.entry((ask.method.as_str(), ask.form.name())).or_default() += 1;
     }
-    assert_eq!(forms.len(), 6, "every one occurred: {forms:?}");
+    assert_eq!(forms.len(), 6, "every form and method occurred: {forms:?}");
     assert_eq!(world.exchanges.iter().find(|exchange| exchange.failure.is_some()), None);
     for (exchange, (_, ask)) in world.exchanges.iter().zip(&asks) {
         assert_eq!(exchange.status, if ask.form == Form::Ims304 { 304 } else { 200 });
         assert_eq!((exchange.form, exchange.method, exchange.object), (ask.form, ask.method, ask.object.number));
     }
-    assert_eq!(world.load.first_request(), world.asked[0].text.as_bytes());
+    assert_eq!(world.load.first_request(), world.received[0].text.as_bytes());
 }
 
 #[test]
@@ -245,10 +260,10 @@ fn the_request_that_produced_a_response_is_identified() {
             && exchange.response_version == exchange.expected_version
     };
     assert!(cold.exchanges.iter().all(own));
-    assert_eq!(cold.load.mix_live().hits, 0);
-    assert_eq!(cold.load.mix_live().basic_gets, cold.exchanges.len() as u64);
+    assert_eq!(cold.load.cache_counters().hits, 0);
+    assert_eq!(cold.load.cache_counters().basic_gets, cold.exchanges.len() as u64);
 
-    let warm = run_with(load, |origin| origin.kept = Some(HashMap::new()));
+    let warm = run_with(load, |origin| origin.cache = Some(HashMap::new()));
     let mut first = HashMap::new();
     let mut hits = 0;
     for (sequence, (_, ask)) in (0u64..).zip(&asks) {
@@ -260,7 +275,7 @@ fn the_request_that_produced_a_response_is_identified() {
         hits += u64::from(expected != sequence);
     }
     assert!(hits > 20, "{hits}");
-    assert_eq!(warm.load.mix_live().hits, hits);
+    assert_eq!(warm.load.cache_counters().hits, hits);
 }
 
 #[test]
@@ -283,7 +298,7 @@ fn a_response_with_a_wrong_body_fails_its_request() {
         replace(reply[..head].to_vec(), b"200 OK", b"304 No")
     }
     fn shortened(reply: Vec<u8>) -> Vec<u8> {
-        // One byte less, and a length that says so.
+        // One byte less, with the matching length.
         let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         let length = reply.len() - head;
         let text = String::from_utf8(reply[..head].to_vec()).unwrap();
@@ -294,8 +309,8 @@ fn a_response_with_a_wrong_body_fails_its_request() {
         let at = reply.windows(from.len()).position(|window| window == from).unwrap();
         [&reply[..at], to, &reply[at + from.len()..]].concat()
     }
-    type Spoiling = fn(Vec<u8>) -> Vec<u8>;
-    let spoilt: [(Spoiling, FailureCause, CacheContent); 6] = [
+    type Corruption = fn(Vec<u8>) -> Vec<u8>;
+    let corruptions: [(Corruption, FailureCause, CacheContent); 6] = [
         (flip, FailureCause::UnexpectedBody, CacheContent::Differs),
         (unstamped, FailureCause::UnexpectedBody, CacheContent::NotLooked),
         (unfound, FailureCause::UnexpectedStatus, CacheContent::NotLooked),
@@ -303,16 +318,16 @@ fn a_response_with_a_wrong_body_fails_its_request() {
         (unchanged, FailureCause::UnexpectedStatus, CacheContent::NotLooked),
         (shortened, FailureCause::UnexpectedLength, CacheContent::Short),
     ];
-    for (nth, (spoils, cause, content)) in spoilt.into_iter().enumerate() {
+    for (nth, (corrupt, cause, content)) in corruptions.into_iter().enumerate() {
         let mut load = load_of(&plain(), 50.0);
         load.clients = 2;
-        let world = run_with(load, |origin| origin.spoils = spoils);
+        let world = run_with(load, |origin| origin.corrupt = corrupt);
         let whole = |exchange: &&CacheExchange| exchange.object_bytes > 1;
         for exchange in world.exchanges.iter().filter(whole) {
             assert_eq!((exchange.failure, exchange.content), (Some(cause), content), "{nth}: {exchange:?}");
         }
-        assert_eq!(world.load.mix_live().basic_gets, 0);
-        // The connection is as good as before.
+        assert_eq!(world.load.cache_counters().basic_gets, 0);
+        // The connection stays open.
         assert!(world.load.live().connections_opened <= 4, "{nth}");
     }
 }
@@ -326,13 +341,17 @@ fn a_response_with_another_object_is_wrong() {
             "GET {} HTTP/1.1\r\n{ASK}: {RUN:x}.0\r\n\r\n",
             path_of(&origin.world, Object { kind: 0, number: 99_999 })
         );
-        origin.reply(Timestamp::ZERO, &RequestContent { at: Timestamp::ZERO, client: 0, target: 0, text })
+        origin.reply(Timestamp::ZERO, &ReceivedRequest { at: Timestamp::ZERO, client: 0, target: 0, text })
     };
-    let world = World::new(load, Site(move |_: &RequestContent| vec![(ms(5), Reply::Bytes(other.clone()))])).run();
+    let world = World::new(load, Site(move |_: &ReceivedRequest| vec![(ms(5), Reply::Bytes(other.clone()))])).run();
     for exchange in &world.exchanges {
         assert_eq!(exchange.failure, Some(FailureCause::UnexpectedBody));
         assert_eq!((exchange.response_object, exchange.from_sequence), (Some(99_999), Some(0)));
-        assert_eq!(exchange.content, CacheContent::Right, "it is held against what it says it is");
+        assert_eq!(
+            exchange.content,
+            CacheContent::Right,
+            "the body is compared with that of the object in the response"
+        );
     }
 }
 
@@ -350,14 +369,14 @@ fn a_planned_client_abort_completes_the_request() {
         left += u64::from(leaves);
     }
     assert!(left > 50, "{left}");
-    // Each of them took its connection with it.
+    // Each planned abort closes its connection.
     assert!(world.load.live().connections_opened >= left, "{} for {left}", world.load.live().connections_opened);
     assert!(world.ends.iter().all(|end| end.requests <= 2 || left < world.records.len() as u64));
 }
 
-/// A proxy that does not pass the ask on: the origin answers nobody, and nobody's answers are no hits.
+/// Responses without a request id, as behind a proxy that does not forward it, do not count as hits.
 #[test]
-fn a_response_made_without_a_request_id_is_no_hit() {
+fn a_fresh_response_without_a_request_id_is_not_a_hit() {
     fn unnamed(reply: Vec<u8>) -> Vec<u8> {
         let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         let text = String::from_utf8(reply[..head].to_vec()).unwrap();
@@ -369,35 +388,38 @@ fn a_response_made_without_a_request_id_is_no_hit() {
     }
     let mut load = load_of(&plain(), 50.0);
     load.clients = 2;
-    let world = run_with(load.clone(), |origin| origin.spoils = unnamed);
-    assert_eq!((world.load.mix_live().hits, world.load.mix_live().basic_gets), (0, world.exchanges.len() as u64));
+    let world = run_with(load.clone(), |origin| origin.corrupt = unnamed);
+    assert_eq!(
+        (world.load.cache_counters().hits, world.load.cache_counters().basic_gets),
+        (0, world.exchanges.len() as u64)
+    );
     for exchange in &world.exchanges {
         assert_eq!((exchange.failure, exchange.from_sequence, exchange.renewed), (None, None, false));
         assert!(exchange.is_without_identity() && !polymix::judge::is_hit(exchange), "{exchange:?}");
     }
-    // It is a cache, too: what is old enough is a hit all the same.
-    let world = run_with(load, |origin| (origin.spoils, origin.kept) = (unnamed, Some(HashMap::new())));
+    // From a cache, a response that is older than the request counts as a hit.
+    let world = run_with(load, |origin| (origin.corrupt, origin.cache) = (unnamed, Some(HashMap::new())));
     let is_old = |exchange: &&CacheExchange| {
         exchange.generated_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.requested_unix_ms && exchange.cacheable
     };
     let hits = world.exchanges.iter().filter(is_old).count() as u64;
     assert!(hits > 5, "{hits}");
-    assert_eq!(world.load.mix_live().hits, hits);
+    assert_eq!(world.load.cache_counters().hits, hits);
 }
 
-/// A cache keeps the stump of an answer that the origin had cut, and serves it to whoever asks later.
+/// A cache stores a response that the origin truncated, and serves it to later requests.
 #[test]
 fn a_cached_truncated_body_is_not_a_planned_abort() {
     let load = load_of(&CacheWorkload { origin_abort: 1.0, ..plain() }, 50.0);
     let mut origin = Origin::of(&load);
-    let mut kept = HashMap::new();
-    let server = Site(move |asked: &RequestContent| {
-        let stump = kept.entry(asked.path().to_owned()).or_insert_with(|| {
-            let whole = origin.reply(asked.at, asked);
+    let mut stored = HashMap::new();
+    let server = Site(move |received: &ReceivedRequest| {
+        let truncated = stored.entry(received.path().to_owned()).or_insert_with(|| {
+            let whole = origin.reply(received.at, received);
             let head = whole.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
             whole[..head + (whole.len() - head) / 2].to_vec()
         });
-        vec![(ms(5), Reply::Bytes(stump.clone())), (ms(6), Reply::Fin)]
+        vec![(ms(5), Reply::Bytes(truncated.clone())), (ms(6), Reply::Fin)]
     });
     let world = World::new(load, server).run();
     let (mut fresh, mut old) = (0, 0);
@@ -420,14 +442,14 @@ fn a_cached_truncated_body_is_not_a_planned_abort() {
     assert!(fresh > 20 && old > 5, "{fresh} {old}");
 }
 
-/// The body ends in the middle, and with it the connection.
+/// The origin truncates the body and closes the connection.
 #[test]
-fn a_planned_origin_abort_is_no_failure() {
+fn a_planned_origin_abort_is_not_a_failure() {
     for planned in [0.0, 1.0] {
         let load = load_of(&CacheWorkload { origin_abort: planned, ..plain() }, 50.0);
         let mut origin = Origin::of(&load);
-        let server = Site(move |asked: &RequestContent| {
-            let whole = origin.reply(asked.at, asked);
+        let server = Site(move |received: &ReceivedRequest| {
+            let whole = origin.reply(received.at, received);
             let head = whole.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
             let half = head + (whole.len() - head) / 2;
             vec![(ms(5), Reply::Bytes(whole[..half].to_vec())), (ms(6), Reply::Fin)]
@@ -449,18 +471,18 @@ fn connections_carry_the_drawn_number_of_requests() {
     let full = world.ends.iter().filter(|end| end.requests == 3).count();
     assert!(full * 3 + 8 >= world.records.len() && world.ends.iter().all(|end| end.requests <= 3), "{full}");
     let mut by_connection = BTreeMap::<u64, Vec<&str>>::new();
-    for asked in &world.asked {
-        let id = RequestId::read(asked.header(ASK).unwrap().as_bytes()).unwrap();
+    for received in &world.received {
+        let id = RequestId::read(received.header(ASK).unwrap().as_bytes()).unwrap();
         let connection = world.records[id.sequence as usize].connection.unwrap();
-        by_connection.entry(connection).or_default().push(asked.header("Connection").unwrap_or(""));
+        by_connection.entry(connection).or_default().push(received.header("Connection").unwrap_or(""));
     }
-    for said in by_connection.values() {
-        assert!(said[..said.len().min(2)].iter().all(|said| said.is_empty()), "{said:?}");
-        assert!(said.get(2).is_none_or(|said| *said == "close"), "{said:?}");
+    for headers in by_connection.values() {
+        assert!(headers[..headers.len().min(2)].iter().all(|header| header.is_empty()), "{headers:?}");
+        assert!(headers.get(2).is_none_or(|header| *header == "close"), "{headers:?}");
     }
 }
 
-/// Pages of six images each.
+/// A workload of pages with six images each.
 fn pages() -> CacheWorkload {
     let mut spec = plain();
     let image = KindSpec { name: "image".into(), share: 0.0, size: Law::Constant(2_000.0), ..spec.kinds[0].clone() };
@@ -470,7 +492,8 @@ fn pages() -> CacheWorkload {
     spec
 }
 
-const NTH: u32 = 40;
+/// Embedded objects have the number of their page plus their index shifted by this many bits.
+const NTH_SHIFT: u32 = 40;
 
 #[test]
 fn a_page_fetches_its_embedded_objects() {
@@ -484,8 +507,8 @@ fn a_page_fetches_its_embedded_objects() {
     for page in 0..arrivals {
         let html = by_sequence[&page];
         assert_eq!(html.kind, 0);
-        let images: Vec<_> = (1..=6).filter_map(|nth| by_sequence.get(&(page + (nth << NTH)))).collect();
-        // Pages of the last moments are cut off by the end of the phase.
+        let images: Vec<_> = (1..=6).filter_map(|nth| by_sequence.get(&(page + (nth << NTH_SHIFT)))).collect();
+        // The images of pages near the end of the phase are not all scheduled.
         if html.done_at > at(Duration::from_millis(1900)) {
             continue;
         }
@@ -499,8 +522,8 @@ fn a_page_fetches_its_embedded_objects() {
                 .filter(|other| other.scheduled_at <= image.scheduled_at && other.done_at > image.scheduled_at);
             assert!(others.count() <= PARALLEL as usize, "page {page}");
         }
-        let at_once = images.iter().filter(|image| image.scheduled_at == html.done_at).count();
-        assert_eq!(at_once, PARALLEL as usize);
+        let concurrent = images.iter().filter(|image| image.scheduled_at == html.done_at).count();
+        assert_eq!(concurrent, PARALLEL as usize);
         assert!(images.iter().all(|image| {
             image.scheduled_at == html.done_at || images.iter().any(|other| other.done_at == image.scheduled_at)
         }));
@@ -512,24 +535,25 @@ fn a_page_fetches_its_embedded_objects() {
     );
 }
 
-/// Five standard errors of the mean number of images of so many pages, and some for those cut off at the end.
+/// The tolerance covers five standard errors of the mean number of images per page, and images that the end of the
+/// phase cuts off.
 #[test]
 fn a_workload_makes_the_configured_number_of_requests_per_arrival() {
     let mut load = load_of(&CacheWorkload { think: None, ..CacheWorkload::polymix(4) }, 200.0);
     load.duration = Some(Duration::from_secs(60));
     let arrivals = drawn(&load).len() as f64;
     let mut world = World::new(load.clone(), Origin::of(&load));
-    world.server.thinks = ms(2);
+    world.server.delay = ms(2);
     let world = world.run();
-    let got = world.records.len() as f64 / arrivals;
-    let said = mix_of(&mut load).world.spec.requests_per_arrival();
-    assert!((got / said - 1.0).abs() < 0.06, "{got} for {said}");
+    let actual = world.records.len() as f64 / arrivals;
+    let expected = cache_workload_of(&mut load).world.spec.requests_per_arrival();
+    assert!((actual / expected - 1.0).abs() < 0.06, "{actual} for {expected}");
 }
 
 #[test]
 fn a_failed_page_fetches_no_embedded_objects() {
     let world = run_with(load_of(&pages(), 10.0), |origin| {
-        origin.spoils = |reply| [&b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"[..], &reply[..0]].concat();
+        origin.corrupt = |reply| [&b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"[..], &reply[..0]].concat();
     });
     assert!(
         world.records.iter().all(|record| record.url == 0 && record.failure == Some(FailureCause::UnexpectedStatus))
@@ -546,13 +570,13 @@ fn proxy_requests_have_absolute_targets_and_https_uses_a_tunnel() {
     let asks = drawn(&load);
     let world = run(load);
     let mut secure = 0;
-    for asked in &world.asked {
-        let id = RequestId::read(asked.header(ASK).unwrap().as_bytes()).unwrap();
+    for received in &world.received {
+        let id = RequestId::read(received.header(ASK).unwrap().as_bytes()).unwrap();
         let ask = &asks[id.sequence as usize].1;
         let path = path_of(&world.server.world, ask.object);
-        assert_eq!(asked.path(), if ask.secure { path } else { format!("http://origin{path}") });
-        assert_eq!(asked.target, usize::from(ask.secure));
-        assert_eq!((asked.header("Host"), asked.header("X-Own")), (Some("origin"), Some("1")));
+        assert_eq!(received.path(), if ask.secure { path } else { format!("http://origin{path}") });
+        assert_eq!(received.target, usize::from(ask.secure));
+        assert_eq!((received.header("Host"), received.header("X-Own")), (Some("origin"), Some("1")));
         assert_eq!(world.records[id.sequence as usize].url, u32::from(ask.secure));
         assert_eq!(world.exchanges[id.sequence as usize].secure, ask.secure);
         secure += u32::from(ask.secure);
@@ -585,16 +609,17 @@ fn workload_requests_do_not_depend_on_the_number_of_shards() {
         let identities = |of: u32| {
             let mut all = Vec::<Identity>::new();
             for index in 0..of {
-                let load = LoadSpec { lane: Lane { index, of }, clients: 5, ..load_of(&spec, 40.0) };
+                let load = LoadSpec { shard: Shard { index, of }, clients: 5, ..load_of(&spec, 40.0) };
                 let world = run(load);
                 all.extend(world.exchanges.iter().map(|exchange| {
-                    // Images come when their page does, which is the same here, where every reply takes the same time.
+                    // Images depend on the completion of their page, which is the same here as every response takes
+                    // equally long.
                     let CacheExchange { sequence, client, scheduled_at, kind, object, form, .. } = *exchange;
                     (sequence, client, scheduled_at, kind, object, form)
                 }));
             }
             all.sort_unstable_by_key(|it| (it.0, it.1));
-            all.retain(|it| it.0 < 1 << NTH || it.2 < at(Duration::from_millis(1800)));
+            all.retain(|it| it.0 < 1 << NTH_SHIFT || it.2 < at(Duration::from_millis(1800)));
             all
         };
         let whole = identities(1);
@@ -603,7 +628,7 @@ fn workload_requests_do_not_depend_on_the_number_of_shards() {
             assert_eq!(
                 identities(of).iter().map(key).collect::<Vec<_>>(),
                 whole.iter().map(key).collect::<Vec<_>>(),
-                "{of} lanes"
+                "{of} shards"
             );
         }
         fn key(it: &Identity) -> (u64, u32, u8, u64, CacheForm) {
@@ -614,19 +639,19 @@ fn workload_requests_do_not_depend_on_the_number_of_shards() {
 
 #[test]
 fn bodies_without_comparison_can_be_discarded_unread() {
-    for (verify, looked) in [(Verify::All, 1), (Verify::OneIn(4), 4), (Verify::Heads, u64::MAX)] {
+    for (verify, interval) in [(Verify::All, 1), (Verify::OneIn(4), 4), (Verify::Heads, u64::MAX)] {
         let mut load = load_of(&plain(), 50.0);
-        mix_of(&mut load).verify = verify;
+        cache_workload_of(&mut load).verify = verify;
         let world = run_with(load, |origin| {
-            origin.spoils = |mut reply| {
+            origin.corrupt = |mut reply| {
                 *reply.last_mut().unwrap() ^= 1;
                 reply
             };
         });
         for exchange in world.exchanges.iter().filter(|exchange| exchange.object_bytes > 0) {
-            let is_looked_at = looked != u64::MAX && exchange.sequence % looked == 0;
-            let content = if is_looked_at { CacheContent::Differs } else { CacheContent::NotLooked };
-            assert_eq!((exchange.content, exchange.failure.is_some()), (content, is_looked_at), "{verify:?}");
+            let is_compared = interval != u64::MAX && exchange.sequence % interval == 0;
+            let content = if is_compared { CacheContent::Differs } else { CacheContent::NotLooked };
+            assert_eq!((exchange.content, exchange.failure.is_some()), (content, is_compared), "{verify:?}");
             assert_eq!(exchange.body_bytes, exchange.object_bytes);
         }
     }

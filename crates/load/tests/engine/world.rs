@@ -1,7 +1,7 @@
-//! A network and a server in virtual time, driving the engine as a real driver would.
+//! A simulated network and server in virtual time, which drive the engine as a real driver does.
 //!
 //! ```text
-//!   Load --Connect/Send/Close--> World --one_way--> Server (a script: what it answers, and when)
+//!   Load --Connect/Send/Close--> World --one_way--> Server (a script of replies and their delays)
 //!        <--handle_*------------       <--one_way--
 //! ```
 
@@ -10,13 +10,13 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use load::{
-    Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, GaugeSampler, HttpVersion, Lane, Live, Load, LoadSpec,
-    Outcome, Retry, Reuse, Tally, TallySpec, Target, Workload,
+    Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, GaugeSampler, HttpVersion, Live, Load, LoadSpec, Outcome,
+    Retry, Reuse, Shard, Tally, TallySpec, Target, Workload,
 };
 use schema::{CacheExchange, FailureCause, RequestRecord};
 use units::{RequestRate, Timestamp};
 
-/// What the server does, as seen from where it stands.
+/// The behaviour of the server. Times are those at the server.
 pub trait Server {
     /// A connect arrives.
     fn connect(&mut self, _now: Timestamp, _client: u32) -> Accept {
@@ -28,23 +28,23 @@ pub trait Server {
         Handshake::RoundTrips(1)
     }
 
-    /// The `nth` whole request (from 0) arrives on a connection: what goes back, each after its time from now.
+    /// The `nth` complete request (from 0) arrives on a connection. Returns the replies, each with its delay.
     fn request(&mut self, now: Timestamp, nth: u32) -> Vec<(Duration, Reply)>;
 
-    /// The same, by what was asked.
-    fn answer(&mut self, now: Timestamp, nth: u32, _asked: &RequestContent) -> Vec<(Duration, Reply)> {
+    /// The replies to a request by its content; by default those of [`Self::request`].
+    fn respond(&mut self, now: Timestamp, nth: u32, _received: &ReceivedRequest) -> Vec<(Duration, Reply)> {
         self.request(now, nth)
     }
 
-    /// Closes a connection that has been idle for so long.
+    /// Idle timeout after which the server closes a connection.
     fn idle_timeout(&self) -> Option<Duration> {
         None
     }
 }
 
-/// A request as it arrived.
+/// A request as received by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestContent {
+pub struct ReceivedRequest {
     pub at: Timestamp,
     pub client: u32,
     /// Index into the load's targets.
@@ -52,7 +52,7 @@ pub struct RequestContent {
     pub text: String,
 }
 
-impl RequestContent {
+impl ReceivedRequest {
     pub fn method(&self) -> &str {
         self.text.split(' ').next().unwrap()
     }
@@ -73,20 +73,20 @@ impl RequestContent {
     }
 }
 
-/// A server that answers by what was asked.
+/// A server whose replies depend on the content of the request.
 pub struct Site<F>(pub F);
 
-impl<F: FnMut(&RequestContent) -> Vec<(Duration, Reply)>> Server for Site<F> {
+impl<F: FnMut(&ReceivedRequest) -> Vec<(Duration, Reply)>> Server for Site<F> {
     fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
-        unreachable!("asked with what was asked")
+        unreachable!("the server implements `respond`")
     }
 
-    fn answer(&mut self, _now: Timestamp, _nth: u32, asked: &RequestContent) -> Vec<(Duration, Reply)> {
-        self.0(asked)
+    fn respond(&mut self, _now: Timestamp, _nth: u32, received: &ReceivedRequest) -> Vec<(Duration, Reply)> {
+        self.0(received)
     }
 }
 
-/// A response with these header lines and this body.
+/// A response with additional header lines and a body.
 pub fn response(status: u16, headers: &[&str], body: &str) -> Reply {
     let mut text = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n", body.len());
     headers.iter().for_each(|header| text += &format!("{header}\r\n"));
@@ -100,28 +100,28 @@ pub enum Accept {
     Ignore,
 }
 
-/// How a TLS handshake goes, from the connection being established.
+/// The course of a TLS handshake, from the establishment of the connection.
 #[derive(Clone, Copy)]
 pub enum Handshake {
-    /// It is finished after so many.
+    /// It finishes after this many round trips.
     RoundTrips(u32),
-    /// It fails after one.
+    /// It fails after one round trip.
     Fails(FailureCause),
-    /// The server closes after one.
+    /// The server closes after one round trip.
     Fin,
-    /// The server says nothing.
+    /// The server sends nothing.
     Silence,
 }
 
 #[derive(Clone, Debug)]
 pub enum Reply {
     Bytes(Vec<u8>),
-    /// What the server sends from here on it sent before the last request arrived: nothing of it acknowledges that.
+    /// The server sent all following replies before the last request arrived, so they do not acknowledge it.
     Crossed,
     Fin,
-    /// TLS's word that no more comes. A FIN is to follow.
+    /// close_notify of TLS; a FIN follows.
     CloseNotify,
-    /// A FIN without that word.
+    /// A FIN without close_notify.
     Cut,
     Reset,
 }
@@ -135,7 +135,7 @@ impl<F: FnMut(Timestamp, u32) -> Vec<(Duration, Reply)>> Server for F {
 pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 pub const OK_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
 
-/// Answers every request after `service`.
+/// A server that responds to every request after `service`.
 pub fn answering(service: Duration) -> impl Server {
     move |_: Timestamp, _: u32| vec![(service, Reply::Bytes(OK.to_vec()))]
 }
@@ -144,9 +144,9 @@ pub struct World<S> {
     pub load: Load,
     pub server: S,
     pub now: Timestamp,
-    /// Half the round trip.
+    /// One-way delay, half of the round trip.
     pub one_way: Duration,
-    /// Bytes the kernel takes at a time.
+    /// Maximum bytes that the kernel accepts at a time.
     pub write_max: usize,
     pub records: Vec<RequestRecord>,
     pub exchanges: Vec<CacheExchange>,
@@ -154,20 +154,20 @@ pub struct World<S> {
     pub open_max: usize,
     pub connects: Vec<(Timestamp, u32)>,
     pub sampler: GaugeSampler,
-    /// What the server was asked, in the order in which it arrived.
-    pub asked: Vec<RequestContent>,
-    /// Whether `asked` is kept.
-    pub keeps_asked: bool,
-    /// The send of this number (from 0) fails: the kernel takes nothing.
+    /// Requests received by the server, in order of arrival; empty unless `stores_requests`.
+    pub received: Vec<ReceivedRequest>,
+    /// Whether received requests are stored.
+    pub stores_requests: bool,
+    /// Number (from 0) of a send that fails, as the kernel accepts no byte.
     pub fails_to_send: Option<u64>,
-    /// What [`World::outcome`] divides the measured phase into.
+    /// Phases into which [`World::outcome`] divides the measured phase.
     pub phases: Vec<load::PhaseSpan>,
     open: HashMap<ConnectionKey, Peer>,
     events: BinaryHeap<Reverse<(Timestamp, u64, usize)>>,
-    happenings: Vec<Option<(ConnectionKey, Happening)>>,
+    pending: Vec<Option<(ConnectionKey, Event)>>,
     order: u64,
     seed: u64,
-    lane: Lane,
+    shard: Shard,
 }
 
 /// The server's end of a connection.
@@ -181,13 +181,13 @@ struct Peer {
     closed: bool,
     /// Bytes of the last request that was sent.
     last_request: u64,
-    /// It has not arrived at a server that had not closed.
+    /// Whether the last request has not arrived at an open server yet.
     under_way: bool,
     /// The server closed before the last request arrived.
     crossed: bool,
 }
 
-enum Happening {
+enum Event {
     ConnectArrives { client: u32 },
     Accepted,
     Refused,
@@ -204,7 +204,7 @@ impl<S: Server> World<S> {
         let sampler = GaugeSampler::new(spec.seed, Timestamp::ZERO, Timestamp::ZERO + spec.warmup);
         World {
             seed: spec.seed,
-            lane: spec.lane,
+            shard: spec.shard,
             phases: Vec::new(),
             load: Load::new(spec, Timestamp::ZERO),
             server,
@@ -217,29 +217,29 @@ impl<S: Server> World<S> {
             open_max: 0,
             connects: Vec::new(),
             sampler,
-            asked: Vec::new(),
-            keeps_asked: false,
+            received: Vec::new(),
+            stores_requests: false,
             fails_to_send: None,
             open: HashMap::new(),
             events: BinaryHeap::new(),
-            happenings: Vec::new(),
+            pending: Vec::new(),
             order: 0,
         }
     }
 
-    /// Until the load has finished, then closes what is left.
+    /// Runs until the load has finished, then closes the remaining connections.
     pub fn run(mut self) -> Self {
         self.run_until(Timestamp::MAX);
         assert!(
             self.load.finished(),
-            "seed {}: nothing left to happen, yet not finished: {:?}",
+            "seed {}: no event left, but the load has not finished: {:?}",
             self.seed,
             self.load.live()
         );
         self.end()
     }
 
-    /// Aborts, and checks the books.
+    /// Aborts the load, and checks that every request and connection is accounted for.
     pub fn end(mut self) -> Self {
         self.load.abort(self.now);
         self.act();
@@ -254,16 +254,16 @@ impl<S: Server> World<S> {
         let mut sequences: Vec<u64> = self.records.iter().map(|record| record.sequence).collect();
         sequences.sort_unstable();
         let embedded = sequences.last().is_some_and(|&last| last >= 1 << 40);
-        if self.lane == Lane::WHOLE && !embedded {
+        if self.shard == Shard::WHOLE && !embedded {
             assert!(sequences.iter().copied().eq(0..live.offered), "each request has one record");
         } else {
             assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "each request has one record");
         }
-        self.records.iter().for_each(check_moments);
+        self.records.iter().for_each(check_times);
         self
     }
 
-    /// Until the load has finished, nothing is left to happen, or `until`.
+    /// Runs until the load has finished, no event is left, or `until`.
     pub fn run_until(&mut self, until: Timestamp) {
         while !self.load.finished() {
             let event = self.events.peek().map(|Reverse((at, ..))| *at);
@@ -280,18 +280,18 @@ impl<S: Server> World<S> {
                     break;
                 }
                 self.events.pop();
-                let (key, what) = self.happenings[index].take().expect("happens once");
-                self.happen(key, what);
+                let (key, what) = self.pending[index].take().expect("each event occurs once");
+                self.handle_event(key, what);
             }
             self.act();
         }
     }
 
-    pub fn happen_at(&mut self, at: Timestamp, key: ConnectionKey, reply: Reply) {
-        self.schedule(at, key, Happening::Arrives(reply));
+    pub fn deliver_at(&mut self, at: Timestamp, key: ConnectionKey, reply: Reply) {
+        self.schedule(at, key, Event::Arrives(reply));
     }
 
-    /// Figures over the whole run, as the program would print them.
+    /// The statistics of the whole run.
     pub fn outcome(&self, open_loop: bool, clients_rtt_ns: Option<Vec<u64>>, urls: &[&str]) -> Outcome {
         let measured = self.load.measured();
         let urls = load::Urls::named(urls.iter().copied());
@@ -307,7 +307,7 @@ impl<S: Server> World<S> {
         })
     }
 
-    /// What a finished run leaves.
+    /// The records of a finished run.
     pub fn records_and_ends(self) -> (Vec<RequestRecord>, Vec<ConnectionEnd>) {
         (self.records, self.ends)
     }
@@ -329,7 +329,7 @@ impl<S: Server> World<S> {
                 Action::Connect { key, client, target } => {
                     self.open.insert(key, Peer { client, target, ..Peer::default() });
                     self.connects.push((self.now, client));
-                    todo.push((self.now + self.one_way, key, Happening::ConnectArrives { client }));
+                    todo.push((self.now + self.one_way, key, Event::ConnectArrives { client }));
                 }
                 Action::Send { key, bytes, .. } => {
                     let (text, whole, mut sent) = (bytes.to_vec(), bytes.len(), 0);
@@ -345,10 +345,10 @@ impl<S: Server> World<S> {
                     }
                     let peer = self.open.get_mut(&key).expect("a connection");
                     (peer.last_request, peer.under_way) = (whole as u64, true);
-                    todo.push((self.now + self.one_way, key, Happening::RequestArrives { text }));
+                    todo.push((self.now + self.one_way, key, Event::RequestArrives { text }));
                 }
                 Action::Open { .. } | Action::Reset { .. } => unreachable!("HTTP/1 has no streams"),
-                Action::Close { key } => assert!(self.open.remove(&key).is_some(), "closed once"),
+                Action::Close { key } => assert!(self.open.remove(&key).is_some(), "each connection is closed once"),
             }
             self.open_max = self.open_max.max(self.open.len());
         }
@@ -375,74 +375,74 @@ impl<S: Server> World<S> {
         assert_eq!(connections as usize, self.open.len());
     }
 
-    fn schedule(&mut self, at: Timestamp, key: ConnectionKey, what: Happening) {
-        self.happenings.push(Some((key, what)));
-        self.events.push(Reverse((at, self.order, self.happenings.len() - 1)));
+    fn schedule(&mut self, at: Timestamp, key: ConnectionKey, what: Event) {
+        self.pending.push(Some((key, what)));
+        self.events.push(Reverse((at, self.order, self.pending.len() - 1)));
         self.order += 1;
     }
 
-    fn happen(&mut self, key: ConnectionKey, what: Happening) {
+    fn handle_event(&mut self, key: ConnectionKey, what: Event) {
         let back = self.now + self.one_way;
         match what {
-            Happening::ConnectArrives { client } => match self.server.connect(self.now, client) {
-                Accept::Yes => self.schedule(back, key, Happening::Accepted),
-                Accept::Refuse => self.schedule(back, key, Happening::Refused),
+            Event::ConnectArrives { client } => match self.server.connect(self.now, client) {
+                Accept::Yes => self.schedule(back, key, Event::Accepted),
+                Accept::Refuse => self.schedule(back, key, Event::Refused),
                 Accept::Ignore => {}
             },
-            Happening::Accepted => {
+            Event::Accepted => {
                 self.load.handle_connected(self.now, key);
                 if self.load.wants_handshake(key) {
-                    self.shake_hands(key);
+                    self.start_handshake(key);
                 }
             }
-            Happening::Secured => self.load.handle_secured(self.now, key),
-            Happening::Unsecured(cause) => self.load.handle_failure(self.now, key, cause),
-            Happening::Refused => self.load.handle_failure(self.now, key, FailureCause::ConnectRefused),
-            Happening::RequestArrives { text } => self.request_arrives(key, text),
-            Happening::ServerSends(reply) => self.server_sends(key, reply),
-            Happening::Arrives(Reply::Bytes(bytes)) => self.load.handle_bytes(self.now, key, &bytes),
-            Happening::Arrives(Reply::Crossed) => {
+            Event::Secured => self.load.handle_secured(self.now, key),
+            Event::Unsecured(cause) => self.load.handle_failure(self.now, key, cause),
+            Event::Refused => self.load.handle_failure(self.now, key, FailureCause::ConnectRefused),
+            Event::RequestArrives { text } => self.request_arrives(key, text),
+            Event::ServerSends(reply) => self.server_sends(key, reply),
+            Event::Arrives(Reply::Bytes(bytes)) => self.load.handle_bytes(self.now, key, &bytes),
+            Event::Arrives(Reply::Crossed) => {
                 if let Some(peer) = self.open.get_mut(&key) {
                     peer.crossed = true;
                 }
             }
-            Happening::Arrives(Reply::Fin) => {
+            Event::Arrives(Reply::Fin) => {
                 self.acknowledge(key);
                 self.load.handle_eof(self.now, key);
             }
-            Happening::Arrives(Reply::CloseNotify) => {
+            Event::Arrives(Reply::CloseNotify) => {
                 self.acknowledge(key);
                 self.load.handle_close_notify(self.now, key);
             }
-            Happening::Arrives(Reply::Cut) => {
+            Event::Arrives(Reply::Cut) => {
                 self.acknowledge(key);
                 self.load.handle_truncated(self.now, key);
             }
-            Happening::Arrives(Reply::Reset) => self.load.handle_failure(self.now, key, FailureCause::Reset),
-            Happening::IdleCheck { activity } => {
+            Event::Arrives(Reply::Reset) => self.load.handle_failure(self.now, key, FailureCause::Reset),
+            Event::IdleCheck { activity } => {
                 let idle = |peer: &&mut Peer| peer.activity == activity && peer.busy == 0 && !peer.closed;
                 if let Some(peer) = self.open.get_mut(&key).filter(idle) {
                     peer.closed = true;
-                    self.schedule(back, key, Happening::Arrives(Reply::Fin));
+                    self.schedule(back, key, Event::Arrives(Reply::Fin));
                 }
             }
         }
     }
 
-    /// Tells the load what the peer has acknowledged, as TCP_INFO would.
+    /// Reports to the load the bytes that the peer has acknowledged, as TCP_INFO does.
     fn acknowledge(&mut self, key: ConnectionKey) {
         let Some(peer) = self.open.get(&key) else { return };
-        // Whatever the server has sent since it received the request acknowledges the request.
+        // Every packet that the server sends after it received the request acknowledges the request.
         let unacknowledged = if peer.crossed || peer.under_way { peer.last_request } else { 0 };
         self.load.handle_unacknowledged(key, unacknowledged);
     }
 
-    fn shake_hands(&mut self, key: ConnectionKey) {
+    fn start_handshake(&mut self, key: ConnectionKey) {
         let round_trip = 2 * self.one_way;
         match self.server.handshake(self.now) {
-            Handshake::RoundTrips(n) => self.schedule(self.now + n * round_trip, key, Happening::Secured),
-            Handshake::Fails(cause) => self.schedule(self.now + round_trip, key, Happening::Unsecured(cause)),
-            Handshake::Fin => self.schedule(self.now + round_trip, key, Happening::Arrives(Reply::Fin)),
+            Handshake::RoundTrips(n) => self.schedule(self.now + n * round_trip, key, Event::Secured),
+            Handshake::Fails(cause) => self.schedule(self.now + round_trip, key, Event::Unsecured(cause)),
+            Handshake::Fin => self.schedule(self.now + round_trip, key, Event::Arrives(Reply::Fin)),
             Handshake::Silence => {}
         }
     }
@@ -451,7 +451,7 @@ impl<S: Server> World<S> {
         let back = self.now + self.one_way;
         let Some(peer) = self.open.get_mut(&key) else { return };
         if peer.closed {
-            self.schedule(back, key, Happening::Arrives(Reply::Reset));
+            self.schedule(back, key, Event::Arrives(Reply::Reset));
             return;
         }
         peer.under_way = false;
@@ -459,14 +459,14 @@ impl<S: Server> World<S> {
         peer.requests += 1;
         peer.activity += 1;
         let text = String::from_utf8(text).expect("text");
-        let asked = RequestContent { at: self.now, client: peer.client, target: peer.target, text };
-        let replies = self.server.answer(self.now, nth, &asked);
-        if self.keeps_asked {
-            self.asked.push(asked);
+        let received = ReceivedRequest { at: self.now, client: peer.client, target: peer.target, text };
+        let replies = self.server.respond(self.now, nth, &received);
+        if self.stores_requests {
+            self.received.push(received);
         }
         peer.busy += replies.len() as u32;
         for (after, reply) in replies {
-            self.schedule(self.now + after, key, Happening::ServerSends(reply));
+            self.schedule(self.now + after, key, Event::ServerSends(reply));
         }
     }
 
@@ -476,16 +476,16 @@ impl<S: Server> World<S> {
         peer.activity += 1;
         peer.closed |= !matches!(reply, Reply::Bytes(_) | Reply::Crossed);
         let activity = peer.activity;
-        self.schedule(self.now + self.one_way, key, Happening::Arrives(reply));
+        self.schedule(self.now + self.one_way, key, Event::Arrives(reply));
         if let Some(after) = self.server.idle_timeout() {
-            self.schedule(self.now + after, key, Happening::IdleCheck { activity });
+            self.schedule(self.now + after, key, Event::IdleCheck { activity });
         }
     }
 }
 
-/// intended <= started <= connected <= secured <= sent <= first byte <= done, as far as they happened.
-pub fn check_moments(record: &RequestRecord) {
-    let moments = [
+/// Checks scheduled <= started <= connected <= secured <= sent <= first byte <= done, as far as they occurred.
+pub fn check_times(record: &RequestRecord) {
+    let times = [
         Some(record.scheduled_at),
         record.started_at,
         record.connected_at,
@@ -494,19 +494,19 @@ pub fn check_moments(record: &RequestRecord) {
         record.first_byte_at,
         Some(record.done_at),
     ];
-    assert!(moments.into_iter().flatten().is_sorted(), "{record:?}");
+    assert!(times.into_iter().flatten().is_sorted(), "{record:?}");
     assert!(record.failure.is_some() || record.first_byte_at.is_some(), "{record:?}");
     assert!(record.failure.is_some() || record.status >= 200, "{record:?}");
-    // A final head that is whole has a status; interim heads count as well.
+    // A complete final head has a status; the bytes of interim heads count too.
     assert!(
         u64::from(record.head_bytes) <= record.bytes_received && (record.status == 0 || record.head_bytes > 0),
         "{record:?}"
     );
-    assert!(record.failure.is_none_or(is_of_a_whole_response) || !record.keep_alive, "{record:?}");
+    assert!(record.failure.is_none_or(is_of_a_complete_response) || !record.keep_alive, "{record:?}");
 }
 
-/// The response was complete, and not what the plan wants.
-fn is_of_a_whole_response(cause: FailureCause) -> bool {
+/// Whether the response was complete, but did not meet an expectation of the plan.
+fn is_of_a_complete_response(cause: FailureCause) -> bool {
     use FailureCause::*;
     matches!(
         cause,
@@ -528,7 +528,7 @@ pub fn spec(arrivals: Arrivals) -> LoadSpec {
         clients: 10,
         connect_timeout: Duration::from_secs(3),
         response_timeout: Duration::from_secs(5),
-        lane: Lane::WHOLE,
+        shard: Shard::WHOLE,
         seed: 42,
         warmup: Duration::ZERO,
         duration: Some(Duration::from_secs(10)),

@@ -1,8 +1,8 @@
-//! Every file of tests/corpus/http1 is read whole, byte by byte and cut at random, and comes to what
-//! `expected.txt` says. A response that a fuzzer finds goes there.
+//! Parses every file of tests/corpus/http1 in one piece, byte by byte and in random pieces, and compares the outcome
+//! with `expected.txt`. Responses found by fuzzers are added to the corpus.
 //!
-//! Outcomes: `whole` (with its last byte), `surplus` (whole, and more follows), `close` (the close ends the body),
-//! `short` (the close cuts it off), `nothing`, `malformed`, `too_large`.
+//! Outcomes: `whole` (complete with the last byte), `surplus` (complete, and more bytes follow), `close` (the close
+//! ends the body), `short` (incomplete at the close), `nothing`, `malformed`, `too_large`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

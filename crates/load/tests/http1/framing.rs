@@ -1,4 +1,4 @@
-//! The reader of responses held to the table of framing rules, which every reader of this program shares.
+//! Checks the parser of responses against the table of framing rules, which all HTTP/1 readers of this program share.
 
 #[path = "../../../http1/tests/framing/table.rs"]
 mod table;
@@ -6,7 +6,7 @@ mod table;
 use load::http1::{AtClose, Progress, Response};
 use schema::Method;
 
-/// How a response with this head goes on, in the words of the table.
+/// The framing of a response with this head, in the notation of the table.
 fn outcome(response: &mut Response, method: Method, head: &[u8]) -> String {
     response.reset(method);
     let once = |response: &Response| if response.keep_alive() { "" } else { ";once" };
@@ -18,7 +18,7 @@ fn outcome(response: &mut Response, method: Method, head: &[u8]) -> String {
             let is_length = text.contains("length: 0");
             (if is_length { "length:0" } else { "none" }).to_owned() + once(response)
         }
-        // An interim response: it has no body, and the final one follows.
+        // An interim response has no body, and the final response follows.
         Ok(Progress::More) if response.status() == 0 => "none".to_owned(),
         Ok(Progress::More) if response.discardable() > 0 => {
             format!("length:{}{}", response.discardable(), once(response))
@@ -35,7 +35,7 @@ fn outcome(response: &mut Response, method: Method, head: &[u8]) -> String {
 #[test]
 fn responses_end_as_listed_in_the_framing_table() {
     let mut response = Response::new(Method::Get);
-    // The load asks for no tunnels: those through proxies are made below it.
+    // The load engine never sends CONNECT: the driver opens tunnels through proxies.
     for case in table::responses().filter(|case| case.method != "CONNECT") {
         let method = if case.method == "HEAD" { Method::Head } else { Method::Get };
         assert_eq!(outcome(&mut response, method, &case.head()), case.client, "{case:?}");
@@ -64,41 +64,41 @@ fn chunked_bodies_end_as_listed_in_the_framing_table() {
 fn stray_empty_lines_between_responses_are_skipped_and_counted() {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     let whole = Ok(Progress::Whole { consumed: OK.len() });
-    // In the packet of the body.
+    // An empty line in the packet of the body.
     let mut response = Response::new(Method::Get);
     assert_eq!(response.feed(&[OK, b"\r\n"].concat()), whole);
     assert_eq!((response.skip_stray_lines(b"\r\n"), response.take_stray_lines()), (2, 1));
-    // In a later one, in two halves, the second after the next request was sent.
+    // An empty line in two later packets, the second after the next request was sent.
     assert_eq!(response.skip_stray_lines(b"\r"), 1);
     response.reset(Method::Get);
     assert_eq!(response.skip_stray_lines(b"\nHTTP"), 1);
     assert_eq!((response.take_stray_lines(), response.feed(OK)), (1, whole));
-    // At the beginning of the next one.
+    // An empty line at the beginning of the next response.
     response.reset(Method::Get);
     assert_eq!(response.feed(&[b"\r\n", OK].concat()), Ok(Progress::Whole { consumed: OK.len() + 2 }));
     assert_eq!((response.take_stray_lines(), response.head_bytes()), (1, 38));
-    // Anything else is surplus.
+    // Any other byte is unsolicited.
     assert_eq!((response.skip_stray_lines(b"JUNK"), response.skip_stray_lines(b"\r\nJUNK")), (0, 2));
-    // Within a body nothing is stray.
+    // Empty lines within a body belong to it.
     response.reset(Method::Get);
     assert_eq!(response.feed(&OK[..OK.len() - 5]), Ok(Progress::More));
     assert_eq!(response.skip_stray_lines(b"\r\n"), 0);
-    // A CR alone before a response is not forgotten, but for another connection.
-    for (forgets, good) in [(false, false), (true, true)] {
+    // A lone CR before a response is an error, except on a new connection.
+    for (is_new_connection, is_valid) in [(false, false), (true, true)] {
         let mut response = Response::new(Method::Get);
         assert_eq!((response.feed(OK), response.skip_stray_lines(b"\r")), (whole, 1));
         response.reset(Method::Get);
-        if forgets {
+        if is_new_connection {
             response.forget_connection();
         }
-        assert_eq!(response.feed(OK).is_ok(), good);
+        assert_eq!(response.feed(OK).is_ok(), is_valid);
     }
 }
 
 #[test]
 fn folded_header_lines_are_joined() {
     let mut response = Response::new(Method::Get);
-    response.keep_head();
+    response.store_head();
     let head = b"HTTP/1.1 302 Found\r\nLocation:\r\n /x\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(response.feed(head), Ok(Progress::Whole { consumed: head.len() }));
     assert_eq!(response.head(), b"HTTP/1.1 302 Found\r\nLocation:   /x\r\nContent-Length: 0\r\n\r\n");

@@ -1,5 +1,4 @@
-//! The reader of responses, against a corpus of good and bad ones and against its own word that cutting the bytes
-//! differently changes nothing.
+//! Tests of the response parser: a corpus of valid and invalid responses, and independence of segmentation.
 
 mod corpus;
 mod framing;

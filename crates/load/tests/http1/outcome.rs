@@ -1,47 +1,47 @@
-//! What a stream of bytes came to.
+//! The outcome of parsing a stream of bytes.
 
 use load::http1::{AtClose, Fault, Progress, Response};
 use schema::Method;
 
-/// The end of a response, the connection being closed after the last byte.
+/// The end of a response whose connection closes after the last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Whole after so many bytes, without the close.
+    /// Complete after this many bytes, before the close.
     Whole(usize),
-    /// The close made it whole.
+    /// Complete at the close.
     WholeAtClose,
-    /// The close cut it off.
+    /// Incomplete at the close.
     Short,
-    /// The close came before any byte.
+    /// Closed before the first byte.
     Nothing,
     Malformed,
     TooLarge,
 }
 
-/// What one response came to, and what was read from its head.
+/// The outcome of one response, and the properties of its head and body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
     pub outcome: Outcome,
     pub status: u16,
     pub keep_alive: bool,
-    /// Bytes of the body without framing, and of those that were kept their number and a digest.
+    /// Bytes of the body without framing; number and digest of the stored bytes.
     pub body: (u64, Option<(usize, u64)>),
 }
 
-/// Feeds pieces, then closes.
+/// Parses pieces of input, then the close.
 pub fn read<'a>(response: &mut Response, method: Method, pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
     response.forget_connection();
     response.reset(method);
-    response.keep_head();
-    response.keep_body();
+    response.store_head();
+    response.store_body();
     let outcome = feed(response, pieces);
-    let kept = response.body().map(|body| (body.len(), digest(body)));
-    let body = (response.body_length(), kept);
-    assert!(kept.is_none_or(|(length, _)| length as u64 == body.0), "all of a body is kept, or nothing said of it");
+    let stored = response.body().map(|body| (body.len(), digest(body)));
+    let body = (response.body_length(), stored);
+    assert!(stored.is_none_or(|(length, _)| length as u64 == body.0), "a body is stored completely or not at all");
     Read { outcome, status: response.status(), keep_alive: response.keep_alive(), body }
 }
 
-/// Tells one body from another.
+/// A digest that distinguishes bodies.
 pub fn digest(body: &[u8]) -> u64 {
     body.iter().fold(7, |digest: u64, &byte| digest.wrapping_mul(31).wrapping_add(byte.into()))
 }

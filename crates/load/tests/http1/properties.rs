@@ -1,4 +1,4 @@
-//! Responses of every framing, cut anywhere; and bytes that are no response at all.
+//! Properties of the parser for responses of every framing in any segmentation, and for invalid input.
 
 use load::http1::Response;
 use proptest::prelude::*;
@@ -6,14 +6,14 @@ use schema::Method;
 
 use crate::outcome::{Outcome, Read, digest, read};
 
-/// A response as a server would write it.
+/// A valid response.
 #[derive(Clone, Debug)]
 struct Written {
     bytes: Vec<u8>,
     status: u16,
     keep_alive: bool,
     framed: bool,
-    /// Without the framing of chunks.
+    /// The body without the framing of chunks.
     body: Vec<u8>,
 }
 
@@ -58,15 +58,16 @@ prop_compose! {
     }
 }
 
-/// Cuts at the given places, taken modulo the length.
-fn cut<'a>(bytes: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
-    let mut ends: Vec<usize> = places.iter().map(|place| place.index(bytes.len() + 1)).chain([bytes.len()]).collect();
+/// Cuts the bytes at the given positions.
+fn cut<'a>(bytes: &'a [u8], positions: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut ends: Vec<usize> =
+        positions.iter().map(|position| position.index(bytes.len() + 1)).chain([bytes.len()]).collect();
     ends.sort_unstable();
     let mut begin = 0;
     ends.into_iter().map(|end| &bytes[std::mem::replace(&mut begin, end)..end]).collect()
 }
 
-fn places() -> impl Strategy<Value = Vec<prop::sample::Index>> {
+fn positions() -> impl Strategy<Value = Vec<prop::sample::Index>> {
     prop::collection::vec(any::<prop::sample::Index>(), 0..12)
 }
 
@@ -74,13 +75,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn response_parsing_does_not_depend_on_segmentation(written in written(), places in places()) {
+    fn response_parsing_does_not_depend_on_segmentation(written in written(), positions in positions()) {
         let mut response = Response::new(Method::Get);
         let outcome = if written.framed { Outcome::Whole(written.bytes.len()) } else { Outcome::WholeAtClose };
         let body = (written.body.len() as u64, Some((written.body.len(), digest(&written.body))));
         let expected = Read { outcome, status: written.status, keep_alive: written.keep_alive, body };
-        prop_assert_eq!(read(&mut response, Method::Get, cut(&written.bytes, &places)), expected);
-        // The same reader again, and byte by byte.
+        prop_assert_eq!(read(&mut response, Method::Get, cut(&written.bytes, &positions)), expected);
+        // Reuse the parser, byte by byte.
         prop_assert_eq!(read(&mut response, Method::Get, written.bytes.chunks(1)), expected);
     }
 
@@ -89,15 +90,15 @@ proptest! {
         interim in 0u8..3,
         padding in "[ -~]{0,40}",
         body in 0usize..100,
-        places in places(),
+        positions in positions(),
     ) {
         let framing = format!("Content-Length: {body}\r\n");
         let (heads, last) = (head(200, interim, &padding, &framing, false), head(200, 0, &padding, &framing, false));
         let bytes = [&heads[..], &vec![b'x'; body]].concat();
         let mut response = Response::new(Method::Get);
-        for pieces in [cut(&bytes, &places), bytes.chunks(1).collect()] {
+        for pieces in [cut(&bytes, &positions), bytes.chunks(1).collect()] {
             response.reset(Method::Get);
-            response.keep_head();
+            response.store_head();
             for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
                 prop_assert!(response.feed(piece).is_ok());
             }
@@ -108,16 +109,23 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_response_is_never_complete(written in written(), at in any::<prop::sample::Index>(), places in places()) {
+    fn a_truncated_response_is_never_complete(
+        written in written(),
+        at in any::<prop::sample::Index>(),
+        positions in positions(),
+    ) {
         prop_assume!(written.framed);
         let part = &written.bytes[..at.index(written.bytes.len())];
         let mut response = Response::new(Method::Get);
-        let outcome = read(&mut response, Method::Get, cut(part, &places)).outcome;
+        let outcome = read(&mut response, Method::Get, cut(part, &positions)).outcome;
         prop_assert!(matches!(outcome, Outcome::Short | Outcome::Nothing), "{:?}", outcome);
     }
 
     #[test]
-    fn bytes_after_a_response_are_not_consumed(written in written(), rest in prop::collection::vec(any::<u8>(), 1..50)) {
+    fn bytes_after_a_response_are_not_consumed(
+        written in written(),
+        rest in prop::collection::vec(any::<u8>(), 1..50),
+    ) {
         prop_assume!(written.framed);
         let mut bytes = written.bytes.clone();
         bytes.extend_from_slice(&rest);
@@ -125,31 +133,41 @@ proptest! {
         prop_assert_eq!(read(&mut response, Method::Get, [&bytes[..]]).outcome, Outcome::Whole(written.bytes.len()));
     }
 
-    /// A good response with some bytes changed: no panic, and the same answer however it is cut.
+    /// A valid response with some bytes changed causes no panic and has the same outcome for every segmentation.
     #[test]
     fn corrupt_responses_have_the_same_outcome_for_every_segmentation(
         written in written(),
-        changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'), Just(b':'), Just(b'0')]), 1..6),
-        places in places(),
+        changes in prop::collection::vec(
+            (
+                any::<prop::sample::Index>(),
+                prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'), Just(b':'), Just(b'0')],
+            ),
+            1..6,
+        ),
+        positions in positions(),
         head: bool,
     ) {
         let mut bytes = written.bytes;
-        for (place, byte) in changes {
-            let place = place.index(bytes.len());
-            bytes[place] = byte;
+        for (position, byte) in changes {
+            let position = position.index(bytes.len());
+            bytes[position] = byte;
         }
         let method = if head { Method::Head } else { Method::Get };
         let mut response = Response::new(method);
         let whole = read(&mut response, method, [&bytes[..]]);
-        prop_assert_eq!(read(&mut response, method, cut(&bytes, &places)), whole);
+        prop_assert_eq!(read(&mut response, method, cut(&bytes, &positions)), whole);
         prop_assert_eq!(read(&mut response, method, bytes.chunks(1)), whole);
     }
 
     #[test]
-    fn response_parsing_never_panics_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), places in places(), prefix: bool) {
+    fn response_parsing_never_panics_on_random_bytes(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        positions in positions(),
+        prefix: bool,
+    ) {
         let bytes = if prefix { [&b"HTTP/1.1 200 OK\r\n"[..], &bytes].concat() } else { bytes };
         let mut response = Response::new(Method::Get);
         let whole = read(&mut response, Method::Get, [&bytes[..]]);
-        prop_assert_eq!(read(&mut response, Method::Get, cut(&bytes, &places)), whole);
+        prop_assert_eq!(read(&mut response, Method::Get, cut(&bytes, &positions)), whole);
     }
 }

@@ -137,6 +137,6 @@ fn workload_has_one_request_per_kind_and_scheme() {
         targets.iter().map(Target::url).collect::<Vec<_>>(),
         ["http://origin.example:8080/", "https://origin.example:8443/"]
     );
-    let Choice::Mix(mix) = workload.choice else { panic!("a mix") };
+    let Choice::CacheWorkload(mix) = workload.choice else { panic!("a mix") };
     assert_eq!((mix.world.seed, mix.world.id, mix.run, mix.requests()), (3, 9, 9, labels.len()));
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use ::http1::{Asked, Role, Version};
+use ::http1::{RequestMethod, Role, Version};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Request};
@@ -154,7 +154,7 @@ fn answered(
 /// that name others are not forwarded: the client would read coded bytes as content.
 fn check_framing(head: &RequestHead, parts: &http::response::Parts) -> Result<::http1::Body, ::http1::Fault> {
     let version = if parts.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
-    let asked = if head.method == Method::HEAD { Asked::Head } else { Asked::Other };
+    let asked = if head.method == Method::HEAD { RequestMethod::Head } else { RequestMethod::Other };
     framing(&parts.headers).response(Role::Gateway, parts.status.as_u16(), version, asked)
 }
 

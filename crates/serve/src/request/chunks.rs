@@ -19,7 +19,7 @@ pub(crate) struct Chunks(Chunked<ByServer>);
 impl Chunks {
     /// At the beginning of a body with at most `most` data bytes.
     pub(crate) fn new(most: u64) -> Self {
-        Chunks(Chunked::within(most))
+        Chunks(Chunked::with_max(most))
     }
 
     /// Continues parsing. Call it again with the input after the returned data, or with more input.

@@ -1,4 +1,4 @@
-//! Queues in virtual time, for the quantiles that no formula gives.
+//! Simulates queues in virtual time, for quantiles without a formula.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,23 +7,23 @@ use std::time::Duration;
 use crate::Histogram;
 use crate::rng::Rng;
 
-/// Of the arrivals, the first tenth is of a queue that was empty a moment ago, and is not recorded.
-const UNRECORDED: u64 = 10;
+/// One tenth of the arrivals is the warm-up from an empty queue, and is not recorded.
+const WARM_UP_DIVISOR: u64 = 10;
 
-/// Response times, in ns, of `arrivals` requests that come at `rate` a second (Poisson) to `cores` processors which all
-/// present share equally, one request at most one core. `classes` are shares of the requests (any positive weights)
-/// with their demands in seconds of a core.
+/// Simulates processor sharing: response times, in ns, of `arrivals` requests that arrive at `rate` per second
+/// (Poisson) at `cores` processors, which all requests share equally with at most one core each. `classes` are the
+/// weights of classes of requests with their demands in seconds of a core.
 ///
-/// With `quota`, all of them together may use `(cores, period)`: so many cores' time in each period, all at once if
-/// they like, after which they stand still until the next one begins, as the kernel holds a group of processes
-/// (cpu.max, cpu.cfs_quota_us). What is not used is lost.
+/// `quota` is a CPU limit `(cores, period)`: all requests together may use this many cores' time in each period,
+/// possibly in parallel, and are then throttled until the next period, as with the kernel's cpu.max or
+/// cpu.cfs_quota_us. Unused time is lost.
 ///
-/// The first tenth of the arrivals is not recorded; requests go on arriving until all that are recorded have left. At
-/// and above what the processors can do the queue grows for as long as it is simulated, and so do the figures. A
-/// hundred thousand arrivals take some 50 ms.
+/// The first tenth of the arrivals is not recorded. Requests continue to arrive until all recorded requests have ended.
+/// At and above saturation the queue grows during the whole simulation, and so do the response times. A hundred
+/// thousand arrivals take some 50 ms.
 ///
 /// # Panics
-/// No class, or weights, demands, rate, cores or quota that are not above 0 and finite.
+/// If there is no class, or if weights, demands, rate, cores or quota are not above 0 and finite.
 pub fn simulate_ps(
     classes: &[(f64, f64)],
     rate: f64,
@@ -41,7 +41,7 @@ pub fn simulate_ps(
     });
     let mut shared = Shared { cores: f64::from(cores), now: 0.0, served: 0.0, present: BinaryHeap::new(), quota };
     let mut times = Histogram::new();
-    let skipped = arrivals / UNRECORDED;
+    let skipped = arrivals / WARM_UP_DIVISOR;
     let (mut arrived, mut awaited) = (0, arrivals - skipped);
     let mut next = rng.exponential() / rate;
     while awaited > 0 {
@@ -63,7 +63,7 @@ pub fn simulate_ps(
                 next += rng.exponential() / rate;
             }
         }
-        // Where the queue grows without end, those who come later only keep it from ever being empty.
+        // Above saturation the queue would never become empty, so arrivals end after twice the number.
         if arrived >= arrivals * 2 {
             next = f64::INFINITY;
         }
@@ -71,28 +71,28 @@ pub fn simulate_ps(
     times
 }
 
-/// Response times, in ns, of `arrivals` requests that come at `rate` a second (Poisson) to `workers`, each of which is
-/// held by one request for the time of its class, in order of arrival: a server of processes or threads, whose clients
-/// far away hold a worker for much longer than they use a core. `classes` are shares of the requests (any positive
-/// weights) with the seconds that a worker is held.
+/// Simulates a server of processes or threads: response times, in ns, of `arrivals` requests that arrive at `rate` per
+/// second (Poisson) and occupy one of `workers` workers each, in order of arrival. Far-away clients occupy a worker for
+/// much longer than they use a core. `classes` are the weights of classes of requests with the seconds that they occupy
+/// a worker.
 ///
-/// The first tenth of the arrivals is not recorded. At and above `workers` over the mean time held the queue grows for
-/// as long as it is simulated.
+/// The first tenth of the arrivals is not recorded. At rates of `workers` over the mean time and above, the queue grows
+/// during the whole simulation.
 ///
 /// # Panics
-/// No class, or weights, times, rate or workers that are not above 0 and finite.
+/// If there is no class, or if weights, times, rate or workers are not above 0 and finite.
 pub fn simulate_workers(classes: &[(f64, f64)], rate: f64, workers: u32, arrivals: u64, rng: &mut Rng) -> Histogram {
-    let held = Demands::of(classes);
+    let occupation = Demands::of(classes);
     assert!(rate > 0.0 && rate.is_finite() && workers > 0, "{rate}/s for {workers} workers");
-    // When each worker is free.
-    let mut free: BinaryHeap<Reverse<Moment>> = (0..workers).map(|_| Reverse(Moment(0.0))).collect();
+    // The time at which each worker becomes free.
+    let mut free: BinaryHeap<Reverse<OrderedSeconds>> = (0..workers).map(|_| Reverse(OrderedSeconds(0.0))).collect();
     let mut times = Histogram::new();
-    let (skipped, mut now) = (arrivals / UNRECORDED, 0.0);
+    let (skipped, mut now) = (arrivals / WARM_UP_DIVISOR, 0.0);
     for number in 0..arrivals {
         now += rng.exponential() / rate;
-        let Reverse(Moment(worker)) = free.pop().expect("there is a worker");
-        let done = worker.max(now) + held.draw(rng);
-        free.push(Reverse(Moment(done)));
+        let Reverse(OrderedSeconds(worker)) = free.pop().expect("at least one worker");
+        let done = worker.max(now) + occupation.draw(rng);
+        free.push(Reverse(OrderedSeconds(done)));
         if number >= skipped {
             times.record(nanoseconds(done - now));
         }
@@ -104,9 +104,9 @@ fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// Demands of classes, by their shares.
+/// The demands of classes, for random draws by weight.
 struct Demands {
-    /// Share of this class and those before it, and its demand.
+    /// Cumulative share and demand of each class.
     classes: Vec<(f64, f64)>,
 }
 
@@ -132,17 +132,17 @@ impl Demands {
     fn draw(&self, rng: &mut Rng) -> f64 {
         let drawn = rng.uniform();
         let found = self.classes.iter().find(|&&(until, _)| drawn < until);
-        // Shares that add up to a little less than 1.
-        found.or(self.classes.last()).expect("there is a class").1
+        // Because of rounding, the shares may add up to a little less than 1.
+        found.or(self.classes.last()).expect("at least one class").1
     }
 }
 
-/// Processors and those who share them. All present are served at the same pace, so that who leaves first is known by
-/// the service all of them have had.
+/// The processors and the requests that share them. All requests are served at the same rate, so the next one to end is
+/// the one with the lowest remaining service.
 struct Shared {
     cores: f64,
     now: f64,
-    /// Service that one who was always there would have had, in seconds.
+    /// Service per request since the beginning, in seconds.
     served: f64,
     present: BinaryHeap<Reverse<Present>>,
     quota: Option<Quota>,
@@ -152,12 +152,12 @@ struct Quota {
     budget_s: f64,
     period_s: f64,
     left_s: f64,
-    /// Periods that have begun, less one.
+    /// Number of the current period, from 0.
     periods: u64,
 }
 
 impl Shared {
-    /// Goes on until somebody leaves, at the latest until `next`.
+    /// Simulates until a request ends, at the latest until `next`.
     fn until(&mut self, next: f64) -> Option<Present> {
         if self.present.is_empty() && next.is_finite() {
             self.idle_until(next);
@@ -166,38 +166,40 @@ impl Shared {
         loop {
             let count = self.present.len() as f64;
             let used = count.min(self.cores);
-            let pace = if count > 0.0 { used / count } else { 0.0 };
-            let leaves = self.present.peek().map(|Reverse(first)| (first.done_at - self.served).max(0.0) / pace);
-            let spends = self.quota.as_ref().map(|quota| quota.left_s / used);
-            let renews = self.quota.as_ref().map(|quota| (quota.periods + 1) as f64 * quota.period_s - self.now);
-            let stands = self.quota.as_ref().is_some_and(|quota| quota.left_s <= 0.0);
-            let arrives = next - self.now;
-            // What comes first, and of things at one moment the one that lets others go on.
-            let runs = if stands { f64::INFINITY } else { leaves.unwrap_or(f64::INFINITY) };
-            let spends = if stands || count == 0.0 { f64::INFINITY } else { spends.unwrap_or(f64::INFINITY) };
-            let renews = renews.unwrap_or(f64::INFINITY);
-            let step = runs.min(spends).min(renews).min(arrives).max(0.0);
-            if !stands {
-                self.served += step * pace;
+            let speed = if count > 0.0 { used / count } else { 0.0 };
+            let until_end = self.present.peek().map(|Reverse(first)| (first.done_at - self.served).max(0.0) / speed);
+            let until_spent = self.quota.as_ref().map(|quota| quota.left_s / used);
+            let until_renewal = self.quota.as_ref().map(|quota| (quota.periods + 1) as f64 * quota.period_s - self.now);
+            let is_throttled = self.quota.as_ref().is_some_and(|quota| quota.left_s <= 0.0);
+            let until_arrival = next - self.now;
+            // The next event; at equal times the one that frees resources comes first.
+            let until_next_end = if is_throttled { f64::INFINITY } else { until_end.unwrap_or(f64::INFINITY) };
+            let until_spent =
+                if is_throttled || count == 0.0 { f64::INFINITY } else { until_spent.unwrap_or(f64::INFINITY) };
+            let until_renewal = until_renewal.unwrap_or(f64::INFINITY);
+            let step = until_next_end.min(until_spent).min(until_renewal).min(until_arrival).max(0.0);
+            if !is_throttled {
+                self.served += step * speed;
                 if let Some(quota) = &mut self.quota {
                     quota.left_s -= step * used;
                 }
             }
             self.now += step;
-            // Who leaves as the budget ends does not wait for the next period because of a rounding.
-            if runs - step <= ROUNDING_S {
+            // A request that ends exactly when the quota is used up must not wait for the next period because of
+            // rounding.
+            if until_next_end - step <= TOLERANCE_S {
                 let Reverse(left) = self.present.pop()?;
                 self.served = self.served.max(left.done_at);
                 return Some(left);
             }
-            if renews <= step {
+            if until_renewal <= step {
                 let quota = self.quota.as_mut().expect("only a quota is renewed");
                 quota.periods += 1;
                 quota.left_s = quota.budget_s;
-            } else if spends <= step {
+            } else if until_spent <= step {
                 self.quota.as_mut().expect("only a quota is spent").left_s = 0.0;
             } else {
-                // Exactly there, so that moments do not drift.
+                // Set exactly, so that times do not drift.
                 self.now = next;
                 return None;
             }
@@ -206,7 +208,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Nobody is there until `next`: whole periods pass unused.
+    /// Advances to `next` without requests; whole periods pass unused.
     fn idle_until(&mut self, next: f64) {
         self.now = next;
         if let Some(quota) = &mut self.quota {
@@ -218,11 +220,11 @@ impl Shared {
     }
 }
 
-/// Far below a nanosecond, in which times are recorded, and far above what a sum of seconds loses.
-const ROUNDING_S: f64 = 1e-10;
+/// Tolerance for equal times: far below the recorded nanoseconds, and far above the rounding error of sums of seconds.
+const TOLERANCE_S: f64 = 1e-10;
 
 struct Present {
-    /// Leaves when all have had so much service.
+    /// The request ends when the service per request reaches this.
     done_at: f64,
     number: u64,
     arrived: f64,
@@ -248,28 +250,28 @@ impl PartialEq for Present {
 
 impl Eq for Present {}
 
-/// A moment in seconds, in order.
-struct Moment(f64);
+/// A time in seconds, with a total order.
+struct OrderedSeconds(f64);
 
-impl Ord for Moment {
+impl Ord for OrderedSeconds {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
-impl PartialOrd for Moment {
+impl PartialOrd for OrderedSeconds {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Moment {
+impl PartialEq for OrderedSeconds {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Moment {}
+impl Eq for OrderedSeconds {}
 
 #[cfg(test)]
 mod tests {
@@ -282,18 +284,19 @@ mod tests {
         times.mean() / 1e9
     }
 
-    fn near(found: f64, is: f64, within: f64) {
-        assert!((found / is - 1.0).abs() < within, "{found} instead of {is}");
+    fn near(actual: f64, expected: f64, within: f64) {
+        assert!((actual / expected - 1.0).abs() < within, "{actual} instead of {expected}");
     }
 
-    /// D / (1 - U), whatever the distribution: at a half the mean of 400,000 is known within a few parts in a thousand.
+    /// The mean is D / (1 - U) for any distribution. At utilization 1/2 the error of the mean of 400,000 is a few per
+    /// mille.
     #[test]
     fn simulated_mean_matches_the_queueing_formula() {
         let mut rng = Rng::new(31, 1);
         let fixed = simulate_ps(&[(1.0, 0.01)], 50.0, 1, None, ARRIVALS, &mut rng);
         near(mean_s(&fixed), ps_response(0.01, 0.5), 0.01);
         assert_eq!(fixed.len(), ARRIVALS - ARRIVALS / 10);
-        // Nobody is served faster than alone.
+        // No request is faster than alone.
         assert!(fixed.quantiles().min >= 10_000_000 - 2);
         let mixed = simulate_ps(&[(9.0, 0.005), (1.0, 0.055)], 50.0, 1, None, ARRIVALS, &mut rng);
         near(mean_s(&mixed), ps_response(0.01, 0.5), 0.02);
@@ -301,8 +304,8 @@ mod tests {
         near(mean_s(&of_four), ps_response_of_cores(0.04, 4, 0.7), 0.02);
     }
 
-    /// One request at a time of 3 ms that may run for 1 ms in each 5 ms: 9.4 ms in the mean, as is worked out where it
-    /// arrives at each moment of a period; 11 ms at most.
+    /// A single request of 3 ms with 1 ms of CPU time per 5 ms takes 9.4 ms on average over all arrival times within a
+    /// period, and at most 11 ms.
     #[test]
     fn a_cpu_quota_delays_as_computed_by_hand() {
         let mut rng = Rng::new(31, 2);
@@ -311,12 +314,12 @@ mod tests {
         near(mean_s(&times), 0.009_4, 0.01);
         near(times.value_at(0.95) as f64, 11e6, 0.001);
         near(times.quantiles().min as f64, 7e6, 0.005);
-        // What needs less than the budget does not feel it.
+        // A request below the quota is not delayed.
         let light = simulate_ps(&[(1.0, 0.000_1)], 0.02, 1, quota, 20_000, &mut rng);
         near(light.value_at(0.5) as f64, 1e5, 0.001);
     }
 
-    /// A quota of a fifth of a core carries a fifth of what the core does, and not more.
+    /// A quota of a fifth of a core has a fifth of the core's capacity.
     #[test]
     fn a_cpu_quota_equals_a_slower_cpu_in_the_long_run() {
         let mut rng = Rng::new(31, 3);
@@ -324,11 +327,11 @@ mod tests {
         let below = simulate_ps(&[(1.0, 0.001)], 180.0, 1, quota, 100_000, &mut rng);
         assert!(below.value_at(0.99) < 500_000_000, "{:?}", below.quantiles());
         let above = simulate_ps(&[(1.0, 0.001)], 220.0, 1, quota, 100_000, &mut rng);
-        // It grows by a tenth of the time that passes.
+        // The queue grows by a tenth of the elapsed time.
         assert!(above.value_at(0.99) > 20_000_000_000, "{:?}", above.quantiles());
     }
 
-    /// M/D/1: D + D U / (2 (1 - U)) (Pollaczek and Khinchine). Workers that are never all taken hold nobody up.
+    /// M/D/1: D + D U / (2 (1 - U)) (Pollaczek and Khinchine). With enough workers no request waits.
     #[test]
     fn simulated_workers_match_the_formula() {
         let mut rng = Rng::new(31, 4);
@@ -336,7 +339,7 @@ mod tests {
         near(mean_s(&one), 0.01 + 0.01 * 0.6 / (2.0 * 0.4), 0.02);
         let many = simulate_workers(&[(1.0, 0.01)], 60.0, 100, 10_000, &mut rng);
         assert_eq!((many.quantiles().min, many.max()), (10_000_000, 10_000_000));
-        // Ten workers, each held for a second, end ten requests a second.
+        // Ten workers with one second per request end ten requests per second.
         let full = simulate_workers(&[(1.0, 1.0)], 12.0, 10, 12_000, &mut rng);
         near(full.max() as f64, 200e9, 0.15);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use load::{Lane, Load, LoadSpec, ShardSampler};
+use load::{Load, LoadSpec, Shard, ShardSampler};
 use sys::namespace::NetNamespace;
 use sys::sched::{Cores, Urgency};
 use sys::signal::Wake;
@@ -214,7 +214,7 @@ impl<'a> Loops<'a> {
     }
 
     /// Input of one loop, here or in its own process.
-    fn load_io(&self, shard: Lane, tls: Option<Tls>, handover: Handover) -> LoadIo {
+    fn load_io(&self, shard: Shard, tls: Option<Tls>, handover: Handover) -> LoadIo {
         let (plan, schedule) = (&self.resolved.plan, self.schedule);
         let mut load = Load::new(spec::shard(self.load_spec, shard), schedule.start);
         if let Some(connections) = plan.load.open_connections {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use load::workload::{Choice, Template};
-use load::{Arrivals, HttpVersion, Lane, LoadSpec, Retry, Reuse, Workload};
+use load::{Arrivals, HttpVersion, LoadSpec, Retry, Reuse, Shard, Workload};
 use polymix::World;
 
 use crate::error::TestbedError;
@@ -47,7 +47,7 @@ pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals) -> L
         clients: load.clients,
         connect_timeout: load.connect_timeout,
         response_timeout: load.timeout,
-        lane: Lane::WHOLE,
+        shard: Shard::WHOLE,
         seed: plan.seed,
         warmup: load.warmup,
         duration: load.duration,
@@ -56,7 +56,7 @@ pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals) -> L
 
 /// Sets the wall clock at the run's zero: objects of a cache workload change by it.
 pub(super) fn set_wall_zero(spec: &mut LoadSpec, zero_at: SystemTime) {
-    if let Choice::Mix(mix) = &mut spec.workload.choice {
+    if let Choice::CacheWorkload(mix) = &mut spec.workload.choice {
         let since_1970 = zero_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         mix.wall_zero_ns = units::time::saturating_nanos(since_1970);
     }
@@ -65,13 +65,13 @@ pub(super) fn set_wall_zero(spec: &mut LoadSpec, zero_at: SystemTime) {
 /// The world of a load's cache workload.
 pub(super) fn world(spec: &LoadSpec) -> Option<&Arc<World>> {
     match &spec.workload.choice {
-        Choice::Mix(mix) => Some(&mix.world),
+        Choice::CacheWorkload(mix) => Some(&mix.world),
         Choice::InTurn | Choice::Drawn | Choice::Sessions(_) => None,
     }
 }
 
 /// One shard's part of a load: its share of the connections.
-pub(super) fn shard(whole: &LoadSpec, shard: Lane) -> LoadSpec {
+pub(super) fn shard(whole: &LoadSpec, shard: Shard) -> LoadSpec {
     let connections_max = shard.share(u64::from(whole.connections_max)) as u32;
-    LoadSpec { lane: shard, connections_max, ..whole.clone() }
+    LoadSpec { shard, connections_max, ..whole.clone() }
 }

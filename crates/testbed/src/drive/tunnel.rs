@@ -1,6 +1,6 @@
 //! A tunnel through an HTTP proxy (CONNECT, RFC 9110, section 9.3.6), created before TLS begins.
 
-use http1::{Asked, response};
+use http1::{RequestMethod, response};
 
 /// Settings of tunnels.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +66,7 @@ impl Tunnel {
         self.response_bytes.extend_from_slice(bytes);
         self.received += bytes.len();
         loop {
-            let head = match response::parse(&self.response_bytes, Asked::Connect) {
+            let head = match response::parse(&self.response_bytes, RequestMethod::Connect) {
                 Ok(Some(head)) => head,
                 // A proxy that sends 1xx responses without end would block the loop.
                 Ok(None) if self.received <= RESPONSE_BYTES_MAX => return ProxyResponse::Incomplete,

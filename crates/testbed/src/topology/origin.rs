@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use http1::Asked;
+use http1::RequestMethod;
 use http1::whole::whole;
 use polymix::OriginFigures;
 use sys::sandbox::{Net, Sandbox, SandboxSpec, Stdio, Stdio3};
@@ -95,7 +95,7 @@ impl Topology {
     pub fn origin_figures(&self) -> Option<OriginFigures> {
         let at = self.origin.as_ref()?.at;
         let response = self.client_net.run(|| request_figures(at)).ok()?.ok()?;
-        serde_json::from_slice(&whole(&response, Asked::Other).ok()?.body).ok()
+        serde_json::from_slice(&whole(&response, RequestMethod::Other).ok()?.body).ok()
     }
 }
 

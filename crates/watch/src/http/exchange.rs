@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http1::Asked;
+use http1::RequestMethod;
 use schema::{Framing, WireRequest};
 use units::Timestamp;
 
@@ -104,11 +104,11 @@ impl Exchange {
     }
 
     /// The kind of request, as far as the framing of the response depends on it.
-    pub(super) fn request_kind(&self) -> Asked {
+    pub(super) fn request_kind(&self) -> RequestMethod {
         match self.kind {
-            Method::Head => Asked::Head,
-            Method::Connect => Asked::Connect,
-            Method::Unread | Method::Other => Asked::Other,
+            Method::Head => RequestMethod::Head,
+            Method::Connect => RequestMethod::Connect,
+            Method::Unread | Method::Other => RequestMethod::Other,
         }
     }
 

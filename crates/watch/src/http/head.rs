@@ -1,7 +1,7 @@
 //! Heads of HTTP/1 messages (RFC 9112), parsed for an observer: leniently, and as far as they were captured.
 
 use http1::list::is_text;
-use http1::{Asked, Body, Reason, Role, Version};
+use http1::{Body, Reason, RequestMethod, Role, Version};
 use memchr::memchr;
 
 /// The head of a request.
@@ -95,7 +95,7 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
 
 /// Parses a response head from bytes whose end may be missing, and which other bytes may follow. `None` when the status
 /// cannot be read or the first line is not a status line.
-pub(super) fn response(bytes: &[u8], request_kind: Asked) -> Option<ResponseHead> {
+pub(super) fn response(bytes: &[u8], request_kind: RequestMethod) -> Option<ResponseHead> {
     let (line, fields) = first_line(bytes);
     let (minor, rest) = line.strip_prefix(VERSION)?.split_first()?;
     let digits = rest.strip_prefix(b" ")?.first_chunk::<3>()?;
@@ -208,7 +208,7 @@ impl<'a> Fields<'a> {
         self.fault.map_or_else(body, Err)
     }
 
-    fn of_response(&self, status: u16, minor: &u8, request_kind: Asked) -> Result<Body, Reason> {
+    fn of_response(&self, status: u16, minor: &u8, request_kind: RequestMethod) -> Result<Body, Reason> {
         let body = || self.framing.response(Role::Observer, status, version(Some(minor)), request_kind);
         self.fault.map_or_else(|| body().map_err(|fault| fault.reason), Err)
     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn response_head_needs_a_status() {
-        let read = |bytes| response(bytes, Asked::Other);
+        let read = |bytes| response(bytes, RequestMethod::Other);
         assert_eq!(read(b"HTTP/1.0 404").unwrap().status, 404);
         assert_eq!(read(b"HTTP/1.1 20"), None);
         assert_eq!(read(b"HTTP/1.1 2000 OK\r\n"), None);
@@ -301,7 +301,7 @@ mod tests {
     fn body_framing_of_heads_matches_the_shared_table() {
         for case in table::responses() {
             let bytes = case.head();
-            let head = response(&bytes, case.asked()).unwrap();
+            let head = response(&bytes, case.request_method()).unwrap();
             assert_eq!((outcome(head.body), head.end), (case.observer.clone(), Some(bytes.len())), "{case:?}");
         }
         for case in table::requests() {
@@ -314,9 +314,9 @@ mod tests {
     #[test]
     fn truncated_folded_value_is_ignored() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n";
-        assert_eq!(response(whole, Asked::Other).unwrap().body, Ok(Body::Length(5)));
+        assert_eq!(response(whole, RequestMethod::Other).unwrap().body, Ok(Body::Length(5)));
         for cut in 16..whole.len() - 2 {
-            assert_eq!(response(&whole[..cut], Asked::Other).unwrap().end, None);
+            assert_eq!(response(&whole[..cut], RequestMethod::Other).unwrap().end, None);
         }
     }
 
@@ -340,7 +340,7 @@ mod tests {
         let read = request(head).unwrap();
         assert_eq!((read.end, read.body), (end_of_head(head, 0), Ok(Body::None)));
         assert_eq!(request(&head[..21]).unwrap().end, None);
-        assert_eq!(response(b"HTTP/1.1 200 OK\n\nHTTP/1.1", Asked::Other).unwrap().end, Some(17));
+        assert_eq!(response(b"HTTP/1.1 200 OK\n\nHTTP/1.1", RequestMethod::Other).unwrap().end, Some(17));
         assert_eq!(request(b"GET / HTTP/1.1\nHost : a\nhost:b\n").unwrap().host, Some(&b"b"[..]));
     }
 

@@ -176,11 +176,11 @@ impl Compare {
     fn live(mut self) -> Result<InterleavedPlan> {
         ensure!(!self.different_plans, "--different-plans is for stored runs; here both sides have one plan");
         let blocks = match (self.blocks, self.until_seen) {
-            (Some(blocks), None) => Blocks { least: blocks, most: blocks, half_width: HALF_WIDTH },
+            (Some(blocks), None) => Blocks { min: blocks, max: blocks, half_width: HALF_WIDTH },
             (blocks, width) => {
                 let least = blocks.unwrap_or(BLOCKS_LEAST);
                 let half_width = width.map_or(HALF_WIDTH, |width| width.value());
-                Blocks { least, most: BLOCKS_MOST.max(least), half_width }
+                Blocks { min: least, max: BLOCKS_MOST.max(least), half_width }
             }
         };
         let LiveOptions { server, url, settings, family, to, mut load, path, watch, host } = self.live;
@@ -313,10 +313,10 @@ mod tests {
     #[test]
     fn blocks_and_until_seen_are_parsed() {
         let of = |words: &[&str]| live(&[&["--url", "http://a/", "--url", "http://b/"], words].concat()).blocks;
-        assert_eq!(of(&[]), Blocks { least: 6, most: 20, half_width: 0.02 });
+        assert_eq!(of(&[]), Blocks { min: 6, max: 20, half_width: 0.02 });
         assert!(of(&["--blocks", "4"]).is_fixed());
-        assert_eq!(of(&["--until-seen", "1%"]), Blocks { least: 6, most: 20, half_width: 0.01 });
-        assert_eq!(of(&["--blocks", "30", "--until-seen", "1%"]), Blocks { least: 30, most: 30, half_width: 0.01 });
+        assert_eq!(of(&["--until-seen", "1%"]), Blocks { min: 6, max: 20, half_width: 0.01 });
+        assert_eq!(of(&["--blocks", "30", "--until-seen", "1%"]), Blocks { min: 30, max: 30, half_width: 0.01 });
     }
 
     #[test]

@@ -18,7 +18,7 @@ fn live() -> InterleavedPlan {
     InterleavedPlan {
         sides: [plan("one"), plan("two")],
         what: ["one".into(), "two".into()],
-        blocks: Blocks { least: 6, most: 20, half_width: 0.02 },
+        blocks: Blocks { min: 6, max: 20, half_width: 0.02 },
         keep_runs: false,
     }
 }
@@ -140,7 +140,7 @@ fn comparison_duration_depends_on_blocks_and_run_length() {
     let [least, most] = live().time();
     assert_eq!(least, (Duration::from_secs(6) + RUN_OVERHEAD) * 28);
     assert_eq!(most, (Duration::from_secs(6) + RUN_OVERHEAD) * 84);
-    let fixed = InterleavedPlan { blocks: Blocks { least: 4, most: 4, half_width: 0.5 }, ..live() };
+    let fixed = InterleavedPlan { blocks: Blocks { min: 4, max: 4, half_width: 0.5 }, ..live() };
     assert_eq!(fixed.time()[0], fixed.time()[1]);
 }
 
@@ -148,7 +148,7 @@ fn comparison_duration_depends_on_blocks_and_run_length() {
 fn blocks_and_precision_out_of_range_are_refused() {
     assert!(live().check().is_ok());
     for (least, half_width) in [(2, 0.02), (6, 0.0), (6, 1.0), (6, f64::NAN)] {
-        let wrong = InterleavedPlan { blocks: Blocks { least, most: 20, half_width }, ..live() };
+        let wrong = InterleavedPlan { blocks: Blocks { min: least, max: 20, half_width }, ..live() };
         assert!(matches!(wrong.check(), Err(ExperimentError::Plan(_))), "{least} {half_width}");
     }
     assert!(LoadPlan::get("http://server/").duration.is_none());

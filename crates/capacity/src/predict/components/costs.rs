@@ -1,7 +1,7 @@
 //! Cost of one component by its bytes; pure functions.
 
 use schema::{ComponentCost, ComponentPoint, PartLaw};
-use stats::regression::{Law, law};
+use stats::regression::{CostModel, cost_model};
 
 use crate::predict::model::{CONFIDENCE, Estimate};
 use stats::median;
@@ -12,14 +12,14 @@ pub enum CostLine {
     /// Independent of bytes.
     ItemCost(Estimate),
     /// A line a + b n, less a cost that is counted elsewhere.
-    Law(Law, Estimate),
+    Law(CostModel, Estimate),
 }
 
 impl CostLine {
     /// From `(bytes, seconds)` points: a line with three or more different sizes, otherwise the median. `None` of fewer
     /// than two.
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
-        if let Some(law) = law(points) {
+        if let Some(law) = cost_model(points) {
             return Some(CostLine::Law(law, Estimate::default()));
         }
         let costs: Vec<f64> = points.iter().map(|(_, cost)| *cost).collect();

@@ -1,4 +1,4 @@
-//! A request as HTTP/2 has it: header fields instead of lines.
+//! Builds requests for HTTP/2: header fields instead of header lines.
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, COOKIE, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, Uri};
@@ -6,9 +6,9 @@ use schema::Method;
 
 use crate::prepared::PREPARED_MAX;
 use crate::rendering::Rendering;
-use crate::request::USER_AGENT as OURS;
+use crate::request::USER_AGENT as DEFAULT_USER_AGENT;
 
-/// The requests that are always the same, written when first asked for, and room for one that is not.
+/// Prepared requests, built at their first use, and a buffer for one that differs each time.
 #[derive(Debug)]
 pub(super) struct Fields {
     prepared: Vec<Option<Box<Written>>>,
@@ -29,26 +29,26 @@ impl Fields {
         Fields { prepared, scratch: Written::default() }
     }
 
-    /// The request of that number, if it was kept.
+    /// The prepared request with the index `request`, if it has been stored.
     pub(super) fn prepared(&self, request: u32) -> Option<&Written> {
         self.prepared.get(request as usize)?.as_deref()
     }
 
-    /// Keeps a request that is always the same, if it is among those that are kept; [`Self::kept`] has it then.
-    pub(super) fn keep(&mut self, request: u32, written: Written) {
+    /// Stores a request that is the same every time, permanently if it is among the first [`PREPARED_MAX`].
+    pub(super) fn store(&mut self, request: u32, written: Written) {
         match self.prepared.get_mut(request as usize) {
-            Some(place) => *place = Some(Box::new(written)),
+            Some(slot) => *slot = Some(Box::new(written)),
             None => self.scratch = written,
         }
     }
 
-    /// Keeps a request for the moment.
-    pub(super) fn keep_once(&mut self, written: Written) {
+    /// Stores a request until the next one.
+    pub(super) fn store_once(&mut self, written: Written) {
         self.scratch = written;
     }
 
-    /// What was kept last for the request of that number.
-    pub(super) fn kept(&self, request: u32, always: bool) -> &Written {
+    /// The request stored last for the index `request`; `always` if it is the same every time.
+    pub(super) fn stored(&self, request: u32, always: bool) -> &Written {
         let prepared = if always { self.prepared(request) } else { None };
         prepared.unwrap_or(&self.scratch)
     }
@@ -59,7 +59,7 @@ impl Fields {
 pub struct RequestHead(Request<()>);
 
 impl RequestHead {
-    /// As the `http` crate has it, ready for h2.
+    /// The head as a type of the `http` crate, as h2 requires it.
     pub fn as_http(&self) -> &Request<()> {
         &self.0
     }
@@ -74,14 +74,15 @@ impl PartialEq for RequestHead {
 
 impl Eq for RequestHead {}
 
-/// Headers that belong to an HTTP/1 connection, and that HTTP/2 has not (RFC 9113, section 8.2.2); and Host, which is
-/// `:authority` there.
-const LEFT_OUT: [&str; 6] = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "host"];
+/// Connection-specific headers of HTTP/1 that HTTP/2 forbids (RFC 9113, section 8.2.2), and Host, which HTTP/2 sends as
+/// `:authority`.
+const OMITTED_HEADERS: [&str; 6] =
+    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "host"];
 
-/// Writes a request.
+/// Builds a request.
 ///
 /// # Errors
-/// A path, a header or a name that HTTP/2 has no way to say.
+/// A path, header name or value that HTTP/2 does not allow.
 pub(super) fn write(rendering: &Rendering<'_>) -> Result<Written, http::Error> {
     let target = rendering.target();
     let mut authority = target.authority.clone().into_bytes();
@@ -100,7 +101,7 @@ pub(super) fn write(rendering: &Rendering<'_>) -> Result<Written, http::Error> {
     let mut head = Request::builder().method(method.as_str()).uri(uri).body(())?;
     let headers = head.headers_mut();
     if !rendering.gives("user-agent") {
-        headers.insert(USER_AGENT, HeaderValue::from_static(OURS));
+        headers.insert(USER_AGENT, HeaderValue::from_static(DEFAULT_USER_AGENT));
     }
     if !rendering.gives("accept") {
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
@@ -123,7 +124,7 @@ pub(super) fn write(rendering: &Rendering<'_>) -> Result<Written, http::Error> {
     }
     let mut value = Vec::new();
     for (number, name) in rendering.headers() {
-        if LEFT_OUT.iter().any(|left_out| name.eq_ignore_ascii_case(left_out)) {
+        if OMITTED_HEADERS.iter().any(|omitted| name.eq_ignore_ascii_case(omitted)) {
             continue;
         }
         value.clear();

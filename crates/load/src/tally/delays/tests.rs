@@ -1,10 +1,10 @@
-//! The bound against what a stalled generator really adds, in virtual time.
+//! Compares the bound with the delay that a stalled generator actually adds, in virtual time.
 
 use stats::Rng;
 
 use super::*;
 
-const WHOLE: (Timestamp, Option<Timestamp>) = (Timestamp::ZERO, None);
+const WHOLE_RUN: (Timestamp, Option<Timestamp>) = (Timestamp::ZERO, None);
 
 fn us(us: u64) -> Timestamp {
     Timestamp::from_nanos(us * 1000)
@@ -48,7 +48,7 @@ fn times(records: &[RequestRecord]) -> Histogram {
 }
 
 fn bounds(open_loop: bool, stalls: &[Stall], records: &[RequestRecord]) -> DelayBounds {
-    let mut delays = Delays::new(open_loop, WHOLE, false);
+    let mut delays = Delays::new(open_loop, WHOLE_RUN, false);
     delays.add(0, stalls, Timestamp::MAX, records);
     delays.finish(&times(records))
 }
@@ -71,7 +71,7 @@ fn a_late_start_is_generator_delay_unless_it_waited_for_a_connection() {
     assert!(late.all.p50.abs_diff(2_000_000) < 100_000 && late.all.p99.abs_diff(2_000_000) < 100_000, "{late:?}");
     records.iter_mut().for_each(|record| record.queued = true);
     assert_eq!(bounds(true, &[], &records).all.count, 0);
-    // What stalled while it waited is counted all the same.
+    // A stall during the wait for a connection is counted nevertheless.
     assert_eq!(bounds(false, &[stall(5_000, 6_000)], &records).by_stalls.max, 1_000_000);
 }
 
@@ -81,17 +81,17 @@ fn generator_delay_of_a_request_counts_exactly_the_stalls_within_it() {
     let stalls = [stall(1_000, 4_000), stall(10_000, 15_000), stall(40_000, 70_000)];
     assert_eq!(of(&stalls, record(5_000, 5_000, 9_000)), 0);
     assert_eq!(of(&stalls, record(0, 0, 20_000)), 8_000);
-    assert_eq!(of(&stalls, record(12_000, 15_001, 16_000)), 3_000, "scheduled within one");
+    assert_eq!(of(&stalls, record(12_000, 15_001, 16_000)), 3_000, "scheduled during a stall");
     assert_eq!(of(&stalls, record(30_000, 30_000, 70_050)), 30_000);
     assert_eq!(of(&stalls, record(71_000, 71_000, 72_000)), 0);
 }
 
 #[test]
 fn requests_after_a_stall_count_as_delayed_in_an_open_loop() {
-    // A millisecond after a stall of 5 ms, in an open loop: what is left of the burst, and no more than the whole time.
-    // The shortest of all before it takes 200 us.
+    // 3 ms after a stall of 5 ms in an open loop, the bound is the rest of the burst, but at most the response time
+    // minus the shortest service time of 200 us.
     let of = |open, from: u64, takes: u64| {
-        let short = (0..SHORTEST_OF).map(|at| record(at, at, at + 200));
+        let short = (0..SHORTEST_SERVICE_TIME_SAMPLES).map(|at| record(at, at, at + 200));
         let records: Vec<_> = short.chain([record(from, from, from + takes)]).collect();
         bounds(open, &[stall(1_000, 6_000)], &records).all.max / 1000
     };
@@ -99,14 +99,15 @@ fn requests_after_a_stall_count_as_delayed_in_an_open_loop() {
     assert_eq!((of(true, 20_700, 20_000), of(true, 21_001, 20_000)), (100, 0));
 }
 
-/// Shard 0 carries the path: what shard 1 has in flight then waits as well, and is told of after it has ended.
+/// Shard 0 carries the path: its stalls delay the requests of shard 1 too, even if they are reported after the
+/// requests.
 #[test]
 fn a_path_stall_delays_the_requests_of_all_shards() {
     let records = [record(1_000, 1_000, 9_000), record(10_000, 10_000, 10_100)];
     for (has_path, expected) in [(true, 4_000_000), (false, 1_000_000)] {
-        let mut delays = Delays::new(false, WHOLE, has_path);
+        let mut delays = Delays::new(false, WHOLE_RUN, has_path);
         delays.add(0, &[], us(0), &[]);
-        // Its own stall lies within the path's.
+        // The stall of shard 1 lies within that of the path.
         delays.add(1, &[stall(3_000, 4_000)], us(20_000), &records);
         delays.add(0, &[stall(2_000, 6_000)], us(30_000), &[]);
         let bounds = delays.finish(&times(&records));
@@ -129,22 +130,22 @@ fn only_stalls_of_the_measured_phase_are_counted() {
     );
 }
 
-/// One server that takes requests in turn, behind a path in the generator's loop.
-struct World {
+/// A simulated server that serves requests one by one, behind a path in the generator's loop.
+struct SimulatedServer {
     one_way: Duration,
     service: Duration,
-    /// Loops forward and read nothing in these.
+    /// Times in which the loop forwards and reads nothing.
     stalls: Vec<Stall>,
 }
 
-impl World {
-    /// When the loop handles what comes at `at`.
+impl SimulatedServer {
+    /// When the loop handles an event of the time `at`.
     fn handled(&self, at: Timestamp) -> Timestamp {
         let held = self.stalls.iter().find(|stall| (stall.from..stall.to).contains(&at));
         held.map_or(at, |stall| stall.to)
     }
 
-    /// From the start to the last byte; `free`: when the server is.
+    /// The time of the last byte of a request started at `started`. `free` is the time at which the server is idle.
     fn answered(&self, started: Timestamp, free: &mut Timestamp) -> Timestamp {
         let at_server = self.handled(started + self.one_way);
         *free = at_server.max(*free) + self.service;
@@ -186,15 +187,15 @@ fn assert_bounds(bounds: &DelayBounds, without: &Histogram, with: &Histogram, wh
         ("p99.9", |q| q.p99_9 as f64),
     ];
     for (name, of) in figures {
-        // Both are known to a bucket.
+        // Both percentiles are exact only to a bucket.
         let bucket = 0.002 * of(&is);
         let moved = of(&is) - of(&was);
         assert!(moved <= of(&bounds.all) + bucket, "{what}: {name} moved by {moved}, bound {}", of(&bounds.all));
     }
 }
 
-/// Whatever the pattern, no percentile is further from that of an undisturbed run than the bound says, up to two fifths of the
-/// server's capacity.
+/// For every pattern of stalls, percentiles differ from those of an undisturbed run by at most the bound, up to a
+/// server utilization of two fifths.
 #[test]
 fn percentile_shift_stays_within_the_generator_delay_bound() {
     let mut rng = Rng::named(11, "stalls");
@@ -219,8 +220,8 @@ fn percentile_shift_stays_within_the_generator_delay_bound() {
             .take_while(|stall| stall.to < us(20_000_000))
             .collect();
             let one_way = Duration::from_micros(one_way_us);
-            let stalled = World { one_way, service, stalls };
-            let quiet = World { one_way, service, stalls: Vec::new() };
+            let stalled = SimulatedServer { one_way, service, stalls };
+            let quiet = SimulatedServer { one_way, service, stalls: Vec::new() };
             let what = format!("{lasts_us} us every {every_us} us, {one_way_us} us away");
             for gap_us in [1_000.0, 5_000.0, 50_000.0] {
                 let mut at = 0.0;

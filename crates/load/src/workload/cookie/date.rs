@@ -1,32 +1,32 @@
-//! Dates as cookies have them.
+//! Parses the dates of cookies.
 
 use jiff::civil::DateTime;
 
-/// Seconds since 1970 of a date as Expires has it (RFC 6265, section 5.1.1): the parts are found wherever they stand, so
-/// that HTTP's three forms and what servers make of them are all read. Always taken as UTC. `None` if a part is missing
-/// or out of range.
+/// Parses a date of the attribute Expires (RFC 6265, section 5.1.1) into Unix seconds. The parts may be in any order,
+/// so that the three formats of HTTP and many variants are accepted. The time zone is always UTC. `None` if a part is
+/// missing or out of range.
 pub(super) fn read(text: &[u8]) -> Option<i64> {
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
     for token in text.split(|&byte| is_delimiter(byte)).filter(|token| !token.is_empty()) {
         if time.is_none()
-            && let Some(found) = hours_minutes_seconds(token)
+            && let Some(value) = hours_minutes_seconds(token)
         {
-            time = Some(found);
+            time = Some(value);
         } else if day.is_none()
-            && let Some(found) = number(token, 1, 2)
+            && let Some(value) = number(token, 1, 2)
         {
-            day = Some(found);
+            day = Some(value);
         } else if month.is_none()
-            && let Some(found) = month_number(token)
+            && let Some(value) = month_number(token)
         {
-            month = Some(found);
+            month = Some(value);
         } else if year.is_none()
-            && let Some(found) = number(token, 2, 4)
+            && let Some(value) = number(token, 2, 4)
         {
-            year = Some(match found {
-                70..=99 => found + 1900,
-                0..=69 => found + 2000,
-                _ => found,
+            year = Some(match value {
+                70..=99 => value + 1900,
+                0..=69 => value + 2000,
+                _ => value,
             });
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn read(text: &[u8]) -> Option<i64> {
     let small = |number: u16| i8::try_from(number).ok();
     let civil =
         DateTime::new(i16::try_from(year).ok()?, month?, small(day?)?, small(hour)?, small(minute)?, small(second)?, 0);
-    // Not by jiff's Timestamp, which ends a day before the year 9999 does.
+    // jiff's Timestamp is not used, as its range ends a day before the end of the year 9999.
     Some(civil.ok()?.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0)).as_secs())
 }
 
@@ -43,7 +43,7 @@ fn is_delimiter(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'/' | b';'..=b'@' | b'['..=b'`' | b'{'..=b'~')
 }
 
-/// Digits at the front, from `least` to `most` of them, and no further one behind.
+/// Parses the leading digits of a token, if their number is from `least` to `most`.
 fn number(token: &[u8], least: usize, most: usize) -> Option<u16> {
     let digits = token.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if !(least..=most).contains(&digits) {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn cookie_dates_are_parsed_in_many_formats() {
-        // RFC 9110's example in its three forms, and what is met besides.
+        // The example of RFC 9110 in its three formats, and common variants.
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",

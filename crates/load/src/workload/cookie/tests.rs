@@ -1,4 +1,4 @@
-//! Jars by RFC 6265, and what hostile servers set.
+//! Tests of cookie jars: the rules of RFC 6265, and hostile Set-Cookie lines.
 
 use proptest::prelude::*;
 
@@ -31,18 +31,18 @@ fn sent(jar: &Jar, url: &str) -> String {
     sent_at(jar, url, NOW)
 }
 
-/// What comes back at `asked` after one line set at `url`.
-fn after(url: &str, line: &str, asked: &str) -> String {
+/// The Cookie header of a request for `requested`, after a response of `url` with one Set-Cookie line.
+fn after(url: &str, line: &str, requested: &str) -> String {
     let mut jar = Jar::default();
     set(&mut jar, url, &[line]);
-    sent(&jar, asked)
+    sent(&jar, requested)
 }
 
 #[test]
 fn cookies_are_returned_to_their_host() {
     assert_eq!(after("http://a.example/", "id = 7 ; HttpOnly; SameSite=Lax", "http://A.example/x?y"), "id=7");
     assert_eq!(after("http://a.example/", "id=7", "http://b.a.example/"), "", "host-only");
-    assert_eq!(after("http://a.example/", "id=7", "http://a.example:81/"), "id=7", "a port is no border");
+    assert_eq!(after("http://a.example/", "id=7", "http://a.example:81/"), "id=7", "cookies do not depend on the port");
     assert_eq!(after("http://a.example/", "id=", "http://a.example/"), "id=");
     assert_eq!(after("http://a.example/", "id=a=b\"c\"", "http://a.example/"), "id=a=b\"c\"");
     for nothing in ["", "id", "=7", ";id=7", "id=a\u{1}b"] {
@@ -52,12 +52,12 @@ fn cookies_are_returned_to_their_host() {
 
 #[test]
 fn cookie_domains_match_as_in_rfc_6265() {
-    let under = |line: &str, asked: &str| after("http://www.a.example/", line, asked);
+    let under = |line: &str, requested: &str| after("http://www.a.example/", line, requested);
     for domain in ["a.example", ".a.example", ".A.Example"] {
-        for asked in ["http://a.example/", "http://www.a.example/", "http://x.y.a.example/"] {
-            assert_eq!(under(&format!("i=1; Domain={domain}"), asked), "i=1", "{domain} {asked}");
+        for requested in ["http://a.example/", "http://www.a.example/", "http://x.y.a.example/"] {
+            assert_eq!(under(&format!("i=1; Domain={domain}"), requested), "i=1", "{domain} {requested}");
         }
-        assert_eq!(under(&format!("i=1; domain={domain}"), "http://ba.example/"), "", "no dot before it");
+        assert_eq!(under(&format!("i=1; domain={domain}"), "http://ba.example/"), "", "only whole labels match");
     }
     for refused in ["b.example", "x.www.a.example", "example", "ww.a.example", "\u{5c71}"] {
         assert_eq!(under(&format!("i=1; Domain={refused}"), "http://www.a.example/"), "", "{refused}");
@@ -65,19 +65,23 @@ fn cookie_domains_match_as_in_rfc_6265() {
     assert_eq!(under("i=1; Domain=", "http://www.a.example/"), "i=1");
     assert_eq!(after("http://server/", "i=1; Domain=server", "http://server/"), "i=1");
     assert_eq!(after("http://192.0.2.1/", "i=1; Domain=192.0.2.1", "http://192.0.2.1/"), "i=1");
-    assert_eq!(after("http://192.0.2.1/", "i=1; Domain=2.1", "http://192.0.2.1/"), "", "addresses have no domains");
+    assert_eq!(
+        after("http://192.0.2.1/", "i=1; Domain=2.1", "http://192.0.2.1/"),
+        "",
+        "IP addresses have no parent domains"
+    );
     assert_eq!(after("http://[2001:2::1]/", "i=1", "http://[2001:2::1]/"), "i=1");
 }
 
 #[test]
 fn cookie_paths_match_as_in_rfc_6265() {
-    let under = |line: &str, asked: &str| after("http://a/shop/cart/add?x=/y/", line, asked);
-    assert_eq!(under("i=1", "http://a/shop/cart"), "i=1", "the folder of the request");
+    let under = |line: &str, requested: &str| after("http://a/shop/cart/add?x=/y/", line, requested);
+    assert_eq!(under("i=1", "http://a/shop/cart"), "i=1", "the directory of the request's path");
     assert_eq!(under("i=1", "http://a/shop/cart/x/y?z"), "i=1");
     assert_eq!(under("i=1", "http://a/shop/cartoon"), "");
     assert_eq!(under("i=1; Path=/", "http://a/"), "i=1");
     assert_eq!(under("i=1; Path=/other", "http://a/other/x"), "i=1");
-    assert_eq!(under("i=1; Path=other", "http://a/shop/cart/x"), "i=1", "as if it had not been said");
+    assert_eq!(under("i=1; Path=other", "http://a/shop/cart/x"), "i=1", "an invalid path is ignored");
     assert_eq!(after("http://a/x", "i=1", "http://a/"), "i=1");
     let mut jar = Jar::default();
     set(&mut jar, "http://a/", &["a=1; Path=/", "b=2; Path=/x", "c=3; Path=/x/y", "d=4; Path=/x"]);
@@ -93,7 +97,7 @@ fn secure_cookies_are_sent_only_over_tls() {
 
 #[test]
 fn cookies_expire_by_max_age_and_date() {
-    // The server's clock says 1994-11-06 08:49:37.
+    // The server's Date is 1994-11-06 08:49:37.
     for (attributes, lasts) in [
         ("Max-Age=60", 60),
         ("Expires=Sun, 06 Nov 1994 08:50:37 GMT", 60),
@@ -136,7 +140,7 @@ fn without_a_wall_clock_only_long_past_dates_expire_cookies() {
 fn a_cookie_with_the_same_name_domain_and_path_is_replaced() {
     let mut jar = Jar::default();
     set(&mut jar, "http://b.a/", &["i=1", "j=1", "i=2", "i=3; Path=/x", "i=4; Domain=b.a"]);
-    assert_eq!(sent(&jar, "http://b.a/"), "i=4; j=1", "it keeps its place");
+    assert_eq!(sent(&jar, "http://b.a/"), "i=4; j=1", "a replaced cookie keeps its position");
     assert_eq!((sent(&jar, "http://b.a/x"), jar.len()), ("i=3; i=4; j=1".into(), 3));
 }
 
@@ -147,18 +151,22 @@ fn cookie_jars_are_bounded() {
         set(&mut jar, "http://a/", &[&format!("c{number}=1")]);
     }
     assert_eq!(jar.len(), COOKIES_MAX);
-    assert!(sent(&jar, "http://a/").starts_with("c10=1; "), "the oldest went");
+    assert!(sent(&jar, "http://a/").starts_with("c10=1; "), "the oldest cookies are removed");
     let mut jar = Jar::default();
     set(&mut jar, "http://a/", &["gone=1; Max-Age=1"]);
     let long = "v".repeat(COOKIE_BYTES_MAX - 1);
     let (first, second) = (format!("a={long}"), format!("b={long}v"));
     set(&mut jar, "http://a/", &[&first, &second]);
-    assert_eq!((jar.len(), sent(&jar, "http://a/").contains("b=")), (2, false), "one byte too many");
+    assert_eq!(
+        (jar.len(), sent(&jar, "http://a/").contains("b=")),
+        (2, false),
+        "a cookie that is one byte too long is ignored"
+    );
     for name in ["c", "d", "e", "f"] {
         set(&mut jar, "http://a/", &[&format!("{name}={}", &long[1..])]);
     }
     assert!(sent(&jar, "http://a/").len() <= JAR_BYTES_MAX + 2 * jar.len());
-    assert_eq!(jar.len(), 4, "what was there longest went");
+    assert_eq!(jar.len(), 4, "the oldest cookies are removed");
 }
 
 #[test]
@@ -177,13 +185,18 @@ fn every_client_has_its_own_cookie_jar() {
     assert_eq!(jars.header(3, &a, b"/", NOW), Some(b"i=3".to_vec()));
     assert_eq!((jars.header(4, &a, b"/", NOW), jars.header(1, &a, b"/", NOW)), (Some(b"i=4".to_vec()), None));
     take(&mut jars, 3, "Set-Cookie: i=; Max-Age=0");
-    assert_eq!(jars.len(), 1, "an empty jar is given back");
+    assert_eq!(jars.len(), 1, "an empty jar is removed");
 }
 
 proptest! {
-    /// Whatever a server sets: bounds hold, and what comes back is one line.
+    /// For any Set-Cookie lines, the limits hold and the Cookie header is one line.
     #[test]
-    fn cookie_parsing_never_panics_on_any_header(lines in prop::collection::vec("(a|b|=|;| |Path=/|Domain=|a\\.example|Max-Age=|[0-9]|Expires=|.){0,20}", 0..20)) {
+    fn cookie_parsing_never_panics_on_any_header(
+        lines in prop::collection::vec(
+            "(a|b|=|;| |Path=/|Domain=|a\\.example|Max-Age=|[0-9]|Expires=|.){0,20}",
+            0..20,
+        ),
+    ) {
         let mut jar = Jar::default();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         set(&mut jar, "http://www.a.example/x/y", &lines);

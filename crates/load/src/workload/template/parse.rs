@@ -1,24 +1,25 @@
-//! Templates as typed.
+//! Parses typed templates.
 
 use super::{Piece, Template};
 
-/// The names of values that responses bring, each with its index.
+/// The names of extracted values, each with its index.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Vec<String>);
 
-/// Why text is no template, or a name no name.
+/// Why a template or a value's name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TemplateError(String);
 
-/// Places that are always there.
+/// Names of the built-in placeholders.
 const BUILT_IN: [&str; 4] = ["client", "sequence", "session", "random"];
 
 impl Names {
-    /// The index of `name`, a new one if it is new.
+    /// The index of `name`; a new name gets the next index.
     ///
     /// # Errors
-    /// Not a name: letters, digits, `_` and `-`, beginning with a letter or `_`; or that of a built-in place.
+    /// The name is invalid (valid are letters, digits, `_` and `-`, beginning with a letter or `_`), or is that of a
+    /// built-in placeholder.
     pub fn define(&mut self, name: &str) -> Result<usize, TemplateError> {
         let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
         if !begins || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
@@ -36,12 +37,12 @@ impl Names {
         }))
     }
 
-    /// The index of `name`.
+    /// The index of `name`, if it is defined.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|known| known == name)
     }
 
-    /// The names by their index.
+    /// The names by index.
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }
@@ -51,12 +52,12 @@ impl Names {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether no name is defined.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn places(&self) -> String {
+    fn placeholders(&self) -> String {
         let built_in = ["{client}", "{sequence}", "{session}", "{random 1..1000}"].map(str::to_owned);
         let own = self.0.iter().map(|name| format!("{{{name}}}"));
         built_in.into_iter().chain(own).collect::<Vec<_>>().join(", ")
@@ -64,11 +65,11 @@ impl Names {
 }
 
 impl Template {
-    /// Reads text with places: `{client}`, `{sequence}`, `{session}`, `{random 1..1000}`, `{name}` for each of `names`.
-    /// `{{` and `}}` stand for braces.
+    /// Parses text with the placeholders `{client}`, `{sequence}`, `{session}`, `{random 1..1000}`, and `{name}` for
+    /// each of `names`. `{{` and `}}` are literal braces.
     ///
     /// # Errors
-    /// A place that is not known, a range that holds no number, a brace without its other half.
+    /// The text has an unknown placeholder, an empty range, or an unmatched brace.
     pub fn parse(text: &str, names: &Names) -> Result<Template, TemplateError> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -88,7 +89,7 @@ impl Template {
                     shown(text)
                 )));
             };
-            let piece = place(&after[..end], names)?;
+            let piece = placeholder(&after[..end], names)?;
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain).into_bytes().into()));
             }
@@ -103,7 +104,7 @@ impl Template {
     }
 }
 
-fn place(typed: &str, names: &Names) -> Result<Piece, TemplateError> {
+fn placeholder(typed: &str, names: &Names) -> Result<Piece, TemplateError> {
     let name = typed.trim();
     match name {
         "client" => return Ok(Piece::Client),
@@ -125,12 +126,12 @@ fn place(typed: &str, names: &Names) -> Result<Piece, TemplateError> {
         TemplateError(format!(
             "`{{{}}}` is not a valid placeholder: use one of {}; write a literal brace as {{{{ or }}}}",
             shown(typed),
-            names.places()
+            names.placeholders()
         ))
     })
 }
 
-/// Digits only.
+/// Parses a number that consists of digits only.
 fn number(typed: &str) -> Option<u64> {
     let typed = typed.trim();
     if typed.is_empty() || !typed.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -139,11 +140,11 @@ fn number(typed: &str) -> Option<u64> {
     typed.parse().ok()
 }
 
-/// Enough of a text to find it again, on one line.
+/// The beginning of a text on one line, for error messages.
 fn shown(text: &str) -> String {
-    const SHOWN: usize = 80;
+    const SHOWN_MAX_CHARS: usize = 80;
     let escaped = text.escape_debug().to_string();
-    match escaped.char_indices().nth(SHOWN) {
+    match escaped.char_indices().nth(SHOWN_MAX_CHARS) {
         Some((at, _)) => format!("{}..", &escaped[..at]),
         None => escaped,
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_placeholders_are_refused_with_the_valid_ones() {
+    fn invalid_placeholders_are_rejected_with_the_valid_ones() {
         let unknown = read("/a?b={tokn}").unwrap_err();
         for word in ["`{tokn}`", "{client}", "{random 1..1000}", "{token}, {cart-id}", "{{"] {
             assert!(unknown.contains(word), "{unknown}");
@@ -199,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// Text whose braces are doubled is itself.
+        /// A text with doubled braces parses to the original text.
         #[test]
         fn doubled_braces_are_literal_braces(text in ".{0,60}") {
             let doubled = text.replace('{', "{{").replace('}', "}}");
@@ -207,7 +208,7 @@ mod tests {
             prop_assert_eq!(template, Template::literal(&text));
         }
 
-        /// Whatever is typed: a refusal on one line, or pieces none of which is empty.
+        /// Every text is rejected with an error of one line, or parses to non-empty pieces.
         #[test]
         fn parsing_never_panics_on_any_text(text in "([{}]|random |1..9|client|token|.){0,20}") {
             match Template::parse(&text, &names()) {

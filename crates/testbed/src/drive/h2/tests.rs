@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use load::{Action, Arrivals, HttpVersion, Lane, Load, LoadSpec, Retry, Reuse, Target, Workload};
+use load::{Action, Arrivals, HttpVersion, Load, LoadSpec, Retry, Reuse, Shard, Target, Workload};
 use units::Timestamp;
 
 use super::*;
@@ -20,7 +20,7 @@ fn keys() -> Vec<StreamKey> {
         clients: 1,
         connect_timeout: Duration::from_secs(1),
         response_timeout: Duration::from_secs(1),
-        lane: Lane::WHOLE,
+        shard: Shard::WHOLE,
         seed: 1,
         warmup: Duration::ZERO,
         duration: None,

@@ -23,7 +23,7 @@ impl LoadIo {
 
     /// The core's counters of a cache workload.
     pub fn mix(&self) -> CacheCounters {
-        self.load.mix_live()
+        self.load.cache_counters()
     }
 
     /// The measured phase, its end as far as it is known.
