@@ -1,8 +1,8 @@
 //! The schedule of a point: phases of the load and of the workload.
 //!
-//! PolyMix-2 to 4 are schedules of many hours with plateaus of four hours. Phases with a fixed length scale by one factor, so
-//! that a test of the same shape takes minutes. Life cycles of objects (days) and the cache fill (bytes) do not scale, which
-//! the result states.
+//! PolyMix-2 to 4 are schedules of many hours with plateaus of four hours. Phases with a fixed length scale by one
+//! factor, so that a test of the same shape takes minutes. Life cycles of objects (days) and the cache fill (bytes) do
+//! not scale, which the result states.
 //!
 //! | | warm | framp | fill | fexit | inc | top | dec | idle |
 //! |---|---|---|---|---|---|---|---|---|
@@ -121,8 +121,8 @@ impl PolygraphSchedule {
         Self::NAMES[self as usize]
     }
 
-    /// The phases, their fixed lengths multiplied by `scale`, for this `recurrence` and cache size. Without a size the cache is
-    /// not filled. Empty for [`PolygraphSchedule::Constant`].
+    /// The phases, their fixed lengths multiplied by `scale`, for this `recurrence` and cache size. Without a size the
+    /// cache is not filled. Empty for [`PolygraphSchedule::Constant`].
     pub fn phases(self, scale: f64, recurrence: f64, cache: Option<Bytes>) -> Vec<PointPhase> {
         let shape = match self {
             PolygraphSchedule::Constant => return Vec::new(),
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn polymix_4_scaled_to_a_sixtieth_matches_the_table() {
         let table = table(PolygraphSchedule::Polymix4, 1.0 / 60.0, Some(Bytes(1_000_000)));
-        let wanted = [
+        let expected = [
             ("framp", 20.0, MINIMAL_LOAD, 1.0),
             ("fill", -1.0, 1.0, 1.0),
             ("fexit", 20.0, 1.0, MINIMAL_LOAD),
@@ -310,10 +310,10 @@ mod tests {
             ("top2", 240.0, 1.0, 1.0),
             ("dec2", 20.0, 1.0, MINIMAL_LOAD),
         ];
-        assert_eq!(table.len(), wanted.len());
-        for ((name, seconds, from, to), wanted) in table.iter().zip(wanted) {
-            assert!((seconds - wanted.1).abs() < 1e-6, "{name}: {seconds}");
-            assert_eq!((name.as_str(), *from, *to), (wanted.0, wanted.2, wanted.3));
+        assert_eq!(table.len(), expected.len());
+        for ((name, seconds, from, to), expected) in table.iter().zip(expected) {
+            assert!((seconds - expected.1).abs() < 1e-6, "{name}: {seconds}");
+            assert_eq!((name.as_str(), *from, *to), (expected.0, expected.2, expected.3));
         }
     }
 

@@ -16,8 +16,8 @@ const SERVER: &str = "server";
 
 /// Virtual users with a path, if the workload has no rate per client.
 const PATH_CLIENTS: u32 = 100;
-/// Size of the frozen working set, as a share of the requests of a plateau. PolyMix-3 and 4 state it: 45 % of the requests
-/// times the share that fills caches. In PolyMix-2 it is all requests that are not repeats.
+/// Size of the frozen working set, as a share of the requests of a plateau. PolyMix-3 and 4 state it: 45 % of the
+/// requests times the share that fills caches. In PolyMix-2 it is all requests that are not repeats.
 const WORKING_SET_SHARES: [(PolygraphSchedule, f64); 3] = [
     (PolygraphSchedule::Polymix2, 1.0 - 0.6875),
     (PolygraphSchedule::Polymix3, 0.45 * 0.75),
@@ -60,8 +60,8 @@ pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> 
     phases.into_iter().map(|phase| Timed { lasts: lasts(&phase), phase }).collect()
 }
 
-/// Load before the point if the workload has phases of its own, of which only the last is measured. Zero if the plan has
-/// phases, which replace them.
+/// Load before the point if the workload has phases of its own, of which only the last is measured. Zero if the plan
+/// has phases, which replace them.
 pub fn lead(plan: &CachePlan, workload: &CacheWorkload) -> Duration {
     workload.phases.last().filter(|_| plan.cache.is_constant()).map_or(Duration::ZERO, |last| last.from)
 }
@@ -75,8 +75,8 @@ pub fn lasts(plan: &CachePlan, workload: &CacheWorkload, phases: &[Timed]) -> Du
     }
 }
 
-/// World of the `index`-th point. The first has the configured one, so that it can find copies of an earlier sweep; later
-/// worlds are derived from it, so that points find no copies of earlier points.
+/// World of the `index`-th point. The first has the configured one, so that it can find copies of an earlier sweep;
+/// later worlds are derived from it, so that points find no copies of earlier points.
 pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
     match plan.workload.world {
         _ if index == 0 || plan.cache.keep_world => plan.workload.world.unwrap_or(drawn),
@@ -209,7 +209,8 @@ pub fn check(sweep: &CachePlan, workload: &CacheWorkload, front: &Front) -> Resu
     single_origin(sweep, workload, front)
 }
 
-/// Rejects a reverse proxy in the testbed with varying numbers of clients: its origin has the address after the last client.
+/// Rejects a reverse proxy in the testbed with varying numbers of clients: its origin has the address after the last
+/// client.
 fn single_origin(plan: &CachePlan, workload: &CacheWorkload, front: &Front) -> Result<(), String> {
     if !matches!((front, &plan.server), (Front::Reverse(_), Some(_))) {
         return Ok(());
@@ -364,8 +365,8 @@ mod tests {
         assert_eq!(lasts("0.01", 50.0), lasts("1.0", 50.0));
         assert!((lasts("0.01", 50.0) / lasts("0.01", 100.0) - 2.0).abs() < 1e-6);
         // 20 MB of 50/s x 93.75 % new x 80 % cacheable x 13 KB.
-        let wanted = 20e6 / (50.0 * 0.9375 * 0.8 * CacheWorkload::polymix(1).kinds[0].size.mean());
-        assert!((lasts("0.01", 50.0) / wanted - 1.0).abs() < 0.01, "{} {wanted}", lasts("0.01", 50.0));
+        let expected_s = 20e6 / (50.0 * 0.9375 * 0.8 * CacheWorkload::polymix(1).kinds[0].size.mean());
+        assert!((lasts("0.01", 50.0) / expected_s - 1.0).abs() < 0.01, "{} {expected_s}", lasts("0.01", 50.0));
     }
 
     #[test]

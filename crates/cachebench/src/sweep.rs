@@ -68,24 +68,24 @@ pub fn check(plan: &CachePlan) -> Result<(), ExperimentError> {
 }
 
 /// Measures the points. Must be called while this process has one thread, since the origin is started in a sandbox. An
-/// interrupt ends the current point and keeps its figures.
+/// interrupt ends the current point; its figures are stored.
 ///
 /// # Errors
 /// An invalid plan; an origin that does not respond; missing programs or privileges. A failing cache is not an error.
 pub fn run(
     plan: &CachePlan,
     order: &Order,
-    book: &RunStore,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<CacheDone, ExperimentError> {
     check(plan)?;
     let front = plan.front().map_err(TestbedError::Plan)?;
     let workload = workload_of(plan)?;
-    let record = book.create(&plan.name, order.started, plan.seed)?;
+    let record = run_store.create(&plan.name, order.started, plan.seed)?;
     let showing = ExperimentProgress::begin(&record, "cache", &order.command, plan.seed, stage);
     let mut stage = showing.staging(stage);
-    let made = Sweep::begin(plan, &front, &workload, order, book, &record)
+    let made = Sweep::begin(plan, &front, &workload, order, run_store, &record)
         .and_then(|mut sweep| sweep.points(interrupts, &mut stage, &showing).map(|()| sweep));
     let made = made.and_then(|sweep| sweep.close(interrupts.count() > 0, &record)).inspect_err(|_| {
         // Nothing was measured or written: the folder would look like a killed run.
@@ -106,7 +106,7 @@ struct Sweep<'a> {
     front: &'a Front,
     workload: &'a CacheWorkload,
     order: &'a Order,
-    book: &'a RunStore,
+    run_store: &'a RunStore,
     division: CoreDivision,
     /// `None`: the testbed starts cache and origin for each point.
     origin: Option<Origin>,
@@ -131,7 +131,7 @@ impl<'a> Sweep<'a> {
         front: &'a Front,
         workload: &'a CacheWorkload,
         order: &'a Order,
-        book: &'a RunStore,
+        run_store: &'a RunStore,
         record: &RunFolder,
     ) -> Result<Sweep<'a>, ExperimentError> {
         record.write_plan(&plan.to_toml())?;
@@ -151,7 +151,7 @@ impl<'a> Sweep<'a> {
             front,
             workload,
             order,
-            book,
+            run_store,
             division,
             origin,
             folder,
@@ -177,7 +177,7 @@ impl<'a> Sweep<'a> {
             }
             match self.point(index, rate, interrupts, stage) {
                 Ok(()) => showing.put(|standing| standing.cache = Some(self.partial_result())),
-                // Keep the measured points and report that some are missing.
+                // Store the measured points and report that some are missing.
                 Err(error) if !self.points.is_empty() => {
                     self.checks.push(Check::without_figure(
                         format!("{rate}: measured"),
@@ -235,17 +235,17 @@ impl<'a> Sweep<'a> {
         let before = self.origin_figures();
         let mut watchdog = Watchdog::new(stage.begin(&self.name(rate)), self.plan.cache.stop_errors.0);
         let command = &self.order.command;
-        let book = self.book;
+        let run_store = self.run_store;
         let outcome =
-            self.division.as_load(|| testbed::bench(&plan, command, Some(book), interrupts, &mut watchdog))?;
+            self.division.as_load(|| testbed::bench(&plan, command, Some(run_store), interrupts, &mut watchdog))?;
         let after = self.origin_figures();
         let has_origin = self.origin.is_some() || outcome.origin.is_some();
-        // A measured point is kept even if the origin's counters could not be read.
+        // A measured point is stored even if the origin's counters could not be read.
         let (before, after, read_error) = match (before, after) {
             (Ok(before), Ok(after)) => (before, after, None),
             (Err(error), _) | (_, Err(error)) => (None, None, Some(error)),
         };
-        // An origin in the testbed lives as long as its run.
+        // An origin in the testbed ends with its run.
         let counted = after.as_ref().or(outcome.origin.as_ref());
         self.think_timing_error_p99_ns =
             self.think_timing_error_p99_ns.max(counted.map(|figures| figures.think_timing_error_ns.p99));
@@ -349,10 +349,10 @@ impl<'a> Sweep<'a> {
 
     /// A failed check, if requests were made and none reached the origin.
     fn origin_not_reached(&self, rate: RequestRate, reached: WorldFigures, points: &[CachePoint]) -> Option<Check> {
-        let asked: u64 = points.iter().map(|point| point.figures.basic_requests).sum();
+        let requests: u64 = points.iter().map(|point| point.figures.basic_requests).sum();
         // A cache that an earlier sweep of the same world filled needs no origin.
         let hits: u64 = points.iter().map(|point| point.figures.hits_of_all).sum();
-        (reached.requests == 0 && asked > 0 && hits == 0).then(|| Check {
+        (reached.requests == 0 && requests > 0 && hits == 0).then(|| Check {
             name: format!("{rate}: origin reached"),
             state: CheckState::Failed,
             weight: Weight::Invalid,
@@ -360,7 +360,7 @@ impl<'a> Sweep<'a> {
             limit: Some(1.0),
             unit: "requests".into(),
             why: format!(
-                "of {asked} requests none reached the origin{}: can the cache reach it, and does it fetch from this one?",
+                "of {requests} requests none reached the origin{}: can the cache reach it, and does it fetch from this one?",
                 self.origin.as_ref().map_or(String::new(), |origin| format!(" at {}", origin.plain))
             ),
         })

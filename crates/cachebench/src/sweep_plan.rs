@@ -92,8 +92,8 @@ pub struct SweepPlan {
     /// Virtual users; absent: the rate over the workload's rate per client; without one 100 with a path, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Whether all points use one world (set of objects), so that each finds the cache as earlier points left it; otherwise
-    /// each has a new world.
+    /// Whether all points use one world (set of objects), so that each finds the cache as earlier points left it;
+    /// otherwise each has a new world.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_world: bool,
     /// Size of the cache, for the LRU simulation and for the cache fill.
@@ -334,7 +334,8 @@ impl CachePlan {
         toml::to_string_pretty(&table).expect("a plan is plain tables of text and numbers")
     }
 
-    /// Resolves relative file names, and `$PLAN_FOLDER` in the server's command, against `folder`, the folder of the plan file.
+    /// Resolves relative file names, and `$PLAN_FOLDER` in the server's command, against `folder`, the folder of the
+    /// plan file.
     pub fn find_files_from(&mut self, folder: &Path) {
         let tls = self.cache.tls.iter_mut();
         let tls = tls.flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());

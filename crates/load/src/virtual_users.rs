@@ -1,8 +1,8 @@
 //! Virtual users: the clients of a workload, which ask for a world's objects and hold every reply against it.
 //!
 //! ```text
-//!   arrival --Stream--> Ask --request::write--> path, X-Yamabiko-Request-Id, form, body
-//!                        |                      response --Checker--> Seen   (the head where it lies, the body as it comes)
+//!   arrival --Stream--> DrawnRequest --request::write--> path, X-Yamabiko-Request-Id, form, body
+//!                        |                      response --Checker--> CheckedResponse   (the head where it lies, the body as it comes)
 //!                        |                                             |
 //!                        |                                             \--> verdict, CacheExchange
 //!                        \--what its page embeds, PARALLEL at a time, once the page is whole
@@ -16,7 +16,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use polymix::{Ask, Checker, Content, Form, Law, RequestId, Seen, Stamp, Stream, Variant, World};
+use polymix::{
+    CheckedResponse, Checker, Content, Distribution, DrawnRequest, Form, RequestId, ResponseIdentity, Stream, Variant,
+    World,
+};
 use schema::{CacheExchange, FailureCause, Method, RequestRecord};
 use slab::Slab;
 use stats::Rng;
@@ -58,10 +61,10 @@ const NTH_SHIFT: u32 = 40;
 /// A request of a workload that has been intended and has not ended.
 #[derive(Debug)]
 pub(crate) struct WorkloadRequest {
-    pub(crate) ask: Ask,
+    pub(crate) ask: DrawnRequest,
     pub(crate) id: RequestId,
     /// What the page embeds.
-    embedded: Vec<Ask>,
+    embedded: Vec<DrawnRequest>,
     /// The page that embeds it.
     page: Option<u32>,
     /// Unix time in ms when it was sent, or intended.
@@ -81,7 +84,7 @@ pub(crate) struct RequestContent<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
     /// What the checker saw of it; `None` where no head came.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<CheckedResponse>,
     /// The client left before the end, as planned.
     pub(crate) is_cut: bool,
 }
@@ -95,7 +98,7 @@ impl Reply {
 #[derive(Debug)]
 struct Page {
     client: u32,
-    left: VecDeque<(RequestId, Ask)>,
+    left: VecDeque<(RequestId, DrawnRequest)>,
     /// Embedded objects requested and not complete.
     out: u32,
 }
@@ -107,7 +110,7 @@ pub(crate) struct VirtualUsers {
     stream: Stream,
     pages: Slab<Page>,
     /// Requests on a connection, and the seed of their numbers.
-    uses: Option<(Law, u64)>,
+    uses: Option<(Distribution, u64)>,
     /// Connections open by client.
     open: Vec<u32>,
     live: CacheCounters,
@@ -150,7 +153,7 @@ impl VirtualUsers {
     }
 
     /// Which request of the workload stands for an ask: one for each kind, and the same again for those that are secured.
-    pub(crate) fn request_of(&self, ask: &Ask) -> u32 {
+    pub(crate) fn request_of(&self, ask: &DrawnRequest) -> u32 {
         let kinds = self.mix.world.spec.kinds.len() as u32;
         u32::from(ask.object.kind) + if ask.secure { kinds } else { 0 }
     }
@@ -208,9 +211,9 @@ impl VirtualUsers {
         failure: Option<FailureCause>,
     ) -> CacheExchange {
         let Reply { seen, is_cut } = reply;
-        let stamp = seen.and_then(|seen| seen.stamp);
+        let stamp = seen.and_then(|seen| seen.identity);
         let world = &self.mix.world;
-        let Ask { object, form, method, gzip, secure, repeat, offered, .. } = asking.ask;
+        let DrawnRequest { object, form, method, gzip, secure, repeat, offered, .. } = asking.ask;
         let due = world.version(object, (asking.requested_unix_ms / 1000) as i64);
         let variant = world.variant(object, gzip);
         let object_bytes = world.body(object, due, variant).length();
@@ -220,7 +223,7 @@ impl VirtualUsers {
             Some(cause) => Err(cause),
             None => look(world, asking, record.status, seen.as_ref(), is_cut),
         };
-        let made_for = stamp.and_then(|stamp| stamp.ask);
+        let made_for = stamp.and_then(|stamp| stamp.request_id);
         let exchange = CacheExchange {
             sequence: record.sequence,
             client: record.client,
@@ -251,34 +254,35 @@ impl VirtualUsers {
             response_object: stamp.map(|stamp| stamp.object.number),
             response_kind: stamp.map_or(0, |stamp| stamp.object.kind),
             response_version: stamp.map_or(0, |stamp| stamp.version),
-            generated_unix_ms: stamp.map_or(0, |stamp| stamp.made_ms),
+            generated_unix_ms: stamp.map_or(0, |stamp| stamp.generated_unix_ms),
             renewed: stamp.is_some_and(|stamp| stamp.renewed),
             age_s: seen.and_then(|seen| seen.age_s),
             expected_version: due.number,
             expires_unix_s: due.expires_s.unwrap_or(i64::MAX),
             body_gzip: seen.is_some_and(|seen| seen.content_encoding_gzip),
-            content: seen.map_or(Content::NotLooked, |seen| seen.content).into(),
+            content: seen.map_or(Content::NotCompared, |seen| seen.content).into(),
             body_bytes: seen.map_or(0, |seen| seen.body_bytes),
             hit: false,
             wrong: None,
         };
         if exchange.failure.is_none() && exchange.is_basic() && !is_cut {
             self.live.basic_gets += 1;
-            self.live.hits += u64::from(polymix::judge::is_hit(&exchange));
+            self.live.hits += u64::from(polymix::verifier::is_hit(&exchange));
         }
         exchange
     }
 
     /// Whether the origin was to cut the response to `asking`, whose head had this identity. A cache may join asks, so that the
     /// reply is another's and was cut for that one; but not one that was over before this was asked: that stump was kept.
-    fn was_cut_by_origin(&self, asking: &WorkloadRequest, stamp: Option<Stamp>) -> bool {
+    fn was_cut_by_origin(&self, asking: &WorkloadRequest, stamp: Option<ResponseIdentity>) -> bool {
         let Some(stamp) = stamp else {
             // No head came. That of this ask may have been lost with the end.
             return self.mix.world.origin_aborts(asking.id).is_some();
         };
         // What names no ask the origin does not cut.
-        stamp.ask.is_some_and(|made_for| {
-            let is_now = stamp.made_ms.saturating_add(polymix::judge::CLOCK_SLACK_MS) >= asking.requested_unix_ms;
+        stamp.request_id.is_some_and(|made_for| {
+            let is_now =
+                stamp.generated_unix_ms.saturating_add(polymix::verifier::CLOCK_SLACK_MS) >= asking.requested_unix_ms;
             made_for.run == self.mix.run
                 && self.mix.world.origin_aborts(made_for).is_some()
                 && (made_for == asking.id || is_now)
@@ -348,7 +352,7 @@ fn look(
     world: &World,
     asking: &WorkloadRequest,
     status: u16,
-    seen: Option<&Seen>,
+    seen: Option<&CheckedResponse>,
     is_cut: bool,
 ) -> Result<(), FailureCause> {
     let conditional = matches!(asking.ask.form, Form::Ims200 | Form::Ims304);
@@ -358,13 +362,13 @@ fn look(
         _ => return Err(FailureCause::UnexpectedStatus),
     }
     let Some(seen) = seen else { return Err(FailureCause::UnexpectedBody) };
-    let is_it = seen.stamp.is_some_and(|stamp| stamp.world == world.id && stamp.object == asking.ask.object);
+    let is_it = seen.identity.is_some_and(|stamp| stamp.world == world.id && stamp.object == asking.ask.object);
     match seen.content {
         _ if !is_it => Err(FailureCause::UnexpectedBody),
         Content::Short if is_cut => Ok(()),
         Content::Short => Err(FailureCause::UnexpectedLength),
         Content::Differs { .. } | Content::Long => Err(FailureCause::UnexpectedBody),
-        Content::Right | Content::NotLooked | Content::Recoded => Ok(()),
+        Content::Right | Content::NotCompared | Content::Recoded => Ok(()),
     }
 }
 
@@ -386,7 +390,7 @@ impl RequestContent<'_> {
     /// The header fields of its own, each with its line end.
     pub(crate) fn fields(&self, into: &mut Vec<u8>) {
         let WorkloadRequest { ask, id, requested_unix_ms, .. } = self.asking;
-        into.extend_from_slice(polymix::ASK.as_bytes());
+        into.extend_from_slice(polymix::REQUEST_ID_FIELD.as_bytes());
         into.extend_from_slice(b": ");
         id.write(into);
         into.extend_from_slice(b"\r\n");

@@ -94,7 +94,7 @@ impl Tail {
                 })
                 .sum(),
             Tail::Stored(bytes) => bytes.len() as u64,
-            Tail::WorkloadBody(matter) => matter.length(),
+            Tail::WorkloadBody(body) => body.length(),
             Tail::Awaited => 0,
         }
     }

@@ -63,9 +63,9 @@ impl OriginSpec {
 
     /// Counters of all workers.
     pub fn figures(&self) -> OriginFigures {
-        let World { spec, seed, matter, .. } = &*self.world;
+        let World { spec, seed, body_content, .. } = &*self.world;
         self.counts.read(OriginFigures {
-            body_content: format!("{:08x}", matter.digest()),
+            body_content: format!("{:08x}", body_content.digest()),
             workload: spec.name.clone(),
             seed: *seed,
             digest: WorkloadDigest::clone(&self.digest),

@@ -68,7 +68,8 @@ pub(super) fn proxy_description(front: &Front) -> String {
     }
 }
 
-/// Time of load before the measured part of a point, and mean think time of the origin in seconds. `None` for schedules.
+/// Time of load before the measured part of a point, and mean think time of the origin in seconds. `None` for
+/// schedules.
 pub(super) fn warm_up_and_think_time(plan: &CachePlan, workload: &CacheWorkload) -> Option<(Duration, f64)> {
     let cache = &plan.cache;
     let before = runs::lead(plan, workload).saturating_add(cache.point.mul_f64(cache.warmup.value()));

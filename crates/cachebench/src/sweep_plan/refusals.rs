@@ -16,7 +16,7 @@ impl CachePlan {
             Ok(front) => front,
             Err(why) => return Some(why),
         };
-        if let Some(why) = self.front_at_fault(&front) {
+        if let Some(why) = self.front_contradiction(&front) {
             return Some(why);
         }
         if cache.rates.is_empty() || cache.rates.len() > POINTS_MAX {
@@ -64,11 +64,11 @@ impl CachePlan {
         if self.server.is_some() && front == Front::Direct {
             return Some("direct (--direct) is without a cache: leave [server] (--server) out".into());
         }
-        self.origin_at_fault()
+        self.origin_contradiction()
     }
 
     /// Contradictions of the cache's position.
-    fn front_at_fault(&self, front: &Front) -> Option<String> {
+    fn front_contradiction(&self, front: &Front) -> Option<String> {
         let Front::Reverse(url) = front else {
             return self.cache.tls.is_some().then(|| {
                 "[cache.tls] (-k, --cacert and others) requires a reverse proxy with https: give reverse (--reverse), \
@@ -98,7 +98,7 @@ impl CachePlan {
     }
 
     /// Contradictions of the origin.
-    fn origin_at_fault(&self) -> Option<String> {
+    fn origin_contradiction(&self) -> Option<String> {
         let origin = &self.origin;
         if self.cache.origin_at.is_some() {
             if self.server.is_some() {
@@ -248,8 +248,8 @@ mod tests {
             ("origin_at = \"127.0.0.1:1\"\n[origin]\ncommand = \"o\"\n", "--origin-at"),
             ("[cache.tls]\ninsecure = true\n", "[cache.tls]"),
         ] {
-            let said = refused(rest);
-            assert!(said.contains(named), "{rest}: {said}");
+            let message = refused(rest);
+            assert!(message.contains(named), "{rest}: {message}");
         }
         let reverse = |url: &str, rest: &str| {
             read(&format!("[cache]\nreverse = \"{url}\"\n{rest}\n[origin]\nlisten = \"127.0.0.1:2\"\n"))
@@ -286,8 +286,8 @@ mod tests {
             ("[path]\nrtt = \"1ms\"\n[server]\ncommand = \"x\"\n", "cache of [server]"),
             (own, "[origin] command"),
         ] {
-            let said = forward(rest).check_workload(&https).unwrap_err();
-            assert!(said.contains(named) && said.contains("https=0"), "{rest}: {said}");
+            let message = forward(rest).check_workload(&https).unwrap_err();
+            assert!(message.contains(named) && message.contains("https=0"), "{rest}: {message}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ::http1::chunked::ByClient;
 use ::http1::response::{self as head, HEAD_BYTES_MAX};
 use ::http1::{Asked, Between, Body, Chunked, Reason, Step};
-use polymix::{Checker, Content, Go, Seen};
+use polymix::{CheckedResponse, Checker, Content, ReadDirective};
 use schema::Method;
 
 /// The reader of one response; [`Response::reset`] makes it ready for the next without giving its memory back.
@@ -165,9 +165,9 @@ impl Response {
 
     /// What the checker saw, once, at the end of the response however it ended. A body that it did not look at is told by
     /// its length alone.
-    pub fn seen(&mut self) -> Option<Seen> {
+    pub fn seen(&mut self) -> Option<CheckedResponse> {
         let seen = self.checker.take()?.end();
-        let unread = Seen { content: Content::NotLooked, body_bytes: self.body_length(), ..seen };
+        let unread = CheckedResponse { content: Content::NotCompared, body_bytes: self.body_length(), ..seen };
         Some(if self.checks_body { seen } else { unread })
     }
 
@@ -435,7 +435,7 @@ fn too_long() -> ::http1::Fault {
 
 /// Has a piece of a body looked at; true if the client is to leave here.
 fn check(checker: &mut Option<Box<Checker>>, piece: &[u8]) -> bool {
-    checker.as_mut().is_some_and(|checker| checker.body(piece) == Go::AbortHere)
+    checker.as_mut().is_some_and(|checker| checker.body(piece) == ReadDirective::Abort)
 }
 
 /// Adds to a kept body, no further than the limit.

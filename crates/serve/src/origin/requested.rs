@@ -64,7 +64,7 @@ impl ObjectRequest {
             }
         });
         let since_s = if may_have_it && tags.is_none() { modified_since(fields, year_now) } else { None };
-        let ask = fields.lines().find(|(name, _)| name.eq_ignore_ascii_case(polymix::ASK.as_bytes()));
+        let ask = fields.lines().find(|(name, _)| name.eq_ignore_ascii_case(polymix::REQUEST_ID_FIELD.as_bytes()));
         Ok(ObjectRequest {
             world,
             object,

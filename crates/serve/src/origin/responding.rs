@@ -13,7 +13,7 @@
 //! to the revalidating request. Uncacheable objects and responses to POST are `private, no-store`. Range is ignored,
 //! which is permitted (RFC 9110, section 14.2).
 
-use polymix::{Stamp, Variant, Vary, Version, World};
+use polymix::{ResponseIdentity, Variant, Vary, Version, World};
 
 use super::{ObjectRequest, Origin};
 use crate::date::http_date_s;
@@ -55,9 +55,10 @@ impl Origin {
         out.extend_from_slice(SERVER);
         out.extend_from_slice(&date);
         let ask = asked.ask.filter(|_| !same);
-        out.extend_from_slice(STAMP);
+        out.extend_from_slice(IDENTITY_FIELD);
         let number = version.number;
-        Stamp { world: asked.world, object, version: number, variant, ask, renewed: same, made_ms: now_ms }.write(out);
+        ResponseIdentity { world: asked.world, object, version: number, variant, ask, renewed: same, made_ms: now_ms }
+            .write(out);
         out.extend_from_slice(b"\r\n");
         if let Some(modified_s) = modified_s {
             line(out, b"Last-Modified: ", &http_date_s(modified_s));
@@ -95,15 +96,15 @@ impl Origin {
         }
         out.extend_from_slice(persistence.field());
         out.extend_from_slice(b"\r\n");
-        if let Some(mut matter) = body {
+        if let Some(mut body) = body {
             if reply.content_bytes <= COPY_MAX as u64 {
-                while !matter.rest().is_empty() {
-                    let length = matter.rest().len();
-                    out.extend_from_slice(matter.rest());
-                    matter.advance(length);
+                while !body.rest().is_empty() {
+                    let length = body.rest().len();
+                    out.extend_from_slice(body.rest());
+                    body.advance(length);
                 }
             } else {
-                reply.body = Some(Tail::WorkloadBody(Box::new(matter)));
+                reply.body = Some(Tail::WorkloadBody(Box::new(body)));
             }
         }
         self.tally.with(|counts| counts.answer(asked.world, !same, reply.content_bytes, cut == Truncation::Yes));
@@ -153,8 +154,8 @@ fn decimal(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// [`polymix::STAMP`] as the beginning of a field line.
-const STAMP: &[u8] = b"X-Yamabiko: ";
+/// [`polymix::IDENTITY_FIELD`] as the beginning of a field line.
+const IDENTITY_FIELD: &[u8] = b"X-Yamabiko: ";
 
 #[cfg(test)]
 mod tests {
@@ -171,6 +172,6 @@ mod tests {
 
     #[test]
     fn the_stamp_field_has_the_name_that_polymix_reads() {
-        assert_eq!(STAMP, format!("{}: ", polymix::STAMP).as_bytes());
+        assert_eq!(IDENTITY_FIELD, format!("{}: ", polymix::IDENTITY_FIELD).as_bytes());
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use polymix::{
-    Ask, CacheWorkload, Checker, Content, Expires, Form, KindSpec, Law, LifeSpec, Object, OriginFigures, RequestId,
-    Seen, Stamp, Vary, Version, World,
+    CacheWorkload, CheckedResponse, Checker, Content, Distribution, DrawnRequest, Expires, Form, KindSpec, LifeSpec,
+    Object, OriginFigures, RequestId, ResponseIdentity, Vary, Version, World,
 };
 use schema::Method;
 
@@ -24,7 +24,7 @@ struct Origin {
 fn spec() -> CacheWorkload {
     let usual = CacheWorkload::polymix(1);
     let life = LifeSpec {
-        cycle: Law::Constant(86_400.0),
+        cycle: Distribution::Constant(86_400.0),
         variance: 0.0,
         last_modified: 1.0,
         expires: Expires::NextChange,
@@ -42,14 +42,14 @@ fn spec() -> CacheWorkload {
         vary: Vary::None,
         embeds: None,
     };
-    let page = kind("page", "text/html", Law::Exponential(13_000.0));
+    let page = kind("page", "text/html", Distribution::Exponential(13_000.0));
     let page = KindSpec { ext: ".html".into(), gzip: true, vary: Vary::AcceptEncoding, ..page };
-    let thing = kind("thing", "image/png", Law::Exponential(13_000.0));
-    let large = kind("large", "application/octet-stream", Law::Constant(3_000_000.0));
+    let thing = kind("thing", "image/png", Distribution::Exponential(13_000.0));
+    let large = kind("large", "application/octet-stream", Distribution::Constant(3_000_000.0));
     let spec = CacheWorkload {
         name: "test".into(),
         think: None,
-        origin_uses: Some(Law::Constant(1_000_000.0)),
+        origin_uses: Some(Distribution::Constant(1_000_000.0)),
         kinds: vec![page, thing, large],
         ..usual
     };
@@ -57,8 +57,8 @@ fn spec() -> CacheWorkload {
     spec
 }
 
-fn seconds(seconds: f64) -> Option<Law> {
-    Some(Law::Constant(seconds))
+fn seconds(seconds: f64) -> Option<Distribution> {
+    Some(Distribution::Constant(seconds))
 }
 
 const PAGE: u8 = 0;
@@ -100,7 +100,7 @@ impl Origin {
     }
 
     /// Sends a request over `client` and verifies the response.
-    fn check(&self, client: &mut Client, object: Object, sequence: u64, gzip: bool) -> (Response, Seen) {
+    fn check(&self, client: &mut Client, object: Object, sequence: u64, gzip: bool) -> (Response, CheckedResponse) {
         let more = if gzip { "Accept-Encoding: gzip\r\n" } else { "" };
         client.send(self.request("GET", object, sequence, more).as_bytes());
         let response = client.response(true);
@@ -108,8 +108,8 @@ impl Origin {
         (response, seen)
     }
 
-    fn seen(&self, response: &Response, object: Object, sequence: u64, gzip: bool) -> Seen {
-        let ask = Ask {
+    fn seen(&self, response: &Response, object: Object, sequence: u64, gzip: bool) -> CheckedResponse {
+        let ask = DrawnRequest {
             number: sequence,
             object,
             form: Form::Basic,
@@ -169,8 +169,8 @@ fn object(kind: u8, number: u64) -> Object {
     Object { kind, number }
 }
 
-fn stamp(response: &Response) -> Stamp {
-    Stamp::read(response.field("X-Yamabiko").unwrap().as_bytes()).unwrap()
+fn identity(response: &Response) -> ResponseIdentity {
+    ResponseIdentity::read(response.field("X-Yamabiko").unwrap().as_bytes()).unwrap()
 }
 
 /// A long-lived origin counts the current worlds, and reports which worlds it has no counts of.
@@ -202,11 +202,11 @@ fn current_worlds_are_counted_and_unknown_worlds_are_reported() {
 fn requests_without_id_and_revalidations_are_stamped_differently() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
-    let unnamed = stamp(&origin.asks_in(&mut client, 0x1f3a, ""));
+    let unnamed = identity(&origin.asks_in(&mut client, 0x1f3a, ""));
     assert_eq!((unnamed.ask, unnamed.renewed), (None, false));
-    let named = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.2\r\n"));
+    let named = identity(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.2\r\n"));
     assert_eq!((named.ask, named.renewed), (Some(RequestId { run: 1, sequence: 2 }), false));
-    let renewed = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.3\r\nIf-None-Match: *\r\n"));
+    let renewed = identity(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.3\r\nIf-None-Match: *\r\n"));
     assert_eq!((renewed.ask, renewed.renewed), (None, true));
 }
 
@@ -220,9 +220,9 @@ fn every_response_matches_its_stamp() {
         let (response, seen) = origin.check(&mut client, object, sequence, gzip);
         assert_eq!(response.status(), "200 OK");
         assert_eq!(seen.content, Content::Right, "{}", response.head);
-        let stamp = seen.stamp.unwrap();
-        assert_eq!((stamp.world, stamp.object, stamp.ask), (0x1f3a, object, Some(id(sequence))));
-        assert!(stamp.made_ms.abs_diff(unix_ms()) < 60_000);
+        let identity = seen.identity.unwrap();
+        assert_eq!((identity.world, identity.object, identity.request_id), (0x1f3a, object, Some(id(sequence))));
+        assert!(identity.generated_unix_ms.abs_diff(unix_ms()) < 60_000);
         assert_eq!(response.field("Content-Type").unwrap(), origin.world.spec.kinds[usize::from(kind)].media_type);
         let coded = kind == PAGE && gzip;
         assert_eq!(response.field("Content-Encoding"), coded.then_some("gzip"));
@@ -277,10 +277,14 @@ fn conditional_requests_by_date_and_tag_get_304() {
         client.send(origin.request("GET", object, 1, &fields).as_bytes());
         let response = client.response(status.starts_with("200"));
         assert_eq!(response.status(), status, "{fields}");
-        let stamp = stamp(&response);
-        assert_eq!(stamp.ask, status.starts_with("200").then_some(id(1)), "a copy that is renewed stays whose it was");
+        let identity = identity(&response);
         assert_eq!(
-            (stamp.object, response.field("ETag"), response.field("Last-Modified")),
+            identity.request_id,
+            status.starts_with("200").then_some(id(1)),
+            "a copy that is renewed stays whose it was"
+        );
+        assert_eq!(
+            (identity.object, response.field("ETag"), response.field("Last-Modified")),
             (object, Some(etag), Some(modified))
         );
         assert_eq!(response.field("Vary"), Some("Accept-Encoding"));
@@ -378,8 +382,8 @@ fn paths_of_no_object_give_404() {
     let path = String::from_utf8(path).unwrap();
     client.send(format!("GET http://far.example:81{path} HTTP/1.1\r\nHost: near.example\r\n\r\n").as_bytes());
     let response = client.response(true);
-    let stamp = stamp(&response);
-    assert_eq!((stamp.world, stamp.object, stamp.ask), (0xabc, object(THING, 5), None));
+    let identity = identity(&response);
+    assert_eq!((identity.world, identity.object, identity.request_id), (0xabc, object(THING, 5), None));
     assert!(response.body.len() as u64 == other.size(object(THING, 5)));
     let figures = origin.figures();
     assert_eq!((figures.requests, figures.foreign, figures.without_request_id), (1, 1, 1));
@@ -390,7 +394,7 @@ fn paths_of_no_object_give_404() {
 fn uncacheable_objects_have_cache_control() {
     let mut spec = spec();
     spec.kinds[0].cacheable = 0.0;
-    spec.kinds[1].life.expires = Expires::MaxAge(Law::Constant(90.0));
+    spec.kinds[1].life.expires = Expires::MaxAge(Distribution::Constant(90.0));
     spec.kinds[2].life =
         LifeSpec { expires: Expires::Absent, last_modified: 0.0, etag: 0.0, ..spec.kinds[2].life.clone() };
     let origin = Origin::start(spec);
@@ -409,23 +413,23 @@ fn uncacheable_objects_have_cache_control() {
 #[test]
 fn an_object_changes_at_its_scheduled_second() {
     let mut spec = spec();
-    spec.kinds[1].life.cycle = Law::Constant(1.0);
+    spec.kinds[1].life.cycle = Distribution::Constant(1.0);
     let origin = Origin::start(spec);
     let mut client = origin.server.connect();
     let object = object(THING, 4);
     let (mut first, mut changes) = (None, 0);
     for sequence in 0.. {
         let (response, seen) = origin.check(&mut client, object, sequence, false);
-        let stamp = seen.stamp.unwrap();
-        let due = origin.world.version(object, (stamp.made_ms / 1000) as i64);
-        assert_eq!((stamp.version, seen.content), (due.number, Content::Right));
+        let identity = seen.identity.unwrap();
+        let due = origin.world.version(object, (identity.generated_unix_ms / 1000) as i64);
+        assert_eq!((identity.version, seen.content), (due.number, Content::Right));
         // No response is dated after its time.
         let dates = ["Last-Modified", "Date", "Expires"]
             .map(|name| crate::date::read_date(response.field(name).unwrap().as_bytes(), 2026).unwrap());
         assert!(dates[0] <= dates[1] && dates[1] <= dates[2], "{dates:?}");
-        assert_eq!(dates[1], (stamp.made_ms / 1000) as i64);
-        changes += u32::from(first.is_some_and(|before| before != stamp.version));
-        first = Some(stamp.version);
+        assert_eq!(dates[1], (identity.generated_unix_ms / 1000) as i64);
+        changes += u32::from(first.is_some_and(|before| before != identity.version));
+        first = Some(identity.version);
         if changes == 2 {
             break;
         }
@@ -464,7 +468,7 @@ fn responses_break_off_as_the_workload_plans() {
 
 #[test]
 fn the_origin_closes_a_connection_after_its_number_of_requests() {
-    let origin = Origin::start(CacheWorkload { origin_uses: Some(Law::Constant(3.0)), ..spec() });
+    let origin = Origin::start(CacheWorkload { origin_uses: Some(Distribution::Constant(3.0)), ..spec() });
     for _ in 0..2 {
         let mut client = origin.server.connect();
         let thrice: String = (0..3).map(|sequence| origin.request("GET", object(THING, 1), sequence, "")).collect();
@@ -498,7 +502,7 @@ fn responses_are_delayed_by_the_think_time_and_never_early() {
         for (sequence, thought) in [(sequence, think), (sequence + 1000, 2 * think)] {
             let response = client.response(true);
             assert!(asked.elapsed() >= thought, "{:?}", asked.elapsed());
-            assert_eq!(stamp(&response).ask, Some(id(sequence)));
+            assert_eq!(identity(&response).ask, Some(id(sequence)));
             assert_eq!(origin.seen(&response, object(THING, sequence), sequence, false).content, Content::Right);
         }
     }

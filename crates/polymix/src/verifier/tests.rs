@@ -1,22 +1,22 @@
-//! Each kind of wrong answer beside the nearest right one, on exchanges made by hand.
+//! Each kind of incorrect response and the most similar correct one, as exchanges written by hand.
 
 use std::time::Duration;
 
 use schema::cache_part::EXAMPLES_MAX;
 
 use super::*;
-use crate::{CacheWorkload, Expires, Law};
+use crate::{CacheWorkload, Distribution, Expires};
 
 const RUN: u32 = 0xbeef;
 const OBJECT: Object = Object { kind: 0, number: 7 };
-/// Some moment of this year, in s since 1970.
+/// An arbitrary time, in s since 1970.
 const NOW_S: i64 = 1_795_000_000;
 
 /// Objects that change every hundred seconds.
 fn world_with(change: impl FnOnce(&mut CacheWorkload)) -> Arc<World> {
     let mut spec = CacheWorkload::polymix(1);
     spec.think = None;
-    spec.kinds[0].life.cycle = Law::Constant(100.0);
+    spec.kinds[0].life.cycle = Distribution::Constant(100.0);
     spec.kinds[0].life.variance = 0.0;
     change(&mut spec);
     Arc::new(World::new(Arc::new(spec), 7, 0x51))
@@ -26,13 +26,13 @@ fn world() -> Arc<World> {
     world_with(|_| ())
 }
 
-fn judge(world: &Arc<World>) -> Judge {
-    Judge::new(Arc::clone(world), (Timestamp::ZERO, None))
+fn verifier(world: &Arc<World>) -> Verifier {
+    Verifier::new(Arc::clone(world), (Timestamp::ZERO, None))
 }
 
-/// A whole answer of the origin, made as it was asked for: nothing is wrong with it.
-fn answer(world: &World, sequence: u64, requested_unix_ms: u64) -> CacheExchange {
-    let due = world.version(OBJECT, unix_s(requested_unix_ms));
+/// A complete and correct response of the origin, generated for this request.
+fn origin_response(world: &World, sequence: u64, requested_unix_ms: u64) -> CacheExchange {
+    let expected = world.version(OBJECT, unix_s(requested_unix_ms));
     let at = Timestamp::from_nanos(sequence * 1_000_000_000);
     CacheExchange {
         sequence,
@@ -52,41 +52,41 @@ fn answer(world: &World, sequence: u64, requested_unix_ms: u64) -> CacheExchange
         response_world: world.id,
         response_object: Some(OBJECT.number),
         response_kind: OBJECT.kind,
-        response_version: due.number,
+        response_version: expected.number,
         generated_unix_ms: requested_unix_ms,
-        expected_version: due.number,
-        expires_unix_s: due.expires_s.unwrap_or(i64::MAX),
+        expected_version: expected.number,
+        expires_unix_s: expected.expires_s.unwrap_or(i64::MAX),
         content: CacheContent::Right,
         body_bytes: 1000,
         ..CacheExchange::default()
     }
 }
 
-/// The same out of a cache, made for request 3 at another time.
-fn copy(world: &World, sequence: u64, generated_unix_ms: u64, requested_unix_ms: u64) -> CacheExchange {
+/// The same response from a cache, generated for request 3 at another time.
+fn cached_response(world: &World, sequence: u64, generated_unix_ms: u64, requested_unix_ms: u64) -> CacheExchange {
     CacheExchange {
         from_sequence: Some(3),
         response_version: world.version(OBJECT, unix_s(generated_unix_ms)).number,
         generated_unix_ms,
-        ..answer(world, sequence, requested_unix_ms)
+        ..origin_response(world, sequence, requested_unix_ms)
     }
 }
 
-fn judged(world: &Arc<World>, exchange: CacheExchange) -> (bool, Option<Wrong>) {
+fn verified(world: &Arc<World>, exchange: CacheExchange) -> (bool, Option<Wrong>) {
     let mut exchange = exchange;
-    judge(world).add(&mut exchange);
+    verifier(world).add(&mut exchange);
     (exchange.hit, exchange.wrong)
 }
 
-/// A fresh answer of the origin, spoilt.
+/// The fault found in a response of the origin that `spoil` has changed.
 fn spoilt(spoil: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
     let world = world();
-    let mut exchange = answer(&world, 5, NOW_S as u64 * 1000);
+    let mut exchange = origin_response(&world, 5, NOW_S as u64 * 1000);
     spoil(&mut exchange);
-    judged(&world, exchange).1
+    verified(&world, exchange).1
 }
 
-/// A fresh copy, spoilt.
+/// The fault found in a fresh cached_response that `spoil` has changed.
 fn spoilt_copy(spoil: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
     spoilt(|exchange| {
         exchange.from_sequence = Some(3);
@@ -99,20 +99,24 @@ fn response_generated_for_another_request_is_a_hit() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let hit = |spoil: fn(&mut CacheExchange)| {
-        let mut exchange = answer(&world, 5, now);
+        let mut exchange = origin_response(&world, 5, now);
         spoil(&mut exchange);
-        judged(&world, exchange)
+        verified(&world, exchange)
     };
     assert_eq!(hit(|_| ()), (false, None));
     assert_eq!(hit(|row| row.from_sequence = Some(4)), (true, None));
-    assert_eq!(hit(|row| row.from_run = Some(1)), (true, None), "kept from an earlier run");
+    assert_eq!(hit(|row| row.from_run = Some(1)), (true, None), "stored in an earlier run");
     let renewed = |row: &mut CacheExchange| (row.from_sequence, row.from_run, row.renewed) = (None, None, true);
     assert_eq!(hit(renewed), (true, None), "renewed by a 304");
-    assert_eq!(hit(|row| (row.from_sequence, row.from_run) = (None, None)), (false, None), "made for nobody");
-    let not_told = |row: &mut CacheExchange| {
+    assert_eq!(
+        hit(|row| (row.from_sequence, row.from_run) = (None, None)),
+        (false, None),
+        "generated for a request without id"
+    );
+    let not_modified = |row: &mut CacheExchange| {
         (row.status, row.form, row.from_sequence, row.from_run) = (304, CacheForm::Ims304, None, None);
     };
-    assert_eq!(hit(not_told), (false, None), "the proxy may have asked for a 304");
+    assert_eq!(hit(not_modified), (false, None), "the proxy may have sent the condition itself");
     assert_eq!(hit(|row| (row.status, row.response_object) = (0, None)), (false, None));
 }
 
@@ -122,7 +126,7 @@ fn response_without_identity_or_of_another_world_is_foreign() {
         |row: &mut CacheExchange| (row.response_object, row.failure) = (None, Some(FailureCause::UnexpectedBody));
     assert_eq!(spoilt(no_identity), Some(Wrong::Foreign));
     assert_eq!(spoilt(|row| row.response_world += 1), Some(Wrong::Foreign));
-    // An error page has its own cause; a head that broke off says nothing.
+    // An error page has a failure cause of its own; an incomplete head has no identity to verify.
     assert_eq!(spoilt(|row| (row.status, row.response_object) = (503, None)), None);
     assert_eq!(spoilt(|row| (row.response_object, row.failure) = (None, Some(FailureCause::Reset))), None);
     assert_eq!(spoilt(|row| (row.status, row.response_object) = (302, None)), Some(Wrong::Foreign));
@@ -138,34 +142,42 @@ fn response_with_another_number_or_kind_is_the_wrong_object() {
 fn gzip_for_a_client_that_does_not_accept_it_is_the_wrong_variant() {
     assert_eq!(spoilt(|row| row.body_gzip = true), Some(Wrong::WrongVariant));
     assert_eq!(spoilt(|row| (row.body_gzip, row.accepts_gzip) = (true, true)), None);
-    assert_eq!(spoilt(|row| (row.accepts_gzip, row.variant_gzip) = (true, true)), None, "plain is for everybody");
+    assert_eq!(
+        spoilt(|row| (row.accepts_gzip, row.variant_gzip) = (true, true)),
+        None,
+        "every client accepts a plain body"
+    );
 }
 
-/// A proxy that does not pass the ask on has everything made for nobody.
+/// Behind a proxy that does not forward request ids, all responses are generated for requests without id.
 #[test]
 fn response_without_request_id_is_a_hit_if_generated_before_the_request() {
     let world = world();
     let now = NOW_S as u64 * 1000;
-    let unnamed = |made_ms| {
-        let row = copy(&world, 5, made_ms, now);
+    let without_request_id = |generated_unix_ms| {
+        let row = cached_response(&world, 5, generated_unix_ms, now);
         CacheExchange { from_sequence: None, from_run: None, ..row }
     };
-    let hit = |row| judged(&world, row).0;
-    assert!(!hit(unnamed(now + 3000)), "fetched for this request");
-    assert!(!hit(unnamed(now)));
-    assert!(!hit(unnamed(now - CLOCK_SLACK_MS)), "the clocks may differ by as much");
-    assert!(hit(unnamed(now - CLOCK_SLACK_MS - 1)));
-    assert!(hit(CacheExchange { renewed: true, ..unnamed(now + 3000) }), "what a 304 renewed was there before");
-    assert!(!hit(CacheExchange { response_world: 9, ..unnamed(now - 9000) }));
+    let hit = |row| verified(&world, row).0;
+    assert!(!hit(without_request_id(now + 3000)), "fetched for this request");
+    assert!(!hit(without_request_id(now)));
+    assert!(!hit(without_request_id(now - CLOCK_SLACK_MS)), "within the tolerated clock difference");
+    assert!(hit(without_request_id(now - CLOCK_SLACK_MS - 1)));
+    assert!(
+        hit(CacheExchange { renewed: true, ..without_request_id(now + 3000) }),
+        "a cached_response renewed by a 304 existed before"
+    );
+    assert!(!hit(CacheExchange { response_world: 9, ..without_request_id(now - 9000) }));
 
-    // All misses of a proxy that drops it, then one old copy.
-    let mut judge = judge(&world);
+    // Ten misses of a proxy that drops request ids, then one old cached_response.
+    let mut verifier = verifier(&world);
     for sequence in 3..13 {
-        let made_for_nobody = CacheExchange { from_sequence: None, from_run: None, ..answer(&world, sequence, now) };
-        judge.add(&mut made_for_nobody.clone());
+        let without_id =
+            CacheExchange { from_sequence: None, from_run: None, ..origin_response(&world, sequence, now) };
+        verifier.add(&mut without_id.clone());
     }
-    judge.add(&mut unnamed(now - 9000));
-    let figures = judge.finish();
+    verifier.add(&mut without_request_id(now - 9000));
+    let figures = verifier.finish();
     assert_eq!((figures.hits, figures.without_identity, figures.basic_answered), (1, 10, 11));
     assert!(figures.wrong.is_empty(), "{:?}", figures.wrong);
 }
@@ -173,15 +185,15 @@ fn response_without_request_id_is_a_hit_if_generated_before_the_request() {
 #[test]
 fn miss_without_request_id_is_false_only_if_generated_after_the_request() {
     let world = world();
-    let missed = |made_ms: fn(u64) -> u64| {
+    let missed = |generated_unix_ms: fn(u64) -> u64| {
         let spoil = |_: &CacheExchange, second: &mut CacheExchange| {
             (second.from_sequence, second.from_run) = (None, None);
-            second.generated_unix_ms = made_ms(second.requested_unix_ms);
+            second.generated_unix_ms = generated_unix_ms(second.requested_unix_ms);
         };
         after_a_fetch(&world, |_| (), spoil).0
     };
-    assert_eq!(missed(|asked| asked), Some(Wrong::FalseMiss));
-    assert_eq!(missed(|asked| asked - 1), None, "perhaps a hit");
+    assert_eq!(missed(|requested_ms| requested_ms), Some(Wrong::FalseMiss));
+    assert_eq!(missed(|requested_ms| requested_ms - 1), None, "possibly a hit");
 }
 
 #[test]
@@ -199,8 +211,8 @@ fn short_body_is_truncated_unless_the_connection_failed() {
     };
     assert_eq!(short(Some(FailureCause::UnexpectedLength), false), Some(Wrong::Truncated));
     assert_eq!(short(None, false), Some(Wrong::Truncated));
-    assert_eq!(short(None, true), None, "cut as planned");
-    assert_eq!(short(Some(FailureCause::ClosedEarly), false), None, "the framing said so");
+    assert_eq!(short(None, true), None, "aborted as planned");
+    assert_eq!(short(Some(FailureCause::ClosedEarly), false), None, "the framing shows that the body is incomplete");
     assert_eq!(short(Some(FailureCause::ResponseTimeout), false), None);
 }
 
@@ -209,29 +221,37 @@ fn planned_abort_may_be_forwarded_but_not_cached() {
     let world = world_with(|spec| spec.origin_abort = 1.0);
     let now = NOW_S as u64 * 1000;
     assert!(world.origin_aborts(RequestId { run: RUN, sequence: 3 }).is_some());
-    let short = |made_ms| {
-        let row = CacheExchange { content: CacheContent::Short, ..copy(&world, 5, made_ms, now) };
-        judged(&world, row).1
+    let short = |generated_unix_ms| {
+        let row = CacheExchange { content: CacheContent::Short, ..cached_response(&world, 5, generated_unix_ms, now) };
+        verified(&world, row).1
     };
     assert_eq!(short(now - CLOCK_SLACK_MS), None);
     assert_eq!(short(now - CLOCK_SLACK_MS - 1), Some(Wrong::Truncated));
 
-    // The same with a framing that says so: a broken connection, and the stump that a cache kept.
-    let cut = |world: &Arc<World>, made_ms| {
+    // The same with a framing that shows it: a broken connection, and an incomplete body stored by the cache.
+    let cut = |world: &Arc<World>, generated_unix_ms| {
         let failure = Some(FailureCause::ClosedEarly);
-        judged(world, CacheExchange { content: CacheContent::Short, failure, ..copy(world, 5, made_ms, now) }).1
+        verified(
+            world,
+            CacheExchange {
+                content: CacheContent::Short,
+                failure,
+                ..cached_response(world, 5, generated_unix_ms, now)
+            },
+        )
+        .1
     };
     assert_eq!(cut(&world, now - CLOCK_SLACK_MS), None);
     assert_eq!(cut(&world, now - CLOCK_SLACK_MS - 1), Some(Wrong::Truncated));
-    assert_eq!(cut(&world_with(|_| ()), now - 9000), None, "the origin had not cut it");
-    let mut kept = CacheExchange {
+    assert_eq!(cut(&world_with(|_| ()), now - 9000), None, "the origin does not abort responses");
+    let mut incomplete_copy = CacheExchange {
         content: CacheContent::Short,
         failure: Some(FailureCause::ClosedEarly),
-        ..copy(&world, 5, now - 9000, now)
+        ..cached_response(&world, 5, now - 9000, now)
     };
-    let mut judge = judge(&world);
-    judge.add(&mut kept);
-    let why = &judge.finish().examples[0].why;
+    let mut verifier = verifier(&world);
+    verifier.add(&mut incomplete_copy);
+    let why = &verifier.finish().examples[0].why;
     assert!(why.ends_with("a response aborted by the origin was cached, generated for request 3"), "{why}");
 }
 
@@ -248,19 +268,19 @@ fn not_modified_is_false_for_a_client_without_a_current_copy() {
     assert_eq!(not_modified(Method::Get, CacheForm::Basic), Some(Wrong::FalseNotModified));
     assert_eq!(not_modified(Method::Get, CacheForm::Reload), Some(Wrong::FalseNotModified));
     assert_eq!(not_modified(Method::Post, CacheForm::Basic), Some(Wrong::FalseNotModified));
-    assert_eq!(spoilt(|row| row.form = CacheForm::Ims304), None, "a 200 is never wrong");
+    assert_eq!(spoilt(|row| row.form = CacheForm::Ims304), None, "a 200 is always allowed");
 }
 
 #[test]
 fn fresh_older_copy_may_answer_not_modified() {
-    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(50.0)));
-    let due = world.version(OBJECT, NOW_S);
-    // The version before was last made just before the change, and lived for 50 s from then.
-    let end_s = due.modified_s - 1 + 50;
+    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Distribution::Constant(50.0)));
+    let expected = world.version(OBJECT, NOW_S);
+    // The last cached_response of the version before was generated just before the change and is fresh for 50 s.
+    let end_s = expected.modified_s - 1 + 50;
     let at = |ms| {
-        let row = answer(&world, 5, ms);
+        let row = origin_response(&world, 5, ms);
         let row = CacheExchange { status: 304, form: CacheForm::Ims200, response_object: None, ..row };
-        judged(&world, row).1
+        verified(&world, row).1
     };
     assert_eq!(at(end_s as u64 * 1000 + DATE_SLACK_MS), None);
     assert_eq!(at(end_s as u64 * 1000 + DATE_SLACK_MS + 1), Some(Wrong::FalseNotModified));
@@ -290,23 +310,27 @@ fn response_generated_for_a_request_for_another_object_is_a_false_hit() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let hit = |before: CacheExchange, run: u32| {
-        let (mut judge, mut before) = (judge(&world), before);
-        judge.add(&mut before);
-        let mut exchange = CacheExchange { from_run: Some(run), ..copy(&world, 5, now, now) };
-        judge.add(&mut exchange);
+        let (mut verifier, mut before) = (verifier(&world), before);
+        verifier.add(&mut before);
+        let mut exchange = CacheExchange { from_run: Some(run), ..cached_response(&world, 5, now, now) };
+        verifier.add(&mut exchange);
         exchange.wrong
     };
-    let asked_same = answer(&world, 3, now);
-    let asked_other = CacheExchange { object: 8, response_object: Some(8), ..asked_same };
-    assert_eq!(hit(asked_same, RUN), None);
-    assert_eq!(hit(asked_other, RUN), Some(Wrong::FalseHit));
-    assert_eq!(hit(CacheExchange { sequence: 4, ..asked_other }, RUN), None, "one that has not ended is not known");
-    assert_eq!(hit(asked_other, RUN + 1), None, "nor one of another run");
+    let same_object = origin_response(&world, 3, now);
+    let other_object = CacheExchange { object: 8, response_object: Some(8), ..same_object };
+    assert_eq!(hit(same_object, RUN), None);
+    assert_eq!(hit(other_object, RUN), Some(Wrong::FalseHit));
+    assert_eq!(
+        hit(CacheExchange { sequence: 4, ..other_object }, RUN),
+        None,
+        "the object of a request that has not ended is unknown"
+    );
+    assert_eq!(hit(other_object, RUN + 1), None, "requests of another run are unknown");
     let follow_up = 3 + (1 << 40);
-    let mut judge = judge(&world);
-    judge.add(&mut CacheExchange { sequence: follow_up, ..asked_other });
-    let mut exchange = CacheExchange { from_sequence: Some(follow_up), ..copy(&world, 5, now, now) };
-    judge.add(&mut exchange);
+    let mut verifier = verifier(&world);
+    verifier.add(&mut CacheExchange { sequence: follow_up, ..other_object });
+    let mut exchange = CacheExchange { from_sequence: Some(follow_up), ..cached_response(&world, 5, now, now) };
+    verifier.add(&mut exchange);
     assert_eq!(exchange.wrong, Some(Wrong::FalseHit));
     assert_eq!(spoilt_copy(|row| row.method = Method::Post), Some(Wrong::FalseHit));
     assert_eq!(spoilt_copy(|row| row.method = Method::Head), None);
@@ -315,105 +339,106 @@ fn response_generated_for_a_request_for_another_object_is_a_false_hit() {
 #[test]
 fn old_version_is_stale_one_second_after_the_change() {
     let world = world();
-    let made = world.version(OBJECT, NOW_S);
-    let end_ms = made.next_change_s as u64 * 1000;
-    let at = |ms| judged(&world, copy(&world, 5, NOW_S as u64 * 1000, ms)).1;
+    let version = world.version(OBJECT, NOW_S);
+    let end_ms = version.next_change_s as u64 * 1000;
+    let at = |ms| verified(&world, cached_response(&world, 5, NOW_S as u64 * 1000, ms)).1;
     assert_eq!(at(end_ms), None);
     assert_eq!(at(end_ms + DATE_SLACK_MS), None);
     assert_eq!(at(end_ms + DATE_SLACK_MS + 1), Some(Wrong::Stale));
-    assert_eq!(judged(&world, answer(&world, 5, end_ms + 10_000)).1, None);
+    assert_eq!(verified(&world, origin_response(&world, 5, end_ms + 10_000)).1, None);
 }
 
 #[test]
 fn think_time_extends_the_staleness_tolerance() {
-    let world = world_with(|spec| spec.think = Some(Law::Constant(2.0)));
+    let world = world_with(|spec| spec.think = Some(Distribution::Constant(2.0)));
     let end_ms = world.version(OBJECT, NOW_S).next_change_s as u64 * 1000;
-    let at = |ms| judged(&world, copy(&world, 5, NOW_S as u64 * 1000, ms)).1;
+    let at = |ms| verified(&world, cached_response(&world, 5, NOW_S as u64 * 1000, ms)).1;
     assert_eq!(at(end_ms + 2000 + DATE_SLACK_MS), None);
     assert_eq!(at(end_ms + 2000 + DATE_SLACK_MS + 1), Some(Wrong::Stale));
 }
 
 #[test]
 fn old_version_within_its_lifetime_is_not_stale() {
-    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(150.0)));
+    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Distribution::Constant(150.0)));
     let made_s = world.version(OBJECT, NOW_S).next_change_s - 1;
     let end_ms = (made_s as u64 + 150) * 1000;
-    let at = |ms| judged(&world, copy(&world, 5, made_s as u64 * 1000, ms)).1;
-    assert_eq!(at(end_ms + DATE_SLACK_MS), None, "the object has changed, its lifetime lasts");
+    let at = |ms| verified(&world, cached_response(&world, 5, made_s as u64 * 1000, ms)).1;
+    assert_eq!(at(end_ms + DATE_SLACK_MS), None, "the object has changed, but the cached_response is fresh");
     assert_eq!(at(end_ms + DATE_SLACK_MS + 1), Some(Wrong::Stale));
 
-    // Beyond its lifetime and unchanged: renewed, as far as anybody can tell.
-    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(10.0)));
+    // An expired cached_response of an unchanged object counts as renewed.
+    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Distribution::Constant(10.0)));
     let made_s = world.version(OBJECT, NOW_S).modified_s;
-    assert_eq!(judged(&world, copy(&world, 5, made_s as u64 * 1000, (made_s as u64 + 90) * 1000)).1, None);
+    assert_eq!(verified(&world, cached_response(&world, 5, made_s as u64 * 1000, (made_s as u64 + 90) * 1000)).1, None);
 
     let world = world_with(|spec| spec.kinds[0].life.expires = Expires::Absent);
-    assert_eq!(judged(&world, copy(&world, 5, NOW_S as u64 * 1000, (NOW_S as u64 + 9000) * 1000)).1, None);
+    assert_eq!(verified(&world, cached_response(&world, 5, NOW_S as u64 * 1000, (NOW_S as u64 + 9000) * 1000)).1, None);
 }
 
-/// A copy that a 304 renewed lives from there (RFC 9111, section 4.3.4), and so may outlive a change.
+/// The lifetime of a renewed cached_response begins at the 304 (RFC 9111, section 4.3.4), so that it may end after a
+/// change.
 #[test]
 fn possibly_renewed_copy_is_possibly_stale_and_not_incorrect() {
-    // Changes every 100 s, and lives for 30.
-    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(30.0)));
+    // The object changes every 100 s; copies are fresh for 30 s.
+    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Distribution::Constant(30.0)));
     let made_s = world.version(OBJECT, NOW_S).modified_s + 10;
     let change_s = world.version(OBJECT, made_s).next_change_s;
     let ms = |s: i64| s as u64 * 1000;
-    let asked = |at_ms, spoil: fn(&mut CacheExchange)| {
-        let mut row = CacheExchange { renewable: true, ..copy(&world, 5, ms(made_s), at_ms) };
+    let result_at = |at_ms, spoil: fn(&mut CacheExchange)| {
+        let mut row = CacheExchange { renewable: true, ..cached_response(&world, 5, ms(made_s), at_ms) };
         spoil(&mut row);
-        let mut judge = judge(&world);
-        judge.add(&mut row);
-        (row.wrong, judge.finish().possibly_stale)
+        let mut verifier = verifier(&world);
+        verifier.add(&mut row);
+        (row.wrong, verifier.finish().possibly_stale)
     };
-    // Long past its own lifetime; renewed a second before the change it would live until then.
+    // Expired long ago; a renewal one second before the change would last until `last_ms`.
     let last_ms = ms(change_s - 1 + 30) + DATE_SLACK_MS;
-    assert_eq!(asked(ms(change_s) - 1, |_| ()), (None, 0), "unchanged: renewed, as far as anybody can tell");
-    assert_eq!(asked(ms(change_s + 9), |_| ()), (None, 1));
-    assert_eq!(asked(last_ms, |_| ()), (None, 1));
-    assert_eq!(asked(last_ms + 1, |_| ()), (Some(Wrong::Stale), 0), "no renewal reaches so far");
-    // One that nobody could renew.
-    assert_eq!(asked(ms(change_s + 9), |row| row.renewable = false), (Some(Wrong::Stale), 0));
-    // Age tells against the cache: as old as it is, or since a renewal that is over, too.
+    assert_eq!(result_at(ms(change_s) - 1, |_| ()), (None, 0), "unchanged: counts as renewed");
+    assert_eq!(result_at(ms(change_s + 9), |_| ()), (None, 1));
+    assert_eq!(result_at(last_ms, |_| ()), (None, 1));
+    assert_eq!(result_at(last_ms + 1, |_| ()), (Some(Wrong::Stale), 0), "no renewal lasts until then");
+    // A cached_response that cannot be renewed.
+    assert_eq!(result_at(ms(change_s + 9), |row| row.renewable = false), (Some(Wrong::Stale), 0));
+    // Age excludes a renewal: the cached_response is as old as it states, or its renewal has expired.
     let with_age = |age_s: i64| {
-        let mut row = CacheExchange { renewable: true, ..copy(&world, 5, ms(made_s), ms(change_s + 9)) };
+        let mut row = CacheExchange { renewable: true, ..cached_response(&world, 5, ms(made_s), ms(change_s + 9)) };
         row.age_s = Some(age_s as u32);
-        judged(&world, row).1
+        verified(&world, row).1
     };
     assert_eq!(with_age(change_s + 9 - made_s), Some(Wrong::Stale));
     assert_eq!(with_age(9 + 25), Some(Wrong::Stale), "renewed 25 s before the change");
     assert_eq!(with_age(9 + 15), None);
-    assert_eq!(with_age(0), None, "that a copy is new is not believed, nor that it was not renewed");
-    // Told by the 304's identity, the lifetime counts from the renewal.
+    assert_eq!(with_age(0), None, "an Age of 0 proves neither a new cached_response nor that it was not renewed");
+    // With the identity of the 304 the lifetime counts from the renewal.
     let renewed = |renewed_s: i64, at_ms| {
         let row = CacheExchange {
             renewable: true,
             renewed: true,
             from_sequence: None,
             from_run: None,
-            ..copy(&world, 5, ms(renewed_s), at_ms)
+            ..cached_response(&world, 5, ms(renewed_s), at_ms)
         };
-        judged(&world, row).1
+        verified(&world, row).1
     };
     assert_eq!(renewed(change_s - 20, ms(change_s + 10) + DATE_SLACK_MS), None);
     assert_eq!(renewed(change_s - 20, ms(change_s + 10) + DATE_SLACK_MS + 1), Some(Wrong::Stale));
 }
 
-/// An answer of the origin for request 3, then a basic request that was offered as a hit.
+/// A response of the origin to request 3, then a basic request that was offered as a hit.
 fn after_a_fetch(
     world: &Arc<World>,
     spoil_first: fn(&mut CacheExchange),
     spoil: impl FnOnce(&CacheExchange, &mut CacheExchange),
 ) -> (Option<Wrong>, CacheFigures) {
     let now = NOW_S as u64 * 1000;
-    let mut judge = judge(world);
-    let mut first = answer(world, 3, now);
+    let mut verifier = verifier(world);
+    let mut first = origin_response(world, 3, now);
     spoil_first(&mut first);
-    judge.add(&mut first);
-    let mut second = CacheExchange { repeat: true, offered: true, ..answer(world, 5, now) };
+    verifier.add(&mut first);
+    let mut second = CacheExchange { repeat: true, offered: true, ..origin_response(world, 5, now) };
     spoil(&first, &mut second);
-    judge.add(&mut second);
-    (second.wrong, judge.finish())
+    verifier.add(&mut second);
+    (second.wrong, verifier.finish())
 }
 
 #[test]
@@ -422,7 +447,7 @@ fn miss_after_a_complete_copy_is_a_false_miss() {
     let nanosecond = Duration::from_nanos(1);
     let (wrong, figures) = after_a_fetch(&world, |_| (), |first, second| second.sent_at = Some(first.done_at));
     assert_eq!((wrong, figures.offered, figures.offered_while_fetching), (Some(Wrong::FalseMiss), 1, 0));
-    assert_eq!(figures.incorrect(), 0, "a false miss is no incorrect answer");
+    assert_eq!(figures.incorrect(), 0, "a false miss is not an incorrect response");
     assert_eq!(figures.wrong["false_miss"], 1);
     let (wrong, figures) = after_a_fetch(
         &world,
@@ -444,7 +469,7 @@ fn miss_after_a_complete_copy_is_a_false_miss() {
     assert!(!missed(|first| first.aborted = true, |_| ()));
     assert!(!missed(|first| first.failure = Some(FailureCause::Reset), |_| ()));
     assert!(!missed(|first| first.form = CacheForm::Ims304, |_| ()));
-    assert!(missed(|first| first.form = CacheForm::Ims200, |_| ()), "a 200 past the cache fills it");
+    assert!(missed(|first| first.form = CacheForm::Ims200, |_| ()), "a 200 that passes the cache fills it");
     assert!(!missed(|first| first.variant_gzip = true, |_| ()), "another variant");
     assert!(!missed(|first| first.secure = true, |_| ()));
     assert!(!missed(|first| first.content = CacheContent::Differs, |_| ()));
@@ -455,9 +480,9 @@ fn miss_after_the_lifetime_of_the_copy_is_not_false() {
     let world = world();
     let end_ms = world.version(OBJECT, NOW_S).next_change_s as u64 * 1000;
     let at = |ms: u64| {
-        let asked = answer(&world, 5, ms);
+        let second_request = origin_response(&world, 5, ms);
         let renew = |_: &CacheExchange, second: &mut CacheExchange| {
-            *second = CacheExchange { repeat: true, offered: true, ..asked };
+            *second = CacheExchange { repeat: true, offered: true, ..second_request };
         };
         let (wrong, figures) = after_a_fetch(&world, |_| (), renew);
         (wrong, figures.offered_expired)
@@ -470,11 +495,11 @@ fn miss_after_the_lifetime_of_the_copy_is_not_false() {
 fn new_copy_replaces_an_expired_one() {
     let world = world();
     let end_s = world.version(OBJECT, NOW_S).next_change_s as u64;
-    let mut judge = judge(&world);
-    judge.add(&mut answer(&world, 3, NOW_S as u64 * 1000));
-    judge.add(&mut answer(&world, 4, (end_s + 5) * 1000));
-    let mut missed = CacheExchange { repeat: true, offered: true, ..answer(&world, 5, (end_s + 6) * 1000) };
-    judge.add(&mut missed);
+    let mut verifier = verifier(&world);
+    verifier.add(&mut origin_response(&world, 3, NOW_S as u64 * 1000));
+    verifier.add(&mut origin_response(&world, 4, (end_s + 5) * 1000));
+    let mut missed = CacheExchange { repeat: true, offered: true, ..origin_response(&world, 5, (end_s + 6) * 1000) };
+    verifier.add(&mut missed);
     assert_eq!(missed.wrong, Some(Wrong::FalseMiss));
 }
 
@@ -483,30 +508,30 @@ fn hit_ratios_cover_basic_requests_of_the_measured_phase() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let second = |s: u64| Timestamp::from_nanos(s * 1_000_000_000);
-    let mut judge = Judge::new(Arc::clone(&world), (second(3), None));
-    judge.set_measured_end(second(9));
-    let hit = |sequence| CacheExchange { repeat: true, offered: true, ..copy(&world, sequence, now, now) };
+    let mut verifier = Verifier::new(Arc::clone(&world), (second(3), None));
+    verifier.set_measured_end(second(9));
+    let hit = |sequence| CacheExchange { repeat: true, offered: true, ..cached_response(&world, sequence, now, now) };
     let rows = [
-        answer(&world, 2, now), // before the phase
-        CacheExchange { object_bytes: 3000, ..answer(&world, 3, now) },
+        origin_response(&world, 2, now), // before the measured phase
+        CacheExchange { object_bytes: 3000, ..origin_response(&world, 3, now) },
         hit(4),
-        CacheExchange { form: CacheForm::Reload, ..answer(&world, 5, now) },
-        CacheExchange { secure: true, ..answer(&world, 6, now) },
+        CacheExchange { form: CacheForm::Reload, ..origin_response(&world, 5, now) },
+        CacheExchange { secure: true, ..origin_response(&world, 6, now) },
         CacheExchange { status: 0, response_object: None, failure: Some(FailureCause::ConnectRefused), ..hit(7) },
         CacheExchange { offered: false, method: Method::Head, ..hit(8) },
-        hit(9), // after it
+        hit(9), // after the measured phase
     ];
     for mut row in rows {
-        judge.add(&mut row);
+        verifier.add(&mut row);
     }
-    let figures = judge.finish();
+    let figures = verifier.finish();
     assert_eq!((figures.requests, figures.answered, figures.errors["connect_refused"]), (6, 5, 1));
     assert_eq!(figures.error_ratio, Some(1.0 / 6.0));
     assert_eq!((figures.basic_requests, figures.basic_answered), (3, 2));
     assert_eq!((figures.offered, figures.repeats, figures.hits, figures.hits_of_all), (2, 2, 1, 2));
     assert_eq!((figures.hit_ratio.offered, figures.hit_ratio.measured), (Some(2.0 / 3.0), Some(0.5)));
     assert_eq!((figures.byte_hit_ratio.offered, figures.byte_hit_ratio.measured), (Some(0.4), Some(0.25)));
-    assert_eq!(figures.hit_ratio.ideal, None, "the simulation is another's");
+    assert_eq!(figures.hit_ratio.ideal, None, "the verifier does not set the ideal ratio");
     assert_eq!(figures.response_time_ns.count, 6);
     assert_eq!((figures.hits_response_time_ns.count, figures.misses_response_time_ns.count), (1, 1));
     assert!(figures.wrong.is_empty() && figures.examples.is_empty());
@@ -514,7 +539,7 @@ fn hit_ratios_cover_basic_requests_of_the_measured_phase() {
 
 #[test]
 fn without_requests_there_are_no_ratios() {
-    let figures = judge(&world()).finish();
+    let figures = verifier(&world()).finish();
     assert_eq!((figures.error_ratio, figures.hit_ratio), (None, schema::Ratio::default()));
 }
 
@@ -522,12 +547,12 @@ fn without_requests_there_are_no_ratios() {
 fn examples_of_incorrect_responses_name_the_request_and_are_limited() {
     let world = world();
     let now = NOW_S as u64 * 1000;
-    let mut judge = judge(&world);
+    let mut verifier = verifier(&world);
     for sequence in 0..2 * EXAMPLES_MAX as u64 {
-        let row = answer(&world, sequence, now);
-        judge.add(&mut CacheExchange { response_object: Some(8), form: CacheForm::Ims200, ..row });
+        let row = origin_response(&world, sequence, now);
+        verifier.add(&mut CacheExchange { response_object: Some(8), form: CacheForm::Ims200, ..row });
     }
-    let figures = judge.finish();
+    let figures = verifier.finish();
     assert_eq!((figures.incorrect(), figures.wrong["wrong_object"]), (40, 40));
     assert_eq!(figures.examples.len(), EXAMPLES_MAX);
     let example = &figures.examples[0];
@@ -545,13 +570,13 @@ fn examples_of_incorrect_responses_name_the_request_and_are_limited() {
 fn merged_judges_count_like_a_single_one() {
     let world = world();
     let now = NOW_S as u64 * 1000;
-    let (mut one, mut left, mut right) = (judge(&world), judge(&world), judge(&world));
+    let (mut one, mut left, mut right) = (verifier(&world), verifier(&world), verifier(&world));
     for sequence in 0..60 {
         let row = match sequence % 4 {
-            0 => answer(&world, sequence, now),
-            1 => copy(&world, sequence, now, now),
-            2 => CacheExchange { response_object: Some(9), ..answer(&world, sequence, now) },
-            _ => CacheExchange { failure: Some(FailureCause::Reset), ..answer(&world, sequence, now) },
+            0 => origin_response(&world, sequence, now),
+            1 => cached_response(&world, sequence, now, now),
+            2 => CacheExchange { response_object: Some(9), ..origin_response(&world, sequence, now) },
+            _ => CacheExchange { failure: Some(FailureCause::Reset), ..origin_response(&world, sequence, now) },
         };
         one.add(&mut row.clone());
         if sequence < 30 { left.add(&mut row.clone()) } else { right.add(&mut row.clone()) }
@@ -563,18 +588,23 @@ fn merged_judges_count_like_a_single_one() {
     assert_eq!(merged, whole);
 }
 
-/// A proxy may write any moment into a stamp.
+/// A proxy may write any time into an identity.
 #[test]
 fn extreme_timestamps_do_not_panic() {
     for generated_unix_ms in [0, u64::MAX] {
         for content in [CacheContent::Right, CacheContent::Short] {
             for form in [CacheForm::Basic, CacheForm::Reload] {
-                let row = CacheExchange { content, form, ..copy(&world(), 7, generated_unix_ms, 1_700_000_000_000) };
-                judged(&world(), row);
-                let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(30.0)));
+                let row = CacheExchange {
+                    content,
+                    form,
+                    ..cached_response(&world(), 7, generated_unix_ms, 1_700_000_000_000)
+                };
+                verified(&world(), row);
+                let world =
+                    world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Distribution::Constant(30.0)));
                 let old = CacheExchange { response_version: 0, renewable: true, age_s: Some(u32::MAX), ..row };
-                judged(&world, old);
-                judged(&world, CacheExchange { from_sequence: None, from_run: None, ..old });
+                verified(&world, old);
+                verified(&world, CacheExchange { from_sequence: None, from_run: None, ..old });
             }
         }
     }
