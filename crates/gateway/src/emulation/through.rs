@@ -7,7 +7,8 @@ use sys::relay::Relay;
 
 use super::programs::Program;
 use super::{
-    At, EmulatedGateway, EmulationFacts, EmulationSpec, GatewayUsed, INSIDE, LinkFigures, SERVER, Starts, Waiting,
+    At, EmulatedGateway, EmulationFacts, EmulationSpec, GatewayUsed, INSIDE, LinkFigures, PreparedProgram, SERVER,
+    Starts,
 };
 use testbed::TestbedError;
 
@@ -37,26 +38,26 @@ pub struct ThroughOutcome {
     pub trouble: Option<String>,
 }
 
-/// Runs the program. It owns the terminal and receives Ctrl-C and the signals sent to this process. The server is known to it
-/// as `server` and `$SERVER`, the gateway as `gateway` and `$GATEWAY`. Must be called while this process has one thread.
-/// `tell` receives notes for the user before the start, a line each.
+/// Runs the program. It owns the terminal and receives Ctrl-C and the signals sent to this process. The server is known
+/// to it as `server` and `$SERVER`, the gateway as `gateway` and `$GATEWAY`. Must be called while this process has one
+/// thread. `tell` receives notes for the user before the start, a line each.
 ///
 /// # Errors
 /// The emulation or the program cannot be started.
 pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughOutcome, TestbedError> {
-    let server = through.server.iter().map(|command| Waiting {
+    let server = through.server.iter().map(|command| PreparedProgram {
         name: "the server command".into(),
         at: At::Server,
         argv: vec!["/bin/sh".into(), "-c".into(), command.into()],
         env: Vec::new(),
         stdout: None,
-        starts: Starts::AtOnce { listens: None },
+        starts: Starts::Immediately { listens: None },
     });
     let lab = EmulatedGateway::new(&through.lab, None, server.collect())?;
     let env =
         [("SERVER", SERVER), ("GATEWAY", INSIDE)].map(|(name, address)| (name.into(), address.to_string().into()));
     let name = through.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut program = lab.program(|around| Program::in_front(&name, &through.command, env.into(), around))?;
+    let mut program = lab.program(|around| Program::in_foreground(&name, &through.command, env.into(), around))?;
     for note in &lab.base.facts.notes {
         tell(note);
     }
