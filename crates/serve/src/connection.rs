@@ -20,7 +20,7 @@
 //!    updates the deadline;
 //! 4. do what [`Connection::step`] returns.
 //!
-//! Responses leave in the order of their requests, because a request is read only when all earlier output is in
+//! Responses are sent in the order of their requests, because a request is read only when all earlier output is in
 //! `context.out`, plus at most one body outside of it. So a connection that is idle, or whose small responses are
 //! accepted immediately, allocates nothing. An engine that removes a connection calls [`Connection::leave`].
 
@@ -66,16 +66,16 @@ pub(crate) enum Outbound<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Receive, and send remaining bytes if there are any.
-    Go,
+    Receive,
     /// Receive nothing for now: enough input is buffered, or the connection waits for the relay.
-    Hold,
+    Pause,
     /// Discard input and report its length by [`Connection::discarded`]; send remaining bytes if there are any.
     Discard,
     /// Send FIN, report it by [`Connection::finished`], and continue.
-    Finish,
+    SendFin,
     /// Close as soon as the client's kernel has acknowledged everything, and receive nothing until then; the deadline
     /// closes it otherwise.
-    Part,
+    CloseWhenAcknowledged,
     /// Close: close(2).
     Close,
 }
@@ -106,7 +106,7 @@ pub(crate) struct Connection {
     /// Bytes discarded after the last request.
     discarded: u32,
     /// This connection's share of [`WorkerContext::backlog`].
-    kept: u32,
+    buffered_bytes: u32,
     /// The backlog was short when the share was last computed.
     crowded: bool,
     /// The response is to HEAD; below: it is the last of the connection.
@@ -164,7 +164,7 @@ impl Connection {
             exchange: None,
             uses_left: 0,
             discarded: 0,
-            kept: 0,
+            buffered_bytes: 0,
             crowded: false,
             head_only: false,
             last: false,
@@ -236,8 +236,8 @@ impl Connection {
 
     /// The engine removes the connection.
     pub(crate) fn leave(&mut self, context: &mut WorkerContext) {
-        context.backlog.change(self.kept, 0);
-        self.kept = 0;
+        context.backlog.change(self.buffered_bytes, 0);
+        self.buffered_bytes = 0;
         let whole = self.was_sent_all();
         self.leave_relay(context);
         self.enter(context, whole);
@@ -318,33 +318,33 @@ impl Connection {
         match self.phase {
             Phase::Over => Step::Close,
             // After FIN there is nothing to receive, and polling would return immediately forever.
-            _ if self.owes() && self.ended => Step::Hold,
+            _ if self.owes() && self.ended => Step::Pause,
             Phase::Open if self.owes() => {
                 if self.is_full() {
-                    Step::Hold
+                    Step::Pause
                 } else {
-                    Step::Go
+                    Step::Receive
                 }
             }
             _ if self.owes() => {
                 if self.discarded < DISCARDED_MAX {
                     Step::Discard
                 } else {
-                    Step::Hold
+                    Step::Pause
                 }
             }
             Phase::Ending => Step::Close,
-            Phase::EndingGently => Step::Finish,
+            Phase::EndingGently => Step::SendFin,
             Phase::Lingering if self.discarded < DISCARDED_MAX => Step::Discard,
-            Phase::Lingering => Step::Part,
-            Phase::Open if self.held_up => Step::Hold,
+            Phase::Lingering => Step::CloseWhenAcknowledged,
+            Phase::Open if self.held_up => Step::Pause,
             // An incomplete request or none: no response is due.
             Phase::Open if self.ended => Step::Close,
-            Phase::Open => Step::Go,
+            Phase::Open => Step::Receive,
         }
     }
 
-    /// FIN was sent, as [`Step::Finish`] requested.
+    /// FIN was sent, as [`Step::SendFin`] requested.
     pub(crate) fn finished(&mut self, context: &WorkerContext) {
         self.phase = if self.ended { Phase::Over } else { Phase::Lingering };
         self.deadline = context.now + LINGER;
@@ -371,7 +371,7 @@ impl Connection {
         self.phase == Phase::Open
     }
 
-    /// Whether all output was handed over and nothing follows.
+    /// Whether all output was passed on and nothing follows.
     pub(crate) fn input_ended(&self) -> bool {
         let ends = matches!(self.phase, Phase::Ending | Phase::EndingGently);
         !self.owes() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))

@@ -72,8 +72,8 @@ pub(crate) struct RelayRequest {
 /// and `End` or `Broken`; `Room` may come at any time before these. Nothing follows `End` or `Broken`.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// That many more bytes of the request's body may be sent. The first one comes just before the upstream request and
-    /// triggers `100 Continue`.
+    /// This number of additional bytes of the request's body may be sent. The first one comes just before the upstream
+    /// request and triggers `100 Continue`.
     Room(usize),
     /// An interim response; not for HTTP/1.0 clients.
     Interim {
@@ -104,7 +104,7 @@ pub(crate) enum Event {
 }
 
 /// Prints a line on stderr. A closed stderr is ignored. Text of programs is made printable.
-fn say(line: std::fmt::Arguments<'_>) {
+fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{}", units::printable_lines(&line.to_string()));
 }
 

@@ -63,7 +63,7 @@ impl Engine {
                 Engine::Uring
             }
             Engine::Auto => Engine::Epoll,
-            asked => asked,
+            engine => engine,
         }
     }
 
@@ -226,7 +226,7 @@ impl WorkerEnv<'_> {
         if !welcome && self.tls.is_none() {
             // Delivery is not guaranteed: a client that has already sent its request sees a reset, since nothing here
             // waits for the client.
-            let _ = (&*stream).write(TOO_MANY);
+            let _ = (&*stream).write(TOO_MANY_CONNECTIONS);
         }
         welcome
     }
@@ -416,7 +416,7 @@ fn refuse_more(listener: &TcpListener) {
 }
 
 /// Response to an address at its connection limit.
-const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r\nRetry-After: 5\r\n\
+const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r\nRetry-After: 5\r\n\
     Content-Length: 0\r\nConnection: close\r\n\r\n";
 /// Bytes of one connection per turn.
 const TURN_BYTES: usize = 1 << 20;
@@ -427,13 +427,13 @@ const INPUT_BYTES: usize = 16 << 10;
 /// Bytes discarded per turn of a connection.
 const DISCARD_BYTES: usize = 64 << 10;
 /// Rounds of receiving and responding per turn of a connection.
-const TURNS: usize = 64;
+const ROUNDS_PER_TURN: usize = 64;
 /// Relay events per turn: while a client reads as fast as content arrives, there is always another event.
 const RELAY_EVENTS_MAX: usize = 64;
 /// Connections accepted per turn.
-const ACCEPTS: usize = 64;
+const ACCEPTS_PER_TURN: usize = 64;
 /// Connections accepted before the clock is checked.
-const ACCEPTS_AT_LEAST: usize = 4;
+const ACCEPTS_PER_TURN_MIN: usize = 4;
 /// Descriptors may become free elsewhere; more frequent attempts only cost CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A connection used within this time is not displaced; otherwise a flood of new connections would displace clients

@@ -21,7 +21,7 @@ use crate::response::{
 use conditions::{Verdict, evaluate, range_applies};
 pub(crate) use conditions::{modified_since, names};
 use encoding::{Accepted, NotAcceptable};
-use ranges::{RequestedRange, wanted};
+use ranges::{RequestedRange, requested_range};
 
 /// A response whose head has been written.
 #[derive(Debug)]
@@ -152,18 +152,18 @@ pub(crate) fn answer(
         Verdict::Proceed => {}
     }
     let length = page.content.length();
-    let wanted = match fields.range {
+    let requested_range = match fields.range {
         // RFC 9110, section 14.2: GET only, and a single Range field.
         Some(value)
             if request.method == Method::Get
                 && !(fields.repeated && fields.values(b"range").nth(1).is_some())
                 && range_applies(fields, &page, year_now) =>
         {
-            wanted(value, length)
+            requested_range(value, length)
         }
         _ => RequestedRange::Whole,
     };
-    match wanted {
+    match requested_range {
         RequestedRange::Whole => writer.whole(page),
         RequestedRange::Parts(parts) => match parts.as_slice() {
             [part] => writer.part(page, part.clone()),

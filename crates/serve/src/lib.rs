@@ -259,7 +259,7 @@ mod tests {
             let told = AtomicBool::new(false);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 on_threads(vec![0, 1], stop.as_fd(), |part, [_, failed]| {
-                    assert_ne!(part, fails, "as this test wants it");
+                    assert_ne!(part, fails, "this test makes the worker panic");
                     let mut fds = [PollFd::new(failed, PollFlags::POLLIN)];
                     told.store(poll(&mut fds, PollTimeout::from(20_000u16)).unwrap() == 1, Ordering::Relaxed);
                     Ok(())

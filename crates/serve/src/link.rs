@@ -35,7 +35,7 @@ struct Session {
     /// Records of a handshake, which is heavy work that may wait.
     waiting: Vec<u8>,
     /// This session's share of [`WorkerContext::backlog`].
-    kept: u32,
+    buffered_bytes: u32,
     /// The client's FIN arrived after the waiting records.
     ended: bool,
     /// close_notify was sent, or the session failed.
@@ -56,7 +56,7 @@ impl Link {
             Some(tls) => {
                 let secure = Secure::new(tls).ok()?;
                 let (unsent, waiting) = (Vec::new(), Vec::new());
-                Some(Box::new(Session { secure, unsent, waiting, kept: 0, ended: false, over: false }))
+                Some(Box::new(Session { secure, unsent, waiting, buffered_bytes: 0, ended: false, over: false }))
             }
         };
         let connection = Connection::new(ticket, peer, local, session.is_some(), context);
@@ -107,7 +107,7 @@ impl Link {
     /// As [`Connection::leave`].
     pub(crate) fn leave(&mut self, context: &mut WorkerContext) {
         if let Some(session) = &mut self.session {
-            context.backlog.change(std::mem::take(&mut session.kept), 0);
+            context.backlog.change(std::mem::take(&mut session.buffered_bytes), 0);
         }
         self.connection.leave(context);
     }
@@ -199,8 +199,9 @@ impl Link {
                 session.unsent = Vec::new();
             }
             self.connection.owes_below(!session.unsent.is_empty());
-            let kept = u32::try_from(session.unsent.capacity() + session.waiting.capacity()).unwrap_or(u32::MAX);
-            context.backlog.change(std::mem::replace(&mut session.kept, kept), kept);
+            let buffered_bytes =
+                u32::try_from(session.unsent.capacity() + session.waiting.capacity()).unwrap_or(u32::MAX);
+            context.backlog.change(std::mem::replace(&mut session.buffered_bytes, buffered_bytes), buffered_bytes);
         }
         self.connection.settle(context);
     }
@@ -313,11 +314,11 @@ impl Session {
                 chunk.clear();
                 chunk.extend_from_slice(&front[..front.len().min(most)]);
                 let from = chunk.len();
-                let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(most - from);
-                chunk.resize(from + wanted, 0);
+                let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(most - from);
+                chunk.resize(from + length, 0);
                 let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| Unsealed)?;
                 let is_last = got as u64 == range.end - range.start;
-                if (got == 0 && wanted > 0) || (is_last && !page.is_intact()) {
+                if (got == 0 && length > 0) || (is_last && !page.is_intact()) {
                     // The file was truncated or changed after its head was sent: only a reset tells the client.
                     return Err(Unsealed);
                 }

@@ -50,7 +50,7 @@ pub(crate) struct Request<'a> {
     pub(crate) query: Option<&'a [u8]>,
     /// HTTP/1.0: keep-alive must be explicit.
     pub(crate) old: bool,
-    /// The client wants a persistent connection.
+    /// Whether the client requests a persistent connection.
     pub(crate) keep_alive: bool,
     /// The announced body.
     pub(crate) body: Body,
@@ -148,8 +148,8 @@ fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Pars
         Some(end) => &input[start..end],
         None => input[start..].strip_suffix(b"\r").unwrap_or(&input[start..]),
     };
-    let (said, minor) = line.split_at(line.len().saturating_sub(1));
-    if !said.ends_with(b" HTTP/1.") || !matches!(minor, [b'2'..=b'9']) {
+    let (before_minor, minor) = line.split_at(line.len().saturating_sub(1));
+    if !before_minor.ends_with(b" HTTP/1.") || !matches!(minor, [b'2'..=b'9']) {
         return Parsed::Refused(odd_version(input));
     }
     let Some(end) = found else {
@@ -159,7 +159,7 @@ fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Pars
             Parsed::Refused(too_long(input, head_bytes))
         };
     };
-    let copy = [said, &b"1\r\n\r\n"[..]].concat();
+    let copy = [before_minor, &b"1\r\n\r\n"[..]].concat();
     let mut judged = httparse::Request::new(&mut []);
     if !matches!(judged.parse(&copy), Ok(httparse::Status::Complete(_))) {
         return Parsed::Refused(Status::BadRequest);

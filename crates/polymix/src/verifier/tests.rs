@@ -86,7 +86,7 @@ fn spoilt(spoil: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
     verified(&world, exchange).1
 }
 
-/// The fault found in a fresh cached_response that `spoil` has changed.
+/// The fault found in a fresh copy that `spoil` has changed.
 fn spoilt_copy(spoil: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
     spoilt(|exchange| {
         exchange.from_sequence = Some(3);
@@ -165,11 +165,11 @@ fn response_without_request_id_is_a_hit_if_generated_before_the_request() {
     assert!(hit(without_request_id(now - CLOCK_SLACK_MS - 1)));
     assert!(
         hit(CacheExchange { renewed: true, ..without_request_id(now + 3000) }),
-        "a cached_response renewed by a 304 existed before"
+        "a cached response renewed by a 304 existed before"
     );
     assert!(!hit(CacheExchange { response_world: 9, ..without_request_id(now - 9000) }));
 
-    // Ten misses of a proxy that drops request ids, then one old cached_response.
+    // Ten misses of a proxy that drops request ids, then one old copy.
     let mut verifier = verifier(&world);
     for sequence in 3..13 {
         let without_id =
@@ -275,7 +275,7 @@ fn not_modified_is_false_for_a_client_without_a_current_copy() {
 fn fresh_older_copy_may_answer_not_modified() {
     let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Distribution::Constant(50.0)));
     let expected = world.version(OBJECT, NOW_S);
-    // The last cached_response of the version before was generated just before the change and is fresh for 50 s.
+    // The last copy of the version before was generated just before the change and is fresh for 50 s.
     let end_s = expected.modified_s - 1 + 50;
     let at = |ms| {
         let row = origin_response(&world, 5, ms);
@@ -363,10 +363,10 @@ fn old_version_within_its_lifetime_is_not_stale() {
     let made_s = world.version(OBJECT, NOW_S).next_change_s - 1;
     let end_ms = (made_s as u64 + 150) * 1000;
     let at = |ms| verified(&world, cached_response(&world, 5, made_s as u64 * 1000, ms)).1;
-    assert_eq!(at(end_ms + DATE_SLACK_MS), None, "the object has changed, but the cached_response is fresh");
+    assert_eq!(at(end_ms + DATE_SLACK_MS), None, "the object has changed, but the copy is fresh");
     assert_eq!(at(end_ms + DATE_SLACK_MS + 1), Some(Wrong::Stale));
 
-    // An expired cached_response of an unchanged object counts as renewed.
+    // An expired copy of an unchanged object counts as renewed.
     let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Distribution::Constant(10.0)));
     let made_s = world.version(OBJECT, NOW_S).modified_s;
     assert_eq!(verified(&world, cached_response(&world, 5, made_s as u64 * 1000, (made_s as u64 + 90) * 1000)).1, None);
@@ -375,7 +375,7 @@ fn old_version_within_its_lifetime_is_not_stale() {
     assert_eq!(verified(&world, cached_response(&world, 5, NOW_S as u64 * 1000, (NOW_S as u64 + 9000) * 1000)).1, None);
 }
 
-/// The lifetime of a renewed cached_response begins at the 304 (RFC 9111, section 4.3.4), so that it may end after a
+/// The lifetime of a renewed copy begins at the 304 (RFC 9111, section 4.3.4), so that it may end after a
 /// change.
 #[test]
 fn possibly_renewed_copy_is_possibly_stale_and_not_incorrect() {
@@ -397,9 +397,9 @@ fn possibly_renewed_copy_is_possibly_stale_and_not_incorrect() {
     assert_eq!(result_at(ms(change_s + 9), |_| ()), (None, 1));
     assert_eq!(result_at(last_ms, |_| ()), (None, 1));
     assert_eq!(result_at(last_ms + 1, |_| ()), (Some(Wrong::Stale), 0), "no renewal lasts until then");
-    // A cached_response that cannot be renewed.
+    // A copy that cannot be renewed.
     assert_eq!(result_at(ms(change_s + 9), |row| row.renewable = false), (Some(Wrong::Stale), 0));
-    // Age excludes a renewal: the cached_response is as old as it states, or its renewal has expired.
+    // Age excludes a renewal: the copy is as old as it states, or its renewal has expired.
     let with_age = |age_s: i64| {
         let mut row = CacheExchange { renewable: true, ..cached_response(&world, 5, ms(made_s), ms(change_s + 9)) };
         row.age_s = Some(age_s as u32);
@@ -408,7 +408,7 @@ fn possibly_renewed_copy_is_possibly_stale_and_not_incorrect() {
     assert_eq!(with_age(change_s + 9 - made_s), Some(Wrong::Stale));
     assert_eq!(with_age(9 + 25), Some(Wrong::Stale), "renewed 25 s before the change");
     assert_eq!(with_age(9 + 15), None);
-    assert_eq!(with_age(0), None, "an Age of 0 proves neither a new cached_response nor that it was not renewed");
+    assert_eq!(with_age(0), None, "an Age of 0 proves neither a new copy nor that it was not renewed");
     // With the identity of the 304 the lifetime counts from the renewal.
     let renewed = |renewed_s: i64, at_ms| {
         let row = CacheExchange {

@@ -50,13 +50,13 @@ impl Allowances {
         let mut found = Allowances::default();
         for (_, value) in lines.filter(|(name, _)| is_named(name, b"cache-control")) {
             for directive in Directives(value) {
-                found.take(&directive);
+                found.apply(&directive);
             }
         }
         found
     }
 
-    fn take(&mut self, directive: &Directive<'_>) {
+    fn apply(&mut self, directive: &Directive<'_>) {
         match &*directive.name.to_ascii_lowercase() {
             b"no-store" => self.no_store = true,
             b"no-cache" => match directive.argument {
@@ -88,7 +88,7 @@ impl Demands {
             if is_named(name, b"cache-control") {
                 controlled = true;
                 for directive in Directives(value) {
-                    found.take(&directive);
+                    found.apply(&directive);
                 }
             } else if is_named(name, b"pragma") {
                 pragma |= Directives(value).any(|directive| directive.name.eq_ignore_ascii_case(b"no-cache"));
@@ -98,7 +98,7 @@ impl Demands {
         found
     }
 
-    fn take(&mut self, directive: &Directive<'_>) {
+    fn apply(&mut self, directive: &Directive<'_>) {
         match &*directive.name.to_ascii_lowercase() {
             b"no-cache" => self.no_cache = true,
             b"no-store" => self.no_store = true,
@@ -114,9 +114,9 @@ impl Demands {
     }
 }
 
-fn shorter(kept: &mut Option<u64>, directive: &Directive<'_>) {
+fn shorter(lifetime_s: &mut Option<u64>, directive: &Directive<'_>) {
     let seconds = directive.seconds().unwrap_or(0);
-    *kept = Some(kept.map_or(seconds, |before| before.min(seconds)));
+    *lifetime_s = Some(lifetime_s.map_or(seconds, |before| before.min(seconds)));
 }
 
 /// One directive, its argument without quotes.

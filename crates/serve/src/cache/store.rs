@@ -36,7 +36,7 @@ struct Place {
     older: u32,
 }
 
-/// What is stored.
+/// Memory and number of the stored responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Stored responses.

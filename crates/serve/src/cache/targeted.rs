@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn targeted_directives_need_values_of_their_types() {
         let plain = || Allowances { targeted: true, ..Allowances::default() };
-        for (text, wanted) in [
+        for (text, expected) in [
             ("max-age=60", Allowances { max_age_s: Some(60), ..plain() }),
             ("max-age=1, max-age=2", Allowances { max_age_s: Some(2), ..plain() }),
             ("max-age=60;x=\"y\";  z", Allowances { max_age_s: Some(60), ..plain() }),
@@ -119,7 +119,7 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(of(&[text]), Some(wanted), "{text}");
+            assert_eq!(of(&[text]), Some(expected), "{text}");
         }
         assert_eq!(of(&["max-age=1", "no-store"]), of(&["max-age=1, no-store"]));
     }

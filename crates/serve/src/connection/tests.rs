@@ -17,7 +17,7 @@ use crate::journal::Recorder;
 use crate::spec::{FileRules, Limits};
 use crate::status::{StatusSources, StatusSpec};
 
-/// A connection, a worker context, and a fake relay that echoes requests.
+/// A connection with a worker context and a fake relay that echoes requests.
 struct Rig {
     connection: Connection,
     context: WorkerContext,
@@ -26,7 +26,7 @@ struct Rig {
     events: Vec<Event>,
     /// The request body received so far, and its end.
     body: Vec<u8>,
-    asked: bool,
+    request_in_progress: bool,
     _directory: tempfile::TempDir,
 }
 
@@ -51,7 +51,15 @@ impl Rig {
         context.front = Some(front);
         let address = "127.0.0.1:7".parse().unwrap();
         let connection = Connection::new(1, address, address, false, &context);
-        Rig { connection, context, relay, events: Vec::new(), body: Vec::new(), asked: false, _directory: directory }
+        Rig {
+            connection,
+            context,
+            relay,
+            events: Vec::new(),
+            body: Vec::new(),
+            request_in_progress: false,
+            _directory: directory,
+        }
     }
 
     /// Sends at most `most` bytes; false if there was no output.
@@ -88,21 +96,21 @@ impl Rig {
             }
         }
         self.connection.settle(&mut self.context);
-        assert!(self.context.out.is_empty(), "the desk belongs to all");
+        assert!(self.context.out.is_empty(), "the output buffer is shared by all connections");
     }
 
     /// The fake relay processes the calls of the worker.
-    fn play(&mut self) {
-        while let Some(told) = self.relay.next() {
-            match told {
+    fn process_relay_calls(&mut self) {
+        while let Some(call) = self.relay.next() {
+            match call {
                 RelayCall::RelayRequest(head) => {
-                    assert!(!std::mem::replace(&mut self.asked, true), "one request at a time");
+                    assert!(!std::mem::replace(&mut self.request_in_progress, true), "one request at a time");
                     assert!(head.starts_with(b"POST /app") || head.starts_with(b"GET /app"));
                     self.body.clear();
                     // The list is processed from its end.
                     self.events.push(Event::Room(700));
                     if head.starts_with(b"GET") {
-                        self.answer(Some(b"got".to_vec()));
+                        self.queue_response(Some(b"got".to_vec()));
                     }
                 }
                 RelayCall::Body(bytes) => {
@@ -111,36 +119,36 @@ impl Rig {
                 }
                 RelayCall::BodyEnded => {
                     let body = std::mem::take(&mut self.body);
-                    self.answer(None);
+                    self.queue_response(None);
                     for part in body.chunks(300) {
                         self.events.insert(1, Event::Body(Bytes::copy_from_slice(part)));
                     }
                 }
-                RelayCall::Cancel => panic!("nobody gave up"),
+                RelayCall::Cancel => panic!("no client has disconnected"),
                 RelayCall::Taken(_) => {}
             }
         }
     }
 
     /// Queues a response of known length or in chunks.
-    fn answer(&mut self, content: Option<Vec<u8>>) {
+    fn queue_response(&mut self, content: Option<Vec<u8>>) {
         let length = content.as_ref().map(|content| content.len() as u64);
         let fields = Bytes::from_static(b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
         let head = Event::Head { status: 200, fields, length, finding: Finding::NONE };
         let content = content.map(|content| Event::Body(content.into()));
         // The list is processed from its end, so the first event comes last.
-        let mut said: Vec<Event> = std::mem::take(&mut self.events);
+        let mut events: Vec<Event> = std::mem::take(&mut self.events);
         let mut all = vec![Event::End];
         all.extend(content);
         all.push(head);
-        all.append(&mut said);
+        all.append(&mut events);
         self.events = all;
     }
 
     /// Processes the next event, if there is one.
-    fn hear(&mut self) -> bool {
+    fn process_event(&mut self) -> bool {
         let Some(event) = self.events.pop() else { return false };
-        self.asked &= !matches!(event, Event::End);
+        self.request_in_progress &= !matches!(event, Event::End);
         self.connection.relay_event(&mut self.context, event);
         true
     }
@@ -148,7 +156,7 @@ impl Rig {
 
 /// Feeds `input` in pieces of `pieces` bytes (repeatedly), sends `takes` bytes at a time, and delivers relay events
 /// only in some of the turns.
-fn answers(input: &[u8], pieces: &[usize], takes: &[usize]) -> Vec<u8> {
+fn responses(input: &[u8], pieces: &[usize], takes: &[usize]) -> Vec<u8> {
     let mut rig = Rig::new();
     let mut out = Vec::new();
     let (mut at, mut idle) = (0, 0);
@@ -161,13 +169,13 @@ fn answers(input: &[u8], pieces: &[usize], takes: &[usize]) -> Vec<u8> {
         }
         let before = out.len();
         rig.turn(1 + turn % 3, take, &mut out);
-        rig.play();
+        rig.process_relay_calls();
         let mut relay_event = false;
         if turn % 2 == 0 {
-            relay_event = rig.hear();
+            relay_event = rig.process_event();
             rig.turn(1, take, &mut out);
         }
-        rig.play();
+        rig.process_relay_calls();
         let busy =
             at < input.len() || relay_event || out.len() > before || rig.connection.owes() || rig.connection.has_more();
         idle = if busy { 0 } else { idle + 1 };
@@ -210,8 +218,8 @@ proptest! {
         takes in proptest::collection::vec(1usize..40_000, 1..6),
     ) {
         let input: Vec<u8> = kinds.iter().flat_map(|&kind| request(kind)).collect();
-        let whole = same_boundary(answers(&input, &[usize::MAX / 2], &[usize::MAX / 2]));
-        let cut = same_boundary(answers(&input, &pieces, &takes));
+        let whole = same_boundary(responses(&input, &[usize::MAX / 2], &[usize::MAX / 2]));
+        let cut = same_boundary(responses(&input, &pieces, &takes));
         prop_assert_eq!(whole.len(), cut.len());
         let differs = whole.iter().zip(&cut).position(|(a, b)| a != b);
         prop_assert!(differs.is_none(), "{:?}", differs.map(|at| at.saturating_sub(80)..at + 80).map(|part| {
@@ -241,17 +249,17 @@ fn a_client_that_expects_100_continue_gets_it_when_the_relay_reads_the_body() {
     let head = b"POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
     rig.connection.take(&mut rig.context, head);
     rig.turn(9, 9999, &mut out);
-    assert!(out.is_empty(), "the relay has not asked for it");
-    rig.play();
-    assert!(rig.hear());
+    assert!(out.is_empty(), "the relay has not requested the body");
+    rig.process_relay_calls();
+    assert!(rig.process_event());
     rig.turn(9, 9999, &mut out);
     assert_eq!(out, b"HTTP/1.1 100 Continue\r\n\r\n");
     rig.connection.take(&mut rig.context, b"abc");
-    rig.play();
-    while rig.hear() {}
+    rig.process_relay_calls();
+    while rig.process_event() {}
     rig.turn(9, 9999, &mut out);
     assert!(out.ends_with(b"\r\n3\r\nabc\r\n0\r\n\r\n"), "{:?}", String::from_utf8_lossy(&out));
-    assert_eq!(rig.connection.step(), Step::Go);
+    assert_eq!(rig.connection.step(), Step::Receive);
 }
 
 #[test]
@@ -274,27 +282,27 @@ fn a_malformed_request_body_is_never_forwarded_as_complete() {
         let mut out = Vec::new();
         let head = b"POST /app HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
         rig.connection.take(&mut rig.context, head);
-        rig.play();
-        assert!(rig.hear());
+        rig.process_relay_calls();
+        assert!(rig.process_event());
         rig.connection.take(&mut rig.context, body);
         assert_eq!(rig.relay.next(), Some(RelayCall::Cancel));
         rig.turn(9, 9999, &mut out);
         let out = String::from_utf8(out).unwrap();
         assert!(out.starts_with(&format!("HTTP/1.1 {status} ")) && out.contains("\r\nConnection: close\r\n"), "{out}");
-        assert_eq!(rig.connection.step(), Step::Finish);
+        assert_eq!(rig.connection.step(), Step::SendFin);
     }
 }
 
 #[test]
 fn a_response_that_breaks_off_resets_the_connection() {
-    for (length, said) in [(Some(10), "four"), (Some(3), "four"), (None, "four")] {
+    for (length, events) in [(Some(10), "four"), (Some(3), "four"), (None, "four")] {
         let mut rig = Rig::new();
         let mut out = Vec::new();
         rig.connection.take(&mut rig.context, &request(8));
         let fields = Bytes::from_static(b"Date: now\r\n");
         let head = Event::Head { status: 200, fields, length, finding: Finding::NONE };
         let last = if length.is_none() { Event::Broken } else { Event::End };
-        for event in [head, Event::Body(said.into()), last] {
+        for event in [head, Event::Body(events.into()), last] {
             rig.connection.relay_event(&mut rig.context, event);
             rig.turn(9, 9999, &mut out);
         }
@@ -312,15 +320,15 @@ fn a_stopping_server_finishes_responses_in_progress() {
     rig.turn(9, 9999, &mut out);
     rig.context.stopping = true;
     rig.connection.stop();
-    rig.play();
-    while rig.hear() {}
+    rig.process_relay_calls();
+    while rig.process_event() {}
     rig.turn(9, 9999, &mut out);
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("\r\nConnection: close\r\n") && text.ends_with("\r\n\r\ngot"), "{text}");
-    assert_eq!(rig.connection.step(), Step::Finish);
+    assert_eq!(rig.connection.step(), Step::SendFin);
     let mut rig = Rig::new();
     rig.connection.stop();
-    assert_eq!(rig.connection.step(), Step::Close, "an idle one ends at once");
+    assert_eq!(rig.connection.step(), Step::Close, "an idle connection closes immediately");
 }
 
 #[test]
@@ -356,7 +364,7 @@ fn an_idle_connection_allocates_no_buffers() {
     assert!(size_of::<Connection>() <= 320, "{} bytes", size_of::<Connection>());
 }
 
-/// Otherwise the exchange would occupy its upstream slot for a client that does not read.
+/// Without a timeout the exchange would occupy its upstream slot for a client that does not read.
 #[test]
 fn a_client_that_does_not_read_a_dynamic_response_times_out() {
     let mut rig = Rig::new();
@@ -397,7 +405,7 @@ fn no_100_continue_is_sent_inside_another_response() {
     assert!(out.starts_with("HTTP/1.1 200 ") && out.ends_with("\r\n\r\ngot"), "{out}");
 }
 
-/// Receiving would return end-of-file immediately, again and again.
+/// After the client's FIN, receiving would return end-of-file immediately and repeatedly.
 #[test]
 fn no_input_is_received_after_the_last_request() {
     let mut rig = Rig::new();
@@ -409,10 +417,14 @@ fn no_input_is_received_after_the_last_request() {
         rig.connection.relay_event(&mut rig.context, event);
     }
     rig.turn(9, 9999, &mut out);
-    assert_eq!(rig.connection.step(), Step::Go);
+    assert_eq!(rig.connection.step(), Step::Receive);
     rig.connection.ended();
     rig.connection.settle(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Hold, "it has all, and only the relay's word is awaited");
+    assert_eq!(
+        rig.connection.step(),
+        Step::Pause,
+        "the client has the complete response, only the relay's end is missing"
+    );
     rig.connection.relay_event(&mut rig.context, Event::End);
     rig.turn(9, 9999, &mut out);
     assert_eq!(rig.connection.step(), Step::Close);
@@ -440,20 +452,20 @@ fn input_of_a_refused_client_is_discarded_up_to_a_limit() {
     let mut out = Vec::new();
     rig.connection.take(&mut rig.context, &[b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; 9000]].concat());
     rig.connection.settle(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Discard, "before the answer has gone, too");
+    assert_eq!(rig.connection.step(), Step::Discard, "input is also discarded before the response is sent");
     rig.turn(9, 9999, &mut out);
     assert!(out.starts_with(b"HTTP/1.1 431 "));
-    assert_eq!(rig.connection.step(), Step::Finish);
+    assert_eq!(rig.connection.step(), Step::SendFin);
     rig.connection.finished(&rig.context);
     let ends_at = rig.connection.deadline();
     assert_eq!(ends_at, rig.context.now + LINGER);
-    // With either kind of input.
+    // Discarded bytes count whether the connection or the engine discards them.
     rig.connection.take(&mut rig.context, &[b'a'; 1000]);
     rig.connection.discarded(DISCARDED_MAX as usize - 1001);
     rig.connection.settle(&mut rig.context);
     assert_eq!(rig.connection.step(), Step::Discard);
     rig.connection.discarded(1);
-    assert_eq!(rig.connection.step(), Step::Part);
+    assert_eq!(rig.connection.step(), Step::CloseWhenAcknowledged);
     // The client's FIN may arrive first; the deadline stays the same.
     assert_eq!(rig.connection.deadline(), ends_at);
     rig.context.now = ends_at;
@@ -471,7 +483,7 @@ fn bytes_after_the_last_request_do_not_reset_its_response() {
     rig.connection.discarded(10);
     rig.turn(9, usize::MAX, &mut out);
     assert!(out.len() > 300_000);
-    assert_eq!(rig.connection.step(), Step::Finish, "closing now would be a reset");
+    assert_eq!(rig.connection.step(), Step::SendFin, "an immediate close would reset the connection");
 }
 
 /// Clients of one worker that send requests and never read.
@@ -480,22 +492,22 @@ fn unsent_and_unread_bytes_of_all_connections_are_limited() {
     let mut rig = Rig::new();
     let bound = rig.context.backlog.bytes_max;
     let address = "127.0.0.1:7".parse().unwrap();
-    let volley = request(1);
+    let burst = request(1);
     let small = request(0).repeat(500);
     let mut clients = Vec::new();
-    let kept = |client: &Connection| client.unread.capacity() + client.unsent.capacity();
+    let buffered = |client: &Connection| client.unread.capacity() + client.unsent.capacity();
     for ticket in 2..4000 {
         let mut client = Connection::new(ticket, address, address, false, &rig.context);
         // The socket buffer accepts some; it is full from the second burst on.
         for _ in 0..4 {
-            if client.step() == Step::Go {
+            if client.step() == Step::Receive {
                 client.take(&mut rig.context, &small);
                 client.settle(&mut rig.context);
             }
         }
         clients.push(client);
     }
-    let all: usize = clients.iter().map(kept).sum();
+    let all: usize = clients.iter().map(buffered).sum();
     assert!(all < bound + (64 << 10) + clients.len() * CHECK_ABOVE_BYTES as usize, "{all} bytes");
     let total = rig.context.status_sources.figures.total();
     assert!(total.refused[Refusal::Backlog.index()] > 0);
@@ -505,12 +517,12 @@ fn unsent_and_unread_bytes_of_all_connections_are_limited() {
     let mut out = Vec::new();
     rig.connection.take(&mut rig.context, &request(0));
     rig.turn(9, usize::MAX, &mut out);
-    rig.connection.take(&mut rig.context, &volley);
+    rig.connection.take(&mut rig.context, &burst);
     rig.turn(1, 100, &mut out);
     assert!(!rig.connection.is_aborted());
     rig.turn(9, usize::MAX, &mut out);
     assert!(out.len() > 20_000);
-    assert_eq!(rig.connection.step(), Step::Go);
+    assert_eq!(rig.connection.step(), Step::Receive);
     // The backlog is empty after all clients have disconnected.
     for mut client in clients {
         client.leave(&mut rig.context);
@@ -536,7 +548,7 @@ fn bytes_buffered_before_a_file_count_against_the_backlog() {
             client.sent(&mut rig.context, head);
         }
         client.settle(&mut rig.context);
-        if client.step() == Step::Go {
+        if client.step() == Step::Receive {
             client.take(&mut rig.context, &ahead);
             client.settle(&mut rig.context);
         }
@@ -544,7 +556,7 @@ fn bytes_buffered_before_a_file_count_against_the_backlog() {
     }
     let all: usize = clients.iter().map(|client| client.unread.capacity()).sum();
     assert!(all > 80_000 && all < 200_000, "{all} bytes");
-    assert!(clients.iter().all(|client| client.owes() && !client.is_aborted()), "they are only not heard");
+    assert!(clients.iter().all(|client| client.owes() && !client.is_aborted()), "the connections are only not read");
 }
 
 #[test]
@@ -554,11 +566,11 @@ fn a_short_backlog_stops_pipelining_and_read_ahead() {
     rig.context.backlog.change(0, 20_000);
     rig.connection.take(&mut rig.context, &request(0).repeat(400));
     rig.connection.settle(&mut rig.context);
-    assert!(rig.connection.unsent.len() < 1000, "one answer");
-    assert_eq!(rig.connection.step(), Step::Hold);
-    // As the client reads, one response after the other follows.
+    assert!(rig.connection.unsent.len() < 1000, "one response is buffered");
+    assert_eq!(rig.connection.step(), Step::Pause);
+    // Each time the client reads, the next response follows.
     let mut out = Vec::new();
     rig.turn(2000, usize::MAX, &mut out);
     assert_eq!(out.windows(9).filter(|window| window == b"HTTP/1.1 ").count(), 400);
-    assert_eq!(rig.connection.step(), Step::Go);
+    assert_eq!(rig.connection.step(), Step::Receive);
 }

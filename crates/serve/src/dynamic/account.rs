@@ -39,7 +39,7 @@ pub struct RouteCounters {
     pub broken: u64,
     /// Exchanges whose client disconnected.
     pub cancelled: u64,
-    /// Connections made to the upstream.
+    /// Connections established to the upstream.
     pub connects: u64,
     /// Exchanges on a reused connection.
     pub reused: u64,
@@ -162,7 +162,7 @@ impl ProgramState {
         if let Some(group) = &*locked(&self.group)
             && let Err(error) = group.set_weight(weight)
         {
-            super::say(format_args!("set the weight of the program's control group: {error}"));
+            super::print_line(format_args!("set the weight of the program's control group: {error}"));
         }
     }
 

@@ -45,9 +45,9 @@ pub(crate) struct Hints {
 
 impl Hints {
     /// Sends an interim response: status, and field lines with CRLF.
-    pub(super) fn tell(&self, status: u16, fields: Bytes) {
+    pub(super) fn send_event(&self, status: u16, fields: Bytes) {
         if !self.window.is_closed() {
-            self.back.tell(self.ticket, Event::Interim { status, fields });
+            self.back.send_event(self.ticket, Event::Interim { status, fields });
         }
     }
 }
@@ -83,7 +83,7 @@ impl Client {
     ) -> Result<(), Disconnected> {
         self.present()?;
         let bodyless = self.head_only || matches!(status, 204 | 304);
-        self.back.tell(self.ticket, Event::Head { status, fields, length, finding });
+        self.back.send_event(self.ticket, Event::Head { status, fields, length, finding });
         self.stage = ResponseStage::Head { bodyless };
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Client {
             let piece = bytes.split_to(bytes.len().min(PIECE));
             let room = self.window.acquire_many(piece.len() as u32).await.map_err(|_| Disconnected)?;
             room.forget();
-            self.back.tell(self.ticket, Event::Body(piece));
+            self.back.send_event(self.ticket, Event::Body(piece));
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Client {
         if self.stage != ResponseStage::Everything {
             self.stage = ResponseStage::Everything;
             if self.present().is_ok() {
-                self.back.tell(self.ticket, event);
+                self.back.send_event(self.ticket, event);
             }
         }
     }
@@ -139,9 +139,9 @@ impl Drop for Client {
             // An internal error: the task of the exchange ended without a response.
             let (status, fields, text) = Failure::lost().page();
             let length = Some(text.len() as u64);
-            self.back.tell(self.ticket, Event::Head { status, fields, length, finding: Finding::NONE });
+            self.back.send_event(self.ticket, Event::Head { status, fields, length, finding: Finding::NONE });
             if !self.head_only {
-                self.back.tell(self.ticket, Event::Body(text));
+                self.back.send_event(self.ticket, Event::Body(text));
             }
             self.finish(Event::End);
         } else {
@@ -268,7 +268,7 @@ impl RequestBody {
         if !self.opened
             && let Some((ticket, back, _)) = &self.source
         {
-            back.tell(*ticket, Event::Room(BODY_WINDOW));
+            back.send_event(*ticket, Event::Room(BODY_WINDOW));
         }
         self.opened = true;
         self.progress.touch();
@@ -298,7 +298,7 @@ impl RequestBody {
             // More bytes than announced are a parsing error of the worker: they must not reach the upstream.
             Some(Piece::Bytes(bytes)) if self.left.is_none_or(|left| left >= bytes.len() as u64) => {
                 self.left = self.left.map(|left| left - bytes.len() as u64);
-                back.tell(*ticket, Event::Room(bytes.len()));
+                back.send_event(*ticket, Event::Room(bytes.len()));
                 Poll::Ready(Some(Ok(bytes)))
             }
             Some(Piece::End) if self.left.is_none_or(|left| left == 0) => {

@@ -1,4 +1,4 @@
-//! FastCGI to an upstream (specification 1.0, the responder's role), by hand over bytes in both directions.
+//! FastCGI to an upstream (specification 1.0, the responder's role), implemented on byte streams in both directions.
 //!
 //! ```text
 //!   writer task: BEGIN_REQUEST, PARAMS, STDIN as the client sends it ──▶ program
@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use super::account::count;
 use super::admission::Permit;
 use super::client::{Progress, RequestBody};
-use super::fields::{Asker, RequestHead, for_client, for_upstream, told_length};
+use super::fields::{ClientInfo, RequestHead, declared_length, for_client, for_upstream};
 use super::socket::{self, Stream};
 use super::spec::FastCgiScript;
 use super::upstream::{Changes, FIELDS_MAX, Failure, RouteState, UpstreamState};
@@ -38,7 +38,7 @@ mod variables;
 /// Idle connections, and the number of exchanges without a first byte.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    kept: RefCell<Vec<(Box<dyn Stream>, Instant)>>,
+    idle_connections: RefCell<Vec<(Box<dyn Stream>, Instant)>>,
     awaiting: Cell<usize>,
 }
 
@@ -78,8 +78,8 @@ impl Pool {
     /// An open idle connection.
     fn take(&self) -> Option<Box<dyn Stream>> {
         self.sweep();
-        let mut kept = self.kept.borrow_mut();
-        while let Some((mut stream, _)) = kept.pop() {
+        let mut idle_connections = self.idle_connections.borrow_mut();
+        while let Some((mut stream, _)) = idle_connections.pop() {
             if is_silent(&mut stream) {
                 return Some(stream);
             }
@@ -90,7 +90,7 @@ impl Pool {
     /// Drops connections that were idle for too long.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        self.kept.borrow_mut().retain_mut(|(stream, since)| now - *since < IDLE_TIME && is_silent(stream));
+        self.idle_connections.borrow_mut().retain_mut(|(stream, since)| now - *since < IDLE_TIME && is_silent(stream));
     }
 }
 
@@ -102,10 +102,10 @@ fn is_silent(stream: &mut Box<dyn Stream>) -> bool {
 }
 
 /// Returns status, field lines, length and content of the response.
-pub(super) async fn ask(
+pub(super) async fn send_request(
     route: &Rc<RouteState>,
     head: &RequestHead,
-    asker: Asker,
+    client_info: ClientInfo,
     changes: &Changes,
     mut body: RequestBody,
     script: &FastCgiScript,
@@ -121,7 +121,7 @@ pub(super) async fn ask(
     };
     let script = Script::find(script, route.spec.stem().as_bytes(), head.path(), below);
     let script = script.ok_or_else(|| Failure::new(404, "no such script"))?;
-    let fields = for_upstream(head, asker, changes);
+    let fields = for_upstream(head, client_info, changes);
     let bodyless = body.length() == Some(0);
     // CGI requires the length of a body.
     let whole = match body.length() {
@@ -132,7 +132,7 @@ pub(super) async fn ask(
     let mut request = Vec::with_capacity(2048);
     record::begin(&mut request, true);
     let mut variables = Vec::with_capacity(2048);
-    variables::write(&mut variables, head, &fields, asker, &script, length);
+    variables::write(&mut variables, head, &fields, client_info, &script, length);
     record::stream(&mut request, record::PARAMS, &variables);
     record::end(&mut request, record::PARAMS);
     if let Some(whole) = &whole {
@@ -210,9 +210,9 @@ async fn exchange(
     };
     let (status, fields) = read_head(&fields).map_err(Trouble::Failed)?;
     let bodyless = head.method == Method::HEAD || matches!(status, 204 | 304);
-    let told = told_length(&fields);
-    let length = if status == 204 { None } else { told };
-    let left = if bodyless { None } else { told };
+    let declared = declared_length(&fields);
+    let length = if status == 204 { None } else { declared };
+    let left = if bodyless { None } else { declared };
     let first = text.freeze();
     let content = Content { reader, writer, route: Rc::clone(route), first, left, bodyless, ended: false };
     Ok((status, for_client(&fields), length, content))
@@ -337,7 +337,7 @@ impl Content {
         let upstream_state = Rc::clone(upstream_state);
         spawn_local(async move {
             if let Ok(Some(half)) = (&mut writer.0).await {
-                upstream_state.fastcgi.kept.borrow_mut().push((reader.half.unsplit(half), Instant::now()));
+                upstream_state.fastcgi.idle_connections.borrow_mut().push((reader.half.unsplit(half), Instant::now()));
             }
             drop(place);
         });

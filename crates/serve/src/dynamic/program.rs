@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A sandbox needs a process with one thread, and the server has many when the program restarts: so the keeper is
-//! forked before the threads start. When the server ends in any way, the keeper dies, and with it the sandbox's init
+//! forked before the threads start. When the server ends in any way, the keeper ends, and with it the sandbox's init
 //! and all processes in the sandbox. The keeper is outside of the program's control group.
 
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ use tokio::time::sleep;
 use units::Timestamp;
 
 use super::account::ProgramState;
-use super::say;
+use super::print_line;
 use super::socket;
 use super::spec::{ProgramSpec, Transport};
 use crate::spec::ServeError;
@@ -62,7 +62,7 @@ impl Program {
             Err(error) if spec.cpu.is_some() => return Err(failed(error)),
             Err(error) => {
                 let weight = if spec.weight == Weight::Least { " and competes with the static server" } else { "" };
-                say(format_args!(
+                print_line(format_args!(
                     "no control group for the program ({error}): its resource usage is not measured{weight}"
                 ));
                 None
@@ -114,8 +114,8 @@ pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport
             probe = Some(tokio::task::spawn_local(wait_until_up(Arc::clone(&state), transport.clone())));
             continue;
         }
-        let (end, told) = line.split_once('\t').unwrap_or((&line, ""));
-        say(format_args!("the program {end}{told}"));
+        let (end, details) = line.split_once('\t').unwrap_or((&line, ""));
+        print_line(format_args!("the program {end}{details}"));
         state.change(|account| account.last_end = Some(end.to_owned()));
     }
     // A stopping server does not reach this: its relay ends before the keeper.
@@ -124,7 +124,7 @@ pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport
     }
     state.set_up(false);
     state.change(|account| account.last_end = Some("was killed with its keeper process".to_owned()));
-    say(format_args!("the keeper process was killed, and the program with it: the program is not restarted"));
+    print_line(format_args!("the keeper process was killed, and the program with it: the program is not restarted"));
 }
 
 /// Tries the upstream until it accepts.
@@ -192,7 +192,7 @@ impl Keeper<'_> {
                 Err(error @ sys::Error::Exec { .. }) => return Err(error),
                 Err(error) => {
                     *may_place = false;
-                    say(format_args!(
+                    print_line(format_args!(
                         "no PID namespace for the program ({error}): it has a process group, and dies with this server, \
                          but what leaves that group does not"
                     ));

@@ -241,7 +241,7 @@ impl RelayState {
     async fn work(mut self, mut orders: UnboundedReceiver<RelayCommand>) {
         while let Some(order) = orders.recv().await {
             match order {
-                RelayCommand::RelayRequest(worker, ask) => self.begin(worker, ask),
+                RelayCommand::RelayRequest(worker, request) => self.begin(worker, request),
                 RelayCommand::Body(worker, ticket, bytes) => self.pass(worker, ticket, Piece::Bytes(bytes)),
                 RelayCommand::BodyEnded(worker, ticket) => self.pass(worker, ticket, Piece::End),
                 RelayCommand::Taken(worker, ticket, bytes) => {
@@ -261,33 +261,33 @@ impl RelayState {
         }
     }
 
-    fn begin(&mut self, worker: usize, ask: RelayRequest) {
+    fn begin(&mut self, worker: usize, request: RelayRequest) {
         let unread = Unstarted::of(&self.routing);
         self.serial += 1;
-        let (key, serial) = ((worker, ask.ticket), self.serial);
+        let (key, serial) = ((worker, request.ticket), self.serial);
         let back = self.workers[worker].clone();
         let window = Arc::new(Semaphore::new(ANSWER_WINDOW));
-        let head_only = ask.head.starts_with(b"HEAD ");
-        let client = Client::new(ask.ticket, back.clone(), Arc::clone(&window), head_only);
-        let (sender, body) = match ask.body {
+        let head_only = request.head.starts_with(b"HEAD ");
+        let client = Client::new(request.ticket, back.clone(), Arc::clone(&window), head_only);
+        let (sender, body) = match request.body {
             Body::None => (None, None),
             Body::Bytes(length) => {
                 let (sender, pieces) = unbounded_channel();
-                (Some(sender), Some(RequestBody::new(ask.ticket, back, pieces, Some(length))))
+                (Some(sender), Some(RequestBody::new(request.ticket, back, pieces, Some(length))))
             }
             Body::Chunked => {
                 let (sender, pieces) = unbounded_channel();
-                (Some(sender), Some(RequestBody::new(ask.ticket, back, pieces, None)))
+                (Some(sender), Some(RequestBody::new(request.ticket, back, pieces, None)))
             }
         };
-        let route = Rc::clone(&self.routes[ask.route]);
+        let route = Rc::clone(&self.routes[request.route]);
         let under_way = Rc::clone(&self.under_way);
         let cached = self.cached.clone();
         let task = spawn_local(async move {
             drop(unread);
             match cached {
-                Some(cached) => cached::exchange(&cached, &route, ask, body, client).await,
-                None => plain(&route, ask, body, client).await,
+                Some(cached) => cached::exchange(&cached, &route, request, body, client).await,
+                None => plain(&route, request, body, client).await,
             }
             let mut under_way = under_way.borrow_mut();
             if under_way.get(&key).is_some_and(|exchange| exchange.serial == serial) {
@@ -313,9 +313,9 @@ impl RelayState {
 }
 
 /// An exchange without a cache.
-async fn plain(route: &Rc<RouteState>, ask: RelayRequest, body: Option<RequestBody>, client: Client) {
+async fn plain(route: &Rc<RouteState>, request: RelayRequest, body: Option<RequestBody>, client: Client) {
     let changes = Changes { hints: Some(client.hints()), ..Changes::default() };
-    let answer = match send(route, &ask, &changes, body).await {
+    let answer = match send(route, &request, &changes, body).await {
         Ok(answer) => answer,
         Err(failure) => failure.answer(),
     };

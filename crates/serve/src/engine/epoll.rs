@@ -17,8 +17,8 @@ use units::Timestamp;
 use super::table::Table;
 use super::turn::Turn;
 use super::{
-    ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, HasLink, INPUT_BYTES, RELAY_EVENTS_MAX, Sent, TURNS, WorkerEnv,
-    discard, flush, has_all,
+    ACCEPT_PAUSE, ACCEPTS_PER_TURN, ACCEPTS_PER_TURN_MIN, Admitted, HasLink, INPUT_BYTES, RELAY_EVENTS_MAX,
+    ROUNDS_PER_TURN, Sent, WorkerEnv, discard, flush, has_all,
 };
 use crate::connection::{Step, WorkerContext};
 use crate::dynamic::RelayHandle;
@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
                     STOP if self.stop_at.is_some() => return Ok(()),
                     STOP => self.stop()?,
                     LISTENER => knocked = true,
-                    RELAY => self.hear()?,
+                    RELAY => self.process_relay_events()?,
                     token => {
                         let over = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
                         match self.table.get(token) {
@@ -238,8 +238,8 @@ impl<'a> Worker<'a> {
     }
 
     fn accept(&mut self) -> Result<(), ServeError> {
-        for taken in 0..ACCEPTS {
-            if taken >= ACCEPTS_AT_LEAST && self.context.turn.is_over() {
+        for taken in 0..ACCEPTS_PER_TURN {
+            if taken >= ACCEPTS_PER_TURN_MIN && self.context.turn.is_over() {
                 break;
             }
             if self.stop_at.is_some() {
@@ -269,7 +269,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Processes the relay's events.
-    fn hear(&mut self) -> Result<(), ServeError> {
+    fn process_relay_events(&mut self) -> Result<(), ServeError> {
         if let Some(front) = &mut self.context.front {
             front.woken();
         }
@@ -374,8 +374,8 @@ impl<'a> Worker<'a> {
 
     fn resume_accepting(&mut self) -> Result<(), ServeError> {
         // EPOLLEXCLUSIVE: a new connection wakes one worker, not all.
-        let wanted = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
-        self.epoll.add(self.env.listener, EpollEvent::new(wanted, LISTENER)).map_err(system("epoll_ctl"))?;
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
+        self.epoll.add(self.env.listener, EpollEvent::new(flags, LISTENER)).map_err(system("epoll_ctl"))?;
         self.accepting = true;
         self.accept_again_at = Timestamp::MAX;
         Ok(())
@@ -391,7 +391,7 @@ impl Client {
     /// Sends, responds and receives alternately.
     fn work(&mut self, context: &mut WorkerContext, input: &mut [u8], hung_up: bool) -> io::Result<Next> {
         let (mut drained, mut much) = (false, false);
-        for _ in 0..TURNS {
+        for _ in 0..ROUNDS_PER_TURN {
             match flush(&self.stream, &mut self.link, context, false)? {
                 Sent::All => {}
                 Sent::Blocked => return Ok(Next::Output),
@@ -406,22 +406,22 @@ impl Client {
             }
             match self.link.step() {
                 Step::Close => return Ok(Next::Close),
-                Step::Finish => {
+                Step::SendFin => {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.link.finished(context);
                     continue;
                 }
-                Step::Part if has_all(&self.stream) => return Ok(Next::Close),
-                Step::Hold | Step::Part => return Ok(Next::Input),
-                Step::Go | Step::Discard if drained => return Ok(Next::Input),
+                Step::CloseWhenAcknowledged if has_all(&self.stream) => return Ok(Next::Close),
+                Step::Pause | Step::CloseWhenAcknowledged => return Ok(Next::Input),
+                Step::Receive | Step::Discard if drained => return Ok(Next::Input),
                 // Each byte read lets the client send another, which the kernel transfers on this core.
-                Step::Go | Step::Discard if much && context.turn.is_over() => return Ok(Next::Turn),
+                Step::Receive | Step::Discard if much && context.turn.is_over() => return Ok(Next::Turn),
                 Step::Discard => {
                     much = true;
                     drained = !matches!(discard(&self.stream, &mut self.link, context)?, Read::Bytes(_));
                     continue;
                 }
-                Step::Go => {}
+                Step::Receive => {}
             }
             match self.stream.read(input) {
                 Ok(0) => {

@@ -91,7 +91,7 @@ impl<C> Table<C> {
     /// otherwise some hundred of them would hide all others.
     pub fn oldest(&mut self, least: Duration, spare_for: impl Fn(&C) -> Option<Duration>) -> Option<u64> {
         let mut index = self.ends.0;
-        for _ in 0..LOOKS {
+        for _ in 0..EXAMINED_MAX {
             let place = self.places.get(index as usize)?;
             let (after, token) = (place.after, token(index, place.generation));
             match place.tenant.as_ref().and_then(&spare_for) {
@@ -179,12 +179,12 @@ fn index_of(token: u64) -> u32 {
     token as u32
 }
 
-/// No index: there are never so many descriptors.
+/// No index: a process never has this many descriptors.
 const NONE: u32 = u32::MAX;
 /// Tokens stay below 2^60, which leaves an engine bits of its own.
 const GENERATION_MASK: u32 = (1 << 28) - 1;
 /// Connections examined in the search for an idle one.
-const LOOKS: usize = 256;
+const EXAMINED_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn busy_connections_do_not_hide_idle_ones() {
         let mut table = Table::new(Duration::from_millis(10), at(0));
-        let busy = 3 * LOOKS;
+        let busy = 3 * EXAMINED_MAX;
         for _ in 0..busy {
             table.insert(None);
         }
@@ -256,7 +256,7 @@ mod tests {
         table.schedule(token, at(100));
         table.schedule(token, at(500));
         assert_eq!(table.due(at(100)), None);
-        // At the earliest tick the owner is asked and reports the later deadline.
+        // At the earliest tick the owner reports the later deadline.
         assert_eq!(table.due(at(120)), Some(token));
         table.schedule(token, at(500));
         assert_eq!(table.due(at(499)), None);

@@ -163,12 +163,12 @@ impl Server<'_> {
         connection.receiving = completion.more;
         match completion.result {
             Ok(length @ 1..) => {
-                let mut asked = 0;
+                let mut responses_due = 0;
                 if let Some(buffer) = completion.buffer {
                     let bytes = self.ring.bytes(&buffer, length as usize);
                     connection.reader.take(bytes, self.answers, |answer| {
                         connection.owed.push_back(answer);
-                        asked += 1;
+                        responses_due += 1;
                     });
                     self.ring.give_back(buffer);
                 }
@@ -179,7 +179,7 @@ impl Server<'_> {
                 if connection.owed.len() > OWED_MAX {
                     return self.close(index);
                 }
-                if asked > 0 {
+                if responses_due > 0 {
                     self.send(index);
                 }
             }

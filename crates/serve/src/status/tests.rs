@@ -162,7 +162,7 @@ fn read(text: &str) -> Result<Families, String> {
                 return wrong("TYPE");
             }
             if families.insert(name.to_owned(), (kind.to_owned(), HashMap::new())).is_some() {
-                return wrong("a family twice");
+                return wrong("a duplicate family");
             }
             current = name.to_owned();
         } else {
@@ -178,7 +178,7 @@ fn read(text: &str) -> Result<Families, String> {
             let value: f64 = value.parse().map_err(|_| format!("no number: {line}"))?;
             let samples = &mut families.get_mut(name).ok_or("unknown")?.1;
             if !value.is_finite() || samples.insert(labels.to_owned(), value).is_some() {
-                return wrong("twice, or not finite");
+                return wrong("a duplicate or not finite sample");
             }
         }
     }

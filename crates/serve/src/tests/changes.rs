@@ -68,7 +68,7 @@ fn a_symlink_that_alternates_out_of_the_directory_never_escapes_it() {
     // On a busy machine the link may stay at its outside target during all requests.
     while turn < 2000 || found == 0 {
         turn += 1;
-        assert!(turn < 1_000_000, "it never leads inside");
+        assert!(turn < 1_000_000, "the link never leads inside the root");
         let path = ["way/file", "a/b/../../way/file", "a/b/../../../file", "way/../file"][turn % 4];
         let response = client.get(&spelt(path, turn));
         match response.status() {
@@ -106,7 +106,7 @@ fn head_and_content_come_from_one_version_of_a_file() {
         assert!(response.body.iter().all(|&byte| byte == letter));
         assert_eq!(response.body.len() % 1000, usize::from(letter - b'a'), "the length is that of this version");
         if let Some(etag) = response.field("ETag") {
-            assert_eq!(*contents.entry(etag.to_owned()).or_insert(letter), letter, "one tag, two contents");
+            assert_eq!(*contents.entry(etag.to_owned()).or_insert(letter), letter, "one tag for two contents");
         }
     }
     drop(replacing);
@@ -151,7 +151,7 @@ fn a_large_file_rewritten_in_place_resets_the_connection() {
     fs::write(&path, vec![b'b'; 64 << 20]).unwrap();
     let mut rest = std::mem::take(&mut client.read);
     let _ = client.stream.read_to_end(&mut rest);
-    assert!(rest.len() < head + (64 << 20), "two versions as one");
+    assert!(rest.len() < head + (64 << 20), "two versions in one response");
 }
 
 /// Within the second in which the file is not checked again.

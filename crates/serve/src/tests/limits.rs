@@ -1,4 +1,4 @@
-//! Slow clients, and too many of them.
+//! Tests with slow clients and with too many clients.
 
 use super::*;
 
@@ -19,8 +19,11 @@ fn an_endless_head_times_out() {
     let late = |mut client: Client| String::from_utf8(client.rest()).unwrap();
     let mut client = server.connect();
     client.send(b"GET /hello.txt HT");
-    let answer = late(client);
-    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n") && answer.contains("\r\nConnection: close\r\n"));
+    let response_text = late(client);
+    assert!(
+        response_text.starts_with("HTTP/1.1 408 Request Timeout\r\n")
+            && response_text.contains("\r\nConnection: close\r\n")
+    );
     // A byte now and then does not reset the timeout: the server closes although the client continues.
     let mut client = server.connect();
     client.send(b"GET /hello.txt HTTP/1.1\r\nA: ");
@@ -99,8 +102,11 @@ fn one_address_is_limited_to_its_share_of_connections() {
     assert_eq!(first.get("/hello.txt").body, b"hello\n");
     assert_eq!(second.get("/hello.txt").body, b"hello\n");
     // Refused before it has sent anything.
-    let answer = String::from_utf8(server.connect().rest()).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\r\nRetry-After: "), "{answer}");
+    let response_text = String::from_utf8(server.connect().rest()).unwrap();
+    assert!(
+        response_text.starts_with("HTTP/1.1 503 ") && response_text.contains("\r\nRetry-After: "),
+        "{response_text}"
+    );
     // Another address of the same host has its own share.
     let other = sys::socket::TcpSocket::connect(Some("127.0.0.9".parse().unwrap()), server.address).unwrap();
     let stream = TcpStream::from(other.into_fd());
@@ -127,7 +133,7 @@ fn the_longest_idle_connection_is_displaced() {
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
     // It waits until another connection has been idle for a while.
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
-    assert!(silent.rest().is_empty(), "the one that never said anything goes first");
+    assert!(silent.rest().is_empty(), "the connection without any request is displaced first");
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
     assert_eq!(busy.response(true).body.len(), 32 << 20);
 }
@@ -140,8 +146,8 @@ fn an_endless_request_body_times_out() {
     client.send(b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nonly this");
     // The file was sent after the head; the body never arrives.
     assert!(client.rest().ends_with(b"hello\n"));
-    let answer = server.ask("GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let response_text = server.ask("GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n");
+    assert!(response_text.starts_with("HTTP/1.1 413 "), "{response_text}");
 }
 
 #[test]
@@ -154,13 +160,13 @@ fn a_stopping_server_completes_transfers_in_progress() {
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
     server.stop.write(1).unwrap();
-    assert!(idle.rest().is_empty(), "an idle one ends at once");
+    assert!(idle.rest().is_empty(), "an idle connection closes immediately");
     // New connections are refused.
     while TcpStream::connect(server.address).is_ok() {
         thread::yield_now();
     }
     assert_eq!(busy.response(true).body.len(), 32 << 20);
-    assert!(busy.rest().is_empty(), "the answer under way was the last");
+    assert!(busy.rest().is_empty(), "the response in progress is the last");
     // Dropping the server writes once more, after it has ended.
 }
 
@@ -197,7 +203,7 @@ fn a_refused_client_that_keeps_sending_is_reset() {
             Ok(bytes) => sent += bytes as u64,
             Err(error) => break error,
         }
-        assert!(sent < 1 << 30, "nobody stops it");
+        assert!(sent < 1 << 30, "the server does not stop the client");
     };
     assert!(matches!(ended.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{ended}");
     // The server counted only what it read: within the limit, plus bytes in transit.
@@ -206,7 +212,7 @@ fn a_refused_client_that_keeps_sending_is_reset() {
     assert!(received.parse::<u64>().unwrap() < 400 << 10, "{status}");
 }
 
-/// A client that sends an unwanted body completely and then reads gets its response.
+/// A client that sends a refused body completely and then reads gets its response.
 #[test]
 fn a_refused_client_that_stops_sending_reads_the_refusal() {
     let server = Running::start();
@@ -214,8 +220,8 @@ fn a_refused_client_that_stops_sending_reads_the_refusal() {
     let head = "POST /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n";
     client.send(head.as_bytes());
     client.send(&[b'x'; 200 << 10]);
-    let answer = String::from_utf8(client.rest()).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let response_text = String::from_utf8(client.rest()).unwrap();
+    assert!(response_text.starts_with("HTTP/1.1 413 "), "{response_text}");
 }
 
 /// Hundreds of incomplete heads besides an established and a new client, which are both served.

@@ -1,5 +1,8 @@
 //! The origin workload: every response is verified by the virtual users' own checker.
-#![allow(clippy::disallowed_methods, reason = "an origin has the wall clock's objects, and thinks by another")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an origin uses the wall clock for objects and a monotonic clock for think times"
+)]
 
 use super::*;
 
@@ -78,10 +81,10 @@ impl Origin {
         let listen = "127.0.0.1:0".parse().unwrap();
         let spec = ServeSpec { threads, limits, engine: ENGINE, ..ServeSpec::of_origin(origin, listen) };
         let stop = Arc::new(EventFd::new().unwrap());
-        let (tell, told) = mpsc::channel();
+        let (address_sender, address_receiver) = mpsc::channel();
         let stopped = Arc::clone(&stop);
-        let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| tell.send(bound).unwrap()));
-        let server = Running { address: told.recv().unwrap(), directory, stop, thread: Some(thread) };
+        let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| address_sender.send(bound).unwrap()));
+        let server = Running { address: address_receiver.recv().unwrap(), directory, stop, thread: Some(thread) };
         Origin { server, world }
     }
 
@@ -93,10 +96,10 @@ impl Origin {
 
     /// A request head with `more` fields.
     fn request(&self, method: &str, object: Object, sequence: u64, more: &str) -> String {
-        let mut ask = Vec::new();
-        id(sequence).write(&mut ask);
-        let (path, ask) = (self.path(object), String::from_utf8(ask).unwrap());
-        format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nX-Yamabiko-Request-Id: {ask}\r\n{more}\r\n")
+        let mut request_id = Vec::new();
+        id(sequence).write(&mut request_id);
+        let (path, request_id) = (self.path(object), String::from_utf8(request_id).unwrap());
+        format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nX-Yamabiko-Request-Id: {request_id}\r\n{more}\r\n")
     }
 
     /// Sends a request over `client` and verifies the response.
@@ -109,7 +112,7 @@ impl Origin {
     }
 
     fn seen(&self, response: &Response, object: Object, sequence: u64, gzip: bool) -> CheckedResponse {
-        let ask = DrawnRequest {
+        let request_id = DrawnRequest {
             number: sequence,
             object,
             form: Form::Basic,
@@ -121,7 +124,7 @@ impl Origin {
             abort_after: None,
             post_bytes: 0,
         };
-        let mut checker = Checker::new(Arc::clone(&self.world), ask, id(sequence), unix_ms());
+        let mut checker = Checker::new(Arc::clone(&self.world), request_id, id(sequence), unix_ms());
         checker.head(response.head.as_bytes());
         for piece in response.body.chunks(7777) {
             checker.body(piece);
@@ -130,9 +133,9 @@ impl Origin {
     }
 
     /// Requests an object of another world, with or without a request id.
-    fn asks_in(&self, client: &mut Client, world: u32, ask: &str) -> Response {
-        client.send(format!("GET /y/{world:x}/B1 HTTP/1.1\r\nHost: o\r\n{ask}\r\n").as_bytes());
-        client.response(!ask.contains("If-None-Match"))
+    fn request_in_world(&self, client: &mut Client, world: u32, request_id: &str) -> Response {
+        client.send(format!("GET /y/{world:x}/B1 HTTP/1.1\r\nHost: o\r\n{request_id}\r\n").as_bytes());
+        client.response(!request_id.contains("If-None-Match"))
     }
 
     fn figures(&self) -> OriginFigures {
@@ -179,39 +182,44 @@ fn current_worlds_are_counted_and_unknown_worlds_are_reported() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     for world in 1..=OriginFigures::WORLDS_MAX as u32 {
-        assert_eq!(origin.asks_in(&mut client, world, "").status(), "200 OK");
+        assert_eq!(origin.request_in_world(&mut client, world, "").status(), "200 OK");
     }
     let before = origin.figures();
     assert_eq!((before.worlds.len(), before.worlds_forgotten), (OriginFigures::WORLDS_MAX, 0));
-    for ask in ["", "X-Yamabiko-Request-Id: 1.1\r\n", "X-Yamabiko-Request-Id: 1.2\r\n"] {
-        origin.asks_in(&mut client, 0x1000, ask);
+    for request_id in ["", "X-Yamabiko-Request-Id: 1.1\r\n", "X-Yamabiko-Request-Id: 1.2\r\n"] {
+        origin.request_in_world(&mut client, 0x1000, request_id);
     }
     let after = origin.figures();
     assert_eq!((after.worlds.len(), after.worlds_forgotten), (OriginFigures::WORLDS_MAX, 1));
     let counted = after.of_world(Some(&before), 0x1000).unwrap();
     assert_eq!((counted.requests, counted.without_request_id), (3, 1));
     assert!(counted.content_bytes > 0);
-    assert_eq!(after.of_world(Some(&before), 1), None, "its counts made room");
-    assert_eq!(before.of_world(None, 0x1000).unwrap().requests, 0, "never asked for, and that is known");
+    assert_eq!(after.of_world(Some(&before), 1), None, "the counts of this world were evicted");
+    assert_eq!(
+        before.of_world(None, 0x1000).unwrap().requests,
+        0,
+        "a world that was never requested has zero requests"
+    );
     assert_eq!(after.digest, origin.world.spec.digest(7));
     assert!(after.started_unix_ms.abs_diff(unix_ms()) < 600_000);
 }
 
 /// A response without a request id is distinguishable from a revalidated one.
 #[test]
-fn requests_without_id_and_revalidations_are_stamped_differently() {
+fn requests_without_id_and_revalidations_have_different_identities() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
-    let unnamed = identity(&origin.asks_in(&mut client, 0x1f3a, ""));
-    assert_eq!((unnamed.ask, unnamed.renewed), (None, false));
-    let named = identity(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.2\r\n"));
-    assert_eq!((named.ask, named.renewed), (Some(RequestId { run: 1, sequence: 2 }), false));
-    let renewed = identity(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.3\r\nIf-None-Match: *\r\n"));
-    assert_eq!((renewed.ask, renewed.renewed), (None, true));
+    let unnamed = identity(&origin.request_in_world(&mut client, 0x1f3a, ""));
+    assert_eq!((unnamed.request_id, unnamed.renewed), (None, false));
+    let named = identity(&origin.request_in_world(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.2\r\n"));
+    assert_eq!((named.request_id, named.renewed), (Some(RequestId { run: 1, sequence: 2 }), false));
+    let renewed =
+        identity(&origin.request_in_world(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.3\r\nIf-None-Match: *\r\n"));
+    assert_eq!((renewed.request_id, renewed.renewed), (None, true));
 }
 
 #[test]
-fn every_response_matches_its_stamp() {
+fn every_response_matches_its_identity() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     for sequence in 0..150 {
@@ -226,16 +234,20 @@ fn every_response_matches_its_stamp() {
         assert_eq!(response.field("Content-Type").unwrap(), origin.world.spec.kinds[usize::from(kind)].media_type);
         let coded = kind == PAGE && gzip;
         assert_eq!(response.field("Content-Encoding"), coded.then_some("gzip"));
-        assert_eq!(response.field("Vary"), (kind == PAGE).then_some("Accept-Encoding"), "whatever was asked");
+        assert_eq!(
+            response.field("Vary"),
+            (kind == PAGE).then_some("Accept-Encoding"),
+            "whether or not the request accepts gzip"
+        );
         assert_eq!(response.field("Cache-Control"), Some("public"));
         assert!(response.field("Expires").is_some() && response.field("Connection").is_none());
     }
     // The same with one connection per request, closed after the response.
     for sequence in 150..200 {
         let object = object(if sequence == 160 { LARGE } else { THING }, sequence);
-        let answer = origin.request("GET", object, sequence, "Connection: close\r\n");
+        let response_text = origin.request("GET", object, sequence, "Connection: close\r\n");
         let mut client = origin.server.connect();
-        client.send(answer.as_bytes());
+        client.send(response_text.as_bytes());
         let response = client.response(true);
         assert_eq!(origin.seen(&response, object, sequence, false).content, Content::Right);
         assert_eq!(response.field("Connection"), Some("close"));
@@ -281,7 +293,7 @@ fn conditional_requests_by_date_and_tag_get_304() {
         assert_eq!(
             identity.request_id,
             status.starts_with("200").then_some(id(1)),
-            "a copy that is renewed stays whose it was"
+            "a 304 has no request id, so that a renewed copy retains its own"
         );
         assert_eq!(
             (identity.object, response.field("ETag"), response.field("Last-Modified")),
@@ -445,14 +457,14 @@ fn responses_break_off_as_the_workload_plans() {
         let object = object(if sequence % 4 == 0 { LARGE } else { THING }, sequence);
         let mut client = origin.server.connect();
         client.send(origin.request("GET", object, sequence, "").as_bytes());
-        let answer = client.rest();
-        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
-        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
-        let response = Response { head, body: answer[end..].to_vec() };
+        let response_text = client.rest();
+        let end = response_text.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        let head = String::from_utf8(response_text[..end].to_vec()).unwrap();
+        let response = Response { head, body: response_text[end..].to_vec() };
         let length: u64 = response.field("Content-Length").unwrap().parse().unwrap();
         let planned = origin.world.origin_aborts(id(sequence)).unwrap().min(length - 1);
         assert_eq!(response.body.len() as u64, planned, "of {length}");
-        assert_eq!(response.field("Connection"), None, "no field announces it");
+        assert_eq!(response.field("Connection"), None, "no field announces the abort");
         cut_bytes += planned;
     }
     // Neither responses without a body nor those to requests without an id.
@@ -475,11 +487,11 @@ fn the_origin_closes_a_connection_after_its_number_of_requests() {
         client.send((thrice + &origin.request("GET", object(THING, 1), 3, "")).as_bytes());
         let closes: Vec<bool> = (0..3).map(|_| client.response(true).field("Connection") == Some("close")).collect();
         assert_eq!(closes, [false, false, true]);
-        assert!(client.rest().is_empty(), "the fourth is not answered");
+        assert!(client.rest().is_empty(), "the fourth request gets no response");
     }
     let old = origin.path(object(THING, 1));
-    let answer = origin.server.ask(&format!("GET {old} HTTP/1.0\r\n\r\n"));
-    assert!(answer.contains("\r\nConnection: close\r\n"));
+    let response_text = origin.server.ask(&format!("GET {old} HTTP/1.0\r\n\r\n"));
+    assert!(response_text.contains("\r\nConnection: close\r\n"));
     assert_eq!(origin.figures().connections, 3);
 }
 
@@ -488,21 +500,21 @@ fn responses_are_delayed_by_the_think_time_and_never_early() {
     let think = Duration::from_millis(120);
     let origin = Origin::with(CacheWorkload { think: seconds(0.12), ..spec() }, 2, Limits::default());
     let mut clients: Vec<Client> = (0..200).map(|_| origin.server.connect()).collect();
-    let asked: Vec<Instant> = (0..)
+    let requested_at: Vec<Instant> = (0..)
         .zip(&mut clients)
         .map(|(sequence, client)| {
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             // The second one waits for the first: responses keep their order.
             let both = [sequence, sequence + 1000].map(|it| origin.request("GET", object(THING, it), it, ""));
             client.send(both.concat().as_bytes());
-            asked
+            requested_at
         })
         .collect();
-    for (sequence, (client, asked)) in (0..).zip(clients.iter_mut().zip(asked)) {
+    for (sequence, (client, requested_at)) in (0..).zip(clients.iter_mut().zip(requested_at)) {
         for (sequence, thought) in [(sequence, think), (sequence + 1000, 2 * think)] {
             let response = client.response(true);
-            assert!(asked.elapsed() >= thought, "{:?}", asked.elapsed());
-            assert_eq!(identity(&response).ask, Some(id(sequence)));
+            assert!(requested_at.elapsed() >= thought, "{:?}", requested_at.elapsed());
+            assert_eq!(identity(&response).request_id, Some(id(sequence)));
             assert_eq!(origin.seen(&response, object(THING, sequence), sequence, false).content, Content::Right);
         }
     }
@@ -549,8 +561,8 @@ fn a_stopping_origin_sends_delayed_responses() {
     origin.figures_when(|figures| figures.requests == 50);
     origin.server.stop.write(1).unwrap();
     for client in &mut clients {
-        let answer = client.rest();
-        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{:?}", String::from_utf8_lossy(&answer));
+        let response_text = client.rest();
+        assert!(response_text.starts_with(b"HTTP/1.1 200 "), "{:?}", String::from_utf8_lossy(&response_text));
     }
 }
 
@@ -561,8 +573,8 @@ fn a_missing_request_body_times_out() {
     for (more, status) in [("Content-Length: 100\r\n", "408 "), ("Transfer-Encoding: chunked\r\n", "400 ")] {
         let mut client = origin.server.connect();
         client.send((origin.request("POST", object(THING, 1), 1, more) + "only this").as_bytes());
-        let answer = String::from_utf8(client.rest()).unwrap();
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        let response_text = String::from_utf8(client.rest()).unwrap();
+        assert!(response_text.starts_with(&format!("HTTP/1.1 {status}")), "{response_text}");
     }
     let figures = origin.figures_when(|figures| figures.thinking == 0);
     assert_eq!((figures.requests, figures.abandoned, figures.full), (2, 2, 0));

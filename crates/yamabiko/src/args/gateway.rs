@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use gateway::emulation::EmulationSpec;
-use gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, GatewayLocation, TestName};
+use gateway::{Condition, Directions, GatewayLocation, GatewayPlan, Link, ProxyLoading, TestName};
 use plan::Placement;
 use units::{Bytes, CpuShare, Probability, parse_duration};
 

@@ -13,7 +13,7 @@ use crate::dynamic::upstream::{Changes, Failure, RouteState, send};
 pub(super) async fn bypass(
     cached: &Rc<Cached>,
     route: &Rc<RouteState>,
-    ask: &RelayRequest,
+    relay_request: &RelayRequest,
     body: Option<RequestBody>,
     client: Client,
     reason: Reason,
@@ -21,7 +21,7 @@ pub(super) async fn bypass(
 ) {
     let mut changing = Changing { cached, key: changed };
     let changes = Changes { hints: Some(client.hints()), ..Changes::default() };
-    let answer = match send(route, ask, &changes, body).await {
+    let answer = match send(route, relay_request, &changes, body).await {
         Ok(answer) => answer,
         Err(failure) => {
             if failure.status == 503 {

@@ -24,7 +24,8 @@ pub(super) struct Flight {
     head: Rc<[u8]>,
     result: RefCell<Option<FetchResult>>,
     changed: Notify,
-    /// Its target was changed meanwhile: nobody may follow, and nothing is stored.
+    /// An unsafe request may have changed the target meanwhile: no request may wait for this fetch, and its response is
+    /// not stored.
     invalidated: Cell<bool>,
     /// No client may wait for it: its response is expected to be for one client.
     alone: bool,

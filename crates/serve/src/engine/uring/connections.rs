@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use super::super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, discard, refuse_more};
+use super::super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, ACCEPTS_PER_TURN_MIN, Admitted, discard, refuse_more};
 use super::{Client, Receiving, Worker};
 use crate::connection::Step;
 use crate::spec::ServeError;
@@ -23,8 +23,8 @@ impl Worker<'_> {
     }
 
     pub(super) fn accept(&mut self) -> Result<(), ServeError> {
-        for taken in 0..ACCEPTS {
-            if taken >= ACCEPTS_AT_LEAST && self.context.turn.is_over() {
+        for taken in 0..ACCEPTS_PER_TURN {
+            if taken >= ACCEPTS_PER_TURN_MIN && self.context.turn.is_over() {
                 break;
             }
             if self.stop_at.is_some() {
@@ -81,7 +81,7 @@ impl Worker<'_> {
         let Some(client) = self.table.get(token) else { return };
         client.receiving = Receiving::Nothing;
         match client.link.step() {
-            Step::Go if !client.link.is_full() => match client.stream.read(&mut self.input) {
+            Step::Receive if !client.link.is_full() => match client.stream.read(&mut self.input) {
                 Ok(0) => client.link.ended(),
                 Ok(length) => {
                     client.heavy |= length == self.input.len();
@@ -96,7 +96,7 @@ impl Worker<'_> {
                     client.link.broken();
                 }
             }
-            // No input is wanted now: the connection is polled again later.
+            // The connection receives no input now: it is polled again later.
             _ => {}
         }
         self.advance(token);
