@@ -22,6 +22,6 @@ mod runs;
 mod sweep;
 pub mod sweep_plan;
 
-pub use self::sweep_plan::{CachePlan, Front, StopErrors, SweepPlan, rates};
-pub use runs::{CacheTarget, Timed};
+pub use self::sweep_plan::{CachePlan, CachePosition, StopErrors, SweepPlan, rates};
+pub use runs::{CacheTarget, TimedPhase};
 pub use sweep::{CacheDone, check, run, time};

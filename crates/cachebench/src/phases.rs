@@ -101,7 +101,7 @@ const FILL_LOAD: f64 = 1.0;
 const FILLS: u64 = 2;
 
 /// Properties in which the schedules differ.
-struct Shape {
+struct ScheduleShape {
     warm: Option<Duration>,
     ramp: Duration,
     idle: Duration,
@@ -127,14 +127,24 @@ impl PolygraphSchedule {
         let shape = match self {
             PolygraphSchedule::Constant => return Vec::new(),
             PolygraphSchedule::Polymix2 => {
-                Shape { warm: Some(3 * MINUTE), ramp: HOUR, idle: 2 * HOUR, fills: false, low: 0.1, last: 0.1 }
+                ScheduleShape { warm: Some(3 * MINUTE), ramp: HOUR, idle: 2 * HOUR, fills: false, low: 0.1, last: 0.1 }
             }
-            PolygraphSchedule::Polymix3 => {
-                Shape { warm: Some(3 * MINUTE), ramp: HOUR / 2, idle: HOUR / 2, fills: true, low: 0.1, last: 0.1 }
-            }
-            PolygraphSchedule::Polymix4 => {
-                Shape { warm: None, ramp: HOUR / 3, idle: HOUR / 3, fills: true, low: MINIMAL_LOAD, last: MINIMAL_LOAD }
-            }
+            PolygraphSchedule::Polymix3 => ScheduleShape {
+                warm: Some(3 * MINUTE),
+                ramp: HOUR / 2,
+                idle: HOUR / 2,
+                fills: true,
+                low: 0.1,
+                last: 0.1,
+            },
+            PolygraphSchedule::Polymix4 => ScheduleShape {
+                warm: None,
+                ramp: HOUR / 3,
+                idle: HOUR / 3,
+                fills: true,
+                low: MINIMAL_LOAD,
+                last: MINIMAL_LOAD,
+            },
         };
         let mut phases = Vec::new();
         let mut add = |name: &str, lasts: Duration, load: f64, to: f64| {

@@ -23,8 +23,8 @@ use super::doubts;
 use super::origin::{self, Origin};
 use super::phases::PointPhase;
 use super::point::PointRun;
-use super::runs::{self, Timed};
-use super::sweep_plan::{CachePlan, Front};
+use super::runs::{self, TimedPhase};
+use super::sweep_plan::{CachePlan, CachePosition};
 use experiment::ExperimentError;
 use experiment::local::CoreDivision;
 use experiment::progress::ExperimentProgress;
@@ -63,8 +63,8 @@ pub fn time(plan: &CachePlan) -> Result<Duration, ExperimentError> {
 /// A contradictory plan or an invalid workload.
 pub fn check(plan: &CachePlan) -> Result<(), ExperimentError> {
     plan.check().map_err(TestbedError::from)?;
-    let front = plan.front().map_err(TestbedError::Plan)?;
-    runs::check(plan, &workload_of(plan)?, &front).map_err(|why| TestbedError::Plan(why).into())
+    let position = plan.position().map_err(TestbedError::Plan)?;
+    runs::check(plan, &workload_of(plan)?, &position).map_err(|why| TestbedError::Plan(why).into())
 }
 
 /// Measures the points. Must be called while this process has one thread, since the origin is started in a sandbox. An
@@ -80,12 +80,12 @@ pub fn run(
     stage: &mut dyn Stage,
 ) -> Result<CacheDone, ExperimentError> {
     check(plan)?;
-    let front = plan.front().map_err(TestbedError::Plan)?;
+    let position = plan.position().map_err(TestbedError::Plan)?;
     let workload = workload_of(plan)?;
     let record = run_store.create(&plan.name, order.started, plan.seed)?;
     let showing = ExperimentProgress::begin(&record, "cache", &order.command, plan.seed, stage);
     let mut stage = showing.staging(stage);
-    let made = Sweep::begin(plan, &front, &workload, order, run_store, &record)
+    let made = Sweep::begin(plan, &position, &workload, order, run_store, &record)
         .and_then(|mut sweep| sweep.points(interrupts, &mut stage, &showing).map(|()| sweep));
     let made = made.and_then(|sweep| sweep.close(interrupts.count() > 0, &record)).inspect_err(|_| {
         // Nothing was measured or written: the folder would look like a killed run.
@@ -103,7 +103,7 @@ fn workload_of(plan: &CachePlan) -> Result<CacheWorkload, ExperimentError> {
 /// A running sweep.
 struct Sweep<'a> {
     plan: &'a CachePlan,
-    front: &'a Front,
+    position: &'a CachePosition,
     workload: &'a CacheWorkload,
     order: &'a Order,
     run_store: &'a RunStore,
@@ -128,7 +128,7 @@ struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     fn begin(
         plan: &'a CachePlan,
-        front: &'a Front,
+        position: &'a CachePosition,
         workload: &'a CacheWorkload,
         order: &'a Order,
         run_store: &'a RunStore,
@@ -148,7 +148,7 @@ impl<'a> Sweep<'a> {
             notes: notes(plan, workload),
             world: Rng::new(since_1970.as_nanos() as u64, plan.seed).next() as u32,
             plan,
-            front,
+            position,
             workload,
             order,
             run_store,
@@ -198,7 +198,7 @@ impl<'a> Sweep<'a> {
     fn partial_result(&self) -> CachePart {
         CachePart {
             workload: self.workload.name.clone(),
-            proxy: proxy_description(self.front),
+            proxy: proxy_description(self.position),
             target_hit_ratio: Some(self.workload.document_hit_ratio()),
             clients_supported: None,
             points: self.points.clone(),
@@ -324,19 +324,19 @@ impl<'a> Sweep<'a> {
         self.origin.as_ref().map(Origin::figures).transpose()
     }
 
-    fn plan_of(&self, rate: RequestRate, world: u32, phases: &[Timed]) -> Result<Plan, ExperimentError> {
+    fn plan_of(&self, rate: RequestRate, world: u32, phases: &[TimedPhase]) -> Result<Plan, ExperimentError> {
         let name = format!("{}-{}", self.plan.name, rate.per_second()).replace('.', "_");
         let clients = runs::clients(self.plan, self.workload, rate);
         let (target, origin) = match &self.origin {
             Some(origin) => {
                 let secure = origin.secure.as_ref().map(|(address, _)| address.to_string());
-                (runs::target(self.front, &origin.plain.to_string(), secure), None)
+                (runs::target(self.position, &origin.plain.to_string(), secure), None)
             }
             None => {
                 let listen = self.plan.origin.at(clients);
                 let command = origin::command(self.plan, self.workload, self.order, listen, None, &self.folder)?;
                 let plan = OriginPlan { command: Some(command), listen: Some(listen), ..self.plan.origin.clone() };
-                (runs::target(&runs::in_testbed(self.front), &listen.to_string(), None), Some(plan))
+                (runs::target(&runs::in_testbed(self.position), &listen.to_string(), None), Some(plan))
             }
         };
         let mut made = runs::plan(self.plan, self.workload, rate, name, world, &target, phases);
@@ -367,9 +367,9 @@ impl<'a> Sweep<'a> {
     }
 
     fn close(mut self, interrupted: bool, record: &RunFolder) -> Result<Document, ExperimentError> {
-        let support = match self.front {
+        let support = match self.position {
             // Not stated for an origin without a cache.
-            Front::Direct => clients_supported::SupportResult::default(),
+            CachePosition::Direct => clients_supported::SupportResult::default(),
             _ => {
                 let points = self.configured_rates.iter().zip(&self.points);
                 clients_supported::of(
@@ -381,7 +381,7 @@ impl<'a> Sweep<'a> {
         self.notes.extend(no_clients_stated(&support.not_counted));
         let part = CachePart {
             workload: self.workload.name.clone(),
-            proxy: proxy_description(self.front),
+            proxy: proxy_description(self.position),
             target_hit_ratio: Some(self.workload.document_hit_ratio()),
             clients_supported: support.supported,
             points: self.points,

@@ -118,7 +118,7 @@ pub struct SweepPlan {
 
 /// Position of the cache.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Front {
+pub enum CachePosition {
     /// Forward proxy, chosen by the virtual users.
     Forward(Proxy),
     /// Reverse proxy in front of the origin, at this URL.
@@ -354,12 +354,12 @@ impl CachePlan {
     ///
     /// # Errors
     /// None or several are given.
-    pub fn front(&self) -> Result<Front, String> {
+    pub fn position(&self) -> Result<CachePosition, String> {
         let cache = &self.cache;
         match (&cache.proxy, &cache.reverse, cache.direct) {
-            (Some(proxy), None, false) => Ok(Front::Forward(proxy.clone())),
-            (None, Some(url), false) => Ok(Front::Reverse(url.clone())),
-            (None, None, true) => Ok(Front::Direct),
+            (Some(proxy), None, false) => Ok(CachePosition::Forward(proxy.clone())),
+            (None, Some(url), false) => Ok(CachePosition::Reverse(url.clone())),
+            (None, None, true) => Ok(CachePosition::Direct),
             (None, None, false) => {
                 Err("no cache is given: expected proxy = \"HOST:PORT\" (--proxy) for a forward proxy, \
                      reverse = \"http://HOST:PORT\" (--reverse) for a reverse proxy, or direct = true (--direct) for \

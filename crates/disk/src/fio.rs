@@ -14,7 +14,7 @@ use sys::place::Exit;
 use sys::signal::Interrupts;
 
 use super::scratch::Scratch;
-use super::trial::{Trial, Words};
+use super::trial::{FioCommand, Trial};
 use experiment::ExperimentError;
 
 /// Paths of the program in distributions.
@@ -64,7 +64,7 @@ impl Fio {
     /// Runs fio to its end.
     pub(super) fn run(
         &self,
-        words: &Words,
+        words: &FioCommand,
         scratch: &Scratch,
         limit: Duration,
         interrupts: &Interrupts,

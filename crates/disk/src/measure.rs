@@ -90,7 +90,7 @@ pub fn run(
     let fio = Fio::find()?;
     let scratch = Scratch::make(&plan.directory, plan.size)?;
     let record = book.create("disk", order.started, order.seed)?;
-    let document = Measuring { plan, fio: &fio, order, scratch, tests: BTreeMap::new(), checks: Vec::new() }
+    let document = DiskMeasurement { plan, fio: &fio, order, scratch, tests: BTreeMap::new(), checks: Vec::new() }
         .all(&record, interrupts, begin)
         .inspect_err(|_| {
             let _ = fs::remove_dir_all(record.path());
@@ -98,7 +98,7 @@ pub fn run(
     Ok(DiskDone { document, folder: record.path().to_owned() })
 }
 
-struct Measuring<'a> {
+struct DiskMeasurement<'a> {
     plan: &'a DiskPlan,
     fio: &'a Fio,
     order: &'a Order,
@@ -107,7 +107,7 @@ struct Measuring<'a> {
     checks: Vec<Check>,
 }
 
-impl Measuring<'_> {
+impl DiskMeasurement<'_> {
     fn all(
         mut self,
         record: &RunFolder,
@@ -150,7 +150,7 @@ impl Measuring<'_> {
             self.scratch.empty()?;
         }
         let limit = if test.covers_whole_file() { WHOLE_FILE_TIMEOUT } else { self.plan.each };
-        let words = test.words(&self.scratch, limit, self.order.seed)?;
+        let words = test.command(&self.scratch, limit, self.order.seed)?;
         let output = self.fio.run(&words, &self.scratch, limit + FLUSH_TIMEOUT, interrupts)?;
         match output.killed {
             Some(Killed::Interrupted) => return Ok(false),

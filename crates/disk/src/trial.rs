@@ -116,8 +116,13 @@ impl Trial {
     ///
     /// # Errors
     /// No memory for a list.
-    pub(super) fn words(self, scratch: &Scratch, duration: Duration, seed: u64) -> Result<Words, ExperimentError> {
-        let mut words = Words::default();
+    pub(super) fn command(
+        self,
+        scratch: &Scratch,
+        duration: Duration,
+        seed: u64,
+    ) -> Result<FioCommand, ExperimentError> {
+        let mut words = FioCommand::default();
         words.add("output-format", "json");
         words.add("percentile_list", "50:75:90:95:99:99.9:99.99");
         match self {
@@ -178,12 +183,12 @@ impl Trial {
 
 /// fio's command line, and files in memory that it reads.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(super) struct FioCommand {
     pub words: Vec<String>,
     pub lists: Vec<File>,
 }
 
-impl Words {
+impl FioCommand {
     fn add(&mut self, option: &str, value: &str) {
         self.words.push(format!("--{option}={value}"));
     }
@@ -280,13 +285,13 @@ mod tests {
     #[test]
     fn rewrite_list_reads_and_writes_each_block() {
         let (scratch, mut lines) = (scratch(), String::new());
-        let words = Trial::Rewrite.words(&scratch, Duration::from_secs(1), 1).unwrap();
+        let words = Trial::Rewrite.command(&scratch, Duration::from_secs(1), 1).unwrap();
         let list = words.words.iter().find_map(|word| word.strip_prefix("--read_iolog=")).unwrap();
         lines.push_str(&fs::read_to_string(list).unwrap());
         let of = |what: &str| lines.lines().filter(|line| line.split(' ').nth(1) == Some(what)).count();
         assert_eq!((of("read"), of("write")), (1024, 1024));
         assert!(lines.contains(" read 16384 16384\n") && lines.contains(" write 16384 16384\n"));
-        let seeks = Trial::Seeks.words(&scratch, Duration::from_secs(1), 1).unwrap();
+        let seeks = Trial::Seeks.command(&scratch, Duration::from_secs(1), 1).unwrap();
         let written: usize = seeks
             .words
             .iter()
@@ -300,7 +305,7 @@ mod tests {
     fn tests_end_by_time_or_with_the_whole_file() {
         let scratch = scratch();
         for test in Trial::ALL {
-            let words = test.words(&scratch, Duration::from_millis(1500), 3).unwrap().words;
+            let words = test.command(&scratch, Duration::from_millis(1500), 3).unwrap().words;
             let has = |word: &str| words.iter().any(|w| w == word);
             assert!(has("--runtime=1500ms") && has("--thread=1") && has("--output-format=json"), "{words:?}");
             assert_eq!(has("--direct=1"), test.direct(), "{words:?}");

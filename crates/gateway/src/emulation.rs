@@ -41,7 +41,7 @@ use units::{Bytes, CpuShare};
 use self::cores::EmulationCores;
 use self::links::Link;
 use self::networks::Networks;
-use self::programs::{Program, Surroundings};
+use self::programs::{Program, ProgramEnvironment};
 use plan::Idle;
 use testbed::TestbedError;
 use testbed::drive::packet_queue::{self, PacketQueue};
@@ -66,11 +66,11 @@ pub struct EmulatedGateway {
     // In drop order: programs, links, emulated host, networks.
     programs: Vec<Program>,
     paths: [PathIo; 2],
-    base: Base,
+    base: EmulationBase,
 }
 
 /// Networks, emulated host and control group.
-struct Base {
+struct EmulationBase {
     host_process: Worker,
     /// Processes left by the setup command.
     _set_up: Option<Place>,
@@ -148,7 +148,7 @@ impl EmulatedGateway {
             links::path(&spec.link, 2, !spec.seed, End::with_queue(devices.outside, from_server), devices.server),
         ];
         let memory = spec.memory;
-        let base = Base {
+        let base = EmulationBase {
             host_process,
             _set_up: set_up,
             _nat: nat,
@@ -164,10 +164,10 @@ impl EmulatedGateway {
 
     fn program(
         &self,
-        make: impl FnOnce(&Surroundings<'_>) -> Result<Program, TestbedError>,
+        make: impl FnOnce(&ProgramEnvironment<'_>) -> Result<Program, TestbedError>,
     ) -> Result<Program, TestbedError> {
-        let Base { networks, group, division, facts, .. } = &self.base;
-        make(&Surroundings { networks, group: group.as_ref(), rootless: facts.rootless, cores: division })
+        let EmulationBase { networks, group, division, facts, .. } = &self.base;
+        make(&ProgramEnvironment { networks, group: group.as_ref(), rootless: facts.rootless, cores: division })
     }
 
     /// Starts the links, then the programs that start immediately, and waits for those that listen.
@@ -195,7 +195,7 @@ impl EmulatedGateway {
 pub struct RunningEmulation {
     programs: Vec<Program>,
     links: [Link; 2],
-    base: Base,
+    base: EmulationBase,
 }
 
 impl RunningEmulation {

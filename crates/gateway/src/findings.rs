@@ -9,7 +9,7 @@ use crate::tester::{ExchangesReport, SentReport, TesterError, TrialReport};
 use schema::Finding;
 use stats::arrivals::ArrivalsSeen;
 
-use super::trials::{Broken, Observations, SizeResult, SurveyResult, direction_name};
+use super::trials::{BrokenTrials, Observations, SizeResult, SurveyResult, direction_name};
 
 /// Names of findings, a stable interface; the page on `gateway` lists them.
 pub(super) mod name {
@@ -76,7 +76,7 @@ pub(super) fn attribute_stalls_to_share(findings: &mut [Finding], share_stall_ns
 }
 
 /// Connections that ended before the end of their trial.
-fn broken_off(test: &str, broken: &Broken) -> Finding {
+fn broken_off(test: &str, broken: &BrokenTrials) -> Finding {
     let causes: Vec<&str> = broken.causes.iter().map(String::as_str).collect();
     Finding {
         name: name::BROKEN_OFF.into(),

@@ -21,7 +21,7 @@ use super::document::condition_of;
 use super::findings::{self, ForwardingDiagnosis};
 use super::gateway_under_test::EmulatedGatewayUnderTest;
 use super::load::Load;
-use super::trials::{Measuring, Observations, Stop};
+use super::trials::{ConditionMeasurement, Observations, Stop};
 use super::{Condition, GatewayPlan, Link};
 use experiment::ExperimentError;
 use experiment::Order;
@@ -107,7 +107,7 @@ impl EmulatedConditions<'_> {
         let before = Counters::of(&emulation);
         let go_on = || self.interrupts.count() == 0;
         let mut gateway_under_test = EmulatedGatewayUnderTest { session, emulation: &emulation };
-        let measuring = Measuring {
+        let measuring = ConditionMeasurement {
             plan: self.plan,
             link: Some(link),
             gateway_under_test: &mut gateway_under_test,

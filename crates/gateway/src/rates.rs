@@ -13,7 +13,7 @@ use stats::search::{Goal, Search, SearchResult, Step, Trial};
 use super::checks::{BUSY, is_used_up};
 use super::findings::{floor, wilson};
 use super::measured::measured;
-use super::trials::{Measuring, SETTLE, Stop, TrialOutcome, direction_name, milliseconds};
+use super::trials::{ConditionMeasurement, SETTLE, Stop, TrialOutcome, direction_name, milliseconds};
 
 /// First search: length of trials, width of the bracket, and wait after a trial.
 const SHORT_TRIAL: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ const FRAME_BYTES: u16 = 18;
 /// Confidence of the upper limit of the loss at light load.
 const FLOOR_CONFIDENCE: f64 = 0.999;
 
-impl Measuring<'_> {
+impl ConditionMeasurement<'_> {
     /// Finds the rate of a packet size in one direction.
     pub(super) fn rate_of(&mut self, up: bool, ip_bytes: u16) -> Result<(), Stop> {
         if self.observations.udp_blocked.is_some() {

@@ -14,7 +14,7 @@ use super::document::condition_of;
 use super::gateway_under_test::RealGatewayUnderTest;
 use super::labs::MeasuredCondition;
 use super::load::Load;
-use super::trials::{Measuring, Observations};
+use super::trials::{ConditionMeasurement, Observations};
 use experiment::ExperimentError;
 use experiment::Order;
 use experiment::programs::quoted;
@@ -71,7 +71,7 @@ pub(super) fn measure(
     let go_on = || interrupts.count() == 0;
     let mut gateway_under_test =
         RealGatewayUnderTest { session, stat: plan.gateway_stat.as_deref(), stat_failed: None };
-    let measuring = Measuring {
+    let measuring = ConditionMeasurement {
         plan,
         link: None,
         gateway_under_test: &mut gateway_under_test,

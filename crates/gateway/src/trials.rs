@@ -44,7 +44,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 const LOADS: [(f64, u32); 2] = [(0.5, 50), (0.9, 90)];
 
 /// The measurement of one condition.
-pub(super) struct Measuring<'a> {
+pub(super) struct ConditionMeasurement<'a> {
     pub plan: &'a GatewayPlan,
     /// The gateway's links, if emulated.
     pub link: Option<Link>,
@@ -70,7 +70,7 @@ pub(super) struct Observations {
     /// Socket buffers of a stream as set by the kernel.
     pub socket_bytes_actual: Option<[u32; 2]>,
     /// Trials without a figure, since their connection ended early, by test.
-    pub broken: BTreeMap<String, Broken>,
+    pub broken: BTreeMap<String, BrokenTrials>,
     /// New connections of each trial.
     pub connections: Vec<ExchangesReport>,
     pub rates: Vec<PacketRate>,
@@ -87,7 +87,7 @@ pub(super) struct Observations {
 
 /// Trials whose connection ended early.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(super) struct BrokenTrials {
     pub trials: usize,
     /// All trials of the test.
     pub of: usize,
@@ -144,7 +144,7 @@ fn connection_failure(seen: &TrialReport) -> Option<String> {
     exchanges.failed.keys().next().cloned()
 }
 
-impl Measuring<'_> {
+impl ConditionMeasurement<'_> {
     /// Runs all trials until the end or the first error.
     pub fn all(mut self) -> Observations {
         self.observations.ended = self.steps().err();
@@ -325,8 +325,11 @@ impl Measuring<'_> {
             return true;
         }
         let before = self.observations.figures.get(name).map_or(0, Vec::len);
-        let broken =
-            self.observations.broken.entry(name.to_owned()).or_insert(Broken { of: before, ..Broken::default() });
+        let broken = self
+            .observations
+            .broken
+            .entry(name.to_owned())
+            .or_insert(BrokenTrials { of: before, ..BrokenTrials::default() });
         broken.of += 1;
         broken.trials += usize::from(cause.is_some());
         let whole = cause.is_none();

@@ -6,7 +6,7 @@
 //!   gzip   head | deflated chunk | .. | deflated tail | end of stream, CRC, length
 //! ```
 //!
-//! Every chunk and tail is deflated once, followed by a full flush, so that pieces in any order layout one gzip member:
+//! Every chunk and tail is deflated once, followed by a full flush, so that pieces in any order form one gzip member:
 //! some caches reject or truncate files of several members. The CRC is combined from those of the pieces.
 
 use std::fmt;

@@ -80,12 +80,12 @@ struct Kind {
     embedded: Vec<[u64; 2]>,
     /// Weight of an object in the window: 1 plus the mean number of embedded objects.
     weight: f64,
-    hot: Hot,
+    hot: HotSetPosition,
 }
 
 /// Position of the hot set.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hot {
+struct HotSetPosition {
     /// First object.
     at: u64,
     /// Objects requested so far when it was placed; 0 initially.
@@ -344,10 +344,10 @@ impl Kind {
     /// First object of the hot set of `size`. It is placed randomly in the window, and anew when it has left the window
     /// or the number of objects has doubled.
     fn hot_set_start(&mut self, size: u64, seed: u64) -> u64 {
-        let Hot { at, placed_at } = self.hot;
+        let HotSetPosition { at, placed_at } = self.hot;
         if placed_at == 0 || at < self.first || at + size > self.next || self.next >= 2 * placed_at {
             let at = self.first + Rng::new(seed, self.next).below(self.next - self.first - size + 1);
-            self.hot = Hot { at, placed_at: self.next };
+            self.hot = HotSetPosition { at, placed_at: self.next };
         }
         self.hot.at
     }

@@ -94,7 +94,7 @@ pub(crate) const TEXT_STEP: u64 = 256;
 
 /// Domain of a hash, so that properties have independent random numbers.
 #[derive(Clone, Copy)]
-enum About {
+enum Property {
     Size = 1,
     Cacheable,
     Cycle,
@@ -132,7 +132,7 @@ impl World {
     /// kinds.
     pub fn size(&self, object: Object) -> u64 {
         let kind = &self.spec.kinds[usize::from(object.kind)];
-        let size = kind.size.at(self.share(About::Size, object)).clamp(1.0, SIZE_MAX);
+        let size = kind.size.at(self.share(Property::Size, object)).clamp(1.0, SIZE_MAX);
         if kind.gzip {
             let steps = (size / TEXT_STEP as f64).round() as u64;
             steps.max(1) * TEXT_STEP
@@ -144,32 +144,32 @@ impl World {
     /// A key that orders objects of a kind by size, cheaper than the size itself.
     pub(crate) fn size_order(&self, object: Object) -> u64 {
         // Quantile functions are monotonic, so that the hash has the order of the sizes.
-        self.hash(About::Size, object)
+        self.hash(Property::Size, object)
     }
 
     /// Whether caches may store the object.
     pub fn cacheable(&self, object: Object) -> bool {
-        self.share(About::Cacheable, object) < self.spec.kinds[usize::from(object.kind)].cacheable
+        self.share(Property::Cacheable, object) < self.spec.kinds[usize::from(object.kind)].cacheable
     }
 
     /// Whether its responses have Last-Modified.
     pub fn has_last_modified(&self, object: Object) -> bool {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
-        self.share(About::Validators, object) < life.last_modified
+        self.share(Property::Validators, object) < life.last_modified
     }
 
     /// Whether its responses have an ETag. As far as both shares allow, every object has one of both, so that caches
     /// can validate their copies.
     pub fn has_etag(&self, object: Object) -> bool {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
-        self.share(About::Validators, object) >= 1.0 - life.etag
+        self.share(Property::Validators, object) >= 1.0 - life.etag
     }
 
     /// The version at a time.
     pub fn version(&self, object: Object, at_unix_s: i64) -> Version {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
-        let cycle_s = life.cycle.at(self.share(About::Cycle, object)).max(1.0);
-        let changes = self.hash(About::Change, object);
+        let cycle_s = life.cycle.at(self.share(Property::Cycle, object)).max(1.0);
+        let changes = self.hash(Property::Change, object);
         let beginning = share(changes);
         // The hash shifts change k within its cycle, so that changes keep their order.
         let change_s = |k: i64| {
@@ -184,7 +184,7 @@ impl World {
             number -= 1;
         }
         let max_age_s = match &life.expires {
-            Expires::MaxAge(law) => Some(law.at(self.share(About::Lifetime, object)).round() as u64),
+            Expires::MaxAge(law) => Some(law.at(self.share(Property::Lifetime, object)).round() as u64),
             _ => None,
         };
         let next_change_s = change_s(number + 1);
@@ -206,7 +206,7 @@ impl World {
     pub fn embedded(&self, object: Object) -> impl Iterator<Item = Object> + use<> {
         let kind = usize::from(object.kind);
         let count = match (&self.spec.kinds[kind].embeds, self.embeds[kind]) {
-            (Some(embeds), Some(_)) => embeds.count.at(self.share(About::Embedded, object)).round() as u64,
+            (Some(embeds), Some(_)) => embeds.count.at(self.share(Property::Embedded, object)).round() as u64,
             _ => 0,
         };
         let kind = self.embeds[kind].unwrap_or(0);
@@ -216,7 +216,7 @@ impl World {
 
     /// The body of a version in a variant. Of `version` only the number matters.
     pub fn body(&self, object: Object, version: Version, variant: Variant) -> Body {
-        let mark = mixed(self.hash(About::Body, object) ^ (u64::from(self.id) << 32 | u64::from(version.number)));
+        let mark = mixed(self.hash(Property::Body, object) ^ (u64::from(self.id) << 32 | u64::from(version.number)));
         let selection = if self.spec.kinds[usize::from(object.kind)].gzip { Selection::Text } else { Selection::Noise };
         Body::new(Arc::clone(&self.body_content), selection, mark, self.size(object), variant)
     }
@@ -230,14 +230,14 @@ impl World {
     /// `None` for most requests.
     pub fn origin_aborts(&self, request_id: RequestId) -> Option<u64> {
         let planned = self.spec.origin_abort > 0.0
-            && share(self.of_request(About::OriginAbort, request_id)) < self.spec.origin_abort;
-        planned.then(|| self.of_request(About::AbortAt, request_id) % (16 << 10))
+            && share(self.of_request(Property::OriginAbort, request_id)) < self.spec.origin_abort;
+        planned.then(|| self.of_request(Property::AbortAt, request_id) % (16 << 10))
     }
 
     /// Think time of the origin for this request.
     pub fn think(&self, request_id: RequestId) -> Duration {
         match &self.spec.think {
-            Some(law) if !law.is_none() => seconds(law.at(share(self.of_request(About::Think, request_id)))),
+            Some(law) if !law.is_none() => seconds(law.at(share(self.of_request(Property::Think, request_id)))),
             _ => Duration::ZERO,
         }
     }
@@ -245,7 +245,7 @@ impl World {
     /// Requests on the origin's connection of this number before it closes it, at least 1; `u32::MAX` without limit.
     pub fn uses(&self, connection: u64) -> u32 {
         let uses = |law: &Distribution| {
-            law.at(share(mixed(self.base(About::Uses) ^ mixed(connection)))).round().max(1.0) as u32
+            law.at(share(mixed(self.base(Property::Uses) ^ mixed(connection)))).round().max(1.0) as u32
         };
         self.spec.origin_uses.as_ref().map_or(u32::MAX, uses)
     }
@@ -276,20 +276,20 @@ impl World {
         Some((u32::try_from(world).ok()?, Object { kind, number }))
     }
 
-    fn base(&self, about: About) -> u64 {
+    fn base(&self, about: Property) -> u64 {
         mixed(self.seed ^ (about as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    fn hash(&self, about: About, object: Object) -> u64 {
+    fn hash(&self, about: Property, object: Object) -> u64 {
         mixed(self.base(about) ^ mixed(object.number.wrapping_add(u64::from(object.kind) << 56)))
     }
 
     /// A number from 0 up to but not including 1.
-    fn share(&self, about: About, object: Object) -> f64 {
+    fn share(&self, about: Property, object: Object) -> f64 {
         share(self.hash(about, object))
     }
 
-    fn of_request(&self, about: About, request_id: RequestId) -> u64 {
+    fn of_request(&self, about: Property, request_id: RequestId) -> u64 {
         mixed(self.base(about) ^ mixed(request_id.sequence ^ mixed(u64::from(request_id.run))))
     }
 }

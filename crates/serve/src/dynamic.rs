@@ -22,15 +22,14 @@ use bytes::Bytes;
 use crate::cache::Finding;
 use crate::request::Body;
 
-pub use account::{Account, ProgramUsage, RouteCounters};
 pub use spec::{DynamicLimits, DynamicSpec, FastCgiScript, ProgramSpec, Route, RouteError, Transport, Upstream};
+pub use usage::{DynamicUsage, ProgramUsage, RouteCounters};
 
 pub(crate) use handles::RelayHandle;
 #[cfg(test)]
 pub(crate) use handles::{FakeRelay, RelayCall};
-pub(crate) use relay::{Accounts, Relay};
+pub(crate) use relay::{Relay, UsageReader};
 
-mod account;
 mod admission;
 mod cached;
 mod client;
@@ -45,6 +44,7 @@ mod route;
 mod socket;
 mod spec;
 pub(crate) mod upstream;
+mod usage;
 
 /// Identifies an exchange between worker and relay: the connection's token. A connection has one exchange at a time.
 pub(crate) type Ticket = u64;

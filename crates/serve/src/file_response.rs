@@ -18,7 +18,7 @@ use crate::request::{Fields, Method, Request};
 use crate::response::{
     ALLOW, Persistence, SERVER, Status, VARY, field, line, write_head, write_moved, write_refusal_with,
 };
-use conditions::{Verdict, evaluate, range_applies};
+use conditions::{PreconditionResult, evaluate, range_applies};
 pub(crate) use conditions::{modified_since, names};
 use encoding::{Accepted, NotAcceptable};
 use ranges::{RequestedRange, requested_range};
@@ -147,9 +147,9 @@ pub(crate) fn answer(
     }
     let year_now = year(date);
     match evaluate(fields, &page, year_now) {
-        Verdict::Failed => return writer.refuse(Status::PreconditionFailed, page.head.validators()),
-        Verdict::NotModified => return writer.not_modified(&page),
-        Verdict::Proceed => {}
+        PreconditionResult::Failed => return writer.refuse(Status::PreconditionFailed, page.head.validators()),
+        PreconditionResult::NotModified => return writer.not_modified(&page),
+        PreconditionResult::Proceed => {}
     }
     let length = page.content.length();
     let requested_range = match fields.range {

@@ -53,8 +53,8 @@ mod over_uring;
 
 pub use cache::{CacheSpec, Outcome, Reason};
 pub use dynamic::{
-    Account, DynamicLimits, DynamicSpec, FastCgiScript, ProgramSpec, ProgramUsage, Route, RouteCounters, RouteError,
-    Transport, Upstream,
+    DynamicLimits, DynamicSpec, DynamicUsage, FastCgiScript, ProgramSpec, ProgramUsage, Route, RouteCounters,
+    RouteError, Transport, Upstream,
 };
 pub use engine::Engine;
 pub use figures::{Figures, Kind, Refusal, Total};
@@ -124,7 +124,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
         figures: spec.figures.clone(),
         cache: cache.clone(),
         log: spec.log.clone(),
-        accounts: relay.as_ref().map(Relay::accounts),
+        usage_reader: relay.as_ref().map(Relay::usage_reader),
     };
     let mut fronts = fronts.into_iter();
     let mut parts = Vec::with_capacity(threads);
@@ -173,7 +173,7 @@ fn on_threads<P: Send>(
 ) -> Result<(), ServeError> {
     let failed = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(system("eventfd"))?;
     let run = |part| {
-        let sign = Failing(&failed);
+        let sign = FailureSignal(&failed);
         let outcome = work(part, [stop, failed.as_fd()]);
         if outcome.is_ok() {
             std::mem::forget(sign);
@@ -192,9 +192,9 @@ fn on_threads<P: Send>(
 }
 
 /// Signals the failure of a worker, by an error or a panic, to the others.
-struct Failing<'a>(&'a EventFd);
+struct FailureSignal<'a>(&'a EventFd);
 
-impl Drop for Failing<'_> {
+impl Drop for FailureSignal<'_> {
     fn drop(&mut self) {
         // The counter cannot overflow with one write a worker, so the write cannot fail.
         let _ = self.0.write(1);

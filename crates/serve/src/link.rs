@@ -269,7 +269,7 @@ impl Link {
 
 impl Session {
     /// Encrypts pending output into `context.sealed`, with close_notify after the last record.
-    fn seal(&mut self, connection: &mut Connection, context: &mut WorkerContext) -> Result<(), Unsealed> {
+    fn seal(&mut self, connection: &mut Connection, context: &mut WorkerContext) -> Result<(), RecordError> {
         if self.over {
             return Ok(());
         }
@@ -292,14 +292,14 @@ impl Session {
         context: &WorkerContext,
         sealed: &mut Vec<u8>,
         chunk: &mut Vec<u8>,
-    ) -> Result<usize, Unsealed> {
+    ) -> Result<usize, RecordError> {
         let secure = &mut self.secure;
         let most = if context.backlog.is_short() { SEALED_SHORT } else { SEALED_MAX };
         match connection.outbound(context) {
             Outbound::Nothing => Ok(0),
             Outbound::Bytes(bytes, _) => {
                 let bytes = &bytes[..bytes.len().min(most)];
-                secure.encrypt(bytes, sealed).map_err(|_| Unsealed)?;
+                secure.encrypt(bytes, sealed).map_err(|_| RecordError)?;
                 Ok(bytes.len())
             }
             Outbound::Both(front, rest) => {
@@ -307,7 +307,7 @@ impl Session {
                 chunk.clear();
                 chunk.extend_from_slice(&front[..front.len().min(most)]);
                 chunk.extend_from_slice(&rest[..rest.len().min(most - chunk.len())]);
-                secure.encrypt(chunk, sealed).map_err(|_| Unsealed)?;
+                secure.encrypt(chunk, sealed).map_err(|_| RecordError)?;
                 Ok(chunk.len())
             }
             Outbound::File { front, file, page, range } => {
@@ -316,14 +316,14 @@ impl Session {
                 let from = chunk.len();
                 let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(most - from);
                 chunk.resize(from + length, 0);
-                let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| Unsealed)?;
+                let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| RecordError)?;
                 let is_last = got as u64 == range.end - range.start;
                 if (got == 0 && length > 0) || (is_last && !page.is_intact()) {
                     // The file was truncated or changed after its head was sent: only a reset tells the client.
-                    return Err(Unsealed);
+                    return Err(RecordError);
                 }
                 chunk.truncate(from + got);
-                secure.encrypt(chunk, sealed).map_err(|_| Unsealed)?;
+                secure.encrypt(chunk, sealed).map_err(|_| RecordError)?;
                 Ok(chunk.len())
             }
         }
@@ -331,7 +331,7 @@ impl Session {
 }
 
 /// No more records can be written: the connection is reset.
-struct Unsealed;
+struct RecordError;
 
 /// Waiting bytes of a handshake, beyond which no more input is received.
 const WAITING_MAX: usize = 16 << 10;

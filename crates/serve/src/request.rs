@@ -22,7 +22,7 @@ use httparse::{Error, Header};
 
 use crate::response::Status;
 use crate::spec::Limits;
-use fields::Gathered;
+use fields::FieldCollector;
 
 /// Result of parsing the beginning of a connection's input.
 #[allow(clippy::large_enum_variant, reason = "made and taken apart at once, on the stack: boxing would allocate")]
@@ -202,11 +202,11 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
     // RFC 9112, section 2.2: empty lines before the request line are skipped.
     let head = &input[input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0)..];
     let old = parsed.version == Some(0);
-    let mut gathered = Gathered::default();
+    let mut gathered = FieldCollector::default();
     for header in parsed.headers.iter() {
         gathered.take(header);
     }
-    let Gathered { mut fields, hosts, close, keep_alive, framing, expectation } = gathered;
+    let FieldCollector { mut fields, hosts, close, keep_alive, framing, expectation } = gathered;
     // RFC 9112, section 3.2: an HTTP/1.1 request without Host, and any request with two Host fields or an invalid one,
     // gets 400.
     if hosts > 1 || (hosts == 0 && !old) || !fields.host.is_none_or(target::is_host) {

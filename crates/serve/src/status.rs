@@ -20,7 +20,7 @@ use std::time::Duration;
 use units::Timestamp;
 
 use crate::cache::{Cache, Usage};
-use crate::dynamic::{Account, Accounts};
+use crate::dynamic::{DynamicUsage, UsageReader};
 use crate::figures::{Figures, Total};
 use crate::file_response::Reply;
 use crate::journal::{Log, LogSummary};
@@ -47,7 +47,7 @@ pub(crate) struct StatusSources {
     pub(crate) figures: Figures,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) log: Option<Log>,
-    pub(crate) accounts: Option<Accounts>,
+    pub(crate) usage_reader: Option<UsageReader>,
 }
 
 /// A snapshot of the metrics.
@@ -64,7 +64,7 @@ struct Report {
     process: Option<(Duration, Duration, u64)>,
     cache: Option<Usage>,
     log: Option<LogSummary>,
-    dynamic: Option<Account>,
+    dynamic: Option<DynamicUsage>,
 }
 
 impl StatusSources {
@@ -131,7 +131,7 @@ impl StatusSources {
             process: sys::accounting::own_usage(),
             cache: self.cache.as_ref().map(|cache| cache.usage()),
             log: self.log.as_ref().map(Log::summary),
-            dynamic: self.accounts.as_ref().map(Accounts::read),
+            dynamic: self.usage_reader.as_ref().map(UsageReader::read),
         }
     }
 }

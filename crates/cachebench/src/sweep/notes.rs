@@ -12,7 +12,7 @@ use units::{RequestRate, format_duration};
 
 use crate::phases::PolygraphSchedule;
 use crate::runs;
-use crate::sweep_plan::{CachePlan, Front};
+use crate::sweep_plan::{CachePlan, CachePosition};
 
 /// The failed check of a point whose origin did not report what it served.
 pub(super) fn uncounted(rate: RequestRate, error: &ExperimentError) -> Check {
@@ -59,12 +59,12 @@ pub(super) fn unsimulated(rate: RequestRate, points: &[CachePoint], read_error: 
     })
 }
 
-pub(super) fn proxy_description(front: &Front) -> String {
-    match front {
+pub(super) fn proxy_description(position: &CachePosition) -> String {
+    match position {
         // Documents must not contain the password.
-        Front::Forward(proxy) => format!("forward {}", Proxy { user: None, ..proxy.clone() }),
-        Front::Reverse(url) => format!("reverse {url}"),
-        Front::Direct => "none".into(),
+        CachePosition::Forward(proxy) => format!("forward {}", Proxy { user: None, ..proxy.clone() }),
+        CachePosition::Reverse(url) => format!("reverse {url}"),
+        CachePosition::Direct => "none".into(),
     }
 }
 

@@ -32,7 +32,7 @@ const SERVER_END: &str = "the gateway's server end";
 const PROXY: &str = "the proxy";
 
 /// Environment of the programs.
-pub(super) struct Surroundings<'a> {
+pub(super) struct ProgramEnvironment<'a> {
     pub(super) networks: &'a Networks,
     pub(super) group: Option<&'a Cgroup>,
     pub(super) rootless: bool,
@@ -52,7 +52,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Creates the sandbox. Must be called while this process has one thread.
-    pub(super) fn prepare(waiting: PreparedProgram, around: &Surroundings<'_>) -> Result<Program, TestbedError> {
+    pub(super) fn prepare(waiting: PreparedProgram, around: &ProgramEnvironment<'_>) -> Result<Program, TestbedError> {
         let output = sys::limits::unnamed_file(c"program-output").map_err(TestbedError::system("memfd_create"))?;
         let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(TestbedError::system("dup"));
         let stdout = match waiting.stdout {
@@ -76,7 +76,7 @@ impl Program {
         name: &str,
         argv: &[OsString],
         env: Vec<(OsString, OsString)>,
-        around: &Surroundings<'_>,
+        around: &ProgramEnvironment<'_>,
     ) -> Result<Program, TestbedError> {
         let place = place(At::Clients, argv.to_vec(), env, Stdio3::default(), false, around)?;
         let (name, starts) = (name.to_owned(), Starts::OnRequest);
@@ -231,7 +231,7 @@ fn place(
     env: Vec<(OsString, OsString)>,
     stdio: Stdio3,
     new_session: bool,
-    around: &Surroundings<'_>,
+    around: &ProgramEnvironment<'_>,
 ) -> Result<Place, TestbedError> {
     Place::start(SandboxSpec {
         env: testbed::places::own_variables().into_iter().chain(env).collect(),

@@ -1,7 +1,8 @@
 //! Framing of the control connection: each message is authenticated against insertion, omission, changes and replay.
 //!
 //! ```text
-//!   length:u32 (of the text, at most 64 KiB) | text: JSON | tag:32 = HMAC(key of this direction, "frame" | number:u64 | text)
+//!   length:u32 (of the text, at most 64 KiB) | text: JSON | tag:32
+//!   tag = HMAC(key of the direction, "frame" | number:u64 | text)
 //! ```
 //!
 //! Both ends number the frames of each direction. The first frame that is not authentic or out of sequence ends the

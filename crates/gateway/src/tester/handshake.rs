@@ -6,7 +6,7 @@
 //!   client > server   nonce:32  proof:32
 //!   server > client   proof:32
 //!
-//!   client > server   "YBKTICK1" trial:u32 index:u32 ticket:16          instead of a handshake, for the many connections of a trial
+//!   client > server   "YBKTICK1" trial:u32 index:u32 ticket:16   instead of a handshake, in trials of connections
 //!   server > client   one byte
 //! ```
 //!

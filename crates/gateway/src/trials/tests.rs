@@ -148,7 +148,7 @@ fn check(observations: &Observations, plan: &GatewayPlan, name: &str) -> schema:
 
 fn observations(plan: &GatewayPlan, link: Option<&str>, gateway_under_test: &mut SimulatedGateway) -> Observations {
     let link = link.map(|link| link.parse().unwrap());
-    Measuring {
+    ConditionMeasurement {
         plan,
         link,
         gateway_under_test,
@@ -335,7 +335,7 @@ fn tests_are_interleaved_and_have_separate_figures() {
     let mut progress = Vec::new();
     let mut gateway_under_test = SimulatedGateway::default();
     let tell = &mut |what: &str| progress.push(what.to_owned());
-    let observations = Measuring {
+    let observations = ConditionMeasurement {
         plan: &plan,
         link: None,
         gateway_under_test: &mut gateway_under_test,
@@ -378,7 +378,7 @@ fn interrupt_ends_the_measurement_and_keeps_figures() {
         calls.get() < 6
     };
     let mut gateway_under_test = SimulatedGateway::default();
-    let observations = Measuring {
+    let observations = ConditionMeasurement {
         plan: &plan,
         link: None,
         gateway_under_test: &mut gateway_under_test,

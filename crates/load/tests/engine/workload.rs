@@ -103,7 +103,15 @@ impl Origin {
         let made_ms = ZERO_S * 1000 + now.as_nanos() / 1_000_000;
         let ask = Some(id).filter(|_| !not_modified);
         let number = version.number;
-        let stamp = ResponseIdentity { world, object, version: number, variant, ask, renewed: not_modified, made_ms };
+        let stamp = ResponseIdentity {
+            world,
+            object,
+            version: number,
+            variant,
+            request_id: ask,
+            renewed: not_modified,
+            generated_unix_ms: made_ms,
+        };
         let mut stamped = Vec::new();
         stamp.write(&mut stamped);
         let body = self.world.body(object, version, variant);
@@ -364,7 +372,7 @@ fn a_response_made_without_a_request_id_is_no_hit() {
         let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         let text = String::from_utf8(reply[..head].to_vec()).unwrap();
         let value = text.split(&format!("{IDENTITY_FIELD}: ")).nth(1).unwrap().split("\r\n").next().unwrap();
-        let stamp = ResponseIdentity { ask: None, ..ResponseIdentity::read(value.as_bytes()).unwrap() };
+        let stamp = ResponseIdentity { request_id: None, ..ResponseIdentity::read(value.as_bytes()).unwrap() };
         let mut without = Vec::new();
         stamp.write(&mut without);
         [text.replace(value, std::str::from_utf8(&without).unwrap()).as_bytes(), &reply[head..]].concat()

@@ -69,7 +69,7 @@ impl Relayed {
 
 impl Connection {
     /// Forwards a request to the relay.
-    pub(super) fn ask(&mut self, context: &mut WorkerContext, request: &Request<'_>, route: usize) {
+    pub(super) fn forward_to_relay(&mut self, context: &mut WorkerContext, request: &Request<'_>, route: usize) {
         self.incoming = match Incoming::new(request.body, context.limits.body_bytes) {
             Ok(incoming) => incoming,
             Err(status) => return self.refuse_and_record(context, status, request),
@@ -95,7 +95,7 @@ impl Connection {
         self.tail = Some(Tail::Awaited);
         let mut head: Box<[u8]> = request.head.into();
         as_known_version(&mut head);
-        let ask = RelayRequest {
+        let relay_request = RelayRequest {
             ticket: self.ticket,
             route,
             head,
@@ -105,7 +105,7 @@ impl Connection {
             secure: self.secure,
         };
         if let Some(front) = &mut context.front {
-            front.send_request(ask);
+            front.send_request(relay_request);
         }
     }
 

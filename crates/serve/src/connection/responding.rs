@@ -108,7 +108,7 @@ impl Connection {
         {
             self.refuse_overloaded(context, request, &page);
         } else {
-            self.ask(context, request, route);
+            self.forward_to_relay(context, request, route);
         }
         true
     }

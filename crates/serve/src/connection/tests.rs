@@ -44,7 +44,8 @@ impl Rig {
         let files = Files::new(Root::open(directory.path()).unwrap(), FileRules::default());
         let figures = Figures::new();
         let recorder = Recorder::new(figures.worker(), None);
-        let status_sources = StatusSources { spec: StatusSpec::Off, figures, cache: None, log: None, accounts: None };
+        let status_sources =
+            StatusSources { spec: StatusSpec::Off, figures, cache: None, log: None, usage_reader: None };
         let now = Timestamp::from_nanos(5_000_000_000);
         let mut context = WorkerContext::new(files, Limits::default(), now, recorder, status_sources);
         let (front, relay) = FakeRelay::new("/app=http://127.0.0.1:1");

@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::account::{Counts, Level, count};
 use super::spec::DynamicLimits;
 use super::upstream::Failure;
+use super::usage::{Counts, GaugeGuard, count};
 
 /// The concurrency limit of one upstream.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Admission {
             return Err(Failure::busy(self.retry_after_s()));
         }
         let _waiting = Waiting::one_more(self);
-        let _level = Level::raise(counts, |counts| &counts.waiting);
+        let _level = GaugeGuard::raise(counts, |counts| &counts.waiting);
         match timeout(self.queue_time, Arc::clone(&self.places).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(self.place(permit)),
             _ => {

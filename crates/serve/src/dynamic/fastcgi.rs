@@ -21,16 +21,16 @@ use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf, 
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, timeout_at};
 
-use super::account::count;
 use super::admission::Permit;
 use super::client::{Progress, RequestBody};
 use super::fields::{ClientInfo, RequestHead, declared_length, for_client, for_upstream};
 use super::socket::{self, Stream};
 use super::spec::FastCgiScript;
 use super::upstream::{Changes, FIELDS_MAX, Failure, RouteState, UpstreamState};
+use super::usage::count;
 
 use record::{Decoder, Part};
-use variables::{Below, Script};
+use variables::{Script, ScriptDirectory};
 
 mod record;
 mod variables;
@@ -115,7 +115,7 @@ pub(super) async fn send_request(
         Some(scripts) => {
             is_file = |relative: &[u8]| scripts.has(relative);
             directory = scripts.directory();
-            Some(Below { directory: &directory, is_file: &is_file })
+            Some(ScriptDirectory { directory: &directory, is_file: &is_file })
         }
         None => None,
     };
@@ -145,8 +145,8 @@ pub(super) async fn send_request(
         while let Some(stream) = route.upstream_state.fastcgi.take() {
             match exchange(route, head, stream, request.clone(), RequestBody::none(), &progress).await {
                 // Closed while idle. A timeout instead means that the program processes the request.
-                Err(Trouble::Silent(failure)) if failure.status != 504 => {}
-                Err(Trouble::Silent(failure) | Trouble::Failed(failure)) => return Err(failure),
+                Err(HeadError::Silent(failure)) if failure.status != 504 => {}
+                Err(HeadError::Silent(failure) | HeadError::Failed(failure)) => return Err(failure),
                 Ok(answered) => {
                     count(&route.counts.reused);
                     return Ok(answered);
@@ -157,12 +157,12 @@ pub(super) async fn send_request(
     let stream = socket::connect(route.spec.upstream.transport(), route.limits.connect_time).await?;
     count(&route.counts.connects);
     exchange(route, head, stream, request, body, &progress).await.map_err(|trouble| match trouble {
-        Trouble::Silent(failure) | Trouble::Failed(failure) => failure,
+        HeadError::Silent(failure) | HeadError::Failed(failure) => failure,
     })
 }
 
 /// An error before the end of the head.
-enum Trouble {
+enum HeadError {
     /// Not a byte arrived.
     Silent(Failure),
     Failed(Failure),
@@ -175,18 +175,18 @@ async fn exchange(
     request: Vec<u8>,
     body: RequestBody,
     progress: &Progress,
-) -> Result<(u16, Bytes, Option<u64>, Content), Trouble> {
+) -> Result<(u16, Bytes, Option<u64>, Content), HeadError> {
     let (half, write_half) = split(stream);
     let writer = Writer(spawn_local(write(write_half, request, body)));
     let mut reader = Reader { half, buffer: BytesMut::new(), decoder: Decoder::default() };
-    let awaiting = Awaiting::one_more(Rc::clone(&route.upstream_state));
+    let awaiting = FirstByteWait::one_more(Rc::clone(&route.upstream_state));
     progress.touch();
     let mut text = BytesMut::new();
     let mut awaiting = Some(awaiting);
     let fields = loop {
-        let part = next_in_time(&mut reader, progress, route.limits.first_byte_time)
-            .await
-            .map_err(|failure| if awaiting.is_some() { Trouble::Silent(failure) } else { Trouble::Failed(failure) })?;
+        let part = next_in_time(&mut reader, progress, route.limits.first_byte_time).await.map_err(|failure| {
+            if awaiting.is_some() { HeadError::Silent(failure) } else { HeadError::Failed(failure) }
+        })?;
         awaiting = None;
         match part {
             Part::Stderr(words) => route.words(&words),
@@ -195,20 +195,20 @@ async fn exchange(
                 text.extend_from_slice(&bytes);
                 let end = head_end(&text, bytes.len());
                 if end.unwrap_or(text.len()) > route.limits.head_bytes {
-                    return Err(Trouble::Failed(Failure::bad("a response head that is too long")));
+                    return Err(HeadError::Failed(Failure::bad("a response head that is too long")));
                 }
                 if let Some(end) = end {
                     break text.split_to(end);
                 }
             }
-            Part::End { protocol: record::OVERLOADED, .. } => return Err(Trouble::Failed(Failure::busy(1))),
+            Part::End { protocol: record::OVERLOADED, .. } => return Err(HeadError::Failed(Failure::busy(1))),
             Part::End { status, protocol } => {
                 let why = format!("an end without a response (status {status}, protocol status {protocol})");
-                return Err(Trouble::Failed(Failure::bad(why)));
+                return Err(HeadError::Failed(Failure::bad(why)));
             }
         }
     };
-    let (status, fields) = read_head(&fields).map_err(Trouble::Failed)?;
+    let (status, fields) = read_head(&fields).map_err(HeadError::Failed)?;
     let bodyless = head.method == Method::HEAD || matches!(status, 204 | 304);
     let declared = declared_length(&fields);
     let length = if status == 204 { None } else { declared };
@@ -345,17 +345,17 @@ impl Content {
 }
 
 /// Counts an exchange without a first byte.
-struct Awaiting(Rc<UpstreamState>);
+struct FirstByteWait(Rc<UpstreamState>);
 
-impl Awaiting {
+impl FirstByteWait {
     fn one_more(upstream_state: Rc<UpstreamState>) -> Self {
         let awaiting = &upstream_state.fastcgi.awaiting;
         awaiting.set(awaiting.get() + 1);
-        Awaiting(upstream_state)
+        FirstByteWait(upstream_state)
     }
 }
 
-impl Drop for Awaiting {
+impl Drop for FirstByteWait {
     fn drop(&mut self) {
         let awaiting = &self.0.fastcgi.awaiting;
         awaiting.set(awaiting.get() - 1);

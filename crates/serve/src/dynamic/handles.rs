@@ -20,11 +20,11 @@ use bytes::Bytes;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::account::{Counts, count};
 use super::admission::LoadState;
 use super::route::Prefixes;
 use super::spec::Route;
 use super::upstream::Failure;
+use super::usage::{Counts, count};
 use super::{Event, RelayRequest, Ticket};
 use crate::cache::Finding;
 
@@ -57,7 +57,7 @@ pub(super) struct SharedRouting {
 
 /// A request that the relay has received and not started.
 #[derive(Debug)]
-pub(super) struct Unstarted(Arc<SharedRouting>);
+pub(super) struct UnstartedRequest(Arc<SharedRouting>);
 
 /// A worker's access to the relay.
 #[derive(Debug)]
@@ -92,14 +92,14 @@ impl SharedRouting {
     }
 }
 
-impl Unstarted {
-    /// A request that [`RelayHandle::request`] counted.
+impl UnstartedRequest {
+    /// A request that [`RelayHandle::send_request`] counted.
     pub(super) fn of(routing: &Arc<SharedRouting>) -> Self {
-        Unstarted(Arc::clone(routing))
+        UnstartedRequest(Arc::clone(routing))
     }
 }
 
-impl Drop for Unstarted {
+impl Drop for UnstartedRequest {
     fn drop(&mut self) {
         self.0.unread.fetch_sub(1, Ordering::Relaxed);
     }
@@ -145,7 +145,7 @@ impl RelayHandle {
         if self.order(RelayCommand::RelayRequest(self.worker, request)) {
             return;
         }
-        drop(Unstarted::of(&self.routing));
+        drop(UnstartedRequest::of(&self.routing));
         // A failed relay ends itself, not the static server: clients get an error response.
         let (status, fields, text) = Failure::lost().page();
         let length = Some(text.len() as u64);
@@ -279,7 +279,7 @@ mod tests {
         let (status, fields, _) = front.refusal(0, true).unwrap();
         assert!(status == 503 && fields.windows(12).any(|part| part == b"Retry-After:"));
         assert!(matches!(commands.try_recv(), Ok(RelayCommand::RelayRequest(0, _))));
-        drop(Unstarted::of(&routing));
+        drop(UnstartedRequest::of(&routing));
         assert!(front.refusal(0, true).is_none());
         assert_eq!(routing.routes[0].0.read(String::new()).refused_full, 1);
     }

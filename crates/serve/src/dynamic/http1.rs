@@ -15,7 +15,6 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::account::count;
 use super::admission::Permit;
 use super::client::RequestBody;
 use super::fields::{ClientInfo, RequestHead, declared_length, for_client, for_upstream, framing};
@@ -23,6 +22,7 @@ use super::interim::Interim;
 use super::socket;
 use super::spec::Transport;
 use super::upstream::{Changes, FIELDS_MAX, Failure, RouteState, UpstreamState};
+use super::usage::count;
 
 /// Idle connections. The most recently used one is reused first, so that surplus connections expire.
 #[derive(Debug, Default)]

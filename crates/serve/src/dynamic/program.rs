@@ -29,10 +29,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::sleep;
 use units::Timestamp;
 
-use super::account::ProgramState;
 use super::print_line;
 use super::socket;
 use super::spec::{ProgramSpec, Transport};
+use super::usage::ProgramState;
 use crate::spec::ServeError;
 
 /// The running program. Dropping it ends it by SIGTERM, then SIGKILL.

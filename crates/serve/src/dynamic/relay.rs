@@ -21,14 +21,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use tokio::time::interval;
 
-use super::account::{Account, Counts, ProgramState};
 use super::admission::LoadState;
 use super::cached::{self, Cached};
 use super::client::{Client, Piece, RequestBody};
-use super::handles::{RelayCommand, RelayHandle, SharedRouting, Unstarted, WorkerHandle};
+use super::handles::{RelayCommand, RelayHandle, SharedRouting, UnstartedRequest, WorkerHandle};
 use super::program::Program;
 use super::spec::{DynamicSpec, Route, Transport, Upstream};
 use super::upstream::{Changes, RouteState, Scripts, UpstreamResponse, UpstreamState, scripts_directory, send};
+use super::usage::{Counts, DynamicUsage, ProgramState};
 use super::{ANSWER_WINDOW, RelayRequest, Ticket};
 use crate::cache::{Cache, Finding};
 use crate::request::Body;
@@ -39,7 +39,7 @@ use crate::spec::{ServeError, system};
 pub(crate) struct Relay {
     orders: UnboundedSender<RelayCommand>,
     thread: Option<JoinHandle<()>>,
-    accounts: Accounts,
+    usage_reader: UsageReader,
     cache: Option<Arc<Cache>>,
     /// Dropped after the thread, which communicates with it.
     program: Option<Program>,
@@ -47,7 +47,7 @@ pub(crate) struct Relay {
 
 /// Reads the counters of the dynamic part from any thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Accounts(Arc<Shared>);
+pub(crate) struct UsageReader(Arc<Shared>);
 
 /// State shared by relay and readers.
 #[derive(Debug)]
@@ -57,10 +57,10 @@ struct Shared {
     program: Option<Arc<ProgramState>>,
 }
 
-impl Accounts {
+impl UsageReader {
     /// The counters so far.
-    pub(crate) fn read(&self) -> Account {
-        Account {
+    pub(crate) fn read(&self) -> DynamicUsage {
+        DynamicUsage {
             routes: self.0.routes.iter().map(|(route, counts)| counts.read(route.clone())).collect(),
             program: self.0.program.as_ref().map(|program| program.read()),
         }
@@ -136,7 +136,7 @@ impl Relay {
         };
         let thread = std::thread::Builder::new().name("yamabiko-relay".to_owned()).spawn(work);
         let thread = Some(thread.map_err(system("start the relay's thread"))?);
-        Ok((Relay { orders, thread, accounts: Accounts(shared), cache, program }, fronts))
+        Ok((Relay { orders, thread, usage_reader: UsageReader(shared), cache, program }, fronts))
     }
 
     /// The result cache, for the workers' fast path.
@@ -145,8 +145,8 @@ impl Relay {
     }
 
     /// Access to the counters.
-    pub(crate) fn accounts(&self) -> Accounts {
-        self.accounts.clone()
+    pub(crate) fn usage_reader(&self) -> UsageReader {
+        self.usage_reader.clone()
     }
 }
 
@@ -224,12 +224,12 @@ struct RelayState {
     routes: Vec<Rc<RouteState>>,
     workers: Vec<WorkerHandle>,
     cached: Option<Rc<Cached>>,
-    under_way: Rc<RefCell<HashMap<(usize, Ticket), UnderWay>>>,
+    under_way: Rc<RefCell<HashMap<(usize, Ticket), ExchangeInFlight>>>,
     serial: u64,
 }
 
 /// An exchange in flight.
-struct UnderWay {
+struct ExchangeInFlight {
     /// Distinguishes this exchange from an earlier one with the same ticket.
     serial: u64,
     body: Option<UnboundedSender<Piece>>,
@@ -262,7 +262,7 @@ impl RelayState {
     }
 
     fn begin(&mut self, worker: usize, request: RelayRequest) {
-        let unread = Unstarted::of(&self.routing);
+        let unread = UnstartedRequest::of(&self.routing);
         self.serial += 1;
         let (key, serial) = ((worker, request.ticket), self.serial);
         let back = self.workers[worker].clone();
@@ -294,7 +294,7 @@ impl RelayState {
                 under_way.remove(&key);
             }
         });
-        let exchange = UnderWay { serial, body: sender, window, task: task.abort_handle() };
+        let exchange = ExchangeInFlight { serial, body: sender, window, task: task.abort_handle() };
         self.under_way.borrow_mut().insert(key, exchange);
     }
 

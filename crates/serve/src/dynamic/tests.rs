@@ -149,14 +149,14 @@ impl TestWorker {
     }
 
     /// The counters of the first route, once they satisfy `expected`.
-    fn account_when(&self, expected: impl Fn(&super::RouteCounters) -> bool) -> super::RouteCounters {
+    fn route_counters_when(&self, expected: impl Fn(&super::RouteCounters) -> bool) -> super::RouteCounters {
         for _ in 0..20_000 {
-            let account = self.relay.accounts().read().routes.remove(0);
-            if expected(&account) {
-                return account;
+            let counters = self.relay.usage_reader().read().routes.remove(0);
+            if expected(&counters) {
+                return counters;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        panic!("still {:?}", self.relay.accounts().read());
+        panic!("still {:?}", self.relay.usage_reader().read());
     }
 }

@@ -19,11 +19,11 @@ use bytes::Bytes;
 use sys::file::Root;
 use tokio::time::{Instant, timeout_at};
 
-use super::account::{Counts, Level, ProgramState, count};
 use super::admission::{Admission, LoadState, Permit};
 use super::client::{Ahead, Hints, RequestBody};
 use super::fields::{ClientInfo, RequestHead};
 use super::spec::{DynamicLimits, FastCgiScript, Route, Upstream};
+use super::usage::{Counts, GaugeGuard, ProgramState, count};
 use super::{RelayRequest, fastcgi, http1, route};
 
 /// Differences between the client's request and the forwarded one.
@@ -84,7 +84,7 @@ enum Source {
 struct ResponseGuard {
     route: Rc<RouteState>,
     place: Permit,
-    _in_flight: Level,
+    _in_flight: GaugeGuard,
     deadline: Instant,
 }
 
@@ -251,11 +251,11 @@ pub(crate) async fn send(
         return Err(Failure::down());
     }
     // From here on a cancelled exchange is counted, wherever it waited.
-    let mut unfinished = Unfinished(Some(&route.counts));
+    let mut unfinished = UnfinishedExchange(Some(&route.counts));
     let mut body = body.unwrap_or_else(RequestBody::none);
     body.gather(&route.upstream_state.ahead).await;
     let place = route.upstream_state.admission.enter(&route.counts).await.inspect_err(|_| unfinished.0 = None)?;
-    let in_flight = Level::raise(&route.counts, |counts| &counts.in_flight);
+    let in_flight = GaugeGuard::raise(&route.counts, |counts| &counts.in_flight);
     let deadline = Instant::now() + route.limits.timeout;
     body.open();
     let client_info = ClientInfo { peer: request.peer, local: request.local, secure: request.secure };
@@ -303,9 +303,9 @@ pub(crate) async fn send(
 }
 
 /// Counts an exchange that is dropped before its response.
-struct Unfinished<'a>(Option<&'a Counts>);
+struct UnfinishedExchange<'a>(Option<&'a Counts>);
 
-impl Drop for Unfinished<'_> {
+impl Drop for UnfinishedExchange<'_> {
     fn drop(&mut self) {
         if let Some(counts) = self.0 {
             count(&counts.cancelled);

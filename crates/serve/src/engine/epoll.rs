@@ -17,7 +17,7 @@ use units::Timestamp;
 use super::table::Table;
 use super::turn::Turn;
 use super::{
-    ACCEPT_PAUSE, ACCEPTS_PER_TURN, ACCEPTS_PER_TURN_MIN, Admitted, HasLink, INPUT_BYTES, RELAY_EVENTS_MAX,
+    ACCEPT_PAUSE, ACCEPTS_PER_TURN, ACCEPTS_PER_TURN_MIN, AcceptResult, HasLink, INPUT_BYTES, RELAY_EVENTS_MAX,
     ROUNDS_PER_TURN, Sent, WorkerEnv, discard, flush, has_all,
 };
 use crate::connection::{Step, WorkerContext};
@@ -55,7 +55,7 @@ struct Client {
     stream: TcpStream,
     link: Link,
     /// Registered in the epoll set, and for what.
-    watched: Watched,
+    registration: Registration,
     /// Queued in `again` or `deferred`.
     queued: bool,
     /// Queued after its event was used, or after an event with the peer's FIN: see [`Worker::advance`].
@@ -81,7 +81,7 @@ impl HasLink for Client {
 /// A connection is registered when it first has to wait, and for writing when its buffer is first full. Most
 /// connections never get there: short ones are served and closed immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Watched {
+enum Registration {
     #[default]
     No,
     Input,
@@ -249,7 +249,7 @@ impl<'a> Worker<'a> {
             let seat = |stream, link| Client {
                 stream,
                 link,
-                watched: Watched::No,
+                registration: Registration::No,
                 queued: false,
                 unsure: false,
                 accepted_in,
@@ -257,10 +257,10 @@ impl<'a> Worker<'a> {
                 heavy: false,
             };
             let token = match self.env.admit(&mut self.table, &mut self.context, seat, |_, client| drop(client))? {
-                Admitted::New(token) => token,
-                Admitted::Skipped | Admitted::MadeRoom => continue,
-                Admitted::NoneWaiting => return Ok(()),
-                Admitted::Pause => return self.pause_accepting(),
+                AcceptResult::New(token) => token,
+                AcceptResult::Skipped | AcceptResult::MadeRoom => continue,
+                AcceptResult::NoneWaiting => return Ok(()),
+                AcceptResult::Pause => return self.pause_accepting(),
             };
             // The request usually arrives with the last packet of the handshake.
             self.advance(token, false)?;
@@ -303,31 +303,31 @@ impl<'a> Worker<'a> {
         let used = client.link.idle_since() == Some(self.context.now);
         client.known |= used && next == Next::Input && client.accepted_in < self.turn;
         let needed = match next {
-            Next::Input => Watched::Input,
-            Next::Output => Watched::InputAndOutput,
+            Next::Input => Registration::Input,
+            Next::Output => Registration::InputAndOutput,
             Next::Turn => {
                 client.unsure = true;
                 if !std::mem::replace(&mut client.queued, true) {
                     let queue = if client.is_light() { &mut self.again } else { &mut self.deferred };
                     queue.push_back(token);
                 }
-                client.watched
+                client.registration
             }
             Next::Close => return self.close(token),
         };
         let deadline = client.link.deadline();
-        if client.watched < needed {
+        if client.registration < needed {
             let mut flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
-            if needed == Watched::InputAndOutput {
+            if needed == Registration::InputAndOutput {
                 flags |= EpollFlags::EPOLLOUT;
             }
             let mut event = EpollEvent::new(flags, token);
-            let outcome = match client.watched {
-                Watched::No => self.epoll.add(&client.stream, event),
+            let outcome = match client.registration {
+                Registration::No => self.epoll.add(&client.stream, event),
                 _ => self.epoll.modify(&client.stream, &mut event),
             };
             match outcome {
-                Ok(()) => client.watched = needed,
+                Ok(()) => client.registration = needed,
                 // Out of memory or of fs.epoll.max_user_watches: this connection cannot be served, nor could others.
                 Err(Errno::ENOSPC | Errno::ENOMEM) => {
                     self.close(token)?;

@@ -59,13 +59,13 @@ impl Tally {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub figures: OriginFigures,
-    worlds: HashMap<u32, Recent>,
+    worlds: HashMap<u32, RecentWorld>,
     pub think_error: Histogram,
 }
 
 /// A world, and the worker's request number of its last request.
 #[derive(Debug, Default)]
-struct Recent {
+struct RecentWorld {
     figures: WorldFigures,
     last: u64,
 }
@@ -108,7 +108,7 @@ impl Counts {
         *(if full { &mut figures.full } else { &mut figures.not_modified }) += 1;
         figures.aborted += u64::from(cut);
         figures.content_bytes += content_bytes;
-        if let Some(Recent { figures, .. }) = self.worlds.get_mut(&world) {
+        if let Some(RecentWorld { figures, .. }) = self.worlds.get_mut(&world) {
             figures.content_bytes += content_bytes;
         }
     }
@@ -116,7 +116,7 @@ impl Counts {
     /// Subtracts bytes that were not sent.
     pub fn take_back(&mut self, world: u32, bytes: u64) {
         self.figures.content_bytes -= bytes;
-        if let Some(Recent { figures, .. }) = self.worlds.get_mut(&world) {
+        if let Some(RecentWorld { figures, .. }) = self.worlds.get_mut(&world) {
             // The world may have been replaced and requested again.
             figures.content_bytes = figures.content_bytes.saturating_sub(bytes);
         }

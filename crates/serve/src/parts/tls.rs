@@ -148,7 +148,7 @@ fn client() -> Arc<ClientConfig> {
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("ring has suites of it")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(TakesAny(provider)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)
@@ -156,9 +156,9 @@ fn client() -> Arc<ClientConfig> {
 
 /// The client's work is not counted, so verification is unnecessary.
 #[derive(Debug)]
-struct TakesAny(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for TakesAny {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -16,7 +16,7 @@ fn status_sources(spec: StatusSpec) -> StatusSources {
     counters.answered(Kind::Dynamic, 200, 7, Finding::new(Outcome::Hit, Reason::Fresh), true);
     counters.began();
     counters.tick(Timestamp::from_nanos(1));
-    StatusSources { spec, figures, cache: None, log: None, accounts: None }
+    StatusSources { spec, figures, cache: None, log: None, usage_reader: None }
 }
 
 /// A report with every section.
@@ -28,7 +28,7 @@ fn full() -> Report {
         relay_cpu: Some((Duration::from_millis(10), Duration::from_millis(20))),
         cache: Some(Usage { responses: 3, ..Usage::default() }),
         log: Some(LogSummary { written: 9, dropped: 2, failed: 1 }),
-        dynamic: Some(Account {
+        dynamic: Some(DynamicUsage {
             routes: vec![RouteCounters { route: hostile, answered: 5, ..RouteCounters::default() }],
             program: Some(ProgramUsage { up: true, starts: 2, usage: Some(Default::default()), ..Default::default() }),
         }),

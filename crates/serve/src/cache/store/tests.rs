@@ -153,8 +153,8 @@ proptest! {
             }
             let mut at = store.newest;
             for number in &order {
-                prop_assert_eq!(&store.places[at as usize].tenant.as_ref().unwrap().0, &key(*number));
-                at = store.places[at as usize].older;
+                prop_assert_eq!(&store.entries[at as usize].content.as_ref().unwrap().0, &key(*number));
+                at = store.entries[at as usize].older;
             }
             prop_assert_eq!(at, NONE);
         }

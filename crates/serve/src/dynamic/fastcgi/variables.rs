@@ -25,14 +25,19 @@ pub(super) struct Script {
 
 /// The directory of scripts, and a check whether a relative name is a file in it.
 #[derive(Clone, Copy)]
-pub(super) struct Below<'a> {
+pub(super) struct ScriptDirectory<'a> {
     pub(super) directory: &'a Path,
     pub(super) is_file: &'a dyn Fn(&[u8]) -> bool,
 }
 
 impl Script {
     /// The script of a path as sent; `stem` is the route's prefix. `None`: no script.
-    pub(super) fn find(script: &FastCgiScript, stem: &[u8], path: &[u8], below: Option<Below<'_>>) -> Option<Script> {
+    pub(super) fn find(
+        script: &FastCgiScript,
+        stem: &[u8],
+        path: &[u8],
+        below: Option<ScriptDirectory<'_>>,
+    ) -> Option<Script> {
         let mut path = decoded(path)?;
         path.dedup_by(|a, b| *a == b'/' && *b == b'/');
         match script {
@@ -43,7 +48,7 @@ impl Script {
                 root: file.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes().to_vec(),
             }),
             FastCgiScript::Below(_) => {
-                let Below { directory, is_file } = below?;
+                let ScriptDirectory { directory, is_file } = below?;
                 if path.ends_with(b"/") && part_end(&path).is_none() {
                     path.extend_from_slice(INDEX);
                 }
@@ -155,7 +160,7 @@ mod tests {
     fn found(path: &str, files: &[&str]) -> Option<(String, String, String)> {
         let is_file = |relative: &[u8]| files.iter().any(|file| file.as_bytes() == relative);
         let below = FastCgiScript::Below(None);
-        let scripts = Below { directory: Path::new("/srv/www"), is_file: &is_file };
+        let scripts = ScriptDirectory { directory: Path::new("/srv/www"), is_file: &is_file };
         let script = Script::find(&below, b"/php", path.as_bytes(), Some(scripts))?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Some((text(script.filename), text(script.name), text(script.path_info)))

@@ -99,7 +99,7 @@ fn endless_interim_responses_give_502_and_free_the_slot() {
     let mut worker = TestWorker::before(&upstream);
     let response = worker.get("/app");
     assert_eq!((response.status, response.whole, response.text()), (502, true, "502 Bad Gateway\n"));
-    assert_eq!(worker.account_when(|account| account.in_flight == 0).failed, 1);
+    assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).failed, 1);
     report.recv_timeout(std::time::Duration::from_secs(20)).expect("the connection is closed");
 }
 
@@ -119,7 +119,7 @@ fn a_response_that_breaks_off_is_reported_as_broken() {
         let response = worker.get("/app");
         assert_eq!((response.status, response.whole), (200, false), "{cut}");
         assert!("halfx".starts_with(response.text()), "{cut}");
-        assert_eq!(worker.account_when(|account| account.in_flight == 0).broken, 1);
+        assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).broken, 1);
     }
 }
 
@@ -142,7 +142,7 @@ fn a_malformed_upstream_response_gives_502() {
         let mut worker = TestWorker::before(&upstream);
         let response = worker.get("/app");
         assert_eq!((response.status, response.whole, response.text()), (502, true, "502 Bad Gateway\n"), "{wrong:?}");
-        assert_eq!(worker.account_when(|account| account.in_flight == 0).failed, 1);
+        assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).failed, 1);
     }
     let flood = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let upstream = Upstream::responding(move |_| flood.clone());
@@ -218,7 +218,7 @@ fn a_silent_upstream_gives_504_and_a_stalled_response_breaks_off() {
     // The first byte may take any time: only the stall is certain.
     let response = worker.get("/app/stall");
     assert!(matches!((response.status, response.whole), (200, false) | (504, true)), "{response:?}");
-    assert!(worker.account_when(|account| account.in_flight == 0).timed_out >= 1);
+    assert!(worker.route_counters_when(|counters| counters.in_flight == 0).timed_out >= 1);
 }
 
 #[test]

@@ -73,16 +73,16 @@ fn a_full_queue_gives_503_with_retry_after() {
     });
     let request = |n: u32| format!("GET /app/{n} HTTP/1.1\r\nHost: h\r\n\r\n");
     let first: Vec<Ticket> = (0..4).map(|n| worker.request(&request(n), Body::None)).collect();
-    worker.account_when(|account| account.in_flight == 2 && account.waiting == 2);
+    worker.route_counters_when(|counters| counters.in_flight == 2 && counters.waiting == 2);
     let refused = worker.request(&request(4), Body::None);
     let response = worker.all(refused);
     assert_eq!((response.status, response.text(), response.whole), (503, "503 Service Unavailable\n", true));
     assert!(response.fields.contains("Retry-After: 1\r\n"), "{}", response.fields);
     // A client that leaves the queue frees its place immediately.
     worker.front.cancel(first[2]);
-    worker.account_when(|account| account.waiting == 1);
+    worker.route_counters_when(|counters| counters.waiting == 1);
     let late = worker.request(&request(5), Body::None);
-    worker.account_when(|account| account.waiting == 2);
+    worker.route_counters_when(|counters| counters.waiting == 2);
     for _ in 0..4 {
         release.send(()).unwrap();
     }
@@ -90,9 +90,9 @@ fn a_full_queue_gives_503_with_retry_after() {
         assert_eq!(worker.all(ticket).text(), path);
     }
     assert!(worker.events.get(&first[2]).is_none_or(VecDeque::is_empty));
-    let account = worker.account_when(|account| account.in_flight == 0);
-    assert_eq!((account.answered, account.refused_full, account.waiting), (4, 1, 0));
-    assert_eq!(account.cancelled, 1, "a request in the queue can be cancelled");
+    let counters = worker.route_counters_when(|counters| counters.in_flight == 0);
+    assert_eq!((counters.answered, counters.refused_full, counters.waiting), (4, 1, 0));
+    assert_eq!(counters.cancelled, 1, "a request in the queue can be cancelled");
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn a_queue_timeout_gives_503() {
         (limits.concurrency, limits.queue_time) = (1, Duration::from_millis(20));
     });
     let first = worker.request("GET /app/1 HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    worker.account_when(|account| account.in_flight == 1);
+    worker.route_counters_when(|counters| counters.in_flight == 1);
     assert_eq!(worker.get("/app/2").status, 503);
     release.send(()).unwrap();
     assert_eq!(worker.all(first).text(), "/app/1");
-    assert_eq!(worker.account_when(|account| account.in_flight == 0).refused_late, 1);
+    assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).refused_late, 1);
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn a_disconnected_client_frees_its_slot_and_closes_the_upstream_connection() {
     let left = worker.request("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
     while !matches!(worker.event(left), Event::Body(_)) {}
     let waits = worker.request("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    worker.account_when(|account| account.waiting == 1);
+    worker.route_counters_when(|counters| counters.waiting == 1);
     worker.front.cancel(left);
     assert_eq!(seen.recv_timeout(Duration::from_secs(20)).unwrap(), b"");
     assert_eq!(worker.all(waits).text(), "next");
-    assert_eq!(worker.account_when(|account| account.in_flight == 0).cancelled, 1);
+    assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).cancelled, 1);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn routes_to_one_upstream_share_its_concurrency_limit() {
     ];
     let mut worker = TestWorker::new(&routes, |limits| (limits.concurrency, limits.queue) = (1, 0));
     let held = worker.request("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    worker.account_when(|account| account.in_flight == 1);
+    worker.route_counters_when(|counters| counters.in_flight == 1);
     assert_eq!(worker.get("/b").status, 503);
     assert_eq!(worker.get("/c").text(), "free");
     release.send(()).unwrap();
@@ -155,7 +155,7 @@ fn dropping_the_relay_ends_exchanges_in_flight() {
     let (upstream, _release) = slow();
     let mut worker = TestWorker::before(&upstream);
     let ticket = worker.request("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    worker.account_when(|account| account.in_flight == 1);
+    worker.route_counters_when(|counters| counters.in_flight == 1);
     let TestWorker { relay, mut front, .. } = worker;
     drop(relay);
     front.woken();

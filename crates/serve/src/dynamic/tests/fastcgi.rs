@@ -69,10 +69,10 @@ fn a_response_in_fragmented_records_is_reassembled() {
             (404, None, "body and more", true)
         );
         assert!(response.fields.starts_with("Content-Type: text/x\r\nDate: "));
-        worker.account_when(|account| account.in_flight == 0);
+        worker.route_counters_when(|counters| counters.in_flight == 0);
     }
-    let account = worker.account_when(|account| account.answered == 3);
-    assert_eq!((account.connects + account.reused, account.failed), (3, 0));
+    let counters = worker.route_counters_when(|counters| counters.answered == 3);
+    assert_eq!((counters.connects + counters.reused, counters.failed), (3, 0));
 }
 
 #[test]
@@ -152,6 +152,6 @@ fn fastcgi_heads_beyond_the_limit_are_refused() {
         let response = worker.get(path);
         assert_eq!((response.status, response.text(), response.whole), (502, "502 Bad Gateway\n", true), "{path}");
     }
-    let account = worker.account_when(|account| account.in_flight == 0);
-    assert_eq!((account.failed, account.answered), (2, 0));
+    let counters = worker.route_counters_when(|counters| counters.in_flight == 0);
+    assert_eq!((counters.failed, counters.answered), (2, 0));
 }

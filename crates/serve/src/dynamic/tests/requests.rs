@@ -153,7 +153,7 @@ fn a_response_before_the_end_of_the_request_body_is_forwarded() {
     worker.front.body(ticket, &[0; BODY_WINDOW]);
     let response = worker.all(ticket);
     assert_eq!((response.status, response.text(), response.whole), (413, "long", true));
-    assert_eq!(worker.account_when(|account| account.in_flight == 0).answered, 1);
+    assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).answered, 1);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_request_body_that_breaks_off_never_arrives_as_complete() {
     assert!(matches!(worker.event(small), Event::Room(BODY_WINDOW)));
     worker.front.body(small, b"half");
     worker.front.cancel(small);
-    worker.account_when(|account| account.in_flight == 0 && account.cancelled == 1);
+    worker.route_counters_when(|counters| counters.in_flight == 0 && counters.cancelled == 1);
     for (head, body) in [
         ("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n", Body::Bytes(100_000)),
         ("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked),
@@ -184,7 +184,7 @@ fn a_request_body_that_breaks_off_never_arrives_as_complete() {
         let (chunked, rest) = seen.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(!rest.ends_with(b"0\r\n\r\n") && (chunked || rest.len() < 100_000), "{} bytes", rest.len());
     }
-    worker.account_when(|account| account.in_flight == 0 && account.cancelled == 3);
+    worker.route_counters_when(|counters| counters.in_flight == 0 && counters.cancelled == 3);
     assert!(seen.try_recv().is_err(), "the upstream received two requests, not three");
 }
 
@@ -212,7 +212,7 @@ fn bodies_buffered_in_the_queue_arrive_completely() {
     for ticket in tickets {
         assert_eq!(worker.all(ticket).text(), format!("{length} {}", length as u64 * u64::from(ticket as u8)));
     }
-    worker.account_when(|account| account.in_flight == 0 && account.answered == 300);
+    worker.route_counters_when(|counters| counters.in_flight == 0 && counters.answered == 300);
 }
 
 /// Responds to two requests on each connection and closes it at the third.
@@ -236,10 +236,10 @@ fn upstream_connections_are_reused_and_closed_ones_replaced() {
     for _ in 0..30 {
         assert_eq!(worker.get("/app").text(), "here");
     }
-    let account = worker.account_when(|account| account.in_flight == 0);
-    assert_eq!((account.answered, account.failed), (30, 0));
+    let counters = worker.route_counters_when(|counters| counters.in_flight == 0);
+    assert_eq!((counters.answered, counters.failed), (30, 0));
     // Which connections are reused depends on timing; some must be.
-    assert!(account.reused > 0, "{account:?}");
+    assert!(counters.reused > 0, "{counters:?}");
 }
 
 #[test]
@@ -247,11 +247,11 @@ fn unsafe_requests_are_not_retried() {
     let upstream = forgetful();
     let mut worker = TestWorker::before(&upstream);
     for _ in 0..1000 {
-        let (before, failed) = (upstream.accepted(), worker.account_when(|_| true).failed);
+        let (before, failed) = (upstream.accepted(), worker.route_counters_when(|_| true).failed);
         let ticket = worker.request("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
         if worker.all(ticket).status == 502 {
             // The request met a connection that was about to close.
-            assert_eq!((upstream.accepted(), worker.account_when(|_| true).failed), (before, failed + 1));
+            assert_eq!((upstream.accepted(), worker.route_counters_when(|_| true).failed), (before, failed + 1));
             return;
         }
     }

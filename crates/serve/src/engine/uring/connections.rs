@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use super::super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, ACCEPTS_PER_TURN_MIN, Admitted, discard, refuse_more};
+use super::super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, ACCEPTS_PER_TURN_MIN, AcceptResult, discard, refuse_more};
 use super::{Client, Receiving, Worker};
 use crate::connection::Step;
 use crate::spec::ServeError;
@@ -51,21 +51,21 @@ impl Worker<'_> {
             let (turn, full) = (self.turn, self.table.length() >= self.env.cap);
             let release = |token, client: Client| client.release(token, turn, ring);
             match self.env.admit(&mut self.table, &mut self.context, seat, release)? {
-                Admitted::New(token) => {
+                AcceptResult::New(token) => {
                     self.look_at(token);
                     // Another connection was displaced, which makes the next wait longer than all work so far.
                     if full {
                         return Ok(());
                     }
                 }
-                Admitted::Skipped => {}
+                AcceptResult::Skipped => {}
                 // The next wait closes it: each further attempt would displace another one.
-                Admitted::MadeRoom => return Ok(()),
-                Admitted::NoneWaiting => {
+                AcceptResult::MadeRoom => return Ok(()),
+                AcceptResult::NoneWaiting => {
                     self.knocked = false;
                     return Ok(());
                 }
-                Admitted::Pause => {
+                AcceptResult::Pause => {
                     self.accept_again_at = Some(self.context.now + ACCEPT_PAUSE);
                     return Ok(());
                 }
