@@ -256,16 +256,16 @@ mod tests {
     fn a_worker_that_panics_ends_the_other_workers() {
         for fails in 0..2 {
             let stop = EventFd::new().unwrap();
-            let told = AtomicBool::new(false);
+            let stopped = AtomicBool::new(false);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 on_threads(vec![0, 1], stop.as_fd(), |part, [_, failed]| {
                     assert_ne!(part, fails, "this test makes the worker panic");
                     let mut fds = [PollFd::new(failed, PollFlags::POLLIN)];
-                    told.store(poll(&mut fds, PollTimeout::from(20_000u16)).unwrap() == 1, Ordering::Relaxed);
+                    stopped.store(poll(&mut fds, PollTimeout::from(20_000u16)).unwrap() == 1, Ordering::Relaxed);
                     Ok(())
                 })
             }));
-            assert!(outcome.is_err() && told.into_inner(), "{fails}");
+            assert!(outcome.is_err() && stopped.into_inner(), "{fails}");
         }
     }
 }

@@ -20,9 +20,9 @@ fn connections_beyond_the_descriptor_limit_wait_for_earlier_ones() {
     let spec = ServeSpec::new(directory.path(), "127.0.0.1:0".parse().unwrap());
 
     let outcomes = thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let server = scope.spawn(|| serve(&spec, stop.as_fd(), move |bound| tell.send(bound).unwrap()));
-        let address = told.recv().unwrap().to_string().parse::<SocketAddrV4>().unwrap();
+        let (address_sender, address_receiver) = mpsc::channel();
+        let server = scope.spawn(|| serve(&spec, stop.as_fd(), move |bound| address_sender.send(bound).unwrap()));
+        let address = address_receiver.recv().unwrap().to_string().parse::<SocketAddrV4>().unwrap();
         let answers = scope.spawn(move || {
             // The file is in memory before descriptors are short: opening it takes one.
             let first = ask(&mut TcpStream::connect(address).unwrap());

@@ -19,12 +19,13 @@ fn on_both(body_bytes: usize, threads: usize, client: impl Fn(SocketAddr)) {
             MaxSpec { shared: false, listen: "127.0.0.1:0".parse().unwrap(), threads, body_bytes, engine, blind: None };
         let stop = EventFd::new().unwrap();
         thread::scope(|scope| {
-            let (tell, told) = mpsc::channel();
-            let server = scope
-                .spawn(|| serve_max(&spec, stop.as_fd(), move |bound, engine| tell.send((bound, engine)).unwrap()));
+            let (started_sender, started_receiver) = mpsc::channel();
+            let server = scope.spawn(|| {
+                serve_max(&spec, stop.as_fd(), move |bound, engine| started_sender.send((bound, engine)).unwrap())
+            });
             // Ends the server also when the client's assertions fail.
             let _stop = Stop(&stop);
-            let (address, used) = told.recv().unwrap();
+            let (address, used) = started_receiver.recv().unwrap();
             assert_eq!(used, engine);
             client(address);
             drop(_stop);
@@ -85,15 +86,15 @@ fn rest(mut stream: TcpStream) -> String {
 #[test]
 fn keep_alive_and_close_follow_the_request() {
     on_both(3000, 1, |address| {
-        let mut kept = connect(address);
+        let mut persistent = connect(address);
         for _ in 0..200 {
-            kept.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-            assert_eq!(answers(&mut kept, 1, true), [3000]);
+            persistent.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            assert_eq!(answers(&mut persistent, 1, true), [3000]);
         }
-        kept.write_all(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        assert_eq!(answers(&mut kept, 1, false), [0]);
-        kept.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let last = rest(kept);
+        persistent.write_all(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert_eq!(answers(&mut persistent, 1, false), [0]);
+        persistent.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let last = rest(persistent);
         assert!(last.contains("\r\nConnection: close\r\n") && last.ends_with("xxx"), "{last}");
         let mut old = connect(address);
         old.write_all(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\n\r\n").unwrap();

@@ -193,8 +193,8 @@ impl Keeper<'_> {
                 Err(error) => {
                     *may_place = false;
                     print_line(format_args!(
-                        "no PID namespace for the program ({error}): it has a process group, and dies with this server, \
-                         but what leaves that group does not"
+                        "no PID namespace for the program ({error}): when this server ends, the program's process group is \
+                         killed, but not the processes that left that group"
                     ));
                 }
             }
@@ -250,7 +250,7 @@ impl Running {
                     (Ok(exit), Ok(_)) => Some(exit),
                     _ => Some(None),
                 },
-                Running::TiedProcess(leashed) => leashed.try_exit().unwrap_or(None).map(Some),
+                Running::TiedProcess(process) => process.try_exit().unwrap_or(None).map(Some),
             };
             match ended {
                 Some(Some(Exit::Code(code))) => return Some(format!("exited with code {code}")),
@@ -271,7 +271,7 @@ impl Running {
     fn stop(self) {
         match self {
             Running::Placed(place) => place.stop(KILL_DELAY),
-            Running::TiedProcess(leashed) => leashed.stop(KILL_DELAY),
+            Running::TiedProcess(process) => process.stop(KILL_DELAY),
         }
     }
 }

@@ -103,9 +103,10 @@ fn handshakes_are_full_or_resumed_as_configured_and_need_a_certificate() {
 fn answered(spec: &ExchangeSpec, requests: usize) -> Vec<u8> {
     let stop = EventFd::new().unwrap();
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let server = scope.spawn(|| serve_exchange(spec, stop.as_fd(), move |address| tell.send(address).unwrap()));
-        let mut client = TcpStream::connect(told.recv().unwrap()).unwrap();
+        let (address_sender, address_receiver) = mpsc::channel();
+        let server =
+            scope.spawn(|| serve_exchange(spec, stop.as_fd(), move |address| address_sender.send(address).unwrap()));
+        let mut client = TcpStream::connect(address_receiver.recv().unwrap()).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut got = Vec::new();
         for _ in 0..requests {

@@ -32,7 +32,7 @@ fn origin<'a>(target: &'a [u8], authority: Option<&'a [u8]>) -> Result<ParsedTar
     let (path, query) = match memchr::memchr2(b'?', b'#', target) {
         None => (target, None),
         Some(at) => {
-            // A fragment is never sent (RFC 9110, section 7.1): removed here and kept elsewhere, it would give two
+            // A fragment is never sent (RFC 9110, section 7.1): removed here and left in elsewhere, it would give two
             // paths.
             if memchr::memchr(b'#', &target[at..]).is_some() {
                 return Err(Status::BadRequest);

@@ -39,8 +39,8 @@ fn full() -> Report {
 fn ask(status_sources: &StatusSources, request: &str, peer: &str) -> Option<(u16, String)> {
     let Parsed::Complete(request) = parse_within(request.as_bytes(), 8192, 100) else { panic!("{request}") };
     let mut out = Vec::new();
-    let asked = status_sources.matches(&request, peer.parse().unwrap());
-    let reply = asked.then(|| {
+    let is_status_request = status_sources.matches(&request, peer.parse().unwrap());
+    let reply = is_status_request.then(|| {
         status_sources.answer(&request, Timestamp::from_nanos(1), b"Date: x\r\n", Persistence::KeepAlive, &mut out)
     });
     let text = String::from_utf8(out).unwrap();

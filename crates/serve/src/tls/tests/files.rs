@@ -91,8 +91,8 @@ fn a_reload_replaces_the_certificate_and_a_failed_reload_keeps_the_old_one() {
     Both::new(&tls, after.clone()).settle(usize::MAX);
     let mut refused = Both::new(&tls, before[1].clone());
     let hello = refused.client_bytes();
-    refused.tell_server(&hello).unwrap();
-    assert!(refused.tell_client().is_err());
+    refused.deliver_to_server(&hello).unwrap();
+    assert!(refused.deliver_to_client().is_err());
     fs::write(pair.file("key.pem"), "").unwrap();
     tls.reload().unwrap_err();
     Both::new(&tls, after).settle(usize::MAX);
