@@ -61,7 +61,7 @@ impl RunEvidence {
     }
 
     /// Adds a reason to doubt the achieved rate.
-    pub fn doubted(mut self, why: &str) -> RunEvidence {
+    pub fn with_doubt(mut self, why: &str) -> RunEvidence {
         self.verdict = self.verdict.max(Verdict::Suspect);
         self.generator_failures.push(why.to_owned());
         self
@@ -310,7 +310,7 @@ mod tests {
             None,
             "load generator or cache was too slow: unknown which"
         );
-        let short = run_evidence(&[]).doubted("warm-up shorter than the think time");
+        let short = run_evidence(&[]).with_doubt("warm-up shorter than the think time");
         assert_eq!(found(&[(behind.clone(), short)]).supported, None, "the phase began before the first responses");
         let below_offered = run_evidence(&[("achieved_as_offered", Weight::Suspect)]);
         assert_eq!(found(&[(behind, below_offered)]).supported.unwrap().unsustained_rate_per_s, Some(40.0));

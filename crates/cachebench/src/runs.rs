@@ -62,14 +62,14 @@ pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> 
 
 /// Load before the point if the workload has phases of its own, of which only the last is measured. Zero if the plan
 /// has phases, which replace them.
-pub fn lead(plan: &CachePlan, workload: &CacheWorkload) -> Duration {
+pub fn lead_time(plan: &CachePlan, workload: &CacheWorkload) -> Duration {
     workload.phases.last().filter(|_| plan.cache.is_constant()).map_or(Duration::ZERO, |last| last.from)
 }
 
 /// Length of a point's load.
 pub fn lasts(plan: &CachePlan, workload: &CacheWorkload, phases: &[TimedPhase]) -> Duration {
     if phases.is_empty() {
-        lead(plan, workload).saturating_add(plan.cache.point)
+        lead_time(plan, workload).saturating_add(plan.cache.point)
     } else {
         phases.iter().map(|timed| timed.lasts).sum()
     }
@@ -141,7 +141,7 @@ pub fn plan(
 ) -> Plan {
     let cache = &plan.cache;
     let unmeasured = cache.point.mul_f64(cache.warmup.value());
-    let warmup = if phases.is_empty() { lead(plan, workload).saturating_add(unmeasured) } else { Duration::ZERO };
+    let warmup = if phases.is_empty() { lead_time(plan, workload).saturating_add(unmeasured) } else { Duration::ZERO };
     let mut point_workload =
         CacheWorkloadPlan { world: Some(world), secure: target.secure.clone(), ..plan.workload.clone() };
     if let Some(objects) = working_set(plan, workload, rate) {

@@ -304,7 +304,7 @@ impl<'a> Sweep<'a> {
         points.iter().for_each(|point| stage.point(point));
         let mut evidence = RunEvidence::of(&document.validity);
         if is_short {
-            evidence = evidence.doubted("warm-up shorter than the think time");
+            evidence = evidence.with_doubt("warm-up shorter than the think time");
         }
         for point in &points {
             let phase = of_point.iter().find(|phase| phase.name == point.phase);
@@ -360,7 +360,8 @@ impl<'a> Sweep<'a> {
             limit: Some(1.0),
             unit: "requests".into(),
             why: format!(
-                "of {requests} requests none reached the origin{}: can the cache reach it, and does it fetch from this one?",
+                "of {requests} requests none reached the origin{}: can the cache reach it, and does it fetch from \
+                 this one?",
                 self.origin.as_ref().map_or(String::new(), |origin| format!(" at {}", origin.plain))
             ),
         })

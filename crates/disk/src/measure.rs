@@ -230,8 +230,8 @@ fn storage_measured(test: Trial, figures: &DiskTest, scratch: &Scratch) -> Optio
             format!("share of the bytes that {direction}, by the kernel's counters")
         } else {
             format!(
-                "only {:.0} % of the bytes {direction} by the kernel's counters: the page cache or memory was measured, \
-                 not storage ({})",
+                "only {:.0} % of the bytes {direction} by the kernel's counters: the page cache or memory was \
+                 measured, not storage ({})",
                 100.0 * share,
                 scratch.file_system()
             )

@@ -14,7 +14,7 @@ use experiment::ExperimentError;
 /// Block size of Bonnie.
 const BLOCK_BYTES: u64 = 16 << 10;
 /// Concurrent seek processes of Bonnie.
-const SEEKERS: u64 = 3;
+const SEEK_PROCESSES: u64 = 3;
 /// One in this number of blocks read by a seeker is written back.
 const WRITE_BACK_INTERVAL: u64 = 10;
 /// Limit of blocks that are rewritten or read by seekers: 4 GiB.
@@ -241,8 +241,8 @@ fn shuffled_blocks(blocks: u64, seed: u64) -> Vec<Vec<u64>> {
         all.swap(at, other);
     }
     let blocks_of =
-        |seeker: u64| all[..count].iter().copied().skip(seeker as usize).step_by(SEEKERS as usize).collect();
-    (0..SEEKERS).map(blocks_of).collect()
+        |seeker: u64| all[..count].iter().copied().skip(seeker as usize).step_by(SEEK_PROCESSES as usize).collect();
+    (0..SEEK_PROCESSES).map(blocks_of).collect()
 }
 
 #[cfg(test)]

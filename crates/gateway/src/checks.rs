@@ -52,9 +52,9 @@ pub(super) fn checks(
 }
 
 /// All parts of the emulation worked to the end.
-pub(super) fn testbed_intact(trouble: Option<String>) -> Check {
+pub(super) fn testbed_intact(failure: Option<String>) -> Check {
     let draft = draft("lab_whole", Weight::Invalid, "");
-    match trouble {
+    match failure {
         None => Check { state: CheckState::Ok, why: "every part of the testbed worked to the end".into(), ..draft },
         Some(why) => Check { state: CheckState::Failed, why, ..draft },
     }

@@ -101,10 +101,11 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&Em
                 None => format!("has {share} of a core, forwarding and proxy together"),
             },
         );
-        let host_cost = facts.host_ns_per_packet.zip(facts.host_ns_per_isolated_packet).map_or(String::new(), |(many, alone)| {
+        let host_ns = facts.host_ns_per_packet.zip(facts.host_ns_per_isolated_packet);
+        let host_cost = host_ns.map_or(String::new(), |(many, alone)| {
             format!(
-                "; the emulated host's part of the CPU time per packet is {:.1} us, {:.1} us for an isolated packet, which a driver and its \
-                 interrupts would need, too",
+                "; the emulated host's part of the CPU time per packet is {:.1} us, {:.1} us for an isolated packet, \
+                 which a driver and its interrupts would need, too",
                 many / 1e3,
                 alone / 1e3
             )
@@ -126,7 +127,8 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&Em
     }
     if let (Some(configured), Some([send, receive])) = (part.socket_bytes, part.socket_bytes_actual) {
         notes.push(format!(
-            "Socket buffers of {configured} bytes were configured; the kernel set {send} to send and {receive} to receive."
+            "Socket buffers of {configured} bytes were configured; the kernel set {send} to send and \
+             {receive} to receive."
         ));
     }
     if conditions().any(|condition| condition.bound_by.values().any(|by| by == "window")) {

@@ -1,11 +1,11 @@
 //! An emulated gateway between two networks of this kernel: forwarding, NAT and a proxy, limited to a share of a core.
 //!
 //! ```text
-//!  clients' ns           loop A (thread)          gateway's ns            loop B (thread)            server's ns
-//!  198.19.0.1 c0 ==fd== [link] ==queue= host > g0 198.18.255.1   g1 198.19.0.2 < host =queue== [link] ==fd== s0 198.18.0.1
-//!                              <======= fd === g0                g1 === fd =======>
-//!  the clients' programs        rate, queue    | ip_forward, NAT     |                            the server's programs
-//!                                              '- proxy, in a sandbox'
+//!  clients' ns         loop A (thread)        gateway's ns           loop B (thread)          server's ns
+//!  198.19.0.1 c0 =fd= [link] =queue= host > g0 198.18.255.1   g1 198.19.0.2 < host =queue= [link] =fd= s0 198.18.0.1
+//!                            <====== fd === g0                g1 === fd =====>
+//!  clients' programs         rate, queue    | ip_forward, NAT     |                         server's programs
+//!                                           '- proxy, in a sandbox'
 //! ```
 //!
 //! Each link is an emulated path with a loop of its own. Packets for the gateway are queued for its [`host`], a process
@@ -282,8 +282,8 @@ impl RunningEmulation {
     ///
     /// # Errors
     /// No program has this name, or it cannot be started.
-    pub fn go(&mut self, name: &str) -> Result<(), TestbedError> {
-        self.named(name)?.go()
+    pub fn start_program(&mut self, name: &str) -> Result<(), TestbedError> {
+        self.named(name)?.start()
     }
 
     /// How a program ended, with its last output; `None` before its start and while it or a process of it runs.
@@ -306,7 +306,7 @@ impl RunningEmulation {
     }
 
     /// The part of the emulation that has failed, if any: emulated host, a link, a program. Later figures are invalid.
-    pub fn trouble(&mut self) -> Option<String> {
+    pub fn failure(&mut self) -> Option<String> {
         let broken = self.broken();
         let mut with_it = self.programs.iter_mut().filter(|program| program.starts_immediately());
         broken.or_else(|| with_it.find_map(Program::ended))
@@ -319,7 +319,7 @@ impl RunningEmulation {
             return Some("the emulated gateway host was killed".into());
         }
         for (link, name) in self.links.iter_mut().zip(["the clients'", "the server's"]) {
-            if let Some(why) = link.trouble() {
+            if let Some(why) = link.failure() {
                 return Some(format!("{name} link stopped: {why}"));
             }
         }

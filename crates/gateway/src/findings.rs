@@ -112,13 +112,13 @@ fn connections_failed(trials: &[ExchangesReport]) -> Option<Finding> {
 fn of_survey(survey: &SurveyResult, links_lose: f64) -> Vec<Finding> {
     let test = format!("survey_{}", direction_name(survey.up));
     let mut found = of_row(&survey.seen, survey.gap_ns, links_lose, &test);
-    if let Some((gap_ns, seen)) = &survey.longer {
-        let longer = of_row(seen, *gap_ns, links_lose, &test);
-        if longer.iter().any(is_loss) {
+    if let Some((gap_ns, seen)) = &survey.longer_survey {
+        let longer_survey = of_row(seen, *gap_ns, links_lose, &test);
+        if longer_survey.iter().any(is_loss) {
             found.retain(|finding| !is_loss(finding));
         }
         let new = |finding: &Finding| !found.iter().any(|known| known.name == finding.name);
-        let more: Vec<Finding> = longer.into_iter().filter(new).collect();
+        let more: Vec<Finding> = longer_survey.into_iter().filter(new).collect();
         found.extend(more);
     }
     found
@@ -355,8 +355,8 @@ fn is_no_route(error: &std::io::Error) -> bool {
 /// Packets lost and sent at light load, in the survey and its longer row.
 pub(super) fn floor(survey: &SurveyResult) -> Option<(u64, u64)> {
     let (lost, sent) = floor_of(&survey.seen, survey.gap_ns)?;
-    let longer = survey.longer.as_ref().and_then(|(gap_ns, seen)| floor_of(seen, *gap_ns));
-    Some(longer.map_or((lost, sent), |(more, of)| (lost + more, sent + of)))
+    let longer_survey = survey.longer_survey.as_ref().and_then(|(gap_ns, seen)| floor_of(seen, *gap_ns));
+    Some(longer_survey.map_or((lost, sent), |(more, of)| (lost + more, sent + of)))
 }
 
 /// Packets lost and sent in one row at light load, without losses in stalls and in the tester. `None` if none arrived.

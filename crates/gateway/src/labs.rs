@@ -101,7 +101,7 @@ impl EmulatedConditions<'_> {
         };
         let began = emulation.used().at;
         if load.is_some() {
-            emulation.go(LOAD)?;
+            emulation.start_program(LOAD)?;
             self.interrupts.wait(LOAD_AHEAD);
         }
         let before = Counters::of(&emulation);
@@ -117,8 +117,8 @@ impl EmulatedConditions<'_> {
         };
         let observations = emulation.at_clients(|| measuring.all());
         drop(gateway_under_test);
-        let trouble = emulation.trouble();
-        let spent = before.until_now(&emulation, self.plan.share.map(|share| share.cores()));
+        let failure = emulation.failure();
+        let spent = before.usage_until_now(&emulation, self.plan.share.map(|share| share.cores()));
         let loss = link.loss.value();
         // Each packet crosses both links.
         let links_lose = 1.0 - (1.0 - loss).powi(2);
@@ -128,7 +128,7 @@ impl EmulatedConditions<'_> {
         }
         made.memory_max_bytes = spent.used.memory_max;
         let mut checks = checks::checks(&observations, &made, Some(&spent));
-        checks.push(checks::testbed_intact(trouble));
+        checks.push(checks::testbed_intact(failure));
         if let Some(load) = &load {
             let proxy_load = self.proxy_load(load, &mut emulation, began);
             checks.push(checks::proxy_loaded(proxy_load.as_ref().map_err(String::as_str)));
@@ -230,7 +230,7 @@ impl Counters {
         Counters { used: emulation.used(), links: emulation.links(), counts: emulation.counts() }
     }
 
-    fn until_now(&self, emulation: &RunningEmulation, share: Option<f64>) -> EmulationUsage {
+    fn usage_until_now(&self, emulation: &RunningEmulation, share: Option<f64>) -> EmulationUsage {
         let used = emulation.used().since(&self.used);
         let [near, far] = emulation.links();
         EmulationUsage { used, share, links: [near.since(&self.links[0]), far.since(&self.links[1])] }

@@ -103,7 +103,7 @@ pub(super) struct SurveyResult {
     pub gap_ns: f64,
     pub seen: TrialReport,
     /// After few losses: a longer row without probes, and its mean gap.
-    pub longer: Option<(f64, TrialReport)>,
+    pub longer_survey: Option<(f64, TrialReport)>,
 }
 
 /// Whether packets of a size pass.
@@ -204,7 +204,7 @@ impl ConditionMeasurement<'_> {
     }
 
     /// Packets per second of this length that are a light load.
-    fn light(&self, ip_bytes: u16, usual: f64) -> f64 {
+    fn light_rate(&self, ip_bytes: u16, usual: f64) -> f64 {
         let bits = self.link.and_then(|link| link.bits_per_s());
         bits.map_or(usual, |bits| usual.min(SURVEY_SHARE * bits / (8.0 * f64::from(ip_bytes))))
     }
@@ -212,7 +212,7 @@ impl ConditionMeasurement<'_> {
     fn survey(&mut self) -> Result<(), Stop> {
         (self.tell)("survey");
         for up in self.plan.direction.each() {
-            let per_second = self.light(SURVEY_BYTES, SURVEY_PER_S);
+            let per_second = self.light_rate(SURVEY_BYTES, SURVEY_PER_S);
             let test = Test::Packets {
                 up,
                 ip_bytes: SURVEY_BYTES,
@@ -222,15 +222,20 @@ impl ConditionMeasurement<'_> {
                 probes: true,
             };
             let Some(outcome) = self.try_one(&test)? else { return Ok(()) };
-            let longer = self.longer(&test, per_second, &outcome)?;
-            self.observations.survey.push(SurveyResult { up, gap_ns: 1e9 / per_second, seen: outcome.seen, longer });
+            let longer_survey = self.longer_survey(&test, per_second, &outcome)?;
+            self.observations.survey.push(SurveyResult {
+                up,
+                gap_ns: 1e9 / per_second,
+                seen: outcome.seen,
+                longer_survey,
+            });
         }
         if !self.plan.tests(TestName::Packets) {
             return Ok(());
         }
         for up in self.plan.direction.each() {
             for &ip_bytes in &self.plan.sizes {
-                let per_second = self.light(ip_bytes, SIZE_PER_S);
+                let per_second = self.light_rate(ip_bytes, SIZE_PER_S);
                 let lasts = Duration::from_secs_f64((SIZE_PACKETS / per_second).min(2.0));
                 let settle_ms = milliseconds(SURVEY_SETTLE);
                 let test =
@@ -250,7 +255,7 @@ impl ConditionMeasurement<'_> {
     }
 
     /// Sends a longer row of packets, if the survey lost too few to determine the pattern.
-    fn longer(
+    fn longer_survey(
         &mut self,
         test: &Test,
         per_second: f64,
@@ -266,7 +271,8 @@ impl ConditionMeasurement<'_> {
             Some(cpu) => LONGER_SURVEY_CPU_SHARE * self.plan.share.map_or(1.0, |share| share.cores().min(1.0)) / cpu,
             None => 1.0,
         };
-        let per_second = (per_second * ease.max(1.0)).min(self.light(ip_bytes, LONGER_SURVEY_PER_S)).max(per_second);
+        let per_second =
+            (per_second * ease.max(1.0)).min(self.light_rate(ip_bytes, LONGER_SURVEY_PER_S)).max(per_second);
         let lasts =
             Duration::from_secs_f64(LOSSES_FOR_PATTERN * sent as f64 / lost as f64 / per_second).min(LONGER_SURVEY_MAX);
         (self.tell)("packets are lost: a longer survey");

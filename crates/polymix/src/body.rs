@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Noise  |.........1 MiB of noise.........|   a body begins at an offset and wraps around
-//!   Text   |chunk|chunk|chunk|..|tail|          16 KiB chunks in an order specific to the body, a tail of n * 256 bytes
+//!   Text   |chunk|chunk|chunk|..|tail|          16 KiB chunks in the order of the body, a tail of n * 256 bytes
 //!   gzip   head | deflated chunk | .. | deflated tail | end of stream, CRC, length
 //! ```
 //!

@@ -186,8 +186,8 @@ impl FromStr for Distribution {
             ("zipf", &[n]) if n.fract() == 0.0 && n >= 0.0 => Distribution::Zipf(n.min(f64::from(u32::MAX)) as u32),
             _ => {
                 return Err(format!(
-                    "`{typed}` is not a valid distribution; expected NUMBER, unif(FROM,TO), exp(MEAN), norm(MEAN,SD), logn(MEAN,SD), zipf(N), \
-                     quantiles(SHARE:NUMBER,..) or none"
+                    "`{typed}` is not a valid distribution; expected NUMBER, unif(FROM,TO), exp(MEAN), norm(MEAN,SD), \
+                     logn(MEAN,SD), zipf(N), quantiles(SHARE:NUMBER,..) or none"
                 ));
             }
         };

@@ -207,7 +207,11 @@ mod tests {
         }
 
         #[test]
-        fn identity_with_a_changed_byte_is_another_identity_or_invalid(identity in identity(), at: prop::sample::Index, byte: u8) {
+        fn identity_with_a_changed_byte_is_another_identity_or_invalid(
+            identity in identity(),
+            at: prop::sample::Index,
+            byte: u8,
+        ) {
             let mut bytes = Vec::new();
             identity.write(&mut bytes);
             let at = at.index(bytes.len());

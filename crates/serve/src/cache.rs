@@ -172,7 +172,7 @@ impl Cache {
     /// while it holds the lock, such as the relay at its lower priority: files would wait too.
     pub(crate) fn fresh(&self, request: &CacheRequest<'_>, now: Timestamp, out: &mut Vec<u8>) -> Option<Fresh> {
         let directives = self.directives(request.fields);
-        let Found::Answer(stored) = self.inner_if_free()?.find(request) else { return None };
+        let Found::Answer(stored) = self.try_lock_inner()?.find(request) else { return None };
         if usable(&stored.head, &directives, now) != Usable::Fresh {
             return None;
         }
@@ -256,7 +256,7 @@ impl Cache {
     }
 
     /// The store, if its lock becomes free within the time of a few lookups.
-    fn inner_if_free(&self) -> Option<MutexGuard<'_, Inner>> {
+    fn try_lock_inner(&self) -> Option<MutexGuard<'_, Inner>> {
         for _ in 0..LOCK_ATTEMPTS {
             match self.inner.try_lock() {
                 Ok(inner) => return Some(inner),

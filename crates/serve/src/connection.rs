@@ -124,8 +124,8 @@ pub(crate) struct Connection {
     head_began: bool,
     /// Output is pending; the bytes accepted by the kernel since the deadline was reset.
     owing: Option<u64>,
-    /// See [`Connection::owes_below`].
-    owes_below: bool,
+    /// See [`Connection::set_output_pending_below`].
+    output_pending_below: bool,
     /// When the connection was last accepted, served or waiting for a response.
     idle_since: Timestamp,
     /// When the current timeout expires.
@@ -174,7 +174,7 @@ impl Connection {
             ended: false,
             head_began: true,
             owing: None,
-            owes_below: false,
+            output_pending_below: false,
             idle_since: context.now,
             deadline: context.now + context.limits.head_time,
         }
@@ -273,7 +273,7 @@ impl Connection {
 
     /// Whether [`Connection::proceed`] has work once all output is sent.
     pub(crate) fn has_more(&self) -> bool {
-        self.held_up && !self.owes()
+        self.held_up && !self.has_pending_output()
     }
 
     /// Responds to complete requests at the beginning of `input`; returns the number of bytes used.
@@ -318,15 +318,15 @@ impl Connection {
         match self.phase {
             Phase::Over => Step::Close,
             // After FIN there is nothing to receive, and polling would return immediately forever.
-            _ if self.owes() && self.ended => Step::Pause,
-            Phase::Open if self.owes() => {
+            _ if self.has_pending_output() && self.ended => Step::Pause,
+            Phase::Open if self.has_pending_output() => {
                 if self.is_full() {
                     Step::Pause
                 } else {
                     Step::Receive
                 }
             }
-            _ if self.owes() => {
+            _ if self.has_pending_output() => {
                 if self.discarded < DISCARDED_MAX {
                     Step::Discard
                 } else {
@@ -353,7 +353,7 @@ impl Connection {
     /// The server stops: this connection ends with its current response.
     pub(crate) fn stop(&mut self) {
         match self.phase {
-            Phase::Open if !self.owes() => self.phase = Phase::Ending,
+            Phase::Open if !self.has_pending_output() => self.phase = Phase::Ending,
             Phase::Open if self.is_awaiting() => self.last = true,
             Phase::Open => self.phase = Phase::EndingGently,
             _ => {}
@@ -363,7 +363,7 @@ impl Connection {
     /// Whether enough input is buffered to stop receiving. With a short backlog nothing is received ahead of pending
     /// output.
     pub(crate) fn is_full(&self) -> bool {
-        self.unread.len() >= UNREAD_MAX || (self.crowded && self.owes())
+        self.unread.len() >= UNREAD_MAX || (self.crowded && self.has_pending_output())
     }
 
     /// Whether more requests are read after the pending output.
@@ -374,28 +374,28 @@ impl Connection {
     /// Whether all output was passed on and nothing follows.
     pub(crate) fn input_ended(&self) -> bool {
         let ends = matches!(self.phase, Phase::Ending | Phase::EndingGently);
-        !self.owes() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))
+        !self.has_pending_output() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))
     }
 
     /// The layer between this connection and the engine has sent `count` bytes of the output it took.
-    pub(crate) fn taken_below(&mut self, count: usize) {
+    pub(crate) fn sent_below(&mut self, count: usize) {
         if let Some(taken) = &mut self.owing {
             *taken += count as u64;
         }
     }
 
     /// Whether the layer between this connection and the engine still has output of it to send.
-    pub(crate) fn owes_below(&mut self, owes: bool) {
-        self.owes_below = owes;
+    pub(crate) fn set_output_pending_below(&mut self, pending: bool) {
+        self.output_pending_below = pending;
     }
 
-    fn owes(&self) -> bool {
-        self.owes_below || !self.unsent.is_empty() || self.tail.is_some()
+    fn has_pending_output(&self) -> bool {
+        self.output_pending_below || !self.unsent.is_empty() || self.tail.is_some()
     }
 
     /// Whether pending output can be sent now.
     fn has_to_send(&self) -> bool {
-        self.owes_below || !self.unsent.is_empty() || !matches!(self.tail, None | Some(Tail::Awaited))
+        self.output_pending_below || !self.unsent.is_empty() || !matches!(self.tail, None | Some(Tail::Awaited))
     }
 
     fn is_awaiting(&self) -> bool {

@@ -212,13 +212,13 @@ impl Files {
                 self.path.truncate(path_length);
                 self.path.extend_from_slice(name.as_bytes());
                 // The first existing name counts, even if it was created later.
-                found = stamp(self.root.metadata(&self.path), &page);
+                found = has_same_version(self.root.metadata(&self.path), &page);
                 if found.is_some() {
                     break;
                 }
             }
         } else {
-            found = stamp(self.root.metadata(&self.path), &page);
+            found = has_same_version(self.root.metadata(&self.path), &page);
         }
         let same = found == Some(true) && page.variants_are_unchanged(&self.root, &mut self.path);
         self.path.truncate(path_length);
@@ -311,7 +311,7 @@ impl Files {
 }
 
 /// Whether `metadata` belongs to the version of `page`; `None` if the file is missing.
-fn stamp(metadata: io::Result<Metadata>, page: &Page) -> Option<bool> {
+fn has_same_version(metadata: io::Result<Metadata>, page: &Page) -> Option<bool> {
     match metadata {
         Ok(now) => Some(page.is_of(&Stamp::of(&now))),
         // A lack of file descriptors does not mean that the file is missing.

@@ -155,7 +155,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
             clock,
             competitor: match &spec.dynamic {
                 None => Competitor::NoneWaiting,
-                Some(dynamic) if dynamic.gives_way() => Competitor::LowPriority,
+                Some(dynamic) if dynamic.has_lower_priority() => Competitor::LowPriority,
                 Some(_) => Competitor::EqualPriority,
             },
         };

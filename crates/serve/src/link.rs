@@ -173,7 +173,7 @@ impl Link {
         match &mut self.session {
             None => self.connection.sent(context, count),
             Some(session) => {
-                self.connection.taken_below(count);
+                self.connection.sent_below(count);
                 let front = if session.unsent.is_empty() { &mut context.sealed } else { &mut session.unsent };
                 if count >= front.len() { front.clear() } else { drop(front.drain(..count)) }
             }
@@ -198,7 +198,7 @@ impl Link {
             } else if session.unsent.is_empty() {
                 session.unsent = Vec::new();
             }
-            self.connection.owes_below(!session.unsent.is_empty());
+            self.connection.set_output_pending_below(!session.unsent.is_empty());
             let buffered_bytes =
                 u32::try_from(session.unsent.capacity() + session.waiting.capacity()).unwrap_or(u32::MAX);
             context.backlog.change(std::mem::replace(&mut session.buffered_bytes, buffered_bytes), buffered_bytes);

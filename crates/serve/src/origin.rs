@@ -148,7 +148,7 @@ impl Origin {
     }
 
     /// The think time is over; records its timing error if the response waited for it.
-    pub fn thought(&self, awaited: Option<Timestamp>) {
+    pub fn record_think_time(&self, awaited: Option<Timestamp>) {
         let late = awaited.map(|ready_at| self.clock.now().since(ready_at));
         self.tally.with(|counts| {
             counts.figures.thinking -= 1;

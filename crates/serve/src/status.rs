@@ -88,7 +88,7 @@ impl StatusSources {
             let content_bytes = write_refusal_with(out, refused, b"Allow: GET, HEAD\r\n", date, persistence, false);
             return Reply { status: refused.code(), content_bytes, body: None };
         }
-        let report = self.gather(now);
+        let report = self.collect_report(now);
         let (media_type, text) = if wants_prometheus(request) {
             ("text/plain; version=0.0.4; charset=utf-8", prometheus::text(&report))
         } else {
@@ -119,7 +119,7 @@ impl StatusSources {
         }
     }
 
-    fn gather(&self, now: Timestamp) -> Report {
+    fn collect_report(&self, now: Timestamp) -> Report {
         let (workers_cpu, relay_cpu) = self.figures.cpu();
         Report {
             uptime: now.since(Timestamp::ZERO),

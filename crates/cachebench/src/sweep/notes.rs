@@ -72,7 +72,7 @@ pub(super) fn proxy_description(position: &CachePosition) -> String {
 /// schedules.
 pub(super) fn warm_up_and_think_time(plan: &CachePlan, workload: &CacheWorkload) -> Option<(Duration, f64)> {
     let cache = &plan.cache;
-    let before = runs::lead(plan, workload).saturating_add(cache.point.mul_f64(cache.warmup.value()));
+    let before = runs::lead_time(plan, workload).saturating_add(cache.point.mul_f64(cache.warmup.value()));
     cache.is_constant().then(|| (before, workload.think.as_ref().map_or(0.0, |law| law.mean())))
 }
 
@@ -94,12 +94,12 @@ pub(super) fn notes(plan: &CachePlan, workload: &CacheWorkload) -> Vec<String> {
             notes.push("The cache was not filled beforehand, since its size is unknown (--cache-size).".into());
         }
     }
-    let lead = runs::lead(plan, workload);
-    if !lead.is_zero() {
+    let lead_time = runs::lead_time(plan, workload);
+    if !lead_time.is_zero() {
         notes.push(format!(
             "The workload {} has phases of its own, of which only the last is measured: {} of load before it are in no figure.",
             workload.name,
-            format_duration(lead)
+            format_duration(lead_time)
         ));
     }
     if cache.keep_world {

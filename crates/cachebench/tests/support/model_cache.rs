@@ -138,7 +138,7 @@ impl ModelCache {
             self.copies.insert(key, request);
         }
         if is_faulty_turn && response.status == 200 && !bypasses_cache && !response.aborted {
-            self.spoil(&mut response);
+            self.corrupt(&mut response);
         }
         response
     }
@@ -154,7 +154,7 @@ impl ModelCache {
             || (request.renewable && copy.response_version == request.expected_version)
     }
 
-    fn spoil(&self, response: &mut CacheExchange) {
+    fn corrupt(&self, response: &mut CacheExchange) {
         match self.fault {
             Some(Fault::OtherObject) => response.response_object = Some(response.object + 1),
             Some(Fault::OtherWorld) => response.response_world = self.world.id + 1,

@@ -4,7 +4,7 @@ use schema::{CheckState, Measured};
 
 use super::*;
 
-fn spent(cpu_ms: u64, share: Option<f64>) -> EmulationUsage {
+fn usage(cpu_ms: u64, share: Option<f64>) -> EmulationUsage {
     let used =
         GatewayUsed { at: Duration::from_secs(10), cpu: Duration::from_millis(cpu_ms), ..GatewayUsed::default() };
     EmulationUsage { used, share, links: Default::default() }
@@ -13,17 +13,17 @@ fn spent(cpu_ms: u64, share: Option<f64>) -> EmulationUsage {
 #[test]
 fn cpu_share_check_tolerates_a_tenth_more() {
     // A tenth of a core over ten seconds is one second; a single overrun of 5 ms is tolerated.
-    assert_eq!(share_limit_respected(&spent(1104, Some(0.1))).state, CheckState::Ok);
-    let over = share_limit_respected(&spent(1106, Some(0.1)));
+    assert_eq!(share_limit_respected(&usage(1104, Some(0.1))).state, CheckState::Ok);
+    let over = share_limit_respected(&usage(1106, Some(0.1)));
     assert_eq!((over.state, over.weight), (CheckState::Failed, Weight::Invalid));
-    assert_eq!(share_limit_respected(&spent(9000, None)).state, CheckState::NotApplicable);
+    assert_eq!(share_limit_respected(&usage(9000, None)).state, CheckState::NotApplicable);
 }
 
 /// 2 % of half a second are 10 ms; a single overrun of the gateway host is 5 ms.
 #[test]
 fn cpu_share_check_tolerates_a_single_overrun() {
     let of = |cpu_ms| {
-        let mut emulation = spent(cpu_ms, Some(0.02));
+        let mut emulation = usage(cpu_ms, Some(0.02));
         emulation.used.at = Duration::from_millis(500);
         share_limit_respected(&emulation).state
     };
@@ -34,18 +34,18 @@ fn cpu_share_check_tolerates_a_single_overrun() {
 fn links_check_tolerates_one_percent_late_packets() {
     let of = |late| {
         let link = LinkFigures { written: 1000, late, ..LinkFigures::default() };
-        links_on_time(&EmulationUsage { links: [LinkFigures::default(), link], ..spent(0, None) }).state
+        links_on_time(&EmulationUsage { links: [LinkFigures::default(), link], ..usage(0, None) }).state
     };
     assert_eq!((of(10), of(11)), (CheckState::Ok, CheckState::Failed));
-    assert_eq!(links_on_time(&spent(0, None)).state, CheckState::Ok);
+    assert_eq!(links_on_time(&usage(0, None)).state, CheckState::Ok);
 }
 
 #[test]
 fn single_packet_dropped_by_the_testbed_is_invalid() {
     let link = LinkFigures { unintended_drops: 1, ..LinkFigures::default() };
-    let lost = no_unintended_drops(&EmulationUsage { links: [link, LinkFigures::default()], ..spent(0, None) });
+    let lost = no_unintended_drops(&EmulationUsage { links: [link, LinkFigures::default()], ..usage(0, None) });
     assert_eq!((lost.state, lost.weight), (CheckState::Failed, Weight::Invalid));
-    assert_eq!(no_unintended_drops(&spent(0, None)).state, CheckState::Ok);
+    assert_eq!(no_unintended_drops(&usage(0, None)).state, CheckState::Ok);
 }
 
 #[test]

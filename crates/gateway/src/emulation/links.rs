@@ -133,7 +133,7 @@ impl Link {
     }
 
     /// Why the loop ended, if it did.
-    pub(super) fn trouble(&mut self) -> Option<String> {
+    pub(super) fn failure(&mut self) -> Option<String> {
         if !self.thread.as_ref()?.is_finished() {
             return None;
         }

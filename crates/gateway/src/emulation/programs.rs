@@ -86,7 +86,7 @@ impl Program {
     /// Starts the program, if it starts immediately, and waits until it listens.
     pub(super) fn start_and_wait(&mut self) -> Result<(), TestbedError> {
         let Starts::Immediately { listens } = self.starts else { return Ok(()) };
-        self.go()?;
+        self.start()?;
         let address = if self.at == At::Gateway { INSIDE } else { SERVER };
         match (listens, self.at) {
             (Some(port), _) => self.wait_listening(address, port),
@@ -95,8 +95,8 @@ impl Program {
         }
     }
 
-    /// Starts it.
-    pub(super) fn go(&mut self) -> Result<(), TestbedError> {
+    /// Starts the prepared program.
+    pub(super) fn start(&mut self) -> Result<(), TestbedError> {
         let Some(place) = &mut self.place else { return Ok(()) };
         place.go().map_err(TestbedError::plan)?;
         self.started = true;

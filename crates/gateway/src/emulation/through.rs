@@ -12,7 +12,7 @@ use super::{
 };
 use testbed::TestbedError;
 
-/// Configuration of such a run.
+/// A run of a program through the emulated gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Through {
     /// The emulation.
@@ -35,7 +35,7 @@ pub struct ThroughOutcome {
     /// Facts about the emulation.
     pub facts: EmulationFacts,
     /// Failure of the emulation or of the server command, if any.
-    pub trouble: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// Runs the program. It owns the terminal and receives Ctrl-C and the signals sent to this process. The server is known
@@ -64,7 +64,7 @@ pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughO
     let mut lab = lab.start()?;
     let (used, links) = (lab.used(), lab.links());
     let mut relay = Relay::install().map_err(TestbedError::system("sigaction"))?;
-    program.go()?;
+    program.start()?;
     program.relay(&mut relay);
     let exit = program.wait()?;
     relay.stop();
@@ -79,6 +79,6 @@ pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughO
         used: now.since(&used),
         links: [after[0].since(&links[0]), after[1].since(&links[1])],
         facts: lab.facts().clone(),
-        trouble: lab.broken().or_else(|| lab.programs.iter_mut().find_map(Program::failed)),
+        failure: lab.broken().or_else(|| lab.programs.iter_mut().find_map(Program::failed)),
     })
 }

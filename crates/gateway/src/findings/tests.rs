@@ -34,7 +34,7 @@ fn row(sent: u64, lost: impl Fn(u64) -> bool, stall: Option<(u64, u64)>, stall_l
 }
 
 fn surveyed(seen: TrialReport) -> SurveyResult {
-    SurveyResult { up: true, gap_ns: GAP_NS as f64, seen, longer: None }
+    SurveyResult { up: true, gap_ns: GAP_NS as f64, seen, longer_survey: None }
 }
 
 fn names(findings: &[Finding]) -> Vec<&str> {
@@ -134,10 +134,11 @@ fn losses_in_the_tester_are_not_findings() {
 fn longer_survey_determines_the_pattern_of_loss() {
     let few = row(6000, |number| number % 1000 == 999, None, false);
     let more = row(25_000, |number| number % 1000 == 999, None, false);
-    let survey = SurveyResult { longer: Some((GAP_NS as f64, more)), ..surveyed(few.clone()) };
+    let survey = SurveyResult { longer_survey: Some((GAP_NS as f64, more)), ..surveyed(few.clone()) };
     assert_eq!(names(&of_survey(&survey, 0.0)), [name::LOSS_PERIODIC]);
     assert_eq!(floor(&survey), Some((31, 31_000)));
-    let clean = SurveyResult { longer: Some((GAP_NS as f64, row(100, |_| false, None, false))), ..surveyed(few) };
+    let clean =
+        SurveyResult { longer_survey: Some((GAP_NS as f64, row(100, |_| false, None, false))), ..surveyed(few) };
     assert_eq!(names(&of_survey(&clean, 0.0)), [name::LOSS_RANDOM]);
 }
 

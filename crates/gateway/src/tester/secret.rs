@@ -52,7 +52,7 @@ impl Secret {
 
     /// Proof of one end that it knows the secret.
     pub(super) fn proof(&self, end: End, opening: &Opening, nonces: &Nonces) -> Tag {
-        tag(&self.key, &[end.word(), &opening.purpose(), &nonces.server, &nonces.client])
+        tag(&self.key, &[end.label(), &opening.purpose(), &nonces.server, &nonces.client])
     }
 
     /// Keys of a connection after both proofs.
@@ -86,7 +86,7 @@ pub(super) enum End {
 }
 
 impl End {
-    fn word(self) -> &'static [u8] {
+    fn label(self) -> &'static [u8] {
         match self {
             End::Client => b"client",
             End::Server => b"server",

@@ -171,7 +171,7 @@ fn packet_rate_search_finds_the_capacity_of_a_gateway() {
         assert_eq!((rate.limited_by.as_str(), rate.loss_bound, rate.frame_bytes), ("gateway", 0.0, 82));
         assert!(rate.trials.len() < 30, "{}", rate.trials.len());
         assert!(rate.trials.iter().all(|trial| trial.cpu.is_some()));
-        assert!(observations.survey[0].longer.is_none() && observations.sizes[0].received > 0);
+        assert!(observations.survey[0].longer_survey.is_none() && observations.sizes[0].received > 0);
     }
 }
 
@@ -306,7 +306,7 @@ fn gateway_with_periodic_loss_has_a_finding_and_a_packet_rate() {
     let plan = plan(&[TestName::Packets]);
     let mut gateway_under_test = SimulatedGateway { drops_every: Some(1000), ..SimulatedGateway::default() };
     let observations = observations(&plan, None, &mut gateway_under_test);
-    assert!(observations.survey[0].longer.is_some(), "6 losses are too few for a pattern");
+    assert!(observations.survey[0].longer_survey.is_some(), "6 losses are too few for a pattern");
     let condition = condition_of("nat", None, &observations, &plan, 0.0);
     let found: Vec<&str> = condition.findings.iter().map(|finding| finding.name.as_str()).collect();
     assert_eq!(found, [name::LOSS_PERIODIC]);

@@ -273,7 +273,8 @@ proptest! {
         for at in [Some(at), cuts.first().copied(), cuts.first().and_then(|cut| cut.checked_sub(1))].into_iter().flatten() {
             if at < origin_response.body.len() {
                 origin_response.body[at] ^= 1 << bit;
-                prop_assert_eq!(origin_response.seen(&world, request, &cuts).content, Content::Differs { at: at as u64 });
+                let content = origin_response.seen(&world, request, &cuts).content;
+                prop_assert_eq!(content, Content::Differs { at: at as u64 });
                 origin_response.body[at] ^= 1 << bit;
             }
         }

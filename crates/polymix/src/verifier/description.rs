@@ -57,7 +57,8 @@ fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
         }
         Wrong::Truncated => {
             format!(
-                "received {received_bytes} of {whole} bytes: a response aborted by the origin was cached, {origin_request}"
+                "received {received_bytes} of {whole} bytes: a response aborted by the origin was cached, \
+                 {origin_request}"
             )
         }
         Wrong::FalseNotModified if exchange.form == CacheForm::Ims200 => {

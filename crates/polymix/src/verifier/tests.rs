@@ -78,19 +78,19 @@ fn verified(world: &Arc<World>, exchange: CacheExchange) -> (bool, Option<Wrong>
     (exchange.hit, exchange.wrong)
 }
 
-/// The fault found in a response of the origin that `spoil` has changed.
-fn spoilt(spoil: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
+/// The fault found in a response of the origin that `change` has changed.
+fn fault_in_changed(change: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
     let world = world();
     let mut exchange = origin_response(&world, 5, NOW_S as u64 * 1000);
-    spoil(&mut exchange);
+    change(&mut exchange);
     verified(&world, exchange).1
 }
 
-/// The fault found in a fresh copy that `spoil` has changed.
-fn spoilt_copy(spoil: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
-    spoilt(|exchange| {
+/// The fault found in a fresh copy that `change` has changed.
+fn fault_in_changed_copy(change: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
+    fault_in_changed(|exchange| {
         exchange.from_sequence = Some(3);
-        spoil(exchange);
+        change(exchange);
     })
 }
 
@@ -98,9 +98,9 @@ fn spoilt_copy(spoil: impl FnOnce(&mut CacheExchange)) -> Option<Wrong> {
 fn response_generated_for_another_request_is_a_hit() {
     let world = world();
     let now = NOW_S as u64 * 1000;
-    let hit = |spoil: fn(&mut CacheExchange)| {
+    let hit = |change: fn(&mut CacheExchange)| {
         let mut exchange = origin_response(&world, 5, now);
-        spoil(&mut exchange);
+        change(&mut exchange);
         verified(&world, exchange)
     };
     assert_eq!(hit(|_| ()), (false, None));
@@ -124,26 +124,26 @@ fn response_generated_for_another_request_is_a_hit() {
 fn response_without_identity_or_of_another_world_is_foreign() {
     let no_identity =
         |row: &mut CacheExchange| (row.response_object, row.failure) = (None, Some(FailureCause::UnexpectedBody));
-    assert_eq!(spoilt(no_identity), Some(Wrong::Foreign));
-    assert_eq!(spoilt(|row| row.response_world += 1), Some(Wrong::Foreign));
+    assert_eq!(fault_in_changed(no_identity), Some(Wrong::Foreign));
+    assert_eq!(fault_in_changed(|row| row.response_world += 1), Some(Wrong::Foreign));
     // An error page has a failure cause of its own; an incomplete head has no identity to verify.
-    assert_eq!(spoilt(|row| (row.status, row.response_object) = (503, None)), None);
-    assert_eq!(spoilt(|row| (row.response_object, row.failure) = (None, Some(FailureCause::Reset))), None);
-    assert_eq!(spoilt(|row| (row.status, row.response_object) = (302, None)), Some(Wrong::Foreign));
+    assert_eq!(fault_in_changed(|row| (row.status, row.response_object) = (503, None)), None);
+    assert_eq!(fault_in_changed(|row| (row.response_object, row.failure) = (None, Some(FailureCause::Reset))), None);
+    assert_eq!(fault_in_changed(|row| (row.status, row.response_object) = (302, None)), Some(Wrong::Foreign));
 }
 
 #[test]
 fn response_with_another_number_or_kind_is_the_wrong_object() {
-    assert_eq!(spoilt(|row| row.response_object = Some(8)), Some(Wrong::WrongObject));
-    assert_eq!(spoilt(|row| row.response_kind = 1), Some(Wrong::WrongObject));
+    assert_eq!(fault_in_changed(|row| row.response_object = Some(8)), Some(Wrong::WrongObject));
+    assert_eq!(fault_in_changed(|row| row.response_kind = 1), Some(Wrong::WrongObject));
 }
 
 #[test]
 fn gzip_for_a_client_that_does_not_accept_it_is_the_wrong_variant() {
-    assert_eq!(spoilt(|row| row.body_gzip = true), Some(Wrong::WrongVariant));
-    assert_eq!(spoilt(|row| (row.body_gzip, row.accepts_gzip) = (true, true)), None);
+    assert_eq!(fault_in_changed(|row| row.body_gzip = true), Some(Wrong::WrongVariant));
+    assert_eq!(fault_in_changed(|row| (row.body_gzip, row.accepts_gzip) = (true, true)), None);
     assert_eq!(
-        spoilt(|row| (row.accepts_gzip, row.variant_gzip) = (true, true)),
+        fault_in_changed(|row| (row.accepts_gzip, row.variant_gzip) = (true, true)),
         None,
         "every client accepts a plain body"
     );
@@ -186,11 +186,11 @@ fn response_without_request_id_is_a_hit_if_generated_before_the_request() {
 fn miss_without_request_id_is_false_only_if_generated_after_the_request() {
     let world = world();
     let missed = |generated_unix_ms: fn(u64) -> u64| {
-        let spoil = |_: &CacheExchange, second: &mut CacheExchange| {
+        let change = |_: &CacheExchange, second: &mut CacheExchange| {
             (second.from_sequence, second.from_run) = (None, None);
             second.generated_unix_ms = generated_unix_ms(second.requested_unix_ms);
         };
-        after_a_fetch(&world, |_| (), spoil).0
+        after_a_fetch(&world, |_| (), change).0
     };
     assert_eq!(missed(|requested_ms| requested_ms), Some(Wrong::FalseMiss));
     assert_eq!(missed(|requested_ms| requested_ms - 1), None, "possibly a hit");
@@ -198,16 +198,16 @@ fn miss_without_request_id_is_false_only_if_generated_after_the_request() {
 
 #[test]
 fn body_that_differs_from_its_identity_is_wrong() {
-    assert_eq!(spoilt(|row| row.content = CacheContent::Differs), Some(Wrong::WrongBody));
-    assert_eq!(spoilt(|row| row.content = CacheContent::Long), Some(Wrong::WrongBody));
-    assert_eq!(spoilt(|row| row.content = CacheContent::Recoded), None);
-    assert_eq!(spoilt(|row| row.content = CacheContent::NotLooked), None);
+    assert_eq!(fault_in_changed(|row| row.content = CacheContent::Differs), Some(Wrong::WrongBody));
+    assert_eq!(fault_in_changed(|row| row.content = CacheContent::Long), Some(Wrong::WrongBody));
+    assert_eq!(fault_in_changed(|row| row.content = CacheContent::Recoded), None);
+    assert_eq!(fault_in_changed(|row| row.content = CacheContent::NotLooked), None);
 }
 
 #[test]
 fn short_body_is_truncated_unless_the_connection_failed() {
     let short = |failure, aborted| {
-        spoilt(|row| (row.content, row.failure, row.aborted) = (CacheContent::Short, failure, aborted))
+        fault_in_changed(|row| (row.content, row.failure, row.aborted) = (CacheContent::Short, failure, aborted))
     };
     assert_eq!(short(Some(FailureCause::UnexpectedLength), false), Some(Wrong::Truncated));
     assert_eq!(short(None, false), Some(Wrong::Truncated));
@@ -258,7 +258,7 @@ fn planned_abort_may_be_forwarded_but_not_cached() {
 #[test]
 fn not_modified_is_false_for_a_client_without_a_current_copy() {
     let not_modified = |method, form| {
-        spoilt(|row| {
+        fault_in_changed(|row| {
             (row.status, row.method, row.form) = (304, method, form);
             (row.response_object, row.content, row.body_bytes) = (None, CacheContent::NotLooked, 0);
         })
@@ -268,7 +268,7 @@ fn not_modified_is_false_for_a_client_without_a_current_copy() {
     assert_eq!(not_modified(Method::Get, CacheForm::Basic), Some(Wrong::FalseNotModified));
     assert_eq!(not_modified(Method::Get, CacheForm::Reload), Some(Wrong::FalseNotModified));
     assert_eq!(not_modified(Method::Post, CacheForm::Basic), Some(Wrong::FalseNotModified));
-    assert_eq!(spoilt(|row| row.form = CacheForm::Ims304), None, "a 200 is always allowed");
+    assert_eq!(fault_in_changed(|row| row.form = CacheForm::Ims304), None, "a 200 is always allowed");
 }
 
 #[test]
@@ -288,21 +288,21 @@ fn fresh_older_copy_may_answer_not_modified() {
 
 #[test]
 fn hit_on_an_uncacheable_object_is_incorrect() {
-    assert_eq!(spoilt_copy(|row| row.cacheable = false), Some(Wrong::HitOnUncacheable));
-    assert_eq!(spoilt(|row| row.cacheable = false), None);
+    assert_eq!(fault_in_changed_copy(|row| row.cacheable = false), Some(Wrong::HitOnUncacheable));
+    assert_eq!(fault_in_changed(|row| row.cacheable = false), None);
 }
 
 #[test]
 fn reload_must_get_a_response_generated_after_the_request() {
     let reload = |old_ms| {
-        spoilt_copy(|row| {
+        fault_in_changed_copy(|row| {
             row.form = CacheForm::Reload;
             row.generated_unix_ms -= old_ms;
         })
     };
     assert_eq!(reload(CLOCK_SLACK_MS), None);
     assert_eq!(reload(CLOCK_SLACK_MS + 1), Some(Wrong::HitOnReload));
-    assert_eq!(spoilt(|row| row.form = CacheForm::Reload), None);
+    assert_eq!(fault_in_changed(|row| row.form = CacheForm::Reload), None);
 }
 
 #[test]
@@ -332,8 +332,8 @@ fn response_generated_for_a_request_for_another_object_is_a_false_hit() {
     let mut exchange = CacheExchange { from_sequence: Some(follow_up), ..cached_response(&world, 5, now, now) };
     verifier.add(&mut exchange);
     assert_eq!(exchange.wrong, Some(Wrong::FalseHit));
-    assert_eq!(spoilt_copy(|row| row.method = Method::Post), Some(Wrong::FalseHit));
-    assert_eq!(spoilt_copy(|row| row.method = Method::Head), None);
+    assert_eq!(fault_in_changed_copy(|row| row.method = Method::Post), Some(Wrong::FalseHit));
+    assert_eq!(fault_in_changed_copy(|row| row.method = Method::Head), None);
 }
 
 #[test]
@@ -384,9 +384,9 @@ fn possibly_renewed_copy_is_possibly_stale_and_not_incorrect() {
     let made_s = world.version(OBJECT, NOW_S).modified_s + 10;
     let change_s = world.version(OBJECT, made_s).next_change_s;
     let ms = |s: i64| s as u64 * 1000;
-    let result_at = |at_ms, spoil: fn(&mut CacheExchange)| {
+    let result_at = |at_ms, change: fn(&mut CacheExchange)| {
         let mut row = CacheExchange { renewable: true, ..cached_response(&world, 5, ms(made_s), at_ms) };
-        spoil(&mut row);
+        change(&mut row);
         let mut verifier = verifier(&world);
         verifier.add(&mut row);
         (row.wrong, verifier.finish().possibly_stale)
@@ -427,16 +427,16 @@ fn possibly_renewed_copy_is_possibly_stale_and_not_incorrect() {
 /// A response of the origin to request 3, then a basic request that was offered as a hit.
 fn after_a_fetch(
     world: &Arc<World>,
-    spoil_first: fn(&mut CacheExchange),
-    spoil: impl FnOnce(&CacheExchange, &mut CacheExchange),
+    change_first: fn(&mut CacheExchange),
+    change: impl FnOnce(&CacheExchange, &mut CacheExchange),
 ) -> (Option<Wrong>, CacheFigures) {
     let now = NOW_S as u64 * 1000;
     let mut verifier = verifier(world);
     let mut first = origin_response(world, 3, now);
-    spoil_first(&mut first);
+    change_first(&mut first);
     verifier.add(&mut first);
     let mut second = CacheExchange { repeat: true, offered: true, ..origin_response(world, 5, now) };
-    spoil(&first, &mut second);
+    change(&first, &mut second);
     verifier.add(&mut second);
     (second.wrong, verifier.finish())
 }
@@ -458,8 +458,8 @@ fn miss_after_a_complete_copy_is_a_false_miss() {
     );
     assert_eq!((wrong, figures.offered, figures.offered_while_fetching), (None, 1, 1));
 
-    let missed = |spoil_first: fn(&mut CacheExchange), spoil: fn(&mut CacheExchange)| {
-        after_a_fetch(&world, spoil_first, |_, second| spoil(second)).0.is_some()
+    let missed = |change_first: fn(&mut CacheExchange), change: fn(&mut CacheExchange)| {
+        after_a_fetch(&world, change_first, |_, second| change(second)).0.is_some()
     };
     assert!(missed(|_| (), |_| ()));
     assert!(!missed(|_| (), |second| second.from_sequence = Some(3)), "a hit");
@@ -567,7 +567,7 @@ fn examples_of_incorrect_responses_name_the_request_and_are_limited() {
 }
 
 #[test]
-fn merged_judges_count_like_a_single_one() {
+fn merged_verifiers_count_like_a_single_one() {
     let world = world();
     let now = NOW_S as u64 * 1000;
     let (mut one, mut left, mut right) = (verifier(&world), verifier(&world), verifier(&world));

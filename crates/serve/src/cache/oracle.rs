@@ -253,7 +253,8 @@ proptest! {
             let requested_at = at_ms(now_ms);
             now_ms += delay_ms;
             let received = Received { requested_at, at: at_ms(now_ms), unix_s: UNIX_ZERO_S + now_ms / 1000 };
-            answers.push(StoredResponse { response_fields, request_fields: request_fields.clone(), received_ms: now_ms, delay_ms });
+            let request_fields = request_fields.clone();
+            answers.push(StoredResponse { response_fields, request_fields, received_ms: now_ms, delay_ms });
             match super::terms(&directives, 200, fields.as_bytes(), received, &spec) {
                 Ok((response_fields, vary)) => {
                     let head = Head::new(200, fields.as_bytes(), vary, response_fields, received);

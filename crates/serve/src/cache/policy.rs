@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use super::directives::{Allowances, delta_seconds};
+use super::directives::{ResponseDirectives, delta_seconds};
 use super::fields::{first, http_seconds, is_named, lines};
 use super::stored::{Head, Received};
 use super::vary::Vary;
@@ -64,7 +64,7 @@ pub(crate) fn terms(
     received: Received,
     spec: &CacheSpec,
 ) -> Result<(Terms, Vary), Reason> {
-    let allowed = Allowances::of(lines(fields));
+    let allowed = ResponseDirectives::of(lines(fields));
     // Section 3: a final status; not 206, since this cache does not combine ranges, and not 304, which only updates.
     if !(200..600).contains(&status) || matches!(status, 206 | 304) {
         return Err(Reason::Status);
@@ -127,7 +127,7 @@ pub(crate) fn terms(
 
 /// Section 4.2.1; `None` if the origin gives no lifetime and no heuristic applies.
 fn lifetime(
-    allowed: &Allowances,
+    allowed: &ResponseDirectives,
     status: u16,
     fields: &[u8],
     date_s: u64,

@@ -98,7 +98,7 @@ impl CacheStatus {
         out.extend_from_slice(b"Cache-Status: yamabiko");
         match self.forwarded {
             None => out.extend_from_slice(b"; hit"),
-            Some(why) => field(out, format_args!("; fwd={}", forward_word(why))),
+            Some(why) => field(out, format_args!("; fwd={}", forward_reason(why))),
         }
         if let Some(status) = self.forwarded_status {
             field(out, format_args!("; fwd-status={status}"));
@@ -117,7 +117,7 @@ impl CacheStatus {
 }
 
 /// RFC 9211, section 2.2.
-fn forward_word(why: Reason) -> &'static str {
+fn forward_reason(why: Reason) -> &'static str {
     match why {
         Reason::OtherVariant => "vary-miss",
         Reason::Expired | Reason::OriginDemands => "stale",

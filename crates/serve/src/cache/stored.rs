@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use units::Timestamp;
 
-use super::directives::Allowances;
+use super::directives::ResponseDirectives;
 use super::fields::{is_named, lines, push};
 use super::policy::Terms;
 use super::vary::Vary;
@@ -44,7 +44,7 @@ pub(crate) struct Stored {
 impl Head {
     /// Built from the lines of a received response.
     pub(crate) fn new(status: u16, fields: &[u8], vary: Vary, terms: Terms, received: Received) -> Self {
-        let withheld = Allowances::of(lines(fields)).no_cache_fields;
+        let withheld = ResponseDirectives::of(lines(fields)).no_cache_fields;
         let mut stored_fields = Vec::with_capacity(fields.len());
         for (name, value) in lines(fields) {
             // Age is computed for every response. Fields named by no-cache are for the first client only (RFC 9111,

@@ -124,14 +124,14 @@ impl Connection {
     }
 
     /// Think time or body are complete: responds. As after [`Connection::take`], new output must be sent.
-    fn think_over(&mut self, context: &mut WorkerContext, noticed: Option<Timestamp>) {
+    fn respond_after_think_time(&mut self, context: &mut WorkerContext, noticed: Option<Timestamp>) {
         let Some(origin_exchange) = self.exchange.as_mut().and_then(|exchange| exchange.origin_exchange.take()) else {
             return;
         };
         if origin_exchange.ready_at.is_some()
             && let Some(origin) = &context.origin
         {
-            origin.thought(noticed);
+            origin.record_think_time(noticed);
         }
         let Reply { status, content_bytes, body } = self.reply(context, &origin_exchange.object_request);
         if let Some(exchange) = &mut self.exchange {
@@ -153,19 +153,19 @@ impl Connection {
             _ => true,
         };
         if is_due {
-            self.think_over(context, None);
+            self.respond_after_think_time(context, None);
         }
     }
 
     /// Whether the expired deadline was that of a think time.
-    pub(super) fn was_thinking(&mut self, context: &mut WorkerContext) -> bool {
+    pub(super) fn was_think_deadline(&mut self, context: &mut WorkerContext) -> bool {
         let thinks = self.phase == Phase::Open && self.incoming.is_nothing() && !self.has_to_send();
         let Some(ready_at) =
             self.origin_exchange().filter(|_| thinks).and_then(|origin_exchange| origin_exchange.ready_at)
         else {
             return false;
         };
-        self.think_over(context, Some(ready_at));
+        self.respond_after_think_time(context, Some(ready_at));
         true
     }
 

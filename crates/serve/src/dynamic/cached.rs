@@ -4,7 +4,7 @@
 //!   exchange ── stored and usable ──▶ served ── stale-while-revalidate: and a Flight without a client
 //!       │ else
 //!       ├─ the same is being fetched ──▶ follow the Flight ──▶ its response, as it streams
-//!       └─ no fetch in flight ─────────▶ lead one: upstream::send ──┬─ shareable: a task fills Filling, all read from it
+//!       └─ no fetch in flight ─────────▶ lead one: upstream::send ──┬─ shareable: a task fills Filling, read by all
 //!                                                                   └─ private: leader only; followers fetch themselves
 //! ```
 //!
@@ -257,11 +257,13 @@ impl InFlightRequest<'_> {
                 Err(failure) => return self.failed(failure, leading, &planned_fetch, client).await,
             };
             if is_error(answer.status)
-                && let Some(stored) =
-                    planned_fetch.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()))
+                && let Some(stored) = planned_fetch
+                    .candidate
+                    .as_ref()
+                    .filter(|stored| self.may_replace_failed_fetch(stored, leading.flight()))
             {
                 leading.complete(FetchResult::Errored);
-                return self.give_stale(stored, Some(answer.status), planned_fetch.why, client).await;
+                return self.send_stale(stored, Some(answer.status), planned_fetch.why, client).await;
             }
             let Some(stored) = planned_fetch
                 .candidate
@@ -368,10 +370,11 @@ impl InFlightRequest<'_> {
 
     /// The upstream sent no response.
     async fn failed(&self, failure: Failure, leading: Leader, planned_fetch: &Fetch, client: Option<Client>) {
-        let stale = planned_fetch.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()));
+        let stale =
+            planned_fetch.candidate.as_ref().filter(|stored| self.may_replace_failed_fetch(stored, leading.flight()));
         leading.complete(FetchResult::Failed(failure.clone()));
         match stale {
-            Some(stored) => self.give_stale(stored, None, planned_fetch.why, client).await,
+            Some(stored) => self.send_stale(stored, None, planned_fetch.why, client).await,
             None => {
                 let Some(client) = client else { return };
                 refuse(&failure, planned_fetch.why, client).await;
@@ -427,16 +430,16 @@ impl InFlightRequest<'_> {
                 None
             }
             FetchResult::Failed(failure) => {
-                match planned_fetch.candidate.as_ref().filter(|stored| self.may_stand_in(stored, flight)) {
-                    Some(stored) => self.give_stale(stored, None, planned_fetch.why, Some(client)).await,
+                match planned_fetch.candidate.as_ref().filter(|stored| self.may_replace_failed_fetch(stored, flight)) {
+                    Some(stored) => self.send_stale(stored, None, planned_fetch.why, Some(client)).await,
                     None => refuse(&failure, planned_fetch.why, client).await,
                 }
                 None
             }
             FetchResult::Errored => {
-                match planned_fetch.candidate.as_ref().filter(|stored| self.may_stand_in(stored, flight)) {
+                match planned_fetch.candidate.as_ref().filter(|stored| self.may_replace_failed_fetch(stored, flight)) {
                     Some(stored) => {
-                        self.give_stale(stored, None, planned_fetch.why, Some(client)).await;
+                        self.send_stale(stored, None, planned_fetch.why, Some(client)).await;
                         None
                     }
                     None => Some(client),
@@ -447,11 +450,11 @@ impl InFlightRequest<'_> {
     }
 
     /// Whether a stored response may replace a failed fetch: not if the target was changed meanwhile.
-    fn may_stand_in(&self, stored: &Stored, flight: &Flight) -> bool {
+    fn may_replace_failed_fetch(&self, stored: &Stored, flight: &Flight) -> bool {
         !flight.is_invalidated() && usable_on_error(&stored.head, &self.directives, self.cached.cache.now())
     }
 
-    async fn give_stale(&self, stored: &Stored, upstream: Option<u16>, why: Reason, client: Option<Client>) {
+    async fn send_stale(&self, stored: &Stored, upstream: Option<u16>, why: Reason, client: Option<Client>) {
         let Some(client) = client else { return };
         let finding = Finding::new(Outcome::Stale, Reason::UpstreamFailed);
         let mark = CacheStatus { forwarded_status: upstream, ..CacheStatus::forwarded(finding, why) };

@@ -169,13 +169,13 @@ pub(crate) struct RequestBody {
     ahead: VecDeque<Piece>,
     /// Reserved bytes for these pieces, and the shared counter.
     aside: usize,
-    aside_of_all: Ahead,
+    aside_of_all: BufferedBytes,
     progress: Progress,
 }
 
 /// Reserved bytes for early request bodies, over all exchanges with an upstream.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ahead(Rc<Cell<usize>>);
+pub(super) struct BufferedBytes(Rc<Cell<usize>>);
 
 /// Time of the last progress, shared by the body and the task that waits for the response.
 #[derive(Clone, Debug)]
@@ -216,7 +216,7 @@ impl RequestBody {
             opened: false,
             ahead: VecDeque::new(),
             aside: 0,
-            aside_of_all: Ahead::default(),
+            aside_of_all: BufferedBytes::default(),
             progress: Progress::new(),
         }
     }
@@ -224,9 +224,9 @@ impl RequestBody {
     /// Lets the client begin, and buffers a small body completely or the first [`BODY_WINDOW`] of a large one: a slow
     /// client then occupies no slot at the upstream. When the shared limit is reached, the body is read after the
     /// request has its slot.
-    pub(super) async fn gather(&mut self, of_all: &Ahead) {
+    pub(super) async fn buffer_body(&mut self, of_all: &BufferedBytes) {
         let most = self.left.map_or(BODY_WINDOW, |left| usize::try_from(left).unwrap_or(usize::MAX).min(BODY_WINDOW));
-        if self.source.is_none() || of_all.0.get() + most > AHEAD_MAX {
+        if self.source.is_none() || of_all.0.get() + most > BUFFERED_BODIES_MAX {
             return;
         }
         of_all.0.set(of_all.0.get() + most);
@@ -346,6 +346,6 @@ impl Body for RequestBody {
 }
 
 /// Limit of early request bodies per upstream: those of 256 clients, or of more with small ones.
-const AHEAD_MAX: usize = 16 << 20;
+const BUFFERED_BODIES_MAX: usize = 16 << 20;
 /// Bytes of one event: small enough that a window holds several.
 pub(super) const PIECE: usize = 64 << 10;

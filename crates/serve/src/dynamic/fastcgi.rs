@@ -179,7 +179,7 @@ async fn exchange(
     let (half, write_half) = split(stream);
     let writer = Writer(spawn_local(write(write_half, request, body)));
     let mut reader = Reader { half, buffer: BytesMut::new(), decoder: Decoder::default() };
-    let awaiting = FirstByteWait::one_more(Rc::clone(&route.upstream_state));
+    let awaiting = FirstByteWait::count_one(Rc::clone(&route.upstream_state));
     progress.touch();
     let mut text = BytesMut::new();
     let mut awaiting = Some(awaiting);
@@ -348,7 +348,7 @@ impl Content {
 struct FirstByteWait(Rc<UpstreamState>);
 
 impl FirstByteWait {
-    fn one_more(upstream_state: Rc<UpstreamState>) -> Self {
+    fn count_one(upstream_state: Rc<UpstreamState>) -> Self {
         let awaiting = &upstream_state.fastcgi.awaiting;
         awaiting.set(awaiting.get() + 1);
         FirstByteWait(upstream_state)

@@ -68,7 +68,7 @@ impl Program {
                 None
             }
         };
-        let work = |link| Keeper { spec, transport, group: group.as_ref(), link }.run();
+        let work = |link| Supervisor { spec, transport, group: group.as_ref(), link }.run();
         let keeper = Worker::start(c"yamabiko-keeper", &[], work).map_err(failed)?;
         Ok(Program { keeper: Some(keeper), state: Arc::new(ProgramState::new(group, spec.weight)) })
     }
@@ -129,16 +129,16 @@ pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport
 
 /// Tries the upstream until it accepts.
 async fn wait_until_up(state: Arc<ProgramState>, transport: Transport) {
-    let mut pause = PROBE_FIRST;
+    let mut pause = PROBE_INTERVAL_MIN;
     while socket::connect(&transport, PROBE_TIME).await.is_err() {
         sleep(pause).await;
-        pause = (pause * 2).min(PROBE_LAST);
+        pause = (pause * 2).min(PROBE_INTERVAL_MAX);
     }
     state.set_up(true);
 }
 
 /// The process that starts and restarts the program.
-struct Keeper<'a> {
+struct Supervisor<'a> {
     spec: &'a ProgramSpec,
     transport: &'a Transport,
     group: Option<&'a Cgroup>,
@@ -151,14 +151,14 @@ enum Running {
     TiedProcess(TiedProcess),
 }
 
-impl Keeper<'_> {
+impl Supervisor<'_> {
     /// Runs until the server closes the link.
     fn run(mut self) {
         // Without root a PID namespace needs a user namespace.
         let rootless = !geteuid().is_root();
         let confined = !rootless || enter_user_namespace().is_ok();
         let clock = Clock::start();
-        let mut backoff = BACKOFF_FIRST;
+        let mut backoff = BACKOFF_MIN;
         let mut may_place = confined;
         loop {
             let began = clock.now();
@@ -173,13 +173,13 @@ impl Keeper<'_> {
                 Err(error) => format!("did not start: {error}"),
             };
             if clock.now().since(began) >= STABLE_AFTER {
-                backoff = BACKOFF_FIRST;
+                backoff = BACKOFF_MIN;
             }
             self.report(&format!("{end}\t; it restarts in {} s", backoff.as_secs()));
             if self.hangs_up_within(backoff) {
                 return;
             }
-            backoff = (backoff * 2).min(BACKOFF_LAST);
+            backoff = (backoff * 2).min(BACKOFF_MAX);
         }
     }
 
@@ -193,8 +193,8 @@ impl Keeper<'_> {
                 Err(error) => {
                     *may_place = false;
                     print_line(format_args!(
-                        "no PID namespace for the program ({error}): when this server ends, the program's process group is \
-                         killed, but not the processes that left that group"
+                        "no PID namespace for the program ({error}): when this server ends, the program's process \
+                         group is killed, but not the processes that left that group"
                     ));
                 }
             }
@@ -289,13 +289,13 @@ fn hung_up_after(link: &UnixStream, other: Option<BorrowedFd<'_>>, wait: Duratio
 /// The keeper's message for a start.
 const STARTED: &str = "started";
 
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-const BACKOFF_LAST: Duration = Duration::from_secs(30);
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// A program that ran this long ended for another reason than a failed start.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// Time from SIGTERM to SIGKILL.
 const KILL_DELAY: Duration = Duration::from_secs(3);
 const PARENT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const PROBE_TIME: Duration = Duration::from_secs(1);
-const PROBE_FIRST: Duration = Duration::from_millis(10);
-const PROBE_LAST: Duration = Duration::from_millis(250);
+const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
+const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(250);

@@ -20,7 +20,7 @@ use sys::file::Root;
 use tokio::time::{Instant, timeout_at};
 
 use super::admission::{Admission, LoadState, Permit};
-use super::client::{Ahead, Hints, RequestBody};
+use super::client::{BufferedBytes, Hints, RequestBody};
 use super::fields::{ClientInfo, RequestHead};
 use super::spec::{DynamicLimits, FastCgiScript, Route, Upstream};
 use super::usage::{Counts, GaugeGuard, ProgramState, count};
@@ -127,7 +127,7 @@ pub(super) struct UpstreamState {
     pub(super) http: http1::Pool,
     pub(super) fastcgi: fastcgi::Pool,
     /// Request bodies that arrive while their request is queued.
-    ahead: Ahead,
+    ahead: BufferedBytes,
 }
 
 impl Scripts {
@@ -172,7 +172,7 @@ impl UpstreamState {
             admission: Rc::new(Admission::new(limits, load_state)),
             http: http1::Pool::default(),
             fastcgi: fastcgi::Pool::default(),
-            ahead: Ahead::default(),
+            ahead: BufferedBytes::default(),
         }
     }
 }
@@ -253,7 +253,7 @@ pub(crate) async fn send(
     // From here on a cancelled exchange is counted, wherever it waited.
     let mut unfinished = UnfinishedExchange(Some(&route.counts));
     let mut body = body.unwrap_or_else(RequestBody::none);
-    body.gather(&route.upstream_state.ahead).await;
+    body.buffer_body(&route.upstream_state.ahead).await;
     let place = route.upstream_state.admission.enter(&route.counts).await.inspect_err(|_| unfinished.0 = None)?;
     let in_flight = GaugeGuard::raise(&route.counts, |counts| &counts.in_flight);
     let deadline = Instant::now() + route.limits.timeout;

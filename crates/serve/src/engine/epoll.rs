@@ -189,7 +189,7 @@ impl<'a> Worker<'a> {
                     break;
                 }
                 let Some(token) = self.again.pop_front() else { break };
-                self.go_on(token)?;
+                self.resume(token)?;
             }
             self.context.turn.for_new_connections();
             for done in 0..self.deferred.len() {
@@ -197,7 +197,7 @@ impl<'a> Worker<'a> {
                     break;
                 }
                 let Some(token) = self.deferred.pop_front() else { break };
-                self.go_on(token)?;
+                self.resume(token)?;
             }
             while let Some(token) = self.table.due(self.context.now) {
                 let Some(client) = self.table.get(token) else { continue };
@@ -287,7 +287,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Processes a queued connection.
-    fn go_on(&mut self, token: u64) -> Result<(), ServeError> {
+    fn resume(&mut self, token: u64) -> Result<(), ServeError> {
         let Some(client) = self.table.get(token) else { return Ok(()) };
         client.queued = false;
         let unsure = std::mem::take(&mut client.unsure);

@@ -224,7 +224,7 @@ impl<'a> Worker<'a> {
             }
             self.context.turn.for_new_connections();
             while let Some(token) = self.deferred.pop_front() {
-                self.look_at(token);
+                self.read_without_receive(token);
                 if self.context.turn.is_over() {
                     break;
                 }

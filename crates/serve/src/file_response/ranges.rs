@@ -175,7 +175,10 @@ mod tests {
     proptest! {
         /// Ranges are inside the file, separate from one another, and cover exactly the requested bytes.
         #[test]
-        fn merged_ranges_cover_the_requested_bytes(requested in proptest::collection::vec((0u64..60, 0u64..60), 1..12), length in 1u64..50) {
+        fn merged_ranges_cover_the_requested_bytes(
+            requested in proptest::collection::vec((0u64..60, 0u64..60), 1..12),
+            length in 1u64..50,
+        ) {
             let requested: Vec<_> = requested.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
             let list: Vec<String> = requested.iter().map(|(first, last)| format!("{first}-{last}")).collect();
             let covered = |byte: u64| requested.iter().any(|(first, last)| (*first..=*last).contains(&byte));

@@ -32,7 +32,7 @@ fn full() -> Report {
             routes: vec![RouteCounters { route: hostile, answered: 5, ..RouteCounters::default() }],
             program: Some(ProgramUsage { up: true, starts: 2, usage: Some(Default::default()), ..Default::default() }),
         }),
-        ..status_sources(StatusSpec::All).gather(Timestamp::from_nanos(120_500_000_000))
+        ..status_sources(StatusSpec::All).collect_report(Timestamp::from_nanos(120_500_000_000))
     }
 }
 

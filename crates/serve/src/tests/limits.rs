@@ -4,7 +4,7 @@ use super::*;
 
 use std::io::ErrorKind;
 
-fn impatient() -> Limits {
+fn short_timeouts() -> Limits {
     let short = Duration::from_millis(60);
     let long = Duration::from_secs(600);
     Limits { head_time: short, idle_time: long, stall_time: long, ..Limits::default() }
@@ -12,7 +12,7 @@ fn impatient() -> Limits {
 
 #[test]
 fn an_endless_head_times_out() {
-    let server = Running::with(1, impatient());
+    let server = Running::with(1, short_timeouts());
     // No input: no response.
     assert!(server.connect().rest().is_empty());
     // A head has begun and does not end.
@@ -39,7 +39,8 @@ fn an_endless_head_times_out() {
 
 #[test]
 fn an_idle_connection_is_closed_after_the_idle_time() {
-    let limits = Limits { head_time: Duration::from_secs(600), idle_time: Duration::from_millis(60), ..impatient() };
+    let limits =
+        Limits { head_time: Duration::from_secs(600), idle_time: Duration::from_millis(60), ..short_timeouts() };
     let server = Running::with(1, limits);
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
@@ -49,7 +50,7 @@ fn an_idle_connection_is_closed_after_the_idle_time() {
 #[test]
 fn a_client_that_does_not_read_a_file_is_reset() {
     let long = Duration::from_secs(600);
-    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..impatient() };
+    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..short_timeouts() };
     let server = Running::with(1, limits);
     fs::write(server.root().join("big"), vec![b'x'; 64 << 20]).unwrap();
     let mut client = server.connect();
@@ -66,7 +67,7 @@ fn a_client_that_does_not_read_a_file_is_reset() {
 #[test]
 fn a_client_that_does_not_read_small_responses_is_reset() {
     let long = Duration::from_secs(600);
-    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..impatient() };
+    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..short_timeouts() };
     let server = Running::with(1, limits);
     let mut client = server.connect();
     // Sends requests without reading, until the server stops receiving and then closes.
@@ -228,19 +229,19 @@ fn a_refused_client_that_stops_sending_reads_the_refusal() {
 #[test]
 fn new_and_established_connections_both_get_their_turn() {
     let server = Running::start();
-    let mut known = server.connect();
-    assert_eq!(known.get("/hello.txt").body, b"hello\n");
-    let mut crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    let mut established = server.connect();
+    assert_eq!(established.get("/hello.txt").body, b"hello\n");
+    let mut clients: Vec<_> = (0..200).map(|_| server.connect()).collect();
     for round in 0..20 {
-        for stranger in &mut crowd {
-            stranger.send(if round == 0 { b"GET /hello.txt HTTP/1.1\r\nA: " } else { b"a" });
+        for client in &mut clients {
+            client.send(if round == 0 { b"GET /hello.txt HTTP/1.1\r\nA: " } else { b"a" });
         }
-        assert_eq!(known.get("/hello.txt").body, b"hello\n");
+        assert_eq!(established.get("/hello.txt").body, b"hello\n");
     }
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
-    for stranger in &mut crowd {
-        stranger.send(b"\r\nHost: x\r\n\r\n");
-        assert_eq!(stranger.response(true).body, b"hello\n");
+    for client in &mut clients {
+        client.send(b"\r\nHost: x\r\n\r\n");
+        assert_eq!(client.response(true).body, b"hello\n");
     }
 }
 
@@ -263,17 +264,17 @@ fn an_established_client_may_send_long_pipelines() {
 #[test]
 fn bursts_leave_receive_buffers_for_other_connections() {
     let server = Running::start();
-    let mut crowd: Vec<_> = (0..150).map(|_| server.connect()).collect();
+    let mut clients: Vec<_> = (0..150).map(|_| server.connect()).collect();
     let mut other = server.connect();
-    for client in &mut crowd {
+    for client in &mut clients {
         assert_eq!(client.get("/hello.txt").body, b"hello\n");
     }
     let burst = "GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1500);
-    for client in &mut crowd {
+    for client in &mut clients {
         client.send(burst.as_bytes());
         assert_eq!(other.get("/hello.txt").body, b"hello\n");
     }
-    for client in &mut crowd {
+    for client in &mut clients {
         (0..1500).for_each(|_| assert_eq!(client.response(true).body, b"hello\n"));
     }
 }

@@ -143,11 +143,11 @@ impl Origin {
     }
 
     /// Reads the counters until they satisfy a condition.
-    fn figures_when(&self, are_so: impl Fn(&OriginFigures) -> bool) -> OriginFigures {
+    fn wait_for_figures(&self, condition: impl Fn(&OriginFigures) -> bool) -> OriginFigures {
         let begun = Instant::now();
         loop {
             let figures = self.figures();
-            if are_so(&figures) {
+            if condition(&figures) {
                 return figures;
             }
             assert!(begun.elapsed() < Duration::from_secs(60), "{figures:?}");
@@ -345,7 +345,7 @@ fn methods_other_than_get_head_and_post_are_refused() {
     // Byte by byte: no response before the last byte.
     client.send(post("Content-Length: 8192\r\n").as_bytes());
     client.send(&body.as_bytes()[1..]);
-    origin.figures_when(|figures| figures.post == 2);
+    origin.wait_for_figures(|figures| figures.post == 2);
     assert_eq!(origin.figures().full, 7);
     client.send(b"x");
     posted(&mut client);
@@ -538,9 +538,9 @@ fn a_thousand_delayed_responses_survive_client_disconnects() {
             client
         })
         .collect();
-    origin.figures_when(|figures| figures.thinking == 1000);
+    origin.wait_for_figures(|figures| figures.thinking == 1000);
     clients.truncate(400);
-    let figures = origin.figures_when(|figures| figures.thinking == 400);
+    let figures = origin.wait_for_figures(|figures| figures.thinking == 400);
     assert_eq!((figures.abandoned, figures.requests, figures.full), (600, 1000, 0));
     // The first stop waits for think times; the second ends immediately.
     origin.server.stop.write(1).unwrap();
@@ -558,7 +558,7 @@ fn a_stopping_origin_sends_delayed_responses() {
     for client in &mut clients {
         client.send(origin.request("GET", object(THING, 1), 1, "").as_bytes());
     }
-    origin.figures_when(|figures| figures.requests == 50);
+    origin.wait_for_figures(|figures| figures.requests == 50);
     origin.server.stop.write(1).unwrap();
     for client in &mut clients {
         let response_text = client.rest();
@@ -576,6 +576,6 @@ fn a_missing_request_body_times_out() {
         let response_text = String::from_utf8(client.rest()).unwrap();
         assert!(response_text.starts_with(&format!("HTTP/1.1 {status}")), "{response_text}");
     }
-    let figures = origin.figures_when(|figures| figures.thinking == 0);
+    let figures = origin.wait_for_figures(|figures| figures.thinking == 0);
     assert_eq!((figures.requests, figures.abandoned, figures.full), (2, 2, 0));
 }

@@ -18,7 +18,7 @@ pub struct Case {
 }
 
 /// Creates the files of the table.
-pub fn furnish(root: &Path) {
+pub fn create_files(root: &Path) {
     let digits: Vec<u8> = (0..400_000).map(|at| b'0' + (at % 10) as u8).collect();
     for (name, content) in [
         ("digits.txt", &b"0123456789abcdef"[..]),

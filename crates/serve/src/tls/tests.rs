@@ -56,7 +56,7 @@ impl Pair {
 }
 
 /// A client and the server's session, and the plaintext that each received.
-struct Both {
+struct TlsPair {
     client: ClientConnection,
     server: Secure,
     server_received: Vec<u8>,
@@ -65,9 +65,9 @@ struct Both {
     under_way: Vec<u8>,
 }
 
-impl Both {
+impl TlsPair {
     fn new(tls: &Tls, config: Arc<ClientConfig>) -> Self {
-        Both {
+        TlsPair {
             client: ClientConnection::new(config, ServerName::try_from("server").unwrap()).unwrap(),
             server: Secure::new(tls).unwrap(),
             server_received: Vec::new(),

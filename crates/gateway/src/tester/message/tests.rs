@@ -42,7 +42,8 @@ proptest! {
             prop_assert!(text.len() < crate::tester::frame::TEXT_MAX);
             prop_assert_eq!(serde_json::from_slice::<ToServer>(&text).unwrap(), message);
         }
-        let seen = EndReport { bytes, cpu_s, sent: Some(SentReport { sent: bytes, ..SentReport::default() }), ..EndReport::default() };
+        let sent = Some(SentReport { sent: bytes, ..SentReport::default() });
+        let seen = EndReport { bytes, cpu_s, sent, ..EndReport::default() };
         let message = ToClient::Report { trial, seen };
         let text = serde_json::to_vec(&message).unwrap();
         prop_assert_eq!(serde_json::from_slice::<ToClient>(&text).unwrap(), message);

@@ -231,6 +231,6 @@ fn cdn_cache_control_replaces_cache_control_and_expires() {
     ] {
         assert_eq!(lifetime_s(&fields), expected, "{fields}");
     }
-    let demanded = "CDN-Cache-Control: no-cache\r\nCache-Control: max-age=9\r\nETag: \"a\"\r\n";
-    assert_eq!(use_of(demanded, "", 0), Usable::Validate(Reason::OriginDemands));
+    let head = "CDN-Cache-Control: no-cache\r\nCache-Control: max-age=9\r\nETag: \"a\"\r\n";
+    assert_eq!(use_of(head, "", 0), Usable::Validate(Reason::OriginDemands));
 }

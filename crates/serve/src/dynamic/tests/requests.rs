@@ -216,7 +216,7 @@ fn bodies_buffered_in_the_queue_arrive_completely() {
 }
 
 /// Responds to two requests on each connection and closes it at the third.
-fn forgetful() -> Upstream {
+fn closing_at_third_request() -> Upstream {
     Upstream::start(|mut peer| {
         for _ in 0..2 {
             if peer.head().is_none() {
@@ -231,7 +231,7 @@ fn forgetful() -> Upstream {
 
 #[test]
 fn upstream_connections_are_reused_and_closed_ones_replaced() {
-    let upstream = forgetful();
+    let upstream = closing_at_third_request();
     let mut worker = TestWorker::before(&upstream);
     for _ in 0..30 {
         assert_eq!(worker.get("/app").text(), "here");
@@ -244,7 +244,7 @@ fn upstream_connections_are_reused_and_closed_ones_replaced() {
 
 #[test]
 fn unsafe_requests_are_not_retried() {
-    let upstream = forgetful();
+    let upstream = closing_at_third_request();
     let mut worker = TestWorker::before(&upstream);
     for _ in 0..1000 {
         let (before, failed) = (upstream.accepted(), worker.route_counters_when(|_| true).failed);

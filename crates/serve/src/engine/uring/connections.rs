@@ -52,7 +52,7 @@ impl Worker<'_> {
             let release = |token, client: Client| client.release(token, turn, ring);
             match self.env.admit(&mut self.table, &mut self.context, seat, release)? {
                 AcceptResult::New(token) => {
-                    self.look_at(token);
+                    self.read_without_receive(token);
                     // Another connection was displaced, which makes the next wait longer than all work so far.
                     if full {
                         return Ok(());
@@ -77,7 +77,7 @@ impl Worker<'_> {
 
     /// Reads the input of a connection without a receive. A new connection has usually sent its first request with the
     /// last packet of the handshake.
-    pub(super) fn look_at(&mut self, token: u64) {
+    pub(super) fn read_without_receive(&mut self, token: u64) {
         let Some(client) = self.table.get(token) else { return };
         client.receiving = Receiving::Nothing;
         match client.link.step() {

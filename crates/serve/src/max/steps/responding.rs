@@ -54,7 +54,7 @@ enum FileLookup {
 
 /// Result of processing one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum ProcessResult {
     /// The head is incomplete.
     Incomplete,
     /// The request used `bytes` of the input; its response is in `out`.
@@ -121,18 +121,18 @@ impl Responder {
     }
 
     /// Processes one request at the beginning of `input`, which is not empty, and appends its response to `out`.
-    pub(super) fn take(&mut self, input: &[u8], peer: SocketAddr, out: &mut Vec<u8>) -> Taken {
+    pub(super) fn take(&mut self, input: &[u8], peer: SocketAddr, out: &mut Vec<u8>) -> ProcessResult {
         if !self.parse {
-            let Some(end) = memchr::memmem::find(input, b"\r\n\r\n") else { return Taken::Incomplete };
+            let Some(end) = memchr::memmem::find(input, b"\r\n\r\n") else { return ProcessResult::Incomplete };
             self.prepared(out);
-            return Taken::Answered { bytes: end + 4, last: false };
+            return ProcessResult::Answered { bytes: end + 4, last: false };
         }
         let request = match parse(input, &self.limits) {
-            Parsed::Incomplete => return Taken::Incomplete,
+            Parsed::Incomplete => return ProcessResult::Incomplete,
             Parsed::Complete(request) => request,
             Parsed::Refused(status) => {
                 write_refusal(out, status, self.date_field.line(), Persistence::Close, false);
-                return Taken::Answered { bytes: input.len(), last: true };
+                return ProcessResult::Answered { bytes: input.len(), last: true };
             }
         };
         // This benchmark server closes connections whose requests have features that its clients never use.
@@ -160,7 +160,7 @@ impl Responder {
             });
         }
         // This benchmark server does not serve files that do not fit into memory.
-        Taken::Answered { bytes: request.length, last: last || self.cut }
+        ProcessResult::Answered { bytes: request.length, last: last || self.cut }
     }
 
     fn answer(&mut self, request: &Request<'_>, persistence: Persistence, out: &mut Vec<u8>) -> (u16, u64) {

@@ -9,7 +9,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use sys::clock::Clock;
 use units::Timestamp;
 
-use super::responding::{Responder, Taken};
+use super::responding::{ProcessResult, Responder};
 use crate::spec::{Limits, ServeError, system};
 use crate::tls::{Secure, Tls};
 
@@ -183,12 +183,12 @@ impl Connection {
         };
         while !rest.is_empty() && !self.last {
             match responding.take(rest, self.peer, out) {
-                Taken::Incomplete if rest.len() > PARTIAL_MAX => self.last = true,
-                Taken::Incomplete => {
+                ProcessResult::Incomplete if rest.len() > PARTIAL_MAX => self.last = true,
+                ProcessResult::Incomplete => {
                     self.partial.extend_from_slice(rest);
                     break;
                 }
-                Taken::Answered { bytes, last } => {
+                ProcessResult::Answered { bytes, last } => {
                     rest = &rest[bytes..];
                     self.last = last;
                 }

@@ -5,37 +5,37 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error, HandshakeKind};
 
 use super::super::secure::{Secure, TlsFailure, sealed_max};
-use super::{Both, Pair};
+use super::{Pair, TlsPair};
 
 #[test]
 fn tls_1_2_and_1_3_carry_data_both_ways_and_close_cleanly() {
     let pair = Pair::new();
     let tls = pair.load();
     for version in [&TLS12, &TLS13] {
-        let mut both = Both::new(&tls, pair.client(&[version], &[b"h2", b"http/1.1"]));
-        both.settle(usize::MAX);
-        assert!(both.server.established());
-        assert_eq!(both.client.alpn_protocol(), Some(&b"http/1.1"[..]));
-        both.client_sends(b"GET / HTTP/1.1\r\n\r\n");
-        both.settle(usize::MAX);
-        assert_eq!(both.server_received, b"GET / HTTP/1.1\r\n\r\n");
+        let mut tls_pair = TlsPair::new(&tls, pair.client(&[version], &[b"h2", b"http/1.1"]));
+        tls_pair.settle(usize::MAX);
+        assert!(tls_pair.server.established());
+        assert_eq!(tls_pair.client.alpn_protocol(), Some(&b"http/1.1"[..]));
+        tls_pair.client_sends(b"GET / HTTP/1.1\r\n\r\n");
+        tls_pair.settle(usize::MAX);
+        assert_eq!(tls_pair.server_received, b"GET / HTTP/1.1\r\n\r\n");
         let answer: Vec<u8> = (0..100_000).map(|at| at as u8).collect();
-        both.server_sends(&answer);
-        assert!(both.under_way.len() <= sealed_max(answer.len()), "{}", both.under_way.len() - answer.len());
-        let (mut server, mut goodbye) = (both.server, Vec::new());
-        server.close(&mut goodbye);
-        both.server = server;
-        both.under_way.extend_from_slice(&goodbye);
-        both.deliver_to_client().unwrap();
-        assert!(both.client_received == answer);
+        tls_pair.server_sends(&answer);
+        assert!(tls_pair.under_way.len() <= sealed_max(answer.len()), "{}", tls_pair.under_way.len() - answer.len());
+        let (mut server, mut close_notify) = (tls_pair.server, Vec::new());
+        server.close(&mut close_notify);
+        tls_pair.server = server;
+        tls_pair.under_way.extend_from_slice(&close_notify);
+        tls_pair.deliver_to_client().unwrap();
+        assert!(tls_pair.client_received == answer);
         let mut nothing = [0; 1];
         // The reader returns end-of-file after close_notify, and an error without it.
-        assert_eq!(std::io::Read::read(&mut both.client.reader(), &mut nothing).unwrap(), 0);
+        assert_eq!(std::io::Read::read(&mut tls_pair.client.reader(), &mut nothing).unwrap(), 0);
         // Sent once; nothing follows it.
-        let length = goodbye.len();
-        both.server.close(&mut goodbye);
-        assert_eq!(goodbye.len(), length);
-        assert!(both.server.encrypt(b"x", &mut goodbye).is_err());
+        let length = close_notify.len();
+        tls_pair.server.close(&mut close_notify);
+        assert_eq!(close_notify.len(), length);
+        assert!(tls_pair.server.encrypt(b"x", &mut close_notify).is_err());
     }
 }
 
@@ -43,11 +43,11 @@ fn tls_1_2_and_1_3_carry_data_both_ways_and_close_cleanly() {
 fn a_client_without_alpn_is_served_and_an_h2_only_client_gets_an_alert() {
     let pair = Pair::new();
     let tls = pair.load();
-    let mut silent = Both::new(&tls, pair.client(&[&TLS13], &[]));
+    let mut silent = TlsPair::new(&tls, pair.client(&[&TLS13], &[]));
     silent.settle(usize::MAX);
     assert!(silent.server.established());
     for version in [&TLS12, &TLS13] {
-        let mut modern = Both::new(&tls, pair.client(&[version], &[b"h2"]));
+        let mut modern = TlsPair::new(&tls, pair.client(&[version], &[b"h2"]));
         let hello = modern.client_bytes();
         assert!(matches!(modern.deliver_to_server(&hello), Err(TlsFailure::Handshake(_))));
         let error = modern.deliver_to_client().unwrap_err();
@@ -65,12 +65,12 @@ fn tickets_resume_a_session_also_after_a_reload() {
         let client = pair.client(&[version], &[]);
         let kinds: Vec<_> = (0..3)
             .map(|turn| {
-                let mut both = Both::new(&tls, client.clone());
-                both.settle(usize::MAX);
+                let mut tls_pair = TlsPair::new(&tls, client.clone());
+                tls_pair.settle(usize::MAX);
                 if turn == 1 {
                     tls.reload().unwrap();
                 }
-                both.client.handshake_kind()
+                tls_pair.client.handshake_kind()
             })
             .collect();
         let expected = [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed];
@@ -82,21 +82,21 @@ fn tickets_resume_a_session_also_after_a_reload() {
 fn close_notify_is_distinguished_from_truncation_and_responses_still_go_out() {
     let pair = Pair::new();
     let tls = pair.load();
-    let mut both = Both::new(&tls, pair.client(&[&TLS13], &[]));
-    both.settle(usize::MAX);
-    both.client_sends(b"the last request");
-    assert!(!both.server.peer_closed());
-    both.client.send_close_notify();
-    let mut last = both.client_bytes();
+    let mut tls_pair = TlsPair::new(&tls, pair.client(&[&TLS13], &[]));
+    tls_pair.settle(usize::MAX);
+    tls_pair.client_sends(b"the last request");
+    assert!(!tls_pair.server.peer_closed());
+    tls_pair.client.send_close_notify();
+    let mut last = tls_pair.client_bytes();
     last.extend_from_slice(b"bytes after the end mean nothing");
-    both.deliver_to_server(&last).unwrap();
-    assert!(both.server.peer_closed() && both.server.established());
-    assert_eq!(both.server_received, b"the last request");
-    both.deliver_to_server(&last).unwrap();
-    assert_eq!(both.server_received, b"the last request");
-    both.server_sends(b"its answer");
-    both.deliver_to_client().unwrap();
-    assert_eq!(both.client_received, b"its answer");
+    tls_pair.deliver_to_server(&last).unwrap();
+    assert!(tls_pair.server.peer_closed() && tls_pair.server.established());
+    assert_eq!(tls_pair.server_received, b"the last request");
+    tls_pair.deliver_to_server(&last).unwrap();
+    assert_eq!(tls_pair.server_received, b"the last request");
+    tls_pair.server_sends(b"its answer");
+    tls_pair.deliver_to_client().unwrap();
+    assert_eq!(tls_pair.client_received, b"its answer");
 }
 
 #[test]
@@ -123,14 +123,14 @@ fn a_corrupt_record_ends_the_session_with_an_alert() {
     let pair = Pair::new();
     let tls = pair.load();
     for version in [&TLS12, &TLS13] {
-        let mut both = Both::new(&tls, pair.client(&[version], &[]));
-        both.settle(usize::MAX);
-        both.client_sends(b"a request");
-        let mut bytes = both.client_bytes();
+        let mut tls_pair = TlsPair::new(&tls, pair.client(&[version], &[]));
+        tls_pair.settle(usize::MAX);
+        tls_pair.client_sends(b"a request");
+        let mut bytes = tls_pair.client_bytes();
         *bytes.last_mut().unwrap() ^= 1;
-        assert!(matches!(both.deliver_to_server(&bytes), Err(TlsFailure::Broken(_))));
-        assert!(both.server_received.is_empty());
-        let error = both.deliver_to_client().unwrap_err();
+        assert!(matches!(tls_pair.deliver_to_server(&bytes), Err(TlsFailure::Broken(_))));
+        assert!(tls_pair.server_received.is_empty());
+        let error = tls_pair.deliver_to_client().unwrap_err();
         assert_eq!(error, Error::AlertReceived(AlertDescription::BadRecordMac));
     }
 }
@@ -168,20 +168,20 @@ proptest! {
     ) {
         let pair = Pair::new();
         let tls = pair.load();
-        let mut both = Both::new(&tls, pair.client(&[if old { &TLS12 } else { &TLS13 }], &[b"http/1.1"]));
-        both.settle(step);
+        let mut tls_pair = TlsPair::new(&tls, pair.client(&[if old { &TLS12 } else { &TLS13 }], &[b"http/1.1"]));
+        tls_pair.settle(step);
         for part in &sent_parts {
-            both.client_sends(part);
+            tls_pair.client_sends(part);
         }
-        let bytes = both.client_bytes();
+        let bytes = tls_pair.client_bytes();
         for part in bytes.chunks(step) {
-            both.deliver_to_server(part).unwrap();
+            tls_pair.deliver_to_server(part).unwrap();
             // A response in the middle of a client's record.
-            both.server_sends(b"echo");
+            tls_pair.server_sends(b"echo");
         }
-        both.deliver_to_client().unwrap();
-        prop_assert_eq!(&both.server_received, &sent_parts.concat());
-        prop_assert_eq!(both.client_received, b"echo".repeat(bytes.chunks(step).count()));
+        tls_pair.deliver_to_client().unwrap();
+        prop_assert_eq!(&tls_pair.server_received, &sent_parts.concat());
+        prop_assert_eq!(tls_pair.client_received, b"echo".repeat(bytes.chunks(step).count()));
     }
 
     #[test]
@@ -202,16 +202,16 @@ proptest! {
     fn garbage_inside_a_session_never_reaches_the_http_parser(flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4)) {
         let pair = Pair::new();
         let tls = pair.load();
-        let mut both = Both::new(&tls, pair.client(&[&TLS13], &[]));
-        both.settle(usize::MAX);
+        let mut tls_pair = TlsPair::new(&tls, pair.client(&[&TLS13], &[]));
+        tls_pair.settle(usize::MAX);
         let message = [b'a'; 500];
-        both.client_sends(&message);
-        let mut bytes = both.client_bytes();
+        tls_pair.client_sends(&message);
+        let mut bytes = tls_pair.client_bytes();
         for (place, bits) in &flips {
             bytes[place.index(message.len())] ^= bits;
         }
-        let _ = both.deliver_to_server(&bytes);
-        let plaintext = &both.server_received;
+        let _ = tls_pair.deliver_to_server(&bytes);
+        let plaintext = &tls_pair.server_received;
         prop_assert!(plaintext.is_empty() || plaintext == &message, "{} bytes", plaintext.len());
     }
 }

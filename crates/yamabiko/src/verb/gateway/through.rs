@@ -63,8 +63,8 @@ fn tell(through: &Through, outcome: &ThroughOutcome) {
     }
     link("the clients' link", clients);
     link("the server's link", server);
-    if let Some(trouble) = &outcome.trouble {
-        say(format_args!("yamabiko: do not trust this result: {trouble}"));
+    if let Some(failure) = &outcome.failure {
+        say(format_args!("yamabiko: do not trust this result: {failure}"));
     }
 }
 
