@@ -1,12 +1,12 @@
-//! What a server of `gateway` hears from whoever can connect to it: the first byte says how the rest is cut.
+//! Bytes that any peer can send to a gateway server. The first byte is the length of the pieces in which they arrive.
 
 use gateway::tester::datagram::{Datagram, Introduction};
 use gateway::tester::frame::{FrameDirection, FrameReader, FrameWriter, TEXT_MAX};
-use gateway::tester::handshake::{Answering, HandshakeStep, Opening, Proof};
+use gateway::tester::handshake::{HandshakeStep, Opening, Proof, ServerHandshake};
 use gateway::tester::message::{LASTS_MS_MAX, STREAMS_MAX, ToClient, ToServer};
 use gateway::tester::{Keys, Secret};
 
-/// Nothing but a nonce goes to who gives no proof; no frame is read that was not written; what is read is written alike.
+/// A peer without proof receives a nonce only, only written frames are read, and parsed messages round-trip.
 pub fn run(bytes: &[u8]) {
     let Some((&cut, bytes)) = bytes.split_first() else { return };
     let cut = usize::from(cut).max(1);
@@ -34,22 +34,22 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Fed as the door does it: never more than it wants.
+/// Passes the bytes to the handshake like the server: never more than it accepts.
 fn handshake(secret: &Secret, mut bytes: &[u8], cut: usize) {
-    let mut server = Answering::with_nonce(secret, NONCE);
+    let mut server = ServerHandshake::with_nonce(secret, NONCE);
     let mut challenged = false;
     while !bytes.is_empty() {
-        let wants = server.wants();
-        assert!(wants > 0 && wants <= 64);
-        let (piece, rest) = bytes.split_at(bytes.len().min(cut).min(wants));
+        let bytes_wanted = server.bytes_wanted();
+        assert!(bytes_wanted > 0 && bytes_wanted <= 64);
+        let (piece, rest) = bytes.split_at(bytes.len().min(cut).min(bytes_wanted));
         bytes = rest;
-        match server.take(piece) {
+        match server.receive(piece) {
             HandshakeStep::Wait => {}
             HandshakeStep::Challenge(nonce) => {
                 assert!(nonce == NONCE && !challenged);
                 challenged = true;
             }
-            // The corpus has a proof that is good: its client's nonce is part of it.
+            // The corpus has a valid proof with its nonce.
             HandshakeStep::Proven { keys, proof, .. } => {
                 assert!(challenged && proof != [0; 32] && keys.session() != [0; 16]);
                 return;
@@ -64,37 +64,37 @@ fn handshake(secret: &Secret, mut bytes: &[u8], cut: usize) {
 }
 
 fn frames(keys: &Keys, bytes: &[u8], cut: usize) {
-    // As they come: the corpus has frames that are good, and their texts are what was written.
+    // The bytes as frames. The corpus has valid ones, whose texts must round-trip.
     let mut reader = FrameReader::new(keys, FrameDirection::Up);
     let (mut writer, mut again) = (FrameWriter::new(keys, FrameDirection::Up), Vec::new());
     for piece in bytes.chunks(cut) {
-        reader.take(piece);
+        reader.push(piece);
         while let Ok(Some(text)) = reader.next() {
             again.extend(writer.write(&text));
         }
-        assert!(reader.held() <= 4 + TEXT_MAX + 32 + cut);
+        assert!(reader.buffered() <= 4 + TEXT_MAX + 32 + cut);
     }
     assert!(bytes.starts_with(&again));
-    // As the text of one.
+    // The bytes as the text of a frame.
     let text = &bytes[..bytes.len().min(TEXT_MAX)];
     let frame = FrameWriter::new(keys, FrameDirection::Down).write(text);
     let mut reader = FrameReader::new(keys, FrameDirection::Down);
     let mut read = None;
     for piece in frame.chunks(cut) {
         assert!(read.is_none());
-        reader.take(piece);
+        reader.push(piece);
         read = reader.next().unwrap();
     }
     assert_eq!(read.as_deref(), Some(text));
 }
 
-/// Of a handshake that is always the same.
+/// Keys of a handshake with constant nonces.
 fn keys(secret: &Secret) -> Keys {
-    let mut server = Answering::with_nonce(secret, NONCE);
-    server.take(&Opening::Control.write());
-    match server.take(Proof::with_nonce(secret, &Opening::Control, NONCE, [3; 32]).bytes()) {
+    let mut server = ServerHandshake::with_nonce(secret, NONCE);
+    server.receive(&Opening::Control.write());
+    match server.receive(Proof::with_nonce(secret, &Opening::Control, NONCE, [3; 32]).bytes()) {
         HandshakeStep::Proven { keys, .. } => *keys,
-        _ => unreachable!("the proof is good"),
+        _ => unreachable!("the proof is valid"),
     }
 }
 

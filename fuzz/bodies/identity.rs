@@ -1,22 +1,22 @@
-//! Any bytes as the identity of a reply, of an ask, and as the path of an object: what a proxy, or anyone else, may make
-//! of them on the way.
+//! Arbitrary bytes as the identity of a response, as a request id, and as the path of an object: proxies and other
+//! programs may change all three.
 
 use std::sync::Arc;
 
-use polymix::{CacheWorkload, Checker, RequestId, Stamp, Stream, World};
+use polymix::{CacheWorkload, Checker, RequestId, ResponseIdentity, Stream, World};
 
-/// What is read is written the same way again, to the byte; a checker bears any head and body, and calls none right that
-/// has no identity.
+/// What is read is written the same way again, to the byte; a checker bears any head and body, and calls none right
+/// that has no identity.
 pub fn run(bytes: &[u8]) {
     let mut written = Vec::new();
-    if let Some(stamp) = Stamp::read(bytes) {
-        stamp.write(&mut written);
-        assert_eq!(written, bytes, "{stamp:?}");
+    if let Some(identity) = ResponseIdentity::read(bytes) {
+        identity.write(&mut written);
+        assert_eq!(written, bytes, "{identity:?}");
     }
     written.clear();
-    if let Some(ask) = RequestId::read(bytes) {
-        ask.write(&mut written);
-        assert_eq!(written, bytes, "{ask:?}");
+    if let Some(request_id) = RequestId::read(bytes) {
+        request_id.write(&mut written);
+        assert_eq!(written, bytes, "{request_id:?}");
     }
     let world = World::new(Arc::new(CacheWorkload::modern()), 7, 1);
     written.clear();
@@ -35,11 +35,11 @@ pub fn run(bytes: &[u8]) {
     // The first byte says where the head ends.
     let Some((&cut, reply)) = bytes.split_first() else { return };
     let (head, body) = reply.split_at(reply.len().min(usize::from(cut)));
-    let ask = Stream::new(&world).next(std::time::Duration::ZERO);
-    let mut checker = Checker::new(Arc::new(world), ask, RequestId::default(), 0);
+    let request = Stream::new(&world).next(std::time::Duration::ZERO);
+    let mut checker = Checker::new(Arc::new(world), request, RequestId::default(), 0);
     checker.head(head);
     checker.body(body);
     let seen = checker.end();
     assert_eq!(seen.body_bytes, body.len() as u64);
-    assert!(seen.stamp.is_some() || seen.content == polymix::Content::NotLooked, "{seen:?}");
+    assert!(seen.identity.is_some() || seen.content == polymix::Content::NotCompared, "{seen:?}");
 }

@@ -1,15 +1,15 @@
 //! Number of clients that a cache supports.
 //!
-//! School gateway paper: a class of 40 clients makes about 40 requests a second at its peak. The paper states the rate that
-//! a machine sustains in words ("usable to about 40/s"). This module defines it: the highest measured rate at which, as at
-//! every lower one,
+//! School gateway paper: a class of 40 clients makes about 40 requests a second at its peak. The paper states the rate
+//! that a machine sustains in words ("usable to about 40/s"). This module defines it: the highest measured rate at
+//! which, as at every lower one,
 //!
 //! - fewer than 1 % of the requests failed, and the point was not ended early;
 //! - the offered rate was achieved within 5 % and what chance explains;
 //! - hits took less than a second in the mean.
 //!
-//! Excluded are interrupted points, points that satisfy the rule in a run that is not valid, and points that violate it in a
-//! run whose load generator is in doubt. Excluded points are listed. If all are excluded, no number is stated.
+//! Excluded are interrupted points, points that satisfy the rule in a run that is not valid, and points that violate it
+//! in a run whose load generator is in doubt. Excluded points are listed. If all are excluded, no number is stated.
 
 use schema::document::{CheckState, Validity, Verdict, Weight};
 use schema::{CachePoint, ClientsSupported, UncountedRun};
@@ -61,7 +61,7 @@ impl RunEvidence {
     }
 
     /// Adds a reason to doubt the achieved rate.
-    pub fn doubted(mut self, why: &str) -> RunEvidence {
+    pub fn with_doubt(mut self, why: &str) -> RunEvidence {
         self.verdict = self.verdict.max(Verdict::Suspect);
         self.generator_failures.push(why.to_owned());
         self
@@ -111,8 +111,8 @@ pub struct SupportResult {
     pub not_counted: Vec<UncountedRun>,
 }
 
-/// Applies the rule to points, each with its configured rate (the offered one differs by chance) and the validity of its run.
-/// `client_rate` is the request rate of one client.
+/// Applies the rule to points, each with its configured rate (the offered one differs by chance) and the validity of
+/// its run. `client_rate` is the request rate of one client.
 pub fn of<'a>(
     points: impl IntoIterator<Item = (f64, &'a CachePoint, &'a RunEvidence)>,
     client_rate: RequestRate,
@@ -192,13 +192,13 @@ mod tests {
     }
 
     fn supported(points: &[(f64, CachePoint)], client_rate: f64) -> Option<ClientsSupported> {
-        let valid = standing(&[]);
+        let valid = run_evidence(&[]);
         let points = points.iter().map(|(rate, point)| (*rate, point, &valid));
         of(points, RequestRate::from_per_second(client_rate).unwrap()).supported
     }
 
     /// Evidence of a run in which these checks failed.
-    fn standing(failed: &[(&str, Weight)]) -> RunEvidence {
+    fn run_evidence(failed: &[(&str, Weight)]) -> RunEvidence {
         let check = |&(name, weight): &(&str, Weight)| Check {
             name: name.into(),
             state: CheckState::Failed,
@@ -211,7 +211,7 @@ mod tests {
         RunEvidence::of(&Validity::from_checks(failed.iter().map(check).collect()))
     }
 
-    fn held(rate: f64) -> (f64, CachePoint) {
+    fn sustained_point(rate: f64) -> (f64, CachePoint) {
         // The offered rate is close to the configured one.
         (rate, point(rate * 0.99))
     }
@@ -221,18 +221,24 @@ mod tests {
         let failing =
             CachePoint { figures: CacheFigures { error_ratio: Some(0.3), ..point(40.0).figures }, ..point(40.0) };
         let failing = (40.0, failing);
-        let found = supported(&[held(80.0), held(20.0), failing.clone(), held(30.0)], 1.0).unwrap();
+        let found =
+            supported(&[sustained_point(80.0), sustained_point(20.0), failing.clone(), sustained_point(30.0)], 1.0)
+                .unwrap();
         assert_eq!(
             (found.clients, found.unsustained_rate_per_s),
             (30, Some(40.0)),
             "80/s above a failed rate does not count"
         );
-        assert_eq!(supported(&[held(30.0), held(40.0), failing.clone()], 1.0).unwrap().clients, 30, "40/s failed once");
-        let all = supported(&[held(40.0)], 1.0).unwrap();
+        assert_eq!(
+            supported(&[sustained_point(30.0), sustained_point(40.0), failing.clone()], 1.0).unwrap().clients,
+            30,
+            "40/s failed once"
+        );
+        let all = supported(&[sustained_point(40.0)], 1.0).unwrap();
         assert_eq!((all.clients, all.unsustained_rate_per_s), (40, None));
         assert_eq!(supported(&[failing], 1.0).unwrap().clients, 0);
-        assert_eq!(supported(&[held(40.0)], 2.0).unwrap().clients, 20);
-        assert_eq!(supported(&[held(0.3)], 0.1).unwrap().clients, 3);
+        assert_eq!(supported(&[sustained_point(40.0)], 2.0).unwrap().clients, 20);
+        assert_eq!(supported(&[sustained_point(0.3)], 0.1).unwrap().clients, 3);
         assert!(supported(&[], 1.0).is_none());
         assert!(supported(&[(5.0, CachePoint::default())], 1.0).is_none());
     }
@@ -257,21 +263,21 @@ mod tests {
     fn interrupted_and_invalid_points_are_excluded() {
         let one = RequestRate::from_per_second(1.0).unwrap();
         let found = |points: &[(CachePoint, RunEvidence)]| {
-            of(points.iter().map(|(point, standing)| (point.offered_rate_per_s, point, standing)), one)
+            of(points.iter().map(|(point, run_evidence)| (point.offered_rate_per_s, point, run_evidence)), one)
         };
-        let late = standing(&[("generator_on_time", Weight::Invalid)]);
-        let growing = standing(&[("steady_state", Weight::Suspect)]);
+        let late = run_evidence(&[("generator_on_time", Weight::Invalid)]);
+        let growing = run_evidence(&[("steady_state", Weight::Suspect)]);
         let interrupted = CachePoint { interrupted: true, ..point(40.0) };
-        for (point, standing, why) in [
-            (interrupted.clone(), standing(&[]), "it was interrupted"),
+        for (point, run_evidence, why) in [
+            (interrupted.clone(), run_evidence(&[]), "it was interrupted"),
             (point(40.0), late.clone(), "invalid: generator on time"),
             (point(40.0), growing.clone(), "suspect: steady state"),
         ] {
-            let alone = found(&[(point.clone(), standing.clone())]);
+            let alone = found(&[(point.clone(), run_evidence.clone())]);
             assert_eq!(alone.supported, None, "{why}");
             assert_eq!(alone.not_counted, [UncountedRun { rate_per_s: 40.0, why: why.into() }]);
             let with_valid_point =
-                found(&[(super::tests::point(20.0), super::tests::standing(&[])), (point, standing)]);
+                found(&[(super::tests::point(20.0), super::tests::run_evidence(&[])), (point, run_evidence)]);
             let supported = with_valid_point.supported.unwrap();
             assert_eq!(
                 (supported.clients, supported.unsustained_rate_per_s, supported.not_counted.len()),
@@ -283,35 +289,35 @@ mod tests {
             figures: CacheFigures { answered: 0, error_ratio: Some(1.0), ..point(5.0).figures },
             ..point(5.0)
         };
-        let excluded = found(&[(silent, standing(&[("server_answers", Weight::Invalid)]))]);
+        let excluded = found(&[(silent, run_evidence(&[("server_answers", Weight::Invalid)]))]);
         assert_eq!(
             (excluded.supported, excluded.not_counted[0].why.as_str()),
             (None, "nothing was answered"),
             "no server at the address"
         );
         // A violation counts if the cache caused it.
-        let failing = |standing| {
+        let failing = |run_evidence| {
             let figures = CacheFigures { error_ratio: Some(0.6), ..point(40.0).figures };
-            found(&[(CachePoint { figures, ended_early: true, ..point(40.0) }, standing)]).supported
+            found(&[(CachePoint { figures, ended_early: true, ..point(40.0) }, run_evidence)]).supported
         };
-        for standing in [growing, late.clone(), standing(&[("server_alive", Weight::Invalid)])] {
-            assert_eq!(failing(standing).unwrap().unsustained_rate_per_s, Some(40.0));
+        for run_evidence in [growing, late.clone(), run_evidence(&[("server_alive", Weight::Invalid)])] {
+            assert_eq!(failing(run_evidence).unwrap().unsustained_rate_per_s, Some(40.0));
         }
-        assert_eq!(failing(standing(&[("client_descriptors_and_ports", Weight::Invalid)])), None);
+        assert_eq!(failing(run_evidence(&[("client_descriptors_and_ports", Weight::Invalid)])), None);
         let behind = CachePoint { achieved_rate_per_s: 20.0, ..point(40.0) };
         assert_eq!(
             found(&[(behind.clone(), late)]).supported,
             None,
             "load generator or cache was too slow: unknown which"
         );
-        let short = standing(&[]).doubted("warm-up shorter than the think time");
+        let short = run_evidence(&[]).with_doubt("warm-up shorter than the think time");
         assert_eq!(found(&[(behind.clone(), short)]).supported, None, "the phase began before the first responses");
-        let below_offered = standing(&[("achieved_as_offered", Weight::Suspect)]);
+        let below_offered = run_evidence(&[("achieved_as_offered", Weight::Suspect)]);
         assert_eq!(found(&[(behind, below_offered)]).supported.unwrap().unsustained_rate_per_s, Some(40.0));
         // A cached reload depends on the cache's configuration; other incorrect responses exclude the point.
-        let reloads = standing(&[("cache_responses_correct", Weight::Suspect)]);
+        let reloads = run_evidence(&[("cache_responses_correct", Weight::Suspect)]);
         assert_eq!(found(&[(point(40.0), reloads)]).supported.unwrap().clients, 40);
-        let wrong = standing(&[("cache_responses_correct", Weight::Invalid)]);
+        let wrong = run_evidence(&[("cache_responses_correct", Weight::Invalid)]);
         assert_eq!(found(&[(point(40.0), wrong)]).supported, None);
     }
 }

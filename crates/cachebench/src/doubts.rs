@@ -18,7 +18,8 @@ pub fn not_counted(rate: RequestRate, has_origin: bool, reached: Option<WorldFig
             ))
 }
 
-/// A failed check, if requests reached the origin without request id. Their responses are recognized as hits by time only.
+/// A failed check, if requests reached the origin without request id. Their responses are recognized as hits by time
+/// only.
 pub fn request_ids_dropped(rate: RequestRate, reached: WorldFigures) -> Option<Check> {
     let WorldFigures { requests, without_request_id, .. } = reached;
     let limit = requests as f64 * WITHOUT_REQUEST_ID_MAX;
@@ -53,8 +54,8 @@ pub fn phases_unverified(rate: RequestRate, left_out: u64, phases: usize) -> Opt
     })
 }
 
-/// A failed check, if points begin before the first responses can arrive: the achieved rate is then below the offered one,
-/// whatever the cache does, and no point counts for the clients supported.
+/// A failed check, if points begin before the first responses can arrive: the achieved rate is then below the offered
+/// one, whatever the cache does, and no point counts for the clients supported.
 pub fn warmup_short(rate: RequestRate, before: Duration, think_s: f64) -> Option<Check> {
     (before.as_secs_f64() < think_s).then(|| Check {
         name: format!("{rate}: warm-up covers the think time"),
@@ -71,8 +72,8 @@ pub fn warmup_short(rate: RequestRate, before: Duration, think_s: f64) -> Option
     })
 }
 
-/// A failed check, if the origin started by the plan's `[origin] command` has another workload or seed than the sweep, which
-/// is known only after the load. `figures`: its counters.
+/// A failed check, if the origin started by the plan's `[origin] command` has another workload or seed than the sweep,
+/// which is known only after the load. `figures`: its counters.
 pub fn origin_mismatch(
     rate: RequestRate,
     figures: &OriginFigures,
@@ -121,10 +122,14 @@ mod tests {
     #[test]
     fn origin_with_another_workload_or_seed_invalidates_the_point() {
         let workload = CacheWorkload::polymix(1);
-        let said = OriginFigures { digest: workload.digest(7), seed: 7, ..OriginFigures::default() };
-        assert_eq!(origin_mismatch(rate(), &said, &workload, 7), None);
-        assert_eq!(origin_mismatch(rate(), &said, &CacheWorkload { recurrence: 0.1, ..workload.clone() }, 7), None);
-        let check = origin_mismatch(rate(), &said, &CacheWorkload { think: None, ..workload.clone() }, 8).unwrap();
+        let origin_figures = OriginFigures { digest: workload.digest(7), seed: 7, ..OriginFigures::default() };
+        assert_eq!(origin_mismatch(rate(), &origin_figures, &workload, 7), None);
+        assert_eq!(
+            origin_mismatch(rate(), &origin_figures, &CacheWorkload { recurrence: 0.1, ..workload.clone() }, 7),
+            None
+        );
+        let check =
+            origin_mismatch(rate(), &origin_figures, &CacheWorkload { think: None, ..workload.clone() }, 8).unwrap();
         assert_eq!((check.state, check.weight), (CheckState::Failed, Weight::Invalid));
         assert!(check.why.contains("think, seed differ"), "{}", check.why);
     }

@@ -19,7 +19,7 @@ use units::Timestamp;
 use super::ideal;
 
 /// Rows of a block; row groups of the table are eight times as long.
-const BLOCK: usize = 4096;
+const BLOCK_ROWS: usize = 4096;
 
 /// Sort key of a row: time, then number of the request.
 pub type ExchangeOrder = (Timestamp, u64);
@@ -48,12 +48,12 @@ impl Exchanges {
     /// # Errors
     /// The table is unreadable.
     pub fn open(folder: &Path) -> Result<Exchanges, StoreError> {
-        let (mut by_end, mut by_sending) = (BlockMinima::new(BLOCK), BlockMinima::new(BLOCK));
+        let (mut by_end, mut by_sending) = (BlockMinima::new(BLOCK_ROWS), BlockMinima::new(BLOCK_ROWS));
         let mut answered = Answered::default();
         for row in store::read_cache_exchanges(folder)? {
             let row = row?;
             by_end.add(completion_key(&row));
-            by_sending.add(ideal::place(&row));
+            by_sending.add(ideal::sending_order(&row));
             // Requests never sent and error pages do not count.
             if row.sent_at.is_some() && row.failure.is_none() && !row.secure {
                 answered.requests += 1;
@@ -69,12 +69,12 @@ impl Exchanges {
         self.answered
     }
 
-    /// Exchanges in order of completion, as the judge needs them.
+    /// Exchanges in order of completion, as the verifier needs them.
     ///
     /// # Errors
     /// The table cannot be opened again.
     pub fn by_end(&self) -> Result<impl Iterator<Item = Result<CacheExchange, StoreError>>, StoreError> {
-        Ok(InOrder::new(store::read_cache_exchanges(&self.folder)?, &self.by_end, BLOCK, completion_key))
+        Ok(InOrder::new(store::read_cache_exchanges(&self.folder)?, &self.by_end, BLOCK_ROWS, completion_key))
     }
 
     /// Exchanges in order of sending, as the simulation needs them.
@@ -82,7 +82,7 @@ impl Exchanges {
     /// # Errors
     /// The table cannot be opened again.
     pub fn by_sending(&self) -> Result<impl Iterator<Item = Result<CacheExchange, StoreError>>, StoreError> {
-        Ok(InOrder::new(store::read_cache_exchanges(&self.folder)?, &self.by_sending, BLOCK, ideal::place))
+        Ok(InOrder::new(store::read_cache_exchanges(&self.folder)?, &self.by_sending, BLOCK_ROWS, ideal::sending_order))
     }
 }
 
@@ -102,10 +102,10 @@ impl BlockMinima {
         BlockMinima { block, rows: 0, least: Vec::new() }
     }
 
-    fn add(&mut self, place: ExchangeOrder) {
+    fn add(&mut self, key: ExchangeOrder) {
         match self.least.last_mut() {
-            Some(least) if !self.rows.is_multiple_of(self.block) => *least = place.min(*least),
-            _ => self.least.push(place),
+            Some(least) if !self.rows.is_multiple_of(self.block) => *least = key.min(*least),
+            _ => self.least.push(key),
         }
         self.rows += 1;
     }
@@ -122,7 +122,7 @@ impl BlockMinima {
 /// Iterator that sorts rows while they are read.
 struct InOrder<'a, I, R> {
     rows: I,
-    place: fn(&R) -> ExchangeOrder,
+    key: fn(&R) -> ExchangeOrder,
     /// For each block the smallest key of it and all later blocks.
     least: &'a [ExchangeOrder],
     block: usize,
@@ -132,15 +132,15 @@ struct InOrder<'a, I, R> {
 }
 
 impl<'a, I, R> InOrder<'a, I, R> {
-    fn new(rows: I, least: &'a [ExchangeOrder], block: usize, place: fn(&R) -> ExchangeOrder) -> Self {
-        InOrder { rows, place, least, block, read: 0, ended: false, waiting: BinaryHeap::new() }
+    fn new(rows: I, least: &'a [ExchangeOrder], block: usize, key: fn(&R) -> ExchangeOrder) -> Self {
+        InOrder { rows, key, least, block, read: 0, ended: false, waiting: BinaryHeap::new() }
     }
 
     /// Whether no unread row can precede the first waiting row.
     fn is_next_known(&self) -> bool {
         let Some(Reverse(first)) = self.waiting.peek() else { return false };
         // The minimum of the next row's block may be read already, which costs one unnecessary read.
-        self.ended || self.least.get(self.read / self.block).is_none_or(|least| first.place <= *least)
+        self.ended || self.least.get(self.read / self.block).is_none_or(|least| first.key <= *least)
     }
 }
 
@@ -154,7 +154,7 @@ impl<I: Iterator<Item = Result<R, E>>, R, E> Iterator for InOrder<'_, I, R> {
                 Some(Err(error)) => return Some(Err(error)),
                 Some(Ok(row)) => {
                     self.read += 1;
-                    self.waiting.push(Reverse(Waiting { place: (self.place)(&row), row }));
+                    self.waiting.push(Reverse(Waiting { key: (self.key)(&row), row }));
                 }
             }
         }
@@ -164,13 +164,13 @@ impl<I: Iterator<Item = Result<R, E>>, R, E> Iterator for InOrder<'_, I, R> {
 
 /// A waiting row, ordered by its key.
 struct Waiting<R> {
-    place: ExchangeOrder,
+    key: ExchangeOrder,
     row: R,
 }
 
 impl<R> PartialEq for Waiting<R> {
     fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
+        self.key == other.key
     }
 }
 
@@ -184,7 +184,7 @@ impl<R> PartialOrd for Waiting<R> {
 
 impl<R> Ord for Waiting<R> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.place.cmp(&other.place)
+        self.key.cmp(&other.key)
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    fn place(row: &ExchangeOrder) -> ExchangeOrder {
+    fn key(row: &ExchangeOrder) -> ExchangeOrder {
         *row
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let mut least = BlockMinima::new(block);
         rows.iter().for_each(|row| least.add(*row));
         let least = least.suffix_minima();
-        let mut order = InOrder::new(rows.iter().copied().map(Ok::<_, ()>), &least, block, place);
+        let mut order = InOrder::new(rows.iter().copied().map(Ok::<_, ()>), &least, block, key);
         let (mut out, mut waited) = (Vec::new(), 0);
         while let Some(row) = order.next() {
             waited = waited.max(order.waiting.len());
@@ -212,39 +212,39 @@ mod tests {
         (out, waited)
     }
 
-    fn rows(moments: &[u64]) -> Vec<ExchangeOrder> {
-        moments.iter().zip(0..).map(|(&moment, sequence)| (Timestamp::from_nanos(moment), sequence)).collect()
+    fn rows(times_ns: &[u64]) -> Vec<ExchangeOrder> {
+        times_ns.iter().zip(0..).map(|(&time_ns, sequence)| (Timestamp::from_nanos(time_ns), sequence)).collect()
     }
 
     proptest! {
         #[test]
         fn rows_in_any_order_are_sorted(
-            moments in prop::collection::vec(0u64..50, 0..200),
+            times_ns in prop::collection::vec(0u64..50, 0..200),
             block in 1usize..20,
         ) {
-            let rows = rows(&moments);
-            let mut wanted = rows.clone();
-            wanted.sort();
-            prop_assert_eq!(ordered(&rows, block).0, wanted);
+            let rows = rows(&times_ns);
+            let mut sorted = rows.clone();
+            sorted.sort();
+            prop_assert_eq!(ordered(&rows, block).0, sorted);
         }
     }
 
     #[test]
     fn nearly_sorted_rows_need_a_heap_of_at_most_two_blocks() {
-        // Each up to 100 positions late.
-        let moments: Vec<u64> = (1..=100_000u64).map(|at| at + at * 7919 % 100).collect();
-        let (out, waited) = ordered(&rows(&moments), BLOCK);
-        assert!(out.is_sorted() && out.len() == moments.len());
-        assert!(waited < 2 * BLOCK, "{waited}");
+        // Each row is up to 100 positions late.
+        let times_ns: Vec<u64> = (1..=100_000u64).map(|at| at + at * 7919 % 100).collect();
+        let (out, waited) = ordered(&rows(&times_ns), BLOCK_ROWS);
+        assert!(out.is_sorted() && out.len() == times_ns.len());
+        assert!(waited < 2 * BLOCK_ROWS, "{waited}");
         // The smallest row at the end makes all others wait.
-        let last = [&moments[..], &[0]].concat();
-        assert!(ordered(&rows(&last), BLOCK).1 >= moments.len());
+        let last = [&times_ns[..], &[0]].concat();
+        assert!(ordered(&rows(&last), BLOCK_ROWS).1 >= times_ns.len());
     }
 
     #[test]
     fn read_error_is_returned_and_iteration_continues() {
         let rows = [Ok((Timestamp::ZERO, 2)), Err("no"), Ok((Timestamp::ZERO, 1))];
-        let out: Vec<_> = InOrder::new(rows.into_iter(), &[(Timestamp::ZERO, 1)], 9, place).collect();
+        let out: Vec<_> = InOrder::new(rows.into_iter(), &[(Timestamp::ZERO, 1)], 9, key).collect();
         assert_eq!(out, [Err("no"), Ok((Timestamp::ZERO, 1)), Ok((Timestamp::ZERO, 2))]);
     }
 }

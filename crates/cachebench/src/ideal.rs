@@ -1,16 +1,17 @@
-//! The best hit ratio that recorded requests allow: a plain simulation of one cache.
+//! Simulates one cache to find the best hit ratio that the recorded requests of a run allow.
 //!
 //! ```text
-//!   cache_exchanges.parquet ──> in the order of sending ──> ideal(without limit)  ──> ideal
+//!   cache_exchanges.parquet ──> in sending order ──>        ideal(without limit)  ──> ideal
 //!                                                      └──> ideal(size, LRU)      ──> ideal_lru
 //! ```
 //!
-//! It is the second opinion on the hit ratio that the generator says it offers, so it shares no code with the generator:
-//! it knows nothing of how requests are drawn, only what was asked, in which order, and how long an answer may be kept.
+//! The result is an independent check of the hit ratio that the generator reports as offered. The simulation therefore
+//! shares no code with the generator: its only inputs are the requests, their order, and the lifetimes of the
+//! responses.
 //!
-//! The simulated cache is better than any real one in this: a request that finds no copy fills it at once, so that
-//! requests for one object that overlap are one miss and hits (a real cache that does not join them misses each); it
-//! counts bodies only, where a real one also keeps heads and its own books; and nothing fails.
+//! The simulated cache is better than any real one in three respects. A miss fills it immediately, so that overlapping
+//! requests for one object are one miss and hits (a real cache without request collapsing misses each). It stores
+//! bodies only, where a real cache also stores heads and metadata. And no request fails.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,47 +20,47 @@ use std::ops::Range;
 use schema::{CacheExchange, CacheFigures, CacheForm, Method};
 use units::{Bytes, Limit, Timestamp};
 
-/// One request, as the cache meets it.
+/// One request, as the simulated cache receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch<K> {
-    /// What is asked for: world, object and variant, in any form that tells two of them apart.
+    /// Identity of the requested object variant; equal only for the same world, object and variant.
     pub url: K,
     /// Length of the body.
     pub bytes: u64,
-    /// Whether the answer may be kept.
+    /// Whether a cache may store the response.
     pub cacheable: bool,
-    /// Whether a miss brings a whole body past the cache.
+    /// Whether a miss transfers a complete body, which the cache can store.
     pub fills: bool,
-    /// Whether an old copy may answer: not with a reload.
+    /// Whether a stored copy may answer the request; false for a reload.
     pub may_hit: bool,
-    /// Whether it counts: a plain GET in the measured phase.
+    /// Whether the request is counted: a basic GET in the measured phase.
     pub counts: bool,
-    /// Version that the origin would send.
+    /// Version of the object at the origin.
     pub version: u32,
-    /// Whether the origin would renew an unchanged copy whose lifetime is over: the body is not sent again, and the
+    /// Whether an expired, unchanged copy can be validated: the origin responds with 304 instead of the body, and the
     /// request is a hit.
     pub renewable: bool,
-    /// Until when, in s since 1970, what the origin would send may be kept; `i64::MAX` where it does not say.
+    /// Expiry of the origin's response in s since 1970; `i64::MAX` if the origin states none.
     pub expires_unix_s: i64,
-    /// When it is asked, in s since 1970.
+    /// Time of the request in s since 1970.
     pub at_unix_s: i64,
 }
 
-/// What a simulated cache did.
+/// Counts of a simulated cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdealRatios {
-    /// Requests that count.
+    /// Counted requests.
     pub requests: u64,
-    /// Of these, hits.
+    /// Hits among the counted requests.
     pub hits: u64,
-    /// Bytes of the requests that count.
+    /// Body bytes of the counted requests.
     pub bytes: u64,
-    /// Of these, bytes of hits.
+    /// Body bytes of the hits.
     pub hit_bytes: u64,
-    /// Copies that had to make room.
+    /// Copies evicted for lack of space.
     pub evicted: u64,
-    /// The most that was kept at a time, in bytes.
-    pub kept_bytes_max: u64,
+    /// Peak of the stored bytes.
+    pub stored_bytes_max: u64,
 }
 
 impl IdealRatios {
@@ -74,15 +75,15 @@ impl IdealRatios {
     }
 }
 
-/// Simulates a cache that keeps at most `size` bytes of bodies and forgets what was used least recently. A body larger
-/// than `size` is not kept. `stream` is in the order of sending.
+/// Simulates an LRU cache that stores at most `size` bytes of bodies. A body larger than `size` is not stored. `stream`
+/// is in sending order.
 pub fn ideal<K: Hash + Eq + Clone>(stream: impl IntoIterator<Item = Fetch<K>>, size: Limit<Bytes>) -> IdealRatios {
     let mut simulation = Simulation::new(size);
-    stream.into_iter().for_each(|fetch| simulation.ask(&fetch));
+    stream.into_iter().for_each(|fetch| simulation.process(&fetch));
     simulation.end()
 }
 
-/// A simulated cache and what it did so far.
+/// A simulated cache and its counts so far.
 struct Simulation<K> {
     cache: Cache<K>,
     ratios: IdealRatios,
@@ -93,8 +94,8 @@ impl<K: Hash + Eq + Clone> Simulation<K> {
         Simulation { cache: Cache::new(size.value().map_or(u64::MAX, |size| size.0)), ratios: IdealRatios::default() }
     }
 
-    fn ask(&mut self, fetch: &Fetch<K>) {
-        let hit = self.cache.ask(fetch);
+    fn process(&mut self, fetch: &Fetch<K>) {
+        let hit = self.cache.process(fetch);
         if fetch.counts {
             let ratios = &mut self.ratios;
             ratios.requests += 1;
@@ -105,22 +106,22 @@ impl<K: Hash + Eq + Clone> Simulation<K> {
     }
 
     fn end(self) -> IdealRatios {
-        IdealRatios { evicted: self.cache.evicted, kept_bytes_max: self.cache.kept_max, ..self.ratios }
+        IdealRatios { evicted: self.cache.evicted, stored_bytes_max: self.cache.stored_bytes_max, ..self.ratios }
     }
 }
 
-/// The ideals of one run.
+/// Ideal hit ratios of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ideals {
-    /// Of a cache without limit.
+    /// Counts of a cache without size limit.
     pub infinite: IdealRatios,
-    /// Of a cache of the size stated.
+    /// Counts of an LRU cache of the configured size.
     pub lru: Option<IdealRatios>,
 }
 
 impl Ideals {
-    /// Writes the ideals into the figures that the judge left open. They stay open, and it is false, where the simulation did
-    /// not see what the judge counted: requests are missing from the table, and of a part there is no ideal.
+    /// Sets the ideal ratios in figures of the verifier. Returns false and leaves them absent if the simulation counted
+    /// another number of requests than the verifier: the table is then incomplete, and a part has no ideal ratio.
     pub fn fill(&self, figures: &mut CacheFigures) -> bool {
         let complete = self.infinite.requests == figures.basic_requests;
         if complete {
@@ -135,20 +136,20 @@ impl Ideals {
     }
 }
 
-/// Simulates the recorded requests of a run, in any order; the ones intended in `measured` count, all fill. They must be all: a
-/// sample has no order to simulate.
+/// Simulates the recorded requests of a run, given in any order. All requests fill the cache; those scheduled within
+/// `measured` are counted. `exchanges` must be complete, since a sample cannot be simulated.
 pub fn ideals_of(exchanges: &[CacheExchange], measured: Range<Timestamp>, size: Option<Bytes>) -> Ideals {
-    let mut places: Vec<_> = exchanges.iter().map(|row| (place(row), row)).collect();
-    places.sort_unstable_by_key(|(place, _)| *place);
-    let in_order = places.into_iter().map(|(_, row)| Ok::<_, std::convert::Infallible>(*row));
+    let mut rows: Vec<_> = exchanges.iter().map(|row| (sending_order(row), row)).collect();
+    rows.sort_unstable_by_key(|(key, _)| *key);
+    let in_order = rows.into_iter().map(|(_, row)| Ok::<_, std::convert::Infallible>(*row));
     let Ok(ideals) = ideals_in_order(in_order, measured, size);
     ideals
 }
 
-/// The same of requests that come in the order of their [`place`], however many: one at a time is looked at.
+/// The same as [`ideals_of`] for requests in order of [`sending_order`], read one at a time.
 ///
 /// # Errors
-/// The first that came instead of a request.
+/// The first error of the iterator.
 pub fn ideals_in_order<E>(
     exchanges: impl Iterator<Item = Result<CacheExchange, E>>,
     measured: Range<Timestamp>,
@@ -158,31 +159,31 @@ pub fn ideals_in_order<E>(
     let mut lru = size.map(|size| Simulation::new(Limit::At(size)));
     for row in exchanges {
         let fetch = fetch_of(&row?, &measured);
-        infinite.ask(&fetch);
-        lru.iter_mut().for_each(|lru| lru.ask(&fetch));
+        infinite.process(&fetch);
+        lru.iter_mut().for_each(|lru| lru.process(&fetch));
     }
     Ok(Ideals { infinite: infinite.end(), lru: lru.map(Simulation::end) })
 }
 
-/// An object's variant as recorded: world, kind, object, whether gzip.
+/// A recorded object variant: world, kind, object, whether gzip.
 type Url = (u32, u8, u64, bool);
 
-/// Where a request stands in the order of sending. What was never sent takes its place by its intended moment: the stream is
-/// what was asked, whatever became of it.
-pub fn place(row: &CacheExchange) -> (Timestamp, u64) {
+/// Sort key of a request: its sending time, then its number. A request that was never sent is ordered by its scheduled
+/// time, since the simulated stream consists of the scheduled requests.
+pub fn sending_order(row: &CacheExchange) -> (Timestamp, u64) {
     (row.sent_at.unwrap_or(row.scheduled_at), row.sequence)
 }
 
-/// A recorded request, cut to what the simulation asks.
+/// The properties of a recorded request that the simulation uses.
 fn fetch_of(row: &CacheExchange, measured: &Range<Timestamp>) -> Fetch<Url> {
-    // A proxy sees neither inside a tunnel nor may it keep the answer to a POST.
-    let seen = !row.secure && row.method == Method::Get;
+    // A proxy cannot read requests in a TLS tunnel and must not store responses to POST.
+    let visible_to_proxy = !row.secure && row.method == Method::Get;
     Fetch {
         url: (row.world, row.kind, row.object, row.variant_gzip),
         bytes: row.object_bytes,
-        cacheable: row.cacheable && seen,
+        cacheable: row.cacheable && visible_to_proxy,
         fills: row.could_fill(),
-        may_hit: seen && row.form != CacheForm::Reload,
+        may_hit: visible_to_proxy && row.form != CacheForm::Reload,
         counts: row.is_basic() && measured.contains(&row.scheduled_at),
         version: row.expected_version,
         renewable: row.renewable,
@@ -191,23 +192,23 @@ fn fetch_of(row: &CacheExchange, measured: &Range<Timestamp>) -> Fetch<Url> {
     }
 }
 
-/// Copies by URL, in a list from the most to the least recently used. The list is links between places of one vector, so
-/// that every step takes the same time whatever is kept.
+/// LRU cache: copies by URL, in a linked list from the most to the least recently used. The links are indexes into one
+/// vector, so that every operation takes constant time.
 struct Cache<K> {
     size: u64,
-    kept: u64,
-    kept_max: u64,
+    stored_bytes: u64,
+    stored_bytes_max: u64,
     evicted: u64,
-    places: HashMap<K, usize>,
-    copies: Vec<Kept<K>>,
+    indexes: HashMap<K, usize>,
+    copies: Vec<StoredCopy<K>>,
     free: Vec<usize>,
-    /// Most recently used; [`NOWHERE`] if nothing is kept.
+    /// Index of the most recently used copy; [`NONE`] if the cache is empty.
     first: usize,
-    /// Least recently used.
+    /// Index of the least recently used copy.
     last: usize,
 }
 
-struct Kept<K> {
+struct StoredCopy<K> {
     url: K,
     bytes: u64,
     version: u32,
@@ -216,49 +217,49 @@ struct Kept<K> {
     older: usize,
 }
 
-const NOWHERE: usize = usize::MAX;
+const NONE: usize = usize::MAX;
 
 impl<K: Hash + Eq + Clone> Cache<K> {
     fn new(size: u64) -> Self {
         Cache {
             size,
-            kept: 0,
-            kept_max: 0,
+            stored_bytes: 0,
+            stored_bytes_max: 0,
             evicted: 0,
-            places: HashMap::new(),
+            indexes: HashMap::new(),
             copies: Vec::new(),
             free: Vec::new(),
-            first: NOWHERE,
-            last: NOWHERE,
+            first: NONE,
+            last: NONE,
         }
     }
 
-    /// Whether a copy answers it; keeps what comes past.
-    fn ask(&mut self, fetch: &Fetch<K>) -> bool {
+    /// Processes a request and returns whether it is a hit; stores the response to a miss.
+    fn process(&mut self, fetch: &Fetch<K>) -> bool {
         if !fetch.cacheable {
             return false;
         }
-        let place = self.places.get(&fetch.url).copied();
-        if let Some(place) = place
+        let index = self.indexes.get(&fetch.url).copied();
+        if let Some(index) = index
             && fetch.may_hit
-            && self.answers(place, fetch)
+            && self.can_answer(index, fetch)
         {
-            self.unlink(place);
-            self.link_first(place);
+            self.unlink(index);
+            self.push_front(index);
             return true;
         }
         if fetch.fills {
-            if let Some(place) = place {
-                self.forget(place);
+            if let Some(index) = index {
+                self.remove(index);
             }
-            self.keep(fetch);
+            self.store(fetch);
         }
         false
     }
 
-    /// Whether the copy may answer: its lifetime is not over, or the origin renews it.
-    fn answers(&mut self, place: usize, fetch: &Fetch<K>) -> bool {
-        let copy = &mut self.copies[place];
+    /// Whether the copy may answer: it is fresh, or the origin renews it.
+    fn can_answer(&mut self, index: usize, fetch: &Fetch<K>) -> bool {
+        let copy = &mut self.copies[index];
         if fetch.at_unix_s < copy.expires_unix_s {
             return true;
         }
@@ -269,66 +270,66 @@ impl<K: Hash + Eq + Clone> Cache<K> {
         renewed
     }
 
-    fn keep(&mut self, fetch: &Fetch<K>) {
+    fn store(&mut self, fetch: &Fetch<K>) {
         if fetch.bytes > self.size {
             return;
         }
-        while self.kept + fetch.bytes > self.size {
-            self.forget(self.last);
+        while self.stored_bytes + fetch.bytes > self.size {
+            self.remove(self.last);
             self.evicted += 1;
         }
-        let copy = Kept {
+        let copy = StoredCopy {
             url: fetch.url.clone(),
             bytes: fetch.bytes,
             version: fetch.version,
             expires_unix_s: fetch.expires_unix_s,
-            newer: NOWHERE,
-            older: NOWHERE,
+            newer: NONE,
+            older: NONE,
         };
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.copies[place] = copy;
-                place
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.copies[index] = copy;
+                index
             }
             None => {
                 self.copies.push(copy);
                 self.copies.len() - 1
             }
         };
-        self.places.insert(fetch.url.clone(), place);
-        self.link_first(place);
-        self.kept += fetch.bytes;
-        self.kept_max = self.kept_max.max(self.kept);
+        self.indexes.insert(fetch.url.clone(), index);
+        self.push_front(index);
+        self.stored_bytes += fetch.bytes;
+        self.stored_bytes_max = self.stored_bytes_max.max(self.stored_bytes);
     }
 
-    fn forget(&mut self, place: usize) {
-        self.unlink(place);
-        self.places.remove(&self.copies[place].url);
-        self.kept -= self.copies[place].bytes;
-        self.free.push(place);
+    fn remove(&mut self, index: usize) {
+        self.unlink(index);
+        self.indexes.remove(&self.copies[index].url);
+        self.stored_bytes -= self.copies[index].bytes;
+        self.free.push(index);
     }
 
-    fn unlink(&mut self, place: usize) {
-        let (newer, older) = (self.copies[place].newer, self.copies[place].older);
+    fn unlink(&mut self, index: usize) {
+        let (newer, older) = (self.copies[index].newer, self.copies[index].older);
         match newer {
-            NOWHERE => self.first = older,
+            NONE => self.first = older,
             newer => self.copies[newer].older = older,
         }
         match older {
-            NOWHERE => self.last = newer,
+            NONE => self.last = newer,
             older => self.copies[older].newer = newer,
         }
     }
 
-    fn link_first(&mut self, place: usize) {
+    fn push_front(&mut self, index: usize) {
         let before = self.first;
-        self.copies[place].newer = NOWHERE;
-        self.copies[place].older = before;
+        self.copies[index].newer = NONE;
+        self.copies[index].older = before;
         match before {
-            NOWHERE => self.last = place,
-            before => self.copies[before].newer = place,
+            NONE => self.last = index,
+            before => self.copies[before].newer = index,
         }
-        self.first = place;
+        self.first = index;
     }
 }
 

@@ -1,4 +1,5 @@
-//! The origin of a sweep: started here or running elsewhere, verified before the load; its counters are read around each point.
+//! The origin of a sweep: started here or running elsewhere, verified before the load; its counters are read around
+//! each point.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -30,8 +31,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Starts the origin on this host, unless the plan names a running one, and verifies workload and seed. Must be called while
-    /// this process has one thread. `folder` receives workload file, certificate and logs.
+    /// Starts the origin on this host, unless the plan names a running one, and verifies workload and seed. Must be
+    /// called while this process has one thread. `folder` receives workload file, certificate and logs.
     ///
     /// # Errors
     /// The origin does not start, does not respond, or has another workload, seed or build.
@@ -202,9 +203,9 @@ mod tests {
         let plan = CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() });
         let workload = plan.workload.spec().unwrap();
         let origin = Origin { _servers: Vec::new(), plain, secure: None };
-        let said = origin.verify(&plan, &workload).map_or_else(|error| error.to_string(), |()| String::new());
+        let message = origin.verify(&plan, &workload).map_or_else(|error| error.to_string(), |()| String::new());
         answers.join().unwrap();
-        said
+        message
     }
 
     fn figures_of(change: impl FnOnce(&mut CacheWorkload, &mut OriginFigures)) -> String {
@@ -239,10 +240,10 @@ mod tests {
     #[test]
     fn foreign_responses_are_quoted_short_and_printable() {
         let foul = "\u{1b}[31m\r\n\u{202e}".repeat(100_000);
-        let quoted = |said: String| {
-            assert!(said.chars().count() < 400, "{} characters", said.chars().count());
-            assert!(!said.chars().any(|c| c.is_control() || c == '\u{202e}'), "{said:?}");
-            said
+        let quoted = |message: String| {
+            assert!(message.chars().count() < 400, "{} characters", message.chars().count());
+            assert!(!message.chars().any(|c| c.is_control() || c == '\u{202e}'), "{message:?}");
+            message
         };
         let workload = foul.clone();
         assert!(

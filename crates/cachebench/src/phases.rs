@@ -1,8 +1,8 @@
 //! The schedule of a point: phases of the load and of the workload.
 //!
-//! PolyMix-2 to 4 are schedules of many hours with plateaus of four hours. Phases with a fixed length scale by one factor, so
-//! that a test of the same shape takes minutes. Life cycles of objects (days) and the cache fill (bytes) do not scale, which
-//! the result states.
+//! PolyMix-2 to 4 are schedules of many hours with plateaus of four hours. Phases with a fixed length scale by one
+//! factor, so that a test of the same shape takes minutes. Life cycles of objects (days) and the cache fill (bytes) do
+//! not scale, which the result states.
 //!
 //! | | warm | framp | fill | fexit | inc | top | dec | idle |
 //! |---|---|---|---|---|---|---|---|---|
@@ -101,7 +101,7 @@ const FILL_LOAD: f64 = 1.0;
 const FILLS: u64 = 2;
 
 /// Properties in which the schedules differ.
-struct Shape {
+struct ScheduleShape {
     warm: Option<Duration>,
     ramp: Duration,
     idle: Duration,
@@ -121,20 +121,30 @@ impl PolygraphSchedule {
         Self::NAMES[self as usize]
     }
 
-    /// The phases, their fixed lengths multiplied by `scale`, for this `recurrence` and cache size. Without a size the cache is
-    /// not filled. Empty for [`PolygraphSchedule::Constant`].
+    /// The phases, their fixed lengths multiplied by `scale`, for this `recurrence` and cache size. Without a size the
+    /// cache is not filled. Empty for [`PolygraphSchedule::Constant`].
     pub fn phases(self, scale: f64, recurrence: f64, cache: Option<Bytes>) -> Vec<PointPhase> {
         let shape = match self {
             PolygraphSchedule::Constant => return Vec::new(),
             PolygraphSchedule::Polymix2 => {
-                Shape { warm: Some(3 * MINUTE), ramp: HOUR, idle: 2 * HOUR, fills: false, low: 0.1, last: 0.1 }
+                ScheduleShape { warm: Some(3 * MINUTE), ramp: HOUR, idle: 2 * HOUR, fills: false, low: 0.1, last: 0.1 }
             }
-            PolygraphSchedule::Polymix3 => {
-                Shape { warm: Some(3 * MINUTE), ramp: HOUR / 2, idle: HOUR / 2, fills: true, low: 0.1, last: 0.1 }
-            }
-            PolygraphSchedule::Polymix4 => {
-                Shape { warm: None, ramp: HOUR / 3, idle: HOUR / 3, fills: true, low: MINIMAL_LOAD, last: MINIMAL_LOAD }
-            }
+            PolygraphSchedule::Polymix3 => ScheduleShape {
+                warm: Some(3 * MINUTE),
+                ramp: HOUR / 2,
+                idle: HOUR / 2,
+                fills: true,
+                low: 0.1,
+                last: 0.1,
+            },
+            PolygraphSchedule::Polymix4 => ScheduleShape {
+                warm: None,
+                ramp: HOUR / 3,
+                idle: HOUR / 3,
+                fills: true,
+                low: MINIMAL_LOAD,
+                last: MINIMAL_LOAD,
+            },
         };
         let mut phases = Vec::new();
         let mut add = |name: &str, lasts: Duration, load: f64, to: f64| {
@@ -298,7 +308,7 @@ mod tests {
     #[test]
     fn polymix_4_scaled_to_a_sixtieth_matches_the_table() {
         let table = table(PolygraphSchedule::Polymix4, 1.0 / 60.0, Some(Bytes(1_000_000)));
-        let wanted = [
+        let expected = [
             ("framp", 20.0, MINIMAL_LOAD, 1.0),
             ("fill", -1.0, 1.0, 1.0),
             ("fexit", 20.0, 1.0, MINIMAL_LOAD),
@@ -310,10 +320,10 @@ mod tests {
             ("top2", 240.0, 1.0, 1.0),
             ("dec2", 20.0, 1.0, MINIMAL_LOAD),
         ];
-        assert_eq!(table.len(), wanted.len());
-        for ((name, seconds, from, to), wanted) in table.iter().zip(wanted) {
-            assert!((seconds - wanted.1).abs() < 1e-6, "{name}: {seconds}");
-            assert_eq!((name.as_str(), *from, *to), (wanted.0, wanted.2, wanted.3));
+        assert_eq!(table.len(), expected.len());
+        for ((name, seconds, from, to), expected) in table.iter().zip(expected) {
+            assert!((seconds - expected.1).abs() < 1e-6, "{name}: {seconds}");
+            assert_eq!((name.as_str(), *from, *to), (expected.0, expected.2, expected.3));
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use polymix::origin_figures::WorldFigures;
-use polymix::{Judge, World};
+use polymix::{Verifier, World};
 use schema::document::PhasePart;
 use schema::{CacheFigures, CachePoint, OriginTraffic};
 use store::StoreError;
@@ -55,8 +55,8 @@ impl<'a> PointRun<'a> {
         made
     }
 
-    /// The points of the run: one, or with phases one for each measured phase that was reached. Phases need the complete table,
-    /// since they are verified again.
+    /// The points of the run: one, or with phases one for each measured phase that was reached. Phases need the
+    /// complete table, since they are verified again.
     pub fn points(&mut self, phases: &[PointPhase]) -> Vec<CachePoint> {
         if phases.is_empty() {
             return self.whole().into_iter().collect();
@@ -107,11 +107,11 @@ impl<'a> PointRun<'a> {
             Timestamp::from_nanos(self.outcome.measured.start.as_nanos().saturating_add(nanos))
         };
         let window = at(part.from_s)..at(part.to_s);
-        let mut judge = Judge::new(Arc::clone(&self.world), (window.start, Some(window.end)));
+        let mut verifier = Verifier::new(Arc::clone(&self.world), (window.start, Some(window.end)));
         for exchange in exchanges.by_end()? {
-            judge.add(&mut exchange?);
+            verifier.add(&mut exchange?);
         }
-        let mut figures = judge.finish();
+        let mut figures = verifier.finish();
         self.fill_ideals(&mut figures, window)?;
         let run = &self.outcome.document.run;
         Ok(Some(CachePoint {
@@ -135,8 +135,8 @@ impl<'a> PointRun<'a> {
         Ok(())
     }
 
-    /// Requests that the cache saved: those answered outside TLS, warm-up and drain included, less those that reached the
-    /// origin.
+    /// Requests that the cache saved: those answered outside TLS, warm-up and drain included, less those that reached
+    /// the origin.
     pub fn saved(&self, reached: WorldFigures) -> Option<OriginTraffic> {
         let answered = self.exchanges.as_ref()?.answered();
         let less = |answered: u64, at_origin: u64| answered as i64 - at_origin as i64;

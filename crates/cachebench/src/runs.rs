@@ -9,15 +9,15 @@ use stats::Rng;
 use units::{Bytes, RequestRate};
 
 use super::phases::{PointPhase, PolygraphSchedule};
-use super::sweep_plan::{CachePlan, Front, reverse_parts};
+use super::sweep_plan::{CachePlan, CachePosition, reverse_parts};
 
 /// Host name of a cache in the testbed.
 const SERVER: &str = "server";
 
 /// Virtual users with a path, if the workload has no rate per client.
 const PATH_CLIENTS: u32 = 100;
-/// Size of the frozen working set, as a share of the requests of a plateau. PolyMix-3 and 4 state it: 45 % of the requests
-/// times the share that fills caches. In PolyMix-2 it is all requests that are not repeats.
+/// Size of the frozen working set, as a share of the requests of a plateau. PolyMix-3 and 4 state it: 45 % of the
+/// requests times the share that fills caches. In PolyMix-2 it is all requests that are not repeats.
 const WORKING_SET_SHARES: [(PolygraphSchedule, f64); 3] = [
     (PolygraphSchedule::Polymix2, 1.0 - 0.6875),
     (PolygraphSchedule::Polymix3, 0.45 * 0.75),
@@ -39,7 +39,7 @@ pub struct CacheTarget {
 
 /// A phase and its length at a rate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Timed {
+pub struct TimedPhase {
     /// The phase.
     pub phase: PointPhase,
     /// Length at this rate.
@@ -47,7 +47,7 @@ pub struct Timed {
 }
 
 /// The phases of a point at a rate; may be empty.
-pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> Vec<Timed> {
+pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> Vec<TimedPhase> {
     let cache = &plan.cache;
     let phases = match cache.schedule {
         PolygraphSchedule::Constant => cache.phases.clone(),
@@ -57,26 +57,26 @@ pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> 
         (Some(duration), _) => duration,
         (None, fill) => fill_time(fill.unwrap_or_default(), phase, workload, rate),
     };
-    phases.into_iter().map(|phase| Timed { lasts: lasts(&phase), phase }).collect()
+    phases.into_iter().map(|phase| TimedPhase { lasts: lasts(&phase), phase }).collect()
 }
 
-/// Load before the point if the workload has phases of its own, of which only the last is measured. Zero if the plan has
-/// phases, which replace them.
-pub fn lead(plan: &CachePlan, workload: &CacheWorkload) -> Duration {
+/// Load before the point if the workload has phases of its own, of which only the last is measured. Zero if the plan
+/// has phases, which replace them.
+pub fn lead_time(plan: &CachePlan, workload: &CacheWorkload) -> Duration {
     workload.phases.last().filter(|_| plan.cache.is_constant()).map_or(Duration::ZERO, |last| last.from)
 }
 
 /// Length of a point's load.
-pub fn lasts(plan: &CachePlan, workload: &CacheWorkload, phases: &[Timed]) -> Duration {
+pub fn lasts(plan: &CachePlan, workload: &CacheWorkload, phases: &[TimedPhase]) -> Duration {
     if phases.is_empty() {
-        lead(plan, workload).saturating_add(plan.cache.point)
+        lead_time(plan, workload).saturating_add(plan.cache.point)
     } else {
         phases.iter().map(|timed| timed.lasts).sum()
     }
 }
 
-/// World of the `index`-th point. The first has the configured one, so that it can find copies of an earlier sweep; later
-/// worlds are derived from it, so that points find no copies of earlier points.
+/// World of the `index`-th point. The first has the configured one, so that it can find copies of an earlier sweep;
+/// later worlds are derived from it, so that points find no copies of earlier points.
 pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
     match plan.workload.world {
         _ if index == 0 || plan.cache.keep_world => plan.workload.world.unwrap_or(drawn),
@@ -137,11 +137,11 @@ pub fn plan(
     name: String,
     world: u32,
     target: &CacheTarget,
-    phases: &[Timed],
+    phases: &[TimedPhase],
 ) -> Plan {
     let cache = &plan.cache;
     let unmeasured = cache.point.mul_f64(cache.warmup.value());
-    let warmup = if phases.is_empty() { lead(plan, workload).saturating_add(unmeasured) } else { Duration::ZERO };
+    let warmup = if phases.is_empty() { lead_time(plan, workload).saturating_add(unmeasured) } else { Duration::ZERO };
     let mut point_workload =
         CacheWorkloadPlan { world: Some(world), secure: target.secure.clone(), ..plan.workload.clone() };
     if let Some(objects) = working_set(plan, workload, rate) {
@@ -188,17 +188,17 @@ pub fn plan(
 ///
 /// # Errors
 /// One sentence.
-pub fn check(sweep: &CachePlan, workload: &CacheWorkload, front: &Front) -> Result<(), String> {
+pub fn check(sweep: &CachePlan, workload: &CacheWorkload, position: &CachePosition) -> Result<(), String> {
     sweep.check_workload(workload)?;
     for &rate in &sweep.cache.rates {
         let phases = phases(sweep, workload, rate);
         let clients = clients(sweep, workload, rate);
         // A placeholder: nothing connects to it.
-        let (origin, front) = match &sweep.server {
-            Some(_) => (sweep.origin.at(clients), in_testbed(front)),
-            None => (SocketAddr::from(([127, 0, 0, 1], 1)), front.clone()),
+        let (origin, position) = match &sweep.server {
+            Some(_) => (sweep.origin.at(clients), in_testbed(position)),
+            None => (SocketAddr::from(([127, 0, 0, 1], 1)), position.clone()),
         };
-        let target = target(&front, &origin.to_string(), None);
+        let target = target(&position, &origin.to_string(), None);
         let mut made = plan(sweep, workload, rate, sweep.name.clone(), 0, &target, &phases);
         if sweep.server.is_some() {
             let command = Some("true".to_owned());
@@ -206,12 +206,13 @@ pub fn check(sweep: &CachePlan, workload: &CacheWorkload, front: &Front) -> Resu
         }
         made.check().map_err(|error| error.to_string())?;
     }
-    single_origin(sweep, workload, front)
+    single_origin(sweep, workload, position)
 }
 
-/// Rejects a reverse proxy in the testbed with varying numbers of clients: its origin has the address after the last client.
-fn single_origin(plan: &CachePlan, workload: &CacheWorkload, front: &Front) -> Result<(), String> {
-    if !matches!((front, &plan.server), (Front::Reverse(_), Some(_))) {
+/// Rejects a reverse proxy in the testbed with varying numbers of clients: its origin has the address after the last
+/// client.
+fn single_origin(plan: &CachePlan, workload: &CacheWorkload, position: &CachePosition) -> Result<(), String> {
+    if !matches!((position, &plan.server), (CachePosition::Reverse(_), Some(_))) {
         return Ok(());
     }
     let addresses: Vec<SocketAddr> =
@@ -226,10 +227,10 @@ fn single_origin(plan: &CachePlan, workload: &CacheWorkload, front: &Front) -> R
 }
 
 /// The position of a cache in the testbed: its host is always `server`.
-pub fn in_testbed(front: &Front) -> Front {
-    match front {
-        Front::Forward(proxy) => Front::Forward(Proxy { host: SERVER.into(), ..proxy.clone() }),
-        Front::Reverse(url) => Front::Reverse(reverse_parts(url).map_or_else(
+pub fn in_testbed(position: &CachePosition) -> CachePosition {
+    match position {
+        CachePosition::Forward(proxy) => CachePosition::Forward(Proxy { host: SERVER.into(), ..proxy.clone() }),
+        CachePosition::Reverse(url) => CachePosition::Reverse(reverse_parts(url).map_or_else(
             || url.clone(),
             |(secure, authority)| {
                 // Skip the brackets of an IPv6 address.
@@ -238,23 +239,23 @@ pub fn in_testbed(front: &Front) -> Front {
                 format!("http{}://{SERVER}{port}", if secure { "s" } else { "" })
             },
         )),
-        Front::Direct => Front::Direct,
+        CachePosition::Direct => CachePosition::Direct,
     }
 }
 
 /// Target of the virtual users, with the origin at `origin` and, for TLS, at `secure`.
-pub fn target(front: &Front, origin: &str, secure: Option<String>) -> CacheTarget {
+pub fn target(position: &CachePosition, origin: &str, secure: Option<String>) -> CacheTarget {
     let plain = format!("http://{origin}/");
-    match front {
-        Front::Forward(proxy) => CacheTarget { url: plain, proxy: Some(proxy.clone()), secure },
-        Front::Reverse(url) => {
+    match position {
+        CachePosition::Forward(proxy) => CacheTarget { url: plain, proxy: Some(proxy.clone()), secure },
+        CachePosition::Reverse(url) => {
             CacheTarget { url: format!("{}/", url.trim().trim_end_matches('/')), proxy: None, secure: None }
         }
-        Front::Direct => CacheTarget { url: plain, proxy: None, secure },
+        CachePosition::Direct => CacheTarget { url: plain, proxy: None, secure },
     }
 }
 
-fn load_phase(timed: &Timed, rate: RequestRate) -> PhasePlan {
+fn load_phase(timed: &TimedPhase, rate: RequestRate) -> PhasePlan {
     let phase = &timed.phase;
     let at = |load: f64| OfferedRate::new(rate.per_second() * load);
     let ramp = phase.load_to.filter(|to| *to != phase.load);
@@ -268,9 +269,9 @@ fn load_phase(timed: &Timed, rate: RequestRate) -> PhasePlan {
     }
 }
 
-fn to_workload_phases(phases: &[Timed]) -> Vec<WorkloadPhase> {
+fn to_workload_phases(phases: &[TimedPhase]) -> Vec<WorkloadPhase> {
     let mut from = Duration::ZERO;
-    let of = |timed: &Timed| {
+    let of = |timed: &TimedPhase| {
         let to = from + timed.lasts;
         let phase = &timed.phase;
         let made = WorkloadPhase {
@@ -303,7 +304,7 @@ mod tests {
 
     fn made(rest: &str, at: f64) -> Plan {
         let (sweep, workload) = sweep(rest);
-        let target = target(&sweep.front().unwrap(), "127.0.0.1:8400", None);
+        let target = target(&sweep.position().unwrap(), "127.0.0.1:8400", None);
         let phases = phases(&sweep, &workload, rate(at));
         let made = plan(&sweep, &workload, rate(at), "cache-5".into(), 7, &target, &phases);
         made.check().unwrap();
@@ -364,8 +365,8 @@ mod tests {
         assert_eq!(lasts("0.01", 50.0), lasts("1.0", 50.0));
         assert!((lasts("0.01", 50.0) / lasts("0.01", 100.0) - 2.0).abs() < 1e-6);
         // 20 MB of 50/s x 93.75 % new x 80 % cacheable x 13 KB.
-        let wanted = 20e6 / (50.0 * 0.9375 * 0.8 * CacheWorkload::polymix(1).kinds[0].size.mean());
-        assert!((lasts("0.01", 50.0) / wanted - 1.0).abs() < 0.01, "{} {wanted}", lasts("0.01", 50.0));
+        let expected_s = 20e6 / (50.0 * 0.9375 * 0.8 * CacheWorkload::polymix(1).kinds[0].size.mean());
+        assert!((lasts("0.01", 50.0) / expected_s - 1.0).abs() < 0.01, "{} {expected_s}", lasts("0.01", 50.0));
     }
 
     #[test]
@@ -416,7 +417,7 @@ mod tests {
     fn contradictions_in_the_plan_of_a_point_are_rejected_before_start() {
         let refused = |text: &str| {
             let plan = CachePlan::from_toml(text, "plan").unwrap();
-            check(&plan, &plan.workload.spec().unwrap(), &plan.front().unwrap()).unwrap_err()
+            check(&plan, &plan.workload.spec().unwrap(), &plan.position().unwrap()).unwrap_err()
         };
         let reverse = "[cache]\nreverse = \"https://h:1\"\n[origin]\nlisten = \"127.0.0.1:2\"\n";
         assert!(refused(&format!("{reverse}[host]\nengine = \"io_uring\"\n")).contains("io_uring"));
@@ -434,16 +435,16 @@ mod tests {
             "plan",
         )
         .unwrap();
-        assert_eq!(check(&fixed, &fixed.workload.spec().unwrap(), &fixed.front().unwrap()), Ok(()));
+        assert_eq!(check(&fixed, &fixed.workload.spec().unwrap(), &fixed.position().unwrap()), Ok(()));
     }
 
     #[test]
     fn reverse_proxy_in_the_testbed_has_the_host_name_server() {
-        let of = |url: &str| in_testbed(&Front::Reverse(url.into()));
-        assert_eq!(of("http://127.0.0.1:8080/"), Front::Reverse("http://server:8080".into()));
-        assert_eq!(of("https://[::1]:8443"), Front::Reverse("https://server:8443".into()));
-        assert_eq!(of("http://[::1]"), Front::Reverse("http://server".into()));
-        assert_eq!(of("http://cache"), Front::Reverse("http://server".into()));
+        let of = |url: &str| in_testbed(&CachePosition::Reverse(url.into()));
+        assert_eq!(of("http://127.0.0.1:8080/"), CachePosition::Reverse("http://server:8080".into()));
+        assert_eq!(of("https://[::1]:8443"), CachePosition::Reverse("https://server:8443".into()));
+        assert_eq!(of("http://[::1]"), CachePosition::Reverse("http://server".into()));
+        assert_eq!(of("http://cache"), CachePosition::Reverse("http://server".into()));
     }
 
     #[test]
@@ -451,7 +452,7 @@ mod tests {
         let text = "[cache]\nreverse = \"https://127.0.0.1:443\"\n[cache.tls]\ninsecure = true\n[origin]\nlisten = \"127.0.0.1:2\"\n";
         let sweep = CachePlan::from_toml(text, "plan").unwrap();
         let workload = sweep.workload.spec().unwrap();
-        let target = target(&sweep.front().unwrap(), "127.0.0.1:2", None);
+        let target = target(&sweep.position().unwrap(), "127.0.0.1:2", None);
         let made = plan(&sweep, &workload, rate(5.0), "x".into(), 7, &target, &[]);
         made.check().unwrap();
         assert!(made.load.secure() && made.load.tls.as_ref().unwrap().insecure);
@@ -460,10 +461,10 @@ mod tests {
 
     #[test]
     fn target_follows_the_position_of_the_cache() {
-        let of = |front| target(&front, "127.0.0.1:8400", Some("127.0.0.1:8401".into()));
-        let reverse = of(Front::Reverse("http://127.0.0.1:80/".into()));
+        let of = |position| target(&position, "127.0.0.1:8400", Some("127.0.0.1:8401".into()));
+        let reverse = of(CachePosition::Reverse("http://127.0.0.1:80/".into()));
         assert_eq!(reverse, CacheTarget { url: "http://127.0.0.1:80/".into(), proxy: None, secure: None });
-        let direct = of(Front::Direct);
+        let direct = of(CachePosition::Direct);
         assert_eq!((direct.url.as_str(), direct.secure.as_deref()), ("http://127.0.0.1:8400/", Some("127.0.0.1:8401")));
         assert!(CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() }).check().is_ok());
     }

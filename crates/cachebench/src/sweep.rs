@@ -23,8 +23,8 @@ use super::doubts;
 use super::origin::{self, Origin};
 use super::phases::PointPhase;
 use super::point::PointRun;
-use super::runs::{self, Timed};
-use super::sweep_plan::{CachePlan, Front};
+use super::runs::{self, TimedPhase};
+use super::sweep_plan::{CachePlan, CachePosition};
 use experiment::ExperimentError;
 use experiment::local::CoreDivision;
 use experiment::progress::ExperimentProgress;
@@ -63,29 +63,29 @@ pub fn time(plan: &CachePlan) -> Result<Duration, ExperimentError> {
 /// A contradictory plan or an invalid workload.
 pub fn check(plan: &CachePlan) -> Result<(), ExperimentError> {
     plan.check().map_err(TestbedError::from)?;
-    let front = plan.front().map_err(TestbedError::Plan)?;
-    runs::check(plan, &workload_of(plan)?, &front).map_err(|why| TestbedError::Plan(why).into())
+    let position = plan.position().map_err(TestbedError::Plan)?;
+    runs::check(plan, &workload_of(plan)?, &position).map_err(|why| TestbedError::Plan(why).into())
 }
 
 /// Measures the points. Must be called while this process has one thread, since the origin is started in a sandbox. An
-/// interrupt ends the current point and keeps its figures.
+/// interrupt ends the current point; its figures are stored.
 ///
 /// # Errors
 /// An invalid plan; an origin that does not respond; missing programs or privileges. A failing cache is not an error.
 pub fn run(
     plan: &CachePlan,
     order: &Order,
-    book: &RunStore,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<CacheDone, ExperimentError> {
     check(plan)?;
-    let front = plan.front().map_err(TestbedError::Plan)?;
+    let position = plan.position().map_err(TestbedError::Plan)?;
     let workload = workload_of(plan)?;
-    let record = book.create(&plan.name, order.started, plan.seed)?;
+    let record = run_store.create(&plan.name, order.started, plan.seed)?;
     let showing = ExperimentProgress::begin(&record, "cache", &order.command, plan.seed, stage);
     let mut stage = showing.staging(stage);
-    let made = Sweep::begin(plan, &front, &workload, order, book, &record)
+    let made = Sweep::begin(plan, &position, &workload, order, run_store, &record)
         .and_then(|mut sweep| sweep.points(interrupts, &mut stage, &showing).map(|()| sweep));
     let made = made.and_then(|sweep| sweep.close(interrupts.count() > 0, &record)).inspect_err(|_| {
         // Nothing was measured or written: the folder would look like a killed run.
@@ -103,10 +103,10 @@ fn workload_of(plan: &CachePlan) -> Result<CacheWorkload, ExperimentError> {
 /// A running sweep.
 struct Sweep<'a> {
     plan: &'a CachePlan,
-    front: &'a Front,
+    position: &'a CachePosition,
     workload: &'a CacheWorkload,
     order: &'a Order,
-    book: &'a RunStore,
+    run_store: &'a RunStore,
     division: CoreDivision,
     /// `None`: the testbed starts cache and origin for each point.
     origin: Option<Origin>,
@@ -128,10 +128,10 @@ struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     fn begin(
         plan: &'a CachePlan,
-        front: &'a Front,
+        position: &'a CachePosition,
         workload: &'a CacheWorkload,
         order: &'a Order,
-        book: &'a RunStore,
+        run_store: &'a RunStore,
         record: &RunFolder,
     ) -> Result<Sweep<'a>, ExperimentError> {
         record.write_plan(&plan.to_toml())?;
@@ -148,10 +148,10 @@ impl<'a> Sweep<'a> {
             notes: notes(plan, workload),
             world: Rng::new(since_1970.as_nanos() as u64, plan.seed).next() as u32,
             plan,
-            front,
+            position,
             workload,
             order,
-            book,
+            run_store,
             division,
             origin,
             folder,
@@ -177,7 +177,7 @@ impl<'a> Sweep<'a> {
             }
             match self.point(index, rate, interrupts, stage) {
                 Ok(()) => showing.put(|standing| standing.cache = Some(self.partial_result())),
-                // Keep the measured points and report that some are missing.
+                // Store the measured points and report that some are missing.
                 Err(error) if !self.points.is_empty() => {
                     self.checks.push(Check::without_figure(
                         format!("{rate}: measured"),
@@ -198,7 +198,7 @@ impl<'a> Sweep<'a> {
     fn partial_result(&self) -> CachePart {
         CachePart {
             workload: self.workload.name.clone(),
-            proxy: proxy_description(self.front),
+            proxy: proxy_description(self.position),
             target_hit_ratio: Some(self.workload.document_hit_ratio()),
             clients_supported: None,
             points: self.points.clone(),
@@ -235,17 +235,17 @@ impl<'a> Sweep<'a> {
         let before = self.origin_figures();
         let mut watchdog = Watchdog::new(stage.begin(&self.name(rate)), self.plan.cache.stop_errors.0);
         let command = &self.order.command;
-        let book = self.book;
+        let run_store = self.run_store;
         let outcome =
-            self.division.as_load(|| testbed::bench(&plan, command, Some(book), interrupts, &mut watchdog))?;
+            self.division.as_load(|| testbed::bench(&plan, command, Some(run_store), interrupts, &mut watchdog))?;
         let after = self.origin_figures();
         let has_origin = self.origin.is_some() || outcome.origin.is_some();
-        // A measured point is kept even if the origin's counters could not be read.
+        // A measured point is stored even if the origin's counters could not be read.
         let (before, after, read_error) = match (before, after) {
             (Ok(before), Ok(after)) => (before, after, None),
             (Err(error), _) | (_, Err(error)) => (None, None, Some(error)),
         };
-        // An origin in the testbed lives as long as its run.
+        // An origin in the testbed ends with its run.
         let counted = after.as_ref().or(outcome.origin.as_ref());
         self.think_timing_error_p99_ns =
             self.think_timing_error_p99_ns.max(counted.map(|figures| figures.think_timing_error_ns.p99));
@@ -304,7 +304,7 @@ impl<'a> Sweep<'a> {
         points.iter().for_each(|point| stage.point(point));
         let mut evidence = RunEvidence::of(&document.validity);
         if is_short {
-            evidence = evidence.doubted("warm-up shorter than the think time");
+            evidence = evidence.with_doubt("warm-up shorter than the think time");
         }
         for point in &points {
             let phase = of_point.iter().find(|phase| phase.name == point.phase);
@@ -324,19 +324,19 @@ impl<'a> Sweep<'a> {
         self.origin.as_ref().map(Origin::figures).transpose()
     }
 
-    fn plan_of(&self, rate: RequestRate, world: u32, phases: &[Timed]) -> Result<Plan, ExperimentError> {
+    fn plan_of(&self, rate: RequestRate, world: u32, phases: &[TimedPhase]) -> Result<Plan, ExperimentError> {
         let name = format!("{}-{}", self.plan.name, rate.per_second()).replace('.', "_");
         let clients = runs::clients(self.plan, self.workload, rate);
         let (target, origin) = match &self.origin {
             Some(origin) => {
                 let secure = origin.secure.as_ref().map(|(address, _)| address.to_string());
-                (runs::target(self.front, &origin.plain.to_string(), secure), None)
+                (runs::target(self.position, &origin.plain.to_string(), secure), None)
             }
             None => {
                 let listen = self.plan.origin.at(clients);
                 let command = origin::command(self.plan, self.workload, self.order, listen, None, &self.folder)?;
                 let plan = OriginPlan { command: Some(command), listen: Some(listen), ..self.plan.origin.clone() };
-                (runs::target(&runs::in_testbed(self.front), &listen.to_string(), None), Some(plan))
+                (runs::target(&runs::in_testbed(self.position), &listen.to_string(), None), Some(plan))
             }
         };
         let mut made = runs::plan(self.plan, self.workload, rate, name, world, &target, phases);
@@ -349,10 +349,10 @@ impl<'a> Sweep<'a> {
 
     /// A failed check, if requests were made and none reached the origin.
     fn origin_not_reached(&self, rate: RequestRate, reached: WorldFigures, points: &[CachePoint]) -> Option<Check> {
-        let asked: u64 = points.iter().map(|point| point.figures.basic_requests).sum();
+        let requests: u64 = points.iter().map(|point| point.figures.basic_requests).sum();
         // A cache that an earlier sweep of the same world filled needs no origin.
         let hits: u64 = points.iter().map(|point| point.figures.hits_of_all).sum();
-        (reached.requests == 0 && asked > 0 && hits == 0).then(|| Check {
+        (reached.requests == 0 && requests > 0 && hits == 0).then(|| Check {
             name: format!("{rate}: origin reached"),
             state: CheckState::Failed,
             weight: Weight::Invalid,
@@ -360,16 +360,17 @@ impl<'a> Sweep<'a> {
             limit: Some(1.0),
             unit: "requests".into(),
             why: format!(
-                "of {asked} requests none reached the origin{}: can the cache reach it, and does it fetch from this one?",
+                "of {requests} requests none reached the origin{}: can the cache reach it, and does it fetch from \
+                 this one?",
                 self.origin.as_ref().map_or(String::new(), |origin| format!(" at {}", origin.plain))
             ),
         })
     }
 
     fn close(mut self, interrupted: bool, record: &RunFolder) -> Result<Document, ExperimentError> {
-        let support = match self.front {
+        let support = match self.position {
             // Not stated for an origin without a cache.
-            Front::Direct => clients_supported::SupportResult::default(),
+            CachePosition::Direct => clients_supported::SupportResult::default(),
             _ => {
                 let points = self.configured_rates.iter().zip(&self.points);
                 clients_supported::of(
@@ -381,7 +382,7 @@ impl<'a> Sweep<'a> {
         self.notes.extend(no_clients_stated(&support.not_counted));
         let part = CachePart {
             workload: self.workload.name.clone(),
-            proxy: proxy_description(self.front),
+            proxy: proxy_description(self.position),
             target_hit_ratio: Some(self.workload.document_hit_ratio()),
             clients_supported: support.supported,
             points: self.points,

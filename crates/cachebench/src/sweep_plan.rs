@@ -92,8 +92,8 @@ pub struct SweepPlan {
     /// Virtual users; absent: the rate over the workload's rate per client; without one 100 with a path, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Whether all points use one world (set of objects), so that each finds the cache as earlier points left it; otherwise
-    /// each has a new world.
+    /// Whether all points use one world (set of objects), so that each finds the cache as earlier points left it;
+    /// otherwise each has a new world.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_world: bool,
     /// Size of the cache, for the LRU simulation and for the cache fill.
@@ -118,7 +118,7 @@ pub struct SweepPlan {
 
 /// Position of the cache.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Front {
+pub enum CachePosition {
     /// Forward proxy, chosen by the virtual users.
     Forward(Proxy),
     /// Reverse proxy in front of the origin, at this URL.
@@ -334,7 +334,8 @@ impl CachePlan {
         toml::to_string_pretty(&table).expect("a plan is plain tables of text and numbers")
     }
 
-    /// Resolves relative file names, and `$PLAN_FOLDER` in the server's command, against `folder`, the folder of the plan file.
+    /// Resolves relative file names, and `$PLAN_FOLDER` in the server's command, against `folder`, the folder of the
+    /// plan file.
     pub fn find_files_from(&mut self, folder: &Path) {
         let tls = self.cache.tls.iter_mut();
         let tls = tls.flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());
@@ -353,12 +354,12 @@ impl CachePlan {
     ///
     /// # Errors
     /// None or several are given.
-    pub fn front(&self) -> Result<Front, String> {
+    pub fn position(&self) -> Result<CachePosition, String> {
         let cache = &self.cache;
         match (&cache.proxy, &cache.reverse, cache.direct) {
-            (Some(proxy), None, false) => Ok(Front::Forward(proxy.clone())),
-            (None, Some(url), false) => Ok(Front::Reverse(url.clone())),
-            (None, None, true) => Ok(Front::Direct),
+            (Some(proxy), None, false) => Ok(CachePosition::Forward(proxy.clone())),
+            (None, Some(url), false) => Ok(CachePosition::Reverse(url.clone())),
+            (None, None, true) => Ok(CachePosition::Direct),
             (None, None, false) => {
                 Err("no cache is given: expected proxy = \"HOST:PORT\" (--proxy) for a forward proxy, \
                      reverse = \"http://HOST:PORT\" (--reverse) for a reverse proxy, or direct = true (--direct) for \

@@ -1,4 +1,4 @@
-//! Every sweep and every workload that is shown to a reader is one: those in plans/, and the one on the page of workloads.
+//! Every published example is valid: sweeps and workloads in `plans/`, and the workload on the documentation page.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// The files of a folder whose names begin so.
+/// Files of a folder whose names begin with `prefix`.
 fn files(folder: &str, prefix: &str) -> Vec<std::path::PathBuf> {
     let mut files: Vec<_> = fs::read_dir(workspace().join(folder))
         .unwrap()
@@ -37,7 +37,7 @@ fn example_cache_plans_round_trip() {
             CachePlan::from_toml(&printed, "printed").unwrap_or_else(|error| panic!("{origin}: {error}\n{printed}"));
         assert_eq!(back, plan, "{origin}");
         plan.find_files_from(file.parent().unwrap());
-        // Its workload is one, and says how long it takes.
+        // The workload is valid, and the time of the sweep can be estimated.
         let lasts = time(&plan).unwrap_or_else(|error| panic!("{origin}: {error}"));
         assert!((30..1800).contains(&lasts.as_secs()), "{origin}: {lasts:?}");
     }

@@ -14,7 +14,7 @@ use sys::sandbox::Exit;
 use sys::signal::Interrupts;
 
 use super::scratch::Scratch;
-use super::trial::{Trial, Words};
+use super::trial::{FioCommand, Trial};
 use experiment::ExperimentError;
 
 /// Paths of the program in distributions.
@@ -45,8 +45,8 @@ impl Fio {
     pub(super) fn find() -> Result<Fio, ExperimentError> {
         let missing = ExperimentError::Missing { program: "fio", fix: "apt-get install fio" };
         let program = PROGRAMS.iter().map(PathBuf::from).find(|place| place.exists()).ok_or(missing)?;
-        let said = collect(&[program.clone().into(), "--version".into()], &[], Duration::from_secs(10), None)?;
-        let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+        let output = collect(&[program.clone().into(), "--version".into()], &[], Duration::from_secs(10), None)?;
+        let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if !version.starts_with("fio-") {
             return Err(ExperimentError::Program {
                 program: "fio",
@@ -64,16 +64,16 @@ impl Fio {
     /// Runs fio to its end.
     pub(super) fn run(
         &self,
-        words: &Words,
+        words: &FioCommand,
         scratch: &Scratch,
         limit: Duration,
         interrupts: &Interrupts,
     ) -> Result<FioOutput, ExperimentError> {
         let argv: Vec<OsString> =
             std::iter::once(self.program.clone().into()).chain(words.words.iter().map(OsString::from)).collect();
-        let handed: Vec<BorrowedFd<'_>> =
+        let inherited: Vec<BorrowedFd<'_>> =
             std::iter::once(scratch.as_fd()).chain(words.lists.iter().map(File::as_fd)).collect();
-        let done = collect(&argv, &handed, limit, Some(interrupts))?;
+        let done = collect(&argv, &inherited, limit, Some(interrupts))?;
         let text = String::from_utf8_lossy(&done.stdout).into_owned();
         // Messages about options precede the document.
         let (before, json) = text.split_at(text.find('{').unwrap_or(text.len()));
@@ -161,21 +161,21 @@ impl Latency {
 }
 
 /// Figures of one test, or why there are none.
-pub(super) fn figures(test: Trial, said: &FioOutput) -> Result<DiskTest, String> {
-    let messages = || match said.messages.as_str() {
+pub(super) fn figures(test: Trial, output: &FioOutput) -> Result<DiskTest, String> {
+    let messages = || match output.messages.as_str() {
         "" => "no message".to_owned(),
         text => text.chars().take(300).collect(),
     };
-    let output: Output = serde_json::from_str(&said.json)
-        .map_err(|why| format!("fio ended with {:?} and unreadable output ({why}): {}", said.exit, messages()))?;
-    if let Some(job) = output.jobs.iter().find(|job| job.error != 0) {
+    let document: Output = serde_json::from_str(&output.json)
+        .map_err(|why| format!("fio ended with {:?} and unreadable output ({why}): {}", output.exit, messages()))?;
+    if let Some(job) = document.jobs.iter().find(|job| job.error != 0) {
         let errno = std::io::Error::from_raw_os_error(i32::try_from(job.error).unwrap_or_default());
         return Err(format!("fio: {errno}: {}", messages()));
     }
-    if said.exit != Exit::Code(0) {
-        return Err(format!("fio ended with {:?}: {}", said.exit, messages()));
+    if output.exit != Exit::Code(0) {
+        return Err(format!("fio ended with {:?}: {}", output.exit, messages()));
     }
-    let jobs = &output.jobs;
+    let jobs = &document.jobs;
     let sum = |of: &dyn Fn(&Job) -> f64| jobs.iter().map(of).sum::<f64>();
     let count = |of: &dyn Fn(&Job) -> u64| jobs.iter().map(of).sum::<u64>();
     let (read_bytes, written_bytes) = (count(&|job| job.read.io_bytes), count(&|job| job.write.io_bytes));
@@ -197,9 +197,9 @@ pub(super) fn figures(test: Trial, said: &FioOutput) -> Result<DiskTest, String>
     };
     let (cpu_user, cpu_system) = (sum(&|job| job.usr_cpu) / 100.0, sum(&|job| job.sys_cpu) / 100.0);
     let storage_share = if read_bytes > 0 {
-        said.used.storage_read_bytes as f64 / read_bytes as f64
+        output.used.storage_read_bytes as f64 / read_bytes as f64
     } else {
-        said.used.storage_written_bytes as f64 / written_bytes as f64
+        output.used.storage_written_bytes as f64 / written_bytes as f64
     };
     Ok(DiskTest {
         bytes_per_s,
@@ -240,7 +240,7 @@ mod tests {
         })
     }
 
-    fn said(jobs: &[serde_json::Value]) -> FioOutput {
+    fn output(jobs: &[serde_json::Value]) -> FioOutput {
         FioOutput {
             killed: None,
             json: json!({ "fio version": "fio-3.33", "jobs": jobs }).to_string(),
@@ -255,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_fio_are_taken_unchanged() {
-        let figures = figures(Trial::RandomRead, &said(&[job(direction(1000, 4096.0, 1.5, 7), none())])).unwrap();
+    fn figures_of_fio_are_reported_unchanged() {
+        let figures = figures(Trial::RandomRead, &output(&[job(direction(1000, 4096.0, 1.5, 7), none())])).unwrap();
         assert_eq!((figures.bytes_per_s, figures.iops, figures.read_bytes), (4096.0, 1.5, 1000));
         assert_eq!((figures.cpu, figures.cpu_user, figures.cpu_system), (0.425, 0.125, 0.3));
         let latency = figures.latency_ns.unwrap();
@@ -267,24 +267,24 @@ mod tests {
     #[test]
     fn seekers_are_summed_and_a_rewritten_block_counts_once() {
         let seeker = job(direction(1600, 100.0, 10.0, 100), direction(160, 10.0, 1.0, 10));
-        let seeks = figures(Trial::Seeks, &said(&[seeker.clone(), seeker.clone(), seeker.clone()])).unwrap();
+        let seeks = figures(Trial::Seeks, &output(&[seeker.clone(), seeker.clone(), seeker.clone()])).unwrap();
         assert_eq!((seeks.iops, seeks.bytes_per_s, seeks.latency_ns), (30.0, 300.0, None));
         assert!((seeks.cpu - 3.0 * 0.425).abs() < 1e-9);
         let rewrite =
-            figures(Trial::Rewrite, &said(&[job(direction(1600, 99.0, 9.9, 9), direction(1600, 100.0, 10.0, 10))]))
+            figures(Trial::Rewrite, &output(&[job(direction(1600, 99.0, 9.9, 9), direction(1600, 100.0, 10.0, 10))]))
                 .unwrap();
         assert_eq!((rewrite.bytes_per_s, rewrite.iops), (100.0, 10.0));
     }
 
     #[test]
     fn commit_latency_is_that_of_fdatasync() {
-        let commits = figures(Trial::Commits, &said(&[job(none(), direction(1000, 100.0, 10.0, 10))])).unwrap();
+        let commits = figures(Trial::Commits, &output(&[job(none(), direction(1000, 100.0, 10.0, 10))])).unwrap();
         assert_eq!(commits.latency_ns.unwrap().p50, 2);
         assert_eq!((commits.iops, commits.storage_share), (10.0, Some(2.0)));
     }
 
     proptest! {
-        /// Its percentiles are the middles of buckets, some of which lie beyond its own least and largest value.
+        /// fio reports the middle of a bucket as percentile, which may lie outside the minimum and maximum.
         #[test]
         fn percentiles_are_clamped_to_minimum_and_maximum(mut values in prop::collection::vec(1u64..10_000_000, 1..60), off in 0.97..1.03f64) {
             values.sort_unstable();
@@ -308,17 +308,17 @@ mod tests {
 
     #[test]
     fn errors_of_fio_are_reported() {
-        let mut broken = said(&[]);
+        let mut broken = output(&[]);
         broken.json = "fio: nonsense".to_owned();
         broken.messages = "unknown option".to_owned();
         assert!(figures(Trial::Seeks, &broken).unwrap_err().contains("unknown option"));
         let mut job_failed = job(none(), none());
         job_failed["error"] = json!(28);
-        let why = figures(Trial::WritePerBlock, &said(&[job_failed])).unwrap_err();
+        let why = figures(Trial::WritePerBlock, &output(&[job_failed])).unwrap_err();
         assert!(why.contains("No space left"), "{why}");
-        let why = figures(Trial::ReadPerBlock, &said(&[job(none(), none())])).unwrap_err();
+        let why = figures(Trial::ReadPerBlock, &output(&[job(none(), none())])).unwrap_err();
         assert!(why.contains("no byte"), "{why}");
-        let mut ended = said(&[job(direction(1, 1.0, 1.0, 1), none())]);
+        let mut ended = output(&[job(direction(1, 1.0, 1.0, 1), none())]);
         ended.exit = Exit::Signal(9);
         assert!(figures(Trial::ReadPerBlock, &ended).is_err());
     }

@@ -23,21 +23,21 @@ use crate::trial::Trial;
 /// Share of the bytes that must be storage I/O for the test to measure storage.
 const STORAGE_SHARE_MIN: f64 = 0.9;
 /// Time limit of tests that go through the whole file once.
-const WHOLE_MAX: Duration = Duration::from_secs(120);
+const WHOLE_FILE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Additional time for the final flush and fio's start and end.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The configuration.
+/// Configuration of a disk measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskPlan {
-    /// The folder whose storage is measured. A file without a name is made in it.
+    /// The folder whose storage is measured. A file without a name is created in it.
     pub directory: PathBuf,
     /// Size of that file: at least 16 MiB.
     pub size: Bytes,
     /// Length of each test that does not go through the whole file once: at least 100 ms.
     #[serde(with = "units::time::text")]
     pub each: Duration,
-    /// The tests, made in the order of [`Trial::ALL`].
+    /// The selected tests; they run in the order of [`Trial::ALL`].
     pub tests: Vec<Trial>,
 }
 
@@ -53,8 +53,8 @@ pub struct DiskDone {
 impl DiskPlan {
     /// Estimated time at 200 MB/s, without slow flushes.
     pub fn time(&self) -> Duration {
-        let whole = Duration::from_secs_f64(self.size.0 as f64 / 200e6).min(WHOLE_MAX);
-        self.tests.iter().map(|test| if test.takes_whole_file() { whole } else { self.each }).sum()
+        let whole = Duration::from_secs_f64(self.size.0 as f64 / 200e6).min(WHOLE_FILE_TIMEOUT);
+        self.tests.iter().map(|test| if test.covers_whole_file() { whole } else { self.each }).sum()
     }
 
     fn check(&self) -> Result<(), ExperimentError> {
@@ -75,7 +75,7 @@ impl DiskPlan {
 const SIZE_MIN: Bytes = Bytes(16 << 20);
 
 /// Runs the tests one after the other; `begin` is called with each. An interrupt discards the current test and ends the
-/// measurement; earlier figures are kept.
+/// measurement; earlier figures are stored.
 ///
 /// # Errors
 /// Sizes and times out of range; a missing or read-only folder; too little space; fio is not installed.
@@ -90,7 +90,7 @@ pub fn run(
     let fio = Fio::find()?;
     let scratch = Scratch::make(&plan.directory, plan.size)?;
     let record = book.create("disk", order.started, order.seed)?;
-    let document = Measuring { plan, fio: &fio, order, scratch, tests: BTreeMap::new(), checks: Vec::new() }
+    let document = DiskMeasurement { plan, fio: &fio, order, scratch, tests: BTreeMap::new(), checks: Vec::new() }
         .all(&record, interrupts, begin)
         .inspect_err(|_| {
             let _ = fs::remove_dir_all(record.path());
@@ -98,7 +98,7 @@ pub fn run(
     Ok(DiskDone { document, folder: record.path().to_owned() })
 }
 
-struct Measuring<'a> {
+struct DiskMeasurement<'a> {
     plan: &'a DiskPlan,
     fio: &'a Fio,
     order: &'a Order,
@@ -107,7 +107,7 @@ struct Measuring<'a> {
     checks: Vec<Check>,
 }
 
-impl Measuring<'_> {
+impl DiskMeasurement<'_> {
     fn all(
         mut self,
         record: &RunFolder,
@@ -115,13 +115,13 @@ impl Measuring<'_> {
         begin: &mut dyn FnMut(Trial),
     ) -> Result<DiskDocument, ExperimentError> {
         record.write_plan(&toml::to_string(self.plan).map_err(|why| ExperimentError::Plan(why.to_string()))?)?;
-        let asked = Trial::ALL.into_iter().filter(|test| self.plan.tests.contains(test));
+        let selected = Trial::ALL.into_iter().filter(|test| self.plan.tests.contains(test));
         let mut filled = false;
-        for test in asked {
+        for test in selected {
             if interrupts.count() > 0 {
                 break;
             }
-            if test.wants_a_written_file() && !filled {
+            if test.needs_written_file() && !filled {
                 // Reading holes would not touch storage: write the file first.
                 begin(Trial::WritePerBlock);
                 if !self.one(Trial::WritePerBlock, record, interrupts)? {
@@ -129,7 +129,7 @@ impl Measuring<'_> {
                     continue;
                 }
                 filled = true;
-                // Written only for the read tests: not a result.
+                // This write test only prepares the file for the read tests: it is not a result.
                 if !self.plan.tests.contains(&Trial::WritePerBlock) {
                     self.tests.remove(Trial::WritePerBlock.name());
                     self.checks.retain(|check| !check.name.starts_with(Trial::WritePerBlock.name()));
@@ -146,23 +146,23 @@ impl Measuring<'_> {
 
     /// Runs one test; false if it has no figures.
     fn one(&mut self, test: Trial, record: &RunFolder, interrupts: &Interrupts) -> Result<bool, ExperimentError> {
-        if test.begins_with_an_empty_file() {
+        if test.needs_empty_file() {
             self.scratch.empty()?;
         }
-        let lasting = if test.takes_whole_file() { WHOLE_MAX } else { self.plan.each };
-        let words = test.words(&self.scratch, lasting, self.order.seed)?;
-        let said = self.fio.run(&words, &self.scratch, lasting + FLUSH_TIMEOUT, interrupts)?;
-        match said.killed {
+        let limit = if test.covers_whole_file() { WHOLE_FILE_TIMEOUT } else { self.plan.each };
+        let words = test.command(&self.scratch, limit, self.order.seed)?;
+        let output = self.fio.run(&words, &self.scratch, limit + FLUSH_TIMEOUT, interrupts)?;
+        match output.killed {
             Some(Killed::Interrupted) => return Ok(false),
             Some(Killed::Late) => {
-                self.skip(test, &format!("fio had not ended after {}", format_duration(lasting + FLUSH_TIMEOUT)));
+                self.skip(test, &format!("fio had not ended after {}", format_duration(limit + FLUSH_TIMEOUT)));
                 return Ok(false);
             }
             None => {}
         }
-        let kept = record.path().join(format!("{}.fio.json", test.name()));
-        fs::write(&kept, &said.json).map_err(ExperimentError::file(&kept))?;
-        let figures = match fio::figures(test, &said) {
+        let json_path = record.path().join(format!("{}.fio.json", test.name()));
+        fs::write(&json_path, &output.json).map_err(ExperimentError::file(&json_path))?;
+        let figures = match fio::figures(test, &output) {
             Ok(figures) => figures,
             Err(why) => {
                 self.skip(test, &why);
@@ -170,7 +170,7 @@ impl Measuring<'_> {
             }
         };
         if test == Trial::WritePerBlock && figures.written_bytes < self.scratch.size().0 {
-            self.scratch.shorten(figures.written_bytes)?;
+            self.scratch.truncate(figures.written_bytes)?;
         }
         self.checks.extend(storage_measured(test, &figures, &self.scratch));
         self.tests.insert(test.name().to_owned(), figures);
@@ -218,7 +218,7 @@ impl Measuring<'_> {
 fn storage_measured(test: Trial, figures: &DiskTest, scratch: &Scratch) -> Option<Check> {
     let share = figures.storage_share?;
     let held = share >= STORAGE_SHARE_MIN;
-    let moved = if figures.read_bytes > 0 { "were read from storage" } else { "were written to storage" };
+    let direction = if figures.read_bytes > 0 { "were read from storage" } else { "were written to storage" };
     Some(Check {
         name: format!("{}: storage measured", test.name()),
         state: if held { CheckState::Ok } else { CheckState::Failed },
@@ -227,11 +227,11 @@ fn storage_measured(test: Trial, figures: &DiskTest, scratch: &Scratch) -> Optio
         limit: Some(STORAGE_SHARE_MIN),
         unit: String::new(),
         why: if held {
-            format!("share of the bytes that {moved}, by the kernel's counters")
+            format!("share of the bytes that {direction}, by the kernel's counters")
         } else {
             format!(
-                "only {:.0} % of the bytes {moved} by the kernel's counters: the page cache or memory was measured, \
-                 not storage ({})",
+                "only {:.0} % of the bytes {direction} by the kernel's counters: the page cache or memory was \
+                 measured, not storage ({})",
                 100.0 * share,
                 scratch.file_system()
             )

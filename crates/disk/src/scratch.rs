@@ -35,11 +35,11 @@ impl Scratch {
         }
         let found = statvfs(&directory).map_err(|errno| ExperimentError::file(&directory)(errno.into()))?;
         let unit = found.fragment_size();
-        room(&directory, size, found.blocks_available() * unit, found.blocks() * unit)?;
-        let file = nameless(&directory)?;
+        check_free_space(&directory, size, found.blocks_available() * unit, found.blocks() * unit)?;
+        let file = open_unnamed(&directory)?;
         file.set_len(size.0).map_err(ExperimentError::file(&directory))?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let file_system = mounted(&mounts, &directory).unwrap_or_else(|| "unknown file system".to_owned());
+        let file_system = file_system_of(&mounts, &directory).unwrap_or_else(|| "unknown file system".to_owned());
         Ok(Scratch { file, size, directory, file_system })
     }
 
@@ -71,7 +71,7 @@ impl Scratch {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn shorten(&mut self, size: u64) -> Result<(), ExperimentError> {
+    pub fn truncate(&mut self, size: u64) -> Result<(), ExperimentError> {
         self.size = Bytes(size);
         self.file.set_len(size).map_err(ExperimentError::file(&self.directory))
     }
@@ -84,7 +84,7 @@ impl AsFd for Scratch {
 }
 
 /// A file without a name (O_TMPFILE), or one deleted immediately if that is not supported.
-fn nameless(directory: &Path) -> Result<File, ExperimentError> {
+fn open_unnamed(directory: &Path) -> Result<File, ExperimentError> {
     let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
     if let Ok(file) = open(directory, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
         return Ok(file.into());
@@ -93,7 +93,7 @@ fn nameless(directory: &Path) -> Result<File, ExperimentError> {
 }
 
 /// Rejects a size that would fill the file system, given its available and total bytes.
-fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(), ExperimentError> {
+fn check_free_space(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(), ExperimentError> {
     let stays = (whole / 20).max(FREE_MIN);
     let most = available.saturating_sub(stays);
     if size.0 <= most {
@@ -113,7 +113,7 @@ fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(),
 }
 
 /// File system of `directory`: proc_pid_mountinfo(5).
-fn mounted(mountinfo: &str, directory: &Path) -> Option<String> {
+fn file_system_of(mountinfo: &str, directory: &Path) -> Option<String> {
     let mounts = mountinfo.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let point = unescaped(before.split(' ').nth(4)?);
@@ -143,7 +143,7 @@ mod tests {
         let mut scratch = Scratch::make(folder.path(), Bytes(32 << 20)).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         assert_eq!(fs::metadata(scratch.name()).unwrap().len(), 32 << 20);
-        scratch.shorten(1 << 20).unwrap();
+        scratch.truncate(1 << 20).unwrap();
         scratch.empty().unwrap();
         assert_eq!((fs::metadata(scratch.name()).unwrap().len(), scratch.size()), (1 << 20, Bytes(1 << 20)));
         assert!(scratch.file_system().contains(" on "), "{}", scratch.file_system());
@@ -163,13 +163,13 @@ mod tests {
     #[test]
     fn size_that_would_fill_the_disk_is_rejected() {
         let gib = 1 << 30;
-        let fits = |size, available, whole| room(Path::new("/srv"), Bytes(size), available, whole);
+        let fits = |size, available, whole| check_free_space(Path::new("/srv"), Bytes(size), available, whole);
         assert!(fits(gib, 3 * gib, 20 * gib).is_ok());
         let why = fits(gib, gib + (100 << 20), 4 * gib).unwrap_err().to_string();
         assert!(why.contains("/srv has 1124 MiB free, of which 256 MiB") && why.contains("--size 868MiB"), "{why}");
         let why = fits(gib, 100 << 20, 4 * gib).unwrap_err().to_string();
         assert!(why.contains("there is no space for any"), "{why}");
-        // A twentieth of a large one.
+        // Of a large file system a twentieth stays free.
         assert!(fits(gib, 50 * gib, 1000 * gib).is_err());
         let error = Scratch::make(&std::env::temp_dir(), Bytes(1 << 60)).unwrap_err();
         assert!(matches!(error, ExperimentError::Room(_)), "{error}");
@@ -182,11 +182,11 @@ mod tests {
                     31 22 0:6 / /srv/a\\040b rw - xfs /dev/vdb rw\n\
                     32 22 0:6 / /srv rw - btrfs /dev/vdc rw\n\
                     nonsense";
-        let of = |path: &str| mounted(text, Path::new(path)).unwrap();
+        let of = |path: &str| file_system_of(text, Path::new(path)).unwrap();
         assert_eq!(of("/home"), "ext4 on /dev/vda");
         assert_eq!(of("/srv/x"), "btrfs on /dev/vdc");
         assert_eq!(of("/srv/a b/c"), "xfs on /dev/vdb");
         assert_eq!(of("/srvx"), "ext4 on /dev/vda");
-        assert_eq!(mounted("", Path::new("/")), None);
+        assert_eq!(file_system_of("", Path::new("/")), None);
     }
 }

@@ -12,15 +12,15 @@ use super::scratch::Scratch;
 use experiment::ExperimentError;
 
 /// Block size of Bonnie.
-const BLOCK: u64 = 16 << 10;
+const BLOCK_BYTES: u64 = 16 << 10;
 /// Concurrent seek processes of Bonnie.
-const SEEKERS: u64 = 3;
-/// One in this number of sought blocks is written back.
-const WRITTEN_BACK: u64 = 10;
-/// Limit of blocks rewritten and sought: 4 GiB.
+const SEEK_PROCESSES: u64 = 3;
+/// One in this number of blocks read by a seeker is written back.
+const WRITE_BACK_INTERVAL: u64 = 10;
+/// Limit of blocks that are rewritten or read by seekers: 4 GiB.
 const BLOCKS_MAX: u64 = 1 << 18;
 /// Queue depth of a busy cache or database.
-const DEEP: u32 = 32;
+const DEEP_QUEUE: u32 = 32;
 
 /// One test of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -98,49 +98,54 @@ impl Trial {
     }
 
     /// Whether the test goes through the whole file once instead of ending by time.
-    pub const fn takes_whole_file(self) -> bool {
+    pub const fn covers_whole_file(self) -> bool {
         matches!(self, Trial::WritePerBlock | Trial::Rewrite | Trial::ReadPerBlock)
     }
 
     /// Whether the test starts with an empty file.
-    pub(super) const fn begins_with_an_empty_file(self) -> bool {
+    pub(super) const fn needs_empty_file(self) -> bool {
         matches!(self, Trial::WritePerChar | Trial::WritePerBlock)
     }
 
     /// Whether the file must be written before.
-    pub(super) const fn wants_a_written_file(self) -> bool {
-        !self.begins_with_an_empty_file()
+    pub(super) const fn needs_written_file(self) -> bool {
+        !self.needs_empty_file()
     }
 
     /// The fio command line, and lists of blocks that fio inherits.
     ///
     /// # Errors
     /// No memory for a list.
-    pub(super) fn words(self, scratch: &Scratch, lasting: Duration, seed: u64) -> Result<Words, ExperimentError> {
-        let mut words = Words::default();
+    pub(super) fn command(
+        self,
+        scratch: &Scratch,
+        duration: Duration,
+        seed: u64,
+    ) -> Result<FioCommand, ExperimentError> {
+        let mut words = FioCommand::default();
         words.add("output-format", "json");
         words.add("percentile_list", "50:75:90:95:99:99.9:99.99");
         match self {
             Trial::Seeks => {
-                let lists = sought(scratch.size().0 / BLOCK, seed);
+                let lists = shuffled_blocks(scratch.size().0 / BLOCK_BYTES, seed);
                 for (at, blocks) in lists.iter().enumerate() {
-                    words.job(&format!("seeks{at}"), scratch, lasting);
-                    let written_back = |index: usize| (index as u64) % WRITTEN_BACK == WRITTEN_BACK - 1;
+                    words.job(&format!("seeks{at}"), scratch, duration);
+                    let written_back = |index: usize| (index as u64) % WRITE_BACK_INTERVAL == WRITE_BACK_INTERVAL - 1;
                     words
                         .list(scratch, blocks.iter().enumerate().map(|(index, &block)| (block, written_back(index))))?;
                 }
                 return Ok(words);
             }
             Trial::Rewrite => {
-                words.job(self.name(), scratch, lasting);
-                let blocks = (scratch.size().0 / BLOCK).min(BLOCKS_MAX);
+                words.job(self.name(), scratch, duration);
+                let blocks = (scratch.size().0 / BLOCK_BYTES).min(BLOCKS_MAX);
                 words.list(scratch, (0..blocks).map(|block| (block, true)))?;
                 words.add("end_fsync", "1");
                 return Ok(words);
             }
             _ => {}
         }
-        words.job(self.name(), scratch, lasting);
+        words.job(self.name(), scratch, duration);
         words.add("size", &scratch.size().0.to_string());
         words.add("randseed", &seed.to_string());
         let (kind, bytes) = match self {
@@ -158,7 +163,7 @@ impl Trial {
             Trial::WritePerChar | Trial::ReadPerChar => words.add("gtod_reduce", "1"),
             Trial::RandomReadDeep | Trial::RandomWriteDeep => {
                 words.add("ioengine", "libaio");
-                words.add("iodepth", &DEEP.to_string());
+                words.add("iodepth", &DEEP_QUEUE.to_string());
             }
             Trial::Commits => words.add("fdatasync", "1"),
             _ => {}
@@ -166,7 +171,7 @@ impl Trial {
         if self.direct() {
             words.add("direct", "1");
         }
-        if !self.takes_whole_file() && !matches!(self, Trial::WritePerChar | Trial::ReadPerChar) {
+        if !self.covers_whole_file() && !matches!(self, Trial::WritePerChar | Trial::ReadPerChar) {
             words.add("time_based", "1");
         }
         if kind == "write" {
@@ -178,27 +183,28 @@ impl Trial {
 
 /// fio's command line, and files in memory that it reads.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(super) struct FioCommand {
     pub words: Vec<String>,
     pub lists: Vec<File>,
 }
 
-impl Words {
+impl FioCommand {
     fn add(&mut self, option: &str, value: &str) {
         self.words.push(format!("--{option}={value}"));
     }
 
-    /// What follows is told of a job of this name. Threads, since fio's processes would make sessions of their own and outlive it.
-    fn job(&mut self, name: &str, scratch: &Scratch, lasting: Duration) {
+    /// Begins a job: later options apply to it. Jobs are threads, since fio's processes would create sessions of their
+    /// own and outlive fio.
+    fn job(&mut self, name: &str, scratch: &Scratch, duration: Duration) {
         self.add("name", name);
         self.add("thread", "1");
         self.add("filename", &scratch.name());
         self.add("ioengine", "psync");
         self.add("invalidate", "1");
-        self.add("runtime", &format!("{}ms", lasting.as_millis()));
+        self.add("runtime", &format!("{}ms", duration.as_millis()));
     }
 
-    /// Blocks to read, and to write back or not, one after the other: fio's log of version 2, in memory.
+    /// Adds an iolog of version 2 in memory: blocks to read, each with whether it is written back.
     fn list(&mut self, scratch: &Scratch, blocks: impl Iterator<Item = (u64, bool)>) -> Result<(), ExperimentError> {
         use std::os::fd::AsRawFd as _;
         let memory = memfd_create("blocks", MFdFlags::MFD_CLOEXEC);
@@ -208,10 +214,10 @@ impl Words {
             let mut out = BufWriter::new(&file);
             writeln!(out, "fio version 2 iolog\n{name} add\n{name} open")?;
             for (block, back) in blocks {
-                let at = block * BLOCK;
-                writeln!(out, "{name} read {at} {BLOCK}")?;
+                let at = block * BLOCK_BYTES;
+                writeln!(out, "{name} read {at} {BLOCK_BYTES}")?;
                 if back {
-                    writeln!(out, "{name} write {at} {BLOCK}")?;
+                    writeln!(out, "{name} write {at} {BLOCK_BYTES}")?;
                 }
             }
             writeln!(out, "{name} close")?;
@@ -224,18 +230,19 @@ impl Words {
     }
 }
 
-/// Each seeker's blocks: all in random order, none twice, dealt out.
-fn sought(blocks: u64, seed: u64) -> Vec<Vec<u64>> {
+/// Blocks of each seeker: all blocks in random order, each once, distributed in turn.
+fn shuffled_blocks(blocks: u64, seed: u64) -> Vec<Vec<u64>> {
     let mut all: Vec<u64> = (0..blocks).collect();
     let mut rng = Rng::new(seed, 0x5ee4);
-    let wanted = all.len().min(BLOCKS_MAX as usize);
-    // The front of a Fisher-Yates shuffle.
-    for at in 0..wanted {
+    let count = all.len().min(BLOCKS_MAX as usize);
+    // A partial Fisher-Yates shuffle: only the first elements are used.
+    for at in 0..count {
         let other = at + (rng.next() % (all.len() - at) as u64) as usize;
         all.swap(at, other);
     }
-    let dealt = |seeker: u64| all[..wanted].iter().copied().skip(seeker as usize).step_by(SEEKERS as usize).collect();
-    (0..SEEKERS).map(dealt).collect()
+    let blocks_of =
+        |seeker: u64| all[..count].iter().copied().skip(seeker as usize).step_by(SEEK_PROCESSES as usize).collect();
+    (0..SEEK_PROCESSES).map(blocks_of).collect()
 }
 
 #[cfg(test)]
@@ -264,27 +271,27 @@ mod tests {
 
     #[test]
     fn sought_blocks_are_unique_and_depend_on_the_seed() {
-        let lists = sought(1000, 7);
+        let lists = shuffled_blocks(1000, 7);
         assert_eq!(lists.len(), 3);
         let all: BTreeSet<u64> = lists.iter().flatten().copied().collect();
         assert_eq!((all.len(), lists.iter().map(Vec::len).sum::<usize>()), (1000, 1000));
         assert_ne!(lists[0][..10], [0, 3, 6, 9, 12, 15, 18, 21, 24, 27]);
-        assert_eq!(lists, sought(1000, 7));
-        assert_ne!(lists, sought(1000, 8));
-        assert_eq!(sought(BLOCKS_MAX * 2, 1).iter().map(Vec::len).sum::<usize>() as u64, BLOCKS_MAX);
-        assert!(sought(0, 1).iter().all(Vec::is_empty));
+        assert_eq!(lists, shuffled_blocks(1000, 7));
+        assert_ne!(lists, shuffled_blocks(1000, 8));
+        assert_eq!(shuffled_blocks(BLOCKS_MAX * 2, 1).iter().map(Vec::len).sum::<usize>() as u64, BLOCKS_MAX);
+        assert!(shuffled_blocks(0, 1).iter().all(Vec::is_empty));
     }
 
     #[test]
     fn rewrite_list_reads_and_writes_each_block() {
         let (scratch, mut lines) = (scratch(), String::new());
-        let words = Trial::Rewrite.words(&scratch, Duration::from_secs(1), 1).unwrap();
+        let words = Trial::Rewrite.command(&scratch, Duration::from_secs(1), 1).unwrap();
         let list = words.words.iter().find_map(|word| word.strip_prefix("--read_iolog=")).unwrap();
         lines.push_str(&fs::read_to_string(list).unwrap());
         let of = |what: &str| lines.lines().filter(|line| line.split(' ').nth(1) == Some(what)).count();
         assert_eq!((of("read"), of("write")), (1024, 1024));
         assert!(lines.contains(" read 16384 16384\n") && lines.contains(" write 16384 16384\n"));
-        let seeks = Trial::Seeks.words(&scratch, Duration::from_secs(1), 1).unwrap();
+        let seeks = Trial::Seeks.command(&scratch, Duration::from_secs(1), 1).unwrap();
         let written: usize = seeks
             .words
             .iter()
@@ -298,11 +305,11 @@ mod tests {
     fn tests_end_by_time_or_with_the_whole_file() {
         let scratch = scratch();
         for test in Trial::ALL {
-            let words = test.words(&scratch, Duration::from_millis(1500), 3).unwrap().words;
+            let words = test.command(&scratch, Duration::from_millis(1500), 3).unwrap().words;
             let has = |word: &str| words.iter().any(|w| w == word);
             assert!(has("--runtime=1500ms") && has("--thread=1") && has("--output-format=json"), "{words:?}");
             assert_eq!(has("--direct=1"), test.direct(), "{words:?}");
-            assert!(!(has("--time_based=1") && test.takes_whole_file()), "{words:?}");
+            assert!(!(has("--time_based=1") && test.covers_whole_file()), "{words:?}");
             assert!(
                 !words.iter().any(|word| word.contains(std::env::temp_dir().to_str().unwrap())),
                 "no name: {words:?}"

@@ -4,7 +4,7 @@ use crate::emulation::{GatewayUsed, LinkFigures};
 use schema::document::{Check, CheckState, Weight};
 use schema::{GatewayCondition, PacketRate, ProxyLoad};
 
-use super::trials::{Stop, Taken};
+use super::trials::{Observations, Stop};
 
 /// Limit of the 99th percentile of a sender's lag.
 const LAG_P99_NS_MAX: f64 = 1e6;
@@ -34,18 +34,27 @@ pub(super) struct EmulationUsage {
 }
 
 /// Every check of a condition.
-pub(super) fn checks(taken: &Taken, condition: &GatewayCondition, lab: Option<&EmulationUsage>) -> Vec<Check> {
-    let mut checks = vec![measured(taken), sender_on_time(taken), tester(taken, condition, lab), alike(condition)];
-    if let Some(lab) = lab {
-        checks.extend([share_held(lab), links_on_time(lab), no_unintended_drops(lab)]);
+pub(super) fn checks(
+    observations: &Observations,
+    condition: &GatewayCondition,
+    emulation: Option<&EmulationUsage>,
+) -> Vec<Check> {
+    let mut checks = vec![
+        measured(observations),
+        sender_on_time(observations),
+        tester(observations, condition, emulation),
+        alike(condition),
+    ];
+    if let Some(emulation) = emulation {
+        checks.extend([share_limit_respected(emulation), links_on_time(emulation), no_unintended_drops(emulation)]);
     }
     checks
 }
 
 /// All parts of the emulation worked to the end.
-pub(super) fn lab_whole(trouble: Option<String>) -> Check {
+pub(super) fn testbed_intact(failure: Option<String>) -> Check {
     let draft = draft("lab_whole", Weight::Invalid, "");
-    match trouble {
+    match failure {
         None => Check { state: CheckState::Ok, why: "every part of the testbed worked to the end".into(), ..draft },
         Some(why) => Check { state: CheckState::Failed, why, ..draft },
     }
@@ -112,19 +121,19 @@ fn at_most(draft: Check, value: f64, limit: f64, held: &str, failed: &str) -> Ch
 }
 
 /// Everything requested was measured.
-fn measured(taken: &Taken) -> Check {
+fn measured(observations: &Observations) -> Check {
     let draft = draft("measured", Weight::Suspect, "");
     let missing: Vec<String> = [
-        taken.ended.as_ref().map(|stop| match stop {
+        observations.ended.as_ref().map(|stop| match stop {
             Stop::Interrupted => "interrupted: figures up to then are stored".to_owned(),
             Stop::Failed(error) => format!("later tests are missing: {error}"),
         }),
-        taken.udp_blocked.as_ref().map(|why| format!("packets and latency were not measured: {why}")),
+        observations.udp_blocked.as_ref().map(|why| format!("packets and latency were not measured: {why}")),
     ]
     .into_iter()
     .flatten()
-    .chain(taken.refused.iter().cloned())
-    .chain(taken.broken.iter().map(|(test, broken)| {
+    .chain(observations.refused.iter().cloned())
+    .chain(observations.broken.iter().map(|(test, broken)| {
         let test = test.replace('_', " ");
         format!("{} of {} trials of `{test}` have no figure: the connection ended early", broken.trials, broken.of)
     }))
@@ -136,9 +145,10 @@ fn measured(taken: &Taken) -> Check {
 }
 
 /// The survey's senders were on time, so that loss and gaps are due to the gateway.
-fn sender_on_time(taken: &Taken) -> Check {
+fn sender_on_time(observations: &Observations) -> Check {
     let draft = draft("sender_on_time", Weight::Suspect, "ns");
-    let lags = taken.survey.iter().filter_map(|survey| Some(survey.seen.sender().sent.as_ref()?.lag_ns.p99 as f64));
+    let lags =
+        observations.survey.iter().filter_map(|survey| Some(survey.seen.sender().sent.as_ref()?.lag_ns.p99 as f64));
     match lags.reduce(f64::max) {
         None => Check { why: "no packets were sent at a rate".into(), ..draft },
         Some(lag) => at_most(
@@ -152,9 +162,9 @@ fn sender_on_time(taken: &Taken) -> Check {
 }
 
 /// No figure was limited by the tester.
-fn tester(taken: &Taken, condition: &GatewayCondition, lab: Option<&EmulationUsage>) -> Check {
+fn tester(observations: &Observations, condition: &GatewayCondition, emulation: Option<&EmulationUsage>) -> Check {
     let draft = draft("tester_not_the_limit", Weight::Suspect, "");
-    if taken.figures.is_empty() && taken.rates.is_empty() {
+    if observations.figures.is_empty() && observations.rates.is_empty() {
         return Check { why: "nothing was measured that the tester could limit".into(), ..draft };
     }
     let of_rate = |rate: &&PacketRate| rate.limited_by == "tester";
@@ -162,20 +172,23 @@ fn tester(taken: &Taken, condition: &GatewayCondition, lab: Option<&EmulationUsa
         .packets
         .iter()
         .filter(of_rate)
-        .map(|rate| format!("packets of {} bytes {}", rate.ip_bytes, super::trials::way(rate.up)))
+        .map(|rate| format!("packets of {} bytes {}", rate.ip_bytes, super::trials::direction_name(rate.up)))
         .collect();
     let of_streams = condition.bound_by.iter().filter(|(_, by)| *by == "tester");
     bounded.extend(of_streams.map(|(test, _)| test.replace('_', " ")));
-    let share = lab.and_then(|lab| lab.share);
+    let share = emulation.and_then(|emulation| emulation.share);
     bounded.extend(
         ["transactions", "connections"]
             .into_iter()
-            .filter(|test| is_limited_by_tester(taken, test, share))
+            .filter(|test| is_limited_by_tester(observations, test, share))
             .map(Into::into),
     );
-    let stood = lab.map(|lab| lab.links.iter().map(|link| link.stood.as_secs_f64()).sum::<f64>());
-    let aside = match stood {
-        Some(stood) if stood > 1.0 => format!(" (the links' threads waited {stood:.1} s for a core)"),
+    let waited_for_core =
+        emulation.map(|emulation| emulation.links.iter().map(|link| link.waited_for_core.as_secs_f64()).sum::<f64>());
+    let aside = match waited_for_core {
+        Some(waited_for_core) if waited_for_core > 1.0 => {
+            format!(" (the links' threads waited {waited_for_core:.1} s for a core)")
+        }
         _ => String::new(),
     };
     match bounded.is_empty() {
@@ -220,29 +233,29 @@ fn alike(condition: &GatewayCondition) -> Check {
 }
 
 /// The gateway used no more than its CPU share.
-fn share_held(lab: &EmulationUsage) -> Check {
+fn share_limit_respected(emulation: &EmulationUsage) -> Check {
     let draft = draft("share_held", Weight::Invalid, "cores");
-    let Some(share) = lab.share else {
+    let Some(share) = emulation.share else {
         return Check { why: "the gateway has no CPU limit".into(), ..draft };
     };
-    if lab.used.at.is_zero() {
+    if emulation.used.at.is_zero() {
         return Check { state: CheckState::CouldNotRun, why: "no time passed".into(), ..draft };
     }
     at_most(
         draft,
-        lab.used.cores(),
-        SHARE_USAGE_MAX * share + SHARE_OVERRUN_S / lab.used.at.as_secs_f64(),
+        emulation.used.cores(),
+        SHARE_USAGE_MAX * share + SHARE_OVERRUN_S / emulation.used.at.as_secs_f64(),
         "CPU time of the gateway, forwarding and proxy together, over elapsed time",
         "the gateway used more than its CPU share: the figures are those of a faster machine",
     )
 }
 
 /// The links forwarded packets on time.
-fn links_on_time(lab: &EmulationUsage) -> Check {
+fn links_on_time(emulation: &EmulationUsage) -> Check {
     let draft = draft("links_on_time", Weight::Suspect, "ratio");
     at_most(
         draft,
-        lab.links.iter().map(LinkFigures::late_share).fold(0.0, f64::max),
+        emulation.links.iter().map(LinkFigures::late_share).fold(0.0, f64::max),
         LATE_SHARE_MAX,
         "share of packets that a link forwarded more than 1 ms late",
         "the emulated links were late since this machine was busy: RTT and stalls may be due to it; repeat the run on an idle machine",
@@ -250,8 +263,8 @@ fn links_on_time(lab: &EmulationUsage) -> Check {
 }
 
 /// The testbed itself dropped no packets.
-fn no_unintended_drops(lab: &EmulationUsage) -> Check {
-    let drops: u64 = lab.links.iter().map(|link| link.unintended_drops).sum();
+fn no_unintended_drops(emulation: &EmulationUsage) -> Check {
+    let drops: u64 = emulation.links.iter().map(|link| link.unintended_drops).sum();
     at_most(
         draft("no_unintended_drops", Weight::Invalid, "packets"),
         drops as f64,
@@ -262,17 +275,19 @@ fn no_unintended_drops(lab: &EmulationUsage) -> Check {
 }
 
 /// Whether the gateway's CPU share is used up, or a core without a limit. False if the usage is unknown.
-pub(super) fn used_up(cpu: Option<f64>, share: Option<f64>) -> bool {
+pub(super) fn is_used_up(cpu: Option<f64>, share: Option<f64>) -> bool {
     cpu.is_some_and(|cpu| cpu >= SHARE_USED * share.unwrap_or(1.0))
 }
 
 /// Whether tester or links were saturated during a test and the gateway was not.
-fn is_limited_by_tester(taken: &Taken, test: &str, share: Option<f64>) -> bool {
+fn is_limited_by_tester(observations: &Observations, test: &str, share: Option<f64>) -> bool {
     let mean = |each: Option<&Vec<f64>>| Some(super::measured::measured(each?)?.mean);
-    mean(taken.busiest.get(test)).is_some_and(|busiest| busiest >= BUSY) && !used_up(mean(taken.cpu.get(test)), share)
+    mean(observations.busiest.get(test)).is_some_and(|busiest| busiest >= BUSY)
+        && !is_used_up(mean(observations.cpu.get(test)), share)
 }
 
-/// The bottleneck of a stream: link, gateway, tester, or, if none of these is saturated and nothing was lost, the window.
+/// The bottleneck of a stream: link, gateway, tester, or, if none of these is saturated and nothing was lost, the
+/// window.
 pub(super) fn stream_bound(
     bits_per_s: f64,
     link_bits_per_s: Option<f64>,
@@ -286,7 +301,7 @@ pub(super) fn stream_bound(
     if link_bits_per_s.is_some_and(|link| bits_per_s >= SHARE_USED * link * PAYLOAD) {
         return "link";
     }
-    if used_up(cpu, share) {
+    if is_used_up(cpu, share) {
         return "gateway";
     }
     if busiest >= BUSY {

@@ -7,9 +7,9 @@ use schema::{ForwardingPart, GatewayCondition, Measured};
 use units::{Bytes, format_duration};
 
 use super::checks::stream_bound;
-use super::gateway_plan::{GatewayPlan, ProxyLoading, Where};
+use super::gateway_plan::{GatewayLocation, GatewayPlan, ProxyLoading};
 use super::measured::measured;
-use super::trials::{Taken, way};
+use super::trials::{Observations, direction_name};
 use super::{Link, findings};
 
 const MEGA: f64 = 1e6;
@@ -18,12 +18,12 @@ const MEGA: f64 = 1e6;
 pub(super) fn condition_of(
     name: &str,
     link: Option<Link>,
-    taken: &Taken,
+    observations: &Observations,
     plan: &GatewayPlan,
     links_lose: f64,
 ) -> GatewayCondition {
     let figure = |test: &str, unit: f64| -> Option<Measured> {
-        let each: Vec<f64> = taken.figures.get(test)?.iter().map(|value| value / unit).collect();
+        let each: Vec<f64> = observations.figures.get(test)?.iter().map(|value| value / unit).collect();
         measured(&each)
     };
     let mut condition = GatewayCondition {
@@ -33,21 +33,22 @@ pub(super) fn condition_of(
         mbit_per_s_down: figure("stream_down", MEGA),
         transactions_per_s: figure("transactions", 1.0),
         connections_per_s: figure("connections", 1.0),
-        packets: taken.rates.clone(),
-        cpu: taken.cpu.iter().filter_map(|(test, each)| Some((test.clone(), measured(each)?))).collect(),
-        findings: findings::findings(taken, links_lose),
+        packets: observations.rates.clone(),
+        cpu: observations.cpu.iter().filter_map(|(test, each)| Some((test.clone(), measured(each)?))).collect(),
+        findings: findings::findings(observations, links_lose),
         ..GatewayCondition::default()
     };
-    for (name, rtt) in taken.rtt.iter().filter(|(_, rtt)| rtt.ns.count > 0) {
+    for (name, rtt) in observations.rtt.iter().filter(|(_, rtt)| rtt.ns.count > 0) {
         condition.rtt_ns.insert(name.clone(), rtt.ns);
     }
-    for survey in &taken.survey {
+    for survey in &observations.survey {
         if let Some((lost, sent)) = findings::floor(survey).filter(|(_, sent)| *sent > 0) {
-            condition.floor.insert(way(survey.up).to_owned(), lost as f64 / sent as f64);
+            condition.floor.insert(direction_name(survey.up).to_owned(), lost as f64 / sent as f64);
         }
     }
     for test in ["stream_up", "stream_down"] {
-        let Some(bits_per_s) = taken.figures.get(test).and_then(|each| measured(each)).map(|figure| figure.mean) else {
+        let Some(bits_per_s) = observations.figures.get(test).and_then(|each| measured(each)).map(|figure| figure.mean)
+        else {
             continue;
         };
         // TCP slows down after losses, so that a stream with losses may be limited by them instead of its window.
@@ -61,7 +62,7 @@ pub(super) fn condition_of(
             link.and_then(|link| link.bits_per_s()),
             condition.cpu.get(test).map(|cpu| cpu.mean),
             plan.share.map(|share| share.cores()),
-            taken.busiest.get(test).and_then(|each| measured(each)).map_or(0.0, |figure| figure.mean),
+            observations.busiest.get(test).and_then(|each| measured(each)).map_or(0.0, |figure| figure.mean),
             plan.socket_bytes.is_some() && loses_nothing,
         );
         condition.bound_by.insert(test.to_owned(), by.to_owned());
@@ -72,7 +73,7 @@ pub(super) fn condition_of(
 /// The part without conditions.
 pub(super) fn part_of(plan: &GatewayPlan, peer: Option<String>) -> ForwardingPart {
     ForwardingPart {
-        mode: if plan.to == Where::Lab { "lab" } else { "remote" }.into(),
+        mode: if plan.to == GatewayLocation::Lab { "lab" } else { "remote" }.into(),
         peer,
         share: plan.share.map(|share| share.cores()),
         memory_bytes: plan.memory.map(|memory| memory.0),
@@ -100,10 +101,11 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&Em
                 None => format!("has {share} of a core, forwarding and proxy together"),
             },
         );
-        let host_cost = facts.card_ns_a_packet.zip(facts.card_ns_alone).map_or(String::new(), |(many, alone)| {
+        let host_ns = facts.host_ns_per_packet.zip(facts.host_ns_per_isolated_packet);
+        let host_cost = host_ns.map_or(String::new(), |(many, alone)| {
             format!(
-                "; the emulated host's part of the CPU time per packet is {:.1} us, {:.1} us for an isolated packet, which a driver and its \
-                 interrupts would need, too",
+                "; the emulated host's part of the CPU time per packet is {:.1} us, {:.1} us for an isolated packet, \
+                 which a driver and its interrupts would need, too",
                 many / 1e3,
                 alone / 1e3
             )
@@ -116,16 +118,17 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&Em
     {
         notes.push(format!("Peak memory of the gateway: {} of {memory}.", Bytes(most)));
     }
-    if plan.to == Where::Lab && conditions().any(|condition| condition.link.starts_with("unlimited")) {
+    if plan.to == GatewayLocation::Lab && conditions().any(|condition| condition.link.starts_with("unlimited")) {
         notes.push(
             "An unlimited link passes TCP segments unsplit, like a network interface with receive offload: there a stream's bits say \
              nothing about packets."
                 .into(),
         );
     }
-    if let (Some(asked), Some([send, receive])) = (part.socket_bytes, part.socket_bytes_actual) {
+    if let (Some(configured), Some([send, receive])) = (part.socket_bytes, part.socket_bytes_actual) {
         notes.push(format!(
-            "Socket buffers of {asked} bytes were configured; the kernel set {send} to send and {receive} to receive."
+            "Socket buffers of {configured} bytes were configured; the kernel set {send} to send and \
+             {receive} to receive."
         ));
     }
     if conditions().any(|condition| condition.bound_by.values().any(|by| by == "window")) {

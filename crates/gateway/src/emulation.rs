@@ -1,19 +1,20 @@
 //! An emulated gateway between two networks of this kernel: forwarding, NAT and a proxy, limited to a share of a core.
 //!
 //! ```text
-//!  clients' ns           loop A (thread)          gateway's ns            loop B (thread)            server's ns
-//!  198.19.0.1 c0 ==fd== [link] ==ring== card > g0 198.18.255.1   g1 198.19.0.2 < card ==ring== [link] ==fd== s0 198.18.0.1
-//!                              <======= fd === g0                g1 === fd =======>
-//!  the clients' programs        rate, queue    | ip_forward, NAT     |                            the server's programs
-//!                                              '- proxy, in a place -'
+//!  clients' ns         loop A (thread)        gateway's ns           loop B (thread)          server's ns
+//!  198.19.0.1 c0 =fd= [link] =queue= host > g0 198.18.255.1   g1 198.19.0.2 < host =queue= [link] =fd= s0 198.18.0.1
+//!                            <====== fd === g0                g1 === fd =====>
+//!  clients' programs         rate, queue    | ip_forward, NAT     |                         server's programs
+//!                                           '- proxy, in a sandbox'
 //! ```
 //!
-//! Each link is an emulated path with a loop of its own. Packets for the gateway are queued for its [`host`], a process that
-//! writes them to the kernel: forwarding and translation use the CPU time of that process, so that a control group limits and
-//! counts them (docs/decisions/0021). The loops read what the gateway sends.
+//! Each link is an emulated path with a loop of its own. Packets for the gateway are queued for its [`host`], a process
+//! that writes them to the kernel: forwarding and translation use the CPU time of that process, so that a control group
+//! limits and counts them (docs/decisions/0021). The loops read what the gateway sends.
 //!
-//! [`EmulatedGateway::new`] prepares everything while this process has one thread; [`EmulatedGateway::start`] starts loops and
-//! programs; dropping the [`RunningEmulation`] ends them. Read `networks` for addresses, `links` for the loops.
+//! [`EmulatedGateway::new`] prepares everything while this process has one thread; [`EmulatedGateway::start`] starts
+//! loops and programs; dropping the [`RunningEmulation`] ends them. Read `networks` for addresses, `links` for the
+//! loops.
 
 mod cores;
 mod figures;
@@ -40,14 +41,14 @@ use units::{Bytes, CpuShare};
 use self::cores::EmulationCores;
 use self::links::Link;
 use self::networks::Networks;
-use self::programs::{Program, Surroundings};
+use self::programs::{Program, ProgramEnvironment};
 use plan::Idle;
 use testbed::TestbedError;
 use testbed::drive::packet_queue::{self, PacketQueue};
 use testbed::drive::path_io::{End, PathIo};
 use testbed::host::Wakefulness;
 
-pub use self::spec::{At, EmulationSpec, LinkWords, ProxySpec, ServerEnd, Starts, Waiting};
+pub use self::spec::{At, EmulationSpec, LinkSettings, PreparedProgram, ProxySpec, ServerEnd, Starts};
 pub use figures::{DirectionFigures, EmulationFacts, GatewayCounts, GatewayUsed, LinkFigures};
 pub use through::{Through, ThroughOutcome, through};
 
@@ -65,12 +66,12 @@ pub struct EmulatedGateway {
     // In drop order: programs, links, emulated host, networks.
     programs: Vec<Program>,
     paths: [PathIo; 2],
-    base: Base,
+    base: EmulationBase,
 }
 
 /// Networks, emulated host and control group.
-struct Base {
-    card: Worker,
+struct EmulationBase {
+    host_process: Worker,
     /// Processes left by the setup command.
     _set_up: Option<Sandbox>,
     _nat: Option<Masquerade>,
@@ -83,15 +84,20 @@ struct Base {
 }
 
 impl EmulatedGateway {
-    /// Creates control group, networks, devices, emulated host and NAT, runs [`EmulationSpec::setup`], and prepares a sandbox for every
-    /// program. Must be called while this process has one thread, by the thread that lives longest.
+    /// Creates control group, networks, devices, emulated host and NAT, runs [`EmulationSpec::setup`], and prepares a
+    /// sandbox for every program. Must be called while this process has one thread, by a thread that outlives the
+    /// emulation.
     ///
     /// # Errors
     /// Missing privileges or kernel features; a failing setup command; missing programs.
-    pub fn new(spec: &EmulationSpec, server: Option<&ServerEnd>, extra: Vec<Waiting>) -> Result<Self, TestbedError> {
-        let mut waiting: Vec<Waiting> = spec.proxy.iter().map(Waiting::from).collect();
+    pub fn new(
+        spec: &EmulationSpec,
+        server: Option<&ServerEnd>,
+        extra: Vec<PreparedProgram>,
+    ) -> Result<Self, TestbedError> {
+        let mut waiting: Vec<PreparedProgram> = spec.proxy.iter().map(PreparedProgram::from).collect();
         waiting.extend(extra);
-        waiting.extend(server.map(Waiting::from));
+        waiting.extend(server.map(PreparedProgram::from));
         let mut lab = EmulatedGateway::empty(spec)?;
         for program in waiting {
             let made = lab.program(|around| Program::prepare(program, around))?;
@@ -118,22 +124,22 @@ impl EmulatedGateway {
                 .as_ref()
                 .zip(spec.share)
                 .and_then(|(group, share)| stall_lengths(group.period(), share)),
-            card_ns_a_packet: None,
-            card_ns_alone: None,
-            placement: division.words(),
+            host_ns_per_packet: None,
+            host_ns_per_isolated_packet: None,
+            placement: division.describe(),
             idle: wakefulness.words().to_owned(),
             by_cgroup: group.is_some(),
             rootless,
             notes: notes(&from_clients, group.is_some()),
         };
-        let card = host::start(
+        let host_process = host::start(
             [&devices.inside, &devices.outside],
             [first, second],
             group.as_ref(),
             division.of(At::Gateway),
         )?;
-        [facts.card_ns_a_packet, facts.card_ns_alone] =
-            host::cost(&card, &mut from_clients, || Some(networks.statistics().ok()?[1].rx_packets));
+        [facts.host_ns_per_packet, facts.host_ns_per_isolated_packet] =
+            host::cpu_cost(&host_process, &mut from_clients, || Some(networks.statistics().ok()?[1].rx_packets));
         let nat = spec.nat.then(|| nat::masquerade(&networks.gateway)).transpose()?;
         let set_up = spec.setup.as_ref().map(|command| nat::set_up(&networks.gateway, command)).transpose()?;
         let paths = [
@@ -142,8 +148,8 @@ impl EmulatedGateway {
             links::path(&spec.link, 2, !spec.seed, End::with_queue(devices.outside, from_server), devices.server),
         ];
         let memory = spec.memory;
-        let base = Base {
-            card,
+        let base = EmulationBase {
+            host_process,
             _set_up: set_up,
             _nat: nat,
             networks,
@@ -158,10 +164,10 @@ impl EmulatedGateway {
 
     fn program(
         &self,
-        make: impl FnOnce(&Surroundings<'_>) -> Result<Program, TestbedError>,
+        make: impl FnOnce(&ProgramEnvironment<'_>) -> Result<Program, TestbedError>,
     ) -> Result<Program, TestbedError> {
-        let Base { networks, group, division, facts, .. } = &self.base;
-        make(&Surroundings { networks, group: group.as_ref(), rootless: facts.rootless, cores: division })
+        let EmulationBase { networks, group, division, facts, .. } = &self.base;
+        make(&ProgramEnvironment { networks, group: group.as_ref(), rootless: facts.rootless, cores: division })
     }
 
     /// Starts the links, then the programs that start immediately, and waits for those that listen.
@@ -174,9 +180,9 @@ impl EmulatedGateway {
         let links = [Link::start("link a", a, first)?, Link::start("link b", b, second)?];
         let mut lab = RunningEmulation { programs, links, base };
         for program in &mut lab.programs {
-            program.start_at_once().map_err(|error| match (error, lab.base.memory) {
-                (TestbedError::Plan(said), Some(memory)) => {
-                    TestbedError::Plan(format!("{said}; the gateway has {memory} of memory (--gateway-memory)"))
+            program.start_and_wait().map_err(|error| match (error, lab.base.memory) {
+                (TestbedError::Plan(message), Some(memory)) => {
+                    TestbedError::Plan(format!("{message}; the gateway has {memory} of memory (--gateway-memory)"))
                 }
                 (error, _) => error,
             })?;
@@ -189,7 +195,7 @@ impl EmulatedGateway {
 pub struct RunningEmulation {
     programs: Vec<Program>,
     links: [Link; 2],
-    base: Base,
+    base: EmulationBase,
 }
 
 impl RunningEmulation {
@@ -214,8 +220,8 @@ impl RunningEmulation {
 
     /// Resource usage of the gateway so far.
     pub fn used(&self) -> GatewayUsed {
-        let pid = self.base.card.pid();
-        let card = served(pid, pid).map_or(Duration::ZERO, |served| served.ran);
+        let pid = self.base.host_process.pid();
+        let host_process = served(pid, pid).map_or(Duration::ZERO, |served| served.ran);
         let overflowed = [self.links[0].overflowed(), self.links[1].overflowed()];
         let at = Duration::from_nanos(sys::clock::monotonic_ns());
         match self.base.group.as_ref().and_then(|group| group.usage().ok()) {
@@ -224,8 +230,8 @@ impl RunningEmulation {
                 GatewayUsed {
                     at,
                     cpu,
-                    card,
-                    programs: cpu.saturating_sub(card),
+                    host_process,
+                    programs: cpu.saturating_sub(host_process),
                     throttled: used.throttled,
                     periods: used.periods,
                     memory_max: used.memory_max,
@@ -235,7 +241,14 @@ impl RunningEmulation {
             None => {
                 let each = self.programs.iter().filter_map(Program::used_at_gateway);
                 let programs = each.map(|used| used.user + used.system).sum();
-                GatewayUsed { at, cpu: card + programs, card, programs, overflowed, ..GatewayUsed::default() }
+                GatewayUsed {
+                    at,
+                    cpu: host_process + programs,
+                    host_process,
+                    programs,
+                    overflowed,
+                    ..GatewayUsed::default()
+                }
             }
         }
     }
@@ -269,8 +282,8 @@ impl RunningEmulation {
     ///
     /// # Errors
     /// No program has this name, or it cannot be started.
-    pub fn go(&mut self, name: &str) -> Result<(), TestbedError> {
-        self.named(name)?.go()
+    pub fn start_program(&mut self, name: &str) -> Result<(), TestbedError> {
+        self.named(name)?.start()
     }
 
     /// How a program ended, with its last output; `None` before its start and while it or a process of it runs.
@@ -278,8 +291,8 @@ impl RunningEmulation {
         self.programs.iter_mut().find(|program| program.name == name)?.ended()
     }
 
-    /// Interrupts a program like Ctrl-C and waits at most `timeout` for all of its processes. Returns how it ended, with its last
-    /// output; `None` if it still runs or was not started.
+    /// Interrupts a program like Ctrl-C and waits at most `timeout` for all of its processes. Returns how it ended,
+    /// with its last output; `None` if it still runs or was not started.
     ///
     /// # Errors
     /// No program has this name, or its sandbox was killed.
@@ -293,20 +306,20 @@ impl RunningEmulation {
     }
 
     /// The part of the emulation that has failed, if any: emulated host, a link, a program. Later figures are invalid.
-    pub fn trouble(&mut self) -> Option<String> {
+    pub fn failure(&mut self) -> Option<String> {
         let broken = self.broken();
-        let mut with_it = self.programs.iter_mut().filter(|program| program.starts_at_once());
+        let mut with_it = self.programs.iter_mut().filter(|program| program.starts_immediately());
         broken.or_else(|| with_it.find_map(Program::ended))
     }
 
     /// The part of the emulation, apart from programs, that has failed.
     fn broken(&mut self) -> Option<String> {
-        let gone = ProcessStat::read(self.base.card.pid()).is_none_or(|stat| matches!(stat.state, 'Z' | 'X'));
+        let gone = ProcessStat::read(self.base.host_process.pid()).is_none_or(|stat| matches!(stat.state, 'Z' | 'X'));
         if gone {
             return Some("the emulated gateway host was killed".into());
         }
         for (link, name) in self.links.iter_mut().zip(["the clients'", "the server's"]) {
-            if let Some(why) = link.trouble() {
+            if let Some(why) = link.failure() {
                 return Some(format!("{name} link stopped: {why}"));
             }
         }
@@ -359,9 +372,9 @@ fn stall_lengths(period: Duration, share: CpuShare) -> Option<[Duration; 2]> {
 /// Tick of most kernels, 250 Hz.
 const TICK: Duration = Duration::from_millis(4);
 
-fn notes(ring: &PacketQueue, by_cgroup: bool) -> Vec<String> {
+fn notes(queue: &PacketQueue, by_cgroup: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Ok(bytes) = ring.capacity()
+    if let Ok(bytes) = queue.capacity()
         && bytes < packet_queue::QUEUE_BYTES as usize
     {
         notes.push(format!(

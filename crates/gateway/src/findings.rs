@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::tester::{ExchangesSeen, SentSeen, TesterError, TrialSeen};
+use crate::tester::{ExchangesReport, SentReport, TesterError, TrialReport};
 use schema::Finding;
 use stats::arrivals::ArrivalsSeen;
 
-use super::trials::{Broken, OfSize, Surveyed, Taken, way};
+use super::trials::{BrokenTrials, Observations, SizeResult, SurveyResult, direction_name};
 
 /// Names of findings, a stable interface; the page on `gateway` lists them.
 pub(super) mod name {
@@ -53,16 +53,16 @@ pub(super) struct ForwardingDiagnosis {
 }
 
 /// All findings of a condition. `links_lose` is the configured loss of both links together.
-pub(super) fn findings(taken: &Taken, links_lose: f64) -> Vec<Finding> {
-    let mut all: Vec<Finding> = taken.survey.iter().flat_map(|survey| of_survey(survey, links_lose)).collect();
-    all.extend(one_way(&taken.survey));
+pub(super) fn findings(observations: &Observations, links_lose: f64) -> Vec<Finding> {
+    let mut all: Vec<Finding> = observations.survey.iter().flat_map(|survey| of_survey(survey, links_lose)).collect();
+    all.extend(one_way(&observations.survey));
     for up in [true, false] {
-        let of_way: Vec<OfSize> = taken.sizes.iter().filter(|size| size.up == up).copied().collect();
+        let of_way: Vec<SizeResult> = observations.sizes.iter().filter(|size| size.up == up).copied().collect();
         all.extend(mtu(&of_way));
     }
-    all.extend(taken.connections.iter().find_map(table_full));
-    all.extend(connections_failed(&taken.connections));
-    all.extend(taken.broken.iter().map(|(test, broken)| broken_off(test, broken)));
+    all.extend(observations.connections.iter().find_map(table_full));
+    all.extend(connections_failed(&observations.connections));
+    all.extend(observations.broken.iter().map(|(test, broken)| broken_off(test, broken)));
     all
 }
 
@@ -76,7 +76,7 @@ pub(super) fn attribute_stalls_to_share(findings: &mut [Finding], share_stall_ns
 }
 
 /// Connections that ended before the end of their trial.
-fn broken_off(test: &str, broken: &Broken) -> Finding {
+fn broken_off(test: &str, broken: &BrokenTrials) -> Finding {
     let causes: Vec<&str> = broken.causes.iter().map(String::as_str).collect();
     Finding {
         name: name::BROKEN_OFF.into(),
@@ -92,7 +92,7 @@ fn broken_off(test: &str, broken: &Broken) -> Finding {
 }
 
 /// Failed new connections of all trials.
-fn connections_failed(trials: &[ExchangesSeen]) -> Option<Finding> {
+fn connections_failed(trials: &[ExchangesReport]) -> Option<Finding> {
     let (done, failed): (u64, u64) =
         trials.iter().fold((0, 0), |(done, failed), trial| (done + trial.done, failed + trial.failures()));
     let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
@@ -109,16 +109,16 @@ fn connections_failed(trials: &[ExchangesSeen]) -> Option<Finding> {
 }
 
 /// Findings of one direction's survey. A longer row of packets, if there was one, determines the pattern of loss.
-fn of_survey(survey: &Surveyed, links_lose: f64) -> Vec<Finding> {
-    let test = format!("survey_{}", way(survey.up));
+fn of_survey(survey: &SurveyResult, links_lose: f64) -> Vec<Finding> {
+    let test = format!("survey_{}", direction_name(survey.up));
     let mut found = of_row(&survey.seen, survey.gap_ns, links_lose, &test);
-    if let Some((gap_ns, seen)) = &survey.closer {
-        let closer = of_row(seen, *gap_ns, links_lose, &test);
-        if closer.iter().any(is_loss) {
+    if let Some((gap_ns, seen)) = &survey.longer_survey {
+        let longer_survey = of_row(seen, *gap_ns, links_lose, &test);
+        if longer_survey.iter().any(is_loss) {
             found.retain(|finding| !is_loss(finding));
         }
         let new = |finding: &Finding| !found.iter().any(|known| known.name == finding.name);
-        let more: Vec<Finding> = closer.into_iter().filter(new).collect();
+        let more: Vec<Finding> = longer_survey.into_iter().filter(new).collect();
         found.extend(more);
     }
     found
@@ -129,7 +129,7 @@ fn is_loss(finding: &Finding) -> bool {
 }
 
 /// Findings of one row of packets.
-fn of_row(seen: &TrialSeen, gap_ns: f64, links_lose: f64, test: &str) -> Vec<Finding> {
+fn of_row(seen: &TrialReport, gap_ns: f64, links_lose: f64, test: &str) -> Vec<Finding> {
     let (Some(arrived), Some(sent)) = (seen.receiver().arrivals, seen.sender().sent.as_ref()) else {
         return Vec::new();
     };
@@ -175,12 +175,12 @@ fn loss(arrived: &ArrivalsSeen, lost: u64, sent: u64, links_lose: f64, test: &st
             format!("{lost} of {sent} packets are lost, in bursts of {length:.1} on average, the longest of {longest}"),
         )
     } else {
-        let asked = match links_lose {
+        let configured = match links_lose {
             0.0 => String::new(),
-            asked => format!("; configured loss of the links: {}", percent(asked)),
+            configured => format!("; configured loss of the links: {}", percent(configured)),
         };
         let words = format!(
-            "{lost} of {sent} packets are lost ({}, {} to {} at 95 %), without a pattern{asked}",
+            "{lost} of {sent} packets are lost ({}, {} to {} at 95 %), without a pattern{configured}",
             percent(share),
             percent(low),
             percent(high)
@@ -191,7 +191,7 @@ fn loss(arrived: &ArrivalsSeen, lost: u64, sent: u64, links_lose: f64, test: &st
 }
 
 /// A time without arrivals although packets were sent.
-fn stall(arrived: &ArrivalsSeen, sent: &SentSeen, gap_ns: f64, test: &str) -> Option<Finding> {
+fn stall(arrived: &ArrivalsSeen, sent: &SentReport, gap_ns: f64, test: &str) -> Option<Finding> {
     let lasted_ns = arrived.stall_ns(gap_ns)?;
     // The sender itself stalled.
     if sent.lag_ns.max >= lasted_ns / 2 {
@@ -225,7 +225,7 @@ fn counted(name: &str, count: u64, sent: u64, what: &str, test: &str) -> Option<
 }
 
 /// Datagrams pass in one direction only.
-fn one_way(surveys: &[Surveyed]) -> Option<Finding> {
+fn one_way(surveys: &[SurveyResult]) -> Option<Finding> {
     let of = |up: bool| {
         let seen = &surveys.iter().find(|survey| survey.up == up)?.seen;
         let sent = seen.sender().sent.as_ref().map_or(0, |sent| sent.sent);
@@ -247,32 +247,32 @@ fn one_way(surveys: &[Surveyed]) -> Option<Finding> {
 }
 
 /// Only packets up to some length arrive. `sizes` are of one direction.
-fn mtu(sizes: &[OfSize]) -> Option<Finding> {
+fn mtu(sizes: &[SizeResult]) -> Option<Finding> {
     let passes = sizes.iter().filter(|size| size.received > 0).map(|size| size.ip_bytes).max()?;
-    let blocked: Vec<&OfSize> =
+    let blocked: Vec<&SizeResult> =
         sizes.iter().filter(|size| size.received == 0 && (size.sent > 0 || size.too_long)).collect();
     let least = blocked.iter().filter(|size| size.ip_bytes > passes).min_by_key(|size| size.ip_bytes)?;
     // ICMP messages may be lost: their absence means nothing.
-    let told = match (least.too_long, least.sent) {
+    let report = match (least.too_long, least.sent) {
         (false, _) => "",
         (true, 0) => ": the MTU of the sender's device is smaller",
         (true, _) => "; reported by the gateway (ICMP)",
     };
     Some(Finding {
         name: name::MTU.into(),
-        test: format!("sizes_{}", way(least.up)),
+        test: format!("sizes_{}", direction_name(least.up)),
         figures: figures(&[("passes_bytes", f64::from(passes)), ("blocked_bytes", f64::from(least.ip_bytes))]),
-        words: format!("IP packets of {passes} bytes arrive, none of {} does{told}", least.ip_bytes),
+        words: format!("IP packets of {passes} bytes arrive, none of {} does{report}", least.ip_bytes),
     })
 }
 
 /// Whether a send error means that packets are too long.
-pub(super) fn says_too_long(error: &str) -> bool {
+pub(super) fn is_too_long_error(error: &str) -> bool {
     error.to_ascii_lowercase().contains("too long")
 }
 
 /// The connection rate collapsed during a trial.
-fn table_full(seen: &ExchangesSeen) -> Option<Finding> {
+fn table_full(seen: &ExchangesReport) -> Option<Finding> {
     let slices = &seen.by_slice;
     if slices.len() < SLICES_MIN {
         return None;
@@ -287,7 +287,7 @@ fn table_full(seen: &ExchangesSeen) -> Option<Finding> {
     }
     let fell = slices.iter().rposition(|&n| f64::from(n) >= best / 2.0)?;
     let from: u64 = slices[..=fell].iter().map(|&n| u64::from(n)).sum();
-    let slice_s = f64::from(ExchangesSeen::SLICE_MS) / 1e3;
+    let slice_s = f64::from(ExchangesReport::SLICE_MS) / 1e3;
     Some(Finding {
         name: name::TABLE_FULL.into(),
         test: "connections".into(),
@@ -319,9 +319,9 @@ pub(super) fn unreachable(
     let address = server.ip();
     match error {
         TesterError::Unreachable { source, .. } if is_no_route(source) => {
-            let said = source.to_string();
-            let said = said.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
-            Some(finding(name::NO_ROUTE, format!("no route to {address}, reported by the gateway: {said}")))
+            let error_text = source.to_string();
+            let error_text = error_text.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
+            Some(finding(name::NO_ROUTE, format!("no route to {address}, reported by the gateway: {error_text}")))
         }
         TesterError::NoAnswer { .. } => {
             let diagnosis = diagnosis?;
@@ -353,14 +353,14 @@ fn is_no_route(error: &std::io::Error) -> bool {
 }
 
 /// Packets lost and sent at light load, in the survey and its longer row.
-pub(super) fn floor(survey: &Surveyed) -> Option<(u64, u64)> {
+pub(super) fn floor(survey: &SurveyResult) -> Option<(u64, u64)> {
     let (lost, sent) = floor_of(&survey.seen, survey.gap_ns)?;
-    let closer = survey.closer.as_ref().and_then(|(gap_ns, seen)| floor_of(seen, *gap_ns));
-    Some(closer.map_or((lost, sent), |(more, of)| (lost + more, sent + of)))
+    let longer_survey = survey.longer_survey.as_ref().and_then(|(gap_ns, seen)| floor_of(seen, *gap_ns));
+    Some(longer_survey.map_or((lost, sent), |(more, of)| (lost + more, sent + of)))
 }
 
 /// Packets lost and sent in one row at light load, without losses in stalls and in the tester. `None` if none arrived.
-pub(super) fn floor_of(seen: &TrialSeen, gap_ns: f64) -> Option<(u64, u64)> {
+pub(super) fn floor_of(seen: &TrialReport, gap_ns: f64) -> Option<(u64, u64)> {
     let (arrived, sent) = (seen.receiver().arrivals?, seen.sender().sent.as_ref()?);
     if arrived.received == 0 {
         return None;

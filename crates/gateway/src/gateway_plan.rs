@@ -26,13 +26,14 @@ pub struct GatewayPlan {
     #[serde(skip)]
     pub seed: u64,
     /// Location of the gateway.
-    pub to: Where,
+    pub to: GatewayLocation,
     /// Label of a real gateway's run: the name of a condition, or any text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The conditions, measured one after the other; none for a real gateway.
     pub conditions: Vec<Condition>,
-    /// Settings of both links, each way: all conditions on the first, then on the next. None for a real gateway.
+    /// Settings of both links, in each direction: all conditions on the first, then on the next. None for a real
+    /// gateway.
     pub links: Vec<Link>,
     /// CPU limit of the emulated gateway, a share of one core, or `none`.
     #[serde(with = "optional_text::or_none")]
@@ -87,7 +88,7 @@ pub struct GatewayPlan {
 /// Location of the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub enum Where {
+pub enum GatewayLocation {
     /// Emulated in a network namespace of this host.
     #[default]
     Lab,
@@ -95,17 +96,17 @@ pub enum Where {
     Server(String),
 }
 
-impl From<String> for Where {
+impl From<String> for GatewayLocation {
     fn from(typed: String) -> Self {
-        if typed == "lab" { Where::Lab } else { Where::Server(typed) }
+        if typed == "lab" { GatewayLocation::Lab } else { GatewayLocation::Server(typed) }
     }
 }
 
-impl From<Where> for String {
-    fn from(place: Where) -> String {
-        match place {
-            Where::Lab => "lab".into(),
-            Where::Server(address) => address,
+impl From<GatewayLocation> for String {
+    fn from(location: GatewayLocation) -> String {
+        match location {
+            GatewayLocation::Lab => "lab".into(),
+            GatewayLocation::Server(address) => address,
         }
     }
 }
@@ -184,7 +185,7 @@ impl Directions {
     /// Each direction, true for up.
     pub fn each(self) -> impl Iterator<Item = bool> {
         let (up, down) = (self != Directions::Down, self != Directions::Up);
-        [(up, true), (down, false)].into_iter().filter_map(|(asked, is_up)| asked.then_some(is_up))
+        [(up, true), (down, false)].into_iter().filter_map(|(selected, is_up)| selected.then_some(is_up))
     }
 }
 
@@ -245,7 +246,7 @@ impl Default for GatewayPlan {
         GatewayPlan {
             name: "gateway".into(),
             seed: 1,
-            to: Where::Lab,
+            to: GatewayLocation::Lab,
             label: None,
             conditions: Condition::ALL.to_vec(),
             links: ["10Mbit", "100Mbit", "unlimited"].map(|link| link.parse().expect(text)).to_vec(),
@@ -289,7 +290,7 @@ impl GatewayPlan {
     /// The default plan for a real gateway with a server at this address.
     pub fn against(server: String) -> Self {
         GatewayPlan {
-            to: Where::Server(server),
+            to: GatewayLocation::Server(server),
             conditions: Vec::new(),
             links: Vec::new(),
             share: None,
@@ -323,7 +324,7 @@ impl GatewayPlan {
             let table = toml::from_str::<toml::Table>(text).ok();
             table.as_ref().and_then(|table| table.get("gateway")?.get(key)).is_some()
         };
-        if plan.to != Where::Lab {
+        if plan.to != GatewayLocation::Lab {
             if !written("conditions") {
                 plan.conditions.clear();
             }
@@ -369,7 +370,7 @@ impl GatewayPlan {
 
     /// Conditions and links in order of measurement; one for a real gateway.
     pub fn each(&self) -> Vec<(String, Option<(Condition, Link)>)> {
-        if self.to != Where::Lab {
+        if self.to != GatewayLocation::Lab {
             return vec![(self.label.clone().unwrap_or_else(|| UNLABELED.into()), None)];
         }
         let on = |link: &Link| {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::emulation::{
-    At, CLIENT, EmulatedGateway, EmulationFacts, EmulationSpec, INSIDE, ProxySpec, RunningEmulation, SERVER, ServerEnd,
-    Starts, Waiting,
+    At, CLIENT, EmulatedGateway, EmulationFacts, EmulationSpec, INSIDE, PreparedProgram, ProxySpec, RunningEmulation,
+    SERVER, ServerEnd, Starts,
 };
 use crate::tester::{PORT, Secret, Session};
 use plan::{OriginPlan, Placement};
@@ -19,9 +19,9 @@ use units::Bytes;
 use super::checks::{self, EmulationUsage};
 use super::document::condition_of;
 use super::findings::{self, ForwardingDiagnosis};
+use super::gateway_under_test::EmulatedGatewayUnderTest;
 use super::load::Load;
-use super::trials::{Measuring, Stop, Taken};
-use super::way::EmulatedWay;
+use super::trials::{ConditionMeasurement, Observations, Stop};
 use super::{Condition, GatewayPlan, Link};
 use experiment::ExperimentError;
 use experiment::Order;
@@ -57,7 +57,7 @@ pub(super) struct MeasuredCondition {
     pub condition: GatewayCondition,
     pub checks: Vec<Check>,
     pub facts: Option<EmulationFacts>,
-    pub taken: Taken,
+    pub observations: Observations,
 }
 
 impl EmulatedConditions<'_> {
@@ -70,21 +70,21 @@ impl EmulatedConditions<'_> {
     ) -> Result<MeasuredCondition, ExperimentError> {
         let (secret, token) = Secret::fresh();
         let load = self.load(condition)?;
-        let lab = EmulatedGateway::new(
+        let emulation = EmulatedGateway::new(
             &self.spec(condition, link)?,
             Some(&self.server(token)),
             waiting(load.as_ref(), self.folder)?,
         )?;
-        let mut lab = lab.start()?;
+        let mut emulation = emulation.start()?;
         let server = SocketAddr::from((SERVER, PORT));
-        let before = Counters::of(&lab);
-        let session = match lab.at_clients(|| Session::open(server, &secret, Some(lab.client_net()))) {
+        let before = Counters::of(&emulation);
+        let session = match emulation.at_clients(|| Session::open(server, &secret, Some(emulation.client_net()))) {
             Ok(session) => session,
             Err(error) => {
-                let diagnosis = before.diagnosis(&lab, condition.nat());
+                let diagnosis = before.diagnosis(&emulation, condition.nat());
                 let found = findings::unreachable(&error, server, Some(&diagnosis));
                 let Some(finding) = found else { return Err(error.into()) };
-                let taken = Taken::default();
+                let observations = Observations::default();
                 let made = GatewayCondition {
                     name: condition.name().into(),
                     link: link.to_string(),
@@ -94,47 +94,47 @@ impl EmulatedConditions<'_> {
                 return Ok(MeasuredCondition {
                     condition: made,
                     checks: Vec::new(),
-                    facts: Some(lab.facts().clone()),
-                    taken,
+                    facts: Some(emulation.facts().clone()),
+                    observations,
                 });
             }
         };
-        let began = lab.used().at;
+        let began = emulation.used().at;
         if load.is_some() {
-            lab.go(LOAD)?;
+            emulation.start_program(LOAD)?;
             self.interrupts.wait(LOAD_AHEAD);
         }
-        let before = Counters::of(&lab);
+        let before = Counters::of(&emulation);
         let go_on = || self.interrupts.count() == 0;
-        let mut way = EmulatedWay { session, lab: &lab };
-        let measuring = Measuring {
+        let mut gateway_under_test = EmulatedGatewayUnderTest { session, emulation: &emulation };
+        let measuring = ConditionMeasurement {
             plan: self.plan,
             link: Some(link),
-            way: &mut way,
+            gateway_under_test: &mut gateway_under_test,
             go_on: &go_on,
             tell,
-            taken: Taken::default(),
+            observations: Observations::default(),
         };
-        let taken = lab.at_clients(|| measuring.all());
-        drop(way);
-        let trouble = lab.trouble();
-        let spent = before.until_now(&lab, self.plan.share.map(|share| share.cores()));
+        let observations = emulation.at_clients(|| measuring.all());
+        drop(gateway_under_test);
+        let failure = emulation.failure();
+        let spent = before.usage_until_now(&emulation, self.plan.share.map(|share| share.cores()));
         let loss = link.loss.value();
         // Each packet crosses both links.
         let links_lose = 1.0 - (1.0 - loss).powi(2);
-        let mut made = condition_of(condition.name(), Some(link), &taken, self.plan, links_lose);
-        if let Some([_, seldom]) = lab.facts().stall_lengths {
+        let mut made = condition_of(condition.name(), Some(link), &observations, self.plan, links_lose);
+        if let Some([_, seldom]) = emulation.facts().stall_lengths {
             findings::attribute_stalls_to_share(&mut made.findings, seldom.as_secs_f64() * 1e9);
         }
         made.memory_max_bytes = spent.used.memory_max;
-        let mut checks = checks::checks(&taken, &made, Some(&spent));
-        checks.push(checks::lab_whole(trouble));
+        let mut checks = checks::checks(&observations, &made, Some(&spent));
+        checks.push(checks::testbed_intact(failure));
         if let Some(load) = &load {
-            let fared = self.fared(load, &mut lab, began);
-            checks.push(checks::proxy_loaded(fared.as_ref().map_err(String::as_str)));
-            made.proxy = fared.ok();
+            let proxy_load = self.proxy_load(load, &mut emulation, began);
+            checks.push(checks::proxy_loaded(proxy_load.as_ref().map_err(String::as_str)));
+            made.proxy = proxy_load.ok();
         }
-        Ok(MeasuredCondition { condition: made, checks, facts: Some(lab.facts().clone()), taken })
+        Ok(MeasuredCondition { condition: made, checks, facts: Some(emulation.facts().clone()), observations })
     }
 
     fn spec(&self, condition: Condition, link: Link) -> Result<EmulationSpec, ExperimentError> {
@@ -148,7 +148,7 @@ impl EmulatedConditions<'_> {
             _ => None,
         };
         Ok(EmulationSpec {
-            link: link.words(),
+            link: link.settings(),
             nat: condition.nat(),
             proxy,
             share: self.plan.share,
@@ -183,37 +183,37 @@ impl EmulatedConditions<'_> {
     }
 
     /// Ends the load, which must still be running, and reads its result.
-    fn fared(&self, load: &Load, lab: &mut RunningEmulation, began: Duration) -> Result<ProxyLoad, String> {
-        if let Some(how) = lab.ended(LOAD) {
+    fn proxy_load(&self, load: &Load, emulation: &mut RunningEmulation, began: Duration) -> Result<ProxyLoad, String> {
+        if let Some(how) = emulation.ended(LOAD) {
             return Err(format!("the load of the proxy ended before the gateway was measured: {how}"));
         }
-        let lasted = lab.used().at.saturating_sub(began);
-        lab.interrupt(LOAD, LOAD_STOP_TIMEOUT).map_err(|error| error.to_string())?;
-        load.fared(lasted)
+        let lasted = emulation.used().at.saturating_sub(began);
+        emulation.interrupt(LOAD, LOAD_STOP_TIMEOUT).map_err(|error| error.to_string())?;
+        load.proxy_load(lasted)
     }
 }
 
 /// Programs prepared with the emulation: origin and proxy load.
-fn waiting(load: Option<&Load>, folder: &Path) -> Result<Vec<Waiting>, ExperimentError> {
+fn waiting(load: Option<&Load>, folder: &Path) -> Result<Vec<PreparedProgram>, ExperimentError> {
     let Some(load) = load else { return Ok(Vec::new()) };
-    // Their temporary files go with the folder, even after SIGKILL.
+    // Their temporary files are deleted with the folder, even after SIGKILL.
     let env = || vec![("TMPDIR".into(), folder.into())];
     Ok(vec![
-        Waiting {
+        PreparedProgram {
             name: "origin".into(),
             at: At::Server,
             argv: ["/bin/sh", "-c", &load.origin].map(OsString::from).to_vec(),
             env: env(),
             stdout: None,
-            starts: Starts::AtOnce { listens: Some(OriginPlan::PORT) },
+            starts: Starts::Immediately { listens: Some(OriginPlan::PORT) },
         },
-        Waiting {
+        PreparedProgram {
             name: LOAD.into(),
             at: At::Clients,
             argv: load.argv.clone(),
             env: env(),
             stdout: Some(load.stdout()?),
-            starts: Starts::WhenTold,
+            starts: Starts::OnRequest,
         },
     ])
 }
@@ -226,22 +226,22 @@ struct Counters {
 }
 
 impl Counters {
-    fn of(lab: &RunningEmulation) -> Counters {
-        Counters { used: lab.used(), links: lab.links(), counts: lab.counts() }
+    fn of(emulation: &RunningEmulation) -> Counters {
+        Counters { used: emulation.used(), links: emulation.links(), counts: emulation.counts() }
     }
 
-    fn until_now(&self, lab: &RunningEmulation, share: Option<f64>) -> EmulationUsage {
-        let used = lab.used().since(&self.used);
-        let [near, far] = lab.links();
+    fn usage_until_now(&self, emulation: &RunningEmulation, share: Option<f64>) -> EmulationUsage {
+        let used = emulation.used().since(&self.used);
+        let [near, far] = emulation.links();
         EmulationUsage { used, share, links: [near.since(&self.links[0]), far.since(&self.links[1])] }
     }
 
     /// Counters for the diagnosis of an unreachable server.
-    fn diagnosis(&self, lab: &RunningEmulation, nat: bool) -> ForwardingDiagnosis {
-        let far = lab.links()[1].since(&self.links[1]);
+    fn diagnosis(&self, emulation: &RunningEmulation, nat: bool) -> ForwardingDiagnosis {
+        let far = emulation.links()[1].since(&self.links[1]);
         ForwardingDiagnosis {
-            answers: gateway_answers(lab),
-            forwarded: lab.counts().since(&self.counts).forwarded,
+            answers: gateway_answers(emulation),
+            forwarded: emulation.counts().since(&self.counts).forwarded,
             towards_server: far.up.packets,
             came_back: far.down.packets,
             nat,
@@ -250,11 +250,11 @@ impl Counters {
 }
 
 /// Whether the gateway's address responds on the client side; a closed port refuses the connection.
-fn gateway_answers(lab: &RunningEmulation) -> bool {
+fn gateway_answers(emulation: &RunningEmulation) -> bool {
     const CLOSED_PORT: u16 = 9;
     let to = SocketAddr::from((INSIDE, CLOSED_PORT));
-    let asked = lab.client_net().run(|| TcpStream::connect_timeout(&to, GATEWAY_RESPONSE_TIMEOUT));
-    match asked {
+    let connection = emulation.client_net().run(|| TcpStream::connect_timeout(&to, GATEWAY_RESPONSE_TIMEOUT));
+    match connection {
         Ok(Ok(_)) => true,
         Ok(Err(error)) => error.kind() == std::io::ErrorKind::ConnectionRefused,
         Err(_) => false,

@@ -26,6 +26,7 @@ mod document;
 pub mod emulation;
 mod findings;
 pub mod gateway_plan;
+mod gateway_under_test;
 mod labs;
 mod link;
 mod load;
@@ -36,9 +37,8 @@ mod remote;
 #[allow(clippy::disallowed_methods, reason = "both ends of the tester run in real time")]
 pub mod tester;
 mod trials;
-mod way;
 
 pub use condition::Condition;
-pub use gateway_plan::{Directions, GatewayPlan, ProxyLoading, TestName, Where};
+pub use gateway_plan::{Directions, GatewayLocation, GatewayPlan, ProxyLoading, TestName};
 pub use link::{Link, links};
 pub use measure::{GatewayDone, is_on_this_host, message_bytes, run, run_against, share, socket_bytes, time};

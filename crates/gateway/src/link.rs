@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::emulation::LinkWords;
+use crate::emulation::LinkSettings;
 use serde::{Deserialize, Serialize};
 use units::time::text::exact;
 use units::{BitRate, Bytes, Limit, Probability, parse_duration};
 
-/// Settings of both links of the gateway, each way.
+/// Settings of both links of the gateway, in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Link {
@@ -24,10 +24,11 @@ pub struct Link {
 }
 
 /// Default queue limit.
-const QUEUE: Bytes = LinkWords::QUEUE;
+const QUEUE: Bytes = LinkSettings::QUEUE;
 /// One full packet.
 const QUEUE_MIN: Bytes = Bytes(1_500);
-/// Limit of the RTT. Both links double it, and the tester's timeouts are 5 s for connecting and 3 s for the first datagram.
+/// Limit of the RTT. Both links double it, and the tester's timeouts are 5 s for connecting and 3 s for the first
+/// datagram.
 const RTT_MAX: Duration = Duration::from_secs(1);
 
 const LINK_SYNTAX: &str =
@@ -44,8 +45,8 @@ impl Link {
     }
 
     /// The settings of the emulation.
-    pub fn words(&self) -> LinkWords {
-        LinkWords { rate: self.rate, queue: self.queue, loss: self.loss, delay: self.rtt / 2 }
+    pub fn settings(&self) -> LinkSettings {
+        LinkSettings { rate: self.rate, queue: self.queue, loss: self.loss, delay: self.rtt / 2 }
     }
 
     /// Bits per second; `None` if unlimited.
@@ -54,7 +55,8 @@ impl Link {
     }
 }
 
-/// Parses a list of links: a comma before a rate or `unlimited` begins the next link, one before `name=value` a setting.
+/// Parses a list of links: a comma before a rate or `unlimited` begins the next link, one before `name=value` a
+/// setting.
 ///
 /// # Errors
 /// One sentence.
@@ -76,15 +78,15 @@ impl FromStr for Link {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let mut words = typed.split(',').map(str::trim);
-        let first = words.next().unwrap_or_default();
+        let mut settings = typed.split(',').map(str::trim);
+        let first = settings.next().unwrap_or_default();
         let mut link = match first {
             "unlimited" => Link::UNLIMITED,
             "" => return Err(LINK_SYNTAX.to_owned()),
             rate if rate.contains('=') => return Err(format!("`{rate}` is given before the rate; {LINK_SYNTAX}")),
             rate => Link::of(rate.parse::<BitRate>().map_err(|error| format!("{error}, or unlimited"))?),
         };
-        for word in words {
+        for word in settings {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: {LINK_SYNTAX}"))?;
             let value = value.trim();
             match name.trim() {

@@ -1,5 +1,5 @@
-//! Load of a proxy during the measurement: PolyMix-1 at a rate, by a child process `yamabiko cache`, or wget, one file after
-//! the other, as in the school gateway paper.
+//! Load of a proxy during the measurement: PolyMix-1 at a rate, by a child process `yamabiko cache`, or wget, one file
+//! after the other, as in the school gateway paper.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -99,12 +99,12 @@ impl Load {
     ///
     /// # Errors
     /// One sentence: the load's output is unreadable.
-    pub fn fared(&self, lasted: Duration) -> Result<ProxyLoad, String> {
-        let said = fs::read_to_string(&self.output)
+    pub fn proxy_load(&self, lasted: Duration) -> Result<ProxyLoad, String> {
+        let output = fs::read_to_string(&self.output)
             .map_err(|error| format!("the output of the proxy load is unreadable: {error}"))?;
         match self.rate {
-            Some(rate) => parse_cache_result(&said, rate),
-            None => parse_wget_result(&said, lasted),
+            Some(rate) => parse_cache_result(&output, rate),
+            None => parse_wget_result(&output, lasted),
         }
     }
 }
@@ -139,9 +139,9 @@ fn cache_plan(
     Ok(plan)
 }
 
-fn parse_cache_result(said: &str, rate: RequestRate) -> Result<ProxyLoad, String> {
-    let document: Document = serde_json::from_str(said)
-        .map_err(|error| format!("the output of the proxy load ({} bytes) is invalid: {error}", said.len()))?;
+fn parse_cache_result(output: &str, rate: RequestRate) -> Result<ProxyLoad, String> {
+    let document: Document = serde_json::from_str(output)
+        .map_err(|error| format!("the output of the proxy load ({} bytes) is invalid: {error}", output.len()))?;
     let point = document.cache.and_then(|part| part.points.into_iter().next());
     let point = point.ok_or("the proxy load has no result")?;
     let figures = &point.figures;
@@ -162,9 +162,9 @@ fn is_overloaded(offered_per_s: f64, achieved_per_s: f64, error_ratio: f64) -> b
     achieved_per_s < ACHIEVED_MIN * offered_per_s || error_ratio >= ERRORS_MAX
 }
 
-fn parse_wget_result(said: &str, lasted: Duration) -> Result<ProxyLoad, String> {
+fn parse_wget_result(output: &str, lasted: Duration) -> Result<ProxyLoad, String> {
     let (mut fetched, mut failed) = (0u64, 0u64);
-    for line in said.lines() {
+    for line in output.lines() {
         match line {
             "o" => fetched += 1,
             "x" => failed += 1,
@@ -197,8 +197,8 @@ mod tests {
 
     #[test]
     fn wget_result_counts_output_lines() {
-        let fared = parse_wget_result("o\no\nx\no\n", Duration::from_secs(2)).unwrap();
-        assert_eq!((fared.achieved_per_s, fared.error_ratio, fared.overloaded), (1.5, 0.25, true));
+        let proxy_load = parse_wget_result("o\no\nx\no\n", Duration::from_secs(2)).unwrap();
+        assert_eq!((proxy_load.achieved_per_s, proxy_load.error_ratio, proxy_load.overloaded), (1.5, 0.25, true));
         assert!(parse_wget_result("", Duration::from_secs(2)).is_err());
         assert!(parse_cache_result("", RequestRate::from_per_second(1.0).unwrap()).unwrap_err().contains("is invalid"));
     }

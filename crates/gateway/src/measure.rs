@@ -15,7 +15,7 @@ use testbed::host;
 use units::{Bytes, CpuShare};
 
 use crate::labs::{EmulatedConditions, MeasuredCondition};
-use crate::{GatewayPlan, TestName, Where, document, remote, trials};
+use crate::{GatewayLocation, GatewayPlan, TestName, document, remote, trials};
 use experiment::ExperimentError;
 use experiment::programs::proxies::Squid;
 use experiment::progress::ExperimentProgress;
@@ -77,7 +77,7 @@ pub fn message_bytes(typed: &str) -> Result<u32, String> {
 pub fn time(plan: &GatewayPlan) -> Duration {
     let ways = plan.direction.each().count() as u32;
     let trial = plan.lasts + TRIAL_OVERHEAD;
-    let mut one = if plan.to == Where::Lab { EMULATION_OVERHEAD } else { Duration::ZERO };
+    let mut one = if plan.to == GatewayLocation::Lab { EMULATION_OVERHEAD } else { Duration::ZERO };
     if plan.survey {
         one += (plan.lasts.min(Duration::from_secs(3)) + TRIAL_OVERHEAD) * ways;
     }
@@ -106,17 +106,17 @@ pub fn time(plan: &GatewayPlan) -> Duration {
 /// The server's address is invalid, or its name cannot be resolved.
 pub fn is_on_this_host(plan: &GatewayPlan) -> Result<bool, ExperimentError> {
     match &plan.to {
-        Where::Lab => Ok(false),
-        Where::Server(typed) => Ok(remote::address(typed)?.ip().to_canonical().is_loopback()),
+        GatewayLocation::Lab => Ok(false),
+        GatewayLocation::Server(typed) => Ok(remote::address(typed)?.ip().to_canonical().is_loopback()),
     }
 }
 
-/// Measures the emulated gateway. Must be called while this process has one thread. An interrupt ends the current trial; the
-/// document has the figures up to then.
+/// Measures the emulated gateway. Must be called while this process has one thread. An interrupt ends the current
+/// trial; the document has the figures up to then.
 ///
 /// # Errors
-/// An invalid plan, or one for a real gateway; missing programs or privileges. A gateway that passes nothing is not an error
-/// but a finding.
+/// An invalid plan, or one for a real gateway; missing programs or privileges. A gateway that passes nothing is not an
+/// error but a finding.
 pub fn run(
     plan: &GatewayPlan,
     order: &Order,
@@ -153,11 +153,11 @@ fn measure(
     plan.check().map_err(testbed::TestbedError::from)?;
     // Removed even after SIGKILL. Readable for squid, which gives up root.
     let folder = Scratch::new("gateway")?;
-    let proxy = plan.to == Where::Lab && plan.conditions.iter().any(|condition| condition.proxy());
+    let proxy = plan.to == GatewayLocation::Lab && plan.conditions.iter().any(|condition| condition.proxy());
     let squid = if proxy { Some(Squid::find()?) } else { None };
     let server = match &plan.to {
-        Where::Lab => None,
-        Where::Server(typed) => Some(remote::address(typed)?),
+        GatewayLocation::Lab => None,
+        GatewayLocation::Server(typed) => Some(remote::address(typed)?),
     };
     let record = book.create(&plan.name, order.started, plan.seed)?;
     record.write_plan(&plan.to_toml())?;
@@ -197,7 +197,7 @@ fn measure(
     Ok(GatewayDone { document, folder: record.path().to_owned() })
 }
 
-/// Measures each condition on each link. After a failure the earlier ones are kept.
+/// Measures each condition on each link. After a failure the earlier results are stored.
 fn in_labs(
     labs: &EmulatedConditions<'_>,
     builder: &mut DocumentBuilder<'_>,
@@ -242,16 +242,17 @@ struct DocumentBuilder<'a> {
 impl DocumentBuilder<'_> {
     /// Adds a condition; `name` prefixes its checks.
     fn take(&mut self, name: &str, made: MeasuredCondition) {
-        let MeasuredCondition { condition, checks, facts, taken } = made;
+        let MeasuredCondition { condition, checks, facts, observations } = made;
         // Skip a condition interrupted before its first figure.
-        let is_empty = condition.findings.is_empty() && taken.survey.is_empty() && taken.figures.is_empty();
-        if is_empty && taken.ended.as_ref().is_some_and(trials::Stop::is_interrupt) {
+        let is_empty =
+            condition.findings.is_empty() && observations.survey.is_empty() && observations.figures.is_empty();
+        if is_empty && observations.ended.as_ref().is_some_and(trials::Stop::is_interrupt) {
             return;
         }
         let validity = Validity::from_checks(checks);
         self.checks.extend(if name.is_empty() { validity.checks } else { of_run(name, &validity) });
-        self.lasted += taken.lasted;
-        self.part.socket_bytes_actual = self.part.socket_bytes_actual.or(taken.socket_bytes_actual);
+        self.lasted += observations.lasted;
+        self.part.socket_bytes_actual = self.part.socket_bytes_actual.or(observations.socket_bytes_actual);
         self.facts = self.facts.take().or(facts);
         self.part.conditions.push(condition);
         self.showing.put(|standing| standing.gateway = Some(self.part.clone()));

@@ -1,18 +1,19 @@
-//! The search for the highest packet rate with tolerable loss: throughput as in RFC 2544, 26.1, by the search of RFC 9971.
+//! The search for the highest packet rate with tolerable loss: throughput as in RFC 2544, 26.1, by the search of RFC
+//! 9971.
 //!
-//! A first search with short trials, in which queues hide loss, only finds the region. The second one, with trials of full
-//! length, determines the result.
+//! A first search with short trials, in which queues hide loss, only finds the region. The second one, with trials of
+//! full length, determines the result.
 
 use std::time::Duration;
 
-use crate::tester::{Test, TrialSeen};
+use crate::tester::{Test, TrialReport};
 use schema::{PacketRate, SearchTrial};
 use stats::search::{Goal, Search, SearchResult, Step, Trial};
 
-use super::checks::{BUSY, used_up};
+use super::checks::{BUSY, is_used_up};
 use super::findings::{floor, wilson};
 use super::measured::measured;
-use super::trials::{Measuring, SETTLE, Stop, Tried, milliseconds, way};
+use super::trials::{ConditionMeasurement, SETTLE, Stop, TrialOutcome, direction_name, milliseconds};
 
 /// First search: length of trials, width of the bracket, and wait after a trial.
 const SHORT_TRIAL: Duration = Duration::from_millis(500);
@@ -38,10 +39,10 @@ const FRAME_BYTES: u16 = 18;
 /// Confidence of the upper limit of the loss at light load.
 const FLOOR_CONFIDENCE: f64 = 0.999;
 
-impl Measuring<'_> {
+impl ConditionMeasurement<'_> {
     /// Finds the rate of a packet size in one direction.
     pub(super) fn rate_of(&mut self, up: bool, ip_bytes: u16) -> Result<(), Stop> {
-        if self.taken.udp_blocked.is_some() {
+        if self.observations.udp_blocked.is_some() {
             return Ok(());
         }
         let mut rate = PacketRate {
@@ -51,13 +52,14 @@ impl Measuring<'_> {
             loss_bound: self.bound(up),
             ..PacketRate::default()
         };
-        let blocked = |size: &&super::trials::OfSize| size.up == up && size.ip_bytes == ip_bytes && size.received == 0;
-        if self.taken.sizes.iter().any(|size| blocked(&size)) {
+        let blocked =
+            |size: &&super::trials::SizeResult| size.up == up && size.ip_bytes == ip_bytes && size.received == 0;
+        if self.observations.sizes.iter().any(|size| blocked(&size)) {
             rate.limited_by = "nothing_passes".into();
-            self.taken.rates.push(rate);
+            self.observations.rates.push(rate);
             return Ok(());
         }
-        (self.tell)(&format!("packets of {ip_bytes} bytes, {}", way(up)));
+        (self.tell)(&format!("packets of {ip_bytes} bytes, {}", direction_name(up)));
         let (mut found, mut by_tester) = (Vec::new(), false);
         for _ in 0..self.plan.searches() {
             match self.search(&mut rate) {
@@ -67,8 +69,8 @@ impl Measuring<'_> {
                 }
                 Ok(None) => break,
                 Err(stop) => {
-                    // An unfinished search has no result; its trials are kept.
-                    self.taken.rates.push(PacketRate { limited_by: "unfinished".into(), ..rate });
+                    // An unfinished search has no result; its trials are stored.
+                    self.observations.rates.push(PacketRate { limited_by: "unfinished".into(), ..rate });
                     return Err(stop);
                 }
             }
@@ -81,25 +83,25 @@ impl Measuring<'_> {
             rate.limited_by = if by_tester { "tester" } else { "gateway" }.into();
             if found.len() < self.plan.searches() as usize {
                 let (some, all) = (found.len(), self.plan.searches());
-                let of = format!("packets of {ip_bytes} bytes {}", way(up));
-                self.taken.refused.push(format!("{some} of {all} searches found a rate of {of}"));
+                let of = format!("packets of {ip_bytes} bytes {}", direction_name(up));
+                self.observations.refused.push(format!("{some} of {all} searches found a rate of {of}"));
             }
             if self.link_per_s(ip_bytes).is_some_and(|link| mean >= LINK_SHARE * link) {
                 rate.limited_by = "link".into();
             }
             rate.searches = measured(&found).filter(|_| found.len() > 1);
         }
-        self.taken.rates.push(rate);
+        self.observations.rates.push(rate);
         Ok(())
     }
 
     /// Tolerated loss: the configured loss plus the loss at light load.
     fn bound(&self, up: bool) -> f64 {
-        let asked = self.plan.loss.value();
-        let survey = self.taken.survey.iter().find(|survey| survey.up == up);
+        let configured = self.plan.loss.value();
+        let survey = self.observations.survey.iter().find(|survey| survey.up == up);
         match survey.and_then(floor) {
-            Some((lost, sent)) if lost > 0 => (asked + wilson(lost, sent, FLOOR_CONFIDENCE)[1]).min(0.9),
-            _ => asked,
+            Some((lost, sent)) if lost > 0 => (configured + wilson(lost, sent, FLOOR_CONFIDENCE)[1]).min(0.9),
+            _ => configured,
         }
     }
 
@@ -112,7 +114,8 @@ impl Measuring<'_> {
     fn search(&mut self, rate: &mut PacketRate) -> Result<Option<f64>, Stop> {
         let link = self.link_per_s(rate.ip_bytes);
         let min = link.map_or(MIN_PER_S, |link| MIN_PER_S.min(link / 10.0));
-        let known = self.taken.rates.iter().rev().find(|other| other.up == rate.up).and_then(|other| other.per_second);
+        let known =
+            self.observations.rates.iter().rev().find(|other| other.up == rate.up).and_then(|other| other.per_second);
         let start = known.unwrap_or(START_PER_S).min(link.unwrap_or(f64::INFINITY)).clamp(min, MAX_PER_S);
         let look = Goal {
             trial: SHORT_TRIAL,
@@ -170,11 +173,12 @@ impl Measuring<'_> {
             };
             let mut tries = 1;
             let trial = loop {
-                let Some(tried) = self.perhaps(&test)? else { return Ok((search.result(), false)) };
+                let Some(outcome) = self.try_one(&test)? else { return Ok((search.result(), false)) };
                 let share = self.plan.share.map(|share| share.cores());
-                let trial = of_trial(&tried, load, goal.trial, rate.loss_bound, share);
+                let trial = of_trial(&outcome, load, goal.trial, rate.loss_bound, share);
                 rate.trials.push(trial);
-                // A late sender catches up in bursts, which are harder to forward: a trial without loss counts all the same.
+                // A late sender catches up in bursts, which are harder to forward: a trial without loss counts all the
+                // same.
                 let tells = trial.good && !is_short(&trial) || !trial.tester_late;
                 if tells || tries >= LATE_MAX {
                     break trial;
@@ -205,10 +209,16 @@ fn is_short(trial: &SearchTrial) -> bool {
 }
 
 /// Result of a trial.
-fn of_trial(tried: &Tried, planned_per_s: f64, lasts: Duration, bound: f64, share: Option<f64>) -> SearchTrial {
+fn of_trial(
+    outcome: &TrialOutcome,
+    planned_per_s: f64,
+    lasts: Duration,
+    bound: f64,
+    share: Option<f64>,
+) -> SearchTrial {
     // Saturated links lose packets, too; if the gateway is also saturated, it is the bottleneck.
-    let by_links = tried.links_busy.is_some_and(|busy| busy >= BUSY) && !used_up(tried.cpu, share);
-    let seen: &TrialSeen = &tried.seen;
+    let by_links = outcome.links_busy.is_some_and(|busy| busy >= BUSY) && !is_used_up(outcome.cpu, share);
+    let seen: &TrialReport = &outcome.seen;
     let sent = seen.sender().sent.clone().unwrap_or_default();
     let arrived = seen.receiver().arrivals.unwrap_or_default();
     let lost = sent.sent.saturating_sub(arrived.received);
@@ -225,6 +235,6 @@ fn of_trial(tried: &Tried, planned_per_s: f64, lasts: Duration, bound: f64, shar
             || (sent.sent > 1 && offered_per_s < OFFERED_MIN * planned_per_s)
             || seen.receiver().overflowed > 0
             || by_links,
-        cpu: tried.cpu,
+        cpu: outcome.cpu,
     }
 }

@@ -11,10 +11,10 @@ use sys::signal::Interrupts;
 use super::GatewayPlan;
 use super::checks;
 use super::document::condition_of;
+use super::gateway_under_test::RealGatewayUnderTest;
 use super::labs::MeasuredCondition;
 use super::load::Load;
-use super::trials::{Measuring, Taken};
-use super::way::RemoteWay;
+use super::trials::{ConditionMeasurement, Observations};
 use experiment::ExperimentError;
 use experiment::Order;
 use experiment::programs::quoted;
@@ -69,30 +69,38 @@ pub(super) fn measure(
         interrupts.wait(LOAD_AHEAD);
     }
     let go_on = || interrupts.count() == 0;
-    let mut way = RemoteWay { session, stat: plan.gateway_stat.as_deref(), stat_failed: None };
-    let measuring = Measuring { plan, link: None, way: &mut way, go_on: &go_on, tell, taken: Taken::default() };
+    let mut gateway_under_test =
+        RealGatewayUnderTest { session, stat: plan.gateway_stat.as_deref(), stat_failed: None };
+    let measuring = ConditionMeasurement {
+        plan,
+        link: None,
+        gateway_under_test: &mut gateway_under_test,
+        go_on: &go_on,
+        tell,
+        observations: Observations::default(),
+    };
     let began = sys::clock::monotonic_ns();
-    let taken = measuring.all();
+    let observations = measuring.all();
     let name = plan.label.as_deref().unwrap_or(super::gateway_plan::UNLABELED);
-    let mut condition = condition_of(name, None, &taken, plan, 0.0);
-    let mut checks = checks::checks(&taken, &condition, None);
+    let mut condition = condition_of(name, None, &observations, plan, 0.0);
+    let mut checks = checks::checks(&observations, &condition, None);
     let here = env!("CARGO_PKG_VERSION");
     checks.push(checks::both_ends_one_version(here, &there.version));
-    if let Some(why) = &way.stat_failed {
+    if let Some(why) = &gateway_under_test.stat_failed {
         checks.push(checks::gateway_stat_failed(why));
     }
-    if let (Some(load), Some(mut leashed)) = (&load, loading.take()) {
-        let ended = leashed.try_exit()?.is_some();
-        leashed.stop(LOAD_STOP_TIMEOUT);
+    if let (Some(load), Some(mut load_process)) = (&load, loading.take()) {
+        let ended = load_process.try_exit()?.is_some();
+        load_process.stop(LOAD_STOP_TIMEOUT);
         let lasted = Duration::from_nanos(sys::clock::monotonic_ns() - began) + LOAD_AHEAD;
-        let fared = match ended {
+        let proxy_load = match ended {
             true => Err("the load of the proxy ended before the gateway was measured".to_owned()),
-            false => load.fared(lasted),
+            false => load.proxy_load(lasted),
         };
-        checks.push(checks::proxy_loaded(fared.as_ref().map_err(String::as_str)));
-        condition.proxy = fared.ok();
+        checks.push(checks::proxy_loaded(proxy_load.as_ref().map_err(String::as_str)));
+        condition.proxy = proxy_load.ok();
     }
-    Ok(MeasuredCondition { condition, checks, facts: None, taken })
+    Ok(MeasuredCondition { condition, checks, facts: None, observations })
 }
 
 /// Starts the load of the proxy; it ends with this process.

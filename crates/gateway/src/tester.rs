@@ -10,28 +10,28 @@
 //! The same protocol serves emulated and real gateways. Read [`handshake`] for authentication, [`frame`] for framing,
 //! [`message`] for the messages, and `trial` for the work of both ends.
 //!
-//! Invariants: trial data goes to authenticated peers only, and datagrams only to the address of the control connection,
-//! which the TCP handshake has verified. Each end stops when nothing arrives from the other for 3 s, or at the end of the
-//! trial. Timestamps of different hosts are never compared.
+//! Invariants: trial data goes to authenticated peers only, and datagrams only to the address of the control
+//! connection, which the TCP handshake has verified. Each end stops when nothing arrives from the other for 3 s, or at
+//! the end of the trial. Timestamps of different hosts are never compared.
 
 mod client;
 mod connect;
+mod control_connection;
 pub mod datagram;
 pub mod frame;
 pub mod handshake;
-mod line;
 pub mod message;
 mod packet;
 mod probe;
+mod report;
 mod secret;
-mod seen;
 mod server;
 mod session;
 mod session_table;
 mod stream;
 mod transact;
 mod trial;
-mod work;
+mod worker;
 
 use std::io;
 use std::net::SocketAddr;
@@ -43,8 +43,8 @@ use testbed::TestbedError;
 
 pub use client::{ServerFacts, Session};
 pub use message::Test;
+pub use report::{EndReport, ExchangesReport, RttReport, SentReport, TrialReport};
 pub use secret::{Keys, Secret, ShortTag, Tag};
-pub use seen::{EndReport, ExchangesSeen, RttSeen, SentSeen, TrialSeen};
 
 /// The port of both TCP and UDP.
 pub const PORT: u16 = 7021;
@@ -79,7 +79,7 @@ pub enum ServerEvent {
     Ended {
         /// Its address.
         peer: SocketAddr,
-        /// How: `said goodbye`, `lost: ..`.
+        /// How: `closed by the client`, `lost: ..`.
         how: String,
     },
     /// A connection was rejected; reported at most once a second.

@@ -1,6 +1,6 @@
-//! The card of the gateway's lab against the real kernel: what it forwards is held to a share of a core, and counted.
+//! The emulated gateway host on the real kernel: its forwarding is limited to a share of a core, and counted.
 //!
-//! One program without threads, since the card is a copy of it. Needs root, and says so.
+//! A program without threads, since the host process is forked from it. Needs root and fails with a message without it.
 #![allow(clippy::disallowed_methods, reason = "this test waits for a real process")]
 
 use std::net::Ipv4Addr;
@@ -16,11 +16,11 @@ use sys::nft::Masquerade;
 use sys::tun::{LARGEST_PACKET_BYTES, Tun, VNET_HEADER_BYTES};
 use testbed::drive::packet_queue::PacketQueue;
 
-/// So long the rings are kept full.
-const LASTS: Duration = Duration::from_secs(2);
+/// Time for which the queues are kept full.
+const LOAD_TIME: Duration = Duration::from_secs(2);
 
 fn main() {
-    // The runner of tests asks for a list now and then, and names what it wants.
+    // The test runner may request a list of tests, and may select tests by name.
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.iter().any(|word| word == "--list") {
         println!("{NAME}: test\n");
@@ -46,19 +46,19 @@ fn forwarding_is_limited_to_the_cpu_share() {
     let group = Cgroup::create("card", limits).unwrap();
     assert_eq!(group.period(), Duration::from_millis(50));
     let ((mut from_client, first), (from_server, second)) = (PacketQueue::new().unwrap(), PacketQueue::new().unwrap());
-    let card = host::start([&devices[0], &devices[1]], [first, second], Some(&group), None).unwrap();
+    let host_process = host::start([&devices[0], &devices[1]], [first, second], Some(&group), None).unwrap();
 
     let packet = datagram();
     let (mut sent, mut translated) = (0u64, 0u64);
-    let mut room = vec![0; LARGEST_PACKET_BYTES];
+    let mut buffer = vec![0; LARGEST_PACKET_BYTES];
     let began = Instant::now();
-    while began.elapsed() < LASTS {
+    while began.elapsed() < LOAD_TIME {
         for _ in 0..2000 {
             from_client.put(&packet).unwrap();
             sent += 1;
         }
-        while let Ok(length) = devices[1].read(&mut room) {
-            let ip = &room[VNET_HEADER_BYTES..length];
+        while let Ok(length) = devices[1].read(&mut buffer) {
+            let ip = &buffer[VNET_HEADER_BYTES..length];
             if ip[0] == 0x45 && ip[9] == UDP {
                 assert_eq!((&ip[12..16], &ip[16..20]), (&OUTSIDE.octets()[..], &SERVER.octets()[..]));
                 translated += 1;
@@ -67,34 +67,34 @@ fn forwarding_is_limited_to_the_cpu_share() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let used = group.usage().unwrap();
-    let by_thread = served(card.pid(), card.pid()).unwrap().ran;
+    let by_thread = served(host_process.pid(), host_process.pid()).unwrap().ran;
     let [into, out] = net.run(statistics).unwrap();
 
     let periods = used.periods.unwrap();
-    let wanted = group.period().mul_f64(periods.all as f64);
+    let elapsed = group.period().mul_f64(periods.all as f64);
     let time = used.user + used.system;
-    let share = time.as_secs_f64() / wanted.as_secs_f64();
+    let share = time.as_secs_f64() / elapsed.as_secs_f64();
     println!(
-        "note: {translated} of {sent} packets forwarded in {time:?}, {:.2} % of the core in {wanted:?}; {periods:?}",
+        "note: {translated} of {sent} packets forwarded in {time:?}, {:.2} % of the core in {elapsed:?}; {periods:?}",
         share * 100.0
     );
     assert!((0.015..0.025).contains(&share), "{share}");
     assert!(periods.throttled * 2 > periods.all, "{periods:?}");
-    // Forwarding is in that time, and in nobody else's.
+    // The CPU time of forwarding is charged to the host process alone.
     assert!(time.abs_diff(by_thread) < Duration::from_millis(10), "{time:?} {by_thread:?}");
-    // Every packet is somewhere: forwarded, for the ring too many, or in the ring still.
+    // Every packet is accounted for: forwarded, dropped by the full queue, or still in the queue.
     let waiting = sent - from_client.overflowed() - into.rx_packets;
-    assert!(from_client.overflowed() > 0 && waiting <= 1400, "{waiting} wait");
+    assert!(from_client.overflowed() > 0 && waiting <= 1400, "{waiting} packets wait");
     assert!(translated > 1000 && out.tx_packets >= translated, "{translated} {out:?}");
 
-    // Without rings it ends by itself, held as it is.
+    // The host process ends when its queues are closed, even while throttled.
     drop((from_client, from_server));
-    assert!(card.wait());
+    assert!(host_process.wait());
 }
 
 const UDP: u8 = 17;
 
-/// Both devices, and the translation of what the client sends.
+/// Both devices, and the address translation of the client's packets.
 fn gateway() -> ([Tun; 2], Masquerade) {
     for key in ["conf/all/rp_filter", "conf/default/rp_filter"] {
         sysctl(&format!("net/ipv4/{key}"), "0").unwrap();
@@ -118,7 +118,7 @@ fn statistics() -> [LinkStats; 2] {
     ["g0", "g1"].map(|name| netlink.link_statistics(name).unwrap())
 }
 
-/// 64 bytes from the client to the server, as a device hands them over.
+/// A datagram of 64 bytes from client to server, with the header of a TUN device.
 fn datagram() -> Vec<u8> {
     let mut ip = [0u8; 64];
     ip[..20].copy_from_slice(&[0x45, 0, 0, 64, 0, 1, 0, 0, 64, UDP, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);

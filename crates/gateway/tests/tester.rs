@@ -1,4 +1,4 @@
-//! Both ends of the gateway's tester on loopback: what is counted is what was there, whatever the machine's noise.
+//! Both ends of the gateway's tester on loopback. Counts must be exact even on a busy machine.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -11,34 +11,36 @@ use std::time::Duration;
 use gateway::tester::{Secret, ServerEvent, ServerSpec, Session, Test, TesterError, serve};
 use sys::signal::Wake;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server in a thread of its own, which ends with the test.
+/// A server in its own thread, which ends with the test.
 struct Server {
     at: SocketAddr,
-    told: Receiver<ServerEvent>,
+    events: Receiver<ServerEvent>,
     stop: Arc<Wake>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
     fn start(secret: &Secret, listen: &str) -> Server {
-        let (tell, told) = channel();
+        let (event_sender, events) = channel();
         let stop = Arc::new(Wake::new().unwrap());
         let stopped = Arc::clone(&stop);
         let spec = ServerSpec { listen: listen.parse().unwrap(), secret: secret.clone(), sessions: None, lasts: None };
         let thread = std::thread::spawn(move || {
-            // The test may be over before the server has told its end.
-            serve(&spec, stopped.as_fd(), &mut |what| drop(tell.send(what))).unwrap();
+            // The test may end before the server reports the end of its session.
+            serve(&spec, stopped.as_fd(), &mut |what| drop(event_sender.send(what))).unwrap();
         });
-        let ServerEvent::Listening { at } = told.recv_timeout(PATIENCE).unwrap() else { panic!("not listening") };
-        Server { at, told, stop, thread: Some(thread) }
+        let ServerEvent::Listening { at } = events.recv_timeout(EVENT_TIMEOUT).unwrap() else {
+            panic!("not listening")
+        };
+        Server { at, events, stop, thread: Some(thread) }
     }
 
-    /// The end of the next session that ends.
+    /// Waits for the end of a session and returns how it ended.
     fn ended(&self) -> String {
         loop {
-            if let ServerEvent::Ended { how, .. } = self.told.recv_timeout(PATIENCE).unwrap() {
+            if let ServerEvent::Ended { how, .. } = self.events.recv_timeout(EVENT_TIMEOUT).unwrap() {
                 return how;
             }
         }
@@ -69,12 +71,12 @@ fn trial_counts_all_packets_and_probe_responses() {
             let sent = seen.sender().sent.as_ref().unwrap();
             let arrivals = seen.receiver().arrivals.unwrap();
             assert_eq!((sent.asked, sent.sent, sent.lag_ns.count), (600, 600, 600), "{seen:?}");
-            // Loopback loses nothing but for want of room.
+            // Loopback drops packets only if a buffer is full.
             assert_eq!(arrivals.lost, seen.receiver().overflowed, "{seen:?}");
             assert_eq!(arrivals.received + arrivals.lost, 600);
             assert_eq!(seen.receiver().bytes, arrivals.received * u64::from(ip_bytes));
             assert!(seen.sender().arrivals.is_none() && seen.receiver().sent.is_none());
-            // The pace is never ahead: the last moment is 299.5 ms after the first.
+            // No packet is sent early: the scheduled time of the last is 299.5 ms after the first.
             assert!(sent.to_ns - sent.from_ns > 290_000_000 && sent.per_second() < 2070.0, "{sent:?}");
             let rtt = seen.rtt.as_ref().unwrap();
             assert_eq!(rtt.sent, 15);
@@ -89,7 +91,7 @@ fn trial_counts_all_packets_and_probe_responses() {
             assert!(session.run(&packets(true, 52, 100.0)).is_ok(), "a refusal does not end the session");
         }
         drop(session);
-        assert_eq!(server.ended(), "said goodbye");
+        assert_eq!(server.ended(), "closed by the client");
     }
 }
 
@@ -134,7 +136,7 @@ fn trials_count_transactions_and_connections() {
     let seen = session.run(&Test::Connections { parallel: 8, lasts_ms: 250 }).unwrap();
     let exchanges = seen.exchanges.unwrap();
     assert!(exchanges.done > 0 && exchanges.failures() == 0, "{exchanges:?}");
-    assert!(seen.server.cpu_s > 0.0 && seen.server.busiest > 0.0, "the door's part: {:?}", seen.server);
+    assert!(seen.server.cpu_s > 0.0 && seen.server.busiest > 0.0, "CPU time of the listener thread: {:?}", seen.server);
     let seen = session.run(&Test::Probes { lasts_ms: 200 }).unwrap();
     let rtt = seen.rtt.unwrap();
     assert!(rtt.sent == 10 && rtt.received > 0, "{rtt:?}");
@@ -158,18 +160,18 @@ fn interrupted_trial_ends_early() {
             },
         ];
         for test in long {
-            let asked = AtomicU32::new(0);
-            let seen = session.run_while(&test, &|| asked.fetch_add(1, Ordering::Relaxed) < 3).unwrap();
+            let calls = AtomicU32::new(0);
+            let seen = session.run_while(&test, &|| calls.fetch_add(1, Ordering::Relaxed) < 3).unwrap();
             assert!(seen.cut_short && seen.receiver().bytes > 0, "{seen:?}");
             let receiver = seen.receiver();
             assert!(receiver.to_ns - receiver.from_ns < 20_000_000_000, "{seen:?}");
         }
     }
     let seen = session.run(&packets(true, 64, 500.0)).unwrap();
-    assert!(!seen.cut_short, "and the session goes on");
+    assert!(!seen.cut_short, "the session continues after an interrupted trial");
 }
 
-/// Also while answers come too fast for any wait.
+/// A server can be stopped even while responses arrive so fast that no read waits.
 #[test]
 fn stopped_server_ends_a_running_trial() {
     for test in [
@@ -186,15 +188,15 @@ fn stopped_server_ends_a_running_trial() {
     ] {
         let server = Server::start(&Secret::none(), "127.0.0.1:0");
         let at = server.at;
-        let (look, looks) = channel();
+        let (poll_sender, polls) = channel();
         let client = std::thread::spawn(move || {
             let mut session = Session::open(at, &Secret::none(), None)?;
-            session.run_while(&test, &|| look.send(()).is_ok())
+            session.run_while(&test, &|| poll_sender.send(()).is_ok())
         });
-        // Well into it.
-        (0..10).for_each(|_| looks.recv_timeout(PATIENCE).expect("the trial goes on"));
+        // Wait until the trial is in progress.
+        (0..10).for_each(|_| polls.recv_timeout(EVENT_TIMEOUT).expect("the trial is in progress"));
         server.stop.wake();
-        // The session is told to have ended before a server that waits for the trial would have.
+        // The session must end before the trial does.
         server.ended();
         let lost = client.join().unwrap().unwrap_err();
         assert!(matches!(lost, TesterError::Lost { at, .. } if at < Duration::from_secs(45)), "{lost}");
@@ -209,7 +211,7 @@ fn server_serves_one_session_at_a_time() {
     let busy = Session::open(server.at, &secret, None).err().unwrap();
     assert!(matches!(&busy, TesterError::Busy { by } if by.starts_with("127.0.0.1:")), "{busy}");
     drop(first);
-    assert_eq!(server.ended(), "said goodbye");
+    assert_eq!(server.ended(), "closed by the client");
     Session::open(server.at, &secret, None).unwrap();
 }
 
@@ -219,24 +221,24 @@ fn closed_port_and_foreign_server_are_reported() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = Session::open(free, &secret, None).err().unwrap();
     assert!(matches!(error, TesterError::Unreachable { .. }), "{error}");
-    // Greets like a mail server, and waits.
+    // A server that sends the greeting of a mail server and waits.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = other.local_addr().unwrap();
     let greeter = std::thread::spawn(move || {
         use std::io::{Read, Write};
         let (mut stream, _) = other.accept().unwrap();
         stream.write_all(b"220 mail.example.org ESMTP ready, and glad to hear from you\r\n").unwrap();
-        let mut heard = Vec::new();
-        stream.read_to_end(&mut heard).unwrap_or(0);
-        heard
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap_or(0);
+        received
     });
     let error = Session::open(at, &secret, None).err().unwrap();
     assert!(matches!(error, TesterError::NotAServer { .. }), "{error}");
-    assert_eq!(greeter.join().unwrap(), b"YBKGATE1\0", "and it was sent no proof");
+    assert_eq!(greeter.join().unwrap(), b"YBKGATE1\0", "the client sends no proof to another server");
     let server = Server::start(&secret, "127.0.0.1:0");
     let error = Session::open(server.at, &Secret::new(b"not that secret at all"), None).err().unwrap();
     assert!(matches!(error, TesterError::WrongSecret { .. }), "{error}");
-    // Beyond loopback only with a secret.
+    // Other addresses than loopback require a secret.
     let spec = ServerSpec { listen: "0.0.0.0:0".parse().unwrap(), secret: Secret::none(), sessions: None, lasts: None };
     let stop = Wake::new().unwrap();
     let refused = serve(&spec, stop.as_fd(), &mut |_| {}).err().unwrap();

@@ -1,8 +1,8 @@
 //! Virtual users: the clients of a cache workload, which request the objects of a world and verify every response.
 //!
 //! ```text
-//!   arrival --Stream--> Ask --request::write--> path, X-Yamabiko-Request-Id, form, body
-//!                        |                      response --Checker--> Seen   (head and body in place)
+//!   arrival --Stream--> DrawnRequest --request::write--> path, X-Yamabiko-Request-Id, form, body
+//!                        |                      response --Checker--> CheckedResponse   (head and body in place)
 //!                        |                                             |
 //!                        |                                             \--> verdict, CacheExchange
 //!                        \--embedded objects, PARALLEL concurrently, once the page is complete
@@ -17,7 +17,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use polymix::{Ask, Checker, Content, Form, Law, RequestId, Seen, Stamp, Stream, Variant, World};
+use polymix::{
+    CheckedResponse, Checker, Content, Distribution, DrawnRequest, Form, RequestId, ResponseIdentity, Stream, Variant,
+    World,
+};
 use schema::{CacheExchange, FailureCause, Method, RequestRecord};
 use slab::Slab;
 use stats::Rng;
@@ -60,10 +63,10 @@ const NTH_SHIFT: u32 = 40;
 /// A request of a cache workload that has been scheduled and has not ended.
 #[derive(Debug)]
 pub(crate) struct WorkloadRequest {
-    pub(crate) ask: Ask,
+    pub(crate) ask: DrawnRequest,
     pub(crate) id: RequestId,
     /// The objects that the page embeds.
-    embedded: Vec<Ask>,
+    embedded: Vec<DrawnRequest>,
     /// Index of the page that embeds the object.
     page: Option<u32>,
     /// Unix time in ms when it was sent; before that, when it was scheduled.
@@ -83,7 +86,7 @@ pub(crate) struct RequestContent<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
     /// The checker's result; `None` without a complete head.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<CheckedResponse>,
     /// Whether the client aborted the response, as planned.
     pub(crate) is_cut: bool,
 }
@@ -98,7 +101,7 @@ impl Reply {
 struct Page {
     client: u32,
     /// Embedded objects that are not requested yet.
-    left: VecDeque<(RequestId, Ask)>,
+    left: VecDeque<(RequestId, DrawnRequest)>,
     /// Requests for embedded objects that have not ended.
     in_flight: u32,
 }
@@ -110,7 +113,7 @@ pub(crate) struct VirtualUsers {
     stream: Stream,
     pages: Slab<Page>,
     /// Distribution of the number of requests per connection, and the seed of its draws.
-    uses: Option<(Law, u64)>,
+    uses: Option<(Distribution, u64)>,
     /// Open connections by client.
     open: Vec<u32>,
     live: CacheCounters,
@@ -154,7 +157,7 @@ impl VirtualUsers {
     }
 
     /// Index into the workload's requests: one request per kind, followed by one per kind for requests over TLS.
-    pub(crate) fn request_of(&self, ask: &Ask) -> u32 {
+    pub(crate) fn request_of(&self, ask: &DrawnRequest) -> u32 {
         let kinds = self.cache_load.world.spec.kinds.len() as u32;
         u32::from(ask.object.kind) + if ask.secure { kinds } else { 0 }
     }
@@ -214,9 +217,9 @@ impl VirtualUsers {
         failure: Option<FailureCause>,
     ) -> CacheExchange {
         let Reply { seen, is_cut } = reply;
-        let stamp = seen.and_then(|seen| seen.stamp);
+        let stamp = seen.and_then(|seen| seen.identity);
         let world = &self.cache_load.world;
-        let Ask { object, form, method, gzip, secure, repeat, offered, .. } = workload_request.ask;
+        let DrawnRequest { object, form, method, gzip, secure, repeat, offered, .. } = workload_request.ask;
         let due = world.version(object, (workload_request.requested_unix_ms / 1000) as i64);
         let variant = world.variant(object, gzip);
         let object_bytes = world.body(object, due, variant).length();
@@ -226,7 +229,7 @@ impl VirtualUsers {
             Some(cause) => Err(cause),
             None => verify_response(world, workload_request, record.status, seen.as_ref(), is_cut),
         };
-        let made_for = stamp.and_then(|stamp| stamp.ask);
+        let made_for = stamp.and_then(|stamp| stamp.request_id);
         let exchange = CacheExchange {
             sequence: record.sequence,
             client: record.client,
@@ -257,20 +260,20 @@ impl VirtualUsers {
             response_object: stamp.map(|stamp| stamp.object.number),
             response_kind: stamp.map_or(0, |stamp| stamp.object.kind),
             response_version: stamp.map_or(0, |stamp| stamp.version),
-            generated_unix_ms: stamp.map_or(0, |stamp| stamp.made_ms),
+            generated_unix_ms: stamp.map_or(0, |stamp| stamp.generated_unix_ms),
             renewed: stamp.is_some_and(|stamp| stamp.renewed),
             age_s: seen.and_then(|seen| seen.age_s),
             expected_version: due.number,
             expires_unix_s: due.expires_s.unwrap_or(i64::MAX),
             body_gzip: seen.is_some_and(|seen| seen.content_encoding_gzip),
-            content: seen.map_or(Content::NotLooked, |seen| seen.content).into(),
+            content: seen.map_or(Content::NotCompared, |seen| seen.content).into(),
             body_bytes: seen.map_or(0, |seen| seen.body_bytes),
             hit: false,
             wrong: None,
         };
         if exchange.failure.is_none() && exchange.is_basic() && !is_cut {
             self.live.basic_gets += 1;
-            self.live.hits += u64::from(polymix::judge::is_hit(&exchange));
+            self.live.hits += u64::from(polymix::verifier::is_hit(&exchange));
         }
         exchange
     }
@@ -278,15 +281,15 @@ impl VirtualUsers {
     /// Whether the origin aborted the response to `workload_request` as planned; `stamp` identifies the response. A
     /// cache may collapse requests and deliver the response to another request, which the origin aborted. This excuses
     /// the end only if that request was concurrent; otherwise the cache stored a truncated response.
-    fn was_cut_by_origin(&self, workload_request: &WorkloadRequest, stamp: Option<Stamp>) -> bool {
+    fn was_cut_by_origin(&self, workload_request: &WorkloadRequest, stamp: Option<ResponseIdentity>) -> bool {
         let Some(stamp) = stamp else {
             // Without a head, the response to this very request may have been lost with the abort.
             return self.cache_load.world.origin_aborts(workload_request.id).is_some();
         };
         // The origin aborts only responses that name a request.
-        stamp.ask.is_some_and(|made_for| {
+        stamp.request_id.is_some_and(|made_for| {
             let is_now =
-                stamp.made_ms.saturating_add(polymix::judge::CLOCK_SLACK_MS) >= workload_request.requested_unix_ms;
+                stamp.generated_unix_ms.saturating_add(polymix::verifier::CLOCK_SLACK_MS) >= workload_request.requested_unix_ms;
             made_for.run == self.cache_load.run
                 && self.cache_load.world.origin_aborts(made_for).is_some()
                 && (made_for == workload_request.id || is_now)
@@ -359,7 +362,7 @@ fn verify_response(
     world: &World,
     workload_request: &WorkloadRequest,
     status: u16,
-    seen: Option<&Seen>,
+    seen: Option<&CheckedResponse>,
     is_cut: bool,
 ) -> Result<(), FailureCause> {
     let conditional = matches!(workload_request.ask.form, Form::Ims200 | Form::Ims304);
@@ -369,13 +372,13 @@ fn verify_response(
         _ => return Err(FailureCause::UnexpectedStatus),
     }
     let Some(seen) = seen else { return Err(FailureCause::UnexpectedBody) };
-    let is_it = seen.stamp.is_some_and(|stamp| stamp.world == world.id && stamp.object == workload_request.ask.object);
+    let is_it = seen.identity.is_some_and(|stamp| stamp.world == world.id && stamp.object == workload_request.ask.object);
     match seen.content {
         _ if !is_it => Err(FailureCause::UnexpectedBody),
         Content::Short if is_cut => Ok(()),
         Content::Short => Err(FailureCause::UnexpectedLength),
         Content::Differs { .. } | Content::Long => Err(FailureCause::UnexpectedBody),
-        Content::Right | Content::NotLooked | Content::Recoded => Ok(()),
+        Content::Right | Content::NotCompared | Content::Recoded => Ok(()),
     }
 }
 
@@ -397,7 +400,7 @@ impl RequestContent<'_> {
     /// Appends the header fields of the cache workload, each with its line end.
     pub(crate) fn fields(&self, into: &mut Vec<u8>) {
         let WorkloadRequest { ask, id, requested_unix_ms, .. } = self.workload_request;
-        into.extend_from_slice(polymix::ASK.as_bytes());
+        into.extend_from_slice(polymix::REQUEST_ID_FIELD.as_bytes());
         into.extend_from_slice(b": ");
         id.write(into);
         into.extend_from_slice(b"\r\n");

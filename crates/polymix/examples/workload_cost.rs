@@ -1,29 +1,29 @@
-//! What the model costs: one ask, one identity, one body made and compared.
+//! Benchmark of the workload model: drawing a request, writing an identity, generating and comparing a body.
 //!
 //! `cargo run --release -p polymix --example workload_cost`
 //!
-//! An arrival is one ask and what its page embeds: 2.75 asks in PolyMix-2 to 4. An ask is to take under 0.5 us, and a
-//! comparison to go at memory's pace: above 5 GB/s.
+//! An arrival is one request and those for the objects that its page embeds: 2.75 requests in PolyMix-2 to 4. Targets:
+//! less than 0.5 us to draw a request, and comparison at memory bandwidth, above 5 GB/s.
 #![allow(clippy::disallowed_methods, reason = "an example that measures reads the clock")]
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polymix::{Ask, CacheWorkload, Checker, Object, RequestId, Stamp, Stream, Variant, World};
+use polymix::{CacheWorkload, Checker, DrawnRequest, Object, RequestId, ResponseIdentity, Stream, Variant, World};
 
 const ROUNDS: usize = 5;
 
 fn main() {
     for name in CacheWorkload::NAMES {
         let world = world(name);
-        report(name, 1_000_000, "arrival", || asks(&world, 1_000_000));
+        report(name, 1_000_000, "arrival", || requests(&world, 1_000_000));
     }
     let world = world("modern");
     report("version of an object", 1_000_000, "version", || {
         (0..1_000_000).map(|number| u64::from(world.version(Object { kind: 1, number }, 1_700_000_000).number)).sum()
     });
-    report("stamp written and read", 1_000_000, "stamp", || (0..1_000_000).map(stamp).sum());
+    report("identity written and read", 1_000_000, "identity", || (0..1_000_000).map(identity).sum());
     for (what, kind, variant) in
         [("image", 3, Variant::Plain), ("script", 1, Variant::Plain), ("script in gzip", 1, Variant::Gzip)]
     {
@@ -42,27 +42,35 @@ fn version() -> polymix::Version {
     polymix::Version { number: 3, ..polymix::Version::default() }
 }
 
-fn asks(world: &World, count: u64) -> u64 {
+fn requests(world: &World, count: u64) -> u64 {
     let mut stream = Stream::new(world);
     let mut sum = 0;
     for number in 0..count {
-        let ask = stream.next(Duration::from_micros(number));
-        sum += ask.object.number + stream.embedded(&ask).len() as u64;
+        let request = stream.next(Duration::from_micros(number));
+        sum += request.object.number + stream.embedded(&request).len() as u64;
     }
     sum
 }
 
-fn stamp(number: u64) -> u64 {
-    let ask = Some(RequestId { run: 7, sequence: number });
+fn identity(number: u64) -> u64 {
+    let request_id = Some(RequestId { run: 7, sequence: number });
     let object = Object { kind: 1, number };
-    let made_ms = 1_700_000_000_000;
-    let stamp = Stamp { world: 1, object, version: 3, variant: Variant::Plain, ask, renewed: false, made_ms };
+    let generated_unix_ms = 1_700_000_000_000;
+    let identity = ResponseIdentity {
+        world: 1,
+        object,
+        version: 3,
+        variant: Variant::Plain,
+        request_id,
+        renewed: false,
+        generated_unix_ms,
+    };
     let mut bytes = Vec::with_capacity(96);
-    stamp.write(&mut bytes);
-    Stamp::read(black_box(&bytes)).expect("it reads back").object.number
+    identity.write(&mut bytes);
+    ResponseIdentity::read(black_box(&bytes)).expect("it reads back").object.number
 }
 
-/// Replies of one kind through the checker, in reads of 16 KiB.
+/// Checks responses of one kind, in reads of 16 KiB.
 fn compare(world: &Arc<World>, what: &str, kind: u8, variant: Variant) {
     let replies: Vec<(Vec<u8>, Vec<u8>)> = (0..500)
         .map(|number| {
@@ -72,9 +80,17 @@ fn compare(world: &Arc<World>, what: &str, kind: u8, variant: Variant) {
             while !body.piece(bytes.len() as u64).is_empty() {
                 bytes.extend_from_slice(body.piece(bytes.len() as u64));
             }
-            let stamp = Stamp { world: 1, object, version: 3, variant, ask: None, renewed: false, made_ms: 0 };
+            let identity = ResponseIdentity {
+                world: 1,
+                object,
+                version: 3,
+                variant,
+                request_id: None,
+                renewed: false,
+                generated_unix_ms: 0,
+            };
             let mut head = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nServer: x\r\nX-Yamabiko: ".to_vec();
-            stamp.write(&mut head);
+            identity.write(&mut head);
             if variant == Variant::Gzip {
                 head.extend_from_slice(b"\r\nContent-Encoding: gzip");
             }
@@ -82,13 +98,13 @@ fn compare(world: &Arc<World>, what: &str, kind: u8, variant: Variant) {
             (head, bytes)
         })
         .collect();
-    let ask: Ask = Stream::new(world).next(Duration::ZERO);
+    let request: DrawnRequest = Stream::new(world).next(Duration::ZERO);
     let bytes: usize = replies.iter().map(|(_, body)| body.len()).sum();
     let mut times: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
             let began = Instant::now();
             for (head, body) in &replies {
-                let mut checker = Checker::new(Arc::clone(world), ask, RequestId::default(), 0);
+                let mut checker = Checker::new(Arc::clone(world), request, RequestId::default(), 0);
                 checker.head(head);
                 body.chunks(16 << 10).for_each(|piece| _ = checker.body(piece));
                 assert_eq!(black_box(checker.end()).content, polymix::Content::Right);

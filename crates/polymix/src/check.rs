@@ -1,23 +1,23 @@
 //! Checks one response while it arrives.
 //!
-//! The body must equal the one of the response's identity ([`Stamp`]), byte for byte. Whether that identity is correct for the
-//! request is decided by the judge.
+//! The body must equal the one of the response's identity ([`ResponseIdentity`]), byte for byte. Whether that identity
+//! is correct for the request is decided by the [`Verifier`](crate::Verifier).
 
 use std::sync::Arc;
 
 use schema::Method;
 use serde::{Deserialize, Serialize};
 
-use crate::{Ask, Body, RequestId, STAMP, Stamp, Variant, Version, World};
+use crate::{Body, DrawnRequest, IDENTITY_FIELD, RequestId, ResponseIdentity, Variant, Version, World};
 
-/// Checks one response: head, body pieces in place, end. Does not copy.
+/// Checks one response: its head, the pieces of its body, its end. Copies no bytes.
 #[derive(Clone, Debug)]
 pub struct Checker {
     world: Arc<World>,
     method: Method,
     abort_after: Option<u32>,
     status: u16,
-    stamp: Stamped,
+    identity: HeadIdentity,
     encoding: Encoding,
     age_s: Option<u32>,
     expected: Expected,
@@ -26,9 +26,9 @@ pub struct Checker {
 
 /// Identity in the head.
 #[derive(Clone, Copy, Debug)]
-enum Stamped {
+enum HeadIdentity {
     Not,
-    With(Stamp),
+    With(ResponseIdentity),
     /// Malformed, or several that differ.
     Unreadable,
 }
@@ -52,20 +52,20 @@ enum Expected {
     DifferedAt(u64),
 }
 
-/// Whether the client continues to read.
+/// What the client does after a piece of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Go {
-    /// Yes.
-    On,
+pub enum ReadDirective {
+    /// The client reads on.
+    Continue,
     /// The client aborts here, as planned.
-    AbortHere,
+    Abort,
 }
 
-/// Result of the check.
+/// Result of checking one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
-    /// Identity; `None` if absent or malformed.
-    pub stamp: Option<Stamp>,
+pub struct CheckedResponse {
+    /// Identity in the head; `None` if absent or malformed.
+    pub identity: Option<ResponseIdentity>,
     /// Comparison of the body with its identity.
     pub content: Content,
     /// Body bytes without chunk framing.
@@ -84,10 +84,10 @@ pub enum Content {
     Right,
     /// Not compared: HEAD, a status other than 200, no identity, a kind that the workload does not have.
     #[default]
-    NotLooked,
+    NotCompared,
     /// A byte differs.
     Differs {
-        /// Offset of the first.
+        /// Offset of the first byte that differs.
         at: u64,
     },
     /// Equal, but too short.
@@ -99,14 +99,14 @@ pub enum Content {
 }
 
 impl Checker {
-    /// A checker for the response to `ask`. Request id and time are not used yet.
-    pub fn new(world: Arc<World>, ask: Ask, _id: RequestId, _requested_unix_ms: u64) -> Checker {
+    /// A checker for the response to `request`. Request id and time are not used yet.
+    pub fn new(world: Arc<World>, request: DrawnRequest, _id: RequestId, _requested_unix_ms: u64) -> Checker {
         Checker {
             world,
-            method: ask.method,
-            abort_after: ask.abort_after,
+            method: request.method,
+            abort_after: request.abort_after,
             status: 0,
-            stamp: Stamped::Not,
+            identity: HeadIdentity::Not,
             encoding: Encoding::Identity,
             age_s: None,
             expected: Expected::Unknown,
@@ -114,7 +114,7 @@ impl Checker {
         }
     }
 
-    /// Takes a head, from status line to blank line. Interim responses are replaced by later heads.
+    /// Parses a head, from status line to blank line. Interim responses are replaced by later heads.
     pub fn head(&mut self, head: &[u8]) {
         let mut lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let status = lines.next().and_then(|line| line.split(|&byte| byte == b' ').nth(1)).and_then(number);
@@ -126,22 +126,22 @@ impl Checker {
         }
     }
 
-    /// Takes the status before the fields, if the head is not text (HTTP/2).
+    /// Sets the status before the fields, if the head is not text (HTTP/2).
     pub fn status(&mut self, status: u16) {
         // Discard fields of an interim response.
         self.status = status;
-        self.stamp = Stamped::Not;
+        self.identity = HeadIdentity::Not;
         self.encoding = Encoding::Identity;
         self.age_s = None;
     }
 
-    /// Takes one field, if the head is not text (HTTP/2).
+    /// Adds one header field, if the head is not text (HTTP/2).
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
-        if name.eq_ignore_ascii_case(STAMP.as_bytes()) {
-            self.stamp = match (self.stamp, Stamp::read(value)) {
-                (Stamped::Not, Some(stamp)) => Stamped::With(stamp),
-                (Stamped::With(one), Some(other)) if one == other => Stamped::With(one),
-                _ => Stamped::Unreadable,
+        if name.eq_ignore_ascii_case(IDENTITY_FIELD.as_bytes()) {
+            self.identity = match (self.identity, ResponseIdentity::read(value)) {
+                (HeadIdentity::Not, Some(identity)) => HeadIdentity::With(identity),
+                (HeadIdentity::With(one), Some(other)) if one == other => HeadIdentity::With(one),
+                _ => HeadIdentity::Unreadable,
             };
         } else if name.eq_ignore_ascii_case(b"content-encoding") {
             let gzip = value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip");
@@ -155,8 +155,8 @@ impl Checker {
         }
     }
 
-    /// Takes the next piece of the body, without chunk framing.
-    pub fn body(&mut self, piece: &[u8]) -> Go {
+    /// Checks the next piece of the body, without chunk framing.
+    pub fn body(&mut self, piece: &[u8]) -> ReadDirective {
         self.expect();
         if let Expected::Bytes(body) = &self.expected {
             let (mut at, mut left) = (self.body_bytes, piece);
@@ -177,25 +177,25 @@ impl Checker {
         }
         self.body_bytes += piece.len() as u64;
         match self.abort_after {
-            Some(after) if self.body_bytes >= u64::from(after) => Go::AbortHere,
-            _ => Go::On,
+            Some(after) if self.body_bytes >= u64::from(after) => ReadDirective::Abort,
+            _ => ReadDirective::Continue,
         }
     }
 
     /// The result at the end of the response.
-    pub fn end(mut self) -> Seen {
+    pub fn end(mut self) -> CheckedResponse {
         self.expect();
         let is_left = self.abort_after.is_some_and(|after| self.body_bytes >= u64::from(after));
         let content = match &self.expected {
-            Expected::Unknown | Expected::Nothing => Content::NotLooked,
+            Expected::Unknown | Expected::Nothing => Content::NotCompared,
             Expected::Recoded => Content::Recoded,
             Expected::DifferedAt(at) => Content::Differs { at: *at },
             Expected::Bytes(body) if self.body_bytes > body.length() => Content::Long,
             Expected::Bytes(body) if self.body_bytes < body.length() && !is_left => Content::Short,
             Expected::Bytes(_) => Content::Right,
         };
-        Seen {
-            stamp: self.stamp(),
+        CheckedResponse {
+            identity: self.identity(),
             content,
             body_bytes: self.body_bytes,
             age_s: self.age_s,
@@ -203,10 +203,10 @@ impl Checker {
         }
     }
 
-    fn stamp(&self) -> Option<Stamp> {
-        match self.stamp {
-            Stamped::With(stamp) => Some(stamp),
-            Stamped::Not | Stamped::Unreadable => None,
+    fn identity(&self) -> Option<ResponseIdentity> {
+        match self.identity {
+            HeadIdentity::With(identity) => Some(identity),
+            HeadIdentity::Not | HeadIdentity::Unreadable => None,
         }
     }
 
@@ -215,21 +215,21 @@ impl Checker {
         if !matches!(self.expected, Expected::Unknown) {
             return;
         }
-        let looked = self.status == 200 && self.method != Method::Head;
-        let stamp = self.stamp().filter(|stamp| looked && self.world.has(stamp.object));
-        self.expected = match (stamp, self.encoding) {
+        let is_compared = self.status == 200 && self.method != Method::Head;
+        let identity = self.identity().filter(|identity| is_compared && self.world.has(identity.object));
+        self.expected = match (identity, self.encoding) {
             (None, _) => Expected::Nothing,
             (Some(_), Encoding::Other) => Expected::Recoded,
-            (Some(stamp), Encoding::Gzip) if stamp.variant == Variant::Plain => Expected::Recoded,
-            (Some(stamp), encoding) => {
+            (Some(identity), Encoding::Gzip) if identity.variant == Variant::Plain => Expected::Recoded,
+            (Some(identity), encoding) => {
                 // A gzip variant without the coding was inflated by a proxy: expect the plain body.
                 let variant = if encoding == Encoding::Gzip { Variant::Gzip } else { Variant::Plain };
-                let version = Version { number: stamp.version, ..Version::default() };
-                // Compare with the world of the identity; the judge reports another world.
-                let body = if stamp.world == self.world.id {
-                    self.world.body(stamp.object, version, variant)
+                let version = Version { number: identity.version, ..Version::default() };
+                // Compare with the world of the identity; the verifier reports another world.
+                let body = if identity.world == self.world.id {
+                    self.world.body(identity.object, version, variant)
                 } else {
-                    self.world.with_id(stamp.world).body(stamp.object, version, variant)
+                    self.world.with_id(identity.world).body(identity.object, version, variant)
                 };
                 Expected::Bytes(body)
             }

@@ -10,8 +10,8 @@ use crate::WorkloadDigest;
 /// Counts since the start of the origin, over all workers. Requests for `/-/origin` and `/-/status` are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OriginFigures {
-    /// [`BodyContent::digest`](crate::BodyContent::digest) of the origin, in hexadecimal. Another digest means another build with other
-    /// bodies.
+    /// [`BodyContent::digest`](crate::BodyContent::digest) of the origin, in hexadecimal. Another digest means another
+    /// build with other bodies.
     pub body_content: String,
     /// Name of the workload.
     pub workload: String,
@@ -53,10 +53,11 @@ pub struct OriginFigures {
     pub connections: u64,
     /// Requests within their think time now.
     pub thinking: u64,
-    /// Delay after the think time until the head of the response was written, in nanoseconds of the monotonic clock. Since the
-    /// start; empty without think time.
+    /// Delay after the think time until the head of the response was written, in nanoseconds of the monotonic clock.
+    /// Since the start; empty without think time.
     pub think_timing_error_ns: Quantiles,
-    /// Counts by world, in hexadecimal as in URLs; of each worker the [`OriginFigures::WORLDS_MAX`] most recently requested.
+    /// Counts by world, in hexadecimal as in URLs; of each worker the [`OriginFigures::WORLDS_MAX`] most recently
+    /// requested.
     pub worlds: BTreeMap<String, WorldFigures>,
     /// Worlds whose counts were evicted, summed over workers.
     #[serde(default)]
@@ -95,11 +96,12 @@ impl WorldFigures {
 }
 
 impl OriginFigures {
-    /// Worlds that each worker counts separately, one per point of a sweep. Beyond it the least recently requested is evicted.
+    /// Worlds that each worker counts separately, one per point of a sweep. Beyond it the least recently requested is
+    /// evicted.
     pub const WORLDS_MAX: usize = 256;
 
-    /// Counts of one world since `earlier`, an earlier reading of the same origin, or since its start. `None` if unknown: the
-    /// origin restarted, or the world's counts were evicted.
+    /// Counts of one world since `earlier`, an earlier reading of the same origin, or since its start. `None` if
+    /// unknown: the origin restarted, or the world's counts were evicted.
     pub fn of_world(&self, earlier: Option<&OriginFigures>, world: u32) -> Option<WorldFigures> {
         let name = format!("{world:x}");
         let of = |figures: &OriginFigures| figures.worlds.get(&name).copied();
@@ -137,9 +139,9 @@ impl OriginFigures {
         self.worlds_forgotten += other.worlds_forgotten;
     }
 
-    /// What was counted after `earlier`, which was read from the same origin before. A count that is smaller now (the
-    /// origin was started again between) becomes zero: what of a world is surely known says [`Self::of_world`]. `thinking` and the lateness are those of now, the lateness since
-    /// the start.
+    /// Counts since `earlier`, an earlier reading of the same origin. A count that decreased, since the origin was
+    /// restarted, becomes zero; [`Self::of_world`] reports whether counts of a world are known. `thinking` and
+    /// `think_timing_error_ns` are those of `self`; the latter covers the time since the start.
     #[must_use]
     pub fn since(&self, earlier: &OriginFigures) -> OriginFigures {
         let mut since = self.clone();
@@ -199,7 +201,7 @@ mod tests {
         assert_eq!(sum.since(&figures(1)), OriginFigures { thinking: 3, ..figures(2) });
         let nothing = sum.since(&sum);
         assert!(nothing.worlds.is_empty() && nothing.requests == 0 && nothing.connections == 0);
-        // A restart between two readings gives zero, no underflow.
+        // A restart between two readings gives zero instead of an underflow.
         assert_eq!(figures(1).since(&figures(2)).requests, 0);
     }
 
@@ -217,7 +219,11 @@ mod tests {
         let of = |after: &OriginFigures, id| after.of_world(Some(&before), id);
         assert_eq!(of(&origin(&[("1f", 9), ("20", 4)], 0), 0x1f), Some(world(2)));
         assert_eq!(of(&origin(&[("1f", 9), ("20", 4)], 0), 0x20), Some(world(4)));
-        assert_eq!(of(&origin(&[("1f", 9)], 0), 0x20), Some(world(0)), "a known zero");
+        assert_eq!(
+            of(&origin(&[("1f", 9)], 0), 0x20),
+            Some(world(0)),
+            "a world that was never requested has zero requests"
+        );
         // A new world evicted an old one.
         assert_eq!(of(&origin(&[("20", 4)], 1), 0x20), Some(world(4)));
         assert_eq!(of(&origin(&[("21", 4)], 1), 0x20), None, "never requested, or evicted");

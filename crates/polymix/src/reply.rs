@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 use crate::{Object, RequestId, Variant};
 
 /// Header field of the request id: `<run>.<sequence>` in hexadecimal ([`RequestId::write`]). Never in Vary.
-pub const ASK: &str = "X-Yamabiko-Request-Id";
+pub const REQUEST_ID_FIELD: &str = "X-Yamabiko-Request-Id";
 
-/// Header field of the identity of a response: see [`Stamp`].
-pub const STAMP: &str = "X-Yamabiko";
+/// Header field of the identity of a response: see [`ResponseIdentity`].
+pub const IDENTITY_FIELD: &str = "X-Yamabiko";
 
 /// Identity of a response: `<world>.<kind><object>.<version>.<variant>.<run>.<sequence>.<unix_ms>`, such as
 /// `1f3a.A2b7.3.p.1.9c4.18c2f5a3e10`. Numbers are hexadecimal, kinds letters from `A` on, variants `p` and `g`. Run and
 /// sequence are `-` on a 304, and `~` for a request without id.
 ///
-/// A response generated for another request is a hit (Web Polygraph's rule). A 304 of the origin has no request id, so that a
-/// renewed copy keeps the id of its first fetch, or has none, and counts as a hit. A response to a request without id is
-/// recognized as a hit by its time only.
+/// A response generated for another request is a hit (Web Polygraph's rule). A 304 of the origin has no request id, so
+/// that a renewed copy keeps the id of its first fetch, or has none, and counts as a hit. A response to a request
+/// without id is recognized as a hit by its time only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct ResponseIdentity {
     /// World.
     pub world: u32,
     /// Object.
@@ -28,11 +28,11 @@ pub struct Stamp {
     /// Content coding that the origin chose.
     pub variant: Variant,
     /// The request for which it was generated; `None` on a 304 and for a request without id.
-    pub ask: Option<RequestId>,
+    pub request_id: Option<RequestId>,
     /// Whether it is the identity of a 304, which a renewed copy adopts. Never with a request id.
     pub renewed: bool,
     /// Time of generation, Unix time in milliseconds.
-    pub made_ms: u64,
+    pub generated_unix_ms: u64,
 }
 
 /// Placeholder of the request id on a 304.
@@ -40,7 +40,7 @@ const RENEWED: &[u8] = b"-.-";
 /// Placeholder of the request id for a request without one.
 const WITHOUT_REQUEST_ID: &[u8] = b"~.~";
 
-impl Stamp {
+impl ResponseIdentity {
     /// Appends the field's value. Kinds are below 26.
     pub fn write(&self, into: &mut Vec<u8>) {
         write_hex(u64::from(self.world), into);
@@ -52,17 +52,17 @@ impl Stamp {
             Variant::Plain => b".p.",
             Variant::Gzip => b".g.",
         });
-        match self.ask {
-            Some(ask) => ask.write(into),
+        match self.request_id {
+            Some(request_id) => request_id.write(into),
             None if self.renewed => into.extend_from_slice(RENEWED),
             None => into.extend_from_slice(WITHOUT_REQUEST_ID),
         }
         into.push(b'.');
-        write_hex(self.made_ms, into);
+        write_hex(self.generated_unix_ms, into);
     }
 
-    /// Parses exactly the form of [`Stamp::write`].
-    pub fn read(value: &[u8]) -> Option<Stamp> {
+    /// Parses exactly the form of [`ResponseIdentity::write`].
+    pub fn read(value: &[u8]) -> Option<ResponseIdentity> {
         let (world, rest) = read_number(value)?;
         let (&kind, rest) = rest.strip_prefix(b".")?.split_first()?;
         let (number, rest) = read_hex(rest)?;
@@ -72,22 +72,30 @@ impl Stamp {
             (b".g.", rest) => (Variant::Gzip, rest),
             _ => return None,
         };
-        let (ask, renewed, rest) = if let Some(rest) = rest.strip_prefix(RENEWED) {
+        let (request_id, renewed, rest) = if let Some(rest) = rest.strip_prefix(RENEWED) {
             (None, true, rest)
         } else if let Some(rest) = rest.strip_prefix(WITHOUT_REQUEST_ID) {
             (None, false, rest)
         } else {
-            let (ask, rest) = read_ask(rest)?;
-            (Some(ask), false, rest)
+            let (request_id, rest) = read_request_id(rest)?;
+            (Some(request_id), false, rest)
         };
-        let (made_ms, rest) = read_hex(rest.strip_prefix(b".")?)?;
+        let (generated_unix_ms, rest) = read_hex(rest.strip_prefix(b".")?)?;
         let object = Object { kind: read_letter(kind)?, number };
-        rest.is_empty().then_some(Stamp { world, object, version, variant, ask, renewed, made_ms })
+        rest.is_empty().then_some(ResponseIdentity {
+            world,
+            object,
+            version,
+            variant,
+            request_id,
+            renewed,
+            generated_unix_ms,
+        })
     }
 }
 
 impl RequestId {
-    /// Appends the value of [`ASK`].
+    /// Appends the value of [`REQUEST_ID_FIELD`].
     pub fn write(&self, into: &mut Vec<u8>) {
         write_hex(u64::from(self.run), into);
         into.push(b'.');
@@ -96,12 +104,12 @@ impl RequestId {
 
     /// Parses exactly the form of [`RequestId::write`].
     pub fn read(value: &[u8]) -> Option<RequestId> {
-        let (ask, rest) = read_ask(value)?;
-        rest.is_empty().then_some(ask)
+        let (request_id, rest) = read_request_id(value)?;
+        rest.is_empty().then_some(request_id)
     }
 }
 
-fn read_ask(value: &[u8]) -> Option<(RequestId, &[u8])> {
+fn read_request_id(value: &[u8]) -> Option<(RequestId, &[u8])> {
     let (run, rest) = read_number(value)?;
     let (sequence, rest) = read_hex(rest.strip_prefix(b".")?)?;
     Some((RequestId { run, sequence }, rest))
@@ -158,7 +166,7 @@ mod tests {
     use super::*;
     use crate::{CacheWorkload, World};
 
-    fn ask() -> impl Strategy<Value = RequestId> {
+    fn request_id() -> impl Strategy<Value = RequestId> {
         (any::<u32>(), any::<u64>()).prop_map(|(run, sequence)| RequestId { run, sequence })
     }
 
@@ -166,36 +174,50 @@ mod tests {
         (0..26u8, any::<u64>()).prop_map(|(kind, number)| Object { kind, number })
     }
 
-    fn stamp() -> impl Strategy<Value = Stamp> {
+    fn identity() -> impl Strategy<Value = ResponseIdentity> {
         let facts = (any::<u32>(), object(), any::<u32>(), any::<bool>());
-        let maker = (proptest::option::of(ask()), any::<bool>());
-        (facts, maker, any::<u64>()).prop_map(|((world, object, version, gzip), (ask, is_304), made_ms)| {
-            let variant = if gzip { Variant::Gzip } else { Variant::Plain };
-            Stamp { world, object, version, variant, ask, renewed: is_304 && ask.is_none(), made_ms }
-        })
+        let maker = (proptest::option::of(request_id()), any::<bool>());
+        (facts, maker, any::<u64>()).prop_map(
+            |((world, object, version, gzip), (request_id, is_304), generated_unix_ms)| {
+                let variant = if gzip { Variant::Gzip } else { Variant::Plain };
+                ResponseIdentity {
+                    world,
+                    object,
+                    version,
+                    variant,
+                    request_id,
+                    renewed: is_304 && request_id.is_none(),
+                    generated_unix_ms,
+                }
+            },
+        )
     }
 
     proptest! {
         #[test]
-        fn identities_and_request_ids_round_trip(stamp in stamp(), ask in ask()) {
+        fn identities_and_request_ids_round_trip(identity in identity(), request_id in request_id()) {
             let mut bytes = Vec::new();
-            stamp.write(&mut bytes);
-            prop_assert_eq!(Stamp::read(&bytes), Some(stamp));
+            identity.write(&mut bytes);
+            prop_assert_eq!(ResponseIdentity::read(&bytes), Some(identity));
             bytes.push(b' ');
-            prop_assert_eq!(Stamp::read(&bytes), None);
+            prop_assert_eq!(ResponseIdentity::read(&bytes), None);
             bytes.clear();
-            ask.write(&mut bytes);
-            prop_assert_eq!(RequestId::read(&bytes), Some(ask));
+            request_id.write(&mut bytes);
+            prop_assert_eq!(RequestId::read(&bytes), Some(request_id));
         }
 
         #[test]
-        fn identity_with_a_changed_byte_is_another_identity_or_invalid(stamp in stamp(), at: prop::sample::Index, byte: u8) {
+        fn identity_with_a_changed_byte_is_another_identity_or_invalid(
+            identity in identity(),
+            at: prop::sample::Index,
+            byte: u8,
+        ) {
             let mut bytes = Vec::new();
-            stamp.write(&mut bytes);
+            identity.write(&mut bytes);
             let at = at.index(bytes.len());
             prop_assume!(bytes[at] != byte);
             bytes[at] = byte;
-            prop_assert_ne!(Stamp::read(&bytes), Some(stamp));
+            prop_assert_ne!(ResponseIdentity::read(&bytes), Some(identity));
         }
 
         #[test]
@@ -211,24 +233,24 @@ mod tests {
     #[test]
     fn response_identity_has_the_documented_form() {
         let object = Object { kind: 0, number: 0x2b7 };
-        let ask = Some(RequestId { run: 1, sequence: 0x9c4 });
-        let stamp = Stamp {
+        let request_id = Some(RequestId { run: 1, sequence: 0x9c4 });
+        let identity = ResponseIdentity {
             world: 0x1f3a,
             object,
             version: 3,
             variant: Variant::Plain,
-            ask,
+            request_id,
             renewed: false,
-            made_ms: 0x18c_2f5a_3e10,
+            generated_unix_ms: 0x18c_2f5a_3e10,
         };
         let mut bytes = Vec::new();
-        stamp.write(&mut bytes);
+        identity.write(&mut bytes);
         assert_eq!(bytes, b"1f3a.A2b7.3.p.1.9c4.18c2f5a3e10");
         bytes.clear();
-        Stamp { ask: None, renewed: true, variant: Variant::Gzip, ..stamp }.write(&mut bytes);
+        ResponseIdentity { request_id: None, renewed: true, variant: Variant::Gzip, ..identity }.write(&mut bytes);
         assert_eq!(bytes, b"1f3a.A2b7.3.g.-.-.18c2f5a3e10");
         bytes.clear();
-        Stamp { ask: None, ..stamp }.write(&mut bytes);
+        ResponseIdentity { request_id: None, ..identity }.write(&mut bytes);
         assert_eq!(bytes, b"1f3a.A2b7.3.p.~.~.18c2f5a3e10");
     }
 
@@ -251,7 +273,7 @@ mod tests {
             "1.A1.3.p.1.1.1.1",
             "1.A1.3.p.1.1.1, 1.A1.3.p.1.1.1",
         ] {
-            assert_eq!(Stamp::read(value.as_bytes()), None, "{value}");
+            assert_eq!(ResponseIdentity::read(value.as_bytes()), None, "{value}");
         }
         for path in
             ["", "/", "/y/", "/y/1", "/y/1/", "/y/1/A", "/y/1/A2/", "/y/1/A2b7html", "/y/01/A1", "/y/1/a1", "/x/1/A1"]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Law;
+use crate::Distribution;
 use crate::world::EMBEDDED_MAX;
 
 mod named;
@@ -41,13 +41,13 @@ pub struct CacheWorkload {
     pub origin_abort: f64,
     /// Think time of the origin in seconds; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub think: Option<Law>,
+    pub think: Option<Distribution>,
     /// Requests per connection of a client; absent: set by the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_uses: Option<Law>,
+    pub client_uses: Option<Distribution>,
     /// Requests per connection before the origin closes it; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin_uses: Option<Law>,
+    pub origin_uses: Option<Distribution>,
     /// Idle timeout of the origin.
     #[serde(default = "fifteen_seconds", with = "units::time::text")]
     pub origin_idle: Duration,
@@ -62,7 +62,7 @@ pub struct CacheWorkload {
     pub https: f64,
     /// Size of a POST's body in bytes.
     #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
-    pub post_body: Law,
+    pub post_body: Distribution,
     /// Kinds of objects, 1 to 26.
     pub kinds: Vec<KindSpec>,
     /// Phases in which some fields differ.
@@ -74,11 +74,11 @@ fn fifteen_seconds() -> Duration {
     Duration::from_secs(15)
 }
 
-fn nothing() -> Law {
-    Law::Constant(0.0)
+fn nothing() -> Distribution {
+    Distribution::Constant(0.0)
 }
 
-fn is_nothing(law: &Law) -> bool {
+fn is_nothing(law: &Distribution) -> bool {
     *law == nothing()
 }
 
@@ -86,7 +86,7 @@ fn is_nothing(law: &Law) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KindSpec {
-    /// What results call it: `html`.
+    /// Name in the results, such as `html`.
     pub name: String,
     /// Extension of its paths with the dot: `.html`.
     #[serde(default)]
@@ -96,7 +96,7 @@ pub struct KindSpec {
     /// Weight among directly requested kinds; 0: only embedded in other kinds.
     pub share: f64,
     /// Body size in bytes without content coding.
-    pub size: Law,
+    pub size: Distribution,
     /// Share of cacheable objects.
     pub cacheable: f64,
     /// Changes and expiry of its objects.
@@ -119,7 +119,7 @@ pub struct EmbedSpec {
     /// Name of the kind of the embedded objects.
     pub kind: String,
     /// Embedded objects per page, at most 64.
-    pub count: Law,
+    pub count: Distribution,
 }
 
 /// The Vary field of responses.
@@ -138,7 +138,7 @@ pub enum Vary {
 #[serde(deny_unknown_fields)]
 pub struct LifeSpec {
     /// Time between changes of an object in seconds.
-    pub cycle: Law,
+    pub cycle: Distribution,
     /// Largest shift of a change within its cycle, as a share of the cycle, 0 to 1.
     #[serde(default)]
     pub variance: f64,
@@ -158,7 +158,7 @@ pub enum Expires {
     /// At the next change of the object, by `Expires`.
     NextChange,
     /// This number of seconds after its generation, by `Cache-Control: max-age`.
-    MaxAge(Law),
+    MaxAge(Distribution),
     /// Not stated.
     Absent,
 }
@@ -198,8 +198,8 @@ pub enum Popularity {
         fraction: f64,
         /// Share of repeats from the hot set.
         probability: f64,
-        /// Probability that a repeat of a cacheable object selects the smallest of it and the four cacheable neighbours on
-        /// either side.
+        /// Probability that a repeat of a cacheable object selects the smallest of it and the four cacheable neighbours
+        /// on either side.
         #[serde(default)]
         prefer_small: f64,
     },
@@ -291,20 +291,20 @@ impl CacheWorkload {
 
     /// The document hit ratio that the workload aims at: recurrence times the cacheable share of requests.
     pub fn document_hit_ratio(&self) -> f64 {
-        let (mut asked, mut cacheable) = (0.0, 0.0);
+        let (mut requests, mut cacheable) = (0.0, 0.0);
         for kind in &self.kinds {
-            asked += kind.share;
+            requests += kind.share;
             cacheable += kind.share * kind.cacheable;
             if let Some((embedded, count)) = self.embedded_by(kind) {
-                asked += kind.share * count;
+                requests += kind.share * count;
                 cacheable += kind.share * count * embedded.cacheable;
             }
         }
-        if asked > 0.0 { self.recurrence * cacheable / asked } else { 0.0 }
+        if requests > 0.0 { self.recurrence * cacheable / requests } else { 0.0 }
     }
 
-    /// Mean requests per arrival: 1, and embedded objects. Ignores special forms, methods and aborts, which reduce it by a few
-    /// hundredths.
+    /// Mean requests per arrival: 1, and embedded objects. Ignores special forms, methods and aborts, which reduce it
+    /// by a few hundredths.
     pub fn requests_per_arrival(&self) -> f64 {
         let shares: f64 = self.kinds.iter().map(|kind| kind.share).sum();
         let embedded: f64 = self

@@ -26,7 +26,7 @@ pub use schema::CacheForm as Form;
 
 /// A drawn request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ask {
+pub struct DrawnRequest {
     /// Number of the draw, from 0; an embedded request has that of its page.
     pub number: u64,
     /// Requested object.
@@ -41,8 +41,8 @@ pub struct Ask {
     pub secure: bool,
     /// Whether the object was requested before.
     pub repeat: bool,
-    /// Whether an unlimited cache could have a copy: a basic repeat of a cacheable object outside TLS, of whose variant an
-    /// earlier request could fill a cache (a GET outside TLS, not answered with 304, not aborted).
+    /// Whether an unlimited cache could have a copy: a basic repeat of a cacheable object outside TLS, of whose variant
+    /// an earlier request could fill a cache (a GET outside TLS, not answered with 304, not aborted).
     pub offered: bool,
     /// Body bytes after which the client aborts, below the body's size.
     pub abort_after: Option<u32>,
@@ -63,7 +63,7 @@ pub struct Stream {
     /// Objects of all windows, including the mean number of embedded ones.
     window: f64,
     /// Embedded requests of the last draw.
-    embedded: Vec<Ask>,
+    embedded: Vec<DrawnRequest>,
 }
 
 /// Objects of one kind requested so far.
@@ -73,18 +73,19 @@ struct Kind {
     first: u64,
     /// Number of the next new object.
     next: u64,
-    /// For each object the variants that a cache could have, [`PLAIN`] and [`GZIP`], and whether it was read ([`READ`]).
+    /// For each object the variants that a cache could have, [`PLAIN_CACHED`] and [`GZIP_CACHED`], and whether the page
+    /// was read ([`PAGE_READ`]).
     marks: Vec<u8>,
     /// For pages the same of embedded objects: a bit per object, by variant.
     embedded: Vec<[u64; 2]>,
     /// Weight of an object in the window: 1 plus the mean number of embedded objects.
     weight: f64,
-    hot: Hot,
+    hot: HotSetPosition,
 }
 
 /// Position of the hot set.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hot {
+struct HotSetPosition {
     /// First object.
     at: u64,
     /// Objects requested so far when it was placed; 0 initially.
@@ -92,21 +93,21 @@ struct Hot {
 }
 
 /// A cache could have the plain variant.
-const PLAIN: u8 = 1;
+const PLAIN_CACHED: u8 = 1;
 /// A cache could have the gzip variant.
-const GZIP: u8 = 2;
+const GZIP_CACHED: u8 = 2;
 /// The page was read and its embedded objects requested.
-const READ: u8 = 4;
+const PAGE_READ: u8 = 4;
 
 /// First number of posted objects, which are never repeated.
-const POSTED: u64 = 1 << 56;
+const FIRST_POSTED_OBJECT: u64 = 1 << 56;
 
 /// Distance of neighbours considered by `prefer_small`, as in PolyMix-4.
-const NEIGHBOURS: u64 = 4;
+const NEIGHBOUR_DISTANCE: u64 = 4;
 
 /// Fields of the workload at one time.
 #[derive(Clone, Copy)]
-struct Now {
+struct FieldsNow {
     recurrence: f64,
     special: f64,
     grows: bool,
@@ -141,7 +142,7 @@ impl Stream {
 
     /// Draws the next request. `since_start` is its scheduled time since the start of the load and must not decrease.
     #[allow(clippy::should_implement_trait, reason = "it needs the time and never ends")]
-    pub fn next(&mut self, since_start: Duration) -> Ask {
+    pub fn next(&mut self, since_start: Duration) -> DrawnRequest {
         let now = self.at(since_start);
         let number = self.number;
         self.number += 1;
@@ -155,7 +156,7 @@ impl Stream {
         let secure = rng.uniform() < spec.https;
         let gzip = rng.uniform() < spec.gzip_clients;
         let method = rng.uniform();
-        let mut ask = Ask {
+        let mut request = DrawnRequest {
             number,
             object: Object { kind, number: 0 },
             form: Form::Basic,
@@ -169,41 +170,46 @@ impl Stream {
         };
         let (post, head) = (spec.methods.post * now.special, spec.methods.head * now.special);
         if method < post {
-            ask.method = Method::Post;
-            ask.object.number = POSTED + self.posts;
+            request.method = Method::Post;
+            request.object.number = FIRST_POSTED_OBJECT + self.posts;
             self.posts += 1;
-            ask.post_bytes = spec.post_body.draw(&mut rng).round() as u32;
-            self.plan_end(&mut ask, &mut rng);
-            return ask;
+            request.post_bytes = spec.post_body.draw(&mut rng).round() as u32;
+            self.draw_abort(&mut request, &mut rng);
+            return request;
         }
         if method < post + head {
-            ask.method = Method::Head;
+            request.method = Method::Head;
         }
         let index = usize::from(kind);
         let objects = &self.kinds[index];
-        ask.repeat = objects.next > objects.first && rng.uniform() < now.recurrence;
-        ask.object.number = if ask.repeat { self.old(kind, &mut rng) } else { self.new_one(index, now.grows) };
-        self.shape(&mut ask, &mut rng, now.special);
-        let place = ask.object.number as usize;
-        let marks = self.kinds[index].marks[place];
-        let bit = match world.variant(ask.object, gzip) {
-            Variant::Plain => PLAIN,
-            Variant::Gzip => GZIP,
+        request.repeat = objects.next > objects.first && rng.uniform() < now.recurrence;
+        request.object.number = if request.repeat {
+            self.draw_repeated_object(kind, &mut rng)
+        } else {
+            self.draw_new_object(index, now.grows)
         };
-        let cacheable = world.cacheable(ask.object);
-        ask.offered = could_be_offered(&ask, cacheable) && marks & bit != 0;
-        if could_fill(&ask, cacheable) {
-            self.kinds[index].marks[place] |= bit;
+        self.draw_form_and_abort(&mut request, &mut rng, now.special);
+        let index_in_kind = request.object.number as usize;
+        let marks = self.kinds[index].marks[index_in_kind];
+        let bit = match world.variant(request.object, gzip) {
+            Variant::Plain => PLAIN_CACHED,
+            Variant::Gzip => GZIP_CACHED,
+        };
+        let cacheable = world.cacheable(request.object);
+        request.offered = could_be_offered(&request, cacheable) && marks & bit != 0;
+        if could_fill(&request, cacheable) {
+            self.kinds[index].marks[index_in_kind] |= bit;
         }
-        if could_be_read(&ask) && spec.kinds[index].embeds.is_some() {
-            self.draw_embedded(&ask, now, marks & READ != 0);
-            self.kinds[index].marks[place] |= READ;
+        if has_complete_body(&request) && spec.kinds[index].embeds.is_some() {
+            self.draw_embedded(&request, now, marks & PAGE_READ != 0);
+            self.kinds[index].marks[index_in_kind] |= PAGE_READ;
         }
-        ask
+        request
     }
 
-    /// Requests for the objects embedded in the page of the last draw; empty unless that was a GET with a complete body.
-    pub fn embedded(&mut self, _ask: &Ask) -> Vec<Ask> {
+    /// Requests for the objects embedded in the page of the last draw; empty unless that was a GET with a complete
+    /// body.
+    pub fn embedded(&mut self, _request: &DrawnRequest) -> Vec<DrawnRequest> {
         std::mem::take(&mut self.embedded)
     }
 
@@ -212,31 +218,31 @@ impl Stream {
         self.number
     }
 
-    fn draw_embedded(&mut self, page: &Ask, now: Now, was_read: bool) {
+    fn draw_embedded(&mut self, page: &DrawnRequest, now: FieldsNow, was_read: bool) {
         let world = Arc::clone(&self.world);
-        let place = page.object.number as usize;
+        let index_in_kind = page.object.number as usize;
         for (index, object) in world.embedded(page.object).enumerate() {
             let nth = page.number.wrapping_mul(EMBEDDED_MAX).wrapping_add(index as u64);
             let mut rng = Rng::new(!self.seed, nth);
-            let mut ask = Ask { object, form: Form::Basic, repeat: was_read, abort_after: None, ..*page };
-            self.shape(&mut ask, &mut rng, now.special);
-            let filled = &mut self.kinds[usize::from(page.object.kind)].embedded[place];
-            let variant = usize::from(world.variant(object, ask.gzip) == Variant::Gzip);
+            let mut request = DrawnRequest { object, form: Form::Basic, repeat: was_read, abort_after: None, ..*page };
+            self.draw_form_and_abort(&mut request, &mut rng, now.special);
+            let filled = &mut self.kinds[usize::from(page.object.kind)].embedded[index_in_kind];
+            let variant = usize::from(world.variant(object, request.gzip) == Variant::Gzip);
             let cacheable = world.cacheable(object);
-            ask.offered = could_be_offered(&ask, cacheable) && filled[variant] >> index & 1 != 0;
-            if could_fill(&ask, cacheable) {
+            request.offered = could_be_offered(&request, cacheable) && filled[variant] >> index & 1 != 0;
+            if could_fill(&request, cacheable) {
                 filled[variant] |= 1 << index;
             }
-            self.embedded.push(ask);
+            self.embedded.push(request);
         }
     }
 
     /// Draws the form of a GET and its planned abort.
-    fn shape(&self, ask: &mut Ask, rng: &mut Rng, special: f64) {
+    fn draw_form_and_abort(&self, request: &mut DrawnRequest, rng: &mut Rng, special: f64) {
         let forms = &self.world.spec.forms;
         let form = rng.uniform() / special;
-        if ask.method == Method::Get {
-            ask.form = if form < forms.ims200 {
+        if request.method == Method::Get {
+            request.form = if form < forms.ims200 {
                 Form::Ims200
             } else if form < forms.ims200 + forms.ims304 {
                 Form::Ims304
@@ -246,20 +252,20 @@ impl Stream {
                 Form::Basic
             };
         }
-        self.plan_end(ask, rng);
+        self.draw_abort(request, rng);
     }
 
-    fn plan_end(&self, ask: &mut Ask, rng: &mut Rng) {
+    fn draw_abort(&self, request: &mut DrawnRequest, rng: &mut Rng) {
         let planned = self.world.spec.client_abort;
-        if planned > 0.0 && rng.uniform() < planned && ask.method != Method::Head && ask.form != Form::Ims304 {
+        if planned > 0.0 && rng.uniform() < planned && request.method != Method::Head && request.form != Form::Ims304 {
             // A gzip body may end before this: then it is read completely.
-            let size = self.world.size(ask.object).min(u64::from(u32::MAX));
-            ask.abort_after = (size > 1).then(|| 1 + rng.below(size - 1) as u32);
+            let size = self.world.size(request.object).min(u64::from(u32::MAX));
+            request.abort_after = (size > 1).then(|| 1 + rng.below(size - 1) as u32);
         }
     }
 
     /// The next new object of a kind. If the working set does not grow, it replaces the oldest of the kind.
-    fn new_one(&mut self, index: usize, grows: bool) -> u64 {
+    fn draw_new_object(&mut self, index: usize, grows: bool) -> u64 {
         let cap = self.world.spec.working_set.map_or(f64::INFINITY, |objects| objects as f64);
         let kind = &mut self.kinds[index];
         let number = kind.next;
@@ -277,50 +283,56 @@ impl Stream {
     }
 
     /// An object of the window.
-    fn old(&mut self, kind: u8, rng: &mut Rng) -> u64 {
+    fn draw_repeated_object(&mut self, kind: u8, rng: &mut Rng) -> u64 {
         let objects = &mut self.kinds[usize::from(kind)];
         let size = objects.next - objects.first;
         match self.world.spec.popularity {
             Popularity::Uniform => objects.first + rng.below(size),
             Popularity::Zipf { alpha, objects: most } => {
-                let ranks = Zipf::new(size.min(most.max(1)) as f64, alpha).expect("checked: a size and an exponent");
+                let ranks = Zipf::new(size.min(most.max(1)) as f64, alpha)
+                    .expect("a size of at least 1 and a checked exponent");
                 objects.first + (ranks.sample(rng) as u64).clamp(1, size) - 1
             }
             Popularity::HotSet { fraction, probability, prefer_small } => {
                 let number = if rng.uniform() < probability {
                     let hot = ((size as f64 * fraction).round() as u64).clamp(1, size);
-                    objects.hot_at(hot, self.seed ^ u64::from(kind)) + rng.below(hot)
+                    objects.hot_set_start(hot, self.seed ^ u64::from(kind)) + rng.below(hot)
                 } else {
                     objects.first + rng.below(size)
                 };
                 let (first, next) = (objects.first, objects.next);
-                if rng.uniform() < prefer_small { self.smallest_near(kind, number, first..next) } else { number }
+                if rng.uniform() < prefer_small {
+                    self.smallest_cacheable_neighbour(kind, number, first..next)
+                } else {
+                    number
+                }
             }
         }
     }
 
-    /// The smallest cacheable neighbour of a cacheable object. An uncacheable object is kept, so that the offered hit ratio does
-    /// not change.
-    fn smallest_near(&self, kind: u8, number: u64, window: std::ops::Range<u64>) -> u64 {
+    /// The smallest cacheable neighbour of a cacheable object. An uncacheable object is not replaced, so that the
+    /// offered hit ratio does not change.
+    fn smallest_cacheable_neighbour(&self, kind: u8, number: u64, window: std::ops::Range<u64>) -> u64 {
         let object = |number| Object { kind, number };
         if !self.world.cacheable(object(number)) {
             return number;
         }
-        let near = number.saturating_sub(NEIGHBOURS).max(window.start)..=(number + NEIGHBOURS).min(window.end - 1);
+        let near = number.saturating_sub(NEIGHBOUR_DISTANCE).max(window.start)
+            ..=(number + NEIGHBOUR_DISTANCE).min(window.end - 1);
         near.filter(|&near| self.world.cacheable(object(near)))
             .min_by_key(|&near| self.world.size_order(object(near)))
             .unwrap_or(number)
     }
 
     /// Fields at a time: those of a phase, else those of the workload.
-    fn at(&self, since_start: Duration) -> Now {
+    fn at(&self, since_start: Duration) -> FieldsNow {
         let spec = &self.world.spec;
-        let own = Now { recurrence: spec.recurrence, special: 1.0, grows: true };
+        let own = FieldsNow { recurrence: spec.recurrence, special: 1.0, grows: true };
         let inside = |phase: &&crate::WorkloadPhase| (phase.from..phase.to).contains(&since_start);
         let Some(phase) = spec.phases.iter().find(inside) else { return own };
         let passed = (since_start - phase.from).as_secs_f64() / (phase.to - phase.from).as_secs_f64();
         let between = |(from, to): (f64, f64)| from + (to - from) * passed;
-        Now {
+        FieldsNow {
             recurrence: phase.recurrence.map_or(own.recurrence, between),
             special: between(phase.special),
             grows: phase.grows,
@@ -329,31 +341,31 @@ impl Stream {
 }
 
 impl Kind {
-    /// First object of the hot set of `size`. It is placed randomly in the window, and anew when it has left the window or the
-    /// number of objects has doubled.
-    fn hot_at(&mut self, size: u64, seed: u64) -> u64 {
-        let Hot { at, placed_at } = self.hot;
+    /// First object of the hot set of `size`. It is placed randomly in the window, and anew when it has left the window
+    /// or the number of objects has doubled.
+    fn hot_set_start(&mut self, size: u64, seed: u64) -> u64 {
+        let HotSetPosition { at, placed_at } = self.hot;
         if placed_at == 0 || at < self.first || at + size > self.next || self.next >= 2 * placed_at {
             let at = self.first + Rng::new(seed, self.next).below(self.next - self.first - size + 1);
-            self.hot = Hot { at, placed_at: self.next };
+            self.hot = HotSetPosition { at, placed_at: self.next };
         }
         self.hot.at
     }
 }
 
 /// Whether a cache with a copy could serve the request.
-fn could_be_offered(ask: &Ask, cacheable: bool) -> bool {
-    ask.repeat && cacheable && ask.form == Form::Basic && ask.method == Method::Get && !ask.secure
+fn could_be_offered(request: &DrawnRequest, cacheable: bool) -> bool {
+    request.repeat && cacheable && request.form == Form::Basic && request.method == Method::Get && !request.secure
 }
 
 /// Whether the response could fill a cache.
-fn could_fill(ask: &Ask, cacheable: bool) -> bool {
-    cacheable && could_be_read(ask) && !ask.secure
+fn could_fill(request: &DrawnRequest, cacheable: bool) -> bool {
+    cacheable && has_complete_body(request) && !request.secure
 }
 
 /// Whether the response has a complete body.
-fn could_be_read(ask: &Ask) -> bool {
-    ask.method == Method::Get && ask.form != Form::Ims304 && ask.abort_after.is_none()
+fn has_complete_body(request: &DrawnRequest) -> bool {
+    request.method == Method::Get && request.form != Form::Ims304 && request.abort_after.is_none()
 }
 
 #[cfg(test)]

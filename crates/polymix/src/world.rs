@@ -6,19 +6,19 @@
 //!   seed, world, kind, number, version --hash--> pieces of the body content
 //! ```
 //!
-//! Nothing is stored: virtual user and origin with the same workload and seed agree on every object. Requests and properties
-//! follow from the seed alone, so that the same seed repeats a run in another world.
+//! Nothing is stored: virtual user and origin with the same workload and seed agree on every object. Requests and
+//! properties follow from the seed alone, so that the same seed repeats a run in another world.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::matter::Selection;
-use crate::{Body, BodyContent, CacheWorkload, Expires, Law};
+use crate::body::Selection;
+use crate::{Body, BodyContent, CacheWorkload, Distribution, Expires};
 
-/// The set of all objects of a workload under a seed. Worlds with different ids have no path in common, so that copies from
-/// an earlier run cause no hits.
+/// The set of all objects of a workload under a seed. Worlds with different ids have no path in common, so that copies
+/// from an earlier run cause no hits.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The workload.
@@ -28,7 +28,7 @@ pub struct World {
     /// The run's seed.
     pub seed: u64,
     /// Source of all bodies.
-    pub matter: Arc<BodyContent>,
+    pub body_content: Arc<BodyContent>,
     /// For each kind the kind that it embeds.
     embeds: Arc<[Option<u8>]>,
 }
@@ -94,7 +94,7 @@ pub(crate) const TEXT_STEP: u64 = 256;
 
 /// Domain of a hash, so that properties have independent random numbers.
 #[derive(Clone, Copy)]
-enum About {
+enum Property {
     Size = 1,
     Cacheable,
     Cycle,
@@ -115,7 +115,7 @@ impl World {
         let embedded = |name: &str| spec.kinds.iter().position(|kind| kind.name == name).map(|index| index as u8);
         let embeds =
             spec.kinds.iter().map(|kind| kind.embeds.as_ref().and_then(|embeds| embedded(&embeds.kind))).collect();
-        World { spec, id, seed, matter: BodyContent::shared(), embeds }
+        World { spec, id, seed, body_content: BodyContent::shared(), embeds }
     }
 
     /// Another world of the same workload and seed; clones references only.
@@ -128,10 +128,11 @@ impl World {
         usize::from(object.kind) < self.spec.kinds.len()
     }
 
-    /// Body size in bytes without content coding, at least 1, the same for all versions; a multiple of 256 for gzip kinds.
+    /// Body size in bytes without content coding, at least 1, the same for all versions; a multiple of 256 for gzip
+    /// kinds.
     pub fn size(&self, object: Object) -> u64 {
         let kind = &self.spec.kinds[usize::from(object.kind)];
-        let size = kind.size.at(self.share(About::Size, object)).clamp(1.0, SIZE_MAX);
+        let size = kind.size.at(self.share(Property::Size, object)).clamp(1.0, SIZE_MAX);
         if kind.gzip {
             let steps = (size / TEXT_STEP as f64).round() as u64;
             steps.max(1) * TEXT_STEP
@@ -143,32 +144,32 @@ impl World {
     /// A key that orders objects of a kind by size, cheaper than the size itself.
     pub(crate) fn size_order(&self, object: Object) -> u64 {
         // Quantile functions are monotonic, so that the hash has the order of the sizes.
-        self.hash(About::Size, object)
+        self.hash(Property::Size, object)
     }
 
     /// Whether caches may store the object.
     pub fn cacheable(&self, object: Object) -> bool {
-        self.share(About::Cacheable, object) < self.spec.kinds[usize::from(object.kind)].cacheable
+        self.share(Property::Cacheable, object) < self.spec.kinds[usize::from(object.kind)].cacheable
     }
 
     /// Whether its responses have Last-Modified.
     pub fn has_last_modified(&self, object: Object) -> bool {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
-        self.share(About::Validators, object) < life.last_modified
+        self.share(Property::Validators, object) < life.last_modified
     }
 
-    /// Whether its responses have an ETag. As far as both shares allow, every object has one of both, so that caches can
-    /// validate their copies.
+    /// Whether its responses have an ETag. As far as both shares allow, every object has one of both, so that caches
+    /// can validate their copies.
     pub fn has_etag(&self, object: Object) -> bool {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
-        self.share(About::Validators, object) >= 1.0 - life.etag
+        self.share(Property::Validators, object) >= 1.0 - life.etag
     }
 
     /// The version at a time.
     pub fn version(&self, object: Object, at_unix_s: i64) -> Version {
         let life = &self.spec.kinds[usize::from(object.kind)].life;
-        let cycle_s = life.cycle.at(self.share(About::Cycle, object)).max(1.0);
-        let changes = self.hash(About::Change, object);
+        let cycle_s = life.cycle.at(self.share(Property::Cycle, object)).max(1.0);
+        let changes = self.hash(Property::Change, object);
         let beginning = share(changes);
         // The hash shifts change k within its cycle, so that changes keep their order.
         let change_s = |k: i64| {
@@ -183,7 +184,7 @@ impl World {
             number -= 1;
         }
         let max_age_s = match &life.expires {
-            Expires::MaxAge(law) => Some(law.at(self.share(About::Lifetime, object)).round() as u64),
+            Expires::MaxAge(law) => Some(law.at(self.share(Property::Lifetime, object)).round() as u64),
             _ => None,
         };
         let next_change_s = change_s(number + 1);
@@ -205,7 +206,7 @@ impl World {
     pub fn embedded(&self, object: Object) -> impl Iterator<Item = Object> + use<> {
         let kind = usize::from(object.kind);
         let count = match (&self.spec.kinds[kind].embeds, self.embeds[kind]) {
-            (Some(embeds), Some(_)) => embeds.count.at(self.share(About::Embedded, object)).round() as u64,
+            (Some(embeds), Some(_)) => embeds.count.at(self.share(Property::Embedded, object)).round() as u64,
             _ => 0,
         };
         let kind = self.embeds[kind].unwrap_or(0);
@@ -215,9 +216,9 @@ impl World {
 
     /// The body of a version in a variant. Of `version` only the number matters.
     pub fn body(&self, object: Object, version: Version, variant: Variant) -> Body {
-        let mark = mixed(self.hash(About::Body, object) ^ (u64::from(self.id) << 32 | u64::from(version.number)));
+        let mark = mixed(self.hash(Property::Body, object) ^ (u64::from(self.id) << 32 | u64::from(version.number)));
         let selection = if self.spec.kinds[usize::from(object.kind)].gzip { Selection::Text } else { Selection::Noise };
-        Body::new(Arc::clone(&self.matter), selection, mark, self.size(object), variant)
+        Body::new(Arc::clone(&self.body_content), selection, mark, self.size(object), variant)
     }
 
     /// The variant that the origin sends to a client.
@@ -225,25 +226,27 @@ impl World {
         if accepts_gzip && self.spec.kinds[usize::from(object.kind)].gzip { Variant::Gzip } else { Variant::Plain }
     }
 
-    /// Body bytes after which the origin aborts the response to this request, below 16 KiB and below the body's size; `None` for
-    /// most requests.
-    pub fn origin_aborts(&self, ask: RequestId) -> Option<u64> {
-        let planned =
-            self.spec.origin_abort > 0.0 && share(self.of_ask(About::OriginAbort, ask)) < self.spec.origin_abort;
-        planned.then(|| self.of_ask(About::AbortAt, ask) % (16 << 10))
+    /// Body bytes after which the origin aborts the response to this request, below 16 KiB and below the body's size;
+    /// `None` for most requests.
+    pub fn origin_aborts(&self, request_id: RequestId) -> Option<u64> {
+        let planned = self.spec.origin_abort > 0.0
+            && share(self.of_request(Property::OriginAbort, request_id)) < self.spec.origin_abort;
+        planned.then(|| self.of_request(Property::AbortAt, request_id) % (16 << 10))
     }
 
     /// Think time of the origin for this request.
-    pub fn think(&self, ask: RequestId) -> Duration {
+    pub fn think(&self, request_id: RequestId) -> Duration {
         match &self.spec.think {
-            Some(law) if !law.is_none() => seconds(law.at(share(self.of_ask(About::Think, ask)))),
+            Some(law) if !law.is_none() => seconds(law.at(share(self.of_request(Property::Think, request_id)))),
             _ => Duration::ZERO,
         }
     }
 
     /// Requests on the origin's connection of this number before it closes it, at least 1; `u32::MAX` without limit.
     pub fn uses(&self, connection: u64) -> u32 {
-        let uses = |law: &Law| law.at(share(mixed(self.base(About::Uses) ^ mixed(connection)))).round().max(1.0) as u32;
+        let uses = |law: &Distribution| {
+            law.at(share(mixed(self.base(Property::Uses) ^ mixed(connection)))).round().max(1.0) as u32
+        };
         self.spec.origin_uses.as_ref().map_or(u32::MAX, uses)
     }
 
@@ -259,8 +262,8 @@ impl World {
         into.extend_from_slice(ext.as_bytes());
     }
 
-    /// Parses world and object from a path of [`World::write_path`], ignoring its extension. [`World::has`] tells whether the
-    /// workload has the kind.
+    /// Parses world and object from a path of [`World::write_path`], ignoring its extension. [`World::has`] tells
+    /// whether the workload has the kind.
     pub fn read_path(path: &[u8]) -> Option<(u32, Object)> {
         let rest = path.strip_prefix(b"/y/")?;
         let (world, rest) = crate::reply::read_hex(rest)?;
@@ -273,21 +276,21 @@ impl World {
         Some((u32::try_from(world).ok()?, Object { kind, number }))
     }
 
-    fn base(&self, about: About) -> u64 {
+    fn base(&self, about: Property) -> u64 {
         mixed(self.seed ^ (about as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    fn hash(&self, about: About, object: Object) -> u64 {
+    fn hash(&self, about: Property, object: Object) -> u64 {
         mixed(self.base(about) ^ mixed(object.number.wrapping_add(u64::from(object.kind) << 56)))
     }
 
     /// A number from 0 up to but not including 1.
-    fn share(&self, about: About, object: Object) -> f64 {
+    fn share(&self, about: Property, object: Object) -> f64 {
         share(self.hash(about, object))
     }
 
-    fn of_ask(&self, about: About, ask: RequestId) -> u64 {
-        mixed(self.base(about) ^ mixed(ask.sequence ^ mixed(u64::from(ask.run))))
+    fn of_request(&self, about: Property, request_id: RequestId) -> u64 {
+        mixed(self.base(about) ^ mixed(request_id.sequence ^ mixed(u64::from(request_id.run))))
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) use self::validation::{Freshened, conditions, freshened};
 use crate::phrase::status_line;
 use crate::request::{Body, Fields, Lines, Method, Request};
 
-/// A GET or HEAD request as the cache sees it, borrowed from its head.
+/// The properties of a GET or HEAD request that the cache uses, borrowed from its head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheRequest<'a> {
     /// HEAD: the response ends with its head. Otherwise GET.
@@ -96,12 +96,12 @@ impl<'a> CacheRequest<'a> {
     }
 }
 
-/// What a request says about responses from a cache.
+/// Cache directives of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestDirectives<'a> {
     pub(crate) fields: Fields<'a>,
     pub(crate) demands: Demands,
-    /// It has an Authorization field.
+    /// Whether the request has an Authorization field.
     pub(crate) has_credentials: bool,
 }
 
@@ -170,14 +170,14 @@ impl Cache {
     /// line, and returns its body. `None`, with nothing appended, sends the request to the relay. One short critical
     /// section; only the comparison of a Vary field allocates. The worker does not wait for a thread that was preempted
     /// while it holds the lock, such as the relay at its lower priority: files would wait too.
-    pub(crate) fn fresh(&self, asked: &CacheRequest<'_>, now: Timestamp, out: &mut Vec<u8>) -> Option<Fresh> {
-        let directives = self.directives(asked.fields);
-        let Found::Answer(stored) = self.inner_if_free()?.find(asked) else { return None };
+    pub(crate) fn fresh(&self, request: &CacheRequest<'_>, now: Timestamp, out: &mut Vec<u8>) -> Option<Fresh> {
+        let directives = self.directives(request.fields);
+        let Found::Answer(stored) = self.try_lock_inner()?.find(request) else { return None };
         if usable(&stored.head, &directives, now) != Usable::Fresh {
             return None;
         }
         let finding = Finding::new(Outcome::Hit, Reason::Fresh);
-        let rendered = Rendered::of(&stored.head, asked, Some(stored.body.len() as u64));
+        let rendered = Rendered::of(&stored.head, request, Some(stored.body.len() as u64));
         status_line(out, rendered.status);
         if let Some(length) = rendered.length {
             // Writing to a Vec does not fail.
@@ -194,8 +194,8 @@ impl Cache {
     }
 
     /// The stored response of a request, marked as most recently used.
-    pub(crate) fn find(&self, asked: &CacheRequest<'_>) -> Found {
-        self.inner().find(asked)
+    pub(crate) fn find(&self, request: &CacheRequest<'_>) -> Found {
+        self.inner().find(request)
     }
 
     /// Stores a response in place of all that the same request selects; false if it does not fit.
@@ -204,7 +204,8 @@ impl Cache {
         self.inner().store.put(key, stored, |old| old.head.vary.selects(&lines))
     }
 
-    /// Removes what this request selects: the origin's latest response may not be stored, and replaces it.
+    /// Removes the stored response that this request selects, since the origin's latest response replaces it and may
+    /// not be stored.
     pub(crate) fn forget(&self, key: &Key, fields: Fields<'_>) {
         let lines = fields.lines();
         self.inner().store.forget(key.bytes(), |old| old.head.vary.selects(&lines));
@@ -230,7 +231,7 @@ impl Cache {
         self.current.bytes().saturating_add(more as usize) > self.spec.memory_bytes.saturating_mul(2)
     }
 
-    /// What is stored.
+    /// Memory and number of the stored responses.
     pub(crate) fn usage(&self) -> Usage {
         Usage { current_bytes: self.current.bytes() as u64, ..self.inner().store.usage() }
     }
@@ -255,8 +256,8 @@ impl Cache {
     }
 
     /// The store, if its lock becomes free within the time of a few lookups.
-    fn inner_if_free(&self) -> Option<MutexGuard<'_, Inner>> {
-        for _ in 0..SPINS {
+    fn try_lock_inner(&self) -> Option<MutexGuard<'_, Inner>> {
+        for _ in 0..LOCK_ATTEMPTS {
             match self.inner.try_lock() {
                 Ok(inner) => return Some(inner),
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
@@ -269,9 +270,9 @@ impl Cache {
 
 impl Inner {
     /// The stored response of a request, marked as most recently used.
-    fn find(&mut self, asked: &CacheRequest<'_>) -> Found {
-        Key::write(&mut self.key, asked.secure, asked.fields.host.unwrap_or_default(), asked.path, asked.query);
-        let lines = asked.fields.lines();
+    fn find(&mut self, request: &CacheRequest<'_>) -> Found {
+        Key::write(&mut self.key, request.secure, request.fields.host.unwrap_or_default(), request.path, request.query);
+        let lines = request.fields.lines();
         let mut others = false;
         let mut found = None;
         for (at, stored) in self.store.variants(&self.key) {
@@ -292,5 +293,5 @@ impl Inner {
     }
 }
 
-/// Some microseconds of retries.
-const SPINS: usize = 200;
+/// Attempts to lock the store: some microseconds.
+const LOCK_ATTEMPTS: usize = 200;

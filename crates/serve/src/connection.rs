@@ -20,7 +20,7 @@
 //!    updates the deadline;
 //! 4. do what [`Connection::step`] returns.
 //!
-//! Responses leave in the order of their requests, because a request is read only when all earlier output is in
+//! Responses are sent in the order of their requests, because a request is read only when all earlier output is in
 //! `context.out`, plus at most one body outside of it. So a connection that is idle, or whose small responses are
 //! accepted immediately, allocates nothing. An engine that removes a connection calls [`Connection::leave`].
 
@@ -66,16 +66,16 @@ pub(crate) enum Outbound<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Receive, and send remaining bytes if there are any.
-    Go,
+    Receive,
     /// Receive nothing for now: enough input is buffered, or the connection waits for the relay.
-    Hold,
+    Pause,
     /// Discard input and report its length by [`Connection::discarded`]; send remaining bytes if there are any.
     Discard,
     /// Send FIN, report it by [`Connection::finished`], and continue.
-    Finish,
+    SendFin,
     /// Close as soon as the client's kernel has acknowledged everything, and receive nothing until then; the deadline
     /// closes it otherwise.
-    Part,
+    CloseWhenAcknowledged,
     /// Close: close(2).
     Close,
 }
@@ -106,7 +106,7 @@ pub(crate) struct Connection {
     /// Bytes discarded after the last request.
     discarded: u32,
     /// This connection's share of [`WorkerContext::backlog`].
-    kept: u32,
+    buffered_bytes: u32,
     /// The backlog was short when the share was last computed.
     crowded: bool,
     /// The response is to HEAD; below: it is the last of the connection.
@@ -124,8 +124,8 @@ pub(crate) struct Connection {
     head_began: bool,
     /// Output is pending; the bytes accepted by the kernel since the deadline was reset.
     owing: Option<u64>,
-    /// See [`Connection::owes_below`].
-    owes_below: bool,
+    /// See [`Connection::set_output_pending_below`].
+    output_pending_below: bool,
     /// When the connection was last accepted, served or waiting for a response.
     idle_since: Timestamp,
     /// When the current timeout expires.
@@ -164,7 +164,7 @@ impl Connection {
             exchange: None,
             uses_left: 0,
             discarded: 0,
-            kept: 0,
+            buffered_bytes: 0,
             crowded: false,
             head_only: false,
             last: false,
@@ -174,7 +174,7 @@ impl Connection {
             ended: false,
             head_began: true,
             owing: None,
-            owes_below: false,
+            output_pending_below: false,
             idle_since: context.now,
             deadline: context.now + context.limits.head_time,
         }
@@ -236,8 +236,8 @@ impl Connection {
 
     /// The engine removes the connection.
     pub(crate) fn leave(&mut self, context: &mut WorkerContext) {
-        context.backlog.change(self.kept, 0);
-        self.kept = 0;
+        context.backlog.change(self.buffered_bytes, 0);
+        self.buffered_bytes = 0;
         let whole = self.was_sent_all();
         self.leave_relay(context);
         self.enter(context, whole);
@@ -273,7 +273,7 @@ impl Connection {
 
     /// Whether [`Connection::proceed`] has work once all output is sent.
     pub(crate) fn has_more(&self) -> bool {
-        self.held_up && !self.owes()
+        self.held_up && !self.has_pending_output()
     }
 
     /// Responds to complete requests at the beginning of `input`; returns the number of bytes used.
@@ -318,33 +318,33 @@ impl Connection {
         match self.phase {
             Phase::Over => Step::Close,
             // After FIN there is nothing to receive, and polling would return immediately forever.
-            _ if self.owes() && self.ended => Step::Hold,
-            Phase::Open if self.owes() => {
+            _ if self.has_pending_output() && self.ended => Step::Pause,
+            Phase::Open if self.has_pending_output() => {
                 if self.is_full() {
-                    Step::Hold
+                    Step::Pause
                 } else {
-                    Step::Go
+                    Step::Receive
                 }
             }
-            _ if self.owes() => {
+            _ if self.has_pending_output() => {
                 if self.discarded < DISCARDED_MAX {
                     Step::Discard
                 } else {
-                    Step::Hold
+                    Step::Pause
                 }
             }
             Phase::Ending => Step::Close,
-            Phase::EndingGently => Step::Finish,
+            Phase::EndingGently => Step::SendFin,
             Phase::Lingering if self.discarded < DISCARDED_MAX => Step::Discard,
-            Phase::Lingering => Step::Part,
-            Phase::Open if self.held_up => Step::Hold,
+            Phase::Lingering => Step::CloseWhenAcknowledged,
+            Phase::Open if self.held_up => Step::Pause,
             // An incomplete request or none: no response is due.
             Phase::Open if self.ended => Step::Close,
-            Phase::Open => Step::Go,
+            Phase::Open => Step::Receive,
         }
     }
 
-    /// FIN was sent, as [`Step::Finish`] requested.
+    /// FIN was sent, as [`Step::SendFin`] requested.
     pub(crate) fn finished(&mut self, context: &WorkerContext) {
         self.phase = if self.ended { Phase::Over } else { Phase::Lingering };
         self.deadline = context.now + LINGER;
@@ -353,7 +353,7 @@ impl Connection {
     /// The server stops: this connection ends with its current response.
     pub(crate) fn stop(&mut self) {
         match self.phase {
-            Phase::Open if !self.owes() => self.phase = Phase::Ending,
+            Phase::Open if !self.has_pending_output() => self.phase = Phase::Ending,
             Phase::Open if self.is_awaiting() => self.last = true,
             Phase::Open => self.phase = Phase::EndingGently,
             _ => {}
@@ -363,7 +363,7 @@ impl Connection {
     /// Whether enough input is buffered to stop receiving. With a short backlog nothing is received ahead of pending
     /// output.
     pub(crate) fn is_full(&self) -> bool {
-        self.unread.len() >= UNREAD_MAX || (self.crowded && self.owes())
+        self.unread.len() >= UNREAD_MAX || (self.crowded && self.has_pending_output())
     }
 
     /// Whether more requests are read after the pending output.
@@ -371,31 +371,31 @@ impl Connection {
         self.phase == Phase::Open
     }
 
-    /// Whether all output was handed over and nothing follows.
+    /// Whether all output was passed on and nothing follows.
     pub(crate) fn input_ended(&self) -> bool {
         let ends = matches!(self.phase, Phase::Ending | Phase::EndingGently);
-        !self.owes() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))
+        !self.has_pending_output() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))
     }
 
     /// The layer between this connection and the engine has sent `count` bytes of the output it took.
-    pub(crate) fn taken_below(&mut self, count: usize) {
+    pub(crate) fn sent_below(&mut self, count: usize) {
         if let Some(taken) = &mut self.owing {
             *taken += count as u64;
         }
     }
 
     /// Whether the layer between this connection and the engine still has output of it to send.
-    pub(crate) fn owes_below(&mut self, owes: bool) {
-        self.owes_below = owes;
+    pub(crate) fn set_output_pending_below(&mut self, pending: bool) {
+        self.output_pending_below = pending;
     }
 
-    fn owes(&self) -> bool {
-        self.owes_below || !self.unsent.is_empty() || self.tail.is_some()
+    fn has_pending_output(&self) -> bool {
+        self.output_pending_below || !self.unsent.is_empty() || self.tail.is_some()
     }
 
     /// Whether pending output can be sent now.
     fn has_to_send(&self) -> bool {
-        self.owes_below || !self.unsent.is_empty() || !matches!(self.tail, None | Some(Tail::Awaited))
+        self.output_pending_below || !self.unsent.is_empty() || !matches!(self.tail, None | Some(Tail::Awaited))
     }
 
     fn is_awaiting(&self) -> bool {

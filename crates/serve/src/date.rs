@@ -37,7 +37,7 @@ impl DateField {
         &self.line
     }
 
-    #[allow(clippy::disallowed_methods, reason = "HTTP wants the wall clock in Date; no duration is taken from it")]
+    #[allow(clippy::disallowed_methods, reason = "Date has the wall clock; no duration is computed from it")]
     fn make(&mut self, now: Timestamp) {
         self.made_at_s = seconds(now);
         self.line[6..35].copy_from_slice(&http_date(SystemTime::now()));

@@ -22,15 +22,14 @@ use bytes::Bytes;
 use crate::cache::Finding;
 use crate::request::Body;
 
-pub use account::{Account, ProgramUsage, RouteCounters};
 pub use spec::{DynamicLimits, DynamicSpec, FastCgiScript, ProgramSpec, Route, RouteError, Transport, Upstream};
+pub use usage::{DynamicUsage, ProgramUsage, RouteCounters};
 
 pub(crate) use handles::RelayHandle;
 #[cfg(test)]
 pub(crate) use handles::{FakeRelay, RelayCall};
-pub(crate) use relay::{Accounts, Relay};
+pub(crate) use relay::{Relay, UsageReader};
 
-mod account;
 mod admission;
 mod cached;
 mod client;
@@ -45,6 +44,7 @@ mod route;
 mod socket;
 mod spec;
 pub(crate) mod upstream;
+mod usage;
 
 /// Identifies an exchange between worker and relay: the connection's token. A connection has one exchange at a time.
 pub(crate) type Ticket = u64;
@@ -72,8 +72,8 @@ pub(crate) struct RelayRequest {
 /// and `End` or `Broken`; `Room` may come at any time before these. Nothing follows `End` or `Broken`.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// That many more bytes of the request's body may be sent. The first one comes just before the upstream request and
-    /// triggers `100 Continue`.
+    /// This number of additional bytes of the request's body may be sent. The first one comes just before the upstream
+    /// request and triggers `100 Continue`.
     Room(usize),
     /// An interim response; not for HTTP/1.0 clients.
     Interim {
@@ -104,7 +104,7 @@ pub(crate) enum Event {
 }
 
 /// Prints a line on stderr. A closed stderr is ignored. Text of programs is made printable.
-fn say(line: std::fmt::Arguments<'_>) {
+fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{}", units::printable_lines(&line.to_string()));
 }
 

@@ -63,7 +63,7 @@ impl Engine {
                 Engine::Uring
             }
             Engine::Auto => Engine::Epoll,
-            asked => asked,
+            engine => engine,
         }
     }
 
@@ -127,7 +127,7 @@ pub(crate) trait HasLink {
 
 /// Result of an attempt to accept a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Admitted {
+enum AcceptResult {
     /// The connection is in the table.
     New(u64),
     /// A connection was accepted, but it failed or was refused.
@@ -149,7 +149,7 @@ impl WorkerEnv<'_> {
         context: &mut WorkerContext,
         seat: impl FnOnce(TcpStream, Link) -> C,
         mut release: impl FnMut(u64, C),
-    ) -> Result<Admitted, ServeError> {
+    ) -> Result<AcceptResult, ServeError> {
         let now = context.now;
         let spare_for = |seat: &C| seat.link().idle_since().map(|since| now.since(since));
         let mut instead = None;
@@ -157,32 +157,32 @@ impl WorkerEnv<'_> {
             instead = table.oldest(ABORT_DELAY, spare_for);
             if instead.is_none() {
                 context.recorder.counters().connection_refused(Refusal::Total);
-                return Ok(Admitted::Pause);
+                return Ok(AcceptResult::Pause);
             }
         }
         let (socket, peer) = match sys::socket::accept(self.listener.as_fd()) {
             Ok(accepted) => accepted,
-            Err(error) => match NotAccepted::of(&error) {
-                NotAccepted::NoneWaiting => return Ok(Admitted::NoneWaiting),
-                NotAccepted::Gone => return Ok(Admitted::Skipped),
+            Err(error) => match AcceptError::of(&error) {
+                AcceptError::NoneWaiting => return Ok(AcceptResult::NoneWaiting),
+                AcceptError::Gone => return Ok(AcceptResult::Skipped),
                 // No limit of this server is reached, so other processes may use the descriptors: only a connection
                 // that has been idle for a while is displaced.
-                NotAccepted::Short => {
+                AcceptError::Short => {
                     let Some(token) = table.oldest(LONG_IDLE, spare_for) else {
                         context.recorder.counters().connection_refused(Refusal::Descriptors);
-                        return Ok(Admitted::Pause);
+                        return Ok(AcceptResult::Pause);
                     };
                     context.recorder.counters().connection_refused(Refusal::Displaced);
                     self.close(table, token, context, &mut release);
-                    return Ok(Admitted::MadeRoom);
+                    return Ok(AcceptResult::MadeRoom);
                 }
-                NotAccepted::Fatal => return Err(system("accept4")(error)),
+                AcceptError::Fatal => return Err(system("accept4")(error)),
             },
         };
         let stream = TcpStream::from(socket);
         if !self.welcome(&stream, peer.ip()) {
             context.recorder.counters().connection_refused(Refusal::PerAddress);
-            return Ok(Admitted::Skipped);
+            return Ok(AcceptResult::Skipped);
         }
         if let Some(token) = instead {
             context.recorder.counters().connection_refused(Refusal::Displaced);
@@ -196,9 +196,9 @@ impl WorkerEnv<'_> {
         };
         let Some(link) = Link::new(table.next_token(), peer, local, self.tls, context) else {
             self.address_counts.leave(peer.ip());
-            return Ok(Admitted::Skipped);
+            return Ok(AcceptResult::Skipped);
         };
-        Ok(Admitted::New(table.insert(seat(stream, link))))
+        Ok(AcceptResult::New(table.insert(seat(stream, link))))
     }
 
     /// Removes a connection.
@@ -226,7 +226,7 @@ impl WorkerEnv<'_> {
         if !welcome && self.tls.is_none() {
             // Delivery is not guaranteed: a client that has already sent its request sees a reset, since nothing here
             // waits for the client.
-            let _ = (&*stream).write(TOO_MANY);
+            let _ = (&*stream).write(TOO_MANY_CONNECTIONS);
         }
         welcome
     }
@@ -372,7 +372,7 @@ fn reset(stream: &TcpStream) {
 
 /// Meaning of a failed accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotAccepted {
+enum AcceptError {
     /// No connection is waiting.
     NoneWaiting,
     /// This connection failed; the next one may succeed.
@@ -383,12 +383,12 @@ enum NotAccepted {
     Fatal,
 }
 
-impl NotAccepted {
+impl AcceptError {
     fn of(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
             // EINVAL: another worker has shut the listener down, and this worker's stop signal follows.
-            Some(Errno::EAGAIN | Errno::EINVAL) => NotAccepted::NoneWaiting,
-            Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => NotAccepted::Short,
+            Some(Errno::EAGAIN | Errno::EINVAL) => AcceptError::NoneWaiting,
+            Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => AcceptError::Short,
             // accept(2): errors of the connection itself come this way.
             Some(
                 Errno::EINTR
@@ -403,8 +403,8 @@ impl NotAccepted {
                 | Errno::ENOPROTOOPT
                 | Errno::EOPNOTSUPP
                 | Errno::ETIMEDOUT,
-            ) => NotAccepted::Gone,
-            _ => NotAccepted::Fatal,
+            ) => AcceptError::Gone,
+            _ => AcceptError::Fatal,
         }
     }
 }
@@ -416,7 +416,7 @@ fn refuse_more(listener: &TcpListener) {
 }
 
 /// Response to an address at its connection limit.
-const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r\nRetry-After: 5\r\n\
+const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r\nRetry-After: 5\r\n\
     Content-Length: 0\r\nConnection: close\r\n\r\n";
 /// Bytes of one connection per turn.
 const TURN_BYTES: usize = 1 << 20;
@@ -427,13 +427,13 @@ const INPUT_BYTES: usize = 16 << 10;
 /// Bytes discarded per turn of a connection.
 const DISCARD_BYTES: usize = 64 << 10;
 /// Rounds of receiving and responding per turn of a connection.
-const TURNS: usize = 64;
+const ROUNDS_PER_TURN: usize = 64;
 /// Relay events per turn: while a client reads as fast as content arrives, there is always another event.
 const RELAY_EVENTS_MAX: usize = 64;
 /// Connections accepted per turn.
-const ACCEPTS: usize = 64;
+const ACCEPTS_PER_TURN: usize = 64;
 /// Connections accepted before the clock is checked.
-const ACCEPTS_AT_LEAST: usize = 4;
+const ACCEPTS_PER_TURN_MIN: usize = 4;
 /// Descriptors may become free elsewhere; more frequent attempts only cost CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A connection used within this time is not displaced; otherwise a flood of new connections would displace clients
@@ -455,10 +455,10 @@ mod tests {
     #[test]
     fn a_shut_down_listener_accepts_no_connection() {
         let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
-        assert_eq!(NotAccepted::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), NotAccepted::NoneWaiting);
+        assert_eq!(AcceptError::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), AcceptError::NoneWaiting);
         refuse_more(&listener);
-        assert_eq!(NotAccepted::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), NotAccepted::NoneWaiting);
+        assert_eq!(AcceptError::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), AcceptError::NoneWaiting);
         let closed = io::Error::from_raw_os_error(Errno::EBADF as i32);
-        assert_eq!(NotAccepted::of(&closed), NotAccepted::Fatal);
+        assert_eq!(AcceptError::of(&closed), AcceptError::Fatal);
     }
 }

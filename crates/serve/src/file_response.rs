@@ -18,10 +18,10 @@ use crate::request::{Fields, Method, Request};
 use crate::response::{
     ALLOW, Persistence, SERVER, Status, VARY, field, line, write_head, write_moved, write_refusal_with,
 };
-use conditions::{Verdict, evaluate, range_applies};
+use conditions::{PreconditionResult, evaluate, range_applies};
 pub(crate) use conditions::{modified_since, names};
 use encoding::{Accepted, NotAcceptable};
-use ranges::{RequestedRange, wanted};
+use ranges::{RequestedRange, requested_range};
 
 /// A response whose head has been written.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Tail {
                 })
                 .sum(),
             Tail::Stored(bytes) => bytes.len() as u64,
-            Tail::WorkloadBody(matter) => matter.length(),
+            Tail::WorkloadBody(body) => body.length(),
             Tail::Awaited => 0,
         }
     }
@@ -147,23 +147,23 @@ pub(crate) fn answer(
     }
     let year_now = year(date);
     match evaluate(fields, &page, year_now) {
-        Verdict::Failed => return writer.refuse(Status::PreconditionFailed, page.head.validators()),
-        Verdict::NotModified => return writer.not_modified(&page),
-        Verdict::Proceed => {}
+        PreconditionResult::Failed => return writer.refuse(Status::PreconditionFailed, page.head.validators()),
+        PreconditionResult::NotModified => return writer.not_modified(&page),
+        PreconditionResult::Proceed => {}
     }
     let length = page.content.length();
-    let wanted = match fields.range {
+    let requested_range = match fields.range {
         // RFC 9110, section 14.2: GET only, and a single Range field.
         Some(value)
             if request.method == Method::Get
                 && !(fields.repeated && fields.values(b"range").nth(1).is_some())
                 && range_applies(fields, &page, year_now) =>
         {
-            wanted(value, length)
+            requested_range(value, length)
         }
         _ => RequestedRange::Whole,
     };
-    match wanted {
+    match requested_range {
         RequestedRange::Whole => writer.whole(page),
         RequestedRange::Parts(parts) => match parts.as_slice() {
             [part] => writer.part(page, part.clone()),

@@ -74,7 +74,7 @@ struct Slot {
     page: Rc<Page>,
     checked_at_s: u64,
     /// Requests since then.
-    asked: u32,
+    request_count: u32,
     /// Requested since the clock's hand last passed.
     used: bool,
 }
@@ -116,7 +116,7 @@ impl Files {
             && slot.page.is_intact()
         {
             slot.used = true;
-            slot.asked = slot.asked.saturating_add(1);
+            slot.request_count = slot.request_count.saturating_add(1);
             return Found::Page(Rc::clone(&slot.page));
         }
         self.check(path, hash, at, now_s)
@@ -134,7 +134,7 @@ impl Files {
         self.table.find(hash, is_it).copied()
     }
 
-    /// The slow path: asks the file system.
+    /// The slow path: queries the file system.
     fn check(&mut self, path: &[u8], hash: u64, at: Option<u32>, now_s: u64) -> Found {
         if let Err(status) = file_path(path, &mut self.path) {
             return Found::Nothing(status);
@@ -147,13 +147,13 @@ impl Files {
         }
         if let Some(at) = at {
             if let Some(page) = self.unchanged(at) {
-                let mut asked = 0;
+                let mut request_count = 0;
                 self.slots[at as usize].iter_mut().for_each(|slot| {
                     slot.checked_at_s = now_s;
                     slot.used = true;
-                    asked = std::mem::take(&mut slot.asked);
+                    request_count = std::mem::take(&mut slot.request_count);
                 });
-                if asked >= PROMOTED_AT
+                if request_count >= PROMOTION_REQUESTS
                     && let Some(held) = self.promoted(&page)
                 {
                     self.forget(at);
@@ -164,11 +164,11 @@ impl Files {
             }
             self.forget(at);
         }
-        let asked = self.path.len();
+        let path_length = self.path.len();
         let is_open_end = self.path.is_empty() || self.path.ends_with(b"/");
         let names = if is_open_end { self.rules.index.len() } else { 1 };
         for name in 0..names {
-            self.path.truncate(asked);
+            self.path.truncate(path_length);
             if is_open_end {
                 self.path.extend_from_slice(self.rules.index[name].as_bytes());
             }
@@ -193,7 +193,7 @@ impl Files {
             return Ok(());
         }
         match self.root.follow().map_err(|error| refusal(&error)) {
-            // A lack of descriptors says nothing about the directory.
+            // A lack of file descriptors does not mean that the directory is missing.
             Ok(_) | Err(Status::Unavailable) => {
                 self.root_checked_at_s = Some(now_s);
                 Ok(())
@@ -205,29 +205,29 @@ impl Files {
     /// The page at `at`, if `self.path` still leads to its version.
     fn unchanged(&mut self, at: u32) -> Option<Rc<Page>> {
         let page = Rc::clone(&self.slots[at as usize].as_ref()?.page);
-        let asked = self.path.len();
+        let path_length = self.path.len();
         let mut found = None;
         if self.path.is_empty() || self.path.ends_with(b"/") {
             for name in &self.rules.index {
-                self.path.truncate(asked);
+                self.path.truncate(path_length);
                 self.path.extend_from_slice(name.as_bytes());
                 // The first existing name counts, even if it was created later.
-                found = stamp(self.root.metadata(&self.path), &page);
+                found = has_same_version(self.root.metadata(&self.path), &page);
                 if found.is_some() {
                     break;
                 }
             }
         } else {
-            found = stamp(self.root.metadata(&self.path), &page);
+            found = has_same_version(self.root.metadata(&self.path), &page);
         }
         let same = found == Some(true) && page.variants_are_unchanged(&self.root, &mut self.path);
-        self.path.truncate(asked);
+        self.path.truncate(path_length);
         same.then_some(page)
     }
 
     /// A frequently requested large page, moved to memory while there is free space.
     fn promoted(&self, page: &Page) -> Option<Rc<Page>> {
-        let room = (HELD_TOTAL_MAX / 2).saturating_sub(self.held_bytes);
+        let room = (IN_MEMORY_TOTAL_MAX / 2).saturating_sub(self.held_bytes);
         if page.content.length() > room as u64 {
             return None;
         }
@@ -237,7 +237,7 @@ impl Files {
     fn remember(&mut self, path: &[u8], hash: u64, page: Rc<Page>, now_s: u64) {
         let clock = clock_of(&page);
         self.count(&page, path.len(), true);
-        let slot = Slot { key: path.into(), hash, page, checked_at_s: now_s, asked: 0, used: false };
+        let slot = Slot { key: path.into(), hash, page, checked_at_s: now_s, request_count: 0, used: false };
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = Some(slot);
@@ -251,9 +251,9 @@ impl Files {
         let slots = &self.slots;
         self.table.insert_unique(hash, at, |&at| slots[at as usize].as_ref().map_or(0, |slot| slot.hash));
         self.clocks[clock].push_back(at);
-        while self.open_files > self.open_max && self.evict(OPEN) {}
+        while self.open_files > self.open_max && self.evict(OPEN_FILE) {}
         // Pages in memory are evicted first; if open files alone fill the memory with their heads, they are.
-        while self.held_bytes > HELD_TOTAL_MAX && (self.evict(HELD) || self.evict(OPEN)) {}
+        while self.held_bytes > IN_MEMORY_TOTAL_MAX && (self.evict(IN_MEMORY) || self.evict(OPEN_FILE)) {}
     }
 
     /// Second chance (clock algorithm): the front is evicted unless it was used since it was last at the front. A page
@@ -311,10 +311,10 @@ impl Files {
 }
 
 /// Whether `metadata` belongs to the version of `page`; `None` if the file is missing.
-fn stamp(metadata: io::Result<Metadata>, page: &Page) -> Option<bool> {
+fn has_same_version(metadata: io::Result<Metadata>, page: &Page) -> Option<bool> {
     match metadata {
         Ok(now) => Some(page.is_of(&Stamp::of(&now))),
-        // A lack of descriptors says nothing about the file.
+        // A lack of file descriptors does not mean that the file is missing.
         Err(error) => match refusal(&error) {
             Status::NotFound => None,
             status => Some(status == Status::Unavailable && !page.changed_recently()),
@@ -323,7 +323,7 @@ fn stamp(metadata: io::Result<Metadata>, page: &Page) -> Option<bool> {
 }
 
 fn clock_of(page: &Page) -> usize {
-    if page.weight().1 > 0 { OPEN } else { HELD }
+    if page.weight().1 > 0 { OPEN_FILE } else { IN_MEMORY }
 }
 
 /// The status for a file that cannot be opened or read.
@@ -339,23 +339,23 @@ fn refusal(error: &io::Error) -> Status {
 }
 
 /// Indexes of `clocks`.
-const OPEN: usize = 0;
-const HELD: usize = 1;
+const OPEN_FILE: usize = 0;
+const IN_MEMORY: usize = 1;
 /// Files up to this size are stored in memory; larger ones are sent by sendfile(2). Over loopback on a quiet machine
 /// sendfile achieved 149,000 responses of 32 KiB a second, memory 118,000; for 100 KiB 88,000 and 73,000, for 256 KiB
 /// 49,000 and 42,000: pages shared with the file are in the reader's cache. (For a file written in small pieces memory
 /// is faster: 10.9 instead of 13.7 us of CPU for 100 KiB.)
-pub(crate) const HELD_MAX: u64 = 16 << 10;
+pub(crate) const IN_MEMORY_BYTES_MAX: u64 = 16 << 10;
 /// Files of these sizes are stored in memory while they are requested at least that often in a second and half of the
 /// memory is free: 10,900 responses of 1 MiB a second, against 9,600 by sendfile, which works in steps of 64 KiB. Such
 /// a file is in the page cache, so reading it does not wait for a disk.
 pub(crate) const PROMOTED_MIN: u64 = 768 << 10;
 pub(crate) const PROMOTED_MAX: u64 = 4 << 20;
-const PROMOTED_AT: u32 = 32;
+const PROMOTION_REQUESTS: u32 = 32;
 /// Limit of all pages of one worker, with heads and keys: several paths may lead to one file, so this also limits the
 /// cost of unusual spellings.
-const HELD_TOTAL_MAX: usize = 64 << 20;
-/// Files kept open by one worker, at most a quarter of its descriptors. Responses in progress keep theirs a little
+const IN_MEMORY_TOTAL_MAX: usize = 64 << 20;
+/// Limit of open files of one worker, at most a quarter of its descriptors. Responses in progress hold theirs a little
 /// longer.
 pub(crate) const OPEN_MAX: usize = 512;
 /// Memory of a page besides its bytes: slot, table, clock, allocator.

@@ -30,7 +30,7 @@ pub fn request(input: &[u8]) {
 
 /// An accepted request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct AcceptedRequest {
     /// As sent.
     pub method: Vec<u8>,
     /// Bytes of head and body, without preceding empty lines.
@@ -38,7 +38,7 @@ pub struct Taken {
 }
 
 /// The complete requests at the front of `input`, until one is refused or incomplete.
-pub fn taken(input: &[u8]) -> Vec<Taken> {
+pub fn taken(input: &[u8]) -> Vec<AcceptedRequest> {
     let limits = Limits::default();
     let (mut rest, mut taken) = (input, Vec::new());
     while !rest.is_empty() {
@@ -50,7 +50,7 @@ pub fn taken(input: &[u8]) -> Vec<Taken> {
             Body::Chunked => chunks(after),
         };
         let Some(body) = body else { break };
-        taken.push(Taken { method: request.method_name().to_vec(), length: request.head.len() + body });
+        taken.push(AcceptedRequest { method: request.method_name().to_vec(), length: request.head.len() + body });
         rest = &after[body..];
     }
     taken
@@ -117,7 +117,12 @@ fn chunks(input: &[u8]) -> Option<usize> {
         assert_eq!(in_pieces(input, piece, most), whole, "in pieces of {piece}");
     }
     if let Ok(Some((data, length))) = &whole {
-        assert_eq!(plainly(&input[..*length]).as_ref(), Some(data), "{:?}", String::from_utf8_lossy(&input[..*length]));
+        assert_eq!(
+            decode_by_lines(&input[..*length]).as_ref(),
+            Some(data),
+            "{:?}",
+            String::from_utf8_lossy(&input[..*length])
+        );
     }
     whole.ok().flatten().map(|(_, length)| length)
 }
@@ -140,7 +145,7 @@ fn in_pieces(input: &[u8], piece: usize, most: u64) -> Result<Option<(Vec<u8>, u
 }
 
 /// A second parser of chunks, which needs the complete body: line by line, as RFC 9112, section 7.1, defines it.
-fn plainly(mut body: &[u8]) -> Option<Vec<u8>> {
+fn decode_by_lines(mut body: &[u8]) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     loop {
         let end = body.windows(2).position(|pair| pair == b"\r\n")?;

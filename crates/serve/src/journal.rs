@@ -143,7 +143,7 @@ impl Recorder {
         (self.has_unreported, self.due_at) = (false, now + TICK);
         self.counters.tick(now);
         if let Some(journal) = &mut self.journal {
-            journal.hand_over();
+            journal.send_to_log_thread();
         }
     }
 }
@@ -191,7 +191,7 @@ impl Journal {
     /// Records a response; drops it when all buffers are in use.
     fn note(&mut self, entry: &Entry<'_>) {
         if self.filling.capacity() - self.filling.len() < record::bytes(entry) {
-            self.hand_over();
+            self.send_to_log_thread();
             if self.filling.capacity() == 0 {
                 self.tallies.drop_records(1);
                 return;
@@ -202,7 +202,7 @@ impl Journal {
     }
 
     /// Sends the records to the log thread.
-    fn hand_over(&mut self) {
+    fn send_to_log_thread(&mut self) {
         if self.filling.capacity() > 0 && self.filling.is_empty() {
             return;
         }
@@ -225,7 +225,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.hand_over();
+        self.send_to_log_thread();
     }
 }
 

@@ -53,8 +53,8 @@ mod over_uring;
 
 pub use cache::{CacheSpec, Outcome, Reason};
 pub use dynamic::{
-    Account, DynamicLimits, DynamicSpec, FastCgiScript, ProgramSpec, ProgramUsage, Route, RouteCounters, RouteError,
-    Transport, Upstream,
+    DynamicLimits, DynamicSpec, DynamicUsage, FastCgiScript, ProgramSpec, ProgramUsage, Route, RouteCounters,
+    RouteError, Transport, Upstream,
 };
 pub use engine::Engine;
 pub use figures::{Figures, Kind, Refusal, Total};
@@ -124,7 +124,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
         figures: spec.figures.clone(),
         cache: cache.clone(),
         log: spec.log.clone(),
-        accounts: relay.as_ref().map(Relay::accounts),
+        usage_reader: relay.as_ref().map(Relay::usage_reader),
     };
     let mut fronts = fronts.into_iter();
     let mut parts = Vec::with_capacity(threads);
@@ -155,7 +155,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
             clock,
             competitor: match &spec.dynamic {
                 None => Competitor::NoneWaiting,
-                Some(dynamic) if dynamic.gives_way() => Competitor::LowPriority,
+                Some(dynamic) if dynamic.has_lower_priority() => Competitor::LowPriority,
                 Some(_) => Competitor::EqualPriority,
             },
         };
@@ -173,7 +173,7 @@ fn on_threads<P: Send>(
 ) -> Result<(), ServeError> {
     let failed = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(system("eventfd"))?;
     let run = |part| {
-        let sign = Failing(&failed);
+        let sign = FailureSignal(&failed);
         let outcome = work(part, [stop, failed.as_fd()]);
         if outcome.is_ok() {
             std::mem::forget(sign);
@@ -192,9 +192,9 @@ fn on_threads<P: Send>(
 }
 
 /// Signals the failure of a worker, by an error or a panic, to the others.
-struct Failing<'a>(&'a EventFd);
+struct FailureSignal<'a>(&'a EventFd);
 
-impl Drop for Failing<'_> {
+impl Drop for FailureSignal<'_> {
     fn drop(&mut self) {
         // The counter cannot overflow with one write a worker, so the write cannot fail.
         let _ = self.0.write(1);
@@ -256,16 +256,16 @@ mod tests {
     fn a_worker_that_panics_ends_the_other_workers() {
         for fails in 0..2 {
             let stop = EventFd::new().unwrap();
-            let told = AtomicBool::new(false);
+            let stopped = AtomicBool::new(false);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 on_threads(vec![0, 1], stop.as_fd(), |part, [_, failed]| {
-                    assert_ne!(part, fails, "as this test wants it");
+                    assert_ne!(part, fails, "this test makes the worker panic");
                     let mut fds = [PollFd::new(failed, PollFlags::POLLIN)];
-                    told.store(poll(&mut fds, PollTimeout::from(20_000u16)).unwrap() == 1, Ordering::Relaxed);
+                    stopped.store(poll(&mut fds, PollTimeout::from(20_000u16)).unwrap() == 1, Ordering::Relaxed);
                     Ok(())
                 })
             }));
-            assert!(outcome.is_err() && told.into_inner(), "{fails}");
+            assert!(outcome.is_err() && stopped.into_inner(), "{fails}");
         }
     }
 }

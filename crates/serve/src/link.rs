@@ -35,7 +35,7 @@ struct Session {
     /// Records of a handshake, which is heavy work that may wait.
     waiting: Vec<u8>,
     /// This session's share of [`WorkerContext::backlog`].
-    kept: u32,
+    buffered_bytes: u32,
     /// The client's FIN arrived after the waiting records.
     ended: bool,
     /// close_notify was sent, or the session failed.
@@ -56,7 +56,7 @@ impl Link {
             Some(tls) => {
                 let secure = Secure::new(tls).ok()?;
                 let (unsent, waiting) = (Vec::new(), Vec::new());
-                Some(Box::new(Session { secure, unsent, waiting, kept: 0, ended: false, over: false }))
+                Some(Box::new(Session { secure, unsent, waiting, buffered_bytes: 0, ended: false, over: false }))
             }
         };
         let connection = Connection::new(ticket, peer, local, session.is_some(), context);
@@ -107,7 +107,7 @@ impl Link {
     /// As [`Connection::leave`].
     pub(crate) fn leave(&mut self, context: &mut WorkerContext) {
         if let Some(session) = &mut self.session {
-            context.backlog.change(std::mem::take(&mut session.kept), 0);
+            context.backlog.change(std::mem::take(&mut session.buffered_bytes), 0);
         }
         self.connection.leave(context);
     }
@@ -173,7 +173,7 @@ impl Link {
         match &mut self.session {
             None => self.connection.sent(context, count),
             Some(session) => {
-                self.connection.taken_below(count);
+                self.connection.sent_below(count);
                 let front = if session.unsent.is_empty() { &mut context.sealed } else { &mut session.unsent };
                 if count >= front.len() { front.clear() } else { drop(front.drain(..count)) }
             }
@@ -198,9 +198,10 @@ impl Link {
             } else if session.unsent.is_empty() {
                 session.unsent = Vec::new();
             }
-            self.connection.owes_below(!session.unsent.is_empty());
-            let kept = u32::try_from(session.unsent.capacity() + session.waiting.capacity()).unwrap_or(u32::MAX);
-            context.backlog.change(std::mem::replace(&mut session.kept, kept), kept);
+            self.connection.set_output_pending_below(!session.unsent.is_empty());
+            let buffered_bytes =
+                u32::try_from(session.unsent.capacity() + session.waiting.capacity()).unwrap_or(u32::MAX);
+            context.backlog.change(std::mem::replace(&mut session.buffered_bytes, buffered_bytes), buffered_bytes);
         }
         self.connection.settle(context);
     }
@@ -268,7 +269,7 @@ impl Link {
 
 impl Session {
     /// Encrypts pending output into `context.sealed`, with close_notify after the last record.
-    fn seal(&mut self, connection: &mut Connection, context: &mut WorkerContext) -> Result<(), Unsealed> {
+    fn seal(&mut self, connection: &mut Connection, context: &mut WorkerContext) -> Result<(), RecordError> {
         if self.over {
             return Ok(());
         }
@@ -291,14 +292,14 @@ impl Session {
         context: &WorkerContext,
         sealed: &mut Vec<u8>,
         chunk: &mut Vec<u8>,
-    ) -> Result<usize, Unsealed> {
+    ) -> Result<usize, RecordError> {
         let secure = &mut self.secure;
         let most = if context.backlog.is_short() { SEALED_SHORT } else { SEALED_MAX };
         match connection.outbound(context) {
             Outbound::Nothing => Ok(0),
             Outbound::Bytes(bytes, _) => {
                 let bytes = &bytes[..bytes.len().min(most)];
-                secure.encrypt(bytes, sealed).map_err(|_| Unsealed)?;
+                secure.encrypt(bytes, sealed).map_err(|_| RecordError)?;
                 Ok(bytes.len())
             }
             Outbound::Both(front, rest) => {
@@ -306,23 +307,23 @@ impl Session {
                 chunk.clear();
                 chunk.extend_from_slice(&front[..front.len().min(most)]);
                 chunk.extend_from_slice(&rest[..rest.len().min(most - chunk.len())]);
-                secure.encrypt(chunk, sealed).map_err(|_| Unsealed)?;
+                secure.encrypt(chunk, sealed).map_err(|_| RecordError)?;
                 Ok(chunk.len())
             }
             Outbound::File { front, file, page, range } => {
                 chunk.clear();
                 chunk.extend_from_slice(&front[..front.len().min(most)]);
                 let from = chunk.len();
-                let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(most - from);
-                chunk.resize(from + wanted, 0);
-                let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| Unsealed)?;
+                let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(most - from);
+                chunk.resize(from + length, 0);
+                let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| RecordError)?;
                 let is_last = got as u64 == range.end - range.start;
-                if (got == 0 && wanted > 0) || (is_last && !page.is_intact()) {
+                if (got == 0 && length > 0) || (is_last && !page.is_intact()) {
                     // The file was truncated or changed after its head was sent: only a reset tells the client.
-                    return Err(Unsealed);
+                    return Err(RecordError);
                 }
                 chunk.truncate(from + got);
-                secure.encrypt(chunk, sealed).map_err(|_| Unsealed)?;
+                secure.encrypt(chunk, sealed).map_err(|_| RecordError)?;
                 Ok(chunk.len())
             }
         }
@@ -330,7 +331,7 @@ impl Session {
 }
 
 /// No more records can be written: the connection is reset.
-struct Unsealed;
+struct RecordError;
 
 /// Waiting bytes of a handshake, beyond which no more input is received.
 const WAITING_MAX: usize = 16 << 10;

@@ -49,7 +49,7 @@ pub struct Blind {
 pub const BODY_BYTES_MAX: usize = 1 << 30;
 
 /// Pending responses of a client that does not read, beyond which it is disconnected.
-const OWED_MAX: usize = 1 << 16;
+const PENDING_RESPONSES_MAX: usize = 1 << 16;
 
 /// Serves until `stop` becomes readable (it is never read), then closes every connection and returns.
 ///

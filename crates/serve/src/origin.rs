@@ -6,8 +6,8 @@
 //!              connection/origin_exchange.rs waits    from workload, seed and URL)
 //! ```
 //!
-//! An origin replaces files and dynamic routes: a server is one or the other. Of a proxy's request it uses only the URL,
-//! the conditions and the codings: the Host field and the host of an absolute target may be anything.
+//! An origin replaces files and dynamic routes: a server is one or the other. Of a proxy's request it uses only the
+//! URL, the conditions and the codings: the Host field and the host of an absolute target may be anything.
 //!
 //! Each worker has its own [`Origin`]. Read `origin/responding.rs` for the fields of a response.
 
@@ -36,7 +36,7 @@ pub struct OriginSpec {
     /// Whether requests for all worlds are expected. Otherwise requests for another world than `world` are served and
     /// counted as foreign: they come from a cache or from a virtual user of an earlier run.
     pub accept_any_world: bool,
-    /// The counters; keep a clone to read them.
+    /// The counters; a clone can read them.
     pub counts: OriginCounts,
     /// Start time, Unix time in milliseconds.
     pub(crate) started_unix_ms: u64,
@@ -63,9 +63,9 @@ impl OriginSpec {
 
     /// Counters of all workers.
     pub fn figures(&self) -> OriginFigures {
-        let World { spec, seed, matter, .. } = &*self.world;
+        let World { spec, seed, body_content, .. } = &*self.world;
         self.counts.read(OriginFigures {
-            body_content: format!("{:08x}", matter.digest()),
+            body_content: format!("{:08x}", body_content.digest()),
             workload: spec.name.clone(),
             seed: *seed,
             digest: WorkloadDigest::clone(&self.digest),
@@ -130,25 +130,25 @@ impl Origin {
     }
 
     /// Counts a request and returns the end of its think time; `None` without think time.
-    pub fn begin(&mut self, asked: &ObjectRequest) -> Option<Timestamp> {
-        let foreign = !self.spec.accept_any_world && asked.world != self.spec.world.id;
-        let id = asked.ask.unwrap_or_else(|| {
+    pub fn begin(&mut self, request: &ObjectRequest) -> Option<Timestamp> {
+        let foreign = !self.spec.accept_any_world && request.world != self.spec.world.id;
+        let id = request.request_id.unwrap_or_else(|| {
             self.nameless = self.nameless.wrapping_add(self.connection_step);
             RequestId { run: UNNAMED_RUN, sequence: self.nameless }
         });
-        let think = self.world(asked.world).think(id);
+        let think = self.world(request.world).think(id);
         let thinks = think > Duration::ZERO;
-        self.tally.with(|counts| counts.begin(asked, foreign, thinks));
+        self.tally.with(|counts| counts.begin(request, foreign, thinks));
         thinks.then(|| self.clock.now() + think)
     }
 
     /// Whether a time has passed, by the clock instead of the beginning of the turn.
-    pub fn is_past(&self, moment: Timestamp) -> bool {
-        moment <= self.clock.now()
+    pub fn is_past(&self, time: Timestamp) -> bool {
+        time <= self.clock.now()
     }
 
     /// The think time is over; records its timing error if the response waited for it.
-    pub fn thought(&self, awaited: Option<Timestamp>) {
+    pub fn record_think_time(&self, awaited: Option<Timestamp>) {
         let late = awaited.map(|ready_at| self.clock.now().since(ready_at));
         self.tally.with(|counts| {
             counts.figures.thinking -= 1;
@@ -177,13 +177,13 @@ impl Origin {
     }
 
     /// Whether the workload has this object at this path: one object with two URLs would be two objects to a cache.
-    pub fn has(&mut self, asked: &ObjectRequest, path: &[u8]) -> bool {
-        let mut own = std::mem::take(&mut self.path);
-        own.clear();
-        self.world(asked.world).write_path(asked.object, &mut own);
-        let is_there = self.spec.world.has(asked.object) && own == path;
-        self.path = own;
-        is_there
+    pub fn has(&mut self, request: &ObjectRequest, path: &[u8]) -> bool {
+        let mut expected_path = std::mem::take(&mut self.path);
+        expected_path.clear();
+        self.world(request.world).write_path(request.object, &mut expected_path);
+        let exists = self.spec.world.has(request.object) && expected_path == path;
+        self.path = expected_path;
+        exists
     }
 
     /// The counters of all workers as a document.

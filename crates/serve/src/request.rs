@@ -22,7 +22,7 @@ use httparse::{Error, Header};
 
 use crate::response::Status;
 use crate::spec::Limits;
-use fields::Gathered;
+use fields::FieldCollector;
 
 /// Result of parsing the beginning of a connection's input.
 #[allow(clippy::large_enum_variant, reason = "made and taken apart at once, on the stack: boxing would allocate")]
@@ -50,7 +50,7 @@ pub(crate) struct Request<'a> {
     pub(crate) query: Option<&'a [u8]>,
     /// HTTP/1.0: keep-alive must be explicit.
     pub(crate) old: bool,
-    /// The client wants a persistent connection.
+    /// Whether the client requests a persistent connection.
     pub(crate) keep_alive: bool,
     /// The announced body.
     pub(crate) body: Body,
@@ -148,8 +148,8 @@ fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Pars
         Some(end) => &input[start..end],
         None => input[start..].strip_suffix(b"\r").unwrap_or(&input[start..]),
     };
-    let (said, minor) = line.split_at(line.len().saturating_sub(1));
-    if !said.ends_with(b" HTTP/1.") || !matches!(minor, [b'2'..=b'9']) {
+    let (before_minor, minor) = line.split_at(line.len().saturating_sub(1));
+    if !before_minor.ends_with(b" HTTP/1.") || !matches!(minor, [b'2'..=b'9']) {
         return Parsed::Refused(odd_version(input));
     }
     let Some(end) = found else {
@@ -159,7 +159,7 @@ fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Pars
             Parsed::Refused(too_long(input, head_bytes))
         };
     };
-    let copy = [said, &b"1\r\n\r\n"[..]].concat();
+    let copy = [before_minor, &b"1\r\n\r\n"[..]].concat();
     let mut judged = httparse::Request::new(&mut []);
     if !matches!(judged.parse(&copy), Ok(httparse::Status::Complete(_))) {
         return Parsed::Refused(Status::BadRequest);
@@ -202,11 +202,11 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
     // RFC 9112, section 2.2: empty lines before the request line are skipped.
     let head = &input[input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0)..];
     let old = parsed.version == Some(0);
-    let mut gathered = Gathered::default();
+    let mut gathered = FieldCollector::default();
     for header in parsed.headers.iter() {
         gathered.take(header);
     }
-    let Gathered { mut fields, hosts, close, keep_alive, framing, expectation } = gathered;
+    let FieldCollector { mut fields, hosts, close, keep_alive, framing, expectation } = gathered;
     // RFC 9112, section 3.2: an HTTP/1.1 request without Host, and any request with two Host fields or an invalid one,
     // gets 400.
     if hosts > 1 || (hosts == 0 && !old) || !fields.host.is_none_or(target::is_host) {

@@ -35,7 +35,7 @@ pub struct ServeSpec {
     pub tls: Option<Tls>,
     /// The access log.
     pub log: Option<Log>,
-    /// The metrics; keep a clone to read them.
+    /// The metrics; a clone can read them.
     pub figures: Figures,
     /// Who may read `/-/status`.
     pub status: StatusSpec,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use units::Timestamp;
 
 use crate::cache::{Cache, Usage};
-use crate::dynamic::{Account, Accounts};
+use crate::dynamic::{DynamicUsage, UsageReader};
 use crate::figures::{Figures, Total};
 use crate::file_response::Reply;
 use crate::journal::{Log, LogSummary};
@@ -47,7 +47,7 @@ pub(crate) struct StatusSources {
     pub(crate) figures: Figures,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) log: Option<Log>,
-    pub(crate) accounts: Option<Accounts>,
+    pub(crate) usage_reader: Option<UsageReader>,
 }
 
 /// A snapshot of the metrics.
@@ -64,7 +64,7 @@ struct Report {
     process: Option<(Duration, Duration, u64)>,
     cache: Option<Usage>,
     log: Option<LogSummary>,
-    dynamic: Option<Account>,
+    dynamic: Option<DynamicUsage>,
 }
 
 impl StatusSources {
@@ -88,7 +88,7 @@ impl StatusSources {
             let content_bytes = write_refusal_with(out, refused, b"Allow: GET, HEAD\r\n", date, persistence, false);
             return Reply { status: refused.code(), content_bytes, body: None };
         }
-        let report = self.gather(now);
+        let report = self.collect_report(now);
         let (media_type, text) = if wants_prometheus(request) {
             ("text/plain; version=0.0.4; charset=utf-8", prometheus::text(&report))
         } else {
@@ -119,7 +119,7 @@ impl StatusSources {
         }
     }
 
-    fn gather(&self, now: Timestamp) -> Report {
+    fn collect_report(&self, now: Timestamp) -> Report {
         let (workers_cpu, relay_cpu) = self.figures.cpu();
         Report {
             uptime: now.since(Timestamp::ZERO),
@@ -131,7 +131,7 @@ impl StatusSources {
             process: sys::accounting::own_usage(),
             cache: self.cache.as_ref().map(|cache| cache.usage()),
             log: self.log.as_ref().map(Log::summary),
-            dynamic: self.accounts.as_ref().map(Accounts::read),
+            dynamic: self.usage_reader.as_ref().map(UsageReader::read),
         }
     }
 }

@@ -56,10 +56,10 @@ impl Running {
         let listen = "127.0.0.1:0".parse().unwrap();
         let spec = ServeSpec { threads, limits, engine: ENGINE, ..ServeSpec::new(directory.path(), listen) };
         let stop = std::sync::Arc::new(EventFd::new().unwrap());
-        let (tell, told) = mpsc::channel();
+        let (address_sender, address_receiver) = mpsc::channel();
         let stopped = std::sync::Arc::clone(&stop);
-        let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| tell.send(bound).unwrap()));
-        Running { address: told.recv().unwrap(), directory, stop, thread: Some(thread) }
+        let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| address_sender.send(bound).unwrap()));
+        Running { address: address_receiver.recv().unwrap(), directory, stop, thread: Some(thread) }
     }
 
     fn root(&self) -> &Path {

@@ -37,12 +37,12 @@ struct Shared {
     certificate: PathBuf,
     key: PathBuf,
     config: Arc<ServerConfig>,
-    served: Arc<Served>,
+    served: Arc<CurrentCertificate>,
 }
 
 /// The current certificate; read once per handshake.
 #[derive(Debug)]
-struct Served(RwLock<Arc<CertifiedKey>>);
+struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
 impl Tls {
     /// Reads a certificate (PEM: the server's own first, then its chain) and its private key (PEM: PKCS#8, SEC1 or RSA,
@@ -53,7 +53,7 @@ impl Tls {
     /// [`Tls::doubt`].
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let served = Arc::new(Served(RwLock::new(files::read(certificate, key, &provider)?)));
+        let served = Arc::new(CurrentCertificate(RwLock::new(files::read(certificate, key, &provider)?)));
         let tickets = ring::Ticketer::new().map_err(|error| TlsError::Random { why: error.to_string() })?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13, &TLS12])
@@ -93,13 +93,13 @@ impl Tls {
     }
 }
 
-impl Served {
+impl CurrentCertificate {
     fn now(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl ResolvesServerCert for Served {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.now())
     }

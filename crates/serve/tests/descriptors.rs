@@ -1,4 +1,4 @@
-//! A server that runs out of descriptors. A file of its own, because the limit is the whole process's.
+//! A server that runs out of file descriptors. It has a test binary of its own, since the limit applies to the process.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddrV4, TcpStream};
@@ -20,9 +20,9 @@ fn connections_beyond_the_descriptor_limit_wait_for_earlier_ones() {
     let spec = ServeSpec::new(directory.path(), "127.0.0.1:0".parse().unwrap());
 
     let outcomes = thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let server = scope.spawn(|| serve(&spec, stop.as_fd(), move |bound| tell.send(bound).unwrap()));
-        let address = told.recv().unwrap().to_string().parse::<SocketAddrV4>().unwrap();
+        let (address_sender, address_receiver) = mpsc::channel();
+        let server = scope.spawn(|| serve(&spec, stop.as_fd(), move |bound| address_sender.send(bound).unwrap()));
+        let address = address_receiver.recv().unwrap().to_string().parse::<SocketAddrV4>().unwrap();
         let answers = scope.spawn(move || {
             // The file is in memory before descriptors are short: opening it takes one.
             let first = ask(&mut TcpStream::connect(address).unwrap());
@@ -44,12 +44,12 @@ fn connections_beyond_the_descriptor_limit_wait_for_earlier_ones() {
     });
 
     outcomes.1.unwrap();
-    // Every answered one made room for another; none was refused or reset.
+    // Every closed connection made a descriptor available; none was refused or reset.
     for answer in outcomes.0.unwrap() {
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer:?}");
     }
 
-    // Far too few is said at once.
+    // Far too few descriptors are an error at the start.
     setrlimit(Resource::RLIMIT_NOFILE, 41, 41).unwrap();
     let outcome = serve(&spec, stop.as_fd(), |_| panic!("listening with too few descriptors"));
     assert!(matches!(outcome, Err(ServeError::Descriptors { limit: 41, .. })), "{outcome:?}");

@@ -1,6 +1,6 @@
-//! MAX over both engines, spoken to with raw bytes: the same answers to the same input.
+//! Tests of MAX over both engines with raw bytes: the same input gives the same responses.
 //!
-//! Nothing here waits for a time to pass: a test ends when the bytes it expects have come.
+//! No test waits for time to pass: each ends when the expected bytes have arrived.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -19,12 +19,13 @@ fn on_both(body_bytes: usize, threads: usize, client: impl Fn(SocketAddr)) {
             MaxSpec { shared: false, listen: "127.0.0.1:0".parse().unwrap(), threads, body_bytes, engine, blind: None };
         let stop = EventFd::new().unwrap();
         thread::scope(|scope| {
-            let (tell, told) = mpsc::channel();
-            let server = scope
-                .spawn(|| serve_max(&spec, stop.as_fd(), move |bound, engine| tell.send((bound, engine)).unwrap()));
+            let (started_sender, started_receiver) = mpsc::channel();
+            let server = scope.spawn(|| {
+                serve_max(&spec, stop.as_fd(), move |bound, engine| started_sender.send((bound, engine)).unwrap())
+            });
             // Ends the server also when the client's assertions fail.
             let _stop = Stop(&stop);
-            let (address, used) = told.recv().unwrap();
+            let (address, used) = started_receiver.recv().unwrap();
             assert_eq!(used, engine);
             client(address);
             drop(_stop);
@@ -47,7 +48,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The lengths of the bodies of `count` answers, each whole, and the rest of the stream if it ends.
+/// The body lengths of `count` complete responses.
 fn answers(stream: &mut TcpStream, count: usize, has_body: bool) -> Vec<usize> {
     let (mut bytes, mut lengths) = (Vec::new(), Vec::new());
     while lengths.len() < count {
@@ -61,11 +62,11 @@ fn answers(stream: &mut TcpStream, count: usize, has_body: bool) -> Vec<usize> {
         while bytes.len() < head + 4 + length {
             more(stream, &mut bytes);
         }
-        assert!(bytes[head + 4..head + 4 + length].iter().all(|&byte| byte == b'x'), "answers are mixed up");
+        assert!(bytes[head + 4..head + 4 + length].iter().all(|&byte| byte == b'x'), "responses are mixed up");
         bytes.drain(..head + 4 + length);
         lengths.push(length);
     }
-    assert!(bytes.is_empty(), "more than was asked for: {:?}", String::from_utf8_lossy(&bytes));
+    assert!(bytes.is_empty(), "bytes beyond the expected responses: {:?}", String::from_utf8_lossy(&bytes));
     lengths
 }
 
@@ -85,15 +86,15 @@ fn rest(mut stream: TcpStream) -> String {
 #[test]
 fn keep_alive_and_close_follow_the_request() {
     on_both(3000, 1, |address| {
-        let mut kept = connect(address);
+        let mut persistent = connect(address);
         for _ in 0..200 {
-            kept.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-            assert_eq!(answers(&mut kept, 1, true), [3000]);
+            persistent.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            assert_eq!(answers(&mut persistent, 1, true), [3000]);
         }
-        kept.write_all(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        assert_eq!(answers(&mut kept, 1, false), [0]);
-        kept.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let last = rest(kept);
+        persistent.write_all(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert_eq!(answers(&mut persistent, 1, false), [0]);
+        persistent.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let last = rest(persistent);
         assert!(last.contains("\r\nConnection: close\r\n") && last.ends_with("xxx"), "{last}");
         let mut old = connect(address);
         old.write_all(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\n\r\n").unwrap();
@@ -128,7 +129,7 @@ fn fragmented_and_pipelined_requests_get_one_response_each() {
     });
 }
 
-/// Far more than the socket's buffers hold, pipelined, to a client that begins to read only after it has asked.
+/// Pipelined responses far larger than the socket buffers, to a client that reads only after sending all requests.
 #[test]
 fn large_responses_to_a_slow_client_stay_in_order() {
     const BODY: usize = 3 << 20;
@@ -164,8 +165,8 @@ fn malformed_requests_are_refused_and_disconnects_are_harmless() {
     });
 }
 
-/// Requests so long that each is received by itself, and asked in one go: the second is known before it is known whether
-/// the answer to the first was taken whole.
+/// Pipelined requests so long that each is received separately: the second arrives before the kernel has accepted the
+/// complete response to the first.
 #[test]
 fn long_pipelined_requests_get_responses_in_order() {
     const BODY: usize = 3 << 20;
@@ -185,7 +186,7 @@ fn a_response_is_sent_after_the_complete_request() {
         let mut client = connect(address);
         client.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na").unwrap();
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        assert!(client.read(&mut [0; 100]).is_err(), "there is a byte to come");
+        assert!(client.read(&mut [0; 100]).is_err(), "the request is incomplete");
         client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         client.write_all(b"b").unwrap();
         assert_eq!(answers(&mut client, 1, true), [5]);

@@ -91,7 +91,7 @@ fn wall_clock_stable(drift: Option<Duration>) -> Check {
         None => check.could_not_run("the wall clock was not compared with the run's clock"),
         Some(drift) => check.at_most(
             drift.as_nanos() as f64,
-            polymix::judge::CLOCK_SLACK_MS as f64 * 1e6,
+            polymix::verifier::CLOCK_SLACK_MS as f64 * 1e6,
             "movement of the wall clock, by which objects expire, against the run's clock",
             "the wall clock was set during the run, and objects expire by it: stale responses and false misses may be \
              caused by the clock; repeat the run",

@@ -1,10 +1,10 @@
-//! The simulation against one that looks at everything every time, and against streams worked out by hand.
+//! Tests of the simulation against a brute-force simulation, and with streams whose result is known.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A plain repeatable request at a moment.
+/// A basic cacheable request at a time.
 fn fetch(url: u8, at_unix_s: i64) -> Fetch<u8> {
     Fetch {
         url,
@@ -29,7 +29,7 @@ const INFINITE: Limit<Bytes> = Limit::Unlimited;
 #[test]
 fn simulation_does_not_use_the_generator() {
     let source = include_str!("../ideal.rs");
-    assert!(!source.contains("polymix"), "the second opinion may not use the first");
+    assert!(!source.contains("polymix"), "the simulation shares no code with the generator");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn requests_that_cannot_fill_leave_no_copy() {
     assert_eq!(hits(&[passing, fetch(1, 1), fetch(1, 2)], INFINITE), 1);
     let uncacheable = Fetch { cacheable: false, ..fetch(1, 0) };
     assert_eq!(hits(&[uncacheable, uncacheable], INFINITE), 0);
-    // A reload is no hit, and leaves a new copy.
+    // A reload is not a hit, and stores a new copy.
     let reload = Fetch { may_hit: false, ..fetch(1, 1) };
     assert_eq!(hits(&[fetch(1, 0), reload, fetch(1, 2)], INFINITE), 1);
     assert_eq!(hits(&[reload, fetch(1, 2)], INFINITE), 1);
@@ -59,15 +59,15 @@ fn copy_is_usable_until_its_expiry_and_renewable_after() {
     let at = |at_unix_s| Fetch { version: 1, expires_unix_s: 20, ..fetch(1, at_unix_s) };
     assert_eq!(hits(&[first, at(9)], INFINITE), 1);
     assert_eq!(hits(&[first, at(10)], INFINITE), 0);
-    assert_eq!(hits(&[first, at(10), at(19)], INFINITE), 1, "the new version is kept in turn");
-    // An unchanged one is renewed where it has something to renew it by.
+    assert_eq!(hits(&[first, at(10), at(19)], INFINITE), 1, "the new version is stored");
+    // An unchanged copy is renewed if it has a validator.
     let same = |renewable| Fetch { version: 0, renewable, expires_unix_s: 20, ..fetch(1, 10) };
     assert_eq!(hits(&[first, same(true)], INFINITE), 1);
     assert_eq!(hits(&[first, same(false)], INFINITE), 0);
     assert_eq!(
         hits(&[first, same(true), Fetch { expires_unix_s: 30, ..fetch(1, 19) }], INFINITE),
         2,
-        "for as long anew"
+        "the renewal extends the lifetime"
     );
     let changed = Fetch { renewable: true, version: 1, ..fetch(1, 10) };
     assert_eq!(hits(&[first, changed], INFINITE), 0);
@@ -78,14 +78,18 @@ fn least_recently_used_copy_is_evicted_first() {
     let two = Limit::At(Bytes(200));
     let stream = [fetch(1, 0), fetch(2, 1), fetch(1, 2), fetch(3, 3), fetch(1, 4), fetch(2, 5)];
     let ratios = ideal(stream, two);
-    assert_eq!(ratios.hits, 2, "3 pushed out 2, not 1, which had been used since");
-    assert_eq!((ratios.evicted, ratios.kept_bytes_max), (2, 200));
+    assert_eq!(ratios.hits, 2, "object 3 evicts object 2, since object 1 was used more recently");
+    assert_eq!((ratios.evicted, ratios.stored_bytes_max), (2, 200));
     let too_large = Fetch { bytes: 201, ..fetch(4, 6) };
-    assert_eq!(ideal([fetch(1, 0), too_large, too_large, fetch(1, 7)], two).evicted, 0, "it never came in");
+    assert_eq!(
+        ideal([fetch(1, 0), too_large, too_large, fetch(1, 7)], two).evicted,
+        0,
+        "an object larger than the cache is not stored"
+    );
     assert_eq!(hits(&[too_large, too_large], Limit::At(Bytes(201))), 1);
 }
 
-/// Recorded exchanges, in the order of ending.
+/// A recorded exchange.
 fn exchange(sequence: u64, object: u64, sent_ns: u64) -> CacheExchange {
     CacheExchange {
         sequence,
@@ -103,10 +107,14 @@ fn exchange(sequence: u64, object: u64, sent_ns: u64) -> CacheExchange {
 #[test]
 fn run_is_simulated_in_sending_order_and_counted_by_scheduled_time() {
     let measured = Timestamp::from_nanos(10)..Timestamp::from_nanos(20);
-    // Done in this order; sent in that of their numbers.
+    // The rows are in order of completion; their numbers are in sending order.
     let rows = [exchange(1, 7, 12), exchange(0, 7, 5), exchange(2, 8, 13), exchange(3, 8, 20)];
     let ideals = ideals_of(&rows, measured.clone(), Some(Bytes(10)));
-    assert_eq!((ideals.infinite.requests, ideals.infinite.hits), (2, 1), "the warm-up fills, and does not count");
+    assert_eq!(
+        (ideals.infinite.requests, ideals.infinite.hits),
+        (2, 1),
+        "the warm-up fills the cache and is not counted"
+    );
     assert_eq!(ideals.lru.map(|lru| (lru.hits, lru.evicted)), Some((1, 1)));
 
     let forms = |spoil: fn(&mut CacheExchange)| {
@@ -115,16 +123,16 @@ fn run_is_simulated_in_sending_order_and_counted_by_scheduled_time() {
         ideals_of(&rows, measured.clone(), None).infinite.hits
     };
     assert_eq!(forms(|_| ()), 1);
-    assert_eq!(forms(|row| row.form = CacheForm::Ims200), 1, "a 200 past the cache");
-    assert_eq!(forms(|row| row.form = CacheForm::Ims304), 0, "a 304 brings no body");
+    assert_eq!(forms(|row| row.form = CacheForm::Ims200), 1, "a 200 fills the cache");
+    assert_eq!(forms(|row| row.form = CacheForm::Ims304), 0, "a 304 has no body to store");
     assert_eq!(forms(|row| row.form = CacheForm::Reload), 1);
     assert_eq!(forms(|row| row.method = Method::Head), 0);
     assert_eq!(forms(|row| row.method = Method::Post), 0);
-    assert_eq!(forms(|row| row.secure = true), 0, "nobody sees inside a tunnel");
+    assert_eq!(forms(|row| row.secure = true), 0, "a proxy cannot store responses in a tunnel");
     assert_eq!(forms(|row| row.aborted = true), 0);
     assert_eq!(forms(|row| row.variant_gzip = true), 0, "another variant");
     assert_eq!(forms(|row| row.world = 1), 0);
-    assert_eq!(forms(|row| row.sent_at = None), 1, "what was asked and never sent is still what was asked");
+    assert_eq!(forms(|row| row.sent_at = None), 1, "a request that was never sent is simulated at its scheduled time");
 }
 
 #[test]
@@ -139,16 +147,16 @@ fn incomplete_requests_give_no_ideal_ratio() {
     assert_eq!(figures.hit_ratio.ideal, None);
 }
 
-/// The same cache, so simply that it can be seen to be right: a vector from the least to the most recently used.
+/// A brute-force simulation: a vector from the least to the most recently used copy.
 fn brute_force(stream: &[Fetch<u8>], size: u64) -> IdealRatios {
-    let mut kept: Vec<Fetch<u8>> = Vec::new();
+    let mut copies: Vec<Fetch<u8>> = Vec::new();
     let mut ratios = IdealRatios::default();
     for fetch in stream {
         let mut hit = false;
         if fetch.cacheable {
-            let place = kept.iter().position(|copy| copy.url == fetch.url);
-            if let Some(place) = place.filter(|_| fetch.may_hit) {
-                let copy = &mut kept[place];
+            let index = copies.iter().position(|copy| copy.url == fetch.url);
+            if let Some(index) = index.filter(|_| fetch.may_hit) {
+                let copy = &mut copies[index];
                 if fetch.at_unix_s < copy.expires_unix_s {
                     hit = true;
                 } else if fetch.renewable && copy.version == fetch.version {
@@ -157,20 +165,20 @@ fn brute_force(stream: &[Fetch<u8>], size: u64) -> IdealRatios {
                 }
             }
             if hit {
-                let copy = kept.remove(place.unwrap());
-                kept.push(copy);
+                let copy = copies.remove(index.unwrap());
+                copies.push(copy);
             } else if fetch.fills {
-                kept.retain(|copy| copy.url != fetch.url);
+                copies.retain(|copy| copy.url != fetch.url);
                 if fetch.bytes <= size {
-                    while kept.iter().map(|copy| copy.bytes).sum::<u64>() + fetch.bytes > size {
-                        kept.remove(0);
+                    while copies.iter().map(|copy| copy.bytes).sum::<u64>() + fetch.bytes > size {
+                        copies.remove(0);
                         ratios.evicted += 1;
                     }
-                    kept.push(*fetch);
+                    copies.push(*fetch);
                 }
             }
         }
-        ratios.kept_bytes_max = ratios.kept_bytes_max.max(kept.iter().map(|copy| copy.bytes).sum());
+        ratios.stored_bytes_max = ratios.stored_bytes_max.max(copies.iter().map(|copy| copy.bytes).sum());
         if fetch.counts {
             ratios.requests += 1;
             ratios.bytes += fetch.bytes;
@@ -181,7 +189,7 @@ fn brute_force(stream: &[Fetch<u8>], size: u64) -> IdealRatios {
     ratios
 }
 
-/// Requests for few objects, so that every branch is met; sizes differ from request to request, as versions' may.
+/// Requests for few objects, so that every branch is covered. Sizes differ between requests, like those of versions.
 fn streams() -> impl Strategy<Value = Vec<Fetch<u8>>> {
     let one = (0u8..12, 0u64..50, prop::array::uniform5(prop::bool::weighted(0.85)), 0u32..3, 0i64..30);
     prop::collection::vec(one, 0..200).prop_map(|drawn| {
@@ -215,10 +223,10 @@ proptest! {
         prop_assert_eq!(ratios.evicted, 0);
     }
 
-    /// LRU has the inclusion property as long as a copy keeps its size: more room is never worse.
+    /// LRU has the inclusion property for copies of constant size: a larger cache never has fewer hits.
     #[test]
     fn larger_cache_never_has_fewer_hits(mut stream in streams(), size in 0u64..300, more in 0u64..300) {
-        // Equal sizes: with unequal ones a larger body may stay out of the smaller cache and push others out of the larger.
+        // Equal sizes: otherwise a body that is too large for the smaller cache may evict others from the larger one.
         for fetch in &mut stream {
             *fetch = Fetch { bytes: 10, fills: true, expires_unix_s: i64::MAX, ..*fetch };
         }

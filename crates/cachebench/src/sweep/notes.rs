@@ -12,7 +12,7 @@ use units::{RequestRate, format_duration};
 
 use crate::phases::PolygraphSchedule;
 use crate::runs;
-use crate::sweep_plan::{CachePlan, Front};
+use crate::sweep_plan::{CachePlan, CachePosition};
 
 /// The failed check of a point whose origin did not report what it served.
 pub(super) fn uncounted(rate: RequestRate, error: &ExperimentError) -> Check {
@@ -59,19 +59,20 @@ pub(super) fn unsimulated(rate: RequestRate, points: &[CachePoint], read_error: 
     })
 }
 
-pub(super) fn proxy_description(front: &Front) -> String {
-    match front {
+pub(super) fn proxy_description(position: &CachePosition) -> String {
+    match position {
         // Documents must not contain the password.
-        Front::Forward(proxy) => format!("forward {}", Proxy { user: None, ..proxy.clone() }),
-        Front::Reverse(url) => format!("reverse {url}"),
-        Front::Direct => "none".into(),
+        CachePosition::Forward(proxy) => format!("forward {}", Proxy { user: None, ..proxy.clone() }),
+        CachePosition::Reverse(url) => format!("reverse {url}"),
+        CachePosition::Direct => "none".into(),
     }
 }
 
-/// Time of load before the measured part of a point, and mean think time of the origin in seconds. `None` for schedules.
+/// Time of load before the measured part of a point, and mean think time of the origin in seconds. `None` for
+/// schedules.
 pub(super) fn warm_up_and_think_time(plan: &CachePlan, workload: &CacheWorkload) -> Option<(Duration, f64)> {
     let cache = &plan.cache;
-    let before = runs::lead(plan, workload).saturating_add(cache.point.mul_f64(cache.warmup.value()));
+    let before = runs::lead_time(plan, workload).saturating_add(cache.point.mul_f64(cache.warmup.value()));
     cache.is_constant().then(|| (before, workload.think.as_ref().map_or(0.0, |law| law.mean())))
 }
 
@@ -93,12 +94,12 @@ pub(super) fn notes(plan: &CachePlan, workload: &CacheWorkload) -> Vec<String> {
             notes.push("The cache was not filled beforehand, since its size is unknown (--cache-size).".into());
         }
     }
-    let lead = runs::lead(plan, workload);
-    if !lead.is_zero() {
+    let lead_time = runs::lead_time(plan, workload);
+    if !lead_time.is_zero() {
         notes.push(format!(
             "The workload {} has phases of its own, of which only the last is measured: {} of load before it are in no figure.",
             workload.name,
-            format_duration(lead)
+            format_duration(lead_time)
         ));
     }
     if cache.keep_world {

@@ -2,7 +2,7 @@
 
 use polymix::CacheWorkload;
 
-use super::{CachePlan, Front, POINT_MIN, POINTS_MAX, SweepPlan, reverse_parts};
+use super::{CachePlan, CachePosition, POINT_MIN, POINTS_MAX, SweepPlan, reverse_parts};
 use crate::phases::PolygraphSchedule;
 
 impl CachePlan {
@@ -12,11 +12,11 @@ impl CachePlan {
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
             return Some(format!("name `{}`: expected letters, digits, - and _", self.name));
         }
-        let front = match self.front() {
-            Ok(front) => front,
+        let position = match self.position() {
+            Ok(position) => position,
             Err(why) => return Some(why),
         };
-        if let Some(why) = self.front_at_fault(&front) {
+        if let Some(why) = self.front_contradiction(&position) {
             return Some(why);
         }
         if cache.rates.is_empty() || cache.rates.len() > POINTS_MAX {
@@ -61,15 +61,15 @@ impl CachePlan {
                     .into(),
             );
         }
-        if self.server.is_some() && front == Front::Direct {
+        if self.server.is_some() && position == CachePosition::Direct {
             return Some("direct (--direct) is without a cache: leave [server] (--server) out".into());
         }
-        self.origin_at_fault()
+        self.origin_contradiction()
     }
 
     /// Contradictions of the cache's position.
-    fn front_at_fault(&self, front: &Front) -> Option<String> {
-        let Front::Reverse(url) = front else {
+    fn front_contradiction(&self, position: &CachePosition) -> Option<String> {
+        let CachePosition::Reverse(url) = position else {
             return self.cache.tls.is_some().then(|| {
                 "[cache.tls] (-k, --cacert and others) requires a reverse proxy with https: give reverse (--reverse), \
                  or leave it out"
@@ -98,7 +98,7 @@ impl CachePlan {
     }
 
     /// Contradictions of the origin.
-    fn origin_at_fault(&self) -> Option<String> {
+    fn origin_contradiction(&self) -> Option<String> {
         let origin = &self.origin;
         if self.cache.origin_at.is_some() {
             if self.server.is_some() {
@@ -138,7 +138,7 @@ impl CachePlan {
             return Ok(());
         }
         let without = "set https = 0 (--set https=0, [workload] set)";
-        if let Ok(Front::Reverse(_)) = self.front() {
+        if let Ok(CachePosition::Reverse(_)) = self.position() {
             return Err(format!(
                 "the workload {} has {:.0} % inside TLS (https), which a forward proxy cannot see; a reverse proxy sees all: \
                  {without}, and for one that speaks TLS give --reverse https://HOST:PORT",
@@ -248,8 +248,8 @@ mod tests {
             ("origin_at = \"127.0.0.1:1\"\n[origin]\ncommand = \"o\"\n", "--origin-at"),
             ("[cache.tls]\ninsecure = true\n", "[cache.tls]"),
         ] {
-            let said = refused(rest);
-            assert!(said.contains(named), "{rest}: {said}");
+            let message = refused(rest);
+            assert!(message.contains(named), "{rest}: {message}");
         }
         let reverse = |url: &str, rest: &str| {
             read(&format!("[cache]\nreverse = \"{url}\"\n{rest}\n[origin]\nlisten = \"127.0.0.1:2\"\n"))
@@ -286,8 +286,8 @@ mod tests {
             ("[path]\nrtt = \"1ms\"\n[server]\ncommand = \"x\"\n", "cache of [server]"),
             (own, "[origin] command"),
         ] {
-            let said = forward(rest).check_workload(&https).unwrap_err();
-            assert!(said.contains(named) && said.contains("https=0"), "{rest}: {said}");
+            let message = forward(rest).check_workload(&https).unwrap_err();
+            assert!(message.contains(named) && message.contains("https=0"), "{rest}: {message}");
         }
     }
 }

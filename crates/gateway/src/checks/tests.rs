@@ -4,7 +4,7 @@ use schema::{CheckState, Measured};
 
 use super::*;
 
-fn spent(cpu_ms: u64, share: Option<f64>) -> EmulationUsage {
+fn usage(cpu_ms: u64, share: Option<f64>) -> EmulationUsage {
     let used =
         GatewayUsed { at: Duration::from_secs(10), cpu: Duration::from_millis(cpu_ms), ..GatewayUsed::default() };
     EmulationUsage { used, share, links: Default::default() }
@@ -12,20 +12,20 @@ fn spent(cpu_ms: u64, share: Option<f64>) -> EmulationUsage {
 
 #[test]
 fn cpu_share_check_tolerates_a_tenth_more() {
-    // A tenth of a core over ten seconds is one second; 5 ms may be run over once.
-    assert_eq!(share_held(&spent(1104, Some(0.1))).state, CheckState::Ok);
-    let over = share_held(&spent(1106, Some(0.1)));
+    // A tenth of a core over ten seconds is one second; a single overrun of 5 ms is tolerated.
+    assert_eq!(share_limit_respected(&usage(1104, Some(0.1))).state, CheckState::Ok);
+    let over = share_limit_respected(&usage(1106, Some(0.1)));
     assert_eq!((over.state, over.weight), (CheckState::Failed, Weight::Invalid));
-    assert_eq!(share_held(&spent(9000, None)).state, CheckState::NotApplicable);
+    assert_eq!(share_limit_respected(&usage(9000, None)).state, CheckState::NotApplicable);
 }
 
-/// Of half a second 2 % are 10 ms: one more run of the card is 5 ms.
+/// 2 % of half a second are 10 ms; a single overrun of the gateway host is 5 ms.
 #[test]
 fn cpu_share_check_tolerates_a_single_overrun() {
     let of = |cpu_ms| {
-        let mut lab = spent(cpu_ms, Some(0.02));
-        lab.used.at = Duration::from_millis(500);
-        share_held(&lab).state
+        let mut emulation = usage(cpu_ms, Some(0.02));
+        emulation.used.at = Duration::from_millis(500);
+        share_limit_respected(&emulation).state
     };
     assert_eq!((of(15), of(17)), (CheckState::Ok, CheckState::Failed));
 }
@@ -34,18 +34,18 @@ fn cpu_share_check_tolerates_a_single_overrun() {
 fn links_check_tolerates_one_percent_late_packets() {
     let of = |late| {
         let link = LinkFigures { written: 1000, late, ..LinkFigures::default() };
-        links_on_time(&EmulationUsage { links: [LinkFigures::default(), link], ..spent(0, None) }).state
+        links_on_time(&EmulationUsage { links: [LinkFigures::default(), link], ..usage(0, None) }).state
     };
     assert_eq!((of(10), of(11)), (CheckState::Ok, CheckState::Failed));
-    assert_eq!(links_on_time(&spent(0, None)).state, CheckState::Ok);
+    assert_eq!(links_on_time(&usage(0, None)).state, CheckState::Ok);
 }
 
 #[test]
 fn single_packet_dropped_by_the_testbed_is_invalid() {
     let link = LinkFigures { unintended_drops: 1, ..LinkFigures::default() };
-    let lost = no_unintended_drops(&EmulationUsage { links: [link, LinkFigures::default()], ..spent(0, None) });
+    let lost = no_unintended_drops(&EmulationUsage { links: [link, LinkFigures::default()], ..usage(0, None) });
     assert_eq!((lost.state, lost.weight), (CheckState::Failed, Weight::Invalid));
-    assert_eq!(no_unintended_drops(&spent(0, None)).state, CheckState::Ok);
+    assert_eq!(no_unintended_drops(&usage(0, None)).state, CheckState::Ok);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn trials_with_a_deviation_of_a_fifth_are_suspect() {
 #[test]
 fn proxy_without_responses_fails_the_check() {
     let load = ProxyLoad { achieved_per_s: 0.1, overloaded: true, ..ProxyLoad::default() };
-    assert_eq!(proxy_loaded(Ok(&load)).state, CheckState::Ok, "overload is a result");
+    assert_eq!(proxy_loaded(Ok(&load)).state, CheckState::Ok, "an overloaded proxy is a result");
     assert_eq!(proxy_loaded(Ok(&ProxyLoad::default())).state, CheckState::Failed);
     let gone = proxy_loaded(Err("it ended"));
     assert_eq!((gone.state, gone.why.as_str()), (CheckState::CouldNotRun, "it ended"));
@@ -70,7 +70,7 @@ fn proxy_without_responses_fails_the_check() {
 
 #[test]
 fn stream_bottleneck_is_the_first_saturated_component() {
-    // 90 % of what 10 Mbit/s carry of payload.
+    // 90 % of the payload rate of a 10 Mbit/s link.
     let link = 0.9 * 1e7 * 1448.0 / 1500.0;
     let of = |bits, cpu, busiest| stream_bound(bits, Some(1e7), Some(cpu), Some(0.1), busiest, true);
     assert_eq!(of(link + 1.0, 0.1, 1.0), "link");

@@ -61,7 +61,7 @@ impl EmulationCores {
         self.loops.clone()
     }
 
-    pub(super) fn words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match (&self.gateway, &self.client, &self.server, &self.loops) {
             (Some(gateway), Some(client), Some(server), [Some(a), Some(b)]) => {
                 format!("gateway on core {gateway}, links on {a} and {b}, clients on {client}, server on {server}")
@@ -94,6 +94,6 @@ mod tests {
                 );
             }
         }
-        assert_eq!(division(6).words(), "gateway on core 0, links on 5 and 4, clients on 2-3, server on 1");
+        assert_eq!(division(6).describe(), "gateway on core 0, links on 5 and 4, clients on 2-3, server on 1");
     }
 }

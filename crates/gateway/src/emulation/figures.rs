@@ -14,7 +14,7 @@ pub struct GatewayUsed {
     /// CPU time of emulated host and programs.
     pub cpu: Duration,
     /// CPU time of the emulated host: forwarding and translation.
-    pub card: Duration,
+    pub host_process: Duration,
     /// CPU time of the programs at the gateway.
     pub programs: Duration,
     /// Time throttled by the CPU limit; absent without control group.
@@ -34,7 +34,7 @@ impl GatewayUsed {
         GatewayUsed {
             at: self.at.saturating_sub(earlier.at),
             cpu: self.cpu.saturating_sub(earlier.cpu),
-            card: self.card.saturating_sub(earlier.card),
+            host_process: self.host_process.saturating_sub(earlier.host_process),
             programs: self.programs.saturating_sub(earlier.programs),
             throttled: self.throttled.zip(earlier.throttled).map(|(now, then)| now.saturating_sub(then)),
             periods: self.periods.zip(earlier.periods).map(|(now, then)| Periods {
@@ -64,7 +64,7 @@ pub struct LinkFigures {
     /// CPU time of its loop.
     pub ran: Duration,
     /// Time its loop was runnable without a core.
-    pub stood: Duration,
+    pub waited_for_core: Duration,
     /// Packets written; unsplit segments count once.
     pub written: u64,
     /// Packets written more than 1 ms late.
@@ -81,7 +81,7 @@ impl LinkFigures {
             up: self.up.since(&earlier.up),
             down: self.down.since(&earlier.down),
             ran: self.ran.saturating_sub(earlier.ran),
-            stood: self.stood.saturating_sub(earlier.stood),
+            waited_for_core: self.waited_for_core.saturating_sub(earlier.waited_for_core),
             written: self.written.saturating_sub(earlier.written),
             late: self.late.saturating_sub(earlier.late),
             unintended_drops: self.unintended_drops.saturating_sub(earlier.unintended_drops),
@@ -90,7 +90,7 @@ impl LinkFigures {
 
     /// Of a difference: utilization of the loop, 0 to 1, including time without a core. At 1 it is saturated.
     pub fn busy_share(&self) -> f64 {
-        share(self.ran + self.stood, self.at).min(1.0)
+        share(self.ran + self.waited_for_core, self.at).min(1.0)
     }
 
     /// Of a difference: share of packets that were more than 1 ms late, 0 to 1.
@@ -139,8 +139,8 @@ pub struct GatewayCounts {
     pub forwarded: u64,
     /// Packets without route.
     pub no_route: u64,
-    /// Malformed packets and those with expired time to live. The emulation sends some at its start, to measure the cost of a
-    /// packet.
+    /// Malformed packets and those with expired time to live. The emulation sends some at its start, to measure the
+    /// cost of a packet.
     pub header_errors: u64,
     /// Tracked connections now; absent without tracking.
     pub tracked: Option<u64>,
@@ -166,11 +166,11 @@ impl GatewayCounts {
 pub struct EmulationFacts {
     /// Longest stall caused by the CPU share, usually and rarely; absent without one.
     pub stall_lengths: Option<[Duration; 2]>,
-    /// CPU time of the emulated host itself per packet of a burst in nanoseconds, from its queue to the kernel, which drops the
-    /// packet. Measured at the start; absent if that failed.
-    pub card_ns_a_packet: Option<f64>,
+    /// CPU time of the emulated host itself per packet of a burst in nanoseconds, from its queue to the kernel, which
+    /// drops the packet. Measured at the start; absent if that failed.
+    pub host_ns_per_packet: Option<f64>,
     /// The same for an isolated packet, which has to wake the emulated host.
-    pub card_ns_alone: Option<f64>,
+    pub host_ns_per_isolated_packet: Option<f64>,
     /// Placement on cores, in words.
     pub placement: String,
     /// Idle behaviour of the cores.
@@ -203,11 +203,17 @@ mod tests {
         assert_eq!((between.cores(), between.overflowed), (0.1, [2, 1]));
         assert_eq!(then.since(&then).cores(), 0.0);
 
-        let then =
-            LinkFigures { at: ms(0), ran: ms(10), stood: ms(10), written: 10, late: 5, ..LinkFigures::default() };
-        let now = LinkFigures { at: ms(100), ran: ms(60), stood: ms(20), written: 110, late: 6, ..then };
+        let then = LinkFigures {
+            at: ms(0),
+            ran: ms(10),
+            waited_for_core: ms(10),
+            written: 10,
+            late: 5,
+            ..LinkFigures::default()
+        };
+        let now = LinkFigures { at: ms(100), ran: ms(60), waited_for_core: ms(20), written: 110, late: 6, ..then };
         let between = now.since(&then);
         assert_eq!((between.busy_share(), between.late_share()), (0.6, 0.01));
-        assert_eq!(LinkFigures { stood: ms(500), ..now }.since(&then).busy_share(), 1.0);
+        assert_eq!(LinkFigures { waited_for_core: ms(500), ..now }.since(&then).busy_share(), 1.0);
     }
 }

@@ -4,10 +4,11 @@
 //!   link's loop --put--> queue (bounded) --receive--> host --write--> g0: forwarding, NAT, and out at g1, inside this write
 //! ```
 //!
-//! A kernel forwards in the softirq raised by the arrival of a packet, which no control group limits or counts: it is charged
-//! to the running process, for a TUN device the one that writes to it. Therefore packets for the gateway are written by a
-//! process of the gateway's control group that does nothing else. While it is throttled, packets wait in its queues, as in
-//! the receive rings of a network interface. A full queue drops packets, which count as losses of the gateway.
+//! A kernel forwards in the softirq raised by the arrival of a packet, which no control group limits or counts: it is
+//! charged to the running process, for a TUN device the one that writes to it. Therefore packets for the gateway are
+//! written by a process of the gateway's control group that does nothing else. While it is throttled, packets wait in
+//! its queues, as in the receive queues of a network interface. A full queue drops packets, which count as losses of
+//! the gateway.
 //!
 //! Why not threaded NAPI: docs/decisions/0021.
 
@@ -33,20 +34,20 @@ use super::{CLIENT, SERVER};
 /// Message of the host process when it runs.
 const READY: &str = "ready";
 
-/// Starts the emulated host: it writes packets of a queue to the device of the same number. It joins `group` first, runs on
-/// `cores` if given, and ends when its queues are closed, when the worker is dropped, or with this process. Must be called
-/// while this process has one thread.
+/// Starts the emulated host: it writes packets of a queue to the device of the same number. It joins `group` first,
+/// runs on `cores` if given, and ends when its queues are closed, when the worker is dropped, or with this process.
+/// Must be called while this process has one thread.
 ///
 /// # Errors
 /// The process has other threads; the control group cannot be joined.
 pub fn start(
     devices: [&Tun; 2],
-    rings: [OwnedFd; 2],
+    queues: [OwnedFd; 2],
     group: Option<&Cgroup>,
     cores: Option<&Cores>,
 ) -> Result<Worker, TestbedError> {
-    let keep = [devices[0].as_fd(), devices[1].as_fd(), rings[0].as_fd(), rings[1].as_fd()];
-    let worker = Worker::start(c"yamabiko-card", &keep, |mut link| {
+    let kept_open = [devices[0].as_fd(), devices[1].as_fd(), queues[0].as_fd(), queues[1].as_fd()];
+    let worker = Worker::start(c"yamabiko-card", &kept_open, |mut link| {
         let joined = group.map_or(Ok(()), Cgroup::join);
         let placed = cores.map_or(Ok(()), Cores::pin_this_thread);
         // Packet processing precedes programs, if this user may set the priority.
@@ -60,40 +61,44 @@ pub fn start(
         let _ = link.write_all(ready.as_bytes());
         let _ = link.shutdown(std::net::Shutdown::Write);
         if ready == READY {
-            let _ = carry(devices, &rings);
+            let _ = carry(devices, &queues);
         }
     });
     let worker = worker.map_err(TestbedError::environment)?;
-    let said = wait_ready(worker.link()).map_err(TestbedError::system("start the emulated gateway host"))?;
-    match said.as_str() {
+    let message = wait_ready(worker.link()).map_err(TestbedError::system("start the emulated gateway host"))?;
+    match message.as_str() {
         READY => Ok(worker),
         why => Err(TestbedError::Environment(format!("the emulated gateway host cannot start: {why}"))),
     }
 }
 
-/// CPU time of the emulated host per packet in nanoseconds: in a burst, and isolated. Measured with malformed packets, which
-/// the gateway's kernel drops. `arrived` returns the number of packets at its first device.
-pub(super) fn cost(card: &Worker, ring: &mut PacketQueue, arrived: impl Fn() -> Option<u64>) -> [Option<f64>; 2] {
+/// CPU time of the emulated host per packet in nanoseconds: in a burst, and isolated. Measured with malformed packets,
+/// which the gateway's kernel drops. `arrived` returns the number of packets at its first device.
+pub(super) fn cpu_cost(
+    host_process: &Worker,
+    queue: &mut PacketQueue,
+    arrived: impl Fn() -> Option<u64>,
+) -> [Option<f64>; 2] {
     [(BURST_PACKETS, Duration::ZERO), (ISOLATED_PACKETS, ISOLATED_GAP)]
-        .map(|trial| trial_cost(card, ring, &arrived, trial))
+        .map(|trial| trial_cost(host_process, queue, &arrived, trial))
 }
 
 fn trial_cost(
-    card: &Worker,
-    ring: &mut PacketQueue,
+    host_process: &Worker,
+    queue: &mut PacketQueue,
     arrived: impl Fn() -> Option<u64>,
     (packets, apart): (u64, Duration),
 ) -> Option<f64> {
-    let spent = || served(card.pid(), card.pid()).map(|served| served.ran);
+    let spent = || served(host_process.pid(), host_process.pid()).map(|served| served.ran);
     let (before, had) = (spent()?, arrived()?);
     for _ in 0..packets {
-        ring.put(&malformed()).ok()?;
+        queue.put(&malformed()).ok()?;
         if !apart.is_zero() {
             std::thread::sleep(apart);
         }
     }
     // Dropped packets do not count.
-    let sent = packets.checked_sub(ring.take_overflowed())?;
+    let sent = packets.checked_sub(queue.take_overflowed())?;
     let deadline = monotonic_ns() + COST_TIMEOUT.as_nanos() as u64;
     while arrived()? < had + sent {
         if monotonic_ns() > deadline {
@@ -125,18 +130,18 @@ const ISOLATED_GAP: Duration = Duration::from_micros(300);
 /// Timeout; at the smallest share, 1 %, the measurement takes about 200 ms.
 const COST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The message of the host process; empty if it died.
+/// The message of the host process; empty if the process ended without one.
 fn wait_ready(mut link: &UnixStream) -> io::Result<String> {
-    let mut said = String::new();
-    link.read_to_string(&mut said)?;
-    Ok(said)
+    let mut message = String::new();
+    link.read_to_string(&mut message)?;
+    Ok(message)
 }
 
 /// The loop of the host process. Errors of the kernel are counted by the device.
-fn carry(devices: [&Tun; 2], rings: &[OwnedFd; 2]) -> io::Result<()> {
+fn carry(devices: [&Tun; 2], queues: &[OwnedFd; 2]) -> io::Result<()> {
     let epoll = Epoll::new()?;
-    for (number, ring) in rings.iter().enumerate() {
-        epoll.add(ring.as_fd(), Interest::READ, number as u64)?;
+    for (number, queue) in queues.iter().enumerate() {
+        epoll.add(queue.as_fd(), Interest::READ, number as u64)?;
     }
     let mut batch = PacketBatch::default();
     let mut events = [Event::EMPTY; 2];
@@ -146,12 +151,12 @@ fn carry(devices: [&Tun; 2], rings: &[OwnedFd; 2]) -> io::Result<()> {
         // Alternate between directions in batches.
         for event in ready {
             let number = event.token() as usize;
-            match batch.receive(rings[number].as_fd())? {
+            match batch.receive(queues[number].as_fd())? {
                 Some(packets) => packets.for_each(|packet| {
                     let _ = devices[number].write(packet);
                 }),
                 None => {
-                    epoll.remove(rings[number].as_fd())?;
+                    epoll.remove(queues[number].as_fd())?;
                     open[number] = false;
                 }
             }

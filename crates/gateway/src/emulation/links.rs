@@ -18,7 +18,7 @@ use sys::sched::{Cores, Urgency};
 use sys::signal::Wake;
 use units::{Limit, Probability, Timestamp};
 
-use super::{CLIENT, DirectionFigures, LinkFigures, LinkWords};
+use super::{CLIENT, DirectionFigures, LinkFigures, LinkSettings};
 use plan::{Engine, Wait};
 use testbed::TestbedError;
 use testbed::drive::Drive;
@@ -38,28 +38,28 @@ pub(super) struct Link {
 
 /// The path between two ends. Its `clients` have the client's address and those after it.
 pub(super) fn path(
-    words: &LinkWords,
+    settings: &LinkSettings,
     clients: u32,
     seed: u64,
     client: impl Into<End>,
     server: impl Into<End>,
 ) -> PathIo {
     let addresses = AddressPlan { first_client: CLIENT, clients };
-    PathIo::new(Network::new(addresses, &spec(words, clients), seed), client, server, Rewrite::default())
+    PathIo::new(Network::new(addresses, &spec(settings, clients), seed), client, server, Rewrite::default())
 }
 
-/// One link shared by all clients, each way. Without effects it passes segments unsplit.
-fn spec(words: &LinkWords, clients: u32) -> PathSpec {
+/// One link shared by all clients, in each direction. Without effects it passes segments unsplit.
+fn spec(settings: &LinkSettings, clients: u32) -> PathSpec {
     let mut link = LinkSpec::default();
-    if words.loss != Probability::ZERO {
-        link.put(EffectSpec::Loss(words.loss));
+    if settings.loss != Probability::ZERO {
+        link.put(EffectSpec::Loss(settings.loss));
     }
-    if let Limit::At(rate) = words.rate {
-        let queue = Queue { limit: QueueLimit::Bytes(words.queue), discipline: Discipline::DropTail };
+    if let Limit::At(rate) = settings.rate {
+        let queue = Queue { limit: QueueLimit::Bytes(settings.queue), discipline: Discipline::DropTail };
         link.put(EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }));
     }
-    if !words.delay.is_zero() {
-        link.put(EffectSpec::Delay(words.delay));
+    if !settings.delay.is_zero() {
+        link.put(EffectSpec::Delay(settings.delay));
     }
     let mut spec = PathSpec::new(vec![ClientPath::constant(Duration::ZERO); clients as usize]);
     if !link.effects.is_empty() {
@@ -78,9 +78,10 @@ impl Link {
         path.publish_each_batch(Arc::clone(&live));
         let clock = Clock::start();
         path.set_start(clock.now());
-        let (theirs, wake, told) = (Arc::clone(&progress), Arc::clone(&stop), Arc::clone(&number));
+        let (progress_in_thread, wake, number_in_thread) =
+            (Arc::clone(&progress), Arc::clone(&stop), Arc::clone(&number));
         let work = move || {
-            told.store(this_thread(), Ordering::Release);
+            number_in_thread.store(this_thread(), Ordering::Release);
             if let Some(core) = core {
                 // Without pinning the loop is less precise, which the timing error shows.
                 let _ = core.pin_this_thread();
@@ -93,7 +94,7 @@ impl Link {
                 engine: Engine::default(),
                 path: Some(path),
                 load: None,
-                progress: theirs,
+                progress: progress_in_thread,
                 stop: wake.as_fd(),
                 drain: Duration::ZERO,
                 others: Vec::new(),
@@ -119,7 +120,7 @@ impl Link {
             up: direction(self.live.carried(Direction::Up)),
             down: direction(self.live.carried(Direction::Down)),
             ran,
-            stood: waited,
+            waited_for_core: waited,
             written: self.live.written(),
             late: self.live.late(),
             unintended_drops: self.live.refused() + devices.iter().flatten().map(dropped).sum::<u64>(),
@@ -132,7 +133,7 @@ impl Link {
     }
 
     /// Why the loop ended, if it did.
-    pub(super) fn trouble(&mut self) -> Option<String> {
+    pub(super) fn failure(&mut self) -> Option<String> {
         if !self.thread.as_ref()?.is_finished() {
             return None;
         }
@@ -172,18 +173,18 @@ fn direction(carried: Carried) -> DirectionFigures {
 mod tests {
     use super::*;
 
-    fn words(rate: &str) -> LinkWords {
-        LinkWords::at(rate.parse().map_or(Limit::Unlimited, Limit::At))
+    fn settings(rate: &str) -> LinkSettings {
+        LinkSettings::at(rate.parse().map_or(Limit::Unlimited, Limit::At))
     }
 
     #[test]
     fn unlimited_link_passes_segments_unsplit() {
-        assert!(spec(&words("unlimited"), 2).only_delays());
+        assert!(spec(&settings("unlimited"), 2).only_delays());
     }
 
     #[test]
     fn link_applies_loss_before_the_rate_in_both_directions() {
-        let link = LinkWords { loss: "1%".parse().unwrap(), delay: Duration::from_millis(2), ..words("10Mbit") };
+        let link = LinkSettings { loss: "1%".parse().unwrap(), delay: Duration::from_millis(2), ..settings("10Mbit") };
         let spec = spec(&link, 2);
         assert_eq!((spec.clients.len(), spec.shared.len()), (2, 1));
         let shared = &spec.shared[0];

@@ -20,8 +20,8 @@ const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) fn masquerade(gateway: &NetNamespace) -> Result<Masquerade, TestbedError> {
     let make = || {
         let made = Masquerade::of(TABLE, CLIENT.into(), 32)?;
-        // At thousands of connections a second, closed ones would fill the connection table, which all namespaces share. The
-        // setting exists once a connection is tracked.
+        // At thousands of connections a second, closed ones would fill the connection table, which all namespaces
+        // share. The setting exists once a connection is tracked.
         let _ = sysctl("net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1");
         Ok::<_, sys::Error>(made)
     };
@@ -29,8 +29,8 @@ pub(super) fn masquerade(gateway: &NetNamespace) -> Result<Masquerade, TestbedEr
     made.map_err(|error| TestbedError::Environment(format!("NAT at the emulated gateway: {error}")))
 }
 
-/// Runs a shell command with privileges in the gateway's network and waits for its end. Background processes end with the
-/// returned sandbox.
+/// Runs a shell command with privileges in the gateway's network and waits for its end. Background processes end with
+/// the returned sandbox.
 pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Sandbox, TestbedError> {
     let output = sys::limits::unnamed_file(c"setup-output").map_err(TestbedError::system("memfd_create"))?;
     let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(TestbedError::system("dup"));

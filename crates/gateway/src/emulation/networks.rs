@@ -69,8 +69,8 @@ impl Networks {
     /// Counters of the devices c0, g0, g1, s0.
     pub(super) fn statistics(&self) -> Result<[LinkStats; 4], TestbedError> {
         let read = |net: &NetNamespace, name: &str| {
-            let asked = net.run(|| Netlink::open()?.link_statistics(name));
-            asked.and_then(|outcome| outcome).map_err(TestbedError::environment)
+            let result = net.run(|| Netlink::open()?.link_statistics(name));
+            result.and_then(|outcome| outcome).map_err(TestbedError::environment)
         };
         Ok([
             read(&self.client, "c0")?,
@@ -132,8 +132,9 @@ fn gateway(_nat: bool) -> sys::Result<Vec<Tun>> {
 
 fn server_end(nat: bool) -> sys::Result<Vec<Tun>> {
     let (device, mut netlink) = open("s0", SERVER)?;
-    let back = if nat { Route::new(OUTSIDE.into(), 32, "s0") } else { Route::new(CLIENTS_NETWORK.into(), 16, "s0") };
-    netlink.add_route(&back)?;
+    let return_route =
+        if nat { Route::new(OUTSIDE.into(), 32, "s0") } else { Route::new(CLIENTS_NETWORK.into(), 16, "s0") };
+    netlink.add_route(&return_route)?;
     let _ = sysctl("net/ipv4/tcp_max_tw_buckets", "1000000");
     Ok(vec![device])
 }
@@ -162,9 +163,9 @@ fn open(name: &str, address: Ipv4Addr) -> sys::Result<(Tun, Netlink)> {
 fn ip_counts(snmp: &str) -> GatewayCounts {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Ip: "));
     let (names, figures) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    let of = |wanted: &str| {
+    let of = |key: &str| {
         let mut both = names.split_whitespace().zip(figures.split_whitespace());
-        both.find(|(name, _)| *name == wanted).and_then(|(_, figure)| figure.parse().ok()).unwrap_or(0)
+        both.find(|(name, _)| *name == key).and_then(|(_, figure)| figure.parse().ok()).unwrap_or(0)
     };
     GatewayCounts {
         forwarded: of("ForwDatagrams"),

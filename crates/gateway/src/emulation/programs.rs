@@ -14,7 +14,7 @@ use sys::sched::Cores;
 use sys::signal::Signal;
 
 use super::networks::{self, Networks};
-use super::{At, INSIDE, ProxySpec, SERVER, ServerEnd, Starts, Waiting};
+use super::{At, INSIDE, PreparedProgram, ProxySpec, SERVER, ServerEnd, Starts};
 use testbed::TestbedError;
 use testbed::server::{ended, output_tail};
 use testbed::topology::listening::{self, ListenWaitSpec, NotListening};
@@ -32,7 +32,7 @@ const SERVER_END: &str = "the gateway's server end";
 const PROXY: &str = "the proxy";
 
 /// Environment of the programs.
-pub(super) struct Surroundings<'a> {
+pub(super) struct ProgramEnvironment<'a> {
     pub(super) networks: &'a Networks,
     pub(super) group: Option<&'a Cgroup>,
     pub(super) rootless: bool,
@@ -47,12 +47,12 @@ pub(super) struct Program {
     starts: Starts,
     place: Option<Sandbox>,
     output: Option<File>,
-    went: bool,
+    started: bool,
 }
 
 impl Program {
     /// Creates the sandbox. Must be called while this process has one thread.
-    pub(super) fn prepare(waiting: Waiting, around: &Surroundings<'_>) -> Result<Program, TestbedError> {
+    pub(super) fn prepare(waiting: PreparedProgram, around: &ProgramEnvironment<'_>) -> Result<Program, TestbedError> {
         let output = sys::limits::unnamed_file(c"program-output").map_err(TestbedError::system("memfd_create"))?;
         let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(TestbedError::system("dup"));
         let stdout = match waiting.stdout {
@@ -67,26 +67,26 @@ impl Program {
             starts: waiting.starts,
             place: Some(place),
             output: Some(output),
-            went: false,
+            started: false,
         })
     }
 
     /// The same for a program that owns the terminal.
-    pub(super) fn in_front(
+    pub(super) fn in_foreground(
         name: &str,
         argv: &[OsString],
         env: Vec<(OsString, OsString)>,
-        around: &Surroundings<'_>,
+        around: &ProgramEnvironment<'_>,
     ) -> Result<Program, TestbedError> {
         let place = place(At::Clients, argv.to_vec(), env, Stdio3::default(), false, around)?;
-        let (name, starts) = (name.to_owned(), Starts::WhenTold);
-        Ok(Program { name, at: At::Clients, starts, place: Some(place), output: None, went: false })
+        let (name, starts) = (name.to_owned(), Starts::OnRequest);
+        Ok(Program { name, at: At::Clients, starts, place: Some(place), output: None, started: false })
     }
 
     /// Starts the program, if it starts immediately, and waits until it listens.
-    pub(super) fn start_at_once(&mut self) -> Result<(), TestbedError> {
-        let Starts::AtOnce { listens } = self.starts else { return Ok(()) };
-        self.go()?;
+    pub(super) fn start_and_wait(&mut self) -> Result<(), TestbedError> {
+        let Starts::Immediately { listens } = self.starts else { return Ok(()) };
+        self.start()?;
         let address = if self.at == At::Gateway { INSIDE } else { SERVER };
         match (listens, self.at) {
             (Some(port), _) => self.wait_listening(address, port),
@@ -95,11 +95,11 @@ impl Program {
         }
     }
 
-    /// Starts it.
-    pub(super) fn go(&mut self) -> Result<(), TestbedError> {
+    /// Starts the prepared program.
+    pub(super) fn start(&mut self) -> Result<(), TestbedError> {
         let Some(place) = &mut self.place else { return Ok(()) };
         place.exec().map_err(TestbedError::plan)?;
-        self.went = true;
+        self.started = true;
         Ok(())
     }
 
@@ -111,13 +111,13 @@ impl Program {
     }
 
     /// Whether the program starts with the emulation.
-    pub(super) fn starts_at_once(&self) -> bool {
-        self.starts != Starts::WhenTold
+    pub(super) fn starts_immediately(&self) -> bool {
+        self.starts != Starts::OnRequest
     }
 
     /// How the program ended, with its last output.
     pub(super) fn ended(&mut self) -> Option<String> {
-        let place = self.place.as_mut().filter(|_| self.went)?;
+        let place = self.place.as_mut().filter(|_| self.started)?;
         let how = ended(place)?;
         Some(format!("{} ended ({how}){}", self.name, self.output.as_ref().map(output_tail).unwrap_or_default()))
     }
@@ -142,14 +142,14 @@ impl Program {
 
     /// Interrupts the program like Ctrl-C and waits at most `timeout` for all of its processes. Returns how it ended.
     pub(super) fn interrupt(&mut self, timeout: Duration) -> Result<Option<String>, TestbedError> {
-        if let Some(place) = self.place.as_mut().filter(|_| self.went) {
+        if let Some(place) = self.place.as_mut().filter(|_| self.started) {
             place.signal(Signal::SIGINT).map_err(TestbedError::environment)?;
         }
         let deadline = sys::clock::monotonic_ns() + timeout.as_nanos() as u64;
         loop {
             let ended = self.ended();
             let left = deadline.saturating_sub(sys::clock::monotonic_ns());
-            match self.place.as_ref().filter(|_| ended.is_none() && self.went && left > 0) {
+            match self.place.as_ref().filter(|_| ended.is_none() && self.started && left > 0) {
                 Some(place) => sys::signal::wait_readable(place.status_fd(), Duration::from_nanos(left)),
                 None => return Ok(ended),
             };
@@ -200,28 +200,28 @@ impl Program {
     }
 }
 
-impl From<&ServerEnd> for Waiting {
+impl From<&ServerEnd> for PreparedProgram {
     fn from(server: &ServerEnd) -> Self {
-        Waiting {
+        PreparedProgram {
             name: SERVER_END.into(),
             at: At::Server,
             argv: server.argv.clone(),
             env: server.env.clone(),
             stdout: None,
-            starts: Starts::AtOnce { listens: Some(server.port) },
+            starts: Starts::Immediately { listens: Some(server.port) },
         }
     }
 }
 
-impl From<&ProxySpec> for Waiting {
+impl From<&ProxySpec> for PreparedProgram {
     fn from(proxy: &ProxySpec) -> Self {
-        Waiting {
+        PreparedProgram {
             name: PROXY.into(),
             at: At::Gateway,
             argv: vec!["/bin/sh".into(), "-c".into(), proxy.command.clone().into()],
             env: Vec::new(),
             stdout: None,
-            starts: Starts::AtOnce { listens: Some(proxy.port) },
+            starts: Starts::Immediately { listens: Some(proxy.port) },
         }
     }
 }
@@ -232,7 +232,7 @@ fn place(
     env: Vec<(OsString, OsString)>,
     stdio: Stdio3,
     new_session: bool,
-    around: &Surroundings<'_>,
+    around: &ProgramEnvironment<'_>,
 ) -> Result<Sandbox, TestbedError> {
     Sandbox::start(SandboxSpec {
         env: testbed::topology::user_command_variables().into_iter().chain(env).collect(),

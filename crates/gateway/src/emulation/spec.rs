@@ -10,8 +10,8 @@ use units::{BitRate, Bytes, CpuShare, Limit, Probability};
 /// Configuration of an emulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmulationSpec {
-    /// Settings of both links, each way.
-    pub link: LinkWords,
+    /// Settings of both links, in each direction.
+    pub link: LinkSettings,
     /// Whether source addresses of the client are translated.
     pub nat: bool,
     /// The proxy at the gateway, if there is one.
@@ -20,8 +20,8 @@ pub struct EmulationSpec {
     pub share: Option<CpuShare>,
     /// Memory limit of the gateway's processes; `None`: unlimited.
     pub memory: Option<Bytes>,
-    /// A shell command run first in the gateway's network: rules, routes, settings. Its background processes end with the
-    /// emulation.
+    /// A shell command run first in the gateway's network: rules, routes, settings. Its background processes end with
+    /// the emulation.
     pub setup: Option<String>,
     /// Seed of the links' losses.
     pub seed: u64,
@@ -29,9 +29,9 @@ pub struct EmulationSpec {
     pub placement: Placement,
 }
 
-/// Settings of a link, each way.
+/// Settings of a link, in each direction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LinkWords {
+pub struct LinkSettings {
     /// Rate of IP packets.
     pub rate: Limit<BitRate>,
     /// Queue limit, if there is a rate.
@@ -42,13 +42,13 @@ pub struct LinkWords {
     pub delay: Duration,
 }
 
-impl LinkWords {
+impl LinkSettings {
     /// 64 KiB, as in network interfaces of 2001.
     pub const QUEUE: Bytes = Bytes(64 * 1024);
 
     /// A link with only a rate.
     pub const fn at(rate: Limit<BitRate>) -> Self {
-        LinkWords { rate, queue: Self::QUEUE, loss: Probability::ZERO, delay: Duration::ZERO }
+        LinkSettings { rate, queue: Self::QUEUE, loss: Probability::ZERO, delay: Duration::ZERO }
     }
 }
 
@@ -74,7 +74,7 @@ pub struct ServerEnd {
 
 /// A program prepared with the emulation.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct PreparedProgram {
     /// Unique name, for errors and [`super::RunningEmulation::go`].
     pub name: String,
     /// Its network. Programs at the gateway are in its control group.
@@ -104,10 +104,10 @@ pub enum At {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts {
     /// With the emulation, which waits until the program listens on the port, if given.
-    AtOnce {
+    Immediately {
         /// The TCP port.
         listens: Option<u16>,
     },
     /// By [`super::RunningEmulation::go`].
-    WhenTold,
+    OnRequest,
 }

@@ -2,18 +2,19 @@ use crate::tester::{EndReport, Test};
 use stats::arrivals::{Arrivals, LOSSES_MIN};
 
 use super::*;
-use crate::trials::OfSize;
+use crate::trials::SizeResult;
 
 const GAP_NS: u64 = 500_000;
 
-/// A row up: `lost` of the numbers do not arrive, and what was sent during `still` (from, to, in ns) arrives at its end, or never.
-fn row(sent: u64, lost: impl Fn(u64) -> bool, still: Option<(u64, u64)>, never: bool) -> TrialSeen {
+/// Report of a row of packets up. Packets whose number is `lost` do not arrive. Packets sent during `stall` (from, to,
+/// in ns) arrive at its end, or not at all with `stall_loses`.
+fn row(sent: u64, lost: impl Fn(u64) -> bool, stall: Option<(u64, u64)>, stall_loses: bool) -> TrialReport {
     let mut arrivals = Arrivals::new(GAP_NS as f64);
     for number in (0..sent).filter(|&number| !lost(number)) {
         let at_ns = number * GAP_NS;
-        match still {
+        match stall {
             Some((from, to)) if (from..to).contains(&at_ns) => {
-                if !never {
+                if !stall_loses {
                     arrivals.add(number, to);
                 }
             }
@@ -21,8 +22,8 @@ fn row(sent: u64, lost: impl Fn(u64) -> bool, still: Option<(u64, u64)>, never: 
         }
     }
     let lag_ns = schema::Quantiles { count: sent, p99: 100_000, max: 300_000, ..schema::Quantiles::default() };
-    let of_sender = SentSeen { asked: sent, sent, to_ns: sent * GAP_NS, lag_ns, ..SentSeen::default() };
-    TrialSeen {
+    let of_sender = SentReport { asked: sent, sent, to_ns: sent * GAP_NS, lag_ns, ..SentReport::default() };
+    TrialReport {
         test: Test::Packets { up: true, ip_bytes: 512, per_second: 2000.0, lasts_ms: 3000, settle_ms: 0, probes: true },
         client: EndReport { sent: Some(of_sender), ..EndReport::default() },
         server: EndReport { arrivals: Some(arrivals.finish(sent)), ..EndReport::default() },
@@ -32,8 +33,8 @@ fn row(sent: u64, lost: impl Fn(u64) -> bool, still: Option<(u64, u64)>, never: 
     }
 }
 
-fn surveyed(seen: TrialSeen) -> Surveyed {
-    Surveyed { up: true, gap_ns: GAP_NS as f64, seen, closer: None }
+fn surveyed(seen: TrialReport) -> SurveyResult {
+    SurveyResult { up: true, gap_ns: GAP_NS as f64, seen, longer_survey: None }
 }
 
 fn names(findings: &[Finding]) -> Vec<&str> {
@@ -59,7 +60,7 @@ fn periodic_loss_needs_twenty_losses() {
     assert_eq!(names(&of(LOSSES_MIN - 1)), [name::LOSS_RANDOM]);
 }
 
-/// Distances of 1000 - d and 1000 + d in turn have a coefficient of variation of d / 1000.
+/// Alternating distances of 1000 - d and 1000 + d have a coefficient of variation of d / 1000.
 #[test]
 fn distances_that_vary_by_five_percent_are_not_periodic() {
     let of = |off: u64| {
@@ -76,15 +77,15 @@ fn distances_that_vary_by_five_percent_are_not_periodic() {
 
 #[test]
 fn loss_bursts_are_distinguished_from_random_loss() {
-    // Ten in a row, ten times, at distances that vary.
+    // Ten bursts of ten losses at varying distances.
     let starts: Vec<u64> = (1..11).map(|n| n * 500 + n * n * 7).collect();
     let in_burst = |number: u64| starts.iter().any(|&start| (start..start + 10).contains(&number));
     let found = of_survey(&surveyed(row(10_000, in_burst, None, false)), 0.0);
     assert_eq!(names(&found), [name::LOSS_BURSTS]);
     assert_eq!((found[0].figures["burst_packets"], found[0].figures["longest_burst_packets"]), (10.0, 10.0));
     let mut rng = stats::Rng::new(1, 1);
-    let alone: Vec<bool> = (0..10_000).map(|_| rng.uniform() < 0.01).collect();
-    let found = of_survey(&surveyed(row(10_000, |number| alone[number as usize], None, false)), 0.0199);
+    let isolated: Vec<bool> = (0..10_000).map(|_| rng.uniform() < 0.01).collect();
+    let found = of_survey(&surveyed(row(10_000, |number| isolated[number as usize], None, false)), 0.0199);
     assert_eq!(names(&found), [name::LOSS_RANDOM]);
     let figures = &found[0].figures;
     assert!(figures["loss_share_low"] < 0.01 && figures["loss_share_high"] > 0.01, "{figures:?}");
@@ -93,16 +94,16 @@ fn loss_bursts_are_distinguished_from_random_loss() {
 
 #[test]
 fn stalls_over_100_ms_are_findings() {
-    let of = |ms: u64, never| {
-        let still = Some((1_000_000_000, 1_000_000_000 + ms * 1_000_000));
-        of_survey(&surveyed(row(6000, |_| false, still, never)), 0.0)
+    let of = |ms: u64, stall_loses| {
+        let stall = Some((1_000_000_000, 1_000_000_000 + ms * 1_000_000));
+        of_survey(&surveyed(row(6000, |_| false, stall, stall_loses)), 0.0)
     };
     let found = of(1000, false);
     assert_eq!(names(&found), [name::STALL]);
     assert!((found[0].figures["lasted_ns"] - 1e9).abs() < 2e6, "{:?}", found[0].figures);
     assert_eq!(found[0].figures["lost_packets"], 0.0);
     assert!(found[0].words.starts_with("stall of 1.00 s at 1.0 s"), "{}", found[0].words);
-    // What was lost in it is told with it, and not as the way's habit.
+    // Losses in a stall are part of its finding, and not a finding of their own.
     let found = of(1000, true);
     assert_eq!(names(&found), [name::STALL]);
     assert!((1999.0..=2001.0).contains(&found[0].figures["lost_packets"]), "{:?}", found[0].figures);
@@ -133,10 +134,11 @@ fn losses_in_the_tester_are_not_findings() {
 fn longer_survey_determines_the_pattern_of_loss() {
     let few = row(6000, |number| number % 1000 == 999, None, false);
     let more = row(25_000, |number| number % 1000 == 999, None, false);
-    let survey = Surveyed { closer: Some((GAP_NS as f64, more)), ..surveyed(few.clone()) };
+    let survey = SurveyResult { longer_survey: Some((GAP_NS as f64, more)), ..surveyed(few.clone()) };
     assert_eq!(names(&of_survey(&survey, 0.0)), [name::LOSS_PERIODIC]);
     assert_eq!(floor(&survey), Some((31, 31_000)));
-    let clean = Surveyed { closer: Some((GAP_NS as f64, row(100, |_| false, None, false))), ..surveyed(few) };
+    let clean =
+        SurveyResult { longer_survey: Some((GAP_NS as f64, row(100, |_| false, None, false))), ..surveyed(few) };
     assert_eq!(names(&of_survey(&clean, 0.0)), [name::LOSS_RANDOM]);
 }
 
@@ -155,32 +157,36 @@ fn one_way_finding_names_the_blocked_direction() {
     assert_eq!((found.name.as_str(), found.test.as_str()), (name::ONE_WAY, "survey_down"));
     assert_eq!(one_way(&[up(false), down(true)]).unwrap().test, "survey_up");
     assert_eq!(one_way(&[up(true), down(true)]), None);
-    assert_eq!(one_way(&[up(false), down(false)]), None, "nothing at all is another finding");
-    assert_eq!(one_way(&[up(true)]), None, "the other way was not asked for");
+    assert_eq!(one_way(&[up(false), down(false)]), None, "no packets in either direction is another finding");
+    assert_eq!(one_way(&[up(true)]), None, "the other direction was not measured");
 }
 
 #[test]
 fn mtu_finding_names_the_largest_size_that_passes() {
-    let size = |ip_bytes, received| OfSize { up: true, ip_bytes, sent: 50, received, too_long: false };
+    let size = |ip_bytes, received| SizeResult { up: true, ip_bytes, sent: 50, received, too_long: false };
     let found = mtu(&[size(64, 50), size(1400, 50), size(1450, 0), size(1500, 0)]).unwrap();
     assert_eq!((found.figures["passes_bytes"], found.figures["blocked_bytes"]), (1400.0, 1450.0));
-    assert_eq!(mtu(&[size(64, 50), size(1500, 1)]), None, "one that passes is enough");
+    assert_eq!(mtu(&[size(64, 50), size(1500, 1)]), None, "a single packet that passes is enough");
     assert_eq!(mtu(&[size(64, 0), size(1500, 0)]), None);
-    assert_eq!(mtu(&[size(64, 0), size(1500, 50)]), None, "that is no matter of length");
-    let told = OfSize { sent: 0, too_long: true, ..size(1500, 0) };
+    assert_eq!(mtu(&[size(64, 0), size(1500, 50)]), None, "shorter packets are blocked, not longer ones");
+    let too_long = SizeResult { sent: 0, too_long: true, ..size(1500, 0) };
     let words = |one| mtu(&[size(64, 50), one]).unwrap().words;
-    assert!(words(told).ends_with(": the MTU of the sender's device is smaller"), "{}", words(told));
-    // One error among fifty is what the network said; that none was seen says nothing.
-    assert!(words(OfSize { sent: 50, ..told }).ends_with("; reported by the gateway (ICMP)"));
+    assert!(words(too_long).ends_with(": the MTU of the sender's device is smaller"), "{}", words(too_long));
+    // An error of a later send was caused by an ICMP message. Its absence proves nothing.
+    assert!(words(SizeResult { sent: 50, ..too_long }).ends_with("; reported by the gateway (ICMP)"));
     assert_eq!(words(size(1500, 0)), "IP packets of 64 bytes arrive, none of 1500 does");
-    assert_eq!(mtu(&[size(64, 50), OfSize { too_long: false, ..told }]), None, "it was never sent");
+    assert_eq!(
+        mtu(&[size(64, 50), SizeResult { too_long: false, ..too_long }]),
+        None,
+        "packets that were never sent prove nothing"
+    );
 }
 
 #[test]
 fn full_connection_table_is_distinguished_from_a_declining_rate() {
     let of = |slices: &[u32]| {
         let per_second = slices.iter().sum::<u32>().into();
-        table_full(&ExchangesSeen { by_slice: slices.to_vec(), per_second, ..ExchangesSeen::default() })
+        table_full(&ExchangesReport { by_slice: slices.to_vec(), per_second, ..ExchangesReport::default() })
     };
     let falls = |rest: u32| [vec![1000; 10], vec![rest; 20]].concat();
     let found = of(&falls(99)).unwrap();
@@ -188,15 +194,15 @@ fn full_connection_table_is_distinguished_from_a_declining_rate() {
     assert_eq!((found.figures["connections"], found.figures["before_per_s"]), (10_000.0, 10_000.0));
     assert_eq!(of(&falls(101)), None);
     assert_eq!(of(&[1000; 30]), None);
-    assert_eq!(of(&[vec![4; 10], vec![0; 20]].concat()), None, "too few to be sure");
-    assert_eq!(of(&falls(0)[..8]), None, "too short");
+    assert_eq!(of(&[vec![4; 10], vec![0; 20]].concat()), None, "too few connections for a finding");
+    assert_eq!(of(&falls(0)[..8]), None, "too few time slices for a finding");
 }
 
 #[test]
 fn failed_new_connections_are_a_finding_with_causes() {
     let trial = |done, failed: &[(&str, u64)]| {
         let failed = failed.iter().map(|&(cause, count)| (cause.to_owned(), count)).collect();
-        ExchangesSeen { done, failed, ..ExchangesSeen::default() }
+        ExchangesReport { done, failed, ..ExchangesReport::default() }
     };
     assert_eq!(connections_failed(&[trial(100, &[]), trial(90, &[])]), None);
     let found = connections_failed(&[trial(70, &[("timed out", 29)]), trial(100, &[("reset", 1), ("timed out", 1)])]);
@@ -207,9 +213,9 @@ fn failed_new_connections_are_a_finding_with_causes() {
 
 #[test]
 fn stalls_that_the_cpu_share_explains_are_attributed_to_it() {
-    let still = Some((1_000_000_000, 1_200_000_000));
+    let stall = Some((1_000_000_000, 1_200_000_000));
     let of = |more_ns: f64| {
-        let mut found = of_survey(&surveyed(row(6000, |_| false, still, false)), 0.0);
+        let mut found = of_survey(&surveyed(row(6000, |_| false, stall, false)), 0.0);
         let lasted_ns = found[0].figures["lasted_ns"];
         attribute_stalls_to_share(&mut found, lasted_ns + more_ns);
         found.remove(0).words.contains("a used-up CPU share can cause stalls of this length")
@@ -220,32 +226,40 @@ fn stalls_that_the_cpu_share_explains_are_attributed_to_it() {
 #[test]
 fn missing_route_is_found_with_and_without_icmp() {
     let server: SocketAddr = "198.18.0.1:7021".parse().unwrap();
-    let says =
+    let unreachable_by =
         |code: i32| TesterError::Unreachable { address: server, source: std::io::Error::from_raw_os_error(code) };
     const EHOSTUNREACH: i32 = 113;
     const ENETUNREACH: i32 = 101;
     const ECONNREFUSED: i32 = 111;
-    let found = unreachable(&says(EHOSTUNREACH), server, None).unwrap();
+    let found = unreachable(&unreachable_by(EHOSTUNREACH), server, None).unwrap();
     assert_eq!(found.name, name::NO_ROUTE);
     assert!(found.words.contains("198.18.0.1") && found.words.ends_with("no route to host"), "{}", found.words);
-    assert_eq!(unreachable(&says(ENETUNREACH), server, None).unwrap().name, name::NO_ROUTE);
-    assert_eq!(unreachable(&says(ECONNREFUSED), server, None), None, "there is a way, and nobody at its end");
+    assert_eq!(unreachable(&unreachable_by(ENETUNREACH), server, None).unwrap().name, name::NO_ROUTE);
+    assert_eq!(
+        unreachable(&unreachable_by(ECONNREFUSED), server, None),
+        None,
+        "a refused connection shows that there is a route"
+    );
     let silent = TesterError::NoAnswer { address: server };
     let of = |diagnosis: ForwardingDiagnosis| unreachable(&silent, server, Some(&diagnosis)).map(|found| found.name);
-    let dead = ForwardingDiagnosis { answers: true, ..ForwardingDiagnosis::default() };
-    assert_eq!(of(dead).as_deref(), Some(name::NO_ROUTE));
-    assert_eq!(of(ForwardingDiagnosis { answers: false, ..dead }), None, "nobody knows why");
-    let forwards = ForwardingDiagnosis { forwarded: 5, towards_server: 5, ..dead };
+    let nothing_forwarded = ForwardingDiagnosis { answers: true, ..ForwardingDiagnosis::default() };
+    assert_eq!(of(nothing_forwarded).as_deref(), Some(name::NO_ROUTE));
+    assert_eq!(
+        of(ForwardingDiagnosis { answers: false, ..nothing_forwarded }),
+        None,
+        "without a response of the gateway the cause is unknown"
+    );
+    let forwards = ForwardingDiagnosis { forwarded: 5, towards_server: 5, ..nothing_forwarded };
     assert_eq!(of(ForwardingDiagnosis { nat: true, ..forwards }).as_deref(), Some(name::NAT_MISSING));
     assert_eq!(of(forwards).as_deref(), Some(name::ONE_WAY));
     assert_eq!(of(ForwardingDiagnosis { nat: true, came_back: 1, ..forwards }).as_deref(), Some(name::ONE_WAY));
     assert_eq!(unreachable(&silent, server, None), None);
-    assert_eq!(unreachable(&TesterError::WrongSecret { address: server }, server, Some(&dead)), None);
+    assert_eq!(unreachable(&TesterError::WrongSecret { address: server }, server, Some(&nothing_forwarded)), None);
 }
 
 #[test]
 fn wilson_intervals_stay_within_0_and_1() {
-    // Wilson's own values for 10 of 100 at 95 %.
+    // Published values for 10 of 100 at 95 %.
     let [low, high] = wilson(10, 100, 0.95);
     assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");
     assert_eq!(wilson(0, 0, 0.95), [0.0, 1.0]);

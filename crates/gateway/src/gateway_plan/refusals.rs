@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::tester::message::BYTES_MAX;
 
-use super::{GatewayPlan, TestName, Where};
+use super::{GatewayLocation, GatewayPlan, TestName};
 
 /// Smallest IP packet: 20 + 8 + 24 bytes for a numbered datagram, rounded up.
 const SIZE_MIN: u16 = 64;
@@ -58,8 +58,8 @@ impl GatewayPlan {
             return Some("width (--width): expected 0.1% to 50%".into());
         }
         match &self.to {
-            Where::Lab => self.lab_contradiction(),
-            Where::Server(address) => self.remote_contradiction(address),
+            GatewayLocation::Lab => self.lab_contradiction(),
+            GatewayLocation::Server(address) => self.remote_contradiction(address),
         }
     }
 

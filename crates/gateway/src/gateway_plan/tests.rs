@@ -43,12 +43,12 @@ fn plan_of_a_real_gateway_rejects_emulation_keys() {
     for labs in
         ["conditions = [\"nat\"]", "links = [\"10Mbit\"]", "share = \"10%\"", "memory = \"64MB\"", "setup = \"true\""]
     {
-        let said = read(&format!("[gateway]\nto = \"192.0.2.7\"\n{labs}")).unwrap_err();
-        assert!(said.contains("applies to the emulated gateway only"), "{labs}: {said}");
+        let message = read(&format!("[gateway]\nto = \"192.0.2.7\"\n{labs}")).unwrap_err();
+        assert!(message.contains("applies to the emulated gateway only"), "{labs}: {message}");
     }
     for remote in ["label = \"x\"", "proxy = \"a:1\"", "gateway_stat = \"x\"", "token_file = \"x\""] {
-        let said = read(&format!("[gateway]\n{remote}")).unwrap_err();
-        assert!(said.contains("applies to a real gateway only"), "{remote}: {said}");
+        let message = read(&format!("[gateway]\n{remote}")).unwrap_err();
+        assert!(message.contains("applies to a real gateway only"), "{remote}: {message}");
     }
 }
 
@@ -77,6 +77,6 @@ fn gateway_plan_limits_are_enforced() {
         assert!(!refused(inside), "{inside}");
         assert!(refused(outside), "{outside}");
     }
-    let said = read("[gateway]\ntrials = 3\nsize = [64]").unwrap_err();
-    assert!(said.contains("plan.toml") && said.contains("size"), "{said}");
+    let message = read("[gateway]\ntrials = 3\nsize = [64]").unwrap_err();
+    assert!(message.contains("plan.toml") && message.contains("size"), "{message}");
 }

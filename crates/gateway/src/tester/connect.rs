@@ -1,4 +1,5 @@
-//! New connections: connect, a ticket up, one byte down, closed by the server; so many under way at once.
+//! Test of new connections: connect, send a ticket, receive one byte, closed by the server; a fixed number
+//! concurrently.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,15 +11,15 @@ use sys::epoll::{Epoll, Event, Interest};
 use sys::socket::{Read, TcpSocket};
 
 use super::handshake::Ticket;
-use super::packet::name;
+use super::packet::error_text;
+use super::report::ExchangesReport;
 use super::secret::Keys;
-use super::seen::ExchangesSeen;
 use super::session_table::TICKETS;
-use super::transact::Counts;
-use super::work::Halt;
+use super::transact::ExchangeCounter;
+use super::worker::StopFlag;
 
-/// Where to, and with what.
-pub(super) struct Connecting {
+/// Parameters of the test.
+pub(super) struct ConnectionTest {
     pub(super) to: SocketAddr,
     pub(super) keys: Keys,
     pub(super) trial: u32,
@@ -26,7 +27,7 @@ pub(super) struct Connecting {
     pub(super) lasts: Duration,
 }
 
-/// One under way.
+/// A connection attempt in progress.
 struct Attempt {
     socket: TcpSocket,
     ticket: Ticket,
@@ -34,29 +35,29 @@ struct Attempt {
     connected: bool,
 }
 
-/// Makes connections from the calling thread's network, for so long.
+/// Makes connections from the network namespace of the calling thread until the time is over.
 ///
-/// A connect that is not answered is repeated by the kernel after 1 s and given up here after [`PATIENCE`].
-pub(super) fn run(spec: &Connecting, halt: &Halt) -> io::Result<ExchangesSeen> {
+/// The kernel retransmits an unanswered SYN after 1 s; the attempt fails after [`CONNECTION_TIMEOUT`].
+pub(super) fn run(spec: &ConnectionTest, stop: &StopFlag) -> io::Result<ExchangesReport> {
     let epoll = Epoll::new()?;
     let mut attempts: Vec<Option<Attempt>> = (0..spec.parallel).map(|_| None).collect();
     let (mut events, mut next) = (vec![Event::EMPTY; spec.parallel.max(1)], 0u32);
-    let mut counts = Counts::new(spec.lasts);
-    let mut looked_ns = 0;
-    while !halt.is_set() && !counts.is_over() {
+    let mut counter = ExchangeCounter::new(spec.lasts);
+    let mut timeouts_checked_ns = 0;
+    while !stop.is_set() && !counter.is_over() {
         for (slot, attempt) in attempts.iter_mut().enumerate().filter(|(_, attempt)| attempt.is_none()) {
             if next as usize >= TICKETS {
                 break;
             }
-            match begin(spec, next) {
+            match start_attempt(spec, next) {
                 Ok(begun) => {
-                    // Edges: writable when it is connected, readable when the byte or the end is there.
+                    // Edge-triggered: writable when connected, readable when the byte or the end has arrived.
                     epoll.add(begun.socket.as_fd(), Interest::READ_WRITE.edge(), slot as u64)?;
                     *attempt = Some(begun);
                 }
                 Err(error) => {
-                    counts.failed(name(&error));
-                    // No port, no way: again with the next turn.
+                    counter.record_failure(error_text(&error));
+                    // No free port or no route: try again in the next iteration.
                     next += 1;
                     break;
                 }
@@ -69,34 +70,34 @@ pub(super) fn run(spec: &Connecting, halt: &Halt) -> io::Result<ExchangesSeen> {
             match advance(attempt) {
                 Ok(false) => continue,
                 Ok(true) => {
-                    counts.done(attempt.begun_ns, monotonic_ns());
-                    halt.pulse().hear();
+                    counter.record(attempt.begun_ns, monotonic_ns());
+                    stop.liveness().record_activity();
                 }
-                Err(error) => counts.failed(name(&error)),
+                Err(error) => counter.record_failure(error_text(&error)),
             }
             *slot = None;
         }
         let now = monotonic_ns();
-        if now - looked_ns > LOOK_NS {
-            looked_ns = now;
+        if now - timeouts_checked_ns > TIMEOUT_CHECK_INTERVAL_NS {
+            timeouts_checked_ns = now;
             for slot in &mut attempts {
-                if slot.as_ref().is_some_and(|attempt| now - attempt.begun_ns > PATIENCE.as_nanos() as u64) {
-                    counts.failed("timed out".to_owned());
+                if slot.as_ref().is_some_and(|attempt| now - attempt.begun_ns > CONNECTION_TIMEOUT.as_nanos() as u64) {
+                    counter.record_failure("timed out".to_owned());
                     *slot = None;
                 }
             }
         }
     }
-    Ok(counts.seen())
+    Ok(counter.finish())
 }
 
-fn begin(spec: &Connecting, index: u32) -> io::Result<Attempt> {
+fn start_attempt(spec: &ConnectionTest, index: u32) -> io::Result<Attempt> {
     let ticket = Ticket { trial: spec.trial, index, tag: spec.keys.ticket(spec.trial, index) };
     let begun_ns = monotonic_ns();
     Ok(Attempt { socket: TcpSocket::connect(None, spec.to)?, ticket, begun_ns, connected: false })
 }
 
-/// True once the answer is there.
+/// Advances an attempt. True when the response has arrived.
 fn advance(attempt: &mut Attempt) -> io::Result<bool> {
     if !attempt.connected {
         attempt.socket.take_error()?;
@@ -104,7 +105,7 @@ fn advance(attempt: &mut Attempt) -> io::Result<bool> {
             Ok(Some(Ticket::BYTES)) => attempt.connected = true,
             Ok(Some(_)) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(None) => return Ok(false),
-            // Not connected yet: an event of before.
+            // Not connected yet: the event belongs to an earlier socket.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -112,10 +113,10 @@ fn advance(attempt: &mut Attempt) -> io::Result<bool> {
     match attempt.socket.read(&mut [0; 4])? {
         Read::Bytes(_) => Ok(true),
         Read::Later => Ok(false),
-        Read::End => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed without an answer")),
+        Read::End => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed without a response")),
     }
 }
 
-/// A connection that is not made by then has failed: one SYN lost is borne, two are not.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK_NS: u64 = 50_000_000;
+/// Timeout of a connection: one lost SYN is tolerated, two are not.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT_CHECK_INTERVAL_NS: u64 = 50_000_000;

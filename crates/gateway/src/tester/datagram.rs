@@ -1,30 +1,30 @@
-//! The datagrams of a trial.
+//! Format of the datagrams of a trial.
 //!
 //! ```text
-//!   mark:u64 number:u64 sent_ns:u64, then zeroes to the length asked for         little endian
-//!   introduction: "YBKDGRM1" session:16 trial:u32 tag:16                         the client's first
+//!   mark:u64 number:u64 sent_ns:u64, then zeros to the configured length       little endian
+//!   introduction: "YBKDGRM1" session:16 trial:u32 tag:16                         the client's first datagram
 //! ```
 //!
-//! The mark is drawn for each trial and kind out of the session's key; both ends know it, and nobody who has not seen one.
+//! The mark is derived from the session's key for each trial and kind of datagram, so that only both ends know it.
 
 use super::secret::{Keys, ShortTag};
 
-/// What stands at the beginning of each.
+/// Header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Of the trial and kind.
+    /// Mark of trial and kind.
     pub mark: u64,
-    /// From 0, without a gap.
+    /// Sequence number, from 0 without gaps.
     pub number: u64,
-    /// When it was sent, by the clock of the one who sent it first.
+    /// Time of sending on the sender's monotonic clock, in nanoseconds. An echoed datagram has the time of the client.
     pub sent_ns: u64,
 }
 
 impl Datagram {
-    /// Its length.
+    /// Length in bytes.
     pub const BYTES: usize = 24;
 
-    /// The bytes.
+    /// The datagram as sent.
     pub fn write(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&self.mark.to_le_bytes());
@@ -33,7 +33,7 @@ impl Datagram {
         bytes
     }
 
-    /// `None` where there are too few.
+    /// Parses a header; `None` if there are too few bytes.
     pub fn read(bytes: &[u8]) -> Option<Datagram> {
         let (words, _) = bytes.as_chunks::<8>();
         let &[mark, number, sent_ns, ..] = words else { return None };
@@ -42,45 +42,45 @@ impl Datagram {
     }
 }
 
-/// The kinds of one trial.
+/// Marks of the datagrams of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// What is counted.
+    /// Counted packets.
     pub(super) packet: u64,
-    /// What is sent back.
+    /// Probes, which the server sends back.
     pub(super) probe: u64,
-    /// A sign of life.
-    pub(super) alive: u64,
+    /// Keep-alives.
+    pub(super) keep_alive: u64,
 }
 
 impl Marks {
     pub(super) fn new(keys: &Keys, trial: u32) -> Self {
-        let [packet, probe, alive] = ["packet", "probe", "alive"].map(|kind| keys.mark(kind, trial));
-        Marks { packet, probe, alive }
+        let [packet, probe, keep_alive] = ["packet", "probe", "alive"].map(|kind| keys.mark(kind, trial));
+        Marks { packet, probe, keep_alive }
     }
 }
 
-/// The client's first datagram of a trial, from which the server learns the port to answer to.
+/// The client's first datagram of a trial, which tells the server the client's port after address translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Introduction {
-    /// The session's number.
+    /// Number of the session.
     pub session: ShortTag,
-    /// The trial's.
+    /// Number of the trial.
     pub trial: u32,
-    /// Proof.
+    /// Proof of the secret.
     pub tag: ShortTag,
 }
 
 impl Introduction {
-    /// Its length.
+    /// Length in bytes.
     pub const BYTES: usize = 44;
 
-    /// Of this trial.
+    /// The introduction of a trial.
     pub fn new(keys: &Keys, trial: u32) -> Self {
         Introduction { session: keys.session(), trial, tag: keys.introduction(trial) }
     }
 
-    /// The bytes.
+    /// The datagram as sent.
     pub fn write(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(MAGIC);
@@ -90,7 +90,7 @@ impl Introduction {
         bytes
     }
 
-    /// `None` where it is none.
+    /// Parses an introduction; `None` if the bytes are not one.
     pub fn read(bytes: &[u8]) -> Option<Introduction> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let (magic, rest) = bytes.split_first_chunk::<8>()?;

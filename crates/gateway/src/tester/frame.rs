@@ -1,11 +1,12 @@
-//! The control connection after the handshake: messages that nobody can put in, leave out, change or repeat.
+//! Framing of the control connection: each message is authenticated against insertion, omission, changes and replay.
 //!
 //! ```text
-//!   length:u32 (of the text, at most 64 KiB) | text: JSON | tag:32 = HMAC(key of this way, "frame" | number:u64 | text)
+//!   length:u32 (of the text, at most 64 KiB) | text: JSON | tag:32
+//!   tag = HMAC(key of the direction, "frame" | number:u64 | text)
 //! ```
 //!
-//! Both ends count the frames of each way. The first that is not in order ends the session: there is no going on after it.
-//! Nothing is encrypted: figures are no secret.
+//! Both ends number the frames of each direction. The first frame that is not authentic or out of sequence ends the
+//! session. Frames are not encrypted: figures are not secret.
 
 use std::fmt;
 
@@ -14,15 +15,15 @@ use subtle::ConstantTimeEq;
 
 use super::secret::{Keys, tag};
 
-/// The longest text.
+/// Largest length of a text in bytes.
 pub const TEXT_MAX: usize = 64 << 10;
 
-/// Which of a connection's two directions.
+/// Direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameDirection {
     /// From the client to the server.
     Up,
-    /// Back.
+    /// From the server to the client.
     Down,
 }
 
@@ -35,48 +36,49 @@ impl FrameDirection {
     }
 }
 
-/// Makes the frames of one way.
+/// Writes the frames of one direction.
 pub struct FrameWriter {
     key: hmac::Key,
     number: u64,
 }
 
 impl FrameWriter {
-    /// From the first frame on.
-    pub fn new(keys: &Keys, way: FrameDirection) -> Self {
-        FrameWriter { key: way.key(keys), number: 0 }
+    /// Starts with the first frame of a connection.
+    pub fn new(keys: &Keys, direction: FrameDirection) -> Self {
+        FrameWriter { key: direction.key(keys), number: 0 }
     }
 
-    /// The next frame.
+    /// The next frame with this text.
     ///
     /// # Panics
     /// The text is longer than [`TEXT_MAX`].
     pub fn write(&mut self, text: &[u8]) -> Vec<u8> {
         assert!(text.len() <= TEXT_MAX, "a message of {} bytes", text.len());
-        let tag = tag(&self.key, &[WORD, &self.number.to_le_bytes(), text]);
+        let tag = tag(&self.key, &[LABEL, &self.number.to_le_bytes(), text]);
         self.number += 1;
         [&(text.len() as u32).to_le_bytes()[..], text, &tag].concat()
     }
 }
 
-/// Reads the frames of one way, however they are cut. Holds one frame and what came with its end.
+/// Reads the frames of one direction from pieces of any length. Buffers at most one frame and the bytes received with
+/// its end.
 pub struct FrameReader {
     key: hmac::Key,
     number: u64,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     broken: bool,
 }
 
 impl FrameReader {
-    /// From the first frame on.
-    pub fn new(keys: &Keys, way: FrameDirection) -> Self {
-        FrameReader { key: way.key(keys), number: 0, held: Vec::new(), broken: false }
+    /// Starts with the first frame of a connection.
+    pub fn new(keys: &Keys, direction: FrameDirection) -> Self {
+        FrameReader { key: direction.key(keys), number: 0, buffered: Vec::new(), broken: false }
     }
 
-    /// Takes bytes as they came. To be followed by [`FrameReader::next`] until there is none.
-    pub fn take(&mut self, bytes: &[u8]) {
+    /// Buffers received bytes. Call [`FrameReader::next`] afterwards until it returns `None`.
+    pub fn push(&mut self, bytes: &[u8]) {
         if !self.broken {
-            self.held.extend_from_slice(bytes);
+            self.buffered.extend_from_slice(bytes);
         }
     }
 
@@ -85,64 +87,64 @@ impl FrameReader {
     /// # Errors
     /// The frame is out of sequence or not authentic; every later call fails, too.
     #[allow(clippy::should_implement_trait, reason = "it is fed in between, and the end of its input is not final")]
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, NotTheirs> {
+    pub fn next(&mut self) -> Result<Option<Vec<u8>>, InvalidFrame> {
         if self.broken {
-            return Err(NotTheirs);
+            return Err(InvalidFrame);
         }
-        let Some((length, rest)) = self.held.split_first_chunk::<4>() else { return Ok(None) };
+        let Some((length, rest)) = self.buffered.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if length > TEXT_MAX {
-            return self.refuse();
+            return self.reject();
         }
         let Some((text, rest)) = rest.split_at_checked(length) else { return Ok(None) };
-        let Some(theirs) = rest.get(..TAG) else { return Ok(None) };
-        let expected = tag(&self.key, &[WORD, &self.number.to_le_bytes(), text]);
-        if !bool::from(expected.ct_eq(theirs)) {
-            return self.refuse();
+        let Some(received_tag) = rest.get(..TAG_BYTES) else { return Ok(None) };
+        let expected = tag(&self.key, &[LABEL, &self.number.to_le_bytes(), text]);
+        if !bool::from(expected.ct_eq(received_tag)) {
+            return self.reject();
         }
         let text = text.to_vec();
         self.number += 1;
-        self.held.drain(..4 + length + TAG);
+        self.buffered.drain(..4 + length + TAG_BYTES);
         Ok(Some(text))
     }
 
-    /// Bytes that wait for the rest of their frame.
-    pub fn held(&self) -> usize {
-        self.held.len()
+    /// Number of buffered bytes, which wait for the rest of their frame.
+    pub fn buffered(&self) -> usize {
+        self.buffered.len()
     }
 
-    fn refuse(&mut self) -> Result<Option<Vec<u8>>, NotTheirs> {
+    fn reject(&mut self) -> Result<Option<Vec<u8>>, InvalidFrame> {
         self.broken = true;
-        self.held = Vec::new();
-        Err(NotTheirs)
+        self.buffered = Vec::new();
+        Err(InvalidFrame)
     }
 }
 
-/// A frame that the other end did not send, or not now.
+/// A frame that is not authentic or out of sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotTheirs;
+pub struct InvalidFrame;
 
-impl fmt::Display for NotTheirs {
+impl fmt::Display for InvalidFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message came that the other end did not send")
+        f.write_str("received a message that is not authentic")
     }
 }
 
-const WORD: &[u8] = b"frame";
-const TAG: usize = 32;
+const LABEL: &[u8] = b"frame";
+const TAG_BYTES: usize = 32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tester::handshake::{Answering, HandshakeStep, Opening, Proof};
+    use crate::tester::handshake::{HandshakeStep, Opening, Proof, ServerHandshake};
     use crate::tester::secret::Secret;
     use proptest::prelude::*;
 
     fn keys() -> Keys {
         let secret = Secret::new(b"correct-horse-battery-staple");
-        let mut server = Answering::with_nonce(&secret, [7; 32]);
-        server.take(&Opening::Control.write());
-        match server.take(Proof::new(&secret, &Opening::Control, [7; 32]).bytes()) {
+        let mut server = ServerHandshake::with_nonce(&secret, [7; 32]);
+        server.receive(&Opening::Control.write());
+        match server.receive(Proof::new(&secret, &Opening::Control, [7; 32]).bytes()) {
             HandshakeStep::Proven { keys, .. } => *keys,
             _ => panic!("not proven"),
         }
@@ -151,12 +153,12 @@ mod tests {
     fn read_all(reader: &mut FrameReader, bytes: &[u8], cut: usize) -> (Vec<Vec<u8>>, bool) {
         let mut texts = Vec::new();
         for piece in bytes.chunks(cut) {
-            reader.take(piece);
+            reader.push(piece);
             loop {
                 match reader.next() {
                     Ok(Some(text)) => texts.push(text),
                     Ok(None) => break,
-                    Err(NotTheirs) => return (texts, false),
+                    Err(InvalidFrame) => return (texts, false),
                 }
             }
         }
@@ -174,7 +176,7 @@ mod tests {
             let bytes: Vec<u8> = texts.iter().flat_map(|text| writer.write(text)).collect();
             let mut reader = FrameReader::new(&keys, FrameDirection::Up);
             prop_assert_eq!(read_all(&mut reader, &bytes, cut), (texts, true));
-            prop_assert_eq!(reader.held(), 0);
+            prop_assert_eq!(reader.buffered(), 0);
         }
 
         #[test]
@@ -186,7 +188,7 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
             let (texts, whole) = read_all(&mut FrameReader::new(&keys, FrameDirection::Down), &bytes, cut);
-            // A length that grew waits for more than there is, and never gives a text.
+            // After a length that is too large, the reader waits for further bytes and returns no text.
             prop_assert_eq!(texts.len(), at / frames[0].len());
             prop_assert!(!whole || at % frames[0].len() < 4);
         }
@@ -203,13 +205,13 @@ mod tests {
             ([&two[..], &one].concat(), 0),
             ([&one[..], &two, &one].concat(), 2),
         ] {
-            let (got, whole) = read_all(&mut FrameReader::new(&keys, FrameDirection::Up), &bytes, 1000);
-            assert_eq!((got.len(), whole), (texts, false));
+            let (read, whole) = read_all(&mut FrameReader::new(&keys, FrameDirection::Up), &bytes, 1000);
+            assert_eq!((read.len(), whole), (texts, false));
         }
         assert_eq!(
             read_all(&mut FrameReader::new(&keys, FrameDirection::Down), &one, 1000),
             (vec![], false),
-            "sent back"
+            "a frame of the other direction is rejected"
         );
     }
 
@@ -220,9 +222,9 @@ mod tests {
         let (texts, whole) = read_all(&mut FrameReader::new(&keys, FrameDirection::Up), &frame, 1 << 20);
         assert!(whole && texts[0].len() == TEXT_MAX);
         let mut reader = FrameReader::new(&keys, FrameDirection::Up);
-        reader.take(&(TEXT_MAX as u32 + 1).to_le_bytes());
-        assert_eq!(reader.next(), Err(NotTheirs));
-        reader.take(&[0; 1000]);
-        assert_eq!((reader.held(), reader.next()), (0, Err(NotTheirs)), "nothing is kept of it");
+        reader.push(&(TEXT_MAX as u32 + 1).to_le_bytes());
+        assert_eq!(reader.next(), Err(InvalidFrame));
+        reader.push(&[0; 1000]);
+        assert_eq!((reader.buffered(), reader.next()), (0, Err(InvalidFrame)), "a rejected frame is not buffered");
     }
 }

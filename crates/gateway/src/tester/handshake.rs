@@ -1,4 +1,4 @@
-//! How the two ends find out that the other has the secret, before either says anything else.
+//! The handshake in which both ends prove to each other that they know the secret.
 //!
 //! ```text
 //!   client > server   opening: "YBKGATE1" kind:u8 [a stream: session:16 trial:u32 index:u32]
@@ -6,13 +6,13 @@
 //!   client > server   nonce:32  proof:32
 //!   server > client   proof:32
 //!
-//!   client > server   "YBKTICK1" trial:u32 index:u32 ticket:16          one of thousands of connections: no handshake
+//!   client > server   "YBKTICK1" trial:u32 index:u32 ticket:16   instead of a handshake, in trials of connections
 //!   server > client   one byte
 //! ```
 //!
-//! Numbers are little endian. The server hears bytes and answers by [`Answering`], which owns nothing: whoever does not
-//! open with the magic is sent nothing, whoever has not the secret 32 bytes of chance, a recorded handshake is worth
-//! nothing (the server's nonce is another), and a server that does not know the secret cannot give the last proof.
+//! Numbers are little endian. [`ServerHandshake`] is the server's side without I/O. A client that does not begin with
+//! the magic receives nothing, and a client without the secret 32 random bytes. A recorded handshake cannot be
+//! replayed, since the server's nonce differs. A server without the secret cannot send the last proof.
 
 use std::fmt;
 
@@ -20,21 +20,21 @@ use subtle::ConstantTimeEq;
 
 use super::secret::{End, Keys, Nonces, Secret, ShortTag, Tag, random};
 
-/// Chance of one end.
+/// Random bytes chosen by one end.
 pub type Nonce = [u8; 32];
 
-/// What the client wants of a connection.
+/// Purpose of a connection, sent by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// A session.
+    /// The control connection of a session.
     Control,
-    /// To be one of a trial's streams.
+    /// A stream of a trial.
     Stream {
-        /// The session's number.
+        /// Number of the session.
         session: ShortTag,
-        /// The trial's.
+        /// Number of the trial.
         trial: u32,
-        /// Its own among the trial's.
+        /// Index among the streams of the trial.
         index: u32,
     },
 }
@@ -42,11 +42,11 @@ pub enum Opening {
 impl Opening {
     /// The first bytes of the connection.
     pub fn write(&self) -> Vec<u8> {
-        [&MAGIC[..], &self.about()].concat()
+        [&MAGIC[..], &self.purpose()].concat()
     }
 
-    /// What follows the magic, and is part of every proof.
-    pub(super) fn about(&self) -> Vec<u8> {
+    /// The bytes after the magic, which every proof covers.
+    pub(super) fn purpose(&self) -> Vec<u8> {
         match self {
             Opening::Control => vec![CONTROL],
             Opening::Stream { session, trial, index } => {
@@ -56,22 +56,22 @@ impl Opening {
     }
 }
 
-/// What lets a short connection of a trial in.
+/// Authentication of a short connection of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// The trial's number.
+    /// Number of the trial.
     pub trial: u32,
-    /// Its own among the trial's connections: each once.
+    /// Index among the connections of the trial; each is valid once.
     pub index: u32,
-    /// Proof.
+    /// Proof of the secret.
     pub tag: ShortTag,
 }
 
 impl Ticket {
-    /// Its length.
+    /// Length of a ticket.
     pub const BYTES: usize = 32;
 
-    /// All that its bearer sends.
+    /// The only bytes that the client sends on the connection.
     pub fn write(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&TICKET_MAGIC);
@@ -82,164 +82,165 @@ impl Ticket {
     }
 }
 
-/// What a server is to do next with a connection that it knows nothing of.
+/// What the server does next with an unauthenticated connection.
 pub enum HandshakeStep {
-    /// Read on.
+    /// Wait for more bytes.
     Wait,
-    /// Send this: the opening is whole.
+    /// The opening is complete: send this nonce.
     Challenge(Nonce),
-    /// The client has the secret. To be sent this, which gives the server's own proof, before anything else.
+    /// The client has proved that it knows the secret. Send the server's proof before any other data.
     Proven {
-        /// What it wants.
+        /// Purpose of the connection.
         opening: Opening,
-        /// The connection's keys.
+        /// Keys of the connection.
         keys: Box<Keys>,
-        /// The proof.
+        /// The server's proof.
         proof: Tag,
     },
-    /// A ticket, not looked at yet.
+    /// A ticket, not verified yet.
     Ticket(Ticket),
-    /// Close it, and send nothing.
-    Refuse(Wrong),
+    /// Close the connection without sending anything.
+    Refuse(RejectReason),
 }
 
-/// Why a connection is closed.
+/// Why a connection is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// It does not begin as it should, or goes on where it should wait.
-    NotOurs,
-    /// Its proof is none.
-    Secret,
+pub enum RejectReason {
+    /// The bytes violate the protocol, or arrived before the server's nonce was sent.
+    InvalidProtocol,
+    /// The proof is invalid.
+    WrongSecret,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wrong::NotOurs => "what it says is not our protocol",
-            Wrong::Secret => "wrong secret",
+            RejectReason::InvalidProtocol => "not the protocol of the gateway tester",
+            RejectReason::WrongSecret => "wrong secret",
         })
     }
 }
 
-/// The server's side of one handshake: bytes in, what to do out.
-pub struct Answering {
+/// The server's side of one handshake: consumes received bytes and returns the next step.
+pub struct ServerHandshake {
     secret: Secret,
     nonce: Nonce,
     opening: Option<Opening>,
-    held: [u8; LONGEST],
+    received: [u8; RECEIVED_MAX],
     length: usize,
 }
 
-impl Answering {
-    /// With a nonce of its own.
+impl ServerHandshake {
+    /// A handshake with a random nonce.
     pub fn new(secret: &Secret) -> Self {
-        Answering::with_nonce(secret, random())
+        ServerHandshake::with_nonce(secret, random())
     }
 
-    /// With a nonce that is told: for tests.
+    /// A handshake with this nonce, for tests.
     pub fn with_nonce(secret: &Secret, nonce: Nonce) -> Self {
-        Answering { secret: secret.clone(), nonce, opening: None, held: [0; LONGEST], length: 0 }
+        ServerHandshake { secret: secret.clone(), nonce, opening: None, received: [0; RECEIVED_MAX], length: 0 }
     }
 
-    /// Whether the opening has come, so that a nonce was sent.
+    /// Whether the opening has been received, so that the nonce is sent.
     pub fn is_open(&self) -> bool {
         self.opening.is_some()
     }
 
-    /// How many bytes may be read for the next [`Answering::take`]: what the client may send before it must wait for us.
-    pub fn wants(&self) -> usize {
-        if self.is_open() { PROOF - self.length } else { OPENING_MAX - self.length }
+    /// Limit of bytes for the next call of [`ServerHandshake::receive`]: those that the client may send before it must
+    /// wait.
+    pub fn bytes_wanted(&self) -> usize {
+        if self.is_open() { PROOF_BYTES - self.length } else { OPENING_MAX - self.length }
     }
 
-    /// Takes bytes, [`Answering::wants`] of them at most; more are a breach of the protocol.
-    pub fn take(&mut self, bytes: &[u8]) -> HandshakeStep {
-        if bytes.len() > self.wants() {
-            return HandshakeStep::Refuse(Wrong::NotOurs);
+    /// Consumes received bytes. More than [`ServerHandshake::bytes_wanted`] violate the protocol.
+    pub fn receive(&mut self, bytes: &[u8]) -> HandshakeStep {
+        if bytes.len() > self.bytes_wanted() {
+            return HandshakeStep::Refuse(RejectReason::InvalidProtocol);
         }
-        self.held[self.length..self.length + bytes.len()].copy_from_slice(bytes);
+        self.received[self.length..self.length + bytes.len()].copy_from_slice(bytes);
         self.length += bytes.len();
         match self.opening {
-            None => self.open(),
-            Some(opening) if self.length == PROOF => self.judge(opening),
+            None => self.read_opening(),
+            Some(opening) if self.length == PROOF_BYTES => self.verify(opening),
             Some(_) => HandshakeStep::Wait,
         }
     }
 
-    fn open(&mut self) -> HandshakeStep {
-        let held = &self.held[..self.length];
-        if held.len() < 8 {
-            let begins = MAGIC.starts_with(held) || TICKET_MAGIC.starts_with(held);
-            return if begins { HandshakeStep::Wait } else { HandshakeStep::Refuse(Wrong::NotOurs) };
+    fn read_opening(&mut self) -> HandshakeStep {
+        let received = &self.received[..self.length];
+        if received.len() < 8 {
+            let is_prefix = MAGIC.starts_with(received) || TICKET_MAGIC.starts_with(received);
+            return if is_prefix { HandshakeStep::Wait } else { HandshakeStep::Refuse(RejectReason::InvalidProtocol) };
         }
-        let (magic, about) = held.split_at(8);
-        let length = match about.first() {
+        let (magic, purpose) = received.split_at(8);
+        let length = match purpose.first() {
             _ if magic == TICKET_MAGIC => Ticket::BYTES - 8,
-            _ if magic != MAGIC => return HandshakeStep::Refuse(Wrong::NotOurs),
+            _ if magic != MAGIC => return HandshakeStep::Refuse(RejectReason::InvalidProtocol),
             None => return HandshakeStep::Wait,
             Some(&CONTROL) => 1,
             Some(&STREAM) => OPENING_MAX - 8,
-            Some(_) => return HandshakeStep::Refuse(Wrong::NotOurs),
+            Some(_) => return HandshakeStep::Refuse(RejectReason::InvalidProtocol),
         };
-        match about.len() {
-            got if got < length => return HandshakeStep::Wait,
-            got if got > length => return HandshakeStep::Refuse(Wrong::NotOurs),
+        match purpose.len() {
+            len if len < length => return HandshakeStep::Wait,
+            len if len > length => return HandshakeStep::Refuse(RejectReason::InvalidProtocol),
             _ => {}
         }
         if magic == TICKET_MAGIC {
             return HandshakeStep::Ticket(Ticket {
-                trial: number(about, 0),
-                index: number(about, 4),
-                tag: array(about, 8),
+                trial: number(purpose, 0),
+                index: number(purpose, 4),
+                tag: array(purpose, 8),
             });
         }
-        self.opening = Some(if about[0] == CONTROL {
+        self.opening = Some(if purpose[0] == CONTROL {
             Opening::Control
         } else {
-            Opening::Stream { session: array(about, 1), trial: number(about, 17), index: number(about, 21) }
+            Opening::Stream { session: array(purpose, 1), trial: number(purpose, 17), index: number(purpose, 21) }
         });
         self.length = 0;
         HandshakeStep::Challenge(self.nonce)
     }
 
-    fn judge(&self, opening: Opening) -> HandshakeStep {
-        let nonces = Nonces { server: self.nonce, client: array(&self.held, 0) };
+    fn verify(&self, opening: Opening) -> HandshakeStep {
+        let nonces = Nonces { server: self.nonce, client: array(&self.received, 0) };
         let expected = self.secret.proof(End::Client, &opening, &nonces);
-        if !bool::from(expected.ct_eq(&self.held[32..PROOF])) {
-            return HandshakeStep::Refuse(Wrong::Secret);
+        if !bool::from(expected.ct_eq(&self.received[32..PROOF_BYTES])) {
+            return HandshakeStep::Refuse(RejectReason::WrongSecret);
         }
         let keys = Box::new(self.secret.keys(&opening, &nonces));
         HandshakeStep::Proven { opening, keys, proof: self.secret.proof(End::Server, &opening, &nonces) }
     }
 }
 
-/// The client's side, once the server's nonce is there.
+/// The client's side of the handshake after the server's nonce.
 pub struct Proof {
     expected: Tag,
     keys: Keys,
-    bytes: [u8; PROOF],
+    bytes: [u8; PROOF_BYTES],
 }
 
 impl Proof {
-    /// Of knowing the secret, for a connection that was opened so.
+    /// The proof for a connection with this opening, with a random client nonce.
     pub fn new(secret: &Secret, opening: &Opening, server: Nonce) -> Self {
         Proof::with_nonce(secret, opening, server, random())
     }
 
-    /// With a nonce of this end that is told: for tests.
+    /// The proof with this client nonce, for tests.
     pub fn with_nonce(secret: &Secret, opening: &Opening, server: Nonce, client: Nonce) -> Self {
         let nonces = Nonces { server, client };
-        let mut bytes = [0; PROOF];
+        let mut bytes = [0; PROOF_BYTES];
         bytes[..32].copy_from_slice(&nonces.client);
         bytes[32..].copy_from_slice(&secret.proof(End::Client, opening, &nonces));
         Proof { expected: secret.proof(End::Server, opening, &nonces), keys: secret.keys(opening, &nonces), bytes }
     }
 
-    /// What is sent.
+    /// The bytes to send: client nonce and proof.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The connection's keys, if the server's answer proves that it has the secret too.
+    /// The keys of the connection, if the server's proof is valid.
     pub fn accept(self, answer: &Tag) -> Option<Keys> {
         bool::from(self.expected.ct_eq(answer)).then_some(self.keys)
     }
@@ -249,22 +250,22 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array(bytes, at))
 }
 
-/// The caller has seen that they are there.
+/// The `N` bytes at `at`. The caller has checked the length.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes[at..at + N].try_into().expect("so many bytes")
+    bytes[at..at + N].try_into().expect("a slice of N bytes")
 }
 
-/// What every connection of ours begins with; its last letter is the protocol's.
+/// First bytes of every connection; the last digit is the version of the handshake.
 pub const MAGIC: [u8; 8] = *b"YBKGATE1";
-/// What one with a ticket begins with.
+/// First bytes of a connection with a ticket.
 pub const TICKET_MAGIC: [u8; 8] = *b"YBKTICK1";
 const CONTROL: u8 = 0;
 const STREAM: u8 = 1;
-/// A stream's opening; tickets are shorter.
+/// Length of the opening of a stream, the longest one; tickets are shorter.
 const OPENING_MAX: usize = 8 + 1 + 16 + 4 + 4;
-/// A nonce and a tag.
-const PROOF: usize = 64;
-const LONGEST: usize = if PROOF > OPENING_MAX { PROOF } else { OPENING_MAX };
+/// Length of the client's nonce and proof.
+const PROOF_BYTES: usize = 64;
+const RECEIVED_MAX: usize = if PROOF_BYTES > OPENING_MAX { PROOF_BYTES } else { OPENING_MAX };
 
 #[cfg(test)]
 mod tests;

@@ -1,122 +1,122 @@
-//! What the two ends say to each other once each knows that the other has the secret.
+//! Messages of the control connection, exchanged after the handshake as JSON in frames.
 
 use serde::{Deserialize, Serialize};
 
-use super::seen::EndReport;
+use super::report::EndReport;
 
-/// Raised with every change of what follows here, or of the handshake.
+/// Version of the protocol, increased with every change of messages or handshake.
 pub const PROTOCOL: u32 = 1;
-/// No trial lasts longer.
+/// Longest trial in milliseconds.
 pub const LASTS_MS_MAX: u32 = 130_000;
-/// Streams of one trial.
+/// Limit of streams in a trial.
 pub const STREAMS_MAX: u16 = 64;
-/// Connections under way at once in one trial: fewer than a listening socket keeps waiting.
+/// Limit of concurrent connections in a trial: fewer than the backlog of a listening socket.
 pub const PARALLEL_MAX: u16 = 100;
-/// Bytes of a message, a request or a response; and of a socket's buffer.
+/// Limit of the bytes of a write, a request, a response, and a socket buffer.
 pub const BYTES_MAX: u32 = 1 << 24;
-/// Length of an IP packet: room for what each holds behind the headers of IPv4 (those of IPv6 take 20 more), up to a
-/// jumbo frame's.
+/// Valid lengths of IP packets: from the headers of IPv4 with a datagram header (IPv6 needs 20 bytes more) to that of a
+/// jumbo frame.
 pub const IP_BYTES: std::ops::RangeInclusive<u16> = 52..=9000;
-/// Packets a second that may be asked for.
+/// Largest packet rate per second.
 pub const PER_SECOND_MAX: f64 = 5e6;
-/// What may still be waited for after the last packet was sent.
+/// Longest wait for packets after the last one was sent, in milliseconds.
 pub const SETTLE_MS_MAX: u32 = 10_000;
 
-/// From the client.
+/// Messages of the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToServer {
     /// The first message.
     Hello {
-        /// The program's.
+        /// Version of the program.
         version: String,
         /// [`PROTOCOL`].
         protocol: u32,
     },
-    /// Prepare a trial. Numbers rise.
+    /// Prepare a trial. Trial numbers increase.
     Ready {
-        /// Its number.
+        /// Number of the trial.
         trial: u32,
-        /// What is done in it.
+        /// The test to run.
         test: Test,
     },
-    /// Begin it.
+    /// Start the prepared trial.
     Go {
-        /// Its number.
+        /// Number of the trial.
         trial: u32,
     },
-    /// End it early.
+    /// End a trial early.
     Stop {
-        /// Its number.
+        /// Number of the trial.
         trial: u32,
     },
-    /// Say what was seen of it, once it is over.
+    /// Send the report when the trial has ended.
     Report {
-        /// Its number.
+        /// Number of the trial.
         trial: u32,
-        /// Packets that were sent up: the answer may come as soon as all have arrived.
+        /// Packets sent up. The server reports as soon as all have arrived.
         sent: Option<u64>,
     },
-    /// Still there.
+    /// Keep-alive.
     Alive {},
-    /// The end.
+    /// End the session.
     Bye {},
 }
 
-/// From the server.
+/// Messages of the server.
 #[allow(clippy::large_enum_variant, reason = "one a trial, handed on once")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToClient {
     /// The first message.
     Hello {
-        /// The program's.
+        /// Version of the program.
         version: String,
         /// [`PROTOCOL`].
         protocol: u32,
-        /// Processor cores of the server's host.
+        /// CPU cores of the server's host.
         cores: u32,
-        /// What its TCP uses (`cubic`, `bbr`); empty where that could not be read.
+        /// TCP congestion control (`cubic`, `bbr`); empty if it could not be read.
         congestion_control: String,
     },
     /// The trial is prepared.
     Ready {
-        /// Its number.
+        /// Number of the trial.
         trial: u32,
     },
     /// The client's first datagram came from this port, after all translation.
     UdpSeen {
-        /// The trial's number.
+        /// Number of the trial.
         trial: u32,
         /// The port as the server sees it.
         port: u16,
     },
-    /// What was seen.
+    /// Report of the server's end.
     Report {
-        /// The trial's number.
+        /// Number of the trial.
         trial: u32,
-        /// What was seen.
+        /// The report.
         seen: EndReport,
     },
-    /// Still there.
+    /// Keep-alive.
     Alive {},
-    /// Another client is being served; nothing follows.
+    /// Another session is active; no further message follows.
     Busy {
         /// Its address.
         by: String,
     },
-    /// The trial cannot be.
+    /// The trial is rejected.
     Refused {
         /// Why.
         why: String,
     },
 }
 
-/// What is measured in a trial.
+/// The test of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "test", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Test {
-    /// Bytes through TCP connections, as fast as they go.
+    /// Throughput of TCP connections.
     Stream {
         /// From the client to the server.
         up: bool,
@@ -124,13 +124,13 @@ pub enum Test {
         streams: u16,
         /// SO_SNDBUF and SO_RCVBUF at both ends; absent: as the kernel tunes them.
         socket_bytes: Option<u32>,
-        /// Bytes handed over at once.
+        /// Bytes per write.
         message_bytes: u32,
         /// Length of the trial.
         lasts_ms: u32,
-        /// Its beginning, which does not count.
+        /// Warm-up at the start, which is not counted.
         omit_ms: u32,
-        /// Timestamped datagrams beside the streams.
+        /// Whether probes are sent concurrently.
         probes: bool,
     },
     /// A request and its response on one open connection, one pair after the other.
@@ -142,9 +142,9 @@ pub enum Test {
         /// Length of the trial.
         lasts_ms: u32,
     },
-    /// Connect, one byte back, closed by the server.
+    /// New connections: connect, one byte from the server, closed by the server.
     Connections {
-        /// Under way at once, 1 to [`PARALLEL_MAX`].
+        /// Concurrent connections, 1 to [`PARALLEL_MAX`].
         parallel: u16,
         /// Length of the trial.
         lasts_ms: u32,
@@ -159,12 +159,12 @@ pub enum Test {
         per_second: f64,
         /// Length of the trial.
         lasts_ms: u32,
-        /// What may still arrive after the last was sent: waited for unless all are there (RFC 2544, 23: 2 s).
+        /// Wait after the last packet was sent, ended when all have arrived (RFC 2544, 23: 2 s).
         settle_ms: u32,
-        /// Timestamped datagrams beside them.
+        /// Whether probes are sent concurrently.
         probes: bool,
     },
-    /// Timestamped datagrams alone.
+    /// Probes only: timestamped datagrams that the server sends back.
     Probes {
         /// Length of the trial.
         lasts_ms: u32,
@@ -172,13 +172,13 @@ pub enum Test {
 }
 
 impl Test {
-    /// Whether what counts goes from the client to the server. Transactions, connections and probes are measured by the
-    /// client.
+    /// Whether the counted data is sent from client to server. False for transactions, connections and probes, which
+    /// the client measures.
     pub fn is_up(&self) -> bool {
         matches!(self, Test::Stream { up: true, .. } | Test::Packets { up: true, .. })
     }
 
-    /// Its length.
+    /// Length of the trial in milliseconds.
     pub fn lasts_ms(&self) -> u32 {
         match self {
             Test::Stream { lasts_ms, .. }
@@ -189,7 +189,7 @@ impl Test {
         }
     }
 
-    /// TCP connections that take part from the beginning.
+    /// Number of TCP connections established before the trial.
     pub fn streams(&self) -> u16 {
         match self {
             Test::Stream { streams, .. } => *streams,
@@ -198,17 +198,17 @@ impl Test {
         }
     }
 
-    /// Whether timestamped datagrams go with it.
+    /// Whether probes are sent.
     pub fn probes(&self) -> bool {
         matches!(self, Test::Probes { .. } | Test::Stream { probes: true, .. } | Test::Packets { probes: true, .. })
     }
 
-    /// Whether datagrams are needed at all.
+    /// Whether the test needs datagrams.
     pub fn needs_udp(&self) -> bool {
         self.probes() || matches!(self, Test::Packets { .. })
     }
 
-    /// Packets that it asks for; 0 where it is no test of packets.
+    /// Number of packets to send; 0 for other tests.
     pub fn packets(&self) -> u64 {
         match self {
             Test::Packets { per_second, lasts_ms, .. } => (per_second * f64::from(*lasts_ms) / 1e3).round() as u64,
@@ -216,10 +216,10 @@ impl Test {
         }
     }
 
-    /// Whether it is one that either end does: every figure within its range.
+    /// Checks that every value is within its limits.
     ///
     /// # Errors
-    /// Which is not.
+    /// The value outside of its limits.
     pub fn check(&self) -> Result<(), String> {
         let within = |what: &str, value: u32, from: u32, to: u32| match value {
             value if (from..=to).contains(&value) => Ok(()),
@@ -243,7 +243,7 @@ impl Test {
             Test::Packets { ip_bytes, per_second, settle_ms, .. } => {
                 within("IP bytes", u32::from(*ip_bytes), u32::from(*IP_BYTES.start()), u32::from(*IP_BYTES.end()))?;
                 within("settling ms", *settle_ms, 0, SETTLE_MS_MAX)?;
-                // Not a number fails too.
+                // NaN is rejected as well.
                 if *per_second > 0.0 && *per_second <= PER_SECOND_MAX {
                     Ok(())
                 } else {
@@ -255,7 +255,7 @@ impl Test {
     }
 }
 
-/// Version and protocol of a first message, whatever else the other end's version puts into it.
+/// Parses version and protocol from a `Hello` message of any version, ignoring other fields.
 pub(super) fn hello(text: &[u8]) -> Option<(String, u32)> {
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;
     if value.get("do")?.as_str()? != "hello" {

@@ -1,11 +1,11 @@
-//! The secret that both ends have, and the keys that are made of it.
+//! The secret shared by both ends, and the keys derived from it.
 //!
 //! ```text
 //!   token --> K = HMAC(token, "yamabiko gateway 1")
 //!             |-- HMAC(K, "client" | opening | both nonces)    the client's proof
-//!             |-- HMAC(K, "server" | opening | both nonces)    the server's
-//!             '-- HMAC(K, "up" or "down" | opening | both nonces) = the keys of this one connection, each way
-//!                   '-- frames, tickets, the session's number, the marks of datagrams: each with a word of its own before it
+//!             |-- HMAC(K, "server" | opening | both nonces)    the server's proof
+//!             '-- HMAC(K, "up" or "down" | opening | both nonces) = keys of the connection, one per direction
+//!                   '-- frames, tickets, number of the session, marks of datagrams: each with a label
 //! ```
 //!
 //! HMAC is HMAC-SHA256 (RFC 2104); tags are compared in constant time.
@@ -17,7 +17,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::handshake::{Nonce, Opening};
 
-/// What both ends know. It is never sent, and never printed.
+/// The secret shared by both ends. It is never sent and never printed.
 #[derive(Clone)]
 pub struct Secret {
     key: hmac::Key,
@@ -25,18 +25,18 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// Of a token: 16 bytes or more that nobody can guess. Someone who answers as a server can try guesses at home.
+    /// The secret of a token: at least 16 unpredictable bytes. An attacker that poses as a server can guess offline.
     pub fn new(token: &[u8]) -> Self {
         let token = hmac::Key::new(hmac::HMAC_SHA256, token);
         Secret { key: hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&token, LABEL).as_ref()), is_some: true }
     }
 
-    /// No secret: for two ends on one host.
+    /// No secret, for two ends on one host.
     pub fn none() -> Self {
         Secret { is_some: false, ..Secret::new(b"") }
     }
 
-    /// A new one, and the token that it is made of: 32 visible characters.
+    /// A random secret and its token of 32 printable characters.
     ///
     /// # Panics
     /// The system has no random numbers.
@@ -45,24 +45,24 @@ impl Secret {
         (Secret::new(token.as_bytes()), token)
     }
 
-    /// Whether there is one.
+    /// False for [`Secret::none`].
     pub fn is_some(&self) -> bool {
         self.is_some
     }
 
-    /// The proof of one end.
+    /// Proof of one end that it knows the secret.
     pub(super) fn proof(&self, end: End, opening: &Opening, nonces: &Nonces) -> Tag {
-        tag(&self.key, &[end.word(), &opening.about(), &nonces.server, &nonces.client])
+        tag(&self.key, &[end.label(), &opening.purpose(), &nonces.server, &nonces.client])
     }
 
-    /// The keys of a connection of which both ends have given proof.
+    /// Keys of a connection after both proofs.
     pub(super) fn keys(&self, opening: &Opening, nonces: &Nonces) -> Keys {
         let key = |way: &[u8]| {
-            let key = tag(&self.key, &[way, &opening.about(), &nonces.server, &nonces.client]);
+            let key = tag(&self.key, &[way, &opening.purpose(), &nonces.server, &nonces.client]);
             hmac::Key::new(hmac::HMAC_SHA256, &key)
         };
         let up = key(b"up");
-        let session = cut(&tag(&up, &[b"session"]));
+        let session = truncate(&tag(&up, &[b"session"]));
         Keys { up, down: key(b"down"), session }
     }
 }
@@ -75,10 +75,10 @@ impl fmt::Debug for Secret {
 
 /// HMAC-SHA256.
 pub type Tag = [u8; 32];
-/// A tag where bytes are dear.
+/// A truncated tag, for short messages.
 pub type ShortTag = [u8; 16];
 
-/// Who gives a proof.
+/// An end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Client,
@@ -86,7 +86,7 @@ pub(super) enum End {
 }
 
 impl End {
-    fn word(self) -> &'static [u8] {
+    fn label(self) -> &'static [u8] {
         match self {
             End::Client => b"client",
             End::Server => b"server",
@@ -94,14 +94,14 @@ impl End {
     }
 }
 
-/// What makes a handshake the only one of its kind.
+/// Nonces of both ends, which make a handshake unique.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nonces {
     pub(super) server: Nonce,
     pub(super) client: Nonce,
 }
 
-/// The keys of one connection.
+/// Keys of one connection.
 #[derive(Clone)]
 pub struct Keys {
     pub(super) up: hmac::Key,
@@ -110,22 +110,22 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The session's number: no secret.
+    /// Number of the session, which is not secret.
     pub fn session(&self) -> ShortTag {
         self.session
     }
 
-    /// What lets one connection of a trial in.
+    /// Tag of the ticket for one connection of a trial.
     pub fn ticket(&self, trial: u32, index: u32) -> ShortTag {
-        cut(&tag(&self.up, &[b"ticket", &trial.to_le_bytes(), &index.to_le_bytes()]))
+        truncate(&tag(&self.up, &[b"ticket", &trial.to_le_bytes(), &index.to_le_bytes()]))
     }
 
-    /// What a client's first datagram of a trial proves itself with.
+    /// Tag of the introduction of a trial.
     pub fn introduction(&self, trial: u32) -> ShortTag {
-        cut(&tag(&self.up, &[b"datagram", &trial.to_le_bytes()]))
+        truncate(&tag(&self.up, &[b"datagram", &trial.to_le_bytes()]))
     }
 
-    /// What a trial's datagrams of one kind begin with.
+    /// Mark of a trial's datagrams of one kind.
     pub fn mark(&self, kind: &'static str, trial: u32) -> u64 {
         let tag = tag(&self.up, &[b"mark", kind.as_bytes(), &trial.to_le_bytes()]);
         u64::from_le_bytes(tag[..8].try_into().expect("eight bytes"))
@@ -138,21 +138,21 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Of the parts one after the other.
+/// HMAC of the concatenated parts.
 pub(super) fn tag(key: &hmac::Key, parts: &[&[u8]]) -> Tag {
     let mut context = hmac::Context::with_key(key);
     parts.iter().for_each(|part| context.update(part));
     context.sign().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-fn cut(tag: &Tag) -> ShortTag {
+fn truncate(tag: &Tag) -> ShortTag {
     *tag.first_chunk().expect("32 bytes")
 }
 
-/// Bytes from the system's own source.
+/// Random bytes of the operating system.
 pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).expect("getrandom(2) does not fail once the system has begun");
+    SystemRandom::new().fill(&mut bytes).expect("getrandom(2) does not fail after boot");
     bytes
 }
 

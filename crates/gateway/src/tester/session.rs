@@ -1,4 +1,4 @@
-//! The server's side of a session: one trial after the other, as the client asks.
+//! The server's side of a session: runs one trial after the other, as the client requests.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,108 +8,112 @@ use std::time::Duration;
 use sys::clock::monotonic_ns;
 use sys::signal::Wake;
 
-use super::line::{Heard, Line, Lost};
+use super::control_connection::{ControlConnection, InboxItem, PeerLost};
 use super::message::{PROTOCOL, Test, ToClient, ToServer};
 use super::secret::{End, Keys};
-use super::session_table::{Awaited, SessionTable};
+use super::session_table::{ExpectedConnections, SessionTable};
 use super::trial::{self, Trial};
 
-/// One session; the session_table holds its guest.
-pub(super) struct Service {
-    line: Line,
+/// One session. The session table has the client's address and keys.
+pub(super) struct ServerSession {
+    control: ControlConnection,
     keys: Keys,
     session_table: SessionTable,
     stop: Arc<Wake>,
-    trial: Option<Prepared>,
+    trial: Option<PreparedTrial>,
     last: u32,
 }
 
-/// A trial, from `ready` to its report.
-struct Prepared {
+/// A trial from its `Ready` message to its report.
+struct PreparedTrial {
     trial: Trial,
-    /// Those that have come, at their places.
+    /// Streams that have connected, by index.
     streams: Vec<Option<TcpStream>>,
-    /// When the report was asked for, and what was sent.
-    asked: Option<(u64, Option<u64>)>,
-    /// What the door had used when it began, where connections are its part.
-    door_cpu: Option<Duration>,
+    /// Time at which the client requested the report, and the number of packets that it sent.
+    report_requested: Option<(u64, Option<u64>)>,
+    /// CPU time of the listener thread at the start, in a trial of connections, which that thread serves.
+    listener_cpu: Option<Duration>,
 }
 
-/// How a session goes on.
-enum Next {
-    On,
+/// Whether a session continues.
+enum SessionStep {
+    Continue,
     End(String),
 }
 
-impl Service {
-    pub(super) fn new(line: Line, keys: Keys, session_table: SessionTable, stop: Arc<Wake>) -> Self {
-        Service { line, keys, session_table, stop, trial: None, last: 0 }
+impl ServerSession {
+    pub(super) fn new(control: ControlConnection, keys: Keys, session_table: SessionTable, stop: Arc<Wake>) -> Self {
+        ServerSession { control, keys, session_table, stop, trial: None, last: 0 }
     }
 
-    /// Until the client says goodbye, is lost, or the server stops: how it ended.
+    /// Serves until the client ends the session or is lost, or the server stops. Returns how the session ended.
     pub(super) fn run(mut self) -> String {
-        let how = match self.greet() {
-            Ok(Next::On) => self.serve(),
-            Ok(Next::End(how)) => Ok(how),
+        let how = match self.exchange_hello() {
+            Ok(SessionStep::Continue) => self.serve(),
+            Ok(SessionStep::End(how)) => Ok(how),
             Err(lost) => Err(lost),
         };
         let during = match self.trial.as_ref().filter(|prepared| prepared.trial.has_begun()) {
             Some(prepared) => format!(", during trial {}", prepared.trial.number),
             None => String::new(),
         };
-        // Threads end and sockets close before it is told.
+        // End threads and close sockets before the end is reported.
         self.trial = None;
         match how {
             Ok(how) => how,
-            Err(Lost(why)) => format!("lost: {why}{during}"),
+            Err(PeerLost(why)) => format!("lost: {why}{during}"),
         }
     }
 
-    fn greet(&mut self) -> Result<Next, Lost> {
+    fn exchange_hello(&mut self) -> Result<SessionStep, PeerLost> {
         let begun_ns = monotonic_ns();
-        while monotonic_ns() - begun_ns < GREETING.as_nanos() as u64 {
-            let Some(Heard::Text(text)) = self.line.receive(TURN)? else { continue };
-            // Looked at by itself, so that another version is told apart from nonsense.
-            let Some((version, protocol)) = super::message::hello(&text) else { return Ok(nonsense()) };
-            self.line.send(&ToClient::Hello {
+        while monotonic_ns() - begun_ns < HELLO_TIMEOUT.as_nanos() as u64 {
+            let Some(InboxItem::Message(text)) = self.control.receive(POLL_INTERVAL)? else { continue };
+            // Parse the version first, so that another version is distinguished from an invalid message.
+            let Some((version, protocol)) = super::message::hello(&text) else { return Ok(invalid_message()) };
+            self.control.send(&ToClient::Hello {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 protocol: PROTOCOL,
                 cores: sys::sched::cores_online() as u32,
                 congestion_control: congestion_control(),
             })?;
             if protocol != PROTOCOL {
-                // Its end hears ours, and goes.
-                std::thread::sleep(TURN);
-                return Ok(Next::End(format!("speaks another version ({version})")));
+                // The client receives this server's version and disconnects.
+                std::thread::sleep(POLL_INTERVAL);
+                return Ok(SessionStep::End(format!("the client has another version ({version})")));
             }
-            return Ok(Next::On);
+            return Ok(SessionStep::Continue);
         }
-        Ok(Next::End("said nothing".to_owned()))
+        Ok(SessionStep::End("the client sent no message".to_owned()))
     }
 
-    fn serve(&mut self) -> Result<String, Lost> {
+    fn serve(&mut self) -> Result<String, PeerLost> {
         loop {
             if is_readable(self.stop.as_fd()) {
-                return Ok("the server stops".to_owned());
+                return Ok("the server was stopped".to_owned());
             }
-            let patience = if self.trial.as_ref().is_some_and(|trial| trial.asked.is_some()) { BRIEF } else { TURN };
-            let next = match self.line.receive(patience)? {
-                None => Next::On,
-                Some(Heard::Text(text)) => match serde_json::from_slice(&text) {
-                    Ok(message) => self.take(message)?,
-                    Err(_) => nonsense(),
-                },
-                Some(Heard::Stream { index, stream }) => self.join(index, stream)?,
-                Some(Heard::Introduced { trial, port, socket }) => self.introduce(trial, port, socket)?,
+            let interval = if self.trial.as_ref().is_some_and(|trial| trial.report_requested.is_some()) {
+                REPORT_POLL_INTERVAL
+            } else {
+                POLL_INTERVAL
             };
-            if let Next::End(how) = next {
+            let next = match self.control.receive(interval)? {
+                None => SessionStep::Continue,
+                Some(InboxItem::Message(text)) => match serde_json::from_slice(&text) {
+                    Ok(message) => self.handle(message)?,
+                    Err(_) => invalid_message(),
+                },
+                Some(InboxItem::Stream { index, stream }) => self.add_stream(index, stream)?,
+                Some(InboxItem::DatagramSocket { trial, port, socket }) => self.start_datagrams(trial, port, socket)?,
+            };
+            if let SessionStep::End(how) = next {
                 return Ok(how);
             }
             self.report()?;
         }
     }
 
-    fn take(&mut self, message: ToServer) -> Result<Next, Lost> {
+    fn handle(&mut self, message: ToServer) -> Result<SessionStep, PeerLost> {
         match message {
             ToServer::Ready { trial, test } => return self.prepare(trial, test),
             ToServer::Go { trial } => {
@@ -117,7 +121,9 @@ impl Service {
                     let streams = std::mem::take(&mut prepared.streams);
                     let streams: Option<Vec<TcpStream>> = streams.into_iter().collect();
                     let begun = match streams {
-                        Some(streams) => prepared.trial.go(streams, self_address(), None).map_err(|e| e.to_string()),
+                        Some(streams) => {
+                            prepared.trial.start(streams, unused_address(), None).map_err(|e| e.to_string())
+                        }
                         None => Err("a stream is missing".to_owned()),
                     };
                     if let Err(why) = begun {
@@ -127,7 +133,7 @@ impl Service {
             }
             ToServer::Stop { trial } => {
                 if let Some(prepared) = self.prepared(trial) {
-                    prepared.trial.halt.set();
+                    prepared.trial.stop.set();
                     if !prepared.trial.has_begun() {
                         self.clear();
                     }
@@ -135,110 +141,116 @@ impl Service {
             }
             ToServer::Report { trial, sent } => {
                 if let Some(prepared) = self.prepared(trial) {
-                    prepared.asked.get_or_insert((monotonic_ns(), sent));
+                    prepared.report_requested.get_or_insert((monotonic_ns(), sent));
                 }
             }
             ToServer::Alive {} | ToServer::Hello { .. } => {}
-            ToServer::Bye {} => return Ok(Next::End("said goodbye".to_owned())),
+            ToServer::Bye {} => return Ok(SessionStep::End("closed by the client".to_owned())),
         }
-        Ok(Next::On)
+        Ok(SessionStep::Continue)
     }
 
-    fn prepare(&mut self, number: u32, test: Test) -> Result<Next, Lost> {
+    fn prepare(&mut self, number: u32, test: Test) -> Result<SessionStep, PeerLost> {
         self.clear();
         if number <= self.last {
-            return self.refuse(format!("trial {number} comes after {}", self.last));
+            return self.refuse(format!("trial {number} after trial {}: expected increasing numbers", self.last));
         }
         self.last = number;
         if let Err(why) = test.check() {
             return self.refuse(why);
         }
-        self.session_table.await_trial(Some(Awaited::new(number, &test)));
+        self.session_table.expect_trial(Some(ExpectedConnections::new(number, &test)));
         let streams = (0..test.streams()).map(|_| None).collect();
-        let door_cpu = matches!(test, Test::Connections { .. }).then(|| self.session_table.door_cpu());
-        let trial = Trial::new(End::Server, number, test, self.keys.clone(), self.line.pulse());
-        self.trial = Some(Prepared { trial, streams, asked: None, door_cpu });
-        self.line.send(&ToClient::Ready { trial: number })?;
-        Ok(Next::On)
+        let listener_cpu = matches!(test, Test::Connections { .. }).then(|| self.session_table.listener_cpu());
+        let trial = Trial::new(End::Server, number, test, self.keys.clone(), self.control.liveness());
+        self.trial = Some(PreparedTrial { trial, streams, report_requested: None, listener_cpu });
+        self.control.send(&ToClient::Ready { trial: number })?;
+        Ok(SessionStep::Continue)
     }
 
-    /// The door has seen that it is waited for, and the first of its place.
-    fn join(&mut self, index: u32, stream: TcpStream) -> Result<Next, Lost> {
-        let Some(prepared) = &mut self.trial else { return Ok(Next::On) };
-        let Some(place) = prepared.streams.get_mut(index as usize) else { return Ok(Next::On) };
+    /// Adds a stream. The listener has checked that it is expected and the first with its index.
+    fn add_stream(&mut self, index: u32, stream: TcpStream) -> Result<SessionStep, PeerLost> {
+        let Some(prepared) = &mut self.trial else { return Ok(SessionStep::Continue) };
+        let Some(slot) = prepared.streams.get_mut(index as usize) else { return Ok(SessionStep::Continue) };
         match trial::prepare(&stream, &prepared.trial.test) {
-            Ok(got) => {
-                prepared.trial.socket_bytes_actual.get_or_insert(got);
-                *place = Some(stream);
-                Ok(Next::On)
+            Ok(actual) => {
+                prepared.trial.socket_bytes_actual.get_or_insert(actual);
+                *slot = Some(stream);
+                Ok(SessionStep::Continue)
             }
             Err(error) => self.refuse(error.to_string()),
         }
     }
 
-    fn introduce(&mut self, number: u32, port: u16, socket: UdpSocket) -> Result<Next, Lost> {
-        let Some(prepared) = self.prepared(number) else { return Ok(Next::On) };
-        let heard = prepared.trial.hear(socket);
-        let mark = prepared.trial.alive_mark();
-        match heard {
+    fn start_datagrams(&mut self, number: u32, port: u16, socket: UdpSocket) -> Result<SessionStep, PeerLost> {
+        let Some(prepared) = self.prepared(number) else { return Ok(SessionStep::Continue) };
+        let socket_result = prepared.trial.start_receiving(socket);
+        let mark = prepared.trial.keep_alive_mark();
+        match socket_result {
             Ok(socket) => {
-                self.line.beat_on(Some((socket, mark)));
-                self.line.send(&ToClient::UdpSeen { trial: number, port })?;
-                Ok(Next::On)
+                self.control.set_keep_alive_socket(Some((socket, mark)));
+                self.control.send(&ToClient::UdpSeen { trial: number, port })?;
+                Ok(SessionStep::Continue)
             }
             Err(error) => self.refuse(error.to_string()),
         }
     }
 
-    /// Answers with what was seen, once it is asked for and everything has come or will not.
-    fn report(&mut self) -> Result<(), Lost> {
-        let Some(Prepared { trial, asked: Some((asked_ns, sent)), .. }) = &self.trial else { return Ok(()) };
-        let late = monotonic_ns().saturating_sub(*asked_ns) > OWN_END.as_nanos() as u64;
-        if !(trial.is_done() || late) || !trial.has_settled(sent.unwrap_or(0), *asked_ns) {
+    /// Sends the report when it was requested and all packets have arrived or the wait for them is over.
+    fn report(&mut self) -> Result<(), PeerLost> {
+        let Some(PreparedTrial { trial, report_requested: Some((requested_ns, sent)), .. }) = &self.trial else {
+            return Ok(());
+        };
+        let late = monotonic_ns().saturating_sub(*requested_ns) > THREAD_END_TIMEOUT.as_nanos() as u64;
+        if !(trial.is_done() || late) || !trial.has_settled(sent.unwrap_or(0), *requested_ns) {
             return Ok(());
         }
         let sent = *sent;
-        self.session_table.await_trial(None);
-        let Some(Prepared { trial, door_cpu, .. }) = self.trial.take() else { return Ok(()) };
+        self.session_table.expect_trial(None);
+        let Some(PreparedTrial { trial, listener_cpu, .. }) = self.trial.take() else { return Ok(()) };
         let (number, lasts) = (trial.number, Duration::from_millis(u64::from(trial.test.lasts_ms())));
         let message = match trial.finish(sent) {
-            Ok(mut saw) => {
-                if let Some(before) = door_cpu {
-                    trial::used(&mut saw.seen, self.session_table.door_cpu().saturating_sub(before), lasts);
+            Ok(mut local) => {
+                if let Some(before) = listener_cpu {
+                    trial::add_cpu_time(
+                        &mut local.report,
+                        self.session_table.listener_cpu().saturating_sub(before),
+                        lasts,
+                    );
                 }
-                ToClient::Report { trial: number, seen: saw.seen }
+                ToClient::Report { trial: number, seen: local.report }
             }
             Err(error) => ToClient::Refused { why: error.to_string() },
         };
-        self.line.send(&message)?;
-        self.line.beat_on(None);
+        self.control.send(&message)?;
+        self.control.set_keep_alive_socket(None);
         Ok(())
     }
 
-    fn refuse(&mut self, why: String) -> Result<Next, Lost> {
+    fn refuse(&mut self, why: String) -> Result<SessionStep, PeerLost> {
         self.clear();
-        self.line.send(&ToClient::Refused { why })?;
-        Ok(Next::On)
+        self.control.send(&ToClient::Refused { why })?;
+        Ok(SessionStep::Continue)
     }
 
-    /// No trial any more: threads end, sockets close.
+    /// Discards the trial: ends its threads and closes its sockets.
     fn clear(&mut self) {
-        self.session_table.await_trial(None);
-        self.line.beat_on(None);
+        self.session_table.expect_trial(None);
+        self.control.set_keep_alive_socket(None);
         self.trial = None;
     }
 
-    fn prepared(&mut self, number: u32) -> Option<&mut Prepared> {
+    fn prepared(&mut self, number: u32) -> Option<&mut PreparedTrial> {
         self.trial.as_mut().filter(|prepared| prepared.trial.number == number)
     }
 }
 
-fn nonsense() -> Next {
-    Next::End("sent an invalid message".to_owned())
+fn invalid_message() -> SessionStep {
+    SessionStep::End("the client sent an invalid message".to_owned())
 }
 
-/// The server connects to nobody; the address is the client's to give.
-fn self_address() -> SocketAddr {
+/// Placeholder address: only the client connects in a trial.
+fn unused_address() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 0))
 }
 
@@ -251,12 +263,12 @@ fn congestion_control() -> String {
     text.unwrap_or_default().trim().chars().take(32).collect()
 }
 
-/// The first message comes at once, or never.
-const GREETING: Duration = Duration::from_secs(5);
-/// How often a session looks whether it is to stop.
-const TURN: Duration = Duration::from_millis(50);
-/// And whether a report that is asked for can be given.
-const BRIEF: Duration = Duration::from_millis(2);
-/// Threads of a trial that have not ended so long after the client asked for the report are ended: a sender of streams
-/// whose receiver is gone, an answerer that nobody asks.
-const OWN_END: Duration = Duration::from_secs(1);
+/// Timeout of the first message.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which a session checks whether it must stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval at which a session checks whether a requested report is complete.
+const REPORT_POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Time after the request of the report at which threads that still run are stopped, such as the sender of a stream
+/// whose receiver has closed, or the server of transactions without requests.
+const THREAD_END_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What the server's door knows of the session inside: whom to let in to it, and with what.
+//! The server's single session as the listener thread sees it: which connections and datagrams it accepts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,85 +7,87 @@ use std::time::Duration;
 
 use subtle::ConstantTimeEq;
 
+use super::control_connection::Inbox;
 use super::datagram::Introduction;
 use super::handshake::Ticket;
-use super::line::Inbox;
 use super::message::Test;
 use super::secret::{Keys, ShortTag};
 
-/// Shared by the door and the session.
+/// State shared by the listener thread and the session.
 #[derive(Clone, Default)]
 pub(super) struct SessionTable {
-    guest: Arc<Mutex<Option<Guest>>>,
-    door_cpu_ns: Arc<AtomicU64>,
+    client: Arc<Mutex<Option<CurrentClient>>>,
+    listener_cpu_ns: Arc<AtomicU64>,
 }
 
-/// The one who is being served.
-pub(super) struct Guest {
-    /// The other end of the control connection.
+/// The client of the current session.
+pub(super) struct CurrentClient {
+    /// Address of the client.
     pub(super) peer: SocketAddr,
-    /// This end of it.
+    /// Local address of the control connection.
     pub(super) local: IpAddr,
     pub(super) keys: Keys,
     pub(super) inbox: Inbox,
-    pub(super) awaited: Option<Awaited>,
+    pub(super) expected: Option<ExpectedConnections>,
 }
 
-/// What a trial that is prepared lets in.
-pub(super) struct Awaited {
+/// Connections and datagrams that a prepared trial expects.
+pub(super) struct ExpectedConnections {
     trial: u32,
-    /// Of each stream, whether it has come.
+    /// By stream: whether it has connected.
     streams: Vec<bool>,
-    /// Of each ticket, whether it was used.
+    /// By ticket: whether it was used, one bit each; absent in trials without connections.
     tickets: Option<Vec<u64>>,
-    /// Datagrams belong to it, and none has come.
+    /// Whether the trial has datagrams and none has arrived yet.
     datagrams: bool,
 }
 
 impl SessionTable {
-    pub(super) fn look(&self) -> MutexGuard<'_, Option<Guest>> {
-        self.guest.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_client(&self) -> MutexGuard<'_, Option<CurrentClient>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the door's thread has used so far: of a trial of connections it is the server's part. ServerEvent by the door.
-    pub(super) fn door_cpu(&self) -> Duration {
-        Duration::from_nanos(self.door_cpu_ns.load(Ordering::Relaxed))
+    /// CPU time of the listener thread so far, which serves trials of connections. Set by that thread.
+    pub(super) fn listener_cpu(&self) -> Duration {
+        Duration::from_nanos(self.listener_cpu_ns.load(Ordering::Relaxed))
     }
 
-    pub(super) fn tell_door_cpu(&self, cpu: Duration) {
-        self.door_cpu_ns.store(cpu.as_nanos() as u64, Ordering::Relaxed);
+    pub(super) fn set_listener_cpu(&self, cpu: Duration) {
+        self.listener_cpu_ns.store(cpu.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Whether it is the guest's address.
-    pub(super) fn is_guest(&self, address: IpAddr) -> bool {
-        self.look().as_ref().is_some_and(|guest| guest.is_at(address))
+    /// Whether the address is that of the current client.
+    pub(super) fn is_current_client(&self, address: IpAddr) -> bool {
+        self.lock_client().as_ref().is_some_and(|client| client.has_address(address))
     }
 
-    /// From now on this trial, or none, is let in to.
-    pub(super) fn await_trial(&self, awaited: Option<Awaited>) {
-        if let Some(guest) = &mut *self.look() {
-            guest.awaited = awaited;
+    /// Sets the expected connections; `None`: none are accepted.
+    pub(super) fn expect_trial(&self, expected: Option<ExpectedConnections>) {
+        if let Some(client) = &mut *self.lock_client() {
+            client.expected = expected;
         }
     }
 }
 
-impl Guest {
-    /// Whether the address is the guest's.
-    pub(super) fn is_at(&self, address: IpAddr) -> bool {
+impl CurrentClient {
+    /// Whether the address is the client's.
+    pub(super) fn has_address(&self, address: IpAddr) -> bool {
         self.peer.ip().to_canonical() == address.to_canonical()
     }
 
-    /// Whether a stream that has proved itself is one that is waited for: once.
-    pub(super) fn admits_stream(&mut self, session: &ShortTag, trial: u32, index: u32) -> bool {
-        let Some(awaited) = self.awaited.as_mut().filter(|awaited| awaited.trial == trial) else { return false };
-        let Some(came) = awaited.streams.get_mut(index as usize) else { return false };
-        self.keys.session() == *session && !std::mem::replace(came, true)
+    /// Whether an authenticated stream is expected. Each is accepted once.
+    pub(super) fn accept_stream(&mut self, session: &ShortTag, trial: u32, index: u32) -> bool {
+        let Some(expected) = self.expected.as_mut().filter(|expected| expected.trial == trial) else { return false };
+        let Some(connected) = expected.streams.get_mut(index as usize) else { return false };
+        self.keys.session() == *session && !std::mem::replace(connected, true)
     }
 
-    /// Whether a ticket is good: once.
-    pub(super) fn admits(&mut self, ticket: &Ticket) -> bool {
-        let Some(awaited) = self.awaited.as_mut().filter(|awaited| awaited.trial == ticket.trial) else { return false };
-        let Some(used) = awaited.tickets.as_mut() else { return false };
+    /// Whether a ticket is valid. Each is accepted once.
+    pub(super) fn accept_ticket(&mut self, ticket: &Ticket) -> bool {
+        let Some(expected) = self.expected.as_mut().filter(|expected| expected.trial == ticket.trial) else {
+            return false;
+        };
+        let Some(used) = expected.tickets.as_mut() else { return false };
         let Some(word) = used.get_mut(ticket.index as usize / 64) else { return false };
         let bit = 1 << (ticket.index % 64);
         if *word & bit != 0 || !bool::from(self.keys.ticket(ticket.trial, ticket.index).ct_eq(&ticket.tag)) {
@@ -95,22 +97,23 @@ impl Guest {
         true
     }
 
-    /// Whether it introduces the datagrams of the trial: once.
-    pub(super) fn admits_datagrams(&mut self, introduction: &Introduction) -> bool {
-        let Some(awaited) = self.awaited.as_mut() else { return false };
-        let is_awaited = awaited.datagrams && awaited.trial == introduction.trial;
-        let own = self.keys.introduction(introduction.trial);
-        let is_good =
-            is_awaited && introduction.session == self.keys.session() && bool::from(own.ct_eq(&introduction.tag));
-        awaited.datagrams &= !is_good;
-        is_good
+    /// Whether an introduction of datagrams is valid and expected. It is accepted once.
+    pub(super) fn accept_introduction(&mut self, introduction: &Introduction) -> bool {
+        let Some(expected) = self.expected.as_mut() else { return false };
+        let is_expected = expected.datagrams && expected.trial == introduction.trial;
+        let expected_tag = self.keys.introduction(introduction.trial);
+        let is_valid = is_expected
+            && introduction.session == self.keys.session()
+            && bool::from(expected_tag.ct_eq(&introduction.tag));
+        expected.datagrams &= !is_valid;
+        is_valid
     }
 }
 
-impl Awaited {
-    /// For this test.
+impl ExpectedConnections {
+    /// The connections and datagrams of this test.
     pub(super) fn new(trial: u32, test: &Test) -> Self {
-        Awaited {
+        ExpectedConnections {
             trial,
             streams: vec![false; usize::from(test.streams())],
             tickets: matches!(test, Test::Connections { .. }).then(|| vec![0; TICKETS / 64]),
@@ -119,54 +122,58 @@ impl Awaited {
     }
 }
 
-/// Tickets of one trial: 130 s of 30,000 a second; half a megabyte.
+/// Limit of tickets per trial: 130 s at 30,000/s. The bits take half a megabyte.
 pub(super) const TICKETS: usize = 1 << 22;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tester::handshake::{Answering, HandshakeStep, Opening, Proof};
+    use crate::tester::handshake::{HandshakeStep, Opening, Proof, ServerHandshake};
     use crate::tester::secret::Secret;
 
-    fn guest(test: &Test) -> Guest {
+    fn client(test: &Test) -> CurrentClient {
         let secret = Secret::new(b"correct-horse-battery-staple");
-        let mut server = Answering::with_nonce(&secret, [7; 32]);
-        server.take(&Opening::Control.write());
-        let HandshakeStep::Proven { keys, .. } = server.take(Proof::new(&secret, &Opening::Control, [7; 32]).bytes())
+        let mut server = ServerHandshake::with_nonce(&secret, [7; 32]);
+        server.receive(&Opening::Control.write());
+        let HandshakeStep::Proven { keys, .. } =
+            server.receive(Proof::new(&secret, &Opening::Control, [7; 32]).bytes())
         else {
             panic!("not proven")
         };
-        Guest {
+        CurrentClient {
             peer: "[::ffff:192.0.2.1]:5000".parse().unwrap(),
             local: "192.0.2.9".parse().unwrap(),
             keys: *keys,
-            inbox: crate::tester::line::inbox().0,
-            awaited: Some(Awaited::new(4, test)),
+            inbox: crate::tester::control_connection::inbox().0,
+            expected: Some(ExpectedConnections::new(4, test)),
         }
     }
 
     #[test]
     fn connections_are_delivered_once_to_their_trial() {
-        let mut guest = guest(&Test::Connections { parallel: 4, lasts_ms: 1000 });
-        assert!(guest.is_at("192.0.2.1".parse().unwrap()) && !guest.is_at("192.0.2.2".parse().unwrap()));
-        let ticket = |trial, index| Ticket { trial, index, tag: guest.keys.ticket(trial, index) };
+        let mut client = client(&Test::Connections { parallel: 4, lasts_ms: 1000 });
+        assert!(client.has_address("192.0.2.1".parse().unwrap()) && !client.has_address("192.0.2.2".parse().unwrap()));
+        let ticket = |trial, index| Ticket { trial, index, tag: client.keys.ticket(trial, index) };
         let last = TICKETS as u32 - 1;
         let tickets = [ticket(4, 0), ticket(4, 64), ticket(4, last), ticket(3, 1), ticket(4, last + 1)];
-        assert_eq!(tickets.map(|ticket| guest.admits(&ticket)), [true, true, true, false, false]);
-        assert_eq!(tickets.map(|ticket| guest.admits(&ticket)), [false; 5], "a second time");
-        let other = Ticket { tag: guest.keys.ticket(4, 5), ..ticket_of(&guest, 6) };
-        assert!(!guest.admits(&other) && guest.admits(&ticket_of(&guest, 6)), "a wrong one uses none up");
-        let introduction = Introduction::new(&guest.keys, 4);
-        assert!(!guest.admits_datagrams(&introduction), "none belong to this test");
+        assert_eq!(tickets.map(|ticket| client.accept_ticket(&ticket)), [true, true, true, false, false]);
+        assert_eq!(tickets.map(|ticket| client.accept_ticket(&ticket)), [false; 5], "tickets are accepted once");
+        let other = Ticket { tag: client.keys.ticket(4, 5), ..ticket_of(&client, 6) };
+        assert!(
+            !client.accept_ticket(&other) && client.accept_ticket(&ticket_of(&client, 6)),
+            "an invalid ticket does not use up its index"
+        );
+        let introduction = Introduction::new(&client.keys, 4);
+        assert!(!client.accept_introduction(&introduction), "this test has no datagrams");
     }
 
-    fn ticket_of(guest: &Guest, index: u32) -> Ticket {
-        Ticket { trial: 4, index, tag: guest.keys.ticket(4, index) }
+    fn ticket_of(client: &CurrentClient, index: u32) -> Ticket {
+        Ticket { trial: 4, index, tag: client.keys.ticket(4, index) }
     }
 
     #[test]
     fn streams_and_datagrams_are_delivered_once() {
-        let mut guest = guest(&Test::Stream {
+        let mut client = client(&Test::Stream {
             up: true,
             streams: 2,
             socket_bytes: None,
@@ -175,19 +182,19 @@ mod tests {
             omit_ms: 0,
             probes: true,
         });
-        let session = guest.keys.session();
-        assert!(!guest.admits_stream(&[0; 16], 4, 0));
-        let asked = [(4, 0), (4, 1), (4, 1), (4, 2), (5, 0)];
-        let admitted = asked.map(|(trial, index)| guest.admits_stream(&session, trial, index));
-        assert_eq!(admitted, [true, true, false, false, false]);
-        let good = Introduction::new(&guest.keys, 4);
+        let session = client.keys.session();
+        assert!(!client.accept_stream(&[0; 16], 4, 0));
+        let attempts = [(4, 0), (4, 1), (4, 1), (4, 2), (5, 0)];
+        let accepted = attempts.map(|(trial, index)| client.accept_stream(&session, trial, index));
+        assert_eq!(accepted, [true, true, false, false, false]);
+        let good = Introduction::new(&client.keys, 4);
         let wrong = [
-            Introduction::new(&guest.keys, 5),
+            Introduction::new(&client.keys, 5),
             Introduction { tag: [0; 16], ..good },
             Introduction { session: [0; 16], ..good },
         ];
-        assert_eq!(wrong.map(|introduction| guest.admits_datagrams(&introduction)), [false; 3]);
-        assert!(guest.admits_datagrams(&good) && !guest.admits_datagrams(&good));
-        assert!(!guest.admits(&ticket_of(&guest, 0)), "no connections belong to this test");
+        assert_eq!(wrong.map(|introduction| client.accept_introduction(&introduction)), [false; 3]);
+        assert!(client.accept_introduction(&good) && !client.accept_introduction(&good));
+        assert!(!client.accept_ticket(&ticket_of(&client, 0)), "this test has no connections");
     }
 }

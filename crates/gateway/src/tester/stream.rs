@@ -1,7 +1,7 @@
-//! Bytes through TCP connections, as fast as they go.
+//! Test of throughput: bytes through TCP connections as fast as possible.
 //!
-//! The receiver has the window and the say: it counts what it reads within it, and ends the connection after it. So a
-//! sender whose `go` came early or late changes nothing.
+//! The receiver determines the measured window: it counts the bytes that it reads within the window and closes the
+//! connection after it. A sender that starts early or late does not change the result.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,26 +10,26 @@ use std::time::Duration;
 use sys::clock::monotonic_ns;
 use sys::datagrams::{abort_on_close, buffers, set_buffers};
 
-use super::line::passing;
-use super::work::{Halt, LOOK};
+use super::control_connection::is_temporary;
+use super::worker::{STOP_CHECK_INTERVAL, StopFlag};
 
-/// What one stream brought.
+/// Bytes received on one stream.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Brought {
+pub(super) struct StreamResult {
     pub(super) bytes: u64,
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
-    /// When it ended, if that was before the window did.
+    /// Time at which the stream ended, if before the end of the window.
     pub(super) broken_ns: Option<u64>,
 }
 
-/// Makes a connection ready, before its first byte: its buffers, no waiting for more to send, looks at the clock, and an
-/// end that throws away what is queued. Returns the buffers as they are then.
+/// Sets the socket options of a connection before its first byte: buffers, no delay, timeouts, and a close that
+/// discards queued data. Returns the actual send and receive buffer.
 pub(super) fn prepare(stream: &TcpStream, socket_bytes: Option<u32>) -> std::io::Result<[u32; 2]> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(LOOK))?;
-    stream.set_write_timeout(Some(LOOK))?;
+    stream.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
+    stream.set_write_timeout(Some(STOP_CHECK_INTERVAL))?;
     abort_on_close(stream)?;
     if let Some(bytes) = socket_bytes {
         set_buffers(stream, bytes)?;
@@ -37,50 +37,56 @@ pub(super) fn prepare(stream: &TcpStream, socket_bytes: Option<u32>) -> std::io:
     buffers(stream)
 }
 
-/// Writes messages until the receiver ends it, or long after it should have.
-pub(super) fn send(mut stream: TcpStream, message_bytes: usize, lasts: Duration, halt: &Halt) {
+/// Writes until the receiver closes the connection, or [`GRACE_PERIOD`] after the end of the trial.
+pub(super) fn send(mut stream: TcpStream, message_bytes: usize, lasts: Duration, stop: &StopFlag) {
     let message = vec![b'y'; message_bytes];
-    let end_ns = monotonic_ns() + (lasts + GRACE).as_nanos() as u64;
-    while !halt.is_set() && monotonic_ns() < end_ns {
+    let end_ns = monotonic_ns() + (lasts + GRACE_PERIOD).as_nanos() as u64;
+    while !stop.is_set() && monotonic_ns() < end_ns {
         match stream.write(&message) {
-            Err(error) if !passing(&error) => return,
+            Err(error) if !is_temporary(&error) => return,
             _ => {}
         }
     }
 }
 
-/// Reads until the window ends, and closes.
-pub(super) fn receive(mut stream: TcpStream, message_bytes: usize, window_ns: [u64; 2], halt: &Halt) -> Brought {
-    let mut room = vec![0; message_bytes.min(ROOM_MAX)];
+/// Reads until the window ends, then closes.
+pub(super) fn receive(
+    mut stream: TcpStream,
+    message_bytes: usize,
+    window_ns: [u64; 2],
+    stop: &StopFlag,
+) -> StreamResult {
+    let mut buffer = vec![0; message_bytes.min(READ_BYTES_MAX)];
     let [from_ns, to_ns] = window_ns;
-    let mut brought = Brought { from_ns, to_ns, ..Brought::default() };
+    let mut result = StreamResult { from_ns, to_ns, ..StreamResult::default() };
     loop {
-        if halt.is_set() {
-            brought.to_ns = monotonic_ns().clamp(from_ns, to_ns);
-            return brought;
+        if stop.is_set() {
+            result.to_ns = monotonic_ns().clamp(from_ns, to_ns);
+            return result;
         }
-        let read = stream.read(&mut room);
+        let read = stream.read(&mut buffer);
         let now = monotonic_ns();
         if now >= to_ns {
-            return brought;
+            return result;
         }
         match read {
             Ok(length @ 1..) => {
-                halt.pulse().hear();
+                stop.liveness().record_activity();
                 if now >= from_ns {
-                    brought.bytes += length as u64;
+                    result.bytes += length as u64;
                 }
             }
-            Err(error) if passing(&error) => {}
+            Err(error) if is_temporary(&error) => {}
             Ok(0) | Err(_) => {
-                brought.broken_ns = Some(now.max(from_ns));
-                return brought;
+                result.broken_ns = Some(now.max(from_ns));
+                return result;
             }
         }
     }
 }
 
-/// How much longer than asked a sender goes on while the receiver does not end it: its `go` may have been lost and repeated.
-const GRACE: Duration = Duration::from_secs(3);
-/// Read at once, at most.
-const ROOM_MAX: usize = 1 << 20;
+/// Time after the end of the trial for which a sender continues: the `Go` message of the receiver may have been
+/// retransmitted.
+const GRACE_PERIOD: Duration = Duration::from_secs(3);
+/// Largest read.
+const READ_BYTES_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Transactions: a request and its response on one open connection, one pair after the other.
+//! Test of transactions: request and response on one open connection, one after the other.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -8,58 +8,58 @@ use std::time::Duration;
 use stats::Histogram;
 use sys::clock::monotonic_ns;
 
-use super::line::passing;
-use super::packet::name;
-use super::seen::ExchangesSeen;
-use super::work::Halt;
+use super::control_connection::is_temporary;
+use super::packet::error_text;
+use super::report::ExchangesReport;
+use super::worker::StopFlag;
 
-/// The client: asks for so long.
-pub(super) fn ask(
+/// The client: sends requests until the time is over.
+pub(super) fn run_client(
     mut stream: TcpStream,
     request: usize,
     response: usize,
     lasts: Duration,
-    halt: &Halt,
-) -> ExchangesSeen {
+    stop: &StopFlag,
+) -> ExchangesReport {
     let (request, mut response) = (vec![b'q'; request], vec![0; response]);
-    let mut counts = Counts::new(lasts);
-    while !halt.is_set() && !counts.is_over() {
-        let asked_ns = monotonic_ns();
-        let end = || halt.is_set() || monotonic_ns() >= counts.end_ns();
-        let outcome = write_all(&mut stream, &request, &end).and_then(|whole| match whole {
+    let mut counter = ExchangeCounter::new(lasts);
+    while !stop.is_set() && !counter.is_over() {
+        let requested_ns = monotonic_ns();
+        let end = || stop.is_set() || monotonic_ns() >= counter.end_ns();
+        let outcome = write_all(&mut stream, &request, &end).and_then(|written| match written {
             true => read_all(&mut stream, &mut response, &end),
             false => Ok(false),
         });
         match outcome {
-            Ok(true) => counts.done(asked_ns, monotonic_ns()),
-            // The time is over in the middle of one.
+            Ok(true) => counter.record(requested_ns, monotonic_ns()),
+            // The time is over during a transaction, which is not counted.
             Ok(false) => break,
             Err(error) => {
-                counts.failed(name(&error));
+                counter.record_failure(error_text(&error));
                 break;
             }
         }
-        halt.pulse().hear();
+        stop.liveness().record_activity();
     }
-    counts.seen()
+    counter.finish()
 }
 
-/// The server: answers until the client ends it.
-pub(super) fn answer(mut stream: TcpStream, request: usize, response: usize, lasts: Duration, halt: &Halt) {
+/// The server: responds until the client closes the connection.
+pub(super) fn run_server(mut stream: TcpStream, request: usize, response: usize, lasts: Duration, stop: &StopFlag) {
     let (mut request, response) = (vec![0; request], vec![b'a'; response]);
-    let end_ns = monotonic_ns() + (lasts + GRACE).as_nanos() as u64;
-    let end = || halt.is_set() || monotonic_ns() >= end_ns;
-    // Looked at between any two: with a short RTT no read ever waits long enough to look itself.
+    let end_ns = monotonic_ns() + (lasts + GRACE_PERIOD).as_nanos() as u64;
+    let end = || stop.is_set() || monotonic_ns() >= end_ns;
+    // Check the end between transactions: with a short RTT no read waits long enough to check it.
     while !end() && matches!(read_all(&mut stream, &mut request, &end), Ok(true)) {
-        halt.pulse().hear();
+        stop.liveness().record_activity();
         if !matches!(write_all(&mut stream, &response, &end), Ok(true)) {
             return;
         }
     }
 }
 
-/// A closed loop's counts, for transactions and connections alike.
-pub(super) struct Counts {
+/// Counts transactions or connections of a closed loop.
+pub(super) struct ExchangeCounter {
     begun_ns: u64,
     lasts: Duration,
     times: Histogram,
@@ -67,11 +67,11 @@ pub(super) struct Counts {
     by_slice: Vec<u32>,
 }
 
-impl Counts {
-    /// From now on.
+impl ExchangeCounter {
+    /// A counter of a trial that starts now.
     pub(super) fn new(lasts: Duration) -> Self {
-        let slices = lasts.as_millis().div_ceil(u128::from(ExchangesSeen::SLICE_MS)) as usize;
-        Counts {
+        let slices = lasts.as_millis().div_ceil(u128::from(ExchangesReport::SLICE_MS)) as usize;
+        ExchangeCounter {
             begun_ns: monotonic_ns(),
             lasts,
             times: Histogram::new(),
@@ -88,9 +88,9 @@ impl Counts {
         monotonic_ns() >= self.end_ns()
     }
 
-    /// Done, unless after the end.
-    pub(super) fn done(&mut self, from_ns: u64, to_ns: u64) {
-        let slice = to_ns.saturating_sub(self.begun_ns) / (u64::from(ExchangesSeen::SLICE_MS) * 1_000_000);
+    /// Records a completed transaction, unless it ended after the trial.
+    pub(super) fn record(&mut self, from_ns: u64, to_ns: u64) {
+        let slice = to_ns.saturating_sub(self.begun_ns) / (u64::from(ExchangesReport::SLICE_MS) * 1_000_000);
         if to_ns < self.end_ns() {
             self.times.record(to_ns - from_ns);
             if let Some(count) = self.by_slice.get_mut(slice as usize) {
@@ -99,14 +99,14 @@ impl Counts {
         }
     }
 
-    pub(super) fn failed(&mut self, cause: String) {
+    pub(super) fn record_failure(&mut self, cause: String) {
         *self.failed.entry(cause).or_default() += 1;
     }
 
-    /// The figures; of a trial cut short over the time that it had.
-    pub(super) fn seen(self) -> ExchangesSeen {
+    /// The report. The rate of a trial that was ended early is over its actual time.
+    pub(super) fn finish(self) -> ExchangesReport {
         let lasted_ns = monotonic_ns().clamp(self.begun_ns + 1, self.end_ns()) - self.begun_ns;
-        ExchangesSeen {
+        ExchangesReport {
             done: self.times.len(),
             per_second: self.times.len() as f64 / (lasted_ns as f64 / 1e9),
             times_ns: self.times.quantiles(),
@@ -116,13 +116,13 @@ impl Counts {
     }
 }
 
-/// False if `end` came first.
-fn read_all(stream: &mut TcpStream, mut room: &mut [u8], end: &impl Fn() -> bool) -> io::Result<bool> {
-    while !room.is_empty() {
-        match stream.read(room) {
+/// Fills the buffer; false if `end` returned true before.
+fn read_all(stream: &mut TcpStream, mut buffer: &mut [u8], end: &impl Fn() -> bool) -> io::Result<bool> {
+    while !buffer.is_empty() {
+        match stream.read(buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(length) => room = &mut room[length..],
-            Err(error) if passing(&error) => {
+            Ok(length) => buffer = &mut buffer[length..],
+            Err(error) if is_temporary(&error) => {
                 if end() {
                     return Ok(false);
                 }
@@ -133,12 +133,12 @@ fn read_all(stream: &mut TcpStream, mut room: &mut [u8], end: &impl Fn() -> bool
     Ok(true)
 }
 
-/// False if `end` came first.
+/// Writes all bytes; false if `end` returned true before.
 fn write_all(stream: &mut TcpStream, mut bytes: &[u8], end: &impl Fn() -> bool) -> io::Result<bool> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
             Ok(length) => bytes = &bytes[length..],
-            Err(error) if passing(&error) => {
+            Err(error) if is_temporary(&error) => {
                 if end() {
                     return Ok(false);
                 }
@@ -149,5 +149,5 @@ fn write_all(stream: &mut TcpStream, mut bytes: &[u8], end: &impl Fn() -> bool) 
     Ok(true)
 }
 
-/// How much longer than asked the server answers.
-const GRACE: Duration = Duration::from_secs(3);
+/// Time after the end of the trial for which the server still responds.
+const GRACE_PERIOD: Duration = Duration::from_secs(3);

@@ -1,15 +1,16 @@
-//! One end's part in a trial: the threads that send, receive, ask and answer, and what they saw.
+//! One end of a trial: its threads, which send, receive, request and respond, and their report.
 //!
 //! ```text
 //!                    client                                        server
-//!   stream           a thread a connection: sends or receives      receives or sends
-//!   transactions     asks                                          answers
-//!   connections      connects                                      (the door takes tickets)
-//!   packets          sends or not; ears receive                    ears receive; sends or not
-//!   probes           sends; ears take the time                     ears send back
+//!   stream           one thread per connection: sends or receives  receives or sends
+//!   transactions     sends requests                                responds
+//!   connections      connects                                      (the listener thread accepts tickets)
+//!   packets          sends, or datagram receiver                   datagram receiver, or sends
+//!   probes           sends; datagram receiver measures RTT         datagram receiver sends back
 //! ```
 //!
-//! Ears are there before the trial begins and until its report: a datagram may come before the word that it was to begin.
+//! The datagram receiver runs from before the trial until its report, since datagrams may arrive before the `Go`
+//! message.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -22,295 +23,319 @@ use sys::datagrams;
 use sys::namespace::NetNamespace;
 use sys::socket::set_receive_buffer;
 
-use super::connect::{self, Connecting};
+use super::connect::{self, ConnectionTest};
+use super::control_connection::Liveness;
 use super::datagram::{Datagram, Marks};
-use super::line::Pulse;
 use super::message::Test;
-use super::packet::{self, Expected, Received, Train};
-use super::probe::{self, Times};
+use super::packet::{self, Expected, PacketTrain, Received};
+use super::probe::{self, ProbeTimes};
+use super::report::{EndReport, ExchangesReport, RttReport, SentReport};
 use super::secret::{End, Keys};
-use super::seen::{EndReport, ExchangesSeen, RttSeen, SentSeen};
-use super::stream::{self, Brought};
+use super::stream::{self, StreamResult};
 use super::transact;
-use super::work::{Halt, LOOK, Worker};
+use super::worker::{STOP_CHECK_INTERVAL, StopFlag, Worker};
 
-/// What is known of a trial before it begins.
+/// A trial at one end.
 pub(super) struct Trial {
     pub(super) end: End,
     pub(super) number: u32,
     pub(super) test: Test,
     pub(super) keys: Keys,
-    pub(super) halt: Halt,
-    /// Of the first stream.
+    pub(super) stop: StopFlag,
+    /// Actual socket buffers of the first stream.
     pub(super) socket_bytes_actual: Option<[u32; 2]>,
-    ears: Option<Ears>,
-    going: Option<Going>,
-    /// Packets sent, told by their sender when it is done.
+    datagram_receiver: Option<DatagramReceiver>,
+    running: Option<RunningTrial>,
+    /// Number of sent packets, set by the sender at its end.
     sent: Option<Arc<AtomicU64>>,
 }
 
 /// The socket of a trial's datagrams, and the thread that receives from it.
-struct Ears {
+struct DatagramReceiver {
     socket: Arc<UdpSocket>,
-    times: Times,
-    /// Different packets that have come.
+    probe_times: ProbeTimes,
+    /// Number of different packets received so far.
     progress: Arc<AtomicU64>,
     worker: Worker<Received>,
-    /// What IP and UDP add.
+    /// Length of the headers of IP and UDP.
     headers: usize,
 }
 
-/// What was begun.
-struct Going {
+/// A started trial.
+struct RunningTrial {
     begun_ns: u64,
-    workers: Vec<Worker<io::Result<Part>>>,
+    workers: Vec<Worker<io::Result<ThreadResult>>>,
 }
 
-/// What a thread does.
-type Work = Box<dyn FnOnce(&Halt) -> io::Result<Part> + Send>;
+/// Work of a thread.
+type ThreadWork = Box<dyn FnOnce(&StopFlag) -> io::Result<ThreadResult> + Send>;
 
-/// What a thread brought.
-enum Part {
+/// Result of a thread.
+enum ThreadResult {
     Nothing,
-    Sent(SentSeen),
-    Brought(Brought),
-    Rtt(RttSeen),
-    Exchanges(ExchangesSeen),
+    Sent(SentReport),
+    Stream(StreamResult),
+    Rtt(RttReport),
+    Exchanges(ExchangesReport),
 }
 
-/// Everything that one end saw.
-pub(super) struct Saw {
-    pub(super) seen: EndReport,
-    pub(super) rtt: Option<RttSeen>,
-    pub(super) exchanges: Option<ExchangesSeen>,
+/// Results of one end. RTT and exchanges are measured by the client only.
+pub(super) struct LocalReport {
+    pub(super) report: EndReport,
+    pub(super) rtt: Option<RttReport>,
+    pub(super) exchanges: Option<ExchangesReport>,
 }
 
 impl Trial {
-    pub(super) fn new(end: End, number: u32, test: Test, keys: Keys, pulse: Pulse) -> Self {
-        let halt = Halt::new(pulse);
-        Trial { end, number, test, keys, halt, socket_bytes_actual: None, ears: None, going: None, sent: None }
+    pub(super) fn new(end: End, number: u32, test: Test, keys: Keys, liveness: Liveness) -> Self {
+        let stop = StopFlag::new(liveness);
+        Trial {
+            end,
+            number,
+            test,
+            keys,
+            stop,
+            socket_bytes_actual: None,
+            datagram_receiver: None,
+            running: None,
+            sent: None,
+        }
     }
 
-    /// The mark of this trial's signs of life.
-    pub(super) fn alive_mark(&self) -> u64 {
-        Marks::new(&self.keys, self.number).alive
+    /// Mark of this trial's keep-alive datagrams.
+    pub(super) fn keep_alive_mark(&self) -> u64 {
+        Marks::new(&self.keys, self.number).keep_alive
     }
 
-    /// Begins to hear datagrams on a connected socket; returns it for the signs of life.
-    pub(super) fn hear(&mut self, socket: UdpSocket) -> io::Result<Arc<UdpSocket>> {
+    /// Starts the datagram receiver on a connected socket. Returns the socket, for keep-alives.
+    pub(super) fn start_receiving(&mut self, socket: UdpSocket) -> io::Result<Arc<UdpSocket>> {
         set_receive_buffer(&socket, UDP_BUFFER)?;
         datagrams::never_fragment(&socket)?;
-        socket.set_read_timeout(Some(LOOK))?;
+        socket.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let headers = headers(socket.peer_addr()?);
         let socket = Arc::new(socket);
-        let to_here = if self.receives_packets() { self.test.packets() } else { 0 };
+        let expected_packets = if self.receives_packets() { self.test.packets() } else { 0 };
         let gap_ns = match self.test {
             Test::Packets { per_second, .. } => 1e9 / per_second,
             _ => 1e9,
         };
-        let expected = Expected { marks: Marks::new(&self.keys, self.number), count: to_here, gap_ns, headers };
-        let (times, progress) = (Times::new(), Arc::new(AtomicU64::new(0)));
-        let (ear, back, told) = (Arc::clone(&socket), times.clone(), Arc::clone(&progress));
-        // Ears outlive the rest of the trial: their halt is their own.
-        let halt = Halt::new(self.halt.pulse().clone());
+        let expected =
+            Expected { marks: Marks::new(&self.keys, self.number), count: expected_packets, gap_ns, headers };
+        let (probe_times, progress) = (ProbeTimes::new(), Arc::new(AtomicU64::new(0)));
+        let (receiver_socket, times_in_thread, progress_in_thread) =
+            (Arc::clone(&socket), probe_times.clone(), Arc::clone(&progress));
+        // The datagram receiver runs longer than the other threads: it has a stop flag of its own.
+        let stop = StopFlag::new(self.stop.liveness().clone());
         let is_server = self.end == End::Server;
-        let worker = Worker::start("ears", &halt, true, move |halt| {
+        let worker = Worker::start("receiver", &stop, true, move |stop| {
             if is_server {
-                packet::receive(&ear, &expected, &told, halt, packet::echo())
+                packet::receive(&receiver_socket, &expected, &progress_in_thread, stop, packet::echo())
             } else {
-                packet::receive(&ear, &expected, &told, halt, |_, _, probe: Datagram, now| back.add(probe, now))
+                packet::receive(&receiver_socket, &expected, &progress_in_thread, stop, |_, _, probe: Datagram, now| {
+                    times_in_thread.add(probe, now)
+                })
             }
         })?;
-        self.ears = Some(Ears { socket: Arc::clone(&socket), times, progress, worker, headers });
+        self.datagram_receiver =
+            Some(DatagramReceiver { socket: Arc::clone(&socket), probe_times, progress, worker, headers });
         Ok(socket)
     }
 
-    /// Begins, with all of its streams. Connections are made to `to`, from inside `net`.
-    pub(super) fn go(&mut self, streams: Vec<TcpStream>, to: SocketAddr, net: Option<NetNamespace>) -> io::Result<()> {
+    /// Starts the threads of the trial. The client makes connections to `to` in the namespace `net`.
+    pub(super) fn start(
+        &mut self,
+        streams: Vec<TcpStream>,
+        to: SocketAddr,
+        net: Option<NetNamespace>,
+    ) -> io::Result<()> {
         let begun_ns = monotonic_ns();
         let mut workers = Vec::new();
-        for (name, work) in self.works(streams, to, net, begun_ns)? {
-            // Those that have a moment for each thing they send.
+        for (name, work) in self.thread_work(streams, to, net, begun_ns)? {
+            // Senders on a schedule have a higher priority.
             let urgent = matches!(name, "packets" | "probes");
-            workers.push(Worker::start(name, &self.halt, urgent, work)?);
+            workers.push(Worker::start(name, &self.stop, urgent, work)?);
         }
-        self.going = Some(Going { begun_ns, workers });
+        self.running = Some(RunningTrial { begun_ns, workers });
         Ok(())
     }
 
-    /// What this end's threads do, by their names.
-    fn works(
+    /// Work of this end's threads, by thread name.
+    fn thread_work(
         &mut self,
         streams: Vec<TcpStream>,
         to: SocketAddr,
         net: Option<NetNamespace>,
         begun_ns: u64,
-    ) -> io::Result<Vec<(&'static str, Work)>> {
+    ) -> io::Result<Vec<(&'static str, ThreadWork)>> {
         let lasts = Duration::from_millis(u64::from(self.test.lasts_ms()));
         let is_client = self.end == End::Client;
         let marks = Marks::new(&self.keys, self.number);
-        let mut works: Vec<(&str, Work)> = Vec::new();
-        if let Some(ears) = self.ears.as_ref().filter(|_| is_client && self.test.probes()) {
-            let (socket, times) = (Arc::clone(&ears.socket), ears.times.clone());
-            let send = move |halt: &Halt| Ok(Part::Rtt(probe::send(&socket, marks.probe, lasts, &times, halt)));
-            works.push(("probes", Box::new(send)));
+        let mut thread_work: Vec<(&str, ThreadWork)> = Vec::new();
+        if let Some(datagram_receiver) = self.datagram_receiver.as_ref().filter(|_| is_client && self.test.probes()) {
+            let (socket, probe_times) = (Arc::clone(&datagram_receiver.socket), datagram_receiver.probe_times.clone());
+            let send = move |stop: &StopFlag| {
+                Ok(ThreadResult::Rtt(probe::send(&socket, marks.probe, lasts, &probe_times, stop)))
+            };
+            thread_work.push(("probes", Box::new(send)));
         }
         match self.test {
             Test::Stream { up, message_bytes, omit_ms, .. } => {
                 let message_bytes = message_bytes as usize;
                 let window = [begun_ns + u64::from(omit_ms) * 1_000_000, begun_ns + lasts.as_nanos() as u64];
                 for stream in streams {
-                    let work: Work = match up == is_client {
-                        true => Box::new(move |halt| {
-                            stream::send(stream, message_bytes, lasts, halt);
-                            Ok(Part::Nothing)
+                    let work: ThreadWork = match up == is_client {
+                        true => Box::new(move |stop| {
+                            stream::send(stream, message_bytes, lasts, stop);
+                            Ok(ThreadResult::Nothing)
                         }),
-                        false => Box::new(move |halt| {
-                            Ok(Part::Brought(stream::receive(stream, message_bytes, window, halt)))
+                        false => Box::new(move |stop| {
+                            Ok(ThreadResult::Stream(stream::receive(stream, message_bytes, window, stop)))
                         }),
                     };
-                    works.push(("stream", work));
+                    thread_work.push(("stream", work));
                 }
             }
             Test::Transactions { request, response, .. } => {
                 let (request, response) = (request as usize, response as usize);
                 for stream in streams {
-                    let work: Work = match is_client {
-                        true => Box::new(move |halt| {
-                            Ok(Part::Exchanges(transact::ask(stream, request, response, lasts, halt)))
+                    let work: ThreadWork = match is_client {
+                        true => Box::new(move |stop| {
+                            Ok(ThreadResult::Exchanges(transact::run_client(stream, request, response, lasts, stop)))
                         }),
-                        false => Box::new(move |halt| {
-                            transact::answer(stream, request, response, lasts, halt);
-                            Ok(Part::Nothing)
+                        false => Box::new(move |stop| {
+                            transact::run_server(stream, request, response, lasts, stop);
+                            Ok(ThreadResult::Nothing)
                         }),
                     };
-                    works.push(("transactions", work));
+                    thread_work.push(("transactions", work));
                 }
             }
             Test::Connections { parallel, .. } if is_client => {
                 let (keys, parallel) = (self.keys.clone(), usize::from(parallel));
-                let spec = Connecting { to, keys, trial: self.number, parallel, lasts };
-                let work = move |halt: &Halt| {
+                let spec = ConnectionTest { to, keys, trial: self.number, parallel, lasts };
+                let work = move |stop: &StopFlag| {
                     if let Some(net) = net {
                         net.enter().map_err(io::Error::other)?;
                     }
-                    Ok(Part::Exchanges(connect::run(&spec, halt)?))
+                    Ok(ThreadResult::Exchanges(connect::run(&spec, stop)?))
                 };
-                works.push(("connections", Box::new(work)));
+                thread_work.push(("connections", Box::new(work)));
             }
             Test::Packets { up, ip_bytes, per_second, .. } if up == is_client => {
-                let Some(ears) = &self.ears else { return Err(io::Error::other("packets without a socket")) };
-                let payload = usize::from(ip_bytes).saturating_sub(ears.headers);
-                let train = Train { mark: marks.packet, count: self.test.packets(), per_second, payload };
-                let (socket, told) = (Arc::clone(&ears.socket), Arc::new(AtomicU64::new(0)));
-                self.sent = Some(Arc::clone(&told));
-                let work = move |halt: &Halt| {
-                    let sent = packet::send(&socket, &train, halt);
-                    told.store(sent.sent, Ordering::Relaxed);
-                    Ok(Part::Sent(sent))
+                let Some(datagram_receiver) = &self.datagram_receiver else {
+                    return Err(io::Error::other("packets without a socket"));
                 };
-                works.push(("packets", Box::new(work)));
+                let payload = usize::from(ip_bytes).saturating_sub(datagram_receiver.headers);
+                let train = PacketTrain { mark: marks.packet, count: self.test.packets(), per_second, payload };
+                let (socket, sent_count) = (Arc::clone(&datagram_receiver.socket), Arc::new(AtomicU64::new(0)));
+                self.sent = Some(Arc::clone(&sent_count));
+                let work = move |stop: &StopFlag| {
+                    let sent = packet::send(&socket, &train, stop);
+                    sent_count.store(sent.sent, Ordering::Relaxed);
+                    Ok(ThreadResult::Sent(sent))
+                };
+                thread_work.push(("packets", Box::new(work)));
             }
             _ => {}
         }
-        Ok(works)
+        Ok(thread_work)
     }
 
-    /// Whether it has begun.
+    /// Whether the trial was started.
     pub(super) fn has_begun(&self) -> bool {
-        self.going.is_some()
+        self.running.is_some()
     }
 
-    /// Whether all that this end does by itself is done; ears go on.
+    /// Whether all threads but the datagram receiver have ended.
     pub(super) fn is_done(&self) -> bool {
-        self.going.as_ref().is_none_or(|going| going.workers.iter().all(Worker::is_finished))
+        self.running.as_ref().is_none_or(|running| running.workers.iter().all(Worker::is_finished))
     }
 
-    /// Whether its time is over, by this end's clock.
+    /// Whether the time of the trial is over on this end's clock.
     pub(super) fn is_over(&self) -> bool {
         let lasts_ns = u64::from(self.test.lasts_ms()) * 1_000_000;
-        self.going.as_ref().is_some_and(|going| monotonic_ns() >= going.begun_ns + lasts_ns)
+        self.running.as_ref().is_some_and(|running| monotonic_ns() >= running.begun_ns + lasts_ns)
     }
 
-    /// Whether no packet is to be waited for any more, of so many that the other end sent until `since_ns`.
+    /// Whether the wait for packets is over: all `sent` packets have arrived, or the wait since `since_ns` has ended.
     pub(super) fn has_settled(&self, sent: u64, since_ns: u64) -> bool {
         let Test::Packets { settle_ms, .. } = self.test else { return true };
         let settle = Duration::from_millis(u64::from(settle_ms));
-        let Some(ears) = &self.ears else { return true };
-        packet::settled(&ears.progress, sent, since_ns, settle, self.halt.pulse())
+        let Some(datagram_receiver) = &self.datagram_receiver else { return true };
+        packet::settled(&datagram_receiver.progress, sent, since_ns, settle, self.stop.liveness())
     }
 
-    /// Packets that this end sent, once it is done; `None` where it sends none.
+    /// Number of packets that this end has sent, once its sender has ended; `None` if it sends none.
     pub(super) fn sent(&self) -> Option<u64> {
         self.sent.as_ref().map(|sent| sent.load(Ordering::Relaxed))
     }
 
-    /// Whether this end receives its packets.
+    /// Whether this end receives the packets of the test.
     pub(super) fn receives_packets(&self) -> bool {
         matches!(self.test, Test::Packets { up, .. } if up == (self.end == End::Server))
     }
 
-    /// Ends it and says what was seen; of packets the other end sent so many. Which threads have not ended by themselves end
-    /// early.
-    pub(super) fn finish(mut self, sent: Option<u64>) -> io::Result<Saw> {
-        let mut saw = Saw { seen: EndReport::default(), rtt: None, exchanges: None };
-        let Some(going) = self.going.take() else { return Ok(saw) };
-        let cut_short = self.halt.is_set();
+    /// Ends the trial and returns its results, given the number of packets that the other end sent. Threads that still
+    /// run are stopped.
+    pub(super) fn finish(mut self, sent: Option<u64>) -> io::Result<LocalReport> {
+        let mut local = LocalReport { report: EndReport::default(), rtt: None, exchanges: None };
+        let Some(running) = self.running.take() else { return Ok(local) };
+        let cut_short = self.stop.is_set();
         let lasts = Duration::from_millis(u64::from(self.test.lasts_ms()));
-        let seen = &mut saw.seen;
-        seen.socket_bytes_actual = self.socket_bytes_actual;
-        (seen.from_ns, seen.to_ns) = (going.begun_ns, going.begun_ns);
-        for worker in going.workers {
+        let report = &mut local.report;
+        report.socket_bytes_actual = self.socket_bytes_actual;
+        (report.from_ns, report.to_ns) = (running.begun_ns, running.begun_ns);
+        for worker in running.workers {
             if !worker.is_finished() {
-                self.halt.set();
+                self.stop.set();
             }
             let done = worker.join();
-            used(seen, done.cpu, done.lasted.min(lasts));
+            add_cpu_time(report, done.cpu, done.lasted.min(lasts));
             match done.result? {
-                Part::Nothing => {}
-                Part::Sent(sent) => seen.sent = Some(sent),
-                Part::Brought(brought) => {
-                    // Of a trial cut short, a stream's end is the trial's.
-                    let to_ns = brought.broken_ns.filter(|_| cut_short).unwrap_or(brought.to_ns);
-                    (seen.from_ns, seen.to_ns) = (brought.from_ns, seen.to_ns.max(to_ns));
-                    seen.bytes += brought.bytes;
-                    seen.stream_bytes.push(brought.bytes);
-                    seen.broken += u32::from(brought.broken_ns.is_some() && !cut_short);
+                ThreadResult::Nothing => {}
+                ThreadResult::Sent(sent) => report.sent = Some(sent),
+                ThreadResult::Stream(result) => {
+                    // If the trial was ended early, the end of the stream is the end of the window.
+                    let to_ns = result.broken_ns.filter(|_| cut_short).unwrap_or(result.to_ns);
+                    (report.from_ns, report.to_ns) = (result.from_ns, report.to_ns.max(to_ns));
+                    report.bytes += result.bytes;
+                    report.stream_bytes.push(result.bytes);
+                    report.broken += u32::from(result.broken_ns.is_some() && !cut_short);
                 }
-                Part::Rtt(rtt) => saw.rtt = Some(rtt),
-                Part::Exchanges(exchanges) => saw.exchanges = Some(exchanges),
+                ThreadResult::Rtt(rtt) => local.rtt = Some(rtt),
+                ThreadResult::Exchanges(exchanges) => local.exchanges = Some(exchanges),
             }
         }
-        if let Some(Ears { worker, .. }) = self.ears.take() {
-            let done = worker.end();
-            // They waited before it and after it.
-            used(seen, done.cpu, done.lasted.min(lasts));
+        if let Some(DatagramReceiver { worker, .. }) = self.datagram_receiver.take() {
+            let done = worker.stop_and_join();
+            // The datagram receiver also ran before and after the trial.
+            add_cpu_time(report, done.cpu, done.lasted.min(lasts));
             let received = done.result;
-            seen.overflowed = received.overflowed;
+            report.overflowed = received.overflowed;
             if self.receives_packets() {
-                seen.bytes = received.bytes;
-                (seen.from_ns, seen.to_ns) = (received.from_ns, received.to_ns);
-                seen.arrivals = Some(received.arrivals(sent.unwrap_or(0)));
+                report.bytes = received.bytes;
+                (report.from_ns, report.to_ns) = (received.from_ns, received.to_ns);
+                report.arrivals = Some(received.arrivals(sent.unwrap_or(0)));
             }
         }
-        Ok(saw)
+        Ok(local)
     }
 }
 
-/// Adds what a thread used while the trial lasted so long.
-pub(super) fn used(seen: &mut EndReport, cpu: Duration, lasted: Duration) {
-    seen.cpu_s += cpu.as_secs_f64();
+/// Adds the CPU time of a thread to the report, and its utilization over the length of the trial.
+pub(super) fn add_cpu_time(report: &mut EndReport, cpu: Duration, lasted: Duration) {
+    report.cpu_s += cpu.as_secs_f64();
     if !lasted.is_zero() {
-        seen.busiest = seen.busiest.max(cpu.as_secs_f64() / lasted.as_secs_f64());
+        report.busiest = report.busiest.max(cpu.as_secs_f64() / lasted.as_secs_f64());
     }
 }
 
-/// What IP and UDP add to a payload.
+/// Length of the headers of IP and UDP.
 fn headers(peer: SocketAddr) -> usize {
     if peer.ip().to_canonical().is_ipv4() { 28 } else { 48 }
 }
 
-/// Of both ends' streams, once the handshake is done.
+/// Sets the socket options of a stream after its handshake, at both ends. Returns the actual send and receive buffer.
 pub(super) fn prepare(stream: &TcpStream, test: &Test) -> io::Result<[u32; 2]> {
     match test {
         Test::Stream { socket_bytes, .. } => stream::prepare(stream, *socket_bytes),
@@ -318,5 +343,6 @@ pub(super) fn prepare(stream: &TcpStream, test: &Test) -> io::Result<[u32; 2]> {
     }
 }
 
-/// Room for what arrives while the receiver is not running: 8 MB is 50 ms of small packets at two million a second.
+/// Receive buffer for packets that arrive while the receiver does not run: 8 MB are 50 ms of small packets at two
+/// million per second.
 const UDP_BUFFER: usize = 8 << 20;

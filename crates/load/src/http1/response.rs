@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ::http1::chunked::ByClient;
 use ::http1::response::{self as head, HEAD_BYTES_MAX};
 use ::http1::{Between, Body, Chunked, Reason, RequestMethod, Step};
-use polymix::{Checker, Content, Go, Seen};
+use polymix::{Checker, Content, ReadDirective, CheckedResponse};
 use schema::Method;
 
 /// The parser of one response. [`Response::reset`] prepares it for the next one and keeps its buffers.
@@ -165,9 +165,9 @@ impl Response {
 
     /// Takes the checker's result at the end of the response, also of an incomplete one. For a body that was not
     /// verified the result contains only the length.
-    pub fn seen(&mut self) -> Option<Seen> {
+    pub fn seen(&mut self) -> Option<CheckedResponse> {
         let seen = self.checker.take()?.end();
-        let unread = Seen { content: Content::NotLooked, body_bytes: self.body_length(), ..seen };
+        let unread = CheckedResponse { content: Content::NotCompared, body_bytes: self.body_length(), ..seen };
         Some(if self.checks_body { seen } else { unread })
     }
 
@@ -435,7 +435,7 @@ fn too_long() -> ::http1::Fault {
 
 /// Verifies a piece of a body; true if the client aborts the response here.
 fn check(checker: &mut Option<Box<Checker>>, piece: &[u8]) -> bool {
-    checker.as_mut().is_some_and(|checker| checker.body(piece) == Go::AbortHere)
+    checker.as_mut().is_some_and(|checker| checker.body(piece) == ReadDirective::Abort)
 }
 
 /// Adds to a stored body, up to the limit.

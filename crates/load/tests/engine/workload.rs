@@ -7,7 +7,8 @@ use std::time::Duration;
 use load::workload::{CacheWorkloadLoad, Choice, Template, Verify};
 use load::{LoadSpec, PARALLEL, RequestSpec, Reuse, Shard, Target, Workload};
 use polymix::{
-    ASK, Ask, CacheWorkload, EmbedSpec, Form, KindSpec, Law, Object, RequestId, STAMP, Stamp, Stream, Variant,
+    CacheWorkload, Distribution, DrawnRequest, EmbedSpec, Form, IDENTITY_FIELD, KindSpec, Object, REQUEST_ID_FIELD,
+    RequestId, ResponseIdentity, Stream, Variant,
 };
 use schema::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
 use units::Timestamp;
@@ -60,7 +61,7 @@ fn cache_workload_of(load: &mut LoadSpec) -> &mut CacheWorkloadLoad {
 }
 
 /// The requests of a load as drawn from the workload's stream, with the times of their arrivals.
-fn drawn(load: &LoadSpec) -> Vec<(Duration, Ask)> {
+fn drawn(load: &LoadSpec) -> Vec<(Duration, DrawnRequest)> {
     let Choice::CacheWorkload(cache_load) = &load.workload.choice else {
         unreachable!("the load has a cache workload")
     };
@@ -107,7 +108,7 @@ impl Origin {
         if let Some(reply) = self.cache.as_ref().and_then(|cache| cache.get(&(object, gzip))) {
             return reply.clone();
         }
-        let id = RequestId::read(received.header(ASK).expect("a request has an id").as_bytes()).unwrap();
+        let id = RequestId::read(received.header(REQUEST_ID_FIELD).expect("a request has an id").as_bytes()).unwrap();
         assert_eq!(id.run, RUN);
         let unix_s = ZERO_UNIX_S as i64 + (now.as_nanos() / 1_000_000_000) as i64;
         let version = self.world.version(object, unix_s);
@@ -117,7 +118,15 @@ impl Origin {
         let made_ms = ZERO_UNIX_S * 1000 + now.as_nanos() / 1_000_000;
         let ask = Some(id).filter(|_| !not_modified);
         let number = version.number;
-        let stamp = Stamp { world, object, version: number, variant, ask, renewed: not_modified, made_ms };
+        let stamp = ResponseIdentity {
+            world,
+            object,
+            version: number,
+            variant,
+            request_id: ask,
+            renewed: not_modified,
+            generated_unix_ms: made_ms,
+        };
         let mut stamped = Vec::new();
         stamp.write(&mut stamped);
         let body = self.world.body(object, version, variant);
@@ -126,7 +135,7 @@ impl Origin {
         let coding = if variant == Variant::Gzip { "Content-Encoding: gzip\r\n" } else { "" };
         let length = if not_modified { String::new() } else { format!("Content-Length: {}\r\n", body.length()) };
         let stamped = String::from_utf8(stamped).unwrap();
-        let mut reply = format!("HTTP/1.1 {status}\r\n{STAMP}: {stamped}\r\n{coding}{length}{close}\r\n").into_bytes();
+        let mut reply = format!("HTTP/1.1 {status}\r\n{IDENTITY_FIELD}: {stamped}\r\n{coding}{length}{close}\r\n").into_bytes();
         if !not_modified && received.method() != "HEAD" {
             let mut at = 0;
             while at < body.length() {
@@ -203,7 +212,7 @@ fn every_request_form_and_method_is_serialized_correctly() {
     let spec = CacheWorkload {
         forms: polymix::FormShares { ims200: 0.2, ims304: 0.2, reload: 0.2 },
         methods: polymix::MethodShares { post: 0.15, head: 0.15 },
-        post_body: Law::Constant(600.0),
+        post_body: Distribution::Constant(600.0),
         ..plain()
     };
     let load = load_of(&spec, 200.0);
@@ -229,7 +238,7 @@ fn every_request_form_and_method_is_serialized_correctly() {
         let length =
             if ask.method == Method::Post { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
         let expected = format!(
-            "{} {} HTTP/1.1\r\nHost: origin\r\nUser-Agent: yamabiko/{}\r\nAccept: */*\r\n{ASK}: {RUN:x}.{sequence:x}\r\n{own}{length}\r\n{body}",
+            "{} {} HTTP/1.1\r\nHost: origin\r\nUser-Agent: yamabiko/{}\r\nAccept: */*\r\n{REQUEST_ID_FIELD}: {RUN:x}.{sequence:x}\r\n{own}{length}\r\n{body}",
             ask.method.as_str(),
             path_of(&origin, ask.object),
             env!("CARGO_PKG_VERSION"),
@@ -285,7 +294,7 @@ fn a_response_with_a_wrong_body_fails_its_request() {
         reply
     }
     fn unstamped(reply: Vec<u8>) -> Vec<u8> {
-        replace(reply, STAMP.as_bytes(), b"X-Nothing")
+        replace(reply, IDENTITY_FIELD.as_bytes(), b"X-Nothing")
     }
     fn unfound(reply: Vec<u8>) -> Vec<u8> {
         replace(reply, b"200 OK", b"404 No")
@@ -338,7 +347,7 @@ fn a_response_with_another_object_is_wrong() {
     let other = {
         let mut origin = Origin::of(&load);
         let text = format!(
-            "GET {} HTTP/1.1\r\n{ASK}: {RUN:x}.0\r\n\r\n",
+            "GET {} HTTP/1.1\r\n{REQUEST_ID_FIELD}: {RUN:x}.0\r\n\r\n",
             path_of(&origin.world, Object { kind: 0, number: 99_999 })
         );
         origin.reply(Timestamp::ZERO, &ReceivedRequest { at: Timestamp::ZERO, client: 0, target: 0, text })
@@ -380,8 +389,8 @@ fn a_fresh_response_without_a_request_id_is_not_a_hit() {
     fn unnamed(reply: Vec<u8>) -> Vec<u8> {
         let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         let text = String::from_utf8(reply[..head].to_vec()).unwrap();
-        let value = text.split(&format!("{STAMP}: ")).nth(1).unwrap().split("\r\n").next().unwrap();
-        let stamp = Stamp { ask: None, ..Stamp::read(value.as_bytes()).unwrap() };
+        let value = text.split(&format!("{IDENTITY_FIELD}: ")).nth(1).unwrap().split("\r\n").next().unwrap();
+        let stamp = ResponseIdentity { request_id: None, ..ResponseIdentity::read(value.as_bytes()).unwrap() };
         let mut without = Vec::new();
         stamp.write(&mut without);
         [text.replace(value, std::str::from_utf8(&without).unwrap()).as_bytes(), &reply[head..]].concat()
@@ -395,12 +404,13 @@ fn a_fresh_response_without_a_request_id_is_not_a_hit() {
     );
     for exchange in &world.exchanges {
         assert_eq!((exchange.failure, exchange.from_sequence, exchange.renewed), (None, None, false));
-        assert!(exchange.is_without_identity() && !polymix::judge::is_hit(exchange), "{exchange:?}");
+        assert!(exchange.is_without_identity() && !polymix::verifier::is_hit(exchange), "{exchange:?}");
     }
     // From a cache, a response that is older than the request counts as a hit.
     let world = run_with(load, |origin| (origin.corrupt, origin.cache) = (unnamed, Some(HashMap::new())));
     let is_old = |exchange: &&CacheExchange| {
-        exchange.generated_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.requested_unix_ms && exchange.cacheable
+        exchange.generated_unix_ms + polymix::verifier::CLOCK_SLACK_MS < exchange.requested_unix_ms
+            && exchange.cacheable
     };
     let hits = world.exchanges.iter().filter(is_old).count() as u64;
     assert!(hits > 5, "{hits}");
@@ -425,15 +435,17 @@ fn a_cached_truncated_body_is_not_a_planned_abort() {
     let (mut fresh, mut old) = (0, 0);
     for exchange in world.exchanges.iter().filter(|exchange| exchange.object_bytes > 1) {
         let is_own = exchange.from_sequence == Some(exchange.sequence);
-        let is_old = exchange.generated_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.requested_unix_ms;
+        let is_old = exchange.generated_unix_ms + polymix::verifier::CLOCK_SLACK_MS < exchange.requested_unix_ms;
         if is_own || !is_old {
             fresh += 1;
             assert_eq!((exchange.failure, exchange.aborted), (None, true), "{exchange:?}");
         } else {
             old += 1;
             assert_eq!((exchange.failure, exchange.aborted), (Some(FailureCause::ClosedEarly), false), "{exchange:?}");
-            let mut judge =
-                polymix::Judge::new(world_of(&CacheWorkload { origin_abort: 1.0, ..plain() }), (Timestamp::ZERO, None));
+            let mut judge = polymix::Verifier::new(
+                world_of(&CacheWorkload { origin_abort: 1.0, ..plain() }),
+                (Timestamp::ZERO, None),
+            );
             let mut exchange = *exchange;
             judge.add(&mut exchange);
             assert_eq!(exchange.wrong, Some(schema::Wrong::Truncated));
@@ -465,14 +477,14 @@ fn a_planned_origin_abort_is_not_a_failure() {
 
 #[test]
 fn connections_carry_the_drawn_number_of_requests() {
-    let mut load = load_of(&CacheWorkload { client_uses: Some(Law::Constant(3.0)), ..plain() }, 50.0);
+    let mut load = load_of(&CacheWorkload { client_uses: Some(Distribution::Constant(3.0)), ..plain() }, 50.0);
     load.clients = 1;
     let world = run(load);
     let full = world.ends.iter().filter(|end| end.requests == 3).count();
     assert!(full * 3 + 8 >= world.records.len() && world.ends.iter().all(|end| end.requests <= 3), "{full}");
     let mut by_connection = BTreeMap::<u64, Vec<&str>>::new();
     for received in &world.received {
-        let id = RequestId::read(received.header(ASK).unwrap().as_bytes()).unwrap();
+        let id = RequestId::read(received.header(REQUEST_ID_FIELD).unwrap().as_bytes()).unwrap();
         let connection = world.records[id.sequence as usize].connection.unwrap();
         by_connection.entry(connection).or_default().push(received.header("Connection").unwrap_or(""));
     }
@@ -485,9 +497,10 @@ fn connections_carry_the_drawn_number_of_requests() {
 /// A workload of pages with six images each.
 fn pages() -> CacheWorkload {
     let mut spec = plain();
-    let image = KindSpec { name: "image".into(), share: 0.0, size: Law::Constant(2_000.0), ..spec.kinds[0].clone() };
+    let image =
+        KindSpec { name: "image".into(), share: 0.0, size: Distribution::Constant(2_000.0), ..spec.kinds[0].clone() };
     spec.kinds[0].name = "html".into();
-    spec.kinds[0].embeds = Some(EmbedSpec { kind: "image".into(), count: Law::Constant(6.0) });
+    spec.kinds[0].embeds = Some(EmbedSpec { kind: "image".into(), count: Distribution::Constant(6.0) });
     spec.kinds.push(image);
     spec
 }
@@ -571,7 +584,7 @@ fn proxy_requests_have_absolute_targets_and_https_uses_a_tunnel() {
     let world = run(load);
     let mut secure = 0;
     for received in &world.received {
-        let id = RequestId::read(received.header(ASK).unwrap().as_bytes()).unwrap();
+        let id = RequestId::read(received.header(REQUEST_ID_FIELD).unwrap().as_bytes()).unwrap();
         let ask = &asks[id.sequence as usize].1;
         let path = path_of(&world.server.world, ask.object);
         assert_eq!(received.path(), if ask.secure { path } else { format!("http://origin{path}") });

@@ -67,7 +67,7 @@ impl MeasurementContext<'_> {
         let setup = Setup { listen: LISTEN.into(), sizes, log: false };
         let command = self.squid.configure(self.folder, &setup)?;
         let (mean, deviation) = THINK_S;
-        let think = polymix::Law::Normal { mean: mean / factor, sd: deviation / factor };
+        let think = polymix::Distribution::Normal { mean: mean / factor, sd: deviation / factor };
         let longest = if self.input.full { TIMEOUT_FULL } else { TIMEOUT };
         let timeout = longest.div_f64(factor).max(TIMEOUT_MIN);
         let proxy: Proxy = format!("server:{}", LISTEN.1)
@@ -171,7 +171,12 @@ mod tests {
             plan.check().unwrap();
             assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "the plan reads back as stored");
             let workload = plan.workload.spec().unwrap();
-            assert_eq!(workload.think, Some(polymix::Law::Normal { mean: 0.3, sd: 0.15 }), "{}", experiment.name());
+            assert_eq!(
+                workload.think,
+                Some(polymix::Distribution::Normal { mean: 0.3, sd: 0.15 }),
+                "{}",
+                experiment.name()
+            );
             assert_eq!(plan.cache.timeout, Duration::from_secs(3));
             assert_eq!(plan.cache.rates[0].per_second(), experiment.rates[0] * 10.0);
             let server = plan.server.unwrap();

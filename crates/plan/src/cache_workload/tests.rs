@@ -1,4 +1,4 @@
-use polymix::{Law, Popularity};
+use polymix::{Distribution, Popularity};
 
 use super::*;
 use crate::Plan;
@@ -26,7 +26,7 @@ fn any_field_of_a_built_in_workload_can_be_overridden() {
     .spec()
     .unwrap();
     assert_eq!(set.recurrence, 0.5);
-    assert_eq!(set.think, Some(Law::Normal { mean: 1.0, sd: 0.5 }));
+    assert_eq!(set.think, Some(Distribution::Normal { mean: 1.0, sd: 0.5 }));
     assert!(matches!(set.popularity, Popularity::Zipf { alpha: 0.7, objects: 1000 }), "{:?}", set.popularity);
     assert_eq!((set.forms.reload, set.forms.ims304), (0.25, plain.forms.ims304));
     for (kind, before) in set.kinds.iter().zip(&plain.kinds) {

@@ -6,7 +6,7 @@ use super::{
     CacheWorkload, EmbedSpec, Expires, FormShares, KindSpec, LifeSpec, MethodShares, Popularity, Vary, WorkloadPhase,
     fifteen_seconds, nothing,
 };
-use crate::Law;
+use crate::Distribution;
 
 const KIB: f64 = 1024.0;
 /// The Web Almanac's KB.
@@ -15,8 +15,8 @@ const HOUR_S: f64 = 3600.0;
 const DAY_S: f64 = 24.0 * HOUR_S;
 const YEAR_S: f64 = 365.0 * DAY_S;
 
-/// Compression ratio of text bodies under gzip. The Web Almanac counts transferred bytes, so that uncompressed bodies are
-/// larger by it. A test compares it with the body content.
+/// Compression ratio of text bodies under gzip. The Web Almanac counts transferred bytes, so that uncompressed bodies
+/// are larger by it. A test compares it with the body content.
 pub(super) const TEXT_SHRINKS_TO: f64 = 0.32;
 
 impl CacheWorkload {
@@ -60,8 +60,8 @@ impl CacheWorkload {
         }
     }
 
-    /// Sizes, cacheability and codings of pages of today: [`CacheWorkload::sources`] has the sources and assumptions. Every
-    /// object is requested by itself.
+    /// Sizes, cacheability and codings of pages of today: [`CacheWorkload::sources`] has the sources and assumptions.
+    /// Every object is requested by itself.
     pub fn modern() -> CacheWorkload {
         let kind =
             |name: &str, ext: &str, media_type: &str, share, sent_kb: f64, cacheable, cycle, ttl_h: &[(f64, f64)]| {
@@ -73,13 +73,13 @@ impl CacheWorkload {
                     ext: ext.into(),
                     media_type: media_type.into(),
                     share,
-                    size: Law::LogNormal { mean, sd: 1.5 * mean },
+                    size: Distribution::LogNormal { mean, sd: 1.5 * mean },
                     cacheable,
                     life: LifeSpec {
                         cycle,
                         variance: 0.33,
                         last_modified: 0.735,
-                        expires: Expires::MaxAge(Law::Quantiles(ttl_s.into())),
+                        expires: Expires::MaxAge(Distribution::Quantiles(ttl_s.into())),
                         etag: 0.479,
                     },
                     gzip,
@@ -87,9 +87,9 @@ impl CacheWorkload {
                     embeds: None,
                 }
             };
-        let weekly = || Law::LogNormal { mean: 7.0 * DAY_S, sd: DAY_S };
-        let monthly = || Law::LogNormal { mean: 30.0 * DAY_S, sd: 7.0 * DAY_S };
-        let any = || Law::Uniform(DAY_S, YEAR_S);
+        let weekly = || Distribution::LogNormal { mean: 7.0 * DAY_S, sd: DAY_S };
+        let monthly = || Distribution::LogNormal { mean: 30.0 * DAY_S, sd: 7.0 * DAY_S };
+        let any = || Distribution::Uniform(DAY_S, YEAR_S);
         let year = 8760.0;
         let html =
             [(0.0, 0.0), (0.1, 0.0), (0.25, 1.0), (0.5, 336.0), (0.75, year), (0.9, 10.0 * year), (1.0, 10.0 * year)];
@@ -119,8 +119,8 @@ impl CacheWorkload {
             recurrence: 0.55 / 0.880,
             popularity: Popularity::Zipf { alpha: 0.8, objects: 1_000_000 },
             gzip_clients: 0.9,
-            think: Some(Law::LogNormal { mean: 0.1, sd: 0.1 }),
-            client_uses: Some(Law::Zipf(64)),
+            think: Some(Distribution::LogNormal { mean: 0.1, sd: 0.1 }),
+            client_uses: Some(Distribution::Zipf(64)),
             kinds: vec![
                 kind("html", ".html", "text/html", 2.0, 9.0, 0.679, weekly(), &html),
                 kind("script", ".js", "text/javascript", 24.0, 25.5, 0.952, weekly(), &script),
@@ -160,11 +160,19 @@ fn plain() -> CacheWorkload {
 }
 
 /// A life cycle of PolyMix: Last-Modified always, expiry at the next change.
-fn life(cycle: Law, variance: f64) -> LifeSpec {
+fn life(cycle: Distribution, variance: f64) -> LifeSpec {
     LifeSpec { cycle, variance, last_modified: 1.0, expires: Expires::NextChange, etag: 0.0 }
 }
 
-fn kind(name: &str, ext: &str, media_type: &str, share: f64, size: Law, cacheable: f64, life: LifeSpec) -> KindSpec {
+fn kind(
+    name: &str,
+    ext: &str,
+    media_type: &str,
+    share: f64,
+    size: Distribution,
+    cacheable: f64,
+    life: LifeSpec,
+) -> KindSpec {
     KindSpec {
         name: name.into(),
         ext: ext.into(),
@@ -182,8 +190,8 @@ fn kind(name: &str, ext: &str, media_type: &str, share: f64, size: Law, cacheabl
 const POLYGRAPH: &str = "Web Polygraph (github albertok/web-polygraph, snapshot of 2016)";
 
 fn polymix_1() -> CacheWorkload {
-    let static_life = life(Law::Constant(2.0 * YEAR_S), 0.0);
-    let size = Law::Exponential(13.0 * KIB);
+    let static_life = life(Distribution::Constant(2.0 * YEAR_S), 0.0);
+    let size = Distribution::Exponential(13.0 * KIB);
     CacheWorkload {
         name: "polymix-1".into(),
         sources: vec![
@@ -191,9 +199,9 @@ fn polymix_1() -> CacheWorkload {
             "Makino, Kubo, Ohtsuka, Shibata, Matsumoto, Hayashi, 2001, who used it: 80 % cacheable, 55 % hits".into(),
         ],
         recurrence: 0.55 / 0.8,
-        think: Some(Law::Normal { mean: 3.0, sd: 1.5 }),
-        client_uses: Some(Law::Constant(1.0)),
-        origin_uses: Some(Law::Constant(1.0)),
+        think: Some(Distribution::Normal { mean: 3.0, sd: 1.5 }),
+        client_uses: Some(Distribution::Constant(1.0)),
+        origin_uses: Some(Distribution::Constant(1.0)),
         kinds: vec![kind("object", "", "application/octet-stream", 1.0, size, 0.8, static_life)],
         ..plain()
     }
@@ -205,37 +213,37 @@ fn polymix_2() -> CacheWorkload {
         ".gif",
         "image/gif",
         0.0,
-        Law::Exponential(4.5 * KIB),
+        Distribution::Exponential(4.5 * KIB),
         0.8,
-        life(Law::LogNormal { mean: 30.0 * DAY_S, sd: 7.0 * DAY_S }, 0.5),
+        life(Distribution::LogNormal { mean: 30.0 * DAY_S, sd: 7.0 * DAY_S }, 0.5),
     );
     let html = kind(
         "html",
         ".html",
         "text/html",
         0.15,
-        Law::Exponential(8.5 * KIB),
+        Distribution::Exponential(8.5 * KIB),
         0.9,
-        life(Law::LogNormal { mean: 7.0 * DAY_S, sd: DAY_S }, 0.33),
+        life(Distribution::LogNormal { mean: 7.0 * DAY_S, sd: DAY_S }, 0.33),
     );
-    let html = KindSpec { embeds: Some(EmbedSpec { kind: "image".into(), count: Law::Zipf(13) }), ..html };
+    let html = KindSpec { embeds: Some(EmbedSpec { kind: "image".into(), count: Distribution::Zipf(13) }), ..html };
     let download = kind(
         "download",
         ".zip",
         "application/zip",
         0.005,
-        Law::LogNormal { mean: 300.0 * KIB, sd: 300.0 * KIB },
+        Distribution::LogNormal { mean: 300.0 * KIB, sd: 300.0 * KIB },
         0.95,
-        life(Law::LogNormal { mean: 0.5 * YEAR_S, sd: 30.0 * DAY_S }, 0.33),
+        life(Distribution::LogNormal { mean: 0.5 * YEAR_S, sd: 30.0 * DAY_S }, 0.33),
     );
     let other = kind(
         "other",
         "",
         "application/octet-stream",
         0.195,
-        Law::LogNormal { mean: 25.0 * KIB, sd: 10.0 * KIB },
+        Distribution::LogNormal { mean: 25.0 * KIB, sd: 10.0 * KIB },
         0.72,
-        life(Law::Uniform(DAY_S, YEAR_S), 0.5),
+        life(Distribution::Uniform(DAY_S, YEAR_S), 0.5),
     );
     CacheWorkload {
         name: "polymix-2".into(),
@@ -244,9 +252,9 @@ fn polymix_2() -> CacheWorkload {
             "images follow from the pages that embed them: 64 % of the requests instead of 65 %".into(),
         ],
         recurrence: 0.55 / 0.8,
-        think: Some(Law::Normal { mean: 2.5, sd: 1.0 }),
-        client_uses: Some(Law::Zipf(64)),
-        origin_uses: Some(Law::Zipf(16)),
+        think: Some(Distribution::Normal { mean: 2.5, sd: 1.0 }),
+        client_uses: Some(Distribution::Zipf(64)),
+        origin_uses: Some(Distribution::Zipf(16)),
         per_client_rate: Some(0.4),
         kinds: vec![image, html, download, other],
         ..plain()
@@ -275,7 +283,7 @@ fn polymix_4() -> CacheWorkload {
         recurrence: 0.55 / 0.8,
         popularity: Popularity::HotSet { fraction: 0.01, probability: 0.1, prefer_small: 0.9 },
         methods: MethodShares { post: 0.015, head: 0.001 },
-        post_body: Law::Uniform(0.0, 8.0 * KIB),
+        post_body: Distribution::Uniform(0.0, 8.0 * KIB),
         client_abort: 0.001,
         origin_abort: 0.001,
         ..polymix_3()

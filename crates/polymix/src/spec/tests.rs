@@ -18,7 +18,7 @@ fn built_in_workloads_pass_their_check_and_round_trip() {
 fn built_in_workloads_have_their_published_hit_ratios() {
     for (name, ratio, within) in [
         ("polymix-1", 0.55, 1e-9),
-        // Images are 63.7 % of what is asked for, not 65.
+        // Images are 63.7 % of the requests, not 65 %.
         ("polymix-2", 0.55, 0.002),
         ("polymix-3", 0.55 / 0.95, 0.002),
         ("polymix-4", 0.55, 0.002),
@@ -30,12 +30,12 @@ fn built_in_workloads_have_their_published_hit_ratios() {
         assert!((found - ratio).abs() <= within, "{name}: {found}");
     }
     let images = CacheWorkload::polymix(2).requests_per_arrival();
-    // 0.15 / 0.35 pages, of 13 / (1 + 1/2 + .. + 1/13) images each.
+    // A share of 0.15 / 0.35 pages with 13 / (1 + 1/2 + .. + 1/13) images each.
     assert!((images - (1.0 + 0.15 / 0.35 * 13.0 / 3.180_134)).abs() < 1e-5, "{images}");
     assert_eq!(CacheWorkload::polymix(1).requests_per_arrival(), 1.0);
 }
 
-/// The gzip bodies of modern are as large as the Almanac has them.
+/// The gzip bodies of the workload `modern` are as large as in the Web Almanac.
 #[test]
 fn text_bodies_compress_to_the_assumed_ratio() {
     let world = World::new(CacheWorkload::modern().into(), 1, 1);
@@ -73,9 +73,9 @@ fn invalid_workload_fields_are_rejected_by_their_key() {
         ("media_type", |workload| workload.kinds[1].media_type = "a\r\nb: c".into()),
         ("share", |workload| workload.kinds[1].share = -1.0),
         ("shares are 0", |workload| workload.kinds.iter_mut().for_each(|kind| kind.share = 0.0)),
-        ("size", |workload| workload.kinds[1].size = Law::Constant(0.0)),
+        ("size", |workload| workload.kinds[1].size = Distribution::Constant(0.0)),
         ("cacheable", |workload| workload.kinds[1].cacheable = 1.5),
-        ("cycle", |workload| workload.kinds[1].life.cycle = Law::Constant(0.0)),
+        ("cycle", |workload| workload.kinds[1].life.cycle = Distribution::Constant(0.0)),
         ("last_modified", |workload| {
             workload.kinds[1].life.expires = Expires::Absent;
             workload.kinds[1].life.last_modified = 0.5;
@@ -86,7 +86,7 @@ fn invalid_workload_fields_are_rejected_by_their_key() {
         }),
         ("is not a kind", |workload| workload.kinds[1].embeds.as_mut().unwrap().kind = "script".into()),
         ("must have share = 0", |workload| workload.kinds[0].share = 0.1),
-        ("count", |workload| workload.kinds[1].embeds.as_mut().unwrap().count = Law::Zipf(65)),
+        ("count", |workload| workload.kinds[1].embeds.as_mut().unwrap().count = Distribution::Zipf(65)),
         ("phases", |workload| {
             let phase = WorkloadPhase {
                 from: Duration::from_secs(1),
@@ -113,8 +113,8 @@ fn workload_files_reject_unknown_fields() {
                 cacheable = 0.8\nlife = { cycle = \"7d\", last_modified = 1, expires = { max_age = \"1h\" } }\n";
     let workload: CacheWorkload = toml::from_str(text).unwrap();
     workload.check().unwrap();
-    assert_eq!(workload.think, Some(Law::Normal { mean: 3.0, sd: 1.5 }));
-    assert_eq!(workload.kinds[0].life.expires, Expires::MaxAge(Law::Constant(3600.0)));
+    assert_eq!(workload.think, Some(Distribution::Normal { mean: 3.0, sd: 1.5 }));
+    assert_eq!(workload.kinds[0].life.expires, Expires::MaxAge(Distribution::Constant(3600.0)));
     for (from, to) in [
         ("recurrence", "recurence"),
         ("share = 1", "shares = 1"),
@@ -127,7 +127,7 @@ fn workload_files_reject_unknown_fields() {
     }
 }
 
-/// The sweep writes a workload down for the origin that it starts: that origin must have the same objects.
+/// The sweep writes the workload to a file for the origin that it starts: that origin must have the same objects.
 #[test]
 fn digest_identifies_workload_seed_and_differing_fields() {
     for name in CacheWorkload::NAMES {
@@ -135,7 +135,7 @@ fn digest_identifies_workload_seed_and_differing_fields() {
         let digest = spec.digest(7);
         let read: CacheWorkload = toml::from_str(&toml::to_string_pretty(&spec).unwrap()).unwrap();
         assert_eq!(read.digest(7), digest, "{name}");
-        assert_ne!(spec.digest(8).whole, digest.whole, "{name}: the seed is part of it");
+        assert_ne!(spec.digest(8).whole, digest.whole, "{name}: the digest covers the seed");
         let differences = |change: fn(&mut CacheWorkload)| {
             let mut other = spec.clone();
             change(&mut other);
@@ -145,10 +145,10 @@ fn digest_identifies_workload_seed_and_differing_fields() {
         assert_eq!(differences(|other| other.kinds[0].cacheable = 0.123), ["kinds"], "{name}");
         assert_eq!(differences(|other| other.kinds[0].life.variance = 0.123), ["kinds"], "{name}");
         assert_eq!(differences(|other| other.origin_abort = 0.123), ["origin_abort"], "{name}");
-        assert_eq!(differences(|other| other.think = Some(Law::Constant(9.0))), ["think"], "{name}");
+        assert_eq!(differences(|other| other.think = Some(Distribution::Constant(9.0))), ["think"], "{name}");
         let of_users = differences(|other| (other.recurrence, other.gzip_clients) = (0.123, 0.3));
         assert!(of_users.is_empty(), "{name}: requests of virtual users do not change the objects");
     }
     let none = |think| CacheWorkload { think, ..CacheWorkload::polymix(1) }.digest(7);
-    assert_eq!(none(None), none(Some(Law::Constant(0.0))), "it does not think");
+    assert_eq!(none(None), none(Some(Distribution::Constant(0.0))), "a think time of 0 is no think time");
 }

@@ -13,7 +13,7 @@ fn objects(kind: u8, count: u64) -> impl Iterator<Item = Object> {
     (0..count).map(move |number| Object { kind, number })
 }
 
-/// The mean of so many values lies within five standard errors of what it should be.
+/// Asserts that the mean of the values lies within five standard errors of the expected one.
 fn assert_mean(values: impl Iterator<Item = f64>, mean: f64, what: &str) {
     let values: Vec<f64> = values.collect();
     let n = values.len() as f64;
@@ -29,7 +29,7 @@ fn object_sizes_and_cacheable_share_follow_the_workload() {
         let world = world(CacheWorkload::named(name).unwrap());
         for (kind, spec) in (0..).zip(&world.spec.kinds) {
             let what = format!("{name} {}", spec.name);
-            // Heavy tails need many: 10^5 leave five standard errors of 2.4 % for logn(m, 1.5 m).
+            // Heavy tails need many values: with 10^5, five standard errors of logn(m, 1.5 m) are 2.4 %.
             assert_mean(objects(kind, 100_000).map(|it| world.size(it) as f64), spec.size.mean(), &what);
             let cacheable = objects(kind, 100_000).map(|it| f64::from(u8::from(world.cacheable(it))));
             assert_mean(cacheable, spec.cacheable, &what);
@@ -55,7 +55,7 @@ fn size_order_matches_object_sizes() {
 #[test]
 fn properties_of_an_object_are_independent() {
     let world = world(CacheWorkload::polymix(1));
-    // Sizes of cacheable objects are as those of all.
+    // Sizes of cacheable objects have the same mean as those of all objects.
     let cacheable = objects(0, 200_000).filter(|it| world.cacheable(*it)).map(|it| world.size(it) as f64);
     assert_mean(cacheable, 13.0 * 1024.0, "size of cacheable objects");
 }
@@ -71,7 +71,7 @@ fn object_properties_depend_on_the_seed_and_not_on_the_world() {
     assert_eq!(facts(&one), facts(&other_world));
     assert_eq!(facts(&one), facts(&one.with_id(9)));
     assert_ne!(facts(&one), facts(&other_seed));
-    // But the bodies of two worlds differ: one cannot be taken for the other.
+    // The bodies of two worlds differ, so that they cannot be confused.
     let object = Object { kind: 1, number: 3 };
     let first = |world: &World| world.body(object, Version::default(), Variant::Plain).piece(0).to_vec();
     assert_ne!(first(&one), first(&other_world));
@@ -89,7 +89,7 @@ fn each_version_has_another_body() {
                 piece[..piece.len().min(256)].to_vec()
             })
             .collect();
-        // Texts begin with one of 64 chunks, or of 4 where they are short.
+        // Text bodies begin with one of 64 chunks, or of 4 tails if they are short.
         assert!(begins.len() > if kind == 0 { 2 } else { 18 }, "{kind}: {}", begins.len());
     }
 }
@@ -115,7 +115,7 @@ fn gzip_variant_inflates_to_the_plain_body() {
         assert_eq!(inflated.len() as u64, world.size(object));
         assert_eq!((world.variant(object, true), world.variant(object, false)), (Variant::Gzip, Variant::Plain));
     }
-    assert_eq!(world.variant(Object { kind: 3, number: 0 }, true), Variant::Plain, "images have one variant");
+    assert_eq!(world.variant(Object { kind: 3, number: 0 }, true), Variant::Plain, "images have no gzip variant");
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn object_changes_follow_the_life_cycle() {
         if name == "polymix-1" {
             assert!(ages.into_iter().all(|length| (length - mean_s).abs() <= 1.0), "no variance");
         } else {
-            // A moment falls into a long stretch rather than a short one: longer than the cycle on the mean.
+            // A random time is more likely in a long version than in a short one: its mean length exceeds the cycle.
             let mean = ages.sum::<f64>() / 20_000.0;
             assert!(mean > mean_s && mean < 1.2 * mean_s, "{mean}");
         }
-        // Changes of different objects do not come together.
+        // Objects do not change simultaneously.
         let since = objects(kind, 20_000).map(|it| {
             let version = world.version(it, 1_700_000_000);
             (1_700_000_000 - version.modified_s) as f64 / (version.next_change_s - version.modified_s) as f64
@@ -162,33 +162,48 @@ fn each_page_embeds_its_own_images() {
     let counts: Vec<f64> = objects(1, 50_000)
         .map(|page| {
             let embedded: Vec<Object> = world.embedded(page).collect();
-            assert!(embedded.iter().all(|image| image.kind == 0 && images.insert(*image)), "no image twice");
+            assert!(
+                embedded.iter().all(|image| image.kind == 0 && images.insert(*image)),
+                "every image is embedded once"
+            );
             assert_eq!(embedded, world.embedded(page).collect::<Vec<_>>());
             embedded.len() as f64
         })
         .collect();
     assert!(counts.iter().all(|count| (1.0..=13.0).contains(count)));
-    assert_mean(counts.into_iter(), Law::Zipf(13).mean(), "images of a page");
+    assert_mean(counts.into_iter(), Distribution::Zipf(13).mean(), "images of a page");
     assert_eq!(world.embedded(Object { kind: 2, number: 1 }).count(), 0, "downloads embed nothing");
-    assert!(world.embedded(Object { kind: 1, number: u64::MAX }).count() > 0, "whatever number a URL has");
+    assert!(world.embedded(Object { kind: 1, number: u64::MAX }).count() > 0, "any object number is valid");
 }
 
 #[test]
 fn think_time_and_planned_aborts_depend_on_the_request_id() {
     let world = world(CacheWorkload::polymix(4));
-    let asks = || (0..200_000).map(|sequence| RequestId { run: 3, sequence });
-    assert_mean(asks().map(|ask| world.think(ask).as_secs_f64()), world.spec.think.as_ref().unwrap().mean(), "think");
-    let cut = asks().map(|ask| f64::from(u8::from(world.origin_aborts(ask).is_some())));
+    let request_ids = || (0..200_000).map(|sequence| RequestId { run: 3, sequence });
+    assert_mean(
+        request_ids().map(|request_id| world.think(request_id).as_secs_f64()),
+        world.spec.think.as_ref().unwrap().mean(),
+        "think",
+    );
+    let cut = request_ids().map(|request_id| f64::from(u8::from(world.origin_aborts(request_id).is_some())));
     assert_mean(cut, 0.001, "planned ends");
-    assert!(asks().filter_map(|ask| world.origin_aborts(ask)).all(|at| at < 16_384));
-    let ask = RequestId { run: 3, sequence: 5 };
-    assert_eq!(world.think(ask), world.with_id(77).think(ask), "in every world");
-    assert_ne!(world.think(ask), world.think(RequestId { run: 4, ..ask }));
-    assert_mean((0..100_000).map(|connection| f64::from(world.uses(connection))), Law::Zipf(16).mean(), "uses");
+    assert!(request_ids().filter_map(|request_id| world.origin_aborts(request_id)).all(|at| at < 16_384));
+    let request_id = RequestId { run: 3, sequence: 5 };
+    assert_eq!(
+        world.think(request_id),
+        world.with_id(77).think(request_id),
+        "the think time is the same in every world"
+    );
+    assert_ne!(world.think(request_id), world.think(RequestId { run: 4, ..request_id }));
+    assert_mean(
+        (0..100_000).map(|connection| f64::from(world.uses(connection))),
+        Distribution::Zipf(16).mean(),
+        "uses",
+    );
     let plain = World::new(Arc::new(CacheWorkload::modern()), 7, 1);
-    assert_eq!((plain.uses(0), plain.origin_aborts(ask)), (u32::MAX, None));
-    let idle = CacheWorkload { think: Some(Law::Constant(0.0)), ..CacheWorkload::modern() };
-    assert_eq!(World::new(Arc::new(idle), 7, 1).think(ask), Duration::ZERO);
+    assert_eq!((plain.uses(0), plain.origin_aborts(request_id)), (u32::MAX, None));
+    let idle = CacheWorkload { think: Some(Distribution::Constant(0.0)), ..CacheWorkload::modern() };
+    assert_eq!(World::new(Arc::new(idle), 7, 1).think(request_id), Duration::ZERO);
 }
 
 #[test]
@@ -201,11 +216,11 @@ fn object_paths_have_the_documented_form() {
 }
 
 proptest! {
-    /// Versions follow one another without a gap: each begins when the one before ends, and numbers rise by one.
+    /// Each version begins when the one before ends, and version numbers rise by one.
     #[test]
     fn versions_of_an_object_are_consecutive(number: u64, at in 1_000_000_000..4_000_000_000i64, cycle in 1.0..1e6, variance in 0.0..1.0) {
         let mut spec = CacheWorkload::polymix(1);
-        spec.kinds[0].life.cycle = Law::Constant(cycle);
+        spec.kinds[0].life.cycle = Distribution::Constant(cycle);
         spec.kinds[0].life.variance = variance;
         let world = world(spec);
         let object = Object { kind: 0, number };
@@ -218,7 +233,7 @@ proptest! {
         let next = world.version(object, version.next_change_s);
         prop_assert_eq!(next.modified_s, version.next_change_s);
         prop_assert!(next.number > version.number);
-        // Only a change within the same second as the one before may be passed over.
+        // Only a change within the same second as the one before may be skipped.
         prop_assert!(next.number == version.number + 1 || cycle < 4.0 || variance > 0.9);
     }
 }

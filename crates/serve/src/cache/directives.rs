@@ -8,7 +8,7 @@ use super::targeted::targeted;
 
 /// The directives of a response. Times in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Allowances {
+pub(crate) struct ResponseDirectives {
     pub(crate) no_store: bool,
     /// Without a field list: applies to every request.
     pub(crate) no_cache: bool,
@@ -41,22 +41,22 @@ pub(crate) struct Demands {
     pub(crate) stale_if_error_s: Option<u64>,
 }
 
-impl Allowances {
+impl ResponseDirectives {
     /// Reads a valid, non-empty CDN-Cache-Control; otherwise all Cache-Control fields among `lines`.
     pub(crate) fn of<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) -> Self {
         if let Some(found) = targeted(lines.clone()) {
             return found;
         }
-        let mut found = Allowances::default();
+        let mut found = ResponseDirectives::default();
         for (_, value) in lines.filter(|(name, _)| is_named(name, b"cache-control")) {
             for directive in Directives(value) {
-                found.take(&directive);
+                found.apply(&directive);
             }
         }
         found
     }
 
-    fn take(&mut self, directive: &Directive<'_>) {
+    fn apply(&mut self, directive: &Directive<'_>) {
         match &*directive.name.to_ascii_lowercase() {
             b"no-store" => self.no_store = true,
             b"no-cache" => match directive.argument {
@@ -67,13 +67,13 @@ impl Allowances {
             },
             b"private" => self.private = true,
             b"public" => self.public = true,
-            b"max-age" => shorter(&mut self.max_age_s, directive),
-            b"s-maxage" => shorter(&mut self.s_maxage_s, directive),
+            b"max-age" => set_to_shorter(&mut self.max_age_s, directive),
+            b"s-maxage" => set_to_shorter(&mut self.s_maxage_s, directive),
             b"must-revalidate" => self.must_revalidate = true,
             b"proxy-revalidate" => self.proxy_revalidate = true,
             b"must-understand" => self.must_understand = true,
-            b"stale-while-revalidate" => shorter(&mut self.stale_while_revalidate_s, directive),
-            b"stale-if-error" => shorter(&mut self.stale_if_error_s, directive),
+            b"stale-while-revalidate" => set_to_shorter(&mut self.stale_while_revalidate_s, directive),
+            b"stale-if-error" => set_to_shorter(&mut self.stale_if_error_s, directive),
             _ => {}
         }
     }
@@ -88,7 +88,7 @@ impl Demands {
             if is_named(name, b"cache-control") {
                 controlled = true;
                 for directive in Directives(value) {
-                    found.take(&directive);
+                    found.apply(&directive);
                 }
             } else if is_named(name, b"pragma") {
                 pragma |= Directives(value).any(|directive| directive.name.eq_ignore_ascii_case(b"no-cache"));
@@ -98,25 +98,25 @@ impl Demands {
         found
     }
 
-    fn take(&mut self, directive: &Directive<'_>) {
+    fn apply(&mut self, directive: &Directive<'_>) {
         match &*directive.name.to_ascii_lowercase() {
             b"no-cache" => self.no_cache = true,
             b"no-store" => self.no_store = true,
-            b"max-age" => shorter(&mut self.max_age_s, directive),
+            b"max-age" => set_to_shorter(&mut self.max_age_s, directive),
             // The longer value permits less reuse.
             b"min-fresh" => self.min_fresh_s = self.min_fresh_s.max(Some(directive.seconds().unwrap_or(u64::MAX))),
             b"max-stale" if directive.argument.is_none() => self.max_stale_s = Some(u64::MAX),
-            b"max-stale" => shorter(&mut self.max_stale_s, directive),
+            b"max-stale" => set_to_shorter(&mut self.max_stale_s, directive),
             b"only-if-cached" => self.only_if_cached = true,
-            b"stale-if-error" => shorter(&mut self.stale_if_error_s, directive),
+            b"stale-if-error" => set_to_shorter(&mut self.stale_if_error_s, directive),
             _ => {}
         }
     }
 }
 
-fn shorter(kept: &mut Option<u64>, directive: &Directive<'_>) {
+fn set_to_shorter(lifetime_s: &mut Option<u64>, directive: &Directive<'_>) {
     let seconds = directive.seconds().unwrap_or(0);
-    *kept = Some(kept.map_or(seconds, |before| before.min(seconds)));
+    *lifetime_s = Some(lifetime_s.map_or(seconds, |before| before.min(seconds)));
 }
 
 /// One directive, its argument without quotes.
@@ -189,11 +189,11 @@ pub(crate) const SECONDS_MAX: u64 = 1 << 31;
 mod tests {
     use super::*;
 
-    fn allowed(value: &str) -> Allowances {
-        Allowances::of([(b"Cache-Control".as_slice(), value.as_bytes())].into_iter())
+    fn allowed(value: &str) -> ResponseDirectives {
+        ResponseDirectives::of([(b"Cache-Control".as_slice(), value.as_bytes())].into_iter())
     }
 
-    fn demanded(lines: &[(&str, &str)]) -> Demands {
+    fn parse_demands(lines: &[(&str, &str)]) -> Demands {
         Demands::of(lines.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
     }
 
@@ -217,17 +217,22 @@ mod tests {
         assert_eq!(allowed("max-age=99999999999999999999999").max_age_s, Some(SECONDS_MAX));
         // An unterminated quote covers the rest, so no lifetime is granted.
         assert_eq!(allowed("x=\"a, max-age=5").max_age_s, None);
-        assert_eq!(allowed("x=\"a\\\", max-age=5\", no-store"), Allowances { no_store: true, ..Allowances::default() });
+        assert_eq!(
+            allowed("x=\"a\\\", max-age=5\", no-store"),
+            ResponseDirectives { no_store: true, ..ResponseDirectives::default() }
+        );
     }
 
     #[test]
     fn request_directives_are_parsed() {
-        let demands =
-            demanded(&[("cache-control", "max-age=0, max-stale, min-fresh=3, only-if-cached"), ("Pragma", "no-cache")]);
+        let demands = parse_demands(&[
+            ("cache-control", "max-age=0, max-stale, min-fresh=3, only-if-cached"),
+            ("Pragma", "no-cache"),
+        ]);
         assert_eq!((demands.max_age_s, demands.max_stale_s, demands.min_fresh_s), (Some(0), Some(u64::MAX), Some(3)));
         assert!(demands.only_if_cached && !demands.no_cache);
-        assert!(demanded(&[("pragma", "x, No-Cache")]).no_cache);
-        assert_eq!(demanded(&[("Cache-Control", "max-stale=4, min-fresh=x")]).max_stale_s, Some(4));
-        assert_eq!(demanded(&[("Cache-Control", "min-fresh=x")]).min_fresh_s, Some(u64::MAX));
+        assert!(parse_demands(&[("pragma", "x, No-Cache")]).no_cache);
+        assert_eq!(parse_demands(&[("Cache-Control", "max-stale=4, min-fresh=x")]).max_stale_s, Some(4));
+        assert_eq!(parse_demands(&[("Cache-Control", "min-fresh=x")]).min_fresh_s, Some(u64::MAX));
     }
 }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_block_survives_writing_and_reading() {
+    fn header_fields_round_trip() {
         let mut block = Vec::new();
         push(&mut block, b"A", b"1");
         push(&mut block, b"b-c", b"");

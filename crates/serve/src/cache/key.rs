@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn location_fields_of_the_same_origin_give_keys() {
-        let own = key("a.example:8080", "/d/e", Some("q"));
+        let base = key("a.example:8080", "/d/e", Some("q"));
         let of = |reference: &str| {
-            own.same_origin(reference.as_bytes()).map(|key| String::from_utf8(key.bytes().to_vec()).unwrap())
+            base.same_origin(reference.as_bytes()).map(|key| String::from_utf8(key.bytes().to_vec()).unwrap())
         };
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(of("/x?y#z"), some("http://a.example:8080/x?y"));

@@ -7,12 +7,12 @@
 use proptest::prelude::*;
 use units::Timestamp;
 
-use super::testing::{UNIX_ZERO_S, asked, at_ms, cache, date, directives, get};
+use super::testing::{UNIX_ZERO_S, at_ms, cache, cache_request, date, directives, get};
 use super::*;
 
 /// The caching fields of a response.
 #[derive(Clone, Debug)]
-struct Terms {
+struct ResponseFields {
     max_age_s: Option<u64>,
     s_maxage_s: Option<u64>,
     no_store: bool,
@@ -30,7 +30,7 @@ struct Terms {
 
 /// The caching fields of a request.
 #[derive(Clone, Debug)]
-struct Wish {
+struct RequestFields {
     page: u8,
     language: u8,
     no_cache: bool,
@@ -43,21 +43,21 @@ struct Wish {
 }
 
 #[derive(Clone, Debug)]
-struct Given {
-    terms: Terms,
-    wish: Wish,
+struct StoredResponse {
+    response_fields: ResponseFields,
+    request_fields: RequestFields,
     received_ms: u64,
     delay_ms: u64,
 }
 
-fn terms_of() -> impl Strategy<Value = Terms> {
+fn response_fields_of() -> impl Strategy<Value = ResponseFields> {
     let seconds = || prop::option::weighted(0.6, 0u64..8);
     (
         (seconds(), prop::option::weighted(0.2, 0u64..8), prop::option::weighted(0.3, 0u64..5)),
         (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.1), any::<bool>()),
         (prop::bool::weighted(0.2), 0u64..3, -3i64..4, any::<bool>(), prop::bool::weighted(0.1)),
     )
-        .prop_map(|(times, words, rest)| Terms {
+        .prop_map(|(times, words, rest)| ResponseFields {
             max_age_s: times.0,
             s_maxage_s: times.1,
             stale_while_revalidate_s: times.2,
@@ -73,14 +73,14 @@ fn terms_of() -> impl Strategy<Value = Terms> {
         })
 }
 
-fn wish_of() -> impl Strategy<Value = Wish> {
+fn request_fields_of() -> impl Strategy<Value = RequestFields> {
     let seconds = || prop::option::weighted(0.1, 0u64..6);
     (
         (0u8..3, 0u8..3),
         (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.15), prop::bool::weighted(0.05)),
         (seconds(), seconds(), seconds()),
     )
-        .prop_map(|(what, words, times)| Wish {
+        .prop_map(|(what, words, times)| RequestFields {
             page: what.0,
             language: what.1,
             no_cache: words.0,
@@ -93,7 +93,7 @@ fn wish_of() -> impl Strategy<Value = Wish> {
         })
 }
 
-impl Terms {
+impl ResponseFields {
     fn fields(&self, now_ms: u64, tag: usize) -> String {
         let mut words = Vec::new();
         let mut add = |is: bool, word: &str| {
@@ -131,7 +131,7 @@ impl Terms {
     }
 }
 
-impl Wish {
+impl RequestFields {
     fn head(&self) -> String {
         let mut fields = format!("Accept-Language: l{}\r\n", self.language);
         let mut words = Vec::new();
@@ -159,89 +159,89 @@ impl Wish {
 }
 
 /// Why RFC 9111 forbids this response for this request at this time without contacting the origin.
-fn forbidden(given: &Given, wish: &Wish, now_ms: u64) -> Option<&'static str> {
-    let Given { terms, wish: first, received_ms, delay_ms } = given;
-    let explicit = terms.public || terms.s_maxage_s.is_some() || terms.must_revalidate;
-    if first.page != wish.page {
+fn forbidden(stored_response: &StoredResponse, request_fields: &RequestFields, now_ms: u64) -> Option<&'static str> {
+    let StoredResponse { response_fields, request_fields: first, received_ms, delay_ms } = stored_response;
+    let explicit = response_fields.public || response_fields.s_maxage_s.is_some() || response_fields.must_revalidate;
+    if first.page != request_fields.page {
         return Some("another URI");
     }
-    if terms.varies && first.language != wish.language {
+    if response_fields.varies && first.language != request_fields.language {
         return Some("another variant");
     }
-    if terms.no_store || first.no_store || terms.private || terms.no_cache {
-        return Some("not to be reused");
+    if response_fields.no_store || first.no_store || response_fields.private || response_fields.no_cache {
+        return Some("the response must not be reused");
     }
-    if (first.credentials || wish.credentials) && !explicit {
+    if (first.credentials || request_fields.credentials) && !explicit {
         return Some("credentials");
     }
-    if terms.cookie && !terms.public {
-        return Some("a cookie");
+    if response_fields.cookie && !response_fields.public {
+        return Some("the response sets a cookie");
     }
     let unix_ms = received_ms / 1000 * 1000;
-    let apparent_ms = (unix_ms as i64 - origin_date_ms(given)).max(0) as u64;
-    let age_ms = apparent_ms.max(terms.age_s * 1000 + delay_ms) + (now_ms - received_ms);
-    let lifetime_ms = terms.s_maxage_s.or(terms.max_age_s).unwrap_or(0) * 1000;
-    if wish.no_cache || wish.max_age_s.is_some_and(|most| age_ms > most * 1000) {
-        return Some("the client demands");
+    let apparent_ms = (unix_ms as i64 - origin_date_ms(stored_response)).max(0) as u64;
+    let age_ms = apparent_ms.max(response_fields.age_s * 1000 + delay_ms) + (now_ms - received_ms);
+    let lifetime_ms = response_fields.s_maxage_s.or(response_fields.max_age_s).unwrap_or(0) * 1000;
+    if request_fields.no_cache || request_fields.max_age_s.is_some_and(|most| age_ms > most * 1000) {
+        return Some("the client requires validation");
     }
-    if wish.min_fresh_s.is_some_and(|least| lifetime_ms < age_ms + least * 1000) {
-        return Some("not fresh for long enough");
+    if request_fields.min_fresh_s.is_some_and(|least| lifetime_ms < age_ms + least * 1000) {
+        return Some("the response is not fresh for the required time");
     }
     if age_ms < lifetime_ms {
         return None;
     }
-    if terms.must_revalidate || terms.s_maxage_s.is_some() {
-        return Some("stale and strict");
+    if response_fields.must_revalidate || response_fields.s_maxage_s.is_some() {
+        return Some("the response is stale and must not be served stale");
     }
     let over_ms = age_ms - lifetime_ms;
-    let grace_s = terms.stale_while_revalidate_s.unwrap_or(0);
-    let allowed =
-        (grace_s > 0 && over_ms <= grace_s * 1000) || wish.max_stale_s.is_some_and(|most| over_ms <= most * 1000);
+    let grace_s = response_fields.stale_while_revalidate_s.unwrap_or(0);
+    let allowed = (grace_s > 0 && over_ms <= grace_s * 1000)
+        || request_fields.max_stale_s.is_some_and(|most| over_ms <= most * 1000);
     if allowed { None } else { Some("stale") }
 }
 
 /// The origin's Date in milliseconds after zero.
-fn origin_date_ms(given: &Given) -> i64 {
-    let answered_ms = given.received_ms - given.delay_ms;
-    (answered_ms / 1000) as i64 * 1000 + given.terms.skew_s * 1000
+fn origin_date_ms(stored_response: &StoredResponse) -> i64 {
+    let answered_ms = stored_response.received_ms - stored_response.delay_ms;
+    (answered_ms / 1000) as i64 * 1000 + stored_response.response_fields.skew_s * 1000
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
     fn responses_from_the_cache_are_allowed_by_rfc_9111(
-        steps in prop::collection::vec((wish_of(), terms_of(), 0u64..3000, 0u64..1500), 1..60),
+        steps in prop::collection::vec((request_fields_of(), response_fields_of(), 0u64..3000, 0u64..1500), 1..60),
     ) {
         let spec = CacheSpec::default();
         let cache = cache(&spec);
-        let mut answers: Vec<Given> = Vec::new();
+        let mut answers: Vec<StoredResponse> = Vec::new();
         // Responses with a lower number are out of date for this page.
         let mut changed = [0usize; 3];
         let mut now_ms = 0;
-        for (wish, terms, pause_ms, delay_ms) in steps {
+        for (request_fields, response_fields, pause_ms, delay_ms) in steps {
             now_ms += pause_ms;
-            let request = wish.head();
-            let asked = asked(&request);
-            if wish.unsafe_method {
-                cache.invalidate(&asked.key());
-                changed[usize::from(wish.page)] = answers.len();
+            let request = request_fields.head();
+            let cache_request = cache_request(&request);
+            if request_fields.unsafe_method {
+                cache.invalidate(&cache_request.key());
+                changed[usize::from(request_fields.page)] = answers.len();
                 continue;
             }
             let directives = directives(&request, &spec);
-            let found = match cache.find(&asked) {
+            let found = match cache.find(&cache_request) {
                 Found::Answer(stored) => Some(stored),
                 _ => None,
             };
             let mut out = Vec::new();
-            let fast = cache.fresh(&asked, at_ms(now_ms), &mut out);
+            let fast = cache.fresh(&cache_request, at_ms(now_ms), &mut out);
             if let Some(stored) = &found {
                 let number: usize = std::str::from_utf8(&stored.body).unwrap().parse().unwrap();
                 let use_ = usable(&stored.head, &directives, at_ms(now_ms));
                 prop_assert_eq!(fast.is_some(), use_ == Usable::Fresh);
-                prop_assert!(number >= changed[usize::from(wish.page)], "an answer from before a change");
+                prop_assert!(number >= changed[usize::from(request_fields.page)], "a response from before a change");
                 if matches!(use_, Usable::Fresh | Usable::Stale(_)) {
-                    let why = forbidden(&answers[number], &wish, now_ms);
-                    prop_assert_eq!(why, None, "{:?} for {:?} at {} ms", &answers[number], &wish, now_ms);
+                    let why = forbidden(&answers[number], &request_fields, now_ms);
+                    prop_assert_eq!(why, None, "{:?} for {:?} at {} ms", &answers[number], &request_fields, now_ms);
                     continue;
                 }
             } else {
@@ -249,18 +249,19 @@ proptest! {
             }
             // The origin responds immediately; its response takes time to arrive.
             let number = answers.len();
-            let fields = terms.fields(now_ms, number);
+            let fields = response_fields.fields(now_ms, number);
             let requested_at = at_ms(now_ms);
             now_ms += delay_ms;
             let received = Received { requested_at, at: at_ms(now_ms), unix_s: UNIX_ZERO_S + now_ms / 1000 };
-            answers.push(Given { terms, wish: wish.clone(), received_ms: now_ms, delay_ms });
+            let request_fields = request_fields.clone();
+            answers.push(StoredResponse { response_fields, request_fields, received_ms: now_ms, delay_ms });
             match super::terms(&directives, 200, fields.as_bytes(), received, &spec) {
-                Ok((terms, vary)) => {
-                    let head = Head::new(200, fields.as_bytes(), vary, terms, received);
+                Ok((response_fields, vary)) => {
+                    let head = Head::new(200, fields.as_bytes(), vary, response_fields, received);
                     let stored = super::testing::stored(head, &number.to_string());
-                    prop_assert!(cache.put(asked.key(), asked.fields, stored));
+                    prop_assert!(cache.put(cache_request.key(), cache_request.fields, stored));
                 }
-                Err(_) => cache.forget(&asked.key(), asked.fields),
+                Err(_) => cache.forget(&cache_request.key(), cache_request.fields),
             }
         }
     }
@@ -272,16 +273,17 @@ fn fresh_responses_are_served_from_the_cache() {
     let spec = CacheSpec::default();
     let cache = cache(&spec);
     let request = get("/x?y", "");
-    let asked = asked(&request);
+    let cache_request = cache_request(&request);
     let fields =
         format!("Date: {}\r\nCache-Control: max-age=10\r\nETag: \"a\"\r\nContent-Type: text/plain\r\n", date(0));
     let received = super::testing::received(0);
-    let (terms, vary) = super::terms(&directives(&request, &spec), 200, fields.as_bytes(), received, &spec).unwrap();
-    let stored = super::testing::stored(Head::new(200, fields.as_bytes(), vary, terms, received), "hello");
-    assert!(cache.put(asked.key(), asked.fields, stored));
+    let (response_fields, vary) =
+        super::terms(&directives(&request, &spec), 200, fields.as_bytes(), received, &spec).unwrap();
+    let stored = super::testing::stored(Head::new(200, fields.as_bytes(), vary, response_fields, received), "hello");
+    assert!(cache.put(cache_request.key(), cache_request.fields, stored));
     let give = |request: &str, now: Timestamp| {
         let mut out = Vec::new();
-        let fresh = cache.fresh(&super::testing::asked(request), now, &mut out)?;
+        let fresh = cache.fresh(&super::testing::cache_request(request), now, &mut out)?;
         Some((fresh.status, String::from_utf8(fresh.body.to_vec()).unwrap(), String::from_utf8(out).unwrap()))
     };
     let (status, body, head) = give(&request, at_ms(3_500)).unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use super::directives::{Allowances, delta_seconds};
+use super::directives::{ResponseDirectives, delta_seconds};
 use super::fields::{first, http_seconds, is_named, lines};
 use super::stored::{Head, Received};
 use super::vary::Vary;
@@ -64,7 +64,7 @@ pub(crate) fn terms(
     received: Received,
     spec: &CacheSpec,
 ) -> Result<(Terms, Vary), Reason> {
-    let allowed = Allowances::of(lines(fields));
+    let allowed = ResponseDirectives::of(lines(fields));
     // Section 3: a final status; not 206, since this cache does not combine ranges, and not 304, which only updates.
     if !(200..600).contains(&status) || matches!(status, 206 | 304) {
         return Err(Reason::Status);
@@ -76,7 +76,7 @@ pub(crate) fn terms(
     if directives.demands.no_store {
         return Err(Reason::ClientForbids);
     }
-    // Section 5.2.2.3: no-store beside must-understand addresses caches that do not understand the status.
+    // Section 5.2.2.3: no-store together with must-understand addresses caches that do not understand the status.
     if allowed.no_store && !allowed.must_understand {
         return Err(Reason::OriginForbids);
     }
@@ -127,7 +127,7 @@ pub(crate) fn terms(
 
 /// Section 4.2.1; `None` if the origin gives no lifetime and no heuristic applies.
 fn lifetime(
-    allowed: &Allowances,
+    allowed: &ResponseDirectives,
     status: u16,
     fields: &[u8],
     date_s: u64,
@@ -162,9 +162,9 @@ fn initial_age(fields: &[u8], date_s: u64, received: Received) -> Duration {
     // Empty members are skipped (RFC 9110, section 5.6.1).
     let ages = lines(fields).filter(|(name, _)| is_named(name, b"age"));
     let mut members = ages.flat_map(|(_, value)| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
-    let told = members.find(|member| !member.is_empty()).and_then(delta_seconds);
+    let age_s = members.find(|member| !member.is_empty()).and_then(delta_seconds);
     let response_delay = received.at.since(received.requested_at);
-    apparent.max(Duration::from_secs(told.unwrap_or(0)) + response_delay)
+    apparent.max(Duration::from_secs(age_s.unwrap_or(0)) + response_delay)
 }
 
 /// How a stored response may be used for a request that selects it.
@@ -223,11 +223,11 @@ pub(crate) fn usable_on_error(stored: &Head, directives: &RequestDirectives<'_>,
     if directives.demands.max_age_s.is_some_and(|most| stored.age(now) > Duration::from_secs(most)) {
         return false;
     }
-    let asked_for = directives.demands.stale_if_error_s.map_or(Duration::ZERO, Duration::from_secs);
+    let requested = directives.demands.stale_if_error_s.map_or(Duration::ZERO, Duration::from_secs);
     match stored.left(now) {
         Ok(_) => true,
         Err(over) => {
-            over <= terms.stale_if_error.max(asked_for) && terms.stale_if_error.max(asked_for) > Duration::ZERO
+            over <= terms.stale_if_error.max(requested) && terms.stale_if_error.max(requested) > Duration::ZERO
         }
     }
 }

@@ -25,10 +25,10 @@ pub(crate) struct Rendered {
 }
 
 impl Rendered {
-    /// The response to `asked` from a response with this head. `body_bytes`: of the complete body; `None` while it
-    /// arrives.
-    pub(crate) fn of(head: &Head, asked: &CacheRequest<'_>, body_bytes: Option<u64>) -> Self {
-        let portion = portion(asked, head, body_bytes);
+    /// The response to `request` from a stored response with this head. `body_bytes`: of the complete body; `None`
+    /// while it arrives.
+    pub(crate) fn of(head: &Head, request: &CacheRequest<'_>, body_bytes: Option<u64>) -> Self {
+        let portion = portion(request, head, body_bytes);
         let (status, length, body) = match &portion {
             Portion::NotModified => (304, None, 0..0),
             Portion::Unsatisfiable => (416, Some(0), 0..0),
@@ -36,7 +36,7 @@ impl Rendered {
             Portion::Whole if head.status == 204 => (204, None, 0..0),
             Portion::Whole => (head.status, body_bytes, 0..body_bytes.unwrap_or(u64::MAX)),
         };
-        Rendered { status, length, body: if asked.head_only { 0..0 } else { body }, portion, body_bytes }
+        Rendered { status, length, body: if request.head_only { 0..0 } else { body }, portion, body_bytes }
     }
 
     /// Appends the response's field lines, except those of the connection.
@@ -98,7 +98,7 @@ impl CacheStatus {
         out.extend_from_slice(b"Cache-Status: yamabiko");
         match self.forwarded {
             None => out.extend_from_slice(b"; hit"),
-            Some(why) => field(out, format_args!("; fwd={}", forward_word(why))),
+            Some(why) => field(out, format_args!("; fwd={}", forward_reason(why))),
         }
         if let Some(status) = self.forwarded_status {
             field(out, format_args!("; fwd-status={status}"));
@@ -117,7 +117,7 @@ impl CacheStatus {
 }
 
 /// RFC 9211, section 2.2.
-fn forward_word(why: Reason) -> &'static str {
+fn forward_reason(why: Reason) -> &'static str {
     match why {
         Reason::OtherVariant => "vary-miss",
         Reason::Expired | Reason::OriginDemands => "stale",

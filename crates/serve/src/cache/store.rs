@@ -17,7 +17,7 @@ use super::stored::Stored;
 #[derive(Debug)]
 pub(super) struct Store {
     index: HashMap<Key, Vec<u32>, RandomState>,
-    places: Vec<Place>,
+    entries: Vec<Entry>,
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
@@ -29,14 +29,14 @@ pub(super) struct Store {
 }
 
 #[derive(Debug)]
-struct Place {
+struct Entry {
     /// `None`: the entry is in the list of free entries.
-    tenant: Option<(Key, Stored)>,
+    content: Option<(Key, Stored)>,
     newer: u32,
     older: u32,
 }
 
-/// What is stored.
+/// Memory and number of the stored responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Stored responses.
@@ -57,7 +57,7 @@ impl Store {
     pub(super) fn new(memory_bytes: usize) -> Self {
         Store {
             index: HashMap::with_hasher(RandomState::new()),
-            places: Vec::new(),
+            entries: Vec::new(),
             free: Vec::new(),
             newest: NONE,
             oldest: NONE,
@@ -70,8 +70,8 @@ impl Store {
 
     /// The responses stored under `key`, the latest first.
     pub(super) fn variants(&self, key: &[u8]) -> impl Iterator<Item = (u32, &Stored)> {
-        let places = self.index.get(key).map(Vec::as_slice).unwrap_or_default();
-        places.iter().rev().filter_map(|&at| Some((at, &self.places[at as usize].tenant.as_ref()?.1)))
+        let entries = self.index.get(key).map(Vec::as_slice).unwrap_or_default();
+        entries.iter().rev().filter_map(|&at| Some((at, &self.entries[at as usize].content.as_ref()?.1)))
     }
 
     /// Marks the response at this position of [`Store::variants`] as most recently used.
@@ -94,17 +94,17 @@ impl Store {
             self.remove(at);
             self.evictions += 1;
         }
-        self.content_bytes += stored.bytes() + tenant_bytes(&key);
+        self.content_bytes += stored.bytes() + key_bytes(&key);
         self.body_bytes += stored.body.len();
-        let tenant = Some((key.clone(), stored));
+        let content = Some((key.clone(), stored));
         let at = match self.free.pop() {
             Some(at) => {
-                self.places[at as usize].tenant = tenant;
+                self.entries[at as usize].content = content;
                 at
             }
             None => {
-                self.places.push(Place { tenant, newer: NONE, older: NONE });
-                self.places.len() as u32 - 1
+                self.entries.push(Entry { content, newer: NONE, older: NONE });
+                self.entries.len() as u32 - 1
             }
         };
         self.link(at);
@@ -122,16 +122,16 @@ impl Store {
 
     /// Removes the responses under `key` that `doomed` selects; returns their number.
     pub(super) fn forget(&mut self, key: &[u8], doomed: impl Fn(&Stored) -> bool) -> usize {
-        let places: Vec<u32> = self.variants(key).filter(|(_, one)| doomed(one)).map(|(at, _)| at).collect();
-        for at in &places {
+        let entries: Vec<u32> = self.variants(key).filter(|(_, one)| doomed(one)).map(|(at, _)| at).collect();
+        for at in &entries {
             self.remove(*at);
         }
-        places.len()
+        entries.len()
     }
 
     pub(super) fn usage(&self) -> Usage {
         Usage {
-            responses: (self.places.len() - self.free.len()) as u64,
+            responses: (self.entries.len() - self.free.len()) as u64,
             body_bytes: self.body_bytes as u64,
             memory_bytes: self.bytes() as u64,
             memory_bytes_max: self.memory_bytes as u64,
@@ -143,55 +143,55 @@ impl Store {
     fn bytes(&self) -> usize {
         self.content_bytes
             + self.index.allocation_size()
-            + self.places.capacity() * size_of::<Place>()
+            + self.entries.capacity() * size_of::<Entry>()
             + self.free.capacity() * size_of::<u32>()
     }
 
     fn remove(&mut self, at: u32) {
-        let Some((key, stored)) = self.places[at as usize].tenant.take() else { return };
-        self.content_bytes -= stored.bytes() + tenant_bytes(&key);
+        let Some((key, stored)) = self.entries[at as usize].content.take() else { return };
+        self.content_bytes -= stored.bytes() + key_bytes(&key);
         self.body_bytes -= stored.body.len();
         self.unlink(at);
         self.free.push(at);
-        if let Some(places) = self.index.get_mut(&key) {
-            places.retain(|&other| other != at);
-            if places.is_empty() {
+        if let Some(entries) = self.index.get_mut(&key) {
+            entries.retain(|&other| other != at);
+            if entries.is_empty() {
                 self.index.remove(&key);
             }
         }
-        if self.places.len() == self.free.len() {
+        if self.entries.len() == self.free.len() {
             // The store is empty: release tables that grew for many small responses.
-            (self.places, self.free) = (Vec::new(), Vec::new());
+            (self.entries, self.free) = (Vec::new(), Vec::new());
             self.index.shrink_to_fit();
         }
     }
 
     fn link(&mut self, at: u32) {
-        let place = &mut self.places[at as usize];
-        (place.newer, place.older) = (NONE, self.newest);
+        let entry = &mut self.entries[at as usize];
+        (entry.newer, entry.older) = (NONE, self.newest);
         match self.newest {
             NONE => self.oldest = at,
-            before => self.places[before as usize].newer = at,
+            before => self.entries[before as usize].newer = at,
         }
         self.newest = at;
     }
 
     fn unlink(&mut self, at: u32) {
-        let Place { newer, older, .. } = self.places[at as usize];
+        let Entry { newer, older, .. } = self.entries[at as usize];
         match newer {
             NONE => self.newest = older,
-            newer => self.places[newer as usize].older = older,
+            newer => self.entries[newer as usize].older = older,
         }
         match older {
             NONE => self.oldest = newer,
-            older => self.places[older as usize].newer = newer,
+            older => self.entries[older as usize].newer = newer,
         }
     }
 }
 
 /// Bytes of a key outside of the tables. Variants share the key, but each counts it: the limit is reached rather too
 /// early. A list of variants grows by doubling, from four.
-fn tenant_bytes(key: &Key) -> usize {
+fn key_bytes(key: &Key) -> usize {
     key.bytes().len() + 2 * size_of::<usize>() + 4 * size_of::<u32>()
 }
 

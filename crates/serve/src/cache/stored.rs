@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use units::Timestamp;
 
-use super::directives::Allowances;
+use super::directives::ResponseDirectives;
 use super::fields::{is_named, lines, push};
 use super::policy::Terms;
 use super::vary::Vary;
@@ -14,15 +14,15 @@ use super::vary::Vary;
 /// The times of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// When its request was sent.
+    /// Time at which the request was sent.
     pub(crate) requested_at: Timestamp,
-    /// When its head was complete.
+    /// Time at which the head of the response was complete.
     pub(crate) at: Timestamp,
     /// The wall clock at that time, in seconds since 1970.
     pub(crate) unix_s: u64,
 }
 
-/// The head of a stored response; immutable. Validation makes a new one.
+/// The head of a stored response; immutable. Validation creates a new one.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) status: u16,
@@ -44,16 +44,16 @@ pub(crate) struct Stored {
 impl Head {
     /// Built from the lines of a received response.
     pub(crate) fn new(status: u16, fields: &[u8], vary: Vary, terms: Terms, received: Received) -> Self {
-        let withheld = Allowances::of(lines(fields)).no_cache_fields;
-        let mut kept = Vec::with_capacity(fields.len());
+        let withheld = ResponseDirectives::of(lines(fields)).no_cache_fields;
+        let mut stored_fields = Vec::with_capacity(fields.len());
         for (name, value) in lines(fields) {
             // Age is computed for every response. Fields named by no-cache are for the first client only (RFC 9111,
             // section 5.2.2.4).
             if !is_named(name, b"age") && !withheld.iter().any(|one| is_named(name, one)) {
-                push(&mut kept, name, value);
+                push(&mut stored_fields, name, value);
             }
         }
-        Head { status, fields: kept.into(), vary, terms, received }
+        Head { status, fields: stored_fields.into(), vary, terms, received }
     }
 
     /// Current age: the age on arrival plus the time since (RFC 9111, section 4.2.3).

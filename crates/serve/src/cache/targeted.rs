@@ -8,11 +8,11 @@ use std::borrow::Cow;
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use super::directives::{Allowances, SECONDS_MAX};
+use super::directives::{ResponseDirectives, SECONDS_MAX};
 use super::fields::is_named;
 
 /// The directives of all CDN-Cache-Control fields among `lines`; `None` if there is no valid one.
-pub(crate) fn targeted<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Allowances> {
+pub(crate) fn targeted<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<ResponseDirectives> {
     let mut fields = lines.filter(|(name, _)| is_named(name, b"cdn-cache-control")).map(|(_, value)| value);
     let first = fields.next()?;
     // RFC 9651, section 4.2: several lines are one list.
@@ -26,11 +26,11 @@ pub(crate) fn targeted<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) ->
 
 /// The directives; `None` if one has a value of the wrong type or there is none. Parameters are ignored (RFC 9213,
 /// section 2.1).
-fn allowances(members: &Dictionary) -> Option<Allowances> {
+fn allowances(members: &Dictionary) -> Option<ResponseDirectives> {
     if members.is_empty() {
         return None;
     }
-    let mut found = Allowances { targeted: true, ..Allowances::default() };
+    let mut found = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
     for (name, entry) in members {
         // No known directive is a list: an empty byte sequence stands for a value of the wrong type.
         let list = BareItem::ByteSequence(Vec::new());
@@ -87,31 +87,31 @@ fn text(value: &BareItem) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn of(lines: &[&str]) -> Option<Allowances> {
+    fn of(lines: &[&str]) -> Option<ResponseDirectives> {
         targeted(lines.iter().map(|value| (b"cdn-CACHE-control".as_slice(), value.as_bytes())))
     }
 
     #[test]
     fn targeted_directives_need_values_of_their_types() {
-        let plain = || Allowances { targeted: true, ..Allowances::default() };
-        for (text, wanted) in [
-            ("max-age=60", Allowances { max_age_s: Some(60), ..plain() }),
-            ("max-age=1, max-age=2", Allowances { max_age_s: Some(2), ..plain() }),
-            ("max-age=60;x=\"y\";  z", Allowances { max_age_s: Some(60), ..plain() }),
-            ("foobar, max-age=999999999999999", Allowances { max_age_s: Some(SECONDS_MAX), ..plain() }),
-            ("no-store", Allowances { no_store: true, ..plain() }),
+        let plain = || ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
+        for (text, expected) in [
+            ("max-age=60", ResponseDirectives { max_age_s: Some(60), ..plain() }),
+            ("max-age=1, max-age=2", ResponseDirectives { max_age_s: Some(2), ..plain() }),
+            ("max-age=60;x=\"y\";  z", ResponseDirectives { max_age_s: Some(60), ..plain() }),
+            ("foobar, max-age=999999999999999", ResponseDirectives { max_age_s: Some(SECONDS_MAX), ..plain() }),
+            ("no-store", ResponseDirectives { no_store: true, ..plain() }),
             ("no-store=?0", plain()),
-            ("no-store;a=1,\tprivate=?1", Allowances { no_store: true, private: true, ..plain() }),
-            ("private=\"x\"", Allowances { private: true, ..plain() }),
+            ("no-store;a=1,\tprivate=?1", ResponseDirectives { no_store: true, private: true, ..plain() }),
+            ("private=\"x\"", ResponseDirectives { private: true, ..plain() }),
             (
                 "no-cache=\"Set-Cookie, a\\\\b\"",
-                Allowances { no_cache_fields: vec![b"set-cookie".to_vec(), b"a\\b".to_vec()], ..plain() },
+                ResponseDirectives { no_cache_fields: vec![b"set-cookie".to_vec(), b"a\\b".to_vec()], ..plain() },
             ),
-            ("x=(a \"b\" 1.5;q);r, public", Allowances { public: true, ..plain() }),
+            ("x=(a \"b\" 1.5;q);r, public", ResponseDirectives { public: true, ..plain() }),
             ("x=:YQ==:, y=@-5, z=%\"a%20\", a=?0", plain()),
             (
                 "s-maxage=5,stale-while-revalidate=6, stale-if-error=7",
-                Allowances {
+                ResponseDirectives {
                     s_maxage_s: Some(5),
                     stale_while_revalidate_s: Some(6),
                     stale_if_error_s: Some(7),
@@ -119,7 +119,7 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(of(&[text]), Some(wanted), "{text}");
+            assert_eq!(of(&[text]), Some(expected), "{text}");
         }
         assert_eq!(of(&["max-age=1", "no-store"]), of(&["max-age=1, no-store"]));
     }

@@ -35,7 +35,7 @@ pub(crate) fn parsed(head: &str) -> Request<'_> {
     }
 }
 
-pub(crate) fn asked(head: &str) -> CacheRequest<'_> {
+pub(crate) fn cache_request(head: &str) -> CacheRequest<'_> {
     CacheRequest::of(&parsed(head), false).unwrap()
 }
 

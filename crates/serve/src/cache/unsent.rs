@@ -1,4 +1,4 @@
-//! Memory of bodies that are in use: a slow client keeps the body of a response that the store has evicted.
+//! Memory of bodies that are in use: a slow client holds the body of a response that the store has evicted.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -23,25 +23,25 @@ pub(crate) enum Portion {
 
 /// Evaluates preconditions, then Range, in the order of RFC 9110, section 13.2.2, for a response with this head and
 /// `length` bytes of body. If-Match and If-Unmodified-Since are not for caches; such requests never reach it.
-pub(crate) fn portion(asked: &CacheRequest<'_>, head: &Head, body_bytes: Option<u64>) -> Portion {
+pub(crate) fn portion(request: &CacheRequest<'_>, head: &Head, body_bytes: Option<u64>) -> Portion {
     if head.status != 200 {
         return Portion::Whole;
     }
-    if asked.fields.if_none_match.is_some() {
+    if request.fields.if_none_match.is_some() {
         let any_matches =
-            asked.fields.values(b"if-none-match").any(|list| matches_any(list, head.terms.etag.as_deref()));
+            request.fields.values(b"if-none-match").any(|list| matches_any(list, head.terms.etag.as_deref()));
         if any_matches {
             return Portion::NotModified;
         }
-    } else if let Some(since) = asked.fields.if_modified_since.and_then(http_seconds)
+    } else if let Some(since) = request.fields.if_modified_since.and_then(http_seconds)
         && head.terms.last_modified_s.is_some_and(|changed| changed <= since)
     {
         return Portion::NotModified;
     }
-    match (asked.fields.range, body_bytes) {
+    match (request.fields.range, body_bytes) {
         // RFC 9110, section 14.2: Range applies to GET only.
         (Some(range), Some(length))
-            if !asked.head_only && asked.fields.if_range.is_none_or(|one| is_same(one, head)) =>
+            if !request.head_only && request.fields.if_range.is_none_or(|one| is_same(one, head)) =>
         {
             one_range(range, length)
         }
@@ -54,7 +54,7 @@ fn matches_any(list: &[u8], etag: Option<&[u8]>) -> bool {
     if list == b"*" {
         return true;
     }
-    let Some(own) = etag.map(opaque) else { return false };
+    let Some(stored_tag) = etag.map(opaque) else { return false };
     // Tags may contain commas, so the list is parsed tag by tag.
     let mut rest = list;
     loop {
@@ -66,7 +66,7 @@ fn matches_any(list: &[u8], etag: Option<&[u8]>) -> bool {
         }
         let Some(end) = rest[from + 1..].iter().position(|&byte| byte == b'"') else { return false };
         let end = from + end + 2;
-        if opaque(&rest[..end]) == own {
+        if opaque(&rest[..end]) == stored_tag {
             return true;
         }
         rest = &rest[end..];
@@ -81,9 +81,9 @@ fn opaque(tag: &[u8]) -> &[u8] {
 fn is_same(if_range: &[u8], head: &Head) -> bool {
     match &head.terms.etag {
         _ if if_range.starts_with(b"W/") => false,
-        Some(own) if if_range.starts_with(b"\"") => **own == *if_range,
+        Some(stored_tag) if if_range.starts_with(b"\"") => **stored_tag == *if_range,
         _ => match (http_seconds(if_range), head.terms.last_modified_s) {
-            (Some(asked), Some(changed)) => asked == changed && head.terms.date_s > changed,
+            (Some(date), Some(changed)) => date == changed && head.terms.date_s > changed,
             _ => false,
         },
     }
@@ -173,12 +173,12 @@ pub(crate) fn freshened(
 /// Section 4.3.4: whether the validators of a 304 are those of the stored response. A tag counts if there is one; else
 /// the date, which origins set back when an older file replaces a newer one.
 fn is_of(old: &Head, fields_304: &[u8]) -> bool {
-    let told = |name| super::fields::first(fields_304, name);
-    match (told(b"etag"), &old.terms.etag) {
-        (Some(told), Some(own)) => opaque(told) == opaque(own),
-        (Some(told), None) if !told.starts_with(b"W/") => false,
-        _ => match (told(b"last-modified").and_then(http_seconds), old.terms.last_modified_s) {
-            (Some(told), Some(own)) => told == own,
+    let field_304 = |name| super::fields::first(fields_304, name);
+    match (field_304(b"etag"), &old.terms.etag) {
+        (Some(field_304), Some(stored_tag)) => opaque(field_304) == opaque(stored_tag),
+        (Some(field_304), None) if !field_304.starts_with(b"W/") => false,
+        _ => match (field_304(b"last-modified").and_then(http_seconds), old.terms.last_modified_s) {
+            (Some(field_304), Some(stored_tag)) => field_304 == stored_tag,
             _ => true,
         },
     }

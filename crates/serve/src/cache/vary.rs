@@ -5,10 +5,10 @@ use super::fields::is_named;
 
 /// The selecting fields of a stored response, with the values of its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Vary(Box<[Selecting]>);
+pub(crate) struct Vary(Box<[SelectingField]>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Selecting {
+struct SelectingField {
     /// In lower case.
     name: Box<[u8]>,
     /// `None`: the field was absent, which matches only requests without it.
@@ -37,8 +37,8 @@ impl Vary {
         if names.len() > NAMES_MAX || names.iter().any(|name| is_changed(name, request.clone())) {
             return None;
         }
-        let selecting: Box<[Selecting]> =
-            names.into_iter().map(|name| Selecting { value: normalised(&name, request.clone()), name }).collect();
+        let selecting: Box<[SelectingField]> =
+            names.into_iter().map(|name| SelectingField { value: normalised(&name, request.clone()), name }).collect();
         let value_bytes: usize = selecting.iter().filter_map(|one| one.value.as_ref()).map(|value| value.len()).sum();
         (value_bytes <= VALUES_MAX).then_some(Vary(selecting))
     }

@@ -49,21 +49,22 @@ impl Backlog {
 impl Connection {
     /// Updates this connection's share; resets the connection when the limit is reached. A dynamic response is limited
     /// by its window and counts at the relay.
-    pub(super) fn weigh(&mut self, context: &mut WorkerContext) {
+    pub(super) fn update_share(&mut self, context: &mut WorkerContext) {
         let relayed = self.exchange.as_ref().is_some_and(|exchange| exchange.relayed.is_some());
-        let ahead = if self.owes() || self.held_up { self.unread.capacity() } else { 0 };
-        let kept = if relayed { 0 } else { u32::try_from(self.unsent.capacity() + ahead).unwrap_or(u32::MAX) };
-        context.backlog.change(self.kept, kept);
-        self.kept = kept;
+        let ahead = if self.has_pending_output() || self.held_up { self.unread.capacity() } else { 0 };
+        let buffered_bytes =
+            if relayed { 0 } else { u32::try_from(self.unsent.capacity() + ahead).unwrap_or(u32::MAX) };
+        context.backlog.change(self.buffered_bytes, buffered_bytes);
+        self.buffered_bytes = buffered_bytes;
         self.crowded = !relayed && context.backlog.is_short();
-        if context.backlog.is_full() && kept >= CHECK_ABOVE_BYTES {
+        if context.backlog.is_full() && buffered_bytes >= CHECK_ABOVE_BYTES {
             context.recorder.counters().connection_refused(Refusal::Backlog);
             self.enter(context, false);
             self.aborted = true;
             self.broken();
             self.unread = Vec::new();
-            context.backlog.change(self.kept, 0);
-            self.kept = 0;
+            context.backlog.change(self.buffered_bytes, 0);
+            self.buffered_bytes = 0;
         }
     }
 }

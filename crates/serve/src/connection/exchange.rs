@@ -18,7 +18,7 @@ use crate::response::{Persistence, Status, field, write_refusal};
 /// A response in progress.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    pub kept: RequestHead,
+    pub request_head: RequestHead,
     pub status: u16,
     /// For a static response all content bytes, for a dynamic one those that arrived so far.
     pub content_bytes: u64,
@@ -38,7 +38,7 @@ pub(super) struct Exchange {
 pub(super) struct Relayed {
     /// HTTP/1.0.
     old: bool,
-    /// The client wants a persistent connection.
+    /// Whether the client requests a persistent connection.
     keep_alive: bool,
     /// The client waits for 100 (Continue) before it sends the body.
     expects_continue: bool,
@@ -46,7 +46,7 @@ pub(super) struct Relayed {
     pub room: usize,
     /// `None` before the head arrived.
     framing: Option<Framing>,
-    /// Bytes sent to the client that the relay does not know of yet.
+    /// Bytes sent to the client that were not reported to the relay yet.
     unacknowledged: usize,
 }
 
@@ -69,13 +69,13 @@ impl Relayed {
 
 impl Connection {
     /// Forwards a request to the relay.
-    pub(super) fn ask(&mut self, context: &mut WorkerContext, request: &Request<'_>, route: usize) {
+    pub(super) fn forward_to_relay(&mut self, context: &mut WorkerContext, request: &Request<'_>, route: usize) {
         self.incoming = match Incoming::new(request.body, context.limits.body_bytes) {
             Ok(incoming) => incoming,
             Err(status) => return self.refuse_and_record(context, status, request),
         };
         self.exchange = Some(Box::new(Exchange {
-            kept: context.recorder.keep(request.head),
+            request_head: context.recorder.keep(request.head),
             status: NO_RESPONSE,
             content_bytes: 0,
             kind: Kind::Dynamic,
@@ -95,7 +95,7 @@ impl Connection {
         self.tail = Some(Tail::Awaited);
         let mut head: Box<[u8]> = request.head.into();
         as_known_version(&mut head);
-        let ask = RelayRequest {
+        let relay_request = RelayRequest {
             ticket: self.ticket,
             route,
             head,
@@ -105,7 +105,7 @@ impl Connection {
             secure: self.secure,
         };
         if let Some(front) = &mut context.front {
-            front.ask(ask);
+            front.send_request(relay_request);
         }
     }
 
@@ -141,7 +141,7 @@ impl Connection {
         match event {
             Event::Room(bytes) => {
                 relayed.room += bytes;
-                // After the response has begun, 100 (Continue) would stand in the middle of it.
+                // After the response has begun, 100 (Continue) would be inside of it.
                 if std::mem::take(&mut relayed.expects_continue) && !relayed.has_begun() {
                     context.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                 }
@@ -319,7 +319,7 @@ impl Connection {
         }
         context.recorder.answered(&Entry {
             peer: self.peer.ip(),
-            head: exchange.kept.bytes(),
+            head: exchange.request_head.bytes(),
             status: exchange.status,
             content_bytes: exchange.content_bytes.saturating_sub(unsent),
             kind: exchange.kind,
@@ -338,7 +338,7 @@ impl Connection {
         self.note(context, request, status.code(), 0, Kind::Refused, Finding::NONE);
     }
 
-    /// Records a response that is complete when it is made.
+    /// Records a response that is complete immediately.
     pub(super) fn note(
         &mut self,
         context: &mut WorkerContext,

@@ -22,7 +22,7 @@ use crate::response::{Persistence, SERVER, Status, field, write_head, write_refu
 /// A pending request of an origin workload.
 #[derive(Debug)]
 pub(super) struct OriginExchange {
-    asked: ObjectRequest,
+    object_request: ObjectRequest,
     /// End of the think time; `None` if only the body is pending.
     pub ready_at: Option<Timestamp>,
 }
@@ -36,8 +36,8 @@ impl Connection {
         }
         let year_now = year(context.date.line());
         let Some(origin) = &mut context.origin else { return };
-        let mut asked = match ObjectRequest::of(request, year_now) {
-            Ok(asked) if origin.has(&asked, request.path) => asked,
+        let mut object_request = match ObjectRequest::of(request, year_now) {
+            Ok(object_request) if origin.has(&object_request, request.path) => object_request,
             Ok(_) => return self.respond_without_object(context, request, NoObject::Path),
             Err(other) => return self.respond_without_object(context, request, other),
         };
@@ -45,21 +45,21 @@ impl Connection {
             self.uses_left = origin.connected();
         }
         self.uses_left -= 1;
-        asked.keep_alive &= self.uses_left > 0;
-        let ready_at = origin.begin(&asked);
+        object_request.keep_alive &= self.uses_left > 0;
+        let ready_at = origin.begin(&object_request);
         if request.expects_continue {
             context.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         if ready_at.is_none() && self.incoming.is_nothing() {
-            let Reply { status, content_bytes, body } = self.reply(context, &asked);
+            let Reply { status, content_bytes, body } = self.reply(context, &object_request);
             self.follow(context, request, status, content_bytes, body, Kind::Origin, Finding::NONE);
             if let Some(exchange) = &mut self.exchange {
-                exchange.world = Some(asked.world);
+                exchange.world = Some(object_request.world);
             }
             return;
         }
         self.exchange = Some(Box::new(Exchange {
-            kept: context.recorder.keep(request.head),
+            request_head: context.recorder.keep(request.head),
             status: NO_RESPONSE,
             content_bytes: 0,
             kind: Kind::Origin,
@@ -67,7 +67,7 @@ impl Connection {
             began: context.now,
             relayed: None,
             world: None,
-            origin_exchange: Some(OriginExchange { asked, ready_at }),
+            origin_exchange: Some(OriginExchange { object_request, ready_at }),
         }));
         self.tail = Some(Tail::Awaited);
     }
@@ -112,10 +112,10 @@ impl Connection {
     }
 
     /// Writes the response and decides whether the connection persists.
-    fn reply(&mut self, context: &mut WorkerContext, asked: &ObjectRequest) -> Reply {
-        let keep = asked.keep_alive && !self.last && !context.stopping;
+    fn reply(&mut self, context: &mut WorkerContext, object_request: &ObjectRequest) -> Reply {
+        let keep = object_request.keep_alive && !self.last && !context.stopping;
         let Some(origin) = &mut context.origin else { return Reply { status: 500, content_bytes: 0, body: None } };
-        let (reply, cut) = origin.answer(asked, Persistence::of(keep, asked.old), &mut context.out);
+        let (reply, cut) = origin.answer(object_request, Persistence::of(keep, object_request.old), &mut context.out);
         if !keep || cut == Truncation::Yes {
             // Bytes beyond the last request must not reset the connection.
             self.phase = if self.unread.is_empty() { Phase::Ending } else { Phase::EndingGently };
@@ -124,19 +124,19 @@ impl Connection {
     }
 
     /// Think time or body are complete: responds. As after [`Connection::take`], new output must be sent.
-    fn think_over(&mut self, context: &mut WorkerContext, noticed: Option<Timestamp>) {
+    fn respond_after_think_time(&mut self, context: &mut WorkerContext, noticed: Option<Timestamp>) {
         let Some(origin_exchange) = self.exchange.as_mut().and_then(|exchange| exchange.origin_exchange.take()) else {
             return;
         };
         if origin_exchange.ready_at.is_some()
             && let Some(origin) = &context.origin
         {
-            origin.thought(noticed);
+            origin.record_think_time(noticed);
         }
-        let Reply { status, content_bytes, body } = self.reply(context, &origin_exchange.asked);
+        let Reply { status, content_bytes, body } = self.reply(context, &origin_exchange.object_request);
         if let Some(exchange) = &mut self.exchange {
             (exchange.status, exchange.content_bytes) = (status, content_bytes);
-            exchange.world = Some(origin_exchange.asked.world);
+            exchange.world = Some(origin_exchange.object_request.world);
         }
         self.tail = body;
         match &self.tail {
@@ -153,19 +153,19 @@ impl Connection {
             _ => true,
         };
         if is_due {
-            self.think_over(context, None);
+            self.respond_after_think_time(context, None);
         }
     }
 
     /// Whether the expired deadline was that of a think time.
-    pub(super) fn was_thinking(&mut self, context: &mut WorkerContext) -> bool {
+    pub(super) fn was_think_deadline(&mut self, context: &mut WorkerContext) -> bool {
         let thinks = self.phase == Phase::Open && self.incoming.is_nothing() && !self.has_to_send();
         let Some(ready_at) =
             self.origin_exchange().filter(|_| thinks).and_then(|origin_exchange| origin_exchange.ready_at)
         else {
             return false;
         };
-        self.think_over(context, Some(ready_at));
+        self.respond_after_think_time(context, Some(ready_at));
         true
     }
 

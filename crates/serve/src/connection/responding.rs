@@ -51,11 +51,12 @@ impl Connection {
         self.head_only = request.method == Method::Head;
         context.recorder.began();
         // Checked before the routes: a route for every path must not hide the status path.
-        let own = request.path.starts_with(b"/-/") && context.status_sources.matches(request, self.peer.ip());
-        if !own && context.origin.is_some() {
+        let is_status_request =
+            request.path.starts_with(b"/-/") && context.status_sources.matches(request, self.peer.ip());
+        if !is_status_request && context.origin.is_some() {
             return self.respond_as_origin(context, request);
         }
-        if !own
+        if !is_status_request
             && context.front.is_some()
             && request.path.starts_with(b"/")
             && self.respond_dynamically(context, request)
@@ -70,7 +71,7 @@ impl Connection {
         // bytes are ambiguous (RFC 9110, section 10.1.1).
         let persistence = self.persistence(context, request, !request.expects_continue);
         let (date, out) = (context.date.line(), &mut context.out);
-        let (kind, reply) = if own {
+        let (kind, reply) = if is_status_request {
             (Kind::Status, context.status_sources.answer(request, context.now, date, persistence, out))
         } else {
             (Kind::Static, answer(&mut context.files, request, seconds(context.now), date, persistence, out))
@@ -88,8 +89,8 @@ impl Connection {
         let Ok(path) = plain(request.path, &mut context.path) else { return false };
         let Some(route) = context.front.as_ref().and_then(|front| front.routed(path)) else { return false };
         if let Some(cache) = &context.cache
-            && let Ok(asked) = CacheRequest::of(request, self.secure)
-            && let Some(fresh) = cache.fresh(&asked, context.now, &mut context.out)
+            && let Ok(cache_request) = CacheRequest::of(request, self.secure)
+            && let Some(fresh) = cache.fresh(&cache_request, context.now, &mut context.out)
         {
             let persistence = self.persistence(context, request, true);
             context.out.extend_from_slice(persistence.field());
@@ -107,7 +108,7 @@ impl Connection {
         {
             self.refuse_overloaded(context, request, &page);
         } else {
-            self.ask(context, request, route);
+            self.forward_to_relay(context, request, route);
         }
         true
     }
@@ -134,10 +135,10 @@ impl Connection {
         finding: Finding,
     ) {
         let Some(tail) = body else { return self.note(context, request, status, content_bytes, kind, finding) };
-        let kept = context.recorder.keep(request.head);
+        let request_head = context.recorder.keep(request.head);
         let began = context.now;
         self.exchange = Some(Box::new(Exchange {
-            kept,
+            request_head,
             status,
             content_bytes,
             kind,

@@ -24,7 +24,7 @@ impl Connection {
                 None => Outbound::Nothing,
             },
             Some(Tail::Stored(bytes)) => Outbound::Both(front, bytes),
-            Some(Tail::WorkloadBody(matter)) => Outbound::Both(front, matter.rest()),
+            Some(Tail::WorkloadBody(body)) => Outbound::Both(front, body.rest()),
         }
     }
 
@@ -53,7 +53,7 @@ impl Connection {
                 None => {}
             },
             Some(Tail::Stored(bytes)) => bytes.advance(rest as usize),
-            Some(Tail::WorkloadBody(matter)) => matter.advance(rest as usize),
+            Some(Tail::WorkloadBody(body)) => body.advance(rest as usize),
             Some(Tail::Awaited) => {}
         }
         self.skip_what_is_sent(context);
@@ -71,7 +71,7 @@ impl Connection {
                 pieces.is_empty()
             }
             Some(Tail::Stored(bytes)) => bytes.is_empty(),
-            Some(Tail::WorkloadBody(matter)) => matter.length() == 0,
+            Some(Tail::WorkloadBody(body)) => body.length() == 0,
             Some(Tail::Awaited) => false,
         };
         if over {

@@ -17,8 +17,8 @@ use crate::journal::Recorder;
 use crate::spec::{FileRules, Limits};
 use crate::status::{StatusSources, StatusSpec};
 
-/// A connection, a worker context, and a fake relay that echoes requests.
-struct Rig {
+/// A connection with a worker context and a fake relay that echoes requests.
+struct TestConnection {
     connection: Connection,
     context: WorkerContext,
     relay: FakeRelay,
@@ -26,11 +26,11 @@ struct Rig {
     events: Vec<Event>,
     /// The request body received so far, and its end.
     body: Vec<u8>,
-    asked: bool,
+    request_in_progress: bool,
     _directory: tempfile::TempDir,
 }
 
-impl Rig {
+impl TestConnection {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
@@ -44,14 +44,23 @@ impl Rig {
         let files = Files::new(Root::open(directory.path()).unwrap(), FileRules::default());
         let figures = Figures::new();
         let recorder = Recorder::new(figures.worker(), None);
-        let status_sources = StatusSources { spec: StatusSpec::Off, figures, cache: None, log: None, accounts: None };
+        let status_sources =
+            StatusSources { spec: StatusSpec::Off, figures, cache: None, log: None, usage_reader: None };
         let now = Timestamp::from_nanos(5_000_000_000);
         let mut context = WorkerContext::new(files, Limits::default(), now, recorder, status_sources);
         let (front, relay) = FakeRelay::new("/app=http://127.0.0.1:1");
         context.front = Some(front);
         let address = "127.0.0.1:7".parse().unwrap();
         let connection = Connection::new(1, address, address, false, &context);
-        Rig { connection, context, relay, events: Vec::new(), body: Vec::new(), asked: false, _directory: directory }
+        TestConnection {
+            connection,
+            context,
+            relay,
+            events: Vec::new(),
+            body: Vec::new(),
+            request_in_progress: false,
+            _directory: directory,
+        }
     }
 
     /// Sends at most `most` bytes; false if there was no output.
@@ -88,21 +97,21 @@ impl Rig {
             }
         }
         self.connection.settle(&mut self.context);
-        assert!(self.context.out.is_empty(), "the desk belongs to all");
+        assert!(self.context.out.is_empty(), "the output buffer is shared by all connections");
     }
 
     /// The fake relay processes the calls of the worker.
-    fn play(&mut self) {
-        while let Some(told) = self.relay.next() {
-            match told {
+    fn process_relay_calls(&mut self) {
+        while let Some(call) = self.relay.next() {
+            match call {
                 RelayCall::RelayRequest(head) => {
-                    assert!(!std::mem::replace(&mut self.asked, true), "one request at a time");
+                    assert!(!std::mem::replace(&mut self.request_in_progress, true), "one request at a time");
                     assert!(head.starts_with(b"POST /app") || head.starts_with(b"GET /app"));
                     self.body.clear();
                     // The list is processed from its end.
                     self.events.push(Event::Room(700));
                     if head.starts_with(b"GET") {
-                        self.answer(Some(b"got".to_vec()));
+                        self.queue_response(Some(b"got".to_vec()));
                     }
                 }
                 RelayCall::Body(bytes) => {
@@ -111,36 +120,36 @@ impl Rig {
                 }
                 RelayCall::BodyEnded => {
                     let body = std::mem::take(&mut self.body);
-                    self.answer(None);
+                    self.queue_response(None);
                     for part in body.chunks(300) {
                         self.events.insert(1, Event::Body(Bytes::copy_from_slice(part)));
                     }
                 }
-                RelayCall::Cancel => panic!("nobody gave up"),
+                RelayCall::Cancel => panic!("no client has disconnected"),
                 RelayCall::Taken(_) => {}
             }
         }
     }
 
     /// Queues a response of known length or in chunks.
-    fn answer(&mut self, content: Option<Vec<u8>>) {
+    fn queue_response(&mut self, content: Option<Vec<u8>>) {
         let length = content.as_ref().map(|content| content.len() as u64);
         let fields = Bytes::from_static(b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
         let head = Event::Head { status: 200, fields, length, finding: Finding::NONE };
         let content = content.map(|content| Event::Body(content.into()));
         // The list is processed from its end, so the first event comes last.
-        let mut said: Vec<Event> = std::mem::take(&mut self.events);
+        let mut events: Vec<Event> = std::mem::take(&mut self.events);
         let mut all = vec![Event::End];
         all.extend(content);
         all.push(head);
-        all.append(&mut said);
+        all.append(&mut events);
         self.events = all;
     }
 
     /// Processes the next event, if there is one.
-    fn hear(&mut self) -> bool {
+    fn process_event(&mut self) -> bool {
         let Some(event) = self.events.pop() else { return false };
-        self.asked &= !matches!(event, Event::End);
+        self.request_in_progress &= !matches!(event, Event::End);
         self.connection.relay_event(&mut self.context, event);
         true
     }
@@ -148,36 +157,39 @@ impl Rig {
 
 /// Feeds `input` in pieces of `pieces` bytes (repeatedly), sends `takes` bytes at a time, and delivers relay events
 /// only in some of the turns.
-fn answers(input: &[u8], pieces: &[usize], takes: &[usize]) -> Vec<u8> {
-    let mut rig = Rig::new();
+fn responses(input: &[u8], pieces: &[usize], takes: &[usize]) -> Vec<u8> {
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
     let (mut at, mut idle) = (0, 0);
     for turn in 0.. {
         let take = takes[turn % takes.len()];
         if at < input.len() {
             let end = (at + pieces[turn % pieces.len()]).min(input.len());
-            rig.connection.take(&mut rig.context, &input[at..end]);
+            test.connection.take(&mut test.context, &input[at..end]);
             at = end;
         }
         let before = out.len();
-        rig.turn(1 + turn % 3, take, &mut out);
-        rig.play();
+        test.turn(1 + turn % 3, take, &mut out);
+        test.process_relay_calls();
         let mut relay_event = false;
         if turn % 2 == 0 {
-            relay_event = rig.hear();
-            rig.turn(1, take, &mut out);
+            relay_event = test.process_event();
+            test.turn(1, take, &mut out);
         }
-        rig.play();
-        let busy =
-            at < input.len() || relay_event || out.len() > before || rig.connection.owes() || rig.connection.has_more();
+        test.process_relay_calls();
+        let busy = at < input.len()
+            || relay_event
+            || out.len() > before
+            || test.connection.has_pending_output()
+            || test.connection.has_more();
         idle = if busy { 0 } else { idle + 1 };
         if idle > 3 {
             break;
         }
         assert!(turn < 200_000, "no progress at {at} of {}, {} bytes out", input.len(), out.len());
     }
-    rig.connection.leave(&mut rig.context);
-    let total = rig.context.status_sources.figures.total();
+    test.connection.leave(&mut test.context);
+    let total = test.context.status_sources.figures.total();
     assert_eq!(total.requests(), out.windows(9).filter(|window| window == b"HTTP/1.1 ").count() as u64);
     out
 }
@@ -210,8 +222,8 @@ proptest! {
         takes in proptest::collection::vec(1usize..40_000, 1..6),
     ) {
         let input: Vec<u8> = kinds.iter().flat_map(|&kind| request(kind)).collect();
-        let whole = same_boundary(answers(&input, &[usize::MAX / 2], &[usize::MAX / 2]));
-        let cut = same_boundary(answers(&input, &pieces, &takes));
+        let whole = same_boundary(responses(&input, &[usize::MAX / 2], &[usize::MAX / 2]));
+        let cut = same_boundary(responses(&input, &pieces, &takes));
         prop_assert_eq!(whole.len(), cut.len());
         let differs = whole.iter().zip(&cut).position(|(a, b)| a != b);
         prop_assert!(differs.is_none(), "{:?}", differs.map(|at| at.saturating_sub(80)..at + 80).map(|part| {
@@ -236,198 +248,202 @@ fn same_boundary(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn a_client_that_expects_100_continue_gets_it_when_the_relay_reads_the_body() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
     let head = b"POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
-    rig.connection.take(&mut rig.context, head);
-    rig.turn(9, 9999, &mut out);
-    assert!(out.is_empty(), "the relay has not asked for it");
-    rig.play();
-    assert!(rig.hear());
-    rig.turn(9, 9999, &mut out);
+    test.connection.take(&mut test.context, head);
+    test.turn(9, 9999, &mut out);
+    assert!(out.is_empty(), "the relay has not requested the body");
+    test.process_relay_calls();
+    assert!(test.process_event());
+    test.turn(9, 9999, &mut out);
     assert_eq!(out, b"HTTP/1.1 100 Continue\r\n\r\n");
-    rig.connection.take(&mut rig.context, b"abc");
-    rig.play();
-    while rig.hear() {}
-    rig.turn(9, 9999, &mut out);
+    test.connection.take(&mut test.context, b"abc");
+    test.process_relay_calls();
+    while test.process_event() {}
+    test.turn(9, 9999, &mut out);
     assert!(out.ends_with(b"\r\n3\r\nabc\r\n0\r\n\r\n"), "{:?}", String::from_utf8_lossy(&out));
-    assert_eq!(rig.connection.step(), Step::Go);
+    assert_eq!(test.connection.step(), Step::Receive);
 }
 
 #[test]
 fn a_disconnected_client_cancels_its_dynamic_request() {
-    let mut rig = Rig::new();
-    rig.connection.take(&mut rig.context, &request(8));
-    rig.connection.ended();
-    rig.connection.settle(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Close);
-    rig.connection.leave(&mut rig.context);
-    assert!(matches!(rig.relay.next(), Some(RelayCall::RelayRequest(_))));
-    assert_eq!(rig.relay.next(), Some(RelayCall::Cancel));
-    assert_eq!(rig.relay.next(), None);
+    let mut test = TestConnection::new();
+    test.connection.take(&mut test.context, &request(8));
+    test.connection.ended();
+    test.connection.settle(&mut test.context);
+    assert_eq!(test.connection.step(), Step::Close);
+    test.connection.leave(&mut test.context);
+    assert!(matches!(test.relay.next(), Some(RelayCall::RelayRequest(_))));
+    assert_eq!(test.relay.next(), Some(RelayCall::Cancel));
+    assert_eq!(test.relay.next(), None);
 }
 
 #[test]
 fn a_malformed_request_body_is_never_forwarded_as_complete() {
     for (status, body) in [("400", &b"zz\r\n"[..]), ("413", b"ffffffff\r\n")] {
-        let mut rig = Rig::new();
+        let mut test = TestConnection::new();
         let mut out = Vec::new();
         let head = b"POST /app HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
-        rig.connection.take(&mut rig.context, head);
-        rig.play();
-        assert!(rig.hear());
-        rig.connection.take(&mut rig.context, body);
-        assert_eq!(rig.relay.next(), Some(RelayCall::Cancel));
-        rig.turn(9, 9999, &mut out);
+        test.connection.take(&mut test.context, head);
+        test.process_relay_calls();
+        assert!(test.process_event());
+        test.connection.take(&mut test.context, body);
+        assert_eq!(test.relay.next(), Some(RelayCall::Cancel));
+        test.turn(9, 9999, &mut out);
         let out = String::from_utf8(out).unwrap();
         assert!(out.starts_with(&format!("HTTP/1.1 {status} ")) && out.contains("\r\nConnection: close\r\n"), "{out}");
-        assert_eq!(rig.connection.step(), Step::Finish);
+        assert_eq!(test.connection.step(), Step::SendFin);
     }
 }
 
 #[test]
 fn a_response_that_breaks_off_resets_the_connection() {
-    for (length, said) in [(Some(10), "four"), (Some(3), "four"), (None, "four")] {
-        let mut rig = Rig::new();
+    for (length, events) in [(Some(10), "four"), (Some(3), "four"), (None, "four")] {
+        let mut test = TestConnection::new();
         let mut out = Vec::new();
-        rig.connection.take(&mut rig.context, &request(8));
+        test.connection.take(&mut test.context, &request(8));
         let fields = Bytes::from_static(b"Date: now\r\n");
         let head = Event::Head { status: 200, fields, length, finding: Finding::NONE };
         let last = if length.is_none() { Event::Broken } else { Event::End };
-        for event in [head, Event::Body(said.into()), last] {
-            rig.connection.relay_event(&mut rig.context, event);
-            rig.turn(9, 9999, &mut out);
+        for event in [head, Event::Body(events.into()), last] {
+            test.connection.relay_event(&mut test.context, event);
+            test.turn(9, 9999, &mut out);
         }
-        assert_eq!(rig.connection.step(), Step::Close, "{length:?}");
-        let total = rig.context.status_sources.figures.total();
+        assert_eq!(test.connection.step(), Step::Close, "{length:?}");
+        let total = test.context.status_sources.figures.total();
         assert_eq!(total.requests(), 1);
     }
 }
 
 #[test]
 fn a_stopping_server_finishes_responses_in_progress() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.context, &request(8));
-    rig.turn(9, 9999, &mut out);
-    rig.context.stopping = true;
-    rig.connection.stop();
-    rig.play();
-    while rig.hear() {}
-    rig.turn(9, 9999, &mut out);
+    test.connection.take(&mut test.context, &request(8));
+    test.turn(9, 9999, &mut out);
+    test.context.stopping = true;
+    test.connection.stop();
+    test.process_relay_calls();
+    while test.process_event() {}
+    test.turn(9, 9999, &mut out);
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("\r\nConnection: close\r\n") && text.ends_with("\r\n\r\ngot"), "{text}");
-    assert_eq!(rig.connection.step(), Step::Finish);
-    let mut rig = Rig::new();
-    rig.connection.stop();
-    assert_eq!(rig.connection.step(), Step::Close, "an idle one ends at once");
+    assert_eq!(test.connection.step(), Step::SendFin);
+    let mut test = TestConnection::new();
+    test.connection.stop();
+    assert_eq!(test.connection.step(), Step::Close, "an idle connection closes immediately");
 }
 
 #[test]
 fn a_client_without_progress_times_out() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
-    let start = rig.context.now;
-    rig.connection.take(&mut rig.context, &request(2));
-    rig.turn(1, 10, &mut out);
-    let stall = rig.context.limits.stall_time;
-    assert_eq!(rig.connection.deadline(), start + stall);
+    let start = test.context.now;
+    test.connection.take(&mut test.context, &request(2));
+    test.turn(1, 10, &mut out);
+    let stall = test.context.limits.stall_time;
+    assert_eq!(test.connection.deadline(), start + stall);
     // Little progress does not reset the deadline; enough progress does.
-    rig.context.now = start + stall / 2;
-    rig.turn(1, 1000, &mut out);
-    assert_eq!(rig.connection.deadline(), start + stall);
-    rig.turn(1, 20_000, &mut out);
-    assert_eq!(rig.connection.deadline(), rig.context.now + stall);
-    rig.context.now = rig.connection.deadline();
-    rig.connection.late(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Close);
-    assert!(rig.connection.is_aborted());
+    test.context.now = start + stall / 2;
+    test.turn(1, 1000, &mut out);
+    assert_eq!(test.connection.deadline(), start + stall);
+    test.turn(1, 20_000, &mut out);
+    assert_eq!(test.connection.deadline(), test.context.now + stall);
+    test.context.now = test.connection.deadline();
+    test.connection.late(&mut test.context);
+    assert_eq!(test.connection.step(), Step::Close);
+    assert!(test.connection.is_aborted());
 }
 
 /// Memory of an idle connection, as documented with the limits.
 #[test]
 fn an_idle_connection_allocates_no_buffers() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.context, &request(0));
-    rig.turn(9, usize::MAX, &mut out);
-    let Connection { unread, unsent, exchange, tail, .. } = &rig.connection;
+    test.connection.take(&mut test.context, &request(0));
+    test.turn(9, usize::MAX, &mut out);
+    let Connection { unread, unsent, exchange, tail, .. } = &test.connection;
     assert!(unread.capacity() == 0 && unsent.capacity() == 0 && exchange.is_none() && tail.is_none());
     assert!(size_of::<Connection>() <= 320, "{} bytes", size_of::<Connection>());
 }
 
-/// Otherwise the exchange would occupy its upstream slot for a client that does not read.
+/// Without a timeout the exchange would occupy its upstream slot for a client that does not read.
 #[test]
 fn a_client_that_does_not_read_a_dynamic_response_times_out() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.context, &request(8));
-    assert!(matches!(rig.relay.next(), Some(RelayCall::RelayRequest(_))));
+    test.connection.take(&mut test.context, &request(8));
+    assert!(matches!(test.relay.next(), Some(RelayCall::RelayRequest(_))));
     let fields = Bytes::from_static(b"Date: now\r\n");
     let head = Event::Head { status: 200, fields, length: None, finding: Finding::NONE };
     for event in [head, Event::Body(vec![b'x'; 100_000].into())] {
-        rig.connection.relay_event(&mut rig.context, event);
+        test.connection.relay_event(&mut test.context, event);
     }
-    rig.turn(1, 10, &mut out);
-    rig.context.now = rig.connection.deadline();
-    rig.connection.late(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Close);
-    assert!(rig.connection.is_aborted());
-    rig.connection.leave(&mut rig.context);
-    assert_eq!(rig.relay.next(), Some(RelayCall::Taken(10)));
-    assert_eq!(rig.relay.next(), Some(RelayCall::Cancel));
-    assert_eq!(rig.relay.next(), None);
-    let total = rig.context.status_sources.figures.total();
+    test.turn(1, 10, &mut out);
+    test.context.now = test.connection.deadline();
+    test.connection.late(&mut test.context);
+    assert_eq!(test.connection.step(), Step::Close);
+    assert!(test.connection.is_aborted());
+    test.connection.leave(&mut test.context);
+    assert_eq!(test.relay.next(), Some(RelayCall::Taken(10)));
+    assert_eq!(test.relay.next(), Some(RelayCall::Cancel));
+    assert_eq!(test.relay.next(), None);
+    let total = test.context.status_sources.figures.total();
     assert_eq!((total.requests(), total.truncated), (1, 1));
 }
 
 #[test]
 fn no_100_continue_is_sent_inside_another_response() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
     let head = b"POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
-    rig.connection.take(&mut rig.context, head);
+    test.connection.take(&mut test.context, head);
     let fields = Bytes::from_static(b"Date: now\r\n");
     let head = Event::Head { status: 200, fields, length: Some(3), finding: Finding::NONE };
     for event in [head, Event::Room(700), Event::Body("got".into()), Event::End] {
-        rig.connection.relay_event(&mut rig.context, event);
-        rig.turn(9, 9999, &mut out);
+        test.connection.relay_event(&mut test.context, event);
+        test.turn(9, 9999, &mut out);
     }
     let out = String::from_utf8(out).unwrap();
     assert!(out.starts_with("HTTP/1.1 200 ") && out.ends_with("\r\n\r\ngot"), "{out}");
 }
 
-/// Receiving would return end-of-file immediately, again and again.
+/// After the client's FIN, receiving would return end-of-file immediately and repeatedly.
 #[test]
 fn no_input_is_received_after_the_last_request() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.context, &request(8));
+    test.connection.take(&mut test.context, &request(8));
     let fields = Bytes::from_static(b"Date: now\r\n");
     let head = Event::Head { status: 200, fields, length: Some(3), finding: Finding::NONE };
     for event in [head, Event::Body("got".into())] {
-        rig.connection.relay_event(&mut rig.context, event);
+        test.connection.relay_event(&mut test.context, event);
     }
-    rig.turn(9, 9999, &mut out);
-    assert_eq!(rig.connection.step(), Step::Go);
-    rig.connection.ended();
-    rig.connection.settle(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Hold, "it has all, and only the relay's word is awaited");
-    rig.connection.relay_event(&mut rig.context, Event::End);
-    rig.turn(9, 9999, &mut out);
-    assert_eq!(rig.connection.step(), Step::Close);
+    test.turn(9, 9999, &mut out);
+    assert_eq!(test.connection.step(), Step::Receive);
+    test.connection.ended();
+    test.connection.settle(&mut test.context);
+    assert_eq!(
+        test.connection.step(),
+        Step::Pause,
+        "the client has the complete response, only the relay's end is missing"
+    );
+    test.connection.relay_event(&mut test.context, Event::End);
+    test.turn(9, 9999, &mut out);
+    assert_eq!(test.connection.step(), Step::Close);
 }
 
 #[test]
 fn status_path_takes_precedence_over_a_route_for_every_path() {
     for (spec, own) in [(StatusSpec::All, true), (StatusSpec::Off, false)] {
-        let mut rig = Rig::new();
+        let mut test = TestConnection::new();
         let (front, mut relay) = FakeRelay::new("/=http://127.0.0.1:1");
-        rig.context.front = Some(front);
-        rig.context.status_sources.spec = spec;
+        test.context.front = Some(front);
+        test.context.status_sources.spec = spec;
         let mut out = Vec::new();
-        rig.connection.take(&mut rig.context, b"GET /-/status HTTP/1.1\r\nHost: x\r\n\r\n");
-        rig.turn(9, 9999, &mut out);
+        test.connection.take(&mut test.context, b"GET /-/status HTTP/1.1\r\nHost: x\r\n\r\n");
+        test.turn(9, 9999, &mut out);
         assert_eq!(out.starts_with(b"HTTP/1.1 200 OK\r\n"), own);
         assert_eq!(relay.next().is_none(), own);
     }
@@ -436,129 +452,132 @@ fn status_path_takes_precedence_over_a_route_for_every_path() {
 /// Input of a refused client is discarded for a limited time.
 #[test]
 fn input_of_a_refused_client_is_discarded_up_to_a_limit() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.context, &[b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; 9000]].concat());
-    rig.connection.settle(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Discard, "before the answer has gone, too");
-    rig.turn(9, 9999, &mut out);
+    test.connection.take(&mut test.context, &[b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; 9000]].concat());
+    test.connection.settle(&mut test.context);
+    assert_eq!(test.connection.step(), Step::Discard, "input is also discarded before the response is sent");
+    test.turn(9, 9999, &mut out);
     assert!(out.starts_with(b"HTTP/1.1 431 "));
-    assert_eq!(rig.connection.step(), Step::Finish);
-    rig.connection.finished(&rig.context);
-    let ends_at = rig.connection.deadline();
-    assert_eq!(ends_at, rig.context.now + LINGER);
-    // With either kind of input.
-    rig.connection.take(&mut rig.context, &[b'a'; 1000]);
-    rig.connection.discarded(DISCARDED_MAX as usize - 1001);
-    rig.connection.settle(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Discard);
-    rig.connection.discarded(1);
-    assert_eq!(rig.connection.step(), Step::Part);
+    assert_eq!(test.connection.step(), Step::SendFin);
+    test.connection.finished(&test.context);
+    let ends_at = test.connection.deadline();
+    assert_eq!(ends_at, test.context.now + LINGER);
+    // Discarded bytes count whether the connection or the engine discards them.
+    test.connection.take(&mut test.context, &[b'a'; 1000]);
+    test.connection.discarded(DISCARDED_MAX as usize - 1001);
+    test.connection.settle(&mut test.context);
+    assert_eq!(test.connection.step(), Step::Discard);
+    test.connection.discarded(1);
+    assert_eq!(test.connection.step(), Step::CloseWhenAcknowledged);
     // The client's FIN may arrive first; the deadline stays the same.
-    assert_eq!(rig.connection.deadline(), ends_at);
-    rig.context.now = ends_at;
-    rig.connection.late(&mut rig.context);
-    assert_eq!(rig.connection.step(), Step::Close);
+    assert_eq!(test.connection.deadline(), ends_at);
+    test.context.now = ends_at;
+    test.connection.late(&mut test.context);
+    assert_eq!(test.connection.step(), Step::Close);
 }
 
 #[test]
 fn bytes_after_the_last_request_do_not_reset_its_response() {
-    let mut rig = Rig::new();
+    let mut test = TestConnection::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.context, b"GET /300000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    rig.turn(1, 1000, &mut out);
-    assert_eq!(rig.connection.step(), Step::Discard);
-    rig.connection.discarded(10);
-    rig.turn(9, usize::MAX, &mut out);
+    test.connection.take(&mut test.context, b"GET /300000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    test.turn(1, 1000, &mut out);
+    assert_eq!(test.connection.step(), Step::Discard);
+    test.connection.discarded(10);
+    test.turn(9, usize::MAX, &mut out);
     assert!(out.len() > 300_000);
-    assert_eq!(rig.connection.step(), Step::Finish, "closing now would be a reset");
+    assert_eq!(test.connection.step(), Step::SendFin, "an immediate close would reset the connection");
 }
 
 /// Clients of one worker that send requests and never read.
 #[test]
 fn unsent_and_unread_bytes_of_all_connections_are_limited() {
-    let mut rig = Rig::new();
-    let bound = rig.context.backlog.bytes_max;
+    let mut test = TestConnection::new();
+    let bound = test.context.backlog.bytes_max;
     let address = "127.0.0.1:7".parse().unwrap();
-    let volley = request(1);
+    let burst = request(1);
     let small = request(0).repeat(500);
     let mut clients = Vec::new();
-    let kept = |client: &Connection| client.unread.capacity() + client.unsent.capacity();
+    let buffered = |client: &Connection| client.unread.capacity() + client.unsent.capacity();
     for ticket in 2..4000 {
-        let mut client = Connection::new(ticket, address, address, false, &rig.context);
+        let mut client = Connection::new(ticket, address, address, false, &test.context);
         // The socket buffer accepts some; it is full from the second burst on.
         for _ in 0..4 {
-            if client.step() == Step::Go {
-                client.take(&mut rig.context, &small);
-                client.settle(&mut rig.context);
+            if client.step() == Step::Receive {
+                client.take(&mut test.context, &small);
+                client.settle(&mut test.context);
             }
         }
         clients.push(client);
     }
-    let all: usize = clients.iter().map(kept).sum();
+    let all: usize = clients.iter().map(buffered).sum();
     assert!(all < bound + (64 << 10) + clients.len() * CHECK_ABOVE_BYTES as usize, "{all} bytes");
-    let total = rig.context.status_sources.figures.total();
+    let total = test.context.status_sources.figures.total();
     assert!(total.refused[Refusal::Backlog.index()] > 0);
     let cut = clients.iter().filter(|client| client.is_aborted() && client.step() == Step::Close).count();
     assert_eq!(cut as u64, total.refused[Refusal::Backlog.index()]);
     // A client that reads gets its responses, also a file that its socket accepts only in part.
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.context, &request(0));
-    rig.turn(9, usize::MAX, &mut out);
-    rig.connection.take(&mut rig.context, &volley);
-    rig.turn(1, 100, &mut out);
-    assert!(!rig.connection.is_aborted());
-    rig.turn(9, usize::MAX, &mut out);
+    test.connection.take(&mut test.context, &request(0));
+    test.turn(9, usize::MAX, &mut out);
+    test.connection.take(&mut test.context, &burst);
+    test.turn(1, 100, &mut out);
+    assert!(!test.connection.is_aborted());
+    test.turn(9, usize::MAX, &mut out);
     assert!(out.len() > 20_000);
-    assert_eq!(rig.connection.step(), Step::Go);
+    assert_eq!(test.connection.step(), Step::Receive);
     // The backlog is empty after all clients have disconnected.
     for mut client in clients {
-        client.leave(&mut rig.context);
+        client.leave(&mut test.context);
     }
-    assert!(!rig.context.backlog.is_short());
-    rig.connection.leave(&mut rig.context);
-    assert_eq!(rig.context.backlog.bytes(), 0);
+    assert!(!test.context.backlog.is_short());
+    test.connection.leave(&mut test.context);
+    assert_eq!(test.context.backlog.bytes(), 0);
 }
 
 /// Clients with no buffered response, but with pipelined requests.
 #[test]
 fn bytes_buffered_before_a_file_count_against_the_backlog() {
-    let mut rig = Rig::new();
-    rig.context.backlog.bytes_max = 200_000;
+    let mut test = TestConnection::new();
+    test.context.backlog.bytes_max = 200_000;
     let address = "127.0.0.1:7".parse().unwrap();
     let ahead = request(0).repeat(200);
     let mut clients = Vec::new();
     for ticket in 2..100 {
-        let mut client = Connection::new(ticket, address, address, false, &rig.context);
-        client.take(&mut rig.context, &request(2));
-        while !rig.context.out.is_empty() {
-            let head = rig.context.out.len();
-            client.sent(&mut rig.context, head);
+        let mut client = Connection::new(ticket, address, address, false, &test.context);
+        client.take(&mut test.context, &request(2));
+        while !test.context.out.is_empty() {
+            let head = test.context.out.len();
+            client.sent(&mut test.context, head);
         }
-        client.settle(&mut rig.context);
-        if client.step() == Step::Go {
-            client.take(&mut rig.context, &ahead);
-            client.settle(&mut rig.context);
+        client.settle(&mut test.context);
+        if client.step() == Step::Receive {
+            client.take(&mut test.context, &ahead);
+            client.settle(&mut test.context);
         }
         clients.push(client);
     }
     let all: usize = clients.iter().map(|client| client.unread.capacity()).sum();
     assert!(all > 80_000 && all < 200_000, "{all} bytes");
-    assert!(clients.iter().all(|client| client.owes() && !client.is_aborted()), "they are only not heard");
+    assert!(
+        clients.iter().all(|client| client.has_pending_output() && !client.is_aborted()),
+        "the connections are only not read"
+    );
 }
 
 #[test]
 fn a_short_backlog_stops_pipelining_and_read_ahead() {
-    let mut rig = Rig::new();
-    rig.context.backlog.bytes_max = 40_000;
-    rig.context.backlog.change(0, 20_000);
-    rig.connection.take(&mut rig.context, &request(0).repeat(400));
-    rig.connection.settle(&mut rig.context);
-    assert!(rig.connection.unsent.len() < 1000, "one answer");
-    assert_eq!(rig.connection.step(), Step::Hold);
-    // As the client reads, one response after the other follows.
+    let mut test = TestConnection::new();
+    test.context.backlog.bytes_max = 40_000;
+    test.context.backlog.change(0, 20_000);
+    test.connection.take(&mut test.context, &request(0).repeat(400));
+    test.connection.settle(&mut test.context);
+    assert!(test.connection.unsent.len() < 1000, "one response is buffered");
+    assert_eq!(test.connection.step(), Step::Pause);
+    // Each time the client reads, the next response follows.
     let mut out = Vec::new();
-    rig.turn(2000, usize::MAX, &mut out);
+    test.turn(2000, usize::MAX, &mut out);
     assert_eq!(out.windows(9).filter(|window| window == b"HTTP/1.1 ").count(), 400);
-    assert_eq!(rig.connection.step(), Step::Go);
+    assert_eq!(test.connection.step(), Step::Receive);
 }

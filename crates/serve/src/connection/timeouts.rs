@@ -17,7 +17,7 @@ impl Connection {
         } else if self.unsent.is_empty() && self.unsent.capacity() > 0 {
             self.unsent = Vec::new();
         }
-        self.weigh(context);
+        self.update_share(context);
         if self.phase == Phase::Lingering || self.phase == Phase::Over {
             return;
         }
@@ -68,7 +68,7 @@ impl Connection {
 
     /// The deadline or think time has expired, unless it was moved meanwhile: final output is in `context.out`.
     pub(crate) fn late(&mut self, context: &mut WorkerContext) {
-        if context.now < self.deadline || self.was_thinking(context) {
+        if context.now < self.deadline || self.was_think_deadline(context) {
             return;
         }
         if self.phase != Phase::Lingering {
@@ -76,7 +76,7 @@ impl Connection {
         }
         if self.phase == Phase::Open && self.is_awaiting() && !self.has_to_send() {
             self.refuse_body(context, Status::RequestTimeout);
-        } else if self.phase != Phase::Open || self.owes() {
+        } else if self.phase != Phase::Open || self.has_pending_output() {
             self.aborted = self.has_to_send();
             // A pending relay response occupies its slot until it is cancelled.
             self.leave_relay(context);
@@ -93,7 +93,7 @@ impl Connection {
 
     /// Since when the connection can be displaced by another; `None` during a response.
     pub(crate) fn idle_since(&self) -> Option<Timestamp> {
-        (!self.owes()).then_some(self.idle_since)
+        (!self.has_pending_output()).then_some(self.idle_since)
     }
 }
 

@@ -18,50 +18,50 @@ pub(crate) fn read_date(text: &[u8], year_now: i64) -> Option<i64> {
 fn imf(text: &[u8]) -> Option<i64> {
     let fits = text.len() == 29
         && WEEKDAYS.iter().any(|&name| text.starts_with(name))
-        && is(text, 3, b", ")
-        && is(text, 7, b" ")
-        && is(text, 11, b" ")
-        && is(text, 16, b" ")
-        && is(text, 25, b" GMT");
+        && has_at(text, 3, b", ")
+        && has_at(text, 7, b" ")
+        && has_at(text, 11, b" ")
+        && has_at(text, 16, b" ")
+        && has_at(text, 25, b" GMT");
     if !fits {
         return None;
     }
-    moment(number(&text[12..16])?, &text[8..11], number(&text[5..7])?, &text[17..25])
+    unix_seconds(number(&text[12..16])?, &text[8..11], number(&text[5..7])?, &text[17..25])
 }
 
 fn rfc_850(text: &[u8], comma: usize, year_now: i64) -> Option<i64> {
     let (day_name, text) = text.split_at(comma);
     let fits = LONG_WEEKDAYS.contains(&day_name)
         && text.len() == 24
-        && is(text, 0, b", ")
-        && is(text, 4, b"-")
-        && is(text, 8, b"-")
-        && is(text, 11, b" ")
-        && is(text, 20, b" GMT");
+        && has_at(text, 0, b", ")
+        && has_at(text, 4, b"-")
+        && has_at(text, 8, b"-")
+        && has_at(text, 11, b" ")
+        && has_at(text, 20, b" GMT");
     if !fits {
         return None;
     }
     let in_century = year_now - year_now.rem_euclid(100) + number(&text[9..11])?;
     let year = if in_century > year_now + 50 { in_century - 100 } else { in_century };
-    moment(year, &text[5..8], number(&text[2..4])?, &text[12..20])
+    unix_seconds(year, &text[5..8], number(&text[2..4])?, &text[12..20])
 }
 
 fn asctime(text: &[u8]) -> Option<i64> {
     let fits = text.len() == 24
         && WEEKDAYS.iter().any(|&name| text.starts_with(name))
-        && is(text, 3, b" ")
-        && is(text, 7, b" ")
-        && is(text, 10, b" ")
-        && is(text, 19, b" ");
+        && has_at(text, 3, b" ")
+        && has_at(text, 7, b" ")
+        && has_at(text, 10, b" ")
+        && has_at(text, 19, b" ");
     if !fits {
         return None;
     }
     let day = if text[8] == b' ' { &text[9..10] } else { &text[8..10] };
-    moment(number(&text[20..24])?, &text[4..7], number(day)?, &text[11..19])
+    unix_seconds(number(&text[20..24])?, &text[4..7], number(day)?, &text[11..19])
 }
 
-fn is(text: &[u8], at: usize, wanted: &[u8]) -> bool {
-    text[at..].starts_with(wanted)
+fn has_at(text: &[u8], at: usize, expected: &[u8]) -> bool {
+    text[at..].starts_with(expected)
 }
 
 fn number(digits: &[u8]) -> Option<i64> {
@@ -69,9 +69,9 @@ fn number(digits: &[u8]) -> Option<i64> {
 }
 
 /// `time`: `08:49:37`, possibly with a leap second.
-fn moment(year: i64, month: &[u8], day: i64, time: &[u8]) -> Option<i64> {
+fn unix_seconds(year: i64, month: &[u8], day: i64, time: &[u8]) -> Option<i64> {
     let month = 1 + MONTHS.iter().position(|&name| name == month)? as i8;
-    if !is(time, 2, b":") || !is(time, 5, b":") {
+    if !has_at(time, 2, b":") || !has_at(time, 5, b":") {
         return None;
     }
     let (hour, minute, second) = (number(&time[..2])?, number(&time[3..5])?, number(&time[6..8])?);
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn http_dates_in_three_forms_are_parsed() {
-        let moment = Some(784_111_777);
-        assert_eq!(date("Sun, 06 Nov 1994 08:49:37 GMT"), moment);
-        assert_eq!(date("Sunday, 06-Nov-94 08:49:37 GMT"), moment);
-        assert_eq!(date("Sun Nov  6 08:49:37 1994"), moment);
-        assert_eq!(date("Wed Nov 16 08:49:37 1994"), moment.map(|s| s + 864_000));
+        let expected = Some(784_111_777);
+        assert_eq!(date("Sun, 06 Nov 1994 08:49:37 GMT"), expected);
+        assert_eq!(date("Sunday, 06-Nov-94 08:49:37 GMT"), expected);
+        assert_eq!(date("Sun Nov  6 08:49:37 1994"), expected);
+        assert_eq!(date("Wed Nov 16 08:49:37 1994"), expected.map(|s| s + 864_000));
         // The current year determines the century: 76 is 50 years ahead of 2026; 77 is not 2077.
         assert_eq!(date("Sunday, 06-Nov-76 08:49:37 GMT"), date("Fri, 06 Nov 2076 08:49:37 GMT"));
         assert_eq!(date("Sunday, 06-Nov-77 08:49:37 GMT"), date("Sun, 06 Nov 1977 08:49:37 GMT"));

@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::account::{Counts, Level, count};
 use super::spec::DynamicLimits;
 use super::upstream::Failure;
+use super::usage::{Counts, GaugeGuard, count};
 
 /// The concurrency limit of one upstream.
 #[derive(Debug)]
@@ -83,8 +83,8 @@ impl Admission {
             count(&counts.refused_full);
             return Err(Failure::busy(self.retry_after_s()));
         }
-        let _waiting = Waiting::one_more(self);
-        let _level = Level::raise(counts, |counts| &counts.waiting);
+        let _waiting = Waiting::count_one(self);
+        let _level = GaugeGuard::raise(counts, |counts| &counts.waiting);
         match timeout(self.queue_time, Arc::clone(&self.places).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(self.place(permit)),
             _ => {
@@ -129,7 +129,7 @@ impl Drop for Permit {
 struct Waiting<'a>(&'a Admission);
 
 impl<'a> Waiting<'a> {
-    fn one_more(admission: &'a Admission) -> Self {
+    fn count_one(admission: &'a Admission) -> Self {
         admission.waiting.set(admission.waiting.get() + 1);
         admission.show();
         Waiting(admission)

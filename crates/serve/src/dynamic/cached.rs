@@ -4,7 +4,7 @@
 //!   exchange ── stored and usable ──▶ served ── stale-while-revalidate: and a Flight without a client
 //!       │ else
 //!       ├─ the same is being fetched ──▶ follow the Flight ──▶ its response, as it streams
-//!       └─ nobody fetches it ──────────▶ lead one: upstream::send ──┬─ shareable: a task fills Filling, all read from it
+//!       └─ no fetch in flight ─────────▶ lead one: upstream::send ──┬─ shareable: a task fills Filling, read by all
 //!                                                                   └─ private: leader only; followers fetch themselves
 //! ```
 //!
@@ -95,29 +95,29 @@ impl Cached {
 pub(crate) async fn exchange(
     cached: &Rc<Cached>,
     route: &Rc<RouteState>,
-    ask: RelayRequest,
+    relay_request: RelayRequest,
     body: Option<RequestBody>,
     client: Client,
 ) {
-    let head = Rc::<[u8]>::from(&*ask.head);
+    let head = Rc::<[u8]>::from(&*relay_request.head);
     let Parsed::Complete(request) = parse_within(&head, usize::MAX, FIELDS_MAX) else {
         // Workers send complete heads only; a head that does not parse here is refused by the upstream code.
-        return bypass(cached, route, &ask, body, client, Reason::Method, None).await;
+        return bypass(cached, route, &relay_request, body, client, Reason::Method, None).await;
     };
-    let asked = match CacheRequest::of(&request, ask.secure) {
-        Ok(asked) => asked,
+    let cache_request = match CacheRequest::of(&request, relay_request.secure) {
+        Ok(cache_request) => cache_request,
         Err(reason) => {
-            let key = changes_things(&request).then(|| key_of(&request, ask.secure));
-            return bypass(cached, route, &ask, body, client, reason, key).await;
+            let key = changes_things(&request).then(|| key_of(&request, relay_request.secure));
+            return bypass(cached, route, &relay_request, body, client, reason, key).await;
         }
     };
     let in_flight = InFlightRequest {
         cached,
         route,
-        ask: &ask,
+        relay_request: &relay_request,
         head: &head,
-        asked,
-        directives: cached.cache.directives(asked.fields),
+        cache_request,
+        directives: cached.cache.directives(cache_request.fields),
     };
     in_flight.run(client).await;
 }
@@ -126,10 +126,10 @@ pub(crate) async fn exchange(
 struct InFlightRequest<'a> {
     cached: &'a Rc<Cached>,
     route: &'a Rc<RouteState>,
-    ask: &'a RelayRequest,
-    /// The head of `ask`, for tasks that outlive it.
+    relay_request: &'a RelayRequest,
+    /// The head of `relay_request`, for tasks that outlive it.
     head: &'a Rc<[u8]>,
-    asked: CacheRequest<'a>,
+    cache_request: CacheRequest<'a>,
     directives: RequestDirectives<'a>,
 }
 
@@ -143,9 +143,9 @@ struct Fetch {
 impl InFlightRequest<'_> {
     async fn run(&self, mut client: Client) {
         let arrived_at = self.cached.cache.now();
-        let key = self.asked.key();
+        let key = self.cache_request.key();
         for attempt in 0.. {
-            let wanted = match self.look() {
+            let planned_fetch = match self.look_up() {
                 Action::Give(stored, finding) => {
                     if finding.reason == Reason::WhileRevalidating {
                         self.revalidate_behind(&key, &stored);
@@ -153,23 +153,23 @@ impl InFlightRequest<'_> {
                     return self.give(&stored, CacheStatus::hit(finding), client).await;
                 }
                 Action::Bypass(reason) => {
-                    return bypass(self.cached, self.route, self.ask, None, client, reason, None).await;
+                    return bypass(self.cached, self.route, self.relay_request, None, client, reason, None).await;
                 }
                 Action::OnlyIfCached => return only_if_cached(client).await,
-                Action::Fetch(wanted) => wanted,
+                Action::Fetch(planned_fetch) => planned_fetch,
             };
             // With credentials the response is rarely shareable, and a shared response needs the origin's permission.
             if self.directives.has_credentials || self.cached.is_alone(&key) || attempt > ATTEMPTS_MAX {
                 let leading = Leader::alone(&self.cached.flights, &key, self.head);
-                return self.fetch(&key, leading, wanted, Some(client)).await;
+                return self.fetch(&key, leading, planned_fetch, Some(client)).await;
             }
-            let known = wanted.candidate.as_ref().map(|stored| &*stored.head);
+            let known = planned_fetch.candidate.as_ref().map(|stored| &*stored.head);
             match self.cached.flights.find(&key, &self.directives, known, arrived_at, self.cached.cache.now()) {
                 None => {
                     let leading = Leader::new(&self.cached.flights, &key, self.head);
-                    return self.fetch(&key, leading, wanted, Some(client)).await;
+                    return self.fetch(&key, leading, planned_fetch, Some(client)).await;
                 }
-                Some(flight) => match self.follow(&flight, &wanted, arrived_at, client).await {
+                Some(flight) => match self.follow(&flight, &planned_fetch, arrived_at, client).await {
                     None => return,
                     Some(unserved) => client = unserved,
                 },
@@ -177,9 +177,9 @@ impl InFlightRequest<'_> {
         }
     }
 
-    fn look(&self) -> Action {
+    fn look_up(&self) -> Action {
         let now = self.cached.cache.now();
-        let wanted = match self.cached.cache.find(&self.asked) {
+        let planned_fetch = match self.cached.cache.find(&self.cache_request) {
             Found::Nothing => Fetch { why: Reason::Absent, candidate: None },
             Found::OtherVariants => Fetch { why: Reason::OtherVariant, candidate: None },
             Found::Answer(stored) => match usable(&stored.head, &self.directives, now) {
@@ -195,13 +195,13 @@ impl InFlightRequest<'_> {
         if self.directives.demands.no_store {
             return Action::Bypass(Reason::ClientForbids);
         }
-        if self.asked.head_only {
+        if self.cache_request.head_only {
             return Action::Bypass(Reason::Method);
         }
-        if self.asked.fields.range.is_some() {
+        if self.cache_request.fields.range.is_some() {
             return Action::Bypass(Reason::Range);
         }
-        Action::Fetch(wanted)
+        Action::Fetch(planned_fetch)
     }
 
     /// Validates a stored response in the background while clients get it; at most one such fetch per key.
@@ -209,81 +209,93 @@ impl InFlightRequest<'_> {
         let now = self.cached.cache.now();
         let under_way = self.cached.flights.find(key, &self.directives, Some(&stored.head), Timestamp::ZERO, now);
         // A HEAD response has no body to store.
-        if under_way.is_some() || self.asked.head_only {
+        if under_way.is_some() || self.cache_request.head_only {
             return;
         }
         let leading = Leader::new(&self.cached.flights, key, self.head);
         let (cached, route, head, key) =
             (Rc::clone(self.cached), Rc::clone(self.route), Rc::clone(self.head), key.clone());
-        let ask = RelayRequest { head: self.ask.head.clone(), body: Body::None, ..*self.ask };
-        let wanted = Fetch { why: Reason::Expired, candidate: Some(stored.clone()) };
+        let relay_request =
+            RelayRequest { head: self.relay_request.head.clone(), body: Body::None, ..*self.relay_request };
+        let planned_fetch = Fetch { why: Reason::Expired, candidate: Some(stored.clone()) };
         spawn_local(async move {
             let Parsed::Complete(request) = parse_within(&head, usize::MAX, FIELDS_MAX) else { return };
-            let Ok(asked) = CacheRequest::of(&request, ask.secure) else { return };
-            let directives = cached.cache.directives(asked.fields);
-            let in_flight =
-                InFlightRequest { cached: &cached, route: &route, ask: &ask, head: &head, asked, directives };
-            in_flight.fetch(&key, leading, wanted, None).await;
+            let Ok(cache_request) = CacheRequest::of(&request, relay_request.secure) else { return };
+            let directives = cached.cache.directives(cache_request.fields);
+            let in_flight = InFlightRequest {
+                cached: &cached,
+                route: &route,
+                relay_request: &relay_request,
+                head: &head,
+                cache_request,
+                directives,
+            };
+            in_flight.fetch(&key, leading, planned_fetch, None).await;
         });
     }
 
     /// Forwards the request, for this client and for all followers of `leading`.
-    async fn fetch(&self, key: &Key, leading: Leader, mut wanted: Fetch, client: Option<Client>) {
+    async fn fetch(&self, key: &Key, leading: Leader, mut planned_fetch: Fetch, client: Option<Client>) {
         let cache = &self.cached.cache;
         // Followers cannot use a response that depends on this client's conditions. Without followers the client keeps
         // its conditions and may get a 304.
-        let own_conditions = !leading.has_followers() && wanted.candidate.is_none();
+        let own_conditions = !leading.has_followers() && planned_fetch.candidate.is_none();
         let hints = client.as_ref().map(Client::hints);
         loop {
             let mut changes = Changes { hints: hints.clone(), ..Changes::default() };
             if !own_conditions {
                 changes.without.extend(["if-none-match", "if-modified-since", "if-range", "range"]);
             }
-            if let Some(stored) = &wanted.candidate {
+            if let Some(stored) = &planned_fetch.candidate {
                 changes.with = conditions(&stored.head);
             }
             let requested_at = cache.now();
-            let outcome = send(self.route, self.ask, &changes, None).await;
+            let outcome = send(self.route, self.relay_request, &changes, None).await;
             let received = cache.received(requested_at);
             let answer = match outcome {
                 Ok(answer) => answer,
-                Err(failure) => return self.failed(failure, leading, &wanted, client).await,
+                Err(failure) => return self.failed(failure, leading, &planned_fetch, client).await,
             };
             if is_error(answer.status)
-                && let Some(stored) =
-                    wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()))
+                && let Some(stored) = planned_fetch
+                    .candidate
+                    .as_ref()
+                    .filter(|stored| self.may_replace_failed_fetch(stored, leading.flight()))
             {
                 leading.complete(FetchResult::Errored);
-                return self.give_stale(stored, Some(answer.status), wanted.why, client).await;
+                return self.send_stale(stored, Some(answer.status), planned_fetch.why, client).await;
             }
-            let Some(stored) =
-                wanted.candidate.take().filter(|stored| answer.status == 304 && stored.head.terms.has_validator())
+            let Some(stored) = planned_fetch
+                .candidate
+                .take()
+                .filter(|stored| answer.status == 304 && stored.head.terms.has_validator())
             else {
-                return self.answered(key, leading, wanted.why, answer, received, client).await;
+                return self.answered(key, leading, planned_fetch.why, answer, received, client).await;
             };
             let UpstreamResponse { fields, mut body, .. } = answer;
             // A 304 has no content; reading its end releases the connection.
             let _ = body.next().await;
-            let finding = Finding::new(Outcome::Revalidated, wanted.why);
-            let status = CacheStatus { forwarded_status: Some(304), ..CacheStatus::forwarded(finding, wanted.why) };
+            let finding = Finding::new(Outcome::Revalidated, planned_fetch.why);
+            let status =
+                CacheStatus { forwarded_status: Some(304), ..CacheStatus::forwarded(finding, planned_fetch.why) };
             match freshened(&stored.head, &self.directives, &fields, received, cache.spec()) {
                 Freshened::StillValid(head) => {
                     let stored = Stored { head: Arc::new(head), body: stored.body };
-                    let is_stored =
-                        !leading.flight().is_invalidated() && cache.put(key.clone(), self.asked.fields, stored.clone());
+                    let is_stored = !leading.flight().is_invalidated()
+                        && cache.put(key.clone(), self.cache_request.fields, stored.clone());
                     leading.complete(FetchResult::StillValid(stored.clone()));
                     let Some(client) = client else { return };
                     return self.give(&stored, CacheStatus { stored: is_stored, ..status }, client).await;
                 }
                 Freshened::Once(head) => {
-                    cache.forget(key, self.asked.fields);
+                    cache.forget(key, self.cache_request.fields);
                     leading.complete(FetchResult::Alone);
                     let Some(client) = client else { return };
                     let stored = Stored { head: Arc::new(head), body: stored.body };
                     return self.give(&stored, status, client).await;
                 }
                 // The 304 describes another response: repeat the request without conditions.
-                Freshened::Other => cache.forget(key, self.asked.fields),
+                Freshened::Other => cache.forget(key, self.cache_request.fields),
             }
         }
     }
@@ -318,7 +330,7 @@ impl InFlightRequest<'_> {
                     // The origin's latest response replaces the stored one; a server error does not.
                     500.. => self.cached.set_alone(key, Some(UNSHARED_TIME_AFTER_FAILURE)),
                     _ => {
-                        cache.forget(key, self.asked.fields);
+                        cache.forget(key, self.cache_request.fields);
                         self.cached.set_alone(key, Some(UNSHARED_TIME));
                     }
                 }
@@ -345,26 +357,27 @@ impl InFlightRequest<'_> {
         // The first client gets all received fields, including those for one client only.
         let finding = Finding::new(Outcome::Miss, why);
         let mark = CacheStatus { stored: true, ..CacheStatus::forwarded(finding, why) };
-        let rendered = Rendered::of(&filling.head, &self.asked, length);
-        let mut own = Vec::with_capacity(fields.len() + 128);
+        let rendered = Rendered::of(&filling.head, &self.cache_request, length);
+        let mut first_client_fields = Vec::with_capacity(fields.len() + 128);
         if rendered.status == status {
-            own.extend_from_slice(&fields);
-            mark.append(&mut own, Some(filling.head.ttl_s(cache.now())));
+            first_client_fields.extend_from_slice(&fields);
+            mark.append(&mut first_client_fields, Some(filling.head.ttl_s(cache.now())));
         } else {
-            rendered.append(&filling.head, &mark, cache.now(), &mut own);
+            rendered.append(&filling.head, &mark, cache.now(), &mut first_client_fields);
         }
-        filling.stream(&rendered, own.into(), finding, client).await;
+        filling.stream(&rendered, first_client_fields.into(), finding, client).await;
     }
 
     /// The upstream sent no response.
-    async fn failed(&self, failure: Failure, leading: Leader, wanted: &Fetch, client: Option<Client>) {
-        let stale = wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()));
+    async fn failed(&self, failure: Failure, leading: Leader, planned_fetch: &Fetch, client: Option<Client>) {
+        let stale =
+            planned_fetch.candidate.as_ref().filter(|stored| self.may_replace_failed_fetch(stored, leading.flight()));
         leading.complete(FetchResult::Failed(failure.clone()));
         match stale {
-            Some(stored) => self.give_stale(stored, None, wanted.why, client).await,
+            Some(stored) => self.send_stale(stored, None, planned_fetch.why, client).await,
             None => {
                 let Some(client) = client else { return };
-                refuse(&failure, wanted.why, client).await;
+                refuse(&failure, planned_fetch.why, client).await;
             }
         }
     }
@@ -373,12 +386,12 @@ impl InFlightRequest<'_> {
     async fn follow(
         &self,
         flight: &Rc<Flight>,
-        wanted: &Fetch,
+        planned_fetch: &Fetch,
         arrived_at: Timestamp,
         client: Client,
     ) -> Option<Client> {
         let finding = Finding::new(Outcome::Collapsed, Reason::UnderWay);
-        let mark = CacheStatus::forwarded(finding, wanted.why);
+        let mark = CacheStatus::forwarded(finding, planned_fetch.why);
         match flight.fetched().await {
             FetchResult::StillValid(stored) => {
                 if !flight::may_have(&stored.head, &self.directives, arrived_at, self.cached.cache.now()) {
@@ -402,7 +415,7 @@ impl InFlightRequest<'_> {
                         Err(_) => {
                             refuse(
                                 &Failure::bad("the response that this request waited for broke off"),
-                                wanted.why,
+                                planned_fetch.why,
                                 client,
                             )
                             .await;
@@ -410,23 +423,23 @@ impl InFlightRequest<'_> {
                         }
                     };
                 }
-                let rendered = Rendered::of(&filling.head, &self.asked, filling.length);
+                let rendered = Rendered::of(&filling.head, &self.cache_request, filling.length);
                 let mut fields = Vec::with_capacity(filling.head.fields.len() + 128);
                 rendered.append(&filling.head, &mark, self.cached.cache.now(), &mut fields);
                 filling.stream(&rendered, fields.into(), finding, client).await;
                 None
             }
             FetchResult::Failed(failure) => {
-                match wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, flight)) {
-                    Some(stored) => self.give_stale(stored, None, wanted.why, Some(client)).await,
-                    None => refuse(&failure, wanted.why, client).await,
+                match planned_fetch.candidate.as_ref().filter(|stored| self.may_replace_failed_fetch(stored, flight)) {
+                    Some(stored) => self.send_stale(stored, None, planned_fetch.why, Some(client)).await,
+                    None => refuse(&failure, planned_fetch.why, client).await,
                 }
                 None
             }
             FetchResult::Errored => {
-                match wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, flight)) {
+                match planned_fetch.candidate.as_ref().filter(|stored| self.may_replace_failed_fetch(stored, flight)) {
                     Some(stored) => {
-                        self.give_stale(stored, None, wanted.why, Some(client)).await;
+                        self.send_stale(stored, None, planned_fetch.why, Some(client)).await;
                         None
                     }
                     None => Some(client),
@@ -437,11 +450,11 @@ impl InFlightRequest<'_> {
     }
 
     /// Whether a stored response may replace a failed fetch: not if the target was changed meanwhile.
-    fn may_stand_in(&self, stored: &Stored, flight: &Flight) -> bool {
+    fn may_replace_failed_fetch(&self, stored: &Stored, flight: &Flight) -> bool {
         !flight.is_invalidated() && usable_on_error(&stored.head, &self.directives, self.cached.cache.now())
     }
 
-    async fn give_stale(&self, stored: &Stored, upstream: Option<u16>, why: Reason, client: Option<Client>) {
+    async fn send_stale(&self, stored: &Stored, upstream: Option<u16>, why: Reason, client: Option<Client>) {
         let Some(client) = client else { return };
         let finding = Finding::new(Outcome::Stale, Reason::UpstreamFailed);
         let mark = CacheStatus { forwarded_status: upstream, ..CacheStatus::forwarded(finding, why) };
@@ -450,7 +463,7 @@ impl InFlightRequest<'_> {
 
     /// Serves a stored response.
     async fn give(&self, stored: &Stored, mark: CacheStatus, mut client: Client) {
-        let rendered = Rendered::of(&stored.head, &self.asked, Some(stored.body.len() as u64));
+        let rendered = Rendered::of(&stored.head, &self.cache_request, Some(stored.body.len() as u64));
         let mut fields = Vec::with_capacity(stored.head.fields.len() + 128);
         rendered.append(&stored.head, &mark, self.cached.cache.now(), &mut fields);
         if client.head(rendered.status, fields.into(), rendered.length, mark.finding).await.is_err() {

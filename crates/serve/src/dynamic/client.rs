@@ -45,9 +45,9 @@ pub(crate) struct Hints {
 
 impl Hints {
     /// Sends an interim response: status, and field lines with CRLF.
-    pub(super) fn tell(&self, status: u16, fields: Bytes) {
+    pub(super) fn send_event(&self, status: u16, fields: Bytes) {
         if !self.window.is_closed() {
-            self.back.tell(self.ticket, Event::Interim { status, fields });
+            self.back.send_event(self.ticket, Event::Interim { status, fields });
         }
     }
 }
@@ -83,7 +83,7 @@ impl Client {
     ) -> Result<(), Disconnected> {
         self.present()?;
         let bodyless = self.head_only || matches!(status, 204 | 304);
-        self.back.tell(self.ticket, Event::Head { status, fields, length, finding });
+        self.back.send_event(self.ticket, Event::Head { status, fields, length, finding });
         self.stage = ResponseStage::Head { bodyless };
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Client {
             let piece = bytes.split_to(bytes.len().min(PIECE));
             let room = self.window.acquire_many(piece.len() as u32).await.map_err(|_| Disconnected)?;
             room.forget();
-            self.back.tell(self.ticket, Event::Body(piece));
+            self.back.send_event(self.ticket, Event::Body(piece));
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Client {
         if self.stage != ResponseStage::Everything {
             self.stage = ResponseStage::Everything;
             if self.present().is_ok() {
-                self.back.tell(self.ticket, event);
+                self.back.send_event(self.ticket, event);
             }
         }
     }
@@ -139,9 +139,9 @@ impl Drop for Client {
             // An internal error: the task of the exchange ended without a response.
             let (status, fields, text) = Failure::lost().page();
             let length = Some(text.len() as u64);
-            self.back.tell(self.ticket, Event::Head { status, fields, length, finding: Finding::NONE });
+            self.back.send_event(self.ticket, Event::Head { status, fields, length, finding: Finding::NONE });
             if !self.head_only {
-                self.back.tell(self.ticket, Event::Body(text));
+                self.back.send_event(self.ticket, Event::Body(text));
             }
             self.finish(Event::End);
         } else {
@@ -169,13 +169,13 @@ pub(crate) struct RequestBody {
     ahead: VecDeque<Piece>,
     /// Reserved bytes for these pieces, and the shared counter.
     aside: usize,
-    aside_of_all: Ahead,
+    aside_of_all: BufferedBytes,
     progress: Progress,
 }
 
 /// Reserved bytes for early request bodies, over all exchanges with an upstream.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ahead(Rc<Cell<usize>>);
+pub(super) struct BufferedBytes(Rc<Cell<usize>>);
 
 /// Time of the last progress, shared by the body and the task that waits for the response.
 #[derive(Clone, Debug)]
@@ -216,7 +216,7 @@ impl RequestBody {
             opened: false,
             ahead: VecDeque::new(),
             aside: 0,
-            aside_of_all: Ahead::default(),
+            aside_of_all: BufferedBytes::default(),
             progress: Progress::new(),
         }
     }
@@ -224,9 +224,9 @@ impl RequestBody {
     /// Lets the client begin, and buffers a small body completely or the first [`BODY_WINDOW`] of a large one: a slow
     /// client then occupies no slot at the upstream. When the shared limit is reached, the body is read after the
     /// request has its slot.
-    pub(super) async fn gather(&mut self, of_all: &Ahead) {
+    pub(super) async fn buffer_body(&mut self, of_all: &BufferedBytes) {
         let most = self.left.map_or(BODY_WINDOW, |left| usize::try_from(left).unwrap_or(usize::MAX).min(BODY_WINDOW));
-        if self.source.is_none() || of_all.0.get() + most > AHEAD_MAX {
+        if self.source.is_none() || of_all.0.get() + most > BUFFERED_BODIES_MAX {
             return;
         }
         of_all.0.set(of_all.0.get() + most);
@@ -268,7 +268,7 @@ impl RequestBody {
         if !self.opened
             && let Some((ticket, back, _)) = &self.source
         {
-            back.tell(*ticket, Event::Room(BODY_WINDOW));
+            back.send_event(*ticket, Event::Room(BODY_WINDOW));
         }
         self.opened = true;
         self.progress.touch();
@@ -298,7 +298,7 @@ impl RequestBody {
             // More bytes than announced are a parsing error of the worker: they must not reach the upstream.
             Some(Piece::Bytes(bytes)) if self.left.is_none_or(|left| left >= bytes.len() as u64) => {
                 self.left = self.left.map(|left| left - bytes.len() as u64);
-                back.tell(*ticket, Event::Room(bytes.len()));
+                back.send_event(*ticket, Event::Room(bytes.len()));
                 Poll::Ready(Some(Ok(bytes)))
             }
             Some(Piece::End) if self.left.is_none_or(|left| left == 0) => {
@@ -346,6 +346,6 @@ impl Body for RequestBody {
 }
 
 /// Limit of early request bodies per upstream: those of 256 clients, or of more with small ones.
-const AHEAD_MAX: usize = 16 << 20;
+const BUFFERED_BODIES_MAX: usize = 16 << 20;
 /// Bytes of one event: small enough that a window holds several.
 pub(super) const PIECE: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! FastCGI to an upstream (specification 1.0, the responder's role), by hand over bytes in both directions.
+//! FastCGI to an upstream (specification 1.0, the responder's role), implemented on byte streams in both directions.
 //!
 //! ```text
 //!   writer task: BEGIN_REQUEST, PARAMS, STDIN as the client sends it ──▶ program
@@ -21,16 +21,16 @@ use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf, 
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, timeout_at};
 
-use super::account::count;
 use super::admission::Permit;
 use super::client::{Progress, RequestBody};
-use super::fields::{Asker, RequestHead, for_client, for_upstream, told_length};
+use super::fields::{ClientInfo, RequestHead, declared_length, for_client, for_upstream};
 use super::socket::{self, Stream};
 use super::spec::FastCgiScript;
 use super::upstream::{Changes, FIELDS_MAX, Failure, RouteState, UpstreamState};
+use super::usage::count;
 
 use record::{Decoder, Part};
-use variables::{Below, Script};
+use variables::{Script, ScriptDirectory};
 
 mod record;
 mod variables;
@@ -38,7 +38,7 @@ mod variables;
 /// Idle connections, and the number of exchanges without a first byte.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    kept: RefCell<Vec<(Box<dyn Stream>, Instant)>>,
+    idle_connections: RefCell<Vec<(Box<dyn Stream>, Instant)>>,
     awaiting: Cell<usize>,
 }
 
@@ -78,8 +78,8 @@ impl Pool {
     /// An open idle connection.
     fn take(&self) -> Option<Box<dyn Stream>> {
         self.sweep();
-        let mut kept = self.kept.borrow_mut();
-        while let Some((mut stream, _)) = kept.pop() {
+        let mut idle_connections = self.idle_connections.borrow_mut();
+        while let Some((mut stream, _)) = idle_connections.pop() {
             if is_silent(&mut stream) {
                 return Some(stream);
             }
@@ -90,7 +90,7 @@ impl Pool {
     /// Drops connections that were idle for too long.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        self.kept.borrow_mut().retain_mut(|(stream, since)| now - *since < IDLE_TIME && is_silent(stream));
+        self.idle_connections.borrow_mut().retain_mut(|(stream, since)| now - *since < IDLE_TIME && is_silent(stream));
     }
 }
 
@@ -102,10 +102,10 @@ fn is_silent(stream: &mut Box<dyn Stream>) -> bool {
 }
 
 /// Returns status, field lines, length and content of the response.
-pub(super) async fn ask(
+pub(super) async fn send_request(
     route: &Rc<RouteState>,
     head: &RequestHead,
-    asker: Asker,
+    client_info: ClientInfo,
     changes: &Changes,
     mut body: RequestBody,
     script: &FastCgiScript,
@@ -115,13 +115,13 @@ pub(super) async fn ask(
         Some(scripts) => {
             is_file = |relative: &[u8]| scripts.has(relative);
             directory = scripts.directory();
-            Some(Below { directory: &directory, is_file: &is_file })
+            Some(ScriptDirectory { directory: &directory, is_file: &is_file })
         }
         None => None,
     };
     let script = Script::find(script, route.spec.stem().as_bytes(), head.path(), below);
     let script = script.ok_or_else(|| Failure::new(404, "no such script"))?;
-    let fields = for_upstream(head, asker, changes);
+    let fields = for_upstream(head, client_info, changes);
     let bodyless = body.length() == Some(0);
     // CGI requires the length of a body.
     let whole = match body.length() {
@@ -132,7 +132,7 @@ pub(super) async fn ask(
     let mut request = Vec::with_capacity(2048);
     record::begin(&mut request, true);
     let mut variables = Vec::with_capacity(2048);
-    variables::write(&mut variables, head, &fields, asker, &script, length);
+    variables::write(&mut variables, head, &fields, client_info, &script, length);
     record::stream(&mut request, record::PARAMS, &variables);
     record::end(&mut request, record::PARAMS);
     if let Some(whole) = &whole {
@@ -145,8 +145,8 @@ pub(super) async fn ask(
         while let Some(stream) = route.upstream_state.fastcgi.take() {
             match exchange(route, head, stream, request.clone(), RequestBody::none(), &progress).await {
                 // Closed while idle. A timeout instead means that the program processes the request.
-                Err(Trouble::Silent(failure)) if failure.status != 504 => {}
-                Err(Trouble::Silent(failure) | Trouble::Failed(failure)) => return Err(failure),
+                Err(HeadError::Silent(failure)) if failure.status != 504 => {}
+                Err(HeadError::Silent(failure) | HeadError::Failed(failure)) => return Err(failure),
                 Ok(answered) => {
                     count(&route.counts.reused);
                     return Ok(answered);
@@ -157,12 +157,12 @@ pub(super) async fn ask(
     let stream = socket::connect(route.spec.upstream.transport(), route.limits.connect_time).await?;
     count(&route.counts.connects);
     exchange(route, head, stream, request, body, &progress).await.map_err(|trouble| match trouble {
-        Trouble::Silent(failure) | Trouble::Failed(failure) => failure,
+        HeadError::Silent(failure) | HeadError::Failed(failure) => failure,
     })
 }
 
 /// An error before the end of the head.
-enum Trouble {
+enum HeadError {
     /// Not a byte arrived.
     Silent(Failure),
     Failed(Failure),
@@ -175,18 +175,18 @@ async fn exchange(
     request: Vec<u8>,
     body: RequestBody,
     progress: &Progress,
-) -> Result<(u16, Bytes, Option<u64>, Content), Trouble> {
+) -> Result<(u16, Bytes, Option<u64>, Content), HeadError> {
     let (half, write_half) = split(stream);
     let writer = Writer(spawn_local(write(write_half, request, body)));
     let mut reader = Reader { half, buffer: BytesMut::new(), decoder: Decoder::default() };
-    let awaiting = Awaiting::one_more(Rc::clone(&route.upstream_state));
+    let awaiting = FirstByteWait::count_one(Rc::clone(&route.upstream_state));
     progress.touch();
     let mut text = BytesMut::new();
     let mut awaiting = Some(awaiting);
     let fields = loop {
-        let part = next_in_time(&mut reader, progress, route.limits.first_byte_time)
-            .await
-            .map_err(|failure| if awaiting.is_some() { Trouble::Silent(failure) } else { Trouble::Failed(failure) })?;
+        let part = next_in_time(&mut reader, progress, route.limits.first_byte_time).await.map_err(|failure| {
+            if awaiting.is_some() { HeadError::Silent(failure) } else { HeadError::Failed(failure) }
+        })?;
         awaiting = None;
         match part {
             Part::Stderr(words) => route.words(&words),
@@ -195,24 +195,24 @@ async fn exchange(
                 text.extend_from_slice(&bytes);
                 let end = head_end(&text, bytes.len());
                 if end.unwrap_or(text.len()) > route.limits.head_bytes {
-                    return Err(Trouble::Failed(Failure::bad("a response head that is too long")));
+                    return Err(HeadError::Failed(Failure::bad("a response head that is too long")));
                 }
                 if let Some(end) = end {
                     break text.split_to(end);
                 }
             }
-            Part::End { protocol: record::OVERLOADED, .. } => return Err(Trouble::Failed(Failure::busy(1))),
+            Part::End { protocol: record::OVERLOADED, .. } => return Err(HeadError::Failed(Failure::busy(1))),
             Part::End { status, protocol } => {
                 let why = format!("an end without a response (status {status}, protocol status {protocol})");
-                return Err(Trouble::Failed(Failure::bad(why)));
+                return Err(HeadError::Failed(Failure::bad(why)));
             }
         }
     };
-    let (status, fields) = read_head(&fields).map_err(Trouble::Failed)?;
+    let (status, fields) = read_head(&fields).map_err(HeadError::Failed)?;
     let bodyless = head.method == Method::HEAD || matches!(status, 204 | 304);
-    let told = told_length(&fields);
-    let length = if status == 204 { None } else { told };
-    let left = if bodyless { None } else { told };
+    let declared = declared_length(&fields);
+    let length = if status == 204 { None } else { declared };
+    let left = if bodyless { None } else { declared };
     let first = text.freeze();
     let content = Content { reader, writer, route: Rc::clone(route), first, left, bodyless, ended: false };
     Ok((status, for_client(&fields), length, content))
@@ -337,7 +337,7 @@ impl Content {
         let upstream_state = Rc::clone(upstream_state);
         spawn_local(async move {
             if let Ok(Some(half)) = (&mut writer.0).await {
-                upstream_state.fastcgi.kept.borrow_mut().push((reader.half.unsplit(half), Instant::now()));
+                upstream_state.fastcgi.idle_connections.borrow_mut().push((reader.half.unsplit(half), Instant::now()));
             }
             drop(place);
         });
@@ -345,17 +345,17 @@ impl Content {
 }
 
 /// Counts an exchange without a first byte.
-struct Awaiting(Rc<UpstreamState>);
+struct FirstByteWait(Rc<UpstreamState>);
 
-impl Awaiting {
-    fn one_more(upstream_state: Rc<UpstreamState>) -> Self {
+impl FirstByteWait {
+    fn count_one(upstream_state: Rc<UpstreamState>) -> Self {
         let awaiting = &upstream_state.fastcgi.awaiting;
         awaiting.set(awaiting.get() + 1);
-        Awaiting(upstream_state)
+        FirstByteWait(upstream_state)
     }
 }
 
-impl Drop for Awaiting {
+impl Drop for FirstByteWait {
     fn drop(&mut self) {
         let awaiting = &self.0.fastcgi.awaiting;
         awaiting.set(awaiting.get() - 1);

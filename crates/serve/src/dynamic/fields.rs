@@ -89,13 +89,13 @@ fn split_target(target: &[u8]) -> Option<(Option<&[u8]>, Vec<u8>)> {
 
 /// Client address and scheme, for X-Forwarded-* and CGI.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asker {
+pub(super) struct ClientInfo {
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
     pub(super) secure: bool,
 }
 
-impl Asker {
+impl ClientInfo {
     pub(super) fn scheme(self) -> &'static str {
         if self.secure { "https" } else { "http" }
     }
@@ -105,9 +105,9 @@ impl Asker {
 ///
 /// `Host` is the client's. The client's address is appended to `X-Forwarded-For`; `X-Forwarded-Proto` and `-Host` are
 /// set; other forwarding fields are dropped, since a client could forge them.
-pub(super) fn for_upstream(head: &RequestHead, asker: Asker, changes: &Changes) -> HeaderMap {
+pub(super) fn for_upstream(head: &RequestHead, client_info: ClientInfo, changes: &Changes) -> HeaderMap {
     let fields = &head.fields;
-    let mut kept = HeaderMap::with_capacity(fields.len() + 4);
+    let mut upstream_fields = HeaderMap::with_capacity(fields.len() + 4);
     let nominated = nominated(fields);
     for (name, value) in fields {
         let text = name.as_str();
@@ -119,40 +119,41 @@ pub(super) fn for_upstream(head: &RequestHead, asker: Asker, changes: &Changes) 
             || changes.without.contains(&text)
             || matches!(text, "content-length" | "expect" | "forwarded" | "x-real-ip");
         if !dropped {
-            kept.append(name.clone(), value.clone());
+            upstream_fields.append(name.clone(), value.clone());
         }
     }
     let forwarded = fields.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
-    let peer = asker.peer.ip().to_canonical().to_string();
+    let peer = client_info.peer.ip().to_canonical().to_string();
     let chain: Vec<&[u8]> = forwarded.filter(|list| !list.is_empty()).chain([peer.as_bytes()]).collect();
     let mut set = |name: &'static str, value: &[u8]| {
         if let Ok(value) = HeaderValue::from_bytes(value) {
-            kept.insert(HeaderName::from_static(name), value);
+            upstream_fields.insert(HeaderName::from_static(name), value);
         }
     };
     set("x-forwarded-for", &chain.join(&b", "[..]));
-    set("x-forwarded-proto", asker.scheme().as_bytes());
+    set("x-forwarded-proto", client_info.scheme().as_bytes());
     if let Some(host) = fields.get(header::HOST) {
         set("x-forwarded-host", host.as_bytes());
     }
     let version = if head.old { "1.0" } else { "1.1" };
     if let Ok(via) = HeaderValue::from_str(&format!("{version} yamabiko")) {
         // RFC 9110, section 7.6.3: a gateway adds Via to the request.
-        kept.append(header::VIA, via);
+        upstream_fields.append(header::VIA, via);
     }
     // RFC 9110, section 7.6.2. Requests with 0 are answered here (`connection/responding.rs`); other methods ignore the
     // field.
     if matches!(head.method, http::Method::OPTIONS | http::Method::TRACE)
-        && let Some(hops) = kept.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+        && let Some(hops) =
+            upstream_fields.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
     {
-        kept.insert(header::MAX_FORWARDS, hops.saturating_sub(1).into());
+        upstream_fields.insert(header::MAX_FORWARDS, hops.saturating_sub(1).into());
     }
     for (name, value) in &changes.with {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
-            kept.append(name, value);
+            upstream_fields.append(name, value);
         }
     }
-    kept
+    upstream_fields
 }
 
 /// The field lines of a response for the client, each with CRLF, with a `Date`.
@@ -187,7 +188,7 @@ pub(super) fn end_to_end(fields: &HeaderMap) -> Vec<u8> {
 }
 
 /// The announced length of the content, if there is one.
-pub(super) fn told_length(fields: &HeaderMap) -> Option<u64> {
+pub(super) fn declared_length(fields: &HeaderMap) -> Option<u64> {
     framing(fields).length()
 }
 
@@ -247,14 +248,14 @@ mod tests {
         RequestHead::parse(format!("GET /app?x=1 HTTP/1.1\r\nHost: h\r\n{fields}\r\n").as_bytes()).unwrap()
     }
 
-    fn asker() -> Asker {
-        Asker { peer: "192.0.2.1:5".parse().unwrap(), local: "192.0.2.9:80".parse().unwrap(), secure: false }
+    fn client_info() -> ClientInfo {
+        ClientInfo { peer: "192.0.2.1:5".parse().unwrap(), local: "192.0.2.9:80".parse().unwrap(), secure: false }
     }
 
-    fn passed_on(fields: &str) -> Vec<String> {
-        let kept = for_upstream(&head(fields), asker(), &Changes::default());
+    fn forwarded_fields(fields: &str) -> Vec<String> {
+        let forwarded = for_upstream(&head(fields), client_info(), &Changes::default());
         let ours = ["host", "x-forwarded-proto", "x-forwarded-host", "via"];
-        let of_client = kept.iter().filter(|(name, _)| !ours.contains(&name.as_str()));
+        let of_client = forwarded.iter().filter(|(name, _)| !ours.contains(&name.as_str()));
         of_client.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect()
     }
 
@@ -263,19 +264,21 @@ mod tests {
         let sent = "Connection: close, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\n\
             Proxy-Authorization: x\r\nProxy: evil\r\nExpect: 100-continue\r\nAccept: a\r\nAccept: b\r\nX_Y: 1\r\n\
             Content-Length: 5\r\nForwarded: for=1\r\nX-Real-IP: 1\r\nCookie: c\r\n";
-        assert_eq!(passed_on(sent), ["accept: a", "accept: b", "cookie: c", "x-forwarded-for: 192.0.2.1"]);
+        assert_eq!(forwarded_fields(sent), ["accept: a", "accept: b", "cookie: c", "x-forwarded-for: 192.0.2.1"]);
         // Framing and routing fields are not removable.
-        let kept = for_upstream(&head("Connection: host, x-forwarded-for\r\n"), asker(), &Changes::default());
-        assert_eq!(kept["host"], "h");
-        assert_eq!(kept["x-forwarded-for"], "192.0.2.1");
+        let forwarded =
+            for_upstream(&head("Connection: host, x-forwarded-for\r\n"), client_info(), &Changes::default());
+        assert_eq!(forwarded["host"], "h");
+        assert_eq!(forwarded["x-forwarded-for"], "192.0.2.1");
     }
 
     #[test]
     fn max_forwards_is_decremented() {
         let left = |method: &str| {
             let head = format!("{method} /app HTTP/1.1\r\nHost: h\r\nMax-Forwards: 7\r\n\r\n");
-            let kept = for_upstream(&RequestHead::parse(head.as_bytes()).unwrap(), asker(), &Changes::default());
-            kept["max-forwards"].to_str().unwrap().to_owned()
+            let forwarded =
+                for_upstream(&RequestHead::parse(head.as_bytes()).unwrap(), client_info(), &Changes::default());
+            forwarded["max-forwards"].to_str().unwrap().to_owned()
         };
         assert_eq!(["OPTIONS", "TRACE", "GET"].map(left), ["6", "6", "7"]);
     }
@@ -284,16 +287,16 @@ mod tests {
     fn x_forwarded_for_is_appended_and_other_claims_are_replaced() {
         let sent = "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\nX-Forwarded-Proto: https\r\n\
             X-Forwarded-Host: evil\r\nX-Forwarded-Prefix: /x\r\n";
-        let kept = for_upstream(&head(sent), asker(), &Changes::default());
-        assert_eq!(kept["x-forwarded-for"], "10.0.0.1, 10.0.0.2, 192.0.2.1");
-        assert_eq!(kept["x-forwarded-proto"], "http");
-        assert_eq!(kept["x-forwarded-host"], "h");
-        assert_eq!(kept["via"], "1.1 yamabiko");
-        assert!(!kept.contains_key("x-forwarded-prefix"));
-        let mapped = Asker { peer: "[::ffff:192.0.2.7]:1".parse().unwrap(), secure: true, ..asker() };
-        let kept = for_upstream(&head(""), mapped, &Changes::default());
-        assert_eq!(kept["x-forwarded-for"], "192.0.2.7");
-        assert_eq!(kept["x-forwarded-proto"], "https");
+        let forwarded = for_upstream(&head(sent), client_info(), &Changes::default());
+        assert_eq!(forwarded["x-forwarded-for"], "10.0.0.1, 10.0.0.2, 192.0.2.1");
+        assert_eq!(forwarded["x-forwarded-proto"], "http");
+        assert_eq!(forwarded["x-forwarded-host"], "h");
+        assert_eq!(forwarded["via"], "1.1 yamabiko");
+        assert!(!forwarded.contains_key("x-forwarded-prefix"));
+        let mapped = ClientInfo { peer: "[::ffff:192.0.2.7]:1".parse().unwrap(), secure: true, ..client_info() };
+        let forwarded = for_upstream(&head(""), mapped, &Changes::default());
+        assert_eq!(forwarded["x-forwarded-for"], "192.0.2.7");
+        assert_eq!(forwarded["x-forwarded-proto"], "https");
     }
 
     #[test]
@@ -303,9 +306,9 @@ mod tests {
             with: vec![("if-none-match", b"\"x\"".to_vec())],
             hints: None,
         };
-        let kept = for_upstream(&head("Range: bytes=0-1\r\nIf-None-Match: \"y\"\r\n"), asker(), &changes);
-        assert!(!kept.contains_key("range"));
-        assert_eq!(kept["if-none-match"], "\"x\"");
+        let forwarded = for_upstream(&head("Range: bytes=0-1\r\nIf-None-Match: \"y\"\r\n"), client_info(), &changes);
+        assert!(!forwarded.contains_key("range"));
+        assert_eq!(forwarded["if-none-match"], "\"x\"");
     }
 
     #[test]
@@ -339,19 +342,19 @@ mod tests {
             fields.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         let lines = String::from_utf8(for_client(&fields).to_vec()).unwrap();
-        let (kept, date) = lines.split_once("Date: ").unwrap();
-        assert_eq!(kept, "Content-Type: text/plain\r\nETag: \"1\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n");
+        let (forwarded, date) = lines.split_once("Date: ").unwrap();
+        assert_eq!(forwarded, "Content-Type: text/plain\r\nETag: \"1\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n");
         assert!(date.ends_with(" GMT\r\n"));
-        assert_eq!(told_length(&fields), Some(5));
+        assert_eq!(declared_length(&fields), Some(5));
         fields.insert("date", HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
         assert_eq!(String::from_utf8(for_client(&fields).to_vec()).unwrap().matches("Date: ").count(), 1);
         for wrong in ["", "+5", "5, 6", "99999999999999999999999"] {
             fields.insert("content-length", HeaderValue::from_static(wrong));
-            assert_eq!(told_length(&fields), None, "{wrong}");
+            assert_eq!(declared_length(&fields), None, "{wrong}");
         }
         fields.insert("content-length", HeaderValue::from_static("5, 5"));
-        assert_eq!(told_length(&fields), Some(5), "one number, several times");
+        assert_eq!(declared_length(&fields), Some(5), "one number, several times");
         fields.append("content-length", HeaderValue::from_static("6"));
-        assert_eq!(told_length(&fields), None, "two numbers");
+        assert_eq!(declared_length(&fields), None, "two numbers");
     }
 }

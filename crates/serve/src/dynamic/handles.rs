@@ -20,11 +20,11 @@ use bytes::Bytes;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::account::{Counts, count};
 use super::admission::LoadState;
 use super::route::Prefixes;
 use super::spec::Route;
 use super::upstream::Failure;
+use super::usage::{Counts, count};
 use super::{Event, RelayRequest, Ticket};
 use crate::cache::Finding;
 
@@ -57,7 +57,7 @@ pub(super) struct SharedRouting {
 
 /// A request that the relay has received and not started.
 #[derive(Debug)]
-pub(super) struct Unstarted(Arc<SharedRouting>);
+pub(super) struct UnstartedRequest(Arc<SharedRouting>);
 
 /// A worker's access to the relay.
 #[derive(Debug)]
@@ -92,14 +92,14 @@ impl SharedRouting {
     }
 }
 
-impl Unstarted {
-    /// A request that [`RelayHandle::ask`] counted.
+impl UnstartedRequest {
+    /// A request that [`RelayHandle::send_request`] counted.
     pub(super) fn of(routing: &Arc<SharedRouting>) -> Self {
-        Unstarted(Arc::clone(routing))
+        UnstartedRequest(Arc::clone(routing))
     }
 }
 
-impl Drop for Unstarted {
+impl Drop for UnstartedRequest {
     fn drop(&mut self) {
         self.0.unread.fetch_sub(1, Ordering::Relaxed);
     }
@@ -139,13 +139,13 @@ impl RelayHandle {
     }
 
     /// Starts an exchange.
-    pub(crate) fn ask(&mut self, ask: RelayRequest) {
-        let (ticket, head_only) = (ask.ticket, ask.head.starts_with(b"HEAD "));
+    pub(crate) fn send_request(&mut self, request: RelayRequest) {
+        let (ticket, head_only) = (request.ticket, request.head.starts_with(b"HEAD "));
         self.routing.unread.fetch_add(1, Ordering::Relaxed);
-        if self.order(RelayCommand::RelayRequest(self.worker, ask)) {
+        if self.order(RelayCommand::RelayRequest(self.worker, request)) {
             return;
         }
-        drop(Unstarted::of(&self.routing));
+        drop(UnstartedRequest::of(&self.routing));
         // A failed relay ends itself, not the static server: clients get an error response.
         let (status, fields, text) = Failure::lost().page();
         let length = Some(text.len() as u64);
@@ -210,7 +210,7 @@ impl RelayHandle {
 
 impl WorkerHandle {
     /// Sends an event to the worker. Never blocks.
-    pub(super) fn tell(&self, ticket: Ticket, event: Event) {
+    pub(super) fn send_event(&self, ticket: Ticket, event: Event) {
         // A stopped worker needs no event.
         if self.events.send((ticket, event)).is_ok() && !self.wake_signal.rung.swap(true, Ordering::SeqCst) {
             // One unread write at a time: the counter cannot overflow.
@@ -235,10 +235,18 @@ mod tests {
         Arc::new(SharedRouting::new(&["/=http://h:1".parse().unwrap()], vec![Default::default()]))
     }
 
-    fn ask(front: &mut RelayHandle, ticket: Ticket) {
+    fn request(front: &mut RelayHandle, ticket: Ticket) {
         let any = "127.0.0.1:1".parse().unwrap();
         let head = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".as_slice().into();
-        front.ask(RelayRequest { ticket, route: 0, head, body: Body::None, peer: any, local: any, secure: false });
+        front.send_request(RelayRequest {
+            ticket,
+            route: 0,
+            head,
+            body: Body::None,
+            peer: any,
+            local: any,
+            secure: false,
+        });
     }
 
     fn readable(front: &RelayHandle) -> bool {
@@ -247,10 +255,10 @@ mod tests {
 
     #[test]
     fn without_a_relay_clients_get_an_error_response() {
-        let (orders, heard) = unbounded_channel();
+        let (orders, commands) = unbounded_channel();
         let (mut front, back) = RelayHandle::pair(0, routing(), orders).unwrap();
-        drop((heard, back));
-        ask(&mut front, 4);
+        drop((commands, back));
+        request(&mut front, 4);
         assert!(readable(&front));
         front.woken();
         assert!(matches!(front.next(), Some((4, Event::Head { status: 502, .. }))));
@@ -261,40 +269,40 @@ mod tests {
 
     #[test]
     fn an_overloaded_relay_gets_no_further_requests() {
-        let (orders, mut heard) = unbounded_channel();
+        let (orders, mut commands) = unbounded_channel();
         let routing = routing();
         let (mut front, _back) = RelayHandle::pair(0, Arc::clone(&routing), orders).unwrap();
         for ticket in 0..UNREAD_MAX as u64 {
             assert!(front.refusal(0, true).is_none());
-            ask(&mut front, ticket);
+            request(&mut front, ticket);
         }
         let (status, fields, _) = front.refusal(0, true).unwrap();
         assert!(status == 503 && fields.windows(12).any(|part| part == b"Retry-After:"));
-        assert!(matches!(heard.try_recv(), Ok(RelayCommand::RelayRequest(0, _))));
-        drop(Unstarted::of(&routing));
+        assert!(matches!(commands.try_recv(), Ok(RelayCommand::RelayRequest(0, _))));
+        drop(UnstartedRequest::of(&routing));
         assert!(front.refusal(0, true).is_none());
         assert_eq!(routing.routes[0].0.read(String::new()).refused_full, 1);
     }
 
     #[test]
     fn the_wake_signal_fires_once_until_its_events_are_read() {
-        let (orders, mut heard) = unbounded_channel();
+        let (orders, mut commands) = unbounded_channel();
         let (mut front, back) = RelayHandle::pair(3, routing(), orders).unwrap();
         assert!(!readable(&front));
-        back.tell(7, Event::End);
-        back.tell(8, Event::Broken);
+        back.send_event(7, Event::End);
+        back.send_event(8, Event::Broken);
         assert!(readable(&front));
         front.woken();
         assert!(!readable(&front));
         assert!(matches!(front.next(), Some((7, Event::End))));
         // An event sent while the worker reads events must not be lost.
-        back.tell(9, Event::End);
+        back.send_event(9, Event::End);
         assert!(readable(&front));
         assert!(matches!(front.next(), Some((8, Event::Broken))));
         assert!(matches!(front.next(), Some((9, Event::End))));
         assert!(front.next().is_none());
         front.cancel(7);
-        assert!(matches!(heard.try_recv(), Ok(RelayCommand::Cancel(3, 7))));
+        assert!(matches!(commands.try_recv(), Ok(RelayCommand::Cancel(3, 7))));
     }
 }
 
@@ -321,7 +329,7 @@ pub(crate) enum RelayCall {
 
 #[cfg(test)]
 impl FakeRelay {
-    /// For one route.
+    /// A fake relay with one route.
     pub(crate) fn new(route: &str) -> (RelayHandle, FakeRelay) {
         let (orders, receiver) = tokio::sync::mpsc::unbounded_channel();
         let routing = Arc::new(SharedRouting::new(&[route.parse().unwrap()], vec![Default::default()]));
@@ -332,7 +340,7 @@ impl FakeRelay {
     /// The next call.
     pub(crate) fn next(&mut self) -> Option<RelayCall> {
         Some(match self.0.try_recv().ok()? {
-            RelayCommand::RelayRequest(_, ask) => RelayCall::RelayRequest(ask.head),
+            RelayCommand::RelayRequest(_, request) => RelayCall::RelayRequest(request.head),
             RelayCommand::Body(_, _, bytes) => RelayCall::Body(bytes),
             RelayCommand::BodyEnded(..) => RelayCall::BodyEnded,
             RelayCommand::Cancel(..) => RelayCall::Cancel,

@@ -15,14 +15,14 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::account::count;
 use super::admission::Permit;
 use super::client::RequestBody;
-use super::fields::{Asker, RequestHead, for_client, for_upstream, framing, told_length};
+use super::fields::{ClientInfo, RequestHead, declared_length, for_client, for_upstream, framing};
 use super::interim::Interim;
 use super::socket;
 use super::spec::Transport;
 use super::upstream::{Changes, FIELDS_MAX, Failure, RouteState, UpstreamState};
+use super::usage::count;
 
 /// Idle connections. The most recently used one is reused first, so that surplus connections expire.
 #[derive(Debug, Default)]
@@ -44,8 +44,8 @@ pub(super) struct Content {
 impl Pool {
     fn take(&self) -> Option<SendRequest<RequestBody>> {
         self.sweep();
-        let mut kept = self.0.borrow_mut();
-        while let Some(IdleConnection { sender, .. }) = kept.pop() {
+        let mut idle_connection = self.0.borrow_mut();
+        while let Some(IdleConnection { sender, .. }) = idle_connection.pop() {
             if sender.is_ready() {
                 return Some(sender);
             }
@@ -60,22 +60,24 @@ impl Pool {
     /// Drops connections that the upstream closed or that were idle for too long.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        self.0.borrow_mut().retain(|kept| !kept.sender.is_closed() && now - kept.since < IDLE_TIME);
+        self.0
+            .borrow_mut()
+            .retain(|idle_connection| !idle_connection.sender.is_closed() && now - idle_connection.since < IDLE_TIME);
     }
 }
 
 /// Returns status, field lines, length and content of the response.
-pub(super) async fn ask(
+pub(super) async fn send_request(
     route: &RouteState,
     head: &RequestHead,
-    asker: Asker,
+    client_info: ClientInfo,
     changes: &Changes,
     body: RequestBody,
     base: Option<&str>,
 ) -> Result<(u16, Bytes, Option<u64>, Content), Failure> {
     let progress = body.progress();
     let bodyless = body.length() == Some(0);
-    let mut request = request(route, head, asker, changes, body, base)?;
+    let mut request = request(route, head, client_info, changes, body, base)?;
     let interim = Interim::new(changes.hints.clone(), route.limits.head_bytes);
     interim.watch(&mut request);
     let mut again = (head.is_safe() && bodyless).then(|| {
@@ -85,13 +87,13 @@ pub(super) async fn ask(
     });
     let mut too_many = std::pin::pin!(interim.exceeded());
     loop {
-        let kept = route.upstream_state.http.take();
-        let was_kept = kept.is_some();
-        let mut sender = match kept {
+        let idle_connection = route.upstream_state.http.take();
+        let was_idle = idle_connection.is_some();
+        let mut sender = match idle_connection {
             Some(sender) => sender,
             None => connect(route).await?,
         };
-        if was_kept {
+        if was_idle {
             count(&route.counts.reused);
         }
         progress.touch();
@@ -118,7 +120,7 @@ pub(super) async fn ask(
                 // The upstream may close persistent connections at any time. A request that was not sent, or is
                 // repeatable, is sent again on a new connection.
                 let unsent = error.take_message();
-                match (was_kept, unsent, again.take()) {
+                match (was_idle, unsent, again.take()) {
                     (true, Some(unsent), _) => request = unsent,
                     (true, None, Some(copy)) => request = copy,
                     _ => return Err(Failure::bad(chain(error.error()))),
@@ -143,8 +145,8 @@ fn answered(
     check_framing(head, &parts).map_err(|fault| Failure::bad(fault.to_string()))?;
     let length = match status {
         204 => None,
-        304 => told_length(&parts.headers),
-        _ if head.method == Method::HEAD => told_length(&parts.headers),
+        304 => declared_length(&parts.headers),
+        _ if head.method == Method::HEAD => declared_length(&parts.headers),
         _ => body.size_hint().exact(),
     };
     Ok((status, for_client(&parts.headers), length, Content { body, sender }))
@@ -154,15 +156,15 @@ fn answered(
 /// that name others are not forwarded: the client would read coded bytes as content.
 fn check_framing(head: &RequestHead, parts: &http::response::Parts) -> Result<::http1::Body, ::http1::Fault> {
     let version = if parts.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
-    let asked = if head.method == Method::HEAD { RequestMethod::Head } else { RequestMethod::Other };
-    framing(&parts.headers).response(Role::Gateway, parts.status.as_u16(), version, asked)
+    let request_kind = if head.method == Method::HEAD { RequestMethod::Head } else { RequestMethod::Other };
+    framing(&parts.headers).response(Role::Gateway, parts.status.as_u16(), version, request_kind)
 }
 
 /// The rebuilt request.
 fn request(
     route: &RouteState,
     head: &RequestHead,
-    asker: Asker,
+    client_info: ClientInfo,
     changes: &Changes,
     body: RequestBody,
     base: Option<&str>,
@@ -174,7 +176,7 @@ fn request(
         }
         None => head.target.clone(),
     };
-    let mut fields = for_upstream(head, asker, changes);
+    let mut fields = for_upstream(head, client_info, changes);
     if !fields.contains_key(header::HOST) {
         // HTTP/1.1 requires a Host; only an HTTP/1.0 client may omit it.
         let host = match route.spec.upstream.transport() {
@@ -289,7 +291,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Longer than programs usually keep an idle connection is useless; many use 5 s.
+/// Idle timeout of upstream connections: shorter than that of most programs, often 5 s.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Time for a connection with a complete response to become ready again.
 const READY_TIME: Duration = Duration::from_millis(200);
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_base_path_replaces_the_prefix() {
-        for (target, stem, base, wanted) in [
+        for (target, stem, base, expected) in [
             ("/app/x?q", "/app", "/base", "/base/x?q"),
             ("/app", "/app", "/base", "/base"),
             ("/app", "/app", "/base/", "/base/"),
@@ -312,7 +314,7 @@ mod tests {
             ("/x", "", "/base", "/base/x"),
         ] {
             let rebased = rebased(target.as_bytes(), stem, base).unwrap();
-            assert_eq!(String::from_utf8(rebased).unwrap(), wanted, "{target} {base}");
+            assert_eq!(String::from_utf8(rebased).unwrap(), expected, "{target} {base}");
         }
         assert_eq!(rebased(b"/%61pp/x", "/app", "/base"), None);
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A sandbox needs a process with one thread, and the server has many when the program restarts: so the keeper is
-//! forked before the threads start. When the server ends in any way, the keeper dies, and with it the sandbox's init
+//! forked before the threads start. When the server ends in any way, the keeper ends, and with it the sandbox's init
 //! and all processes in the sandbox. The keeper is outside of the program's control group.
 
 use std::ffi::OsString;
@@ -29,10 +29,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::sleep;
 use units::Timestamp;
 
-use super::account::ProgramState;
-use super::say;
+use super::print_line;
 use super::socket;
 use super::spec::{ProgramSpec, Transport};
+use super::usage::ProgramState;
 use crate::spec::ServeError;
 
 /// The running program. Dropping it ends it by SIGTERM, then SIGKILL.
@@ -62,13 +62,13 @@ impl Program {
             Err(error) if spec.cpu.is_some() => return Err(failed(error)),
             Err(error) => {
                 let weight = if spec.weight == Weight::Least { " and competes with the static server" } else { "" };
-                say(format_args!(
+                print_line(format_args!(
                     "no control group for the program ({error}): its resource usage is not measured{weight}"
                 ));
                 None
             }
         };
-        let work = |link| Keeper { spec, transport, group: group.as_ref(), link }.run();
+        let work = |link| Supervisor { spec, transport, group: group.as_ref(), link }.run();
         let keeper = Worker::start(c"yamabiko-keeper", &[], work).map_err(failed)?;
         Ok(Program { keeper: Some(keeper), state: Arc::new(ProgramState::new(group, spec.weight)) })
     }
@@ -114,8 +114,8 @@ pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport
             probe = Some(tokio::task::spawn_local(wait_until_up(Arc::clone(&state), transport.clone())));
             continue;
         }
-        let (end, told) = line.split_once('\t').unwrap_or((&line, ""));
-        say(format_args!("the program {end}{told}"));
+        let (end, details) = line.split_once('\t').unwrap_or((&line, ""));
+        print_line(format_args!("the program {end}{details}"));
         state.change(|account| account.last_end = Some(end.to_owned()));
     }
     // A stopping server does not reach this: its relay ends before the keeper.
@@ -124,21 +124,21 @@ pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport
     }
     state.set_up(false);
     state.change(|account| account.last_end = Some("was killed with its keeper process".to_owned()));
-    say(format_args!("the keeper process was killed, and the program with it: the program is not restarted"));
+    print_line(format_args!("the keeper process was killed, and the program with it: the program is not restarted"));
 }
 
 /// Tries the upstream until it accepts.
 async fn wait_until_up(state: Arc<ProgramState>, transport: Transport) {
-    let mut pause = PROBE_FIRST;
+    let mut pause = PROBE_INTERVAL_MIN;
     while socket::connect(&transport, PROBE_TIME).await.is_err() {
         sleep(pause).await;
-        pause = (pause * 2).min(PROBE_LAST);
+        pause = (pause * 2).min(PROBE_INTERVAL_MAX);
     }
     state.set_up(true);
 }
 
 /// The process that starts and restarts the program.
-struct Keeper<'a> {
+struct Supervisor<'a> {
     spec: &'a ProgramSpec,
     transport: &'a Transport,
     group: Option<&'a Cgroup>,
@@ -151,14 +151,14 @@ enum Running {
     TiedProcess(TiedProcess),
 }
 
-impl Keeper<'_> {
+impl Supervisor<'_> {
     /// Runs until the server closes the link.
     fn run(mut self) {
         // Without root a PID namespace needs a user namespace.
         let rootless = !geteuid().is_root();
         let confined = !rootless || enter_user_namespace().is_ok();
         let clock = Clock::start();
-        let mut backoff = BACKOFF_FIRST;
+        let mut backoff = BACKOFF_MIN;
         let mut may_place = confined;
         loop {
             let began = clock.now();
@@ -173,13 +173,13 @@ impl Keeper<'_> {
                 Err(error) => format!("did not start: {error}"),
             };
             if clock.now().since(began) >= STABLE_AFTER {
-                backoff = BACKOFF_FIRST;
+                backoff = BACKOFF_MIN;
             }
             self.report(&format!("{end}\t; it restarts in {} s", backoff.as_secs()));
             if self.hangs_up_within(backoff) {
                 return;
             }
-            backoff = (backoff * 2).min(BACKOFF_LAST);
+            backoff = (backoff * 2).min(BACKOFF_MAX);
         }
     }
 
@@ -192,9 +192,9 @@ impl Keeper<'_> {
                 Err(error @ sys::Error::Exec { .. }) => return Err(error),
                 Err(error) => {
                     *may_place = false;
-                    say(format_args!(
-                        "no PID namespace for the program ({error}): it has a process group, and dies with this server, \
-                         but what leaves that group does not"
+                    print_line(format_args!(
+                        "no PID namespace for the program ({error}): when this server ends, the program's process \
+                         group is killed, but not the processes that left that group"
                     ));
                 }
             }
@@ -250,7 +250,7 @@ impl Running {
                     (Ok(exit), Ok(_)) => Some(exit),
                     _ => Some(None),
                 },
-                Running::TiedProcess(leashed) => leashed.try_exit().unwrap_or(None).map(Some),
+                Running::TiedProcess(process) => process.try_exit().unwrap_or(None).map(Some),
             };
             match ended {
                 Some(Some(Exit::Code(code))) => return Some(format!("exited with code {code}")),
@@ -271,7 +271,7 @@ impl Running {
     fn stop(self) {
         match self {
             Running::Placed(place) => place.stop(KILL_DELAY),
-            Running::TiedProcess(leashed) => leashed.stop(KILL_DELAY),
+            Running::TiedProcess(process) => process.stop(KILL_DELAY),
         }
     }
 }
@@ -289,13 +289,13 @@ fn hung_up_after(link: &UnixStream, other: Option<BorrowedFd<'_>>, wait: Duratio
 /// The keeper's message for a start.
 const STARTED: &str = "started";
 
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-const BACKOFF_LAST: Duration = Duration::from_secs(30);
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// A program that ran this long ended for another reason than a failed start.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// Time from SIGTERM to SIGKILL.
 const KILL_DELAY: Duration = Duration::from_secs(3);
 const PARENT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const PROBE_TIME: Duration = Duration::from_secs(1);
-const PROBE_FIRST: Duration = Duration::from_millis(10);
-const PROBE_LAST: Duration = Duration::from_millis(250);
+const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
+const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(250);

@@ -21,14 +21,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use tokio::time::interval;
 
-use super::account::{Account, Counts, ProgramState};
 use super::admission::LoadState;
 use super::cached::{self, Cached};
 use super::client::{Client, Piece, RequestBody};
-use super::handles::{RelayCommand, RelayHandle, SharedRouting, Unstarted, WorkerHandle};
+use super::handles::{RelayCommand, RelayHandle, SharedRouting, UnstartedRequest, WorkerHandle};
 use super::program::Program;
 use super::spec::{DynamicSpec, Route, Transport, Upstream};
 use super::upstream::{Changes, RouteState, Scripts, UpstreamResponse, UpstreamState, scripts_directory, send};
+use super::usage::{Counts, DynamicUsage, ProgramState};
 use super::{ANSWER_WINDOW, RelayRequest, Ticket};
 use crate::cache::{Cache, Finding};
 use crate::request::Body;
@@ -39,7 +39,7 @@ use crate::spec::{ServeError, system};
 pub(crate) struct Relay {
     orders: UnboundedSender<RelayCommand>,
     thread: Option<JoinHandle<()>>,
-    accounts: Accounts,
+    usage_reader: UsageReader,
     cache: Option<Arc<Cache>>,
     /// Dropped after the thread, which communicates with it.
     program: Option<Program>,
@@ -47,7 +47,7 @@ pub(crate) struct Relay {
 
 /// Reads the counters of the dynamic part from any thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Accounts(Arc<Shared>);
+pub(crate) struct UsageReader(Arc<Shared>);
 
 /// State shared by relay and readers.
 #[derive(Debug)]
@@ -57,10 +57,10 @@ struct Shared {
     program: Option<Arc<ProgramState>>,
 }
 
-impl Accounts {
+impl UsageReader {
     /// The counters so far.
-    pub(crate) fn read(&self) -> Account {
-        Account {
+    pub(crate) fn read(&self) -> DynamicUsage {
+        DynamicUsage {
             routes: self.0.routes.iter().map(|(route, counts)| counts.read(route.clone())).collect(),
             program: self.0.program.as_ref().map(|program| program.read()),
         }
@@ -136,7 +136,7 @@ impl Relay {
         };
         let thread = std::thread::Builder::new().name("yamabiko-relay".to_owned()).spawn(work);
         let thread = Some(thread.map_err(system("start the relay's thread"))?);
-        Ok((Relay { orders, thread, accounts: Accounts(shared), cache, program }, fronts))
+        Ok((Relay { orders, thread, usage_reader: UsageReader(shared), cache, program }, fronts))
     }
 
     /// The result cache, for the workers' fast path.
@@ -145,8 +145,8 @@ impl Relay {
     }
 
     /// Access to the counters.
-    pub(crate) fn accounts(&self) -> Accounts {
-        self.accounts.clone()
+    pub(crate) fn usage_reader(&self) -> UsageReader {
+        self.usage_reader.clone()
     }
 }
 
@@ -224,12 +224,12 @@ struct RelayState {
     routes: Vec<Rc<RouteState>>,
     workers: Vec<WorkerHandle>,
     cached: Option<Rc<Cached>>,
-    under_way: Rc<RefCell<HashMap<(usize, Ticket), UnderWay>>>,
+    under_way: Rc<RefCell<HashMap<(usize, Ticket), ExchangeInFlight>>>,
     serial: u64,
 }
 
 /// An exchange in flight.
-struct UnderWay {
+struct ExchangeInFlight {
     /// Distinguishes this exchange from an earlier one with the same ticket.
     serial: u64,
     body: Option<UnboundedSender<Piece>>,
@@ -241,7 +241,7 @@ impl RelayState {
     async fn work(mut self, mut orders: UnboundedReceiver<RelayCommand>) {
         while let Some(order) = orders.recv().await {
             match order {
-                RelayCommand::RelayRequest(worker, ask) => self.begin(worker, ask),
+                RelayCommand::RelayRequest(worker, request) => self.begin(worker, request),
                 RelayCommand::Body(worker, ticket, bytes) => self.pass(worker, ticket, Piece::Bytes(bytes)),
                 RelayCommand::BodyEnded(worker, ticket) => self.pass(worker, ticket, Piece::End),
                 RelayCommand::Taken(worker, ticket, bytes) => {
@@ -261,40 +261,40 @@ impl RelayState {
         }
     }
 
-    fn begin(&mut self, worker: usize, ask: RelayRequest) {
-        let unread = Unstarted::of(&self.routing);
+    fn begin(&mut self, worker: usize, request: RelayRequest) {
+        let unread = UnstartedRequest::of(&self.routing);
         self.serial += 1;
-        let (key, serial) = ((worker, ask.ticket), self.serial);
+        let (key, serial) = ((worker, request.ticket), self.serial);
         let back = self.workers[worker].clone();
         let window = Arc::new(Semaphore::new(ANSWER_WINDOW));
-        let head_only = ask.head.starts_with(b"HEAD ");
-        let client = Client::new(ask.ticket, back.clone(), Arc::clone(&window), head_only);
-        let (sender, body) = match ask.body {
+        let head_only = request.head.starts_with(b"HEAD ");
+        let client = Client::new(request.ticket, back.clone(), Arc::clone(&window), head_only);
+        let (sender, body) = match request.body {
             Body::None => (None, None),
             Body::Bytes(length) => {
                 let (sender, pieces) = unbounded_channel();
-                (Some(sender), Some(RequestBody::new(ask.ticket, back, pieces, Some(length))))
+                (Some(sender), Some(RequestBody::new(request.ticket, back, pieces, Some(length))))
             }
             Body::Chunked => {
                 let (sender, pieces) = unbounded_channel();
-                (Some(sender), Some(RequestBody::new(ask.ticket, back, pieces, None)))
+                (Some(sender), Some(RequestBody::new(request.ticket, back, pieces, None)))
             }
         };
-        let route = Rc::clone(&self.routes[ask.route]);
+        let route = Rc::clone(&self.routes[request.route]);
         let under_way = Rc::clone(&self.under_way);
         let cached = self.cached.clone();
         let task = spawn_local(async move {
             drop(unread);
             match cached {
-                Some(cached) => cached::exchange(&cached, &route, ask, body, client).await,
-                None => plain(&route, ask, body, client).await,
+                Some(cached) => cached::exchange(&cached, &route, request, body, client).await,
+                None => plain(&route, request, body, client).await,
             }
             let mut under_way = under_way.borrow_mut();
             if under_way.get(&key).is_some_and(|exchange| exchange.serial == serial) {
                 under_way.remove(&key);
             }
         });
-        let exchange = UnderWay { serial, body: sender, window, task: task.abort_handle() };
+        let exchange = ExchangeInFlight { serial, body: sender, window, task: task.abort_handle() };
         self.under_way.borrow_mut().insert(key, exchange);
     }
 
@@ -313,9 +313,9 @@ impl RelayState {
 }
 
 /// An exchange without a cache.
-async fn plain(route: &Rc<RouteState>, ask: RelayRequest, body: Option<RequestBody>, client: Client) {
+async fn plain(route: &Rc<RouteState>, request: RelayRequest, body: Option<RequestBody>, client: Client) {
     let changes = Changes { hints: Some(client.hints()), ..Changes::default() };
-    let answer = match send(route, &ask, &changes, body).await {
+    let answer = match send(route, &request, &changes, body).await {
         Ok(answer) => answer,
         Err(failure) => failure.answer(),
     };

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn the_longest_prefix_of_complete_segments_wins() {
         let some = prefixes(&["/app", "/app/admin/", "/x/"]);
-        for (path, wanted) in [
+        for (path, expected) in [
             ("/app", Some(0)),
             ("/app/", Some(0)),
             ("/app/a.b/..c", Some(0)),
@@ -82,7 +82,7 @@ mod tests {
             ("/", None),
             ("*", None),
         ] {
-            assert_eq!(some.find(path.as_bytes()), wanted, "{path}");
+            assert_eq!(some.find(path.as_bytes()), expected, "{path}");
         }
         assert_eq!(prefixes(&[]).find(b"/app"), None);
         let all = prefixes(&["/"]);

@@ -30,7 +30,7 @@ impl DynamicSpec {
     }
 
     /// Whether the server starts a program with a lower priority than static responses.
-    pub(crate) fn gives_way(&self) -> bool {
+    pub(crate) fn has_lower_priority(&self) -> bool {
         self.program.as_ref().is_some_and(|program| program.weight == Weight::Least)
     }
 }

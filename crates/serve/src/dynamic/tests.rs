@@ -1,5 +1,5 @@
 //! Tests of the relay against correct and faulty upstreams, with a test as the worker.
-#![allow(clippy::disallowed_methods, reason = "what the relay's thread does has to be waited for")]
+#![allow(clippy::disallowed_methods, reason = "tests wait for the relay's thread")]
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -19,18 +19,18 @@ mod fastcgi;
 mod requests;
 mod upstream;
 
-/// A relay and its only worker.
-struct WorkerContext {
+/// The only worker of a relay.
+struct TestWorker {
     // Dropped first: the relay does not wait for the upstream.
     relay: Relay,
     front: RelayHandle,
-    heard: HashMap<Ticket, VecDeque<Event>>,
+    events: HashMap<Ticket, VecDeque<Event>>,
     tickets: Ticket,
 }
 
-/// A response as a client would see it.
+/// A response as received by the client.
 #[derive(Debug, Default)]
-struct Got {
+struct ReceivedResponse {
     status: u16,
     fields: String,
     length: Option<u64>,
@@ -39,35 +39,35 @@ struct Got {
     whole: bool,
 }
 
-impl Got {
+impl ReceivedResponse {
     fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 }
 
-impl WorkerContext {
-    fn new(routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> WorkerContext {
-        WorkerContext::below(Path::new("/"), routes, change)
+impl TestWorker {
+    fn new(routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> TestWorker {
+        TestWorker::below(Path::new("/"), routes, change)
     }
 
-    fn below(served: &Path, routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> WorkerContext {
+    fn below(served: &Path, routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> TestWorker {
         let mut spec = DynamicSpec::new(routes.iter().map(|route| route.parse().unwrap()).collect());
         change(&mut spec.limits);
         let (relay, mut fronts) = Relay::start(&spec, served, 1, Clock::start(), || {}).unwrap();
-        WorkerContext { relay, front: fronts.pop().unwrap(), heard: HashMap::new(), tickets: 0 }
+        TestWorker { relay, front: fronts.pop().unwrap(), events: HashMap::new(), tickets: 0 }
     }
 
-    /// A relay in front of one upstream, for all paths below `/app`.
-    fn before(upstream: &Upstream) -> WorkerContext {
-        WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |_| {})
+    /// A worker of a relay with one upstream for all paths below `/app`.
+    fn before(upstream: &Upstream) -> TestWorker {
+        TestWorker::new(&[format!("/app=http://{}", upstream.address)], |_| {})
     }
 
     /// Starts an exchange; its body, if there is one, follows.
-    fn ask(&mut self, head: &str, body: Body) -> Ticket {
+    fn request(&mut self, head: &str, body: Body) -> Ticket {
         self.tickets += 1;
         let path = head.split(' ').nth(1).unwrap();
         let path = path.split('?').next().unwrap();
-        self.front.ask(RelayRequest {
+        self.front.send_request(RelayRequest {
             ticket: self.tickets,
             route: self.front.routed(path.as_bytes()).expect("a path with a route"),
             head: head.as_bytes().into(),
@@ -79,20 +79,20 @@ impl WorkerContext {
         self.tickets
     }
 
-    fn get(&mut self, path: &str) -> Got {
-        let ticket = self.ask(&format!("GET {path} HTTP/1.1\r\nHost: site\r\n\r\n"), Body::None);
+    fn get(&mut self, path: &str) -> ReceivedResponse {
+        let ticket = self.request(&format!("GET {path} HTTP/1.1\r\nHost: site\r\n\r\n"), Body::None);
         self.all(ticket)
     }
 
     /// The next event of an exchange.
     fn event(&mut self, ticket: Ticket) -> Event {
         loop {
-            if let Some(event) = self.heard.get_mut(&ticket).and_then(VecDeque::pop_front) {
+            if let Some(event) = self.events.get_mut(&ticket).and_then(VecDeque::pop_front) {
                 return event;
             }
             let timeout = PollTimeout::try_from(Duration::from_secs(20)).unwrap();
             let ready = poll(&mut [PollFd::new(self.front.wake_fd(), PollFlags::POLLIN)], timeout).unwrap();
-            assert_eq!(ready, 1, "nothing came within 20 s");
+            assert_eq!(ready, 1, "no event arrived within 20 s");
             self.take();
         }
     }
@@ -100,31 +100,31 @@ impl WorkerContext {
     fn take(&mut self) {
         self.front.woken();
         while let Some((ticket, event)) = self.front.next() {
-            self.heard.entry(ticket).or_default().push_back(event);
+            self.events.entry(ticket).or_default().push_back(event);
         }
     }
 
     /// Reads the response to its end.
-    fn all(&mut self, ticket: Ticket) -> Got {
-        let mut got = Got::default();
+    fn all(&mut self, ticket: Ticket) -> ReceivedResponse {
+        let mut response = ReceivedResponse::default();
         loop {
             match self.event(ticket) {
                 Event::Room(_) | Event::Interim { .. } => {}
                 Event::Head { status, fields, length, .. } => {
-                    assert_eq!(got.status, 0, "two heads");
-                    (got.status, got.length) = (status, length);
-                    got.fields = String::from_utf8(fields.to_vec()).unwrap();
+                    assert_eq!(response.status, 0, "a second response head");
+                    (response.status, response.length) = (status, length);
+                    response.fields = String::from_utf8(fields.to_vec()).unwrap();
                 }
                 Event::Body(bytes) => {
-                    assert!(got.status != 0, "content before the head");
-                    got.body.extend_from_slice(&bytes);
+                    assert!(response.status != 0, "content before the head");
+                    response.body.extend_from_slice(&bytes);
                     self.front.taken(ticket, bytes.len());
                 }
                 Event::End => {
-                    got.whole = true;
-                    return got;
+                    response.whole = true;
+                    return response;
                 }
-                Event::Broken => return got,
+                Event::Broken => return response,
             }
         }
     }
@@ -140,7 +140,7 @@ impl WorkerContext {
                     sent += piece.len();
                 }
                 other => {
-                    self.heard.entry(ticket).or_default().push_front(other);
+                    self.events.entry(ticket).or_default().push_front(other);
                     return;
                 }
             }
@@ -148,15 +148,15 @@ impl WorkerContext {
         self.front.body_ended(ticket);
     }
 
-    /// The counters of the first route, once they satisfy `wanted`.
-    fn account_when(&self, wanted: impl Fn(&super::RouteCounters) -> bool) -> super::RouteCounters {
+    /// The counters of the first route, once they satisfy `expected`.
+    fn route_counters_when(&self, expected: impl Fn(&super::RouteCounters) -> bool) -> super::RouteCounters {
         for _ in 0..20_000 {
-            let account = self.relay.accounts().read().routes.remove(0);
-            if wanted(&account) {
-                return account;
+            let counters = self.relay.usage_reader().read().routes.remove(0);
+            if expected(&counters) {
+                return counters;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        panic!("still {:?}", self.relay.accounts().read());
+        panic!("still {:?}", self.relay.usage_reader().read());
     }
 }

@@ -19,11 +19,11 @@ use bytes::Bytes;
 use sys::file::Root;
 use tokio::time::{Instant, timeout_at};
 
-use super::account::{Counts, Level, ProgramState, count};
 use super::admission::{Admission, LoadState, Permit};
-use super::client::{Ahead, Hints, RequestBody};
-use super::fields::{Asker, RequestHead};
+use super::client::{BufferedBytes, Hints, RequestBody};
+use super::fields::{ClientInfo, RequestHead};
 use super::spec::{DynamicLimits, FastCgiScript, Route, Upstream};
+use super::usage::{Counts, GaugeGuard, ProgramState, count};
 use super::{RelayRequest, fastcgi, http1, route};
 
 /// Differences between the client's request and the forwarded one.
@@ -84,7 +84,7 @@ enum Source {
 struct ResponseGuard {
     route: Rc<RouteState>,
     place: Permit,
-    _in_flight: Level,
+    _in_flight: GaugeGuard,
     deadline: Instant,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct RouteState {
     pub(super) scripts: Option<Scripts>,
     warned_at: Cell<Option<Instant>>,
     /// Lines printed since then.
-    said: Cell<u64>,
+    warnings_printed: Cell<u64>,
     /// Lines suppressed.
     suppressed: Cell<u64>,
 }
@@ -127,7 +127,7 @@ pub(super) struct UpstreamState {
     pub(super) http: http1::Pool,
     pub(super) fastcgi: fastcgi::Pool,
     /// Request bodies that arrive while their request is queued.
-    ahead: Ahead,
+    ahead: BufferedBytes,
 }
 
 impl Scripts {
@@ -172,7 +172,7 @@ impl UpstreamState {
             admission: Rc::new(Admission::new(limits, load_state)),
             http: http1::Pool::default(),
             fastcgi: fastcgi::Pool::default(),
-            ahead: Ahead::default(),
+            ahead: BufferedBytes::default(),
         }
     }
 }
@@ -194,7 +194,7 @@ impl RouteState {
             program,
             scripts,
             warned_at: Cell::new(None),
-            said: Cell::new(0),
+            warnings_printed: Cell::new(0),
             suppressed: Cell::new(0),
         }
     }
@@ -204,10 +204,10 @@ impl RouteState {
         let now = Instant::now();
         if self.warned_at.get().is_none_or(|since| now - since >= WARNING_INTERVAL) {
             self.warned_at.set(Some(now));
-            self.said.set(0);
+            self.warnings_printed.set(0);
         }
-        self.said.set(self.said.get() + 1);
-        if self.said.get() > WARNINGS_MAX {
+        self.warnings_printed.set(self.warnings_printed.get() + 1);
+        if self.warnings_printed.get() > WARNINGS_MAX {
             self.suppressed.set(self.suppressed.get() + 1);
             return;
         }
@@ -215,7 +215,7 @@ impl RouteState {
             0 => String::new(),
             more => format!(" ({more} more since the last of these lines)"),
         };
-        super::say(format_args!("{}: {why}{more}", self.spec));
+        super::print_line(format_args!("{}: {why}{more}", self.spec));
     }
 
     /// Forwards stderr of the program: made printable, and limited in lines a second.
@@ -240,36 +240,38 @@ impl RouteState {
 /// Why there is no response; [`Failure::answer`] makes the client's error response.
 pub(crate) async fn send(
     route: &Rc<RouteState>,
-    ask: &RelayRequest,
+    request: &RelayRequest,
     changes: &Changes,
     body: Option<RequestBody>,
 ) -> Result<UpstreamResponse, Failure> {
-    let head = RequestHead::parse(&ask.head).filter(|head| route::may_pass(head.path()));
+    let head = RequestHead::parse(&request.head).filter(|head| route::may_pass(head.path()));
     let head = head.ok_or_else(|| Failure::new(400, "a target that cannot be forwarded"))?;
     if !route.up() {
         count(&route.counts.refused_down);
         return Err(Failure::down());
     }
     // From here on a cancelled exchange is counted, wherever it waited.
-    let mut unfinished = Unfinished(Some(&route.counts));
+    let mut unfinished = UnfinishedExchange(Some(&route.counts));
     let mut body = body.unwrap_or_else(RequestBody::none);
-    body.gather(&route.upstream_state.ahead).await;
+    body.buffer_body(&route.upstream_state.ahead).await;
     let place = route.upstream_state.admission.enter(&route.counts).await.inspect_err(|_| unfinished.0 = None)?;
-    let in_flight = Level::raise(&route.counts, |counts| &counts.in_flight);
+    let in_flight = GaugeGuard::raise(&route.counts, |counts| &counts.in_flight);
     let deadline = Instant::now() + route.limits.timeout;
     body.open();
-    let asker = Asker { peer: ask.peer, local: ask.local, secure: ask.secure };
-    let asked = async {
+    let client_info = ClientInfo { peer: request.peer, local: request.local, secure: request.secure };
+    let exchange = async {
         match &route.spec.upstream {
-            Upstream::Http { base, .. } => http1::ask(route, &head, asker, changes, body, base.as_deref())
-                .await
-                .map(|(status, fields, length, content)| (status, fields, length, Source::Http(content))),
-            Upstream::FastCgi { script, .. } => fastcgi::ask(route, &head, asker, changes, body, script)
+            Upstream::Http { base, .. } => {
+                http1::send_request(route, &head, client_info, changes, body, base.as_deref())
+                    .await
+                    .map(|(status, fields, length, content)| (status, fields, length, Source::Http(content)))
+            }
+            Upstream::FastCgi { script, .. } => fastcgi::send_request(route, &head, client_info, changes, body, script)
                 .await
                 .map(|(status, fields, length, content)| (status, fields, length, Source::FastCgi(content))),
         }
     };
-    let outcome = timeout_at(deadline, asked)
+    let outcome = timeout_at(deadline, exchange)
         .await
         .unwrap_or_else(|_| Err(Failure::late("no complete response within the time allowed")));
     unfinished.0 = None;
@@ -301,9 +303,9 @@ pub(crate) async fn send(
 }
 
 /// Counts an exchange that is dropped before its response.
-struct Unfinished<'a>(Option<&'a Counts>);
+struct UnfinishedExchange<'a>(Option<&'a Counts>);
 
-impl Drop for Unfinished<'_> {
+impl Drop for UnfinishedExchange<'_> {
     fn drop(&mut self) {
         if let Some(counts) = self.0 {
             count(&counts.cancelled);

@@ -67,7 +67,7 @@ mod tests {
         for address in [a, a, b] {
             address_counts.leave(address);
         }
-        assert!(address_counts.counts.lock().unwrap().is_empty(), "nothing is kept of those that left");
+        assert!(address_counts.counts.lock().unwrap().is_empty(), "no entry remains for closed connections");
     }
 
     #[test]

@@ -17,8 +17,8 @@ use units::Timestamp;
 use super::table::Table;
 use super::turn::Turn;
 use super::{
-    ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, HasLink, INPUT_BYTES, RELAY_EVENTS_MAX, Sent, TURNS, WorkerEnv,
-    discard, flush, has_all,
+    ACCEPT_PAUSE, ACCEPTS_PER_TURN, ACCEPTS_PER_TURN_MIN, AcceptResult, HasLink, INPUT_BYTES, RELAY_EVENTS_MAX,
+    ROUNDS_PER_TURN, Sent, WorkerEnv, discard, flush, has_all,
 };
 use crate::connection::{Step, WorkerContext};
 use crate::dynamic::RelayHandle;
@@ -55,7 +55,7 @@ struct Client {
     stream: TcpStream,
     link: Link,
     /// Registered in the epoll set, and for what.
-    watched: Watched,
+    registration: Registration,
     /// Queued in `again` or `deferred`.
     queued: bool,
     /// Queued after its event was used, or after an event with the peer's FIN: see [`Worker::advance`].
@@ -81,7 +81,7 @@ impl HasLink for Client {
 /// A connection is registered when it first has to wait, and for writing when its buffer is first full. Most
 /// connections never get there: short ones are served and closed immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Watched {
+enum Registration {
     #[default]
     No,
     Input,
@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
                     STOP if self.stop_at.is_some() => return Ok(()),
                     STOP => self.stop()?,
                     LISTENER => knocked = true,
-                    RELAY => self.hear()?,
+                    RELAY => self.process_relay_events()?,
                     token => {
                         let over = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
                         match self.table.get(token) {
@@ -189,7 +189,7 @@ impl<'a> Worker<'a> {
                     break;
                 }
                 let Some(token) = self.again.pop_front() else { break };
-                self.go_on(token)?;
+                self.resume(token)?;
             }
             self.context.turn.for_new_connections();
             for done in 0..self.deferred.len() {
@@ -197,7 +197,7 @@ impl<'a> Worker<'a> {
                     break;
                 }
                 let Some(token) = self.deferred.pop_front() else { break };
-                self.go_on(token)?;
+                self.resume(token)?;
             }
             while let Some(token) = self.table.due(self.context.now) {
                 let Some(client) = self.table.get(token) else { continue };
@@ -238,8 +238,8 @@ impl<'a> Worker<'a> {
     }
 
     fn accept(&mut self) -> Result<(), ServeError> {
-        for taken in 0..ACCEPTS {
-            if taken >= ACCEPTS_AT_LEAST && self.context.turn.is_over() {
+        for taken in 0..ACCEPTS_PER_TURN {
+            if taken >= ACCEPTS_PER_TURN_MIN && self.context.turn.is_over() {
                 break;
             }
             if self.stop_at.is_some() {
@@ -249,7 +249,7 @@ impl<'a> Worker<'a> {
             let seat = |stream, link| Client {
                 stream,
                 link,
-                watched: Watched::No,
+                registration: Registration::No,
                 queued: false,
                 unsure: false,
                 accepted_in,
@@ -257,10 +257,10 @@ impl<'a> Worker<'a> {
                 heavy: false,
             };
             let token = match self.env.admit(&mut self.table, &mut self.context, seat, |_, client| drop(client))? {
-                Admitted::New(token) => token,
-                Admitted::Skipped | Admitted::MadeRoom => continue,
-                Admitted::NoneWaiting => return Ok(()),
-                Admitted::Pause => return self.pause_accepting(),
+                AcceptResult::New(token) => token,
+                AcceptResult::Skipped | AcceptResult::MadeRoom => continue,
+                AcceptResult::NoneWaiting => return Ok(()),
+                AcceptResult::Pause => return self.pause_accepting(),
             };
             // The request usually arrives with the last packet of the handshake.
             self.advance(token, false)?;
@@ -269,7 +269,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Processes the relay's events.
-    fn hear(&mut self) -> Result<(), ServeError> {
+    fn process_relay_events(&mut self) -> Result<(), ServeError> {
         if let Some(front) = &mut self.context.front {
             front.woken();
         }
@@ -287,7 +287,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Processes a queued connection.
-    fn go_on(&mut self, token: u64) -> Result<(), ServeError> {
+    fn resume(&mut self, token: u64) -> Result<(), ServeError> {
         let Some(client) = self.table.get(token) else { return Ok(()) };
         client.queued = false;
         let unsure = std::mem::take(&mut client.unsure);
@@ -303,31 +303,31 @@ impl<'a> Worker<'a> {
         let used = client.link.idle_since() == Some(self.context.now);
         client.known |= used && next == Next::Input && client.accepted_in < self.turn;
         let needed = match next {
-            Next::Input => Watched::Input,
-            Next::Output => Watched::InputAndOutput,
+            Next::Input => Registration::Input,
+            Next::Output => Registration::InputAndOutput,
             Next::Turn => {
                 client.unsure = true;
                 if !std::mem::replace(&mut client.queued, true) {
                     let queue = if client.is_light() { &mut self.again } else { &mut self.deferred };
                     queue.push_back(token);
                 }
-                client.watched
+                client.registration
             }
             Next::Close => return self.close(token),
         };
         let deadline = client.link.deadline();
-        if client.watched < needed {
+        if client.registration < needed {
             let mut flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
-            if needed == Watched::InputAndOutput {
+            if needed == Registration::InputAndOutput {
                 flags |= EpollFlags::EPOLLOUT;
             }
             let mut event = EpollEvent::new(flags, token);
-            let outcome = match client.watched {
-                Watched::No => self.epoll.add(&client.stream, event),
+            let outcome = match client.registration {
+                Registration::No => self.epoll.add(&client.stream, event),
                 _ => self.epoll.modify(&client.stream, &mut event),
             };
             match outcome {
-                Ok(()) => client.watched = needed,
+                Ok(()) => client.registration = needed,
                 // Out of memory or of fs.epoll.max_user_watches: this connection cannot be served, nor could others.
                 Err(Errno::ENOSPC | Errno::ENOMEM) => {
                     self.close(token)?;
@@ -374,8 +374,8 @@ impl<'a> Worker<'a> {
 
     fn resume_accepting(&mut self) -> Result<(), ServeError> {
         // EPOLLEXCLUSIVE: a new connection wakes one worker, not all.
-        let wanted = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
-        self.epoll.add(self.env.listener, EpollEvent::new(wanted, LISTENER)).map_err(system("epoll_ctl"))?;
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
+        self.epoll.add(self.env.listener, EpollEvent::new(flags, LISTENER)).map_err(system("epoll_ctl"))?;
         self.accepting = true;
         self.accept_again_at = Timestamp::MAX;
         Ok(())
@@ -391,7 +391,7 @@ impl Client {
     /// Sends, responds and receives alternately.
     fn work(&mut self, context: &mut WorkerContext, input: &mut [u8], hung_up: bool) -> io::Result<Next> {
         let (mut drained, mut much) = (false, false);
-        for _ in 0..TURNS {
+        for _ in 0..ROUNDS_PER_TURN {
             match flush(&self.stream, &mut self.link, context, false)? {
                 Sent::All => {}
                 Sent::Blocked => return Ok(Next::Output),
@@ -406,22 +406,22 @@ impl Client {
             }
             match self.link.step() {
                 Step::Close => return Ok(Next::Close),
-                Step::Finish => {
+                Step::SendFin => {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.link.finished(context);
                     continue;
                 }
-                Step::Part if has_all(&self.stream) => return Ok(Next::Close),
-                Step::Hold | Step::Part => return Ok(Next::Input),
-                Step::Go | Step::Discard if drained => return Ok(Next::Input),
+                Step::CloseWhenAcknowledged if has_all(&self.stream) => return Ok(Next::Close),
+                Step::Pause | Step::CloseWhenAcknowledged => return Ok(Next::Input),
+                Step::Receive | Step::Discard if drained => return Ok(Next::Input),
                 // Each byte read lets the client send another, which the kernel transfers on this core.
-                Step::Go | Step::Discard if much && context.turn.is_over() => return Ok(Next::Turn),
+                Step::Receive | Step::Discard if much && context.turn.is_over() => return Ok(Next::Turn),
                 Step::Discard => {
                     much = true;
                     drained = !matches!(discard(&self.stream, &mut self.link, context)?, Read::Bytes(_));
                     continue;
                 }
-                Step::Go => {}
+                Step::Receive => {}
             }
             match self.stream.read(input) {
                 Ok(0) => {

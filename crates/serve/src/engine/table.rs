@@ -10,7 +10,7 @@ use super::wheel::Wheel;
 /// are recognised.
 #[derive(Debug)]
 pub(super) struct Table<C> {
-    places: Vec<Place<C>>,
+    slots: Vec<Slot<C>>,
     /// Indices of free entries.
     free: Vec<u32>,
     /// Ends of the list by last use, as indices: the least and the most recently used.
@@ -21,66 +21,66 @@ pub(super) struct Table<C> {
 }
 
 #[derive(Debug)]
-struct Place<C> {
+struct Slot<C> {
     generation: u32,
     /// Neighbours in the list by last use.
     before: u32,
     after: u32,
     /// The tick of the timer wheel for this connection.
     tick: u64,
-    tenant: Option<C>,
+    connection: Option<C>,
 }
 
 impl<C> Table<C> {
     /// Checks deadlines every `tick`.
     pub fn new(tick: Duration, now: Timestamp) -> Self {
         let wheel = Wheel::new(tick, now);
-        Table { places: Vec::new(), free: Vec::new(), ends: (NONE, NONE), wheel, due: Vec::new(), due_tick: 0 }
+        Table { slots: Vec::new(), free: Vec::new(), ends: (NONE, NONE), wheel, due: Vec::new(), due_tick: 0 }
     }
 
     /// Number of connections.
     pub fn length(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// The token that [`Table::insert`] will return.
     pub fn next_token(&self) -> u64 {
-        let index = self.free.last().copied().unwrap_or(self.places.len() as u32);
-        token(index, self.places.get(index as usize).map_or(0, |place| place.generation))
+        let index = self.free.last().copied().unwrap_or(self.slots.len() as u32);
+        token(index, self.slots.get(index as usize).map_or(0, |slot| slot.generation))
     }
 
     /// Adds a connection as the most recently used.
     pub fn insert(&mut self, connection: C) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, before: NONE, after: NONE, tick: u64::MAX, tenant: None });
-            self.places.len() as u32 - 1
+            self.slots.push(Slot { generation: 0, before: NONE, after: NONE, tick: u64::MAX, connection: None });
+            self.slots.len() as u32 - 1
         });
-        self.places[index as usize].tenant = Some(connection);
+        self.slots[index as usize].connection = Some(connection);
         self.link_last(index);
-        token(index, self.places[index as usize].generation)
+        token(index, self.slots[index as usize].generation)
     }
 
     /// The connection of a token, unless it was removed.
     pub fn get(&mut self, token: u64) -> Option<&mut C> {
-        self.place(token)?.tenant.as_mut()
+        self.slot(token)?.connection.as_mut()
     }
 
     /// Removes a connection.
     pub fn remove(&mut self, token: u64) -> Option<C> {
-        let place = self.place(token)?;
-        let tenant = place.tenant.take()?;
-        place.generation = (place.generation + 1) & GENERATION_MASK;
-        place.tick = u64::MAX;
+        let slot = self.slot(token)?;
+        let connection = slot.connection.take()?;
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        slot.tick = u64::MAX;
         let index = index_of(token);
         self.unlink(index);
         self.free.push(index);
-        Some(tenant)
+        Some(connection)
     }
 
     /// Marks a connection as most recently used.
     pub fn used(&mut self, token: u64) {
         let index = index_of(token);
-        if self.ends.1 != index && self.place(token).is_some() {
+        if self.ends.1 != index && self.slot(token).is_some() {
             self.unlink(index);
             self.link_last(index);
         }
@@ -91,10 +91,10 @@ impl<C> Table<C> {
     /// otherwise some hundred of them would hide all others.
     pub fn oldest(&mut self, least: Duration, spare_for: impl Fn(&C) -> Option<Duration>) -> Option<u64> {
         let mut index = self.ends.0;
-        for _ in 0..LOOKS {
-            let place = self.places.get(index as usize)?;
-            let (after, token) = (place.after, token(index, place.generation));
-            match place.tenant.as_ref().and_then(&spare_for) {
+        for _ in 0..EXAMINED_MAX {
+            let slot = self.slots.get(index as usize)?;
+            let (after, token) = (slot.after, token(index, slot.generation));
+            match slot.connection.as_ref().and_then(&spare_for) {
                 Some(spare) if spare >= least => return Some(token),
                 Some(_) => {}
                 None => self.used(token),
@@ -108,8 +108,8 @@ impl<C> Table<C> {
     pub fn schedule(&mut self, token: u64, deadline: Timestamp) {
         let tick = self.wheel.tick_of(deadline);
         let index = index_of(token) as usize;
-        if tick < self.places[index].tick {
-            self.places[index].tick = tick;
+        if tick < self.slots[index].tick {
+            self.slots[index].tick = tick;
             self.wheel.enter(tick, token);
         }
     }
@@ -120,10 +120,10 @@ impl<C> Table<C> {
         loop {
             while let Some(token) = self.due.pop() {
                 let tick = self.due_tick;
-                if let Some(place) = self.place(token)
-                    && place.tick == tick
+                if let Some(slot) = self.slot(token)
+                    && slot.tick == tick
                 {
-                    place.tick = u64::MAX;
+                    slot.tick = u64::MAX;
                     return Some(token);
                 }
             }
@@ -138,20 +138,20 @@ impl<C> Table<C> {
 
     /// All tokens, for iteration with removals.
     pub fn tokens(&self) -> Vec<u64> {
-        let places = self.places.iter().enumerate().filter(|(_, place)| place.tenant.is_some());
-        places.map(|(index, place)| token(index as u32, place.generation)).collect()
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.connection.is_some());
+        slots.map(|(index, slot)| token(index as u32, slot.generation)).collect()
     }
 
-    fn place(&mut self, token: u64) -> Option<&mut Place<C>> {
+    fn slot(&mut self, token: u64) -> Option<&mut Slot<C>> {
         let generation = (token >> 32) as u32;
-        self.places.get_mut(index_of(token) as usize).filter(|place| place.generation == generation)
+        self.slots.get_mut(index_of(token) as usize).filter(|slot| slot.generation == generation)
     }
 
     fn link_last(&mut self, index: u32) {
         let last = self.ends.1;
-        let place = &mut self.places[index as usize];
-        (place.before, place.after) = (last, NONE);
-        match self.places.get_mut(last as usize) {
+        let slot = &mut self.slots[index as usize];
+        (slot.before, slot.after) = (last, NONE);
+        match self.slots.get_mut(last as usize) {
             Some(before) => before.after = index,
             None => self.ends.0 = index,
         }
@@ -159,13 +159,13 @@ impl<C> Table<C> {
     }
 
     fn unlink(&mut self, index: u32) {
-        let Place { before, after, .. } = self.places[index as usize];
-        match self.places.get_mut(before as usize) {
-            Some(place) => place.after = after,
+        let Slot { before, after, .. } = self.slots[index as usize];
+        match self.slots.get_mut(before as usize) {
+            Some(slot) => slot.after = after,
             None => self.ends.0 = after,
         }
-        match self.places.get_mut(after as usize) {
-            Some(place) => place.before = before,
+        match self.slots.get_mut(after as usize) {
+            Some(slot) => slot.before = before,
             None => self.ends.1 = before,
         }
     }
@@ -179,12 +179,12 @@ fn index_of(token: u64) -> u32 {
     token as u32
 }
 
-/// No index: there are never so many descriptors.
+/// No index: a process never has this many descriptors.
 const NONE: u32 = u32::MAX;
 /// Tokens stay below 2^60, which leaves an engine bits of its own.
 const GENERATION_MASK: u32 = (1 << 28) - 1;
 /// Connections examined in the search for an idle one.
-const LOOKS: usize = 256;
+const EXAMINED_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn busy_connections_do_not_hide_idle_ones() {
         let mut table = Table::new(Duration::from_millis(10), at(0));
-        let busy = 3 * LOOKS;
+        let busy = 3 * EXAMINED_MAX;
         for _ in 0..busy {
             table.insert(None);
         }
@@ -256,7 +256,7 @@ mod tests {
         table.schedule(token, at(100));
         table.schedule(token, at(500));
         assert_eq!(table.due(at(100)), None);
-        // At the earliest tick the owner is asked and reports the later deadline.
+        // At the earliest tick the owner reports the later deadline.
         assert_eq!(table.due(at(120)), Some(token));
         table.schedule(token, at(500));
         assert_eq!(table.due(at(499)), None);

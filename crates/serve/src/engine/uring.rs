@@ -27,7 +27,7 @@ use units::Timestamp;
 
 use super::table::Table;
 use super::turn::Turn;
-use super::{HasLink, INPUT_BYTES, RELAY_EVENTS_MAX, Sent, TURNS, WorkerEnv, flush, has_all};
+use super::{HasLink, INPUT_BYTES, RELAY_EVENTS_MAX, ROUNDS_PER_TURN, Sent, WorkerEnv, flush, has_all};
 use crate::connection::{Outbound, Step, WorkerContext};
 use crate::dynamic::RelayHandle;
 use crate::link::Link;
@@ -188,7 +188,7 @@ impl<'a> Worker<'a> {
                     STOP if self.stop_at.is_some() => return Ok(()),
                     STOP => self.stop(),
                     LISTENER => self.knocked = true,
-                    RELAY => self.hear(),
+                    RELAY => self.process_relay_events(),
                     token => self.sort(token, completion),
                 }
             }
@@ -224,7 +224,7 @@ impl<'a> Worker<'a> {
             }
             self.context.turn.for_new_connections();
             while let Some(token) = self.deferred.pop_front() {
-                self.look_at(token);
+                self.read_without_receive(token);
                 if self.context.turn.is_over() {
                     break;
                 }
@@ -319,7 +319,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Processes the relay's events.
-    fn hear(&mut self) {
+    fn process_relay_events(&mut self) {
         if let Some(front) = &mut self.context.front {
             front.woken();
         }
@@ -356,7 +356,7 @@ impl<'a> Worker<'a> {
             Next::Output => {
                 if !client.blocked {
                     client.blocked = true;
-                    self.ring.poll_writable(client.stream.as_fd(), token | ROOM);
+                    self.ring.poll_writable(client.stream.as_fd(), token | WRITABLE);
                 }
             }
             Next::Turn => {
@@ -381,11 +381,11 @@ impl<'a> Worker<'a> {
 impl Client {
     /// Sends and responds alternately.
     fn work(&mut self, token: u64, turn: u64, context: &mut WorkerContext, ring: &mut Ring) -> io::Result<Next> {
-        for _ in 0..TURNS {
+        for _ in 0..ROUNDS_PER_TURN {
             if self.sent_in == turn || (self.receives_behind && self.sent_in + 1 == turn) {
                 // Whether the queued response is accepted completely is unknown, so nothing may follow it now.
                 let idle = matches!(self.link.outbound(context), Outbound::Nothing) && !self.link.has_more();
-                return Ok(if idle && self.link.step() == Step::Go { Next::Input } else { Next::Turn });
+                return Ok(if idle && self.link.step() == Step::Receive { Next::Input } else { Next::Turn });
             }
             if self.blocked {
                 // Reset while it waited for space.
@@ -418,10 +418,10 @@ impl Client {
             }
             match self.link.step() {
                 Step::Close => return Ok(Next::Close),
-                Step::Part if has_all(&self.stream) => return Ok(Next::Close),
-                Step::Hold | Step::Part => return Ok(Next::Hold),
-                Step::Go | Step::Discard => return Ok(Next::Input),
-                Step::Finish => {
+                Step::CloseWhenAcknowledged if has_all(&self.stream) => return Ok(Next::Close),
+                Step::Pause | Step::CloseWhenAcknowledged => return Ok(Next::Hold),
+                Step::Receive | Step::Discard => return Ok(Next::Input),
+                Step::SendFin => {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.link.finished(context);
                 }
@@ -465,7 +465,7 @@ impl Client {
     fn release(self, token: u64, turn: u64, ring: &mut Ring) {
         let socket = OwnedFd::from(self.stream);
         if self.receiving != Receiving::Nothing || self.blocked {
-            ring.cancel_and_close(socket, &[token | RECEIVE, token | ROOM]);
+            ring.cancel_and_close(socket, &[token | RECEIVE, token | WRITABLE]);
         } else if self.known || self.sent_in == turn {
             ring.close(socket);
         }
@@ -477,7 +477,7 @@ impl Client {
 const TOKEN_MASK: u64 = (1 << 60) - 1;
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1 << 60;
-const ROOM: u64 = 2 << 60;
+const WRITABLE: u64 = 2 << 60;
 /// Tokens of other descriptors.
 const STOP: u64 = (3 << 60) + 1;
 const FAILED: u64 = (3 << 60) + 2;
@@ -485,7 +485,7 @@ const LISTENER: u64 = (3 << 60) + 3;
 const RELAY: u64 = (3 << 60) + 4;
 
 const RING: RingSpec = RingSpec { operations: 4096, buffers: 2048, buffer_bytes: 2048 };
-/// Buffers that bursts may keep from one turn to the next: half of all.
+/// Buffers that bursts may occupy from one turn to the next: half of all.
 const BURSTS_MAX: usize = RING.buffers as usize / 2;
 /// Responses up to this size are copied and sent with the next wait; larger ones justify a system call of their own.
 const COPY_MAX: usize = 4 << 10;

@@ -86,7 +86,7 @@ impl Wheel {
         self.filled[at / 64] &= !(1 << (at % 64));
         self.length -= bucket.len();
         due.append(bucket);
-        if bucket.capacity() > BUCKET_KEPT {
+        if bucket.capacity() > BUCKET_CAPACITY_MAX {
             *bucket = Vec::new();
         }
         Some(tick)
@@ -96,7 +96,7 @@ impl Wheel {
 /// More than eight minutes at a tick of one second.
 const BUCKETS: usize = 512;
 /// A bucket that was larger than this releases its memory.
-const BUCKET_KEPT: usize = 1024;
+const BUCKET_CAPACITY_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use crate::request::Fields;
 
 /// Result of the preconditions of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PreconditionResult {
     /// They hold, or there are none.
     Proceed,
     /// 304: the client has the current version.
@@ -16,7 +16,7 @@ pub(super) enum Verdict {
 }
 
 /// Compares the validators of the selected page with the request. `year_now` is for two-digit years.
-pub(super) fn evaluate(fields: &Fields<'_>, page: &Page, year_now: i64) -> Verdict {
+pub(super) fn evaluate(fields: &Fields<'_>, page: &Page, year_now: i64) -> PreconditionResult {
     let etag = page.etag.as_deref().map(str::as_bytes);
     if let Some(value) = fields.if_match {
         let holds = any_value(fields, value, b"if-match", |value| {
@@ -24,26 +24,26 @@ pub(super) fn evaluate(fields: &Fields<'_>, page: &Page, year_now: i64) -> Verdi
             is_any(value) || Tags(value).any(|tag| !tag.weak && Some(tag.opaque) == etag)
         });
         if !holds {
-            return Verdict::Failed;
+            return PreconditionResult::Failed;
         }
     } else if let Some(since) = date(fields, fields.if_unmodified_since, b"if-unmodified-since", year_now)
         && page.modified_s.is_some_and(|modified| modified > since)
     {
-        return Verdict::Failed;
+        return PreconditionResult::Failed;
     }
     if let Some(value) = fields.if_none_match {
         let known = any_value(fields, value, b"if-none-match", |value| {
             is_any(value) || Tags(value).any(|tag| Some(tag.opaque) == etag)
         });
         if known {
-            return Verdict::NotModified;
+            return PreconditionResult::NotModified;
         }
     } else if let Some(since) = date(fields, fields.if_modified_since, b"if-modified-since", year_now)
         && page.modified_s.is_some_and(|modified| modified <= since)
     {
-        return Verdict::NotModified;
+        return PreconditionResult::NotModified;
     }
-    Verdict::Proceed
+    PreconditionResult::Proceed
 }
 
 /// Whether Range applies: without If-Range, or if it names the current version (RFC 9110, section 13.1.5). A date is

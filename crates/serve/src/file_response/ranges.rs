@@ -14,17 +14,17 @@ pub(super) enum RequestedRange {
 }
 
 /// Reads the value of a Range field for a file of `length` bytes.
-pub(super) fn wanted(value: &[u8], length: u64) -> RequestedRange {
+pub(super) fn requested_range(value: &[u8], length: u64) -> RequestedRange {
     let Some(set) =
         value.split_at_checked(6).and_then(|(unit, set)| unit.eq_ignore_ascii_case(b"bytes=").then_some(set))
     else {
         return RequestedRange::Whole;
     };
     let mut parts: Vec<Range<u64>> = Vec::new();
-    let (mut asked, mut satisfiable) = (0, false);
+    let (mut requested, mut satisfiable) = (0, false);
     for spec in set.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|spec| !spec.is_empty()) {
-        asked += 1;
-        if asked > RANGES_MAX {
+        requested += 1;
+        if requested > RANGES_MAX {
             return RequestedRange::Whole;
         }
         match one(spec, length) {
@@ -38,7 +38,7 @@ pub(super) fn wanted(value: &[u8], length: u64) -> RequestedRange {
             }
         }
     }
-    match (asked, satisfiable, parts.is_empty()) {
+    match (requested, satisfiable, parts.is_empty()) {
         // No range at all; or the last bytes of an empty file, which Content-Range cannot express.
         (0, ..) | (_, true, true) => RequestedRange::Whole,
         (_, false, _) => RequestedRange::Nothing,
@@ -109,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn parts(value: &str, length: u64) -> Vec<(u64, u64)> {
-        match wanted(value.as_bytes(), length) {
+        match requested_range(value.as_bytes(), length) {
             RequestedRange::Parts(parts) => parts.into_iter().map(|part| (part.start, part.end)).collect(),
             other => panic!("{value}: {other:?}"),
         }
@@ -133,16 +133,19 @@ mod tests {
         assert_eq!(parts("bytes=6-7,0-1,1-6", 10), [(0, 8)]);
         assert_eq!(parts("bytes=0-1,99-", 10), [(0, 2)]);
         assert_eq!(parts(&format!("bytes={}", "0-,".repeat(RANGES_MAX)), 10), [(0, 10)]);
-        assert_eq!(wanted(format!("bytes={}", "0-,".repeat(RANGES_MAX + 1)).as_bytes(), 10), RequestedRange::Whole);
+        assert_eq!(
+            requested_range(format!("bytes={}", "0-,".repeat(RANGES_MAX + 1)).as_bytes(), 10),
+            RequestedRange::Whole
+        );
     }
 
     #[test]
     fn unsatisfiable_ranges_are_refused() {
         for value in ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99999999999999999999-", "bytes=10-,11-"] {
-            assert_eq!(wanted(value.as_bytes(), 10), RequestedRange::Nothing, "{value}");
+            assert_eq!(requested_range(value.as_bytes(), 10), RequestedRange::Nothing, "{value}");
         }
-        assert_eq!(wanted(b"bytes=0-", 0), RequestedRange::Nothing);
-        assert_eq!(wanted(b"bytes=-5", 0), RequestedRange::Whole);
+        assert_eq!(requested_range(b"bytes=0-", 0), RequestedRange::Nothing);
+        assert_eq!(requested_range(b"bytes=-5", 0), RequestedRange::Whole);
     }
 
     #[test]
@@ -165,18 +168,21 @@ mod tests {
             "bytes=0 - 1",
             "bytes:0-1",
         ] {
-            assert_eq!(wanted(value.as_bytes(), 10), RequestedRange::Whole, "{value}");
+            assert_eq!(requested_range(value.as_bytes(), 10), RequestedRange::Whole, "{value}");
         }
     }
 
     proptest! {
         /// Ranges are inside the file, separate from one another, and cover exactly the requested bytes.
         #[test]
-        fn merged_ranges_cover_the_requested_bytes(asked in proptest::collection::vec((0u64..60, 0u64..60), 1..12), length in 1u64..50) {
-            let asked: Vec<_> = asked.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
-            let list: Vec<String> = asked.iter().map(|(first, last)| format!("{first}-{last}")).collect();
-            let covered = |byte: u64| asked.iter().any(|(first, last)| (*first..=*last).contains(&byte));
-            let parts = match wanted(format!("bytes={}", list.join(",")).as_bytes(), length) {
+        fn merged_ranges_cover_the_requested_bytes(
+            requested in proptest::collection::vec((0u64..60, 0u64..60), 1..12),
+            length in 1u64..50,
+        ) {
+            let requested: Vec<_> = requested.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+            let list: Vec<String> = requested.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+            let covered = |byte: u64| requested.iter().any(|(first, last)| (*first..=*last).contains(&byte));
+            let parts = match requested_range(format!("bytes={}", list.join(",")).as_bytes(), length) {
                 RequestedRange::Parts(parts) => parts,
                 other => {
                     prop_assert_eq!(other, RequestedRange::Nothing);
@@ -195,8 +201,8 @@ mod tests {
 
         #[test]
         fn any_range_field_is_read_without_panic(value in proptest::collection::vec(any::<u8>(), 0..60), length in any::<u64>()) {
-            wanted(&value, length);
-            wanted(&[b"bytes=".as_slice(), &value].concat(), length);
+            requested_range(&value, length);
+            requested_range(&[b"bytes=".as_slice(), &value].concat(), length);
         }
     }
 }

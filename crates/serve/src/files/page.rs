@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use foldhash::quality::FixedState;
 use sys::file::Root;
 
-use super::{HELD_MAX, PROMOTED_MAX, PROMOTED_MIN, refusal};
+use super::{IN_MEMORY_BYTES_MAX, PROMOTED_MAX, PROMOTED_MIN, refusal};
 use crate::date::http_date;
 use crate::media::{UNKNOWN, content_type, is_compressible};
 use crate::response::{Prepared, Status};
@@ -281,7 +281,7 @@ fn read(root: &Root, path: &[u8]) -> Result<Option<(Content, Stamp)>, Status> {
             return Err(Status::NotFound);
         }
         let stamp = Stamp::of(&metadata);
-        if stamp.length > HELD_MAX {
+        if stamp.length > IN_MEMORY_BYTES_MAX {
             return Ok(Some((Content::Stored(file, stamp.length), stamp)));
         }
         // One more byte than the length, to notice a growing file.
@@ -299,7 +299,7 @@ fn read(root: &Root, path: &[u8]) -> Result<Option<(Content, Stamp)>, Status> {
 }
 
 /// An entity tag: length and digest. The seed is fixed, so that all workers and restarts compute the same tag; a fast
-/// hash suffices, since collisions give nobody an advantage.
+/// hash suffices, since no attacker benefits from collisions.
 fn tag(length: u64, coding: Option<Coding>, parts: &[&[u8]]) -> Box<str> {
     let mut digest = FixedState::default().build_hasher();
     // A variant never has the tag of its file, even with identical bytes.

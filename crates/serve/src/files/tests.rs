@@ -56,7 +56,7 @@ fn check(files: &Files) {
     assert_eq!((files.held_bytes, files.open_files), sums);
     assert_eq!(files.table.len(), live.len());
     let in_clocks: usize = files.clocks.iter().map(VecDeque::len).sum();
-    assert_eq!(in_clocks + files.free.len(), files.slots.len(), "every place is in a clock or free");
+    assert_eq!(in_clocks + files.free.len(), files.slots.len(), "every slot is in a clock or free");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn now_s() -> i64 {
 fn large_files_have_an_entity_tag_two_seconds_after_a_change() {
     let (directory, mut files) = files();
     let path = directory.path().join("large");
-    fs::write(&path, vec![b'x'; HELD_MAX as usize + 1]).unwrap();
+    fs::write(&path, vec![b'x'; IN_MEMORY_BYTES_MAX as usize + 1]).unwrap();
     // Its inode has just changed, whatever its modification time.
     age(&path, 1000);
     let young = page(files.find(b"/large", 1));
@@ -146,10 +146,10 @@ fn large_files_have_an_entity_tag_two_seconds_after_a_change() {
 #[test]
 fn files_up_to_the_size_limit_are_stored_in_memory() {
     let (directory, mut files) = files();
-    fs::write(directory.path().join("fits"), vec![b'x'; HELD_MAX as usize]).unwrap();
-    fs::write(directory.path().join("not"), vec![b'x'; HELD_MAX as usize + 1]).unwrap();
-    assert_eq!(text(files.find(b"/fits", 1)).len(), HELD_MAX as usize);
-    assert_eq!(text(files.find(b"/not", 1)), format!("{} bytes stored", HELD_MAX + 1));
+    fs::write(directory.path().join("fits"), vec![b'x'; IN_MEMORY_BYTES_MAX as usize]).unwrap();
+    fs::write(directory.path().join("not"), vec![b'x'; IN_MEMORY_BYTES_MAX as usize + 1]).unwrap();
+    assert_eq!(text(files.find(b"/fits", 1)).len(), IN_MEMORY_BYTES_MAX as usize);
+    assert_eq!(text(files.find(b"/not", 1)), format!("{} bytes stored", IN_MEMORY_BYTES_MAX + 1));
     assert_eq!(files.open_files, 1);
     check(&files);
 }
@@ -157,7 +157,7 @@ fn files_up_to_the_size_limit_are_stored_in_memory() {
 #[test]
 fn repeatedly_requested_files_outlive_files_requested_once() {
     let (directory, mut files) = files();
-    let large = vec![0; HELD_MAX as usize + 1];
+    let large = vec![0; IN_MEMORY_BYTES_MAX as usize + 1];
     for name in 0..3 * OPEN_MAX {
         fs::write(directory.path().join(name.to_string()), &large).unwrap();
     }
@@ -175,12 +175,12 @@ fn repeatedly_requested_files_outlive_files_requested_once() {
 #[test]
 fn memory_of_stored_files_is_limited_for_any_requests() {
     let (directory, mut files) = files();
-    fs::write(directory.path().join("f"), vec![b'x'; HELD_MAX as usize]).unwrap();
-    let spellings = 2 * HELD_TOTAL_MAX / HELD_MAX as usize;
+    fs::write(directory.path().join("f"), vec![b'x'; IN_MEMORY_BYTES_MAX as usize]).unwrap();
+    let spellings = 2 * IN_MEMORY_TOTAL_MAX / IN_MEMORY_BYTES_MAX as usize;
     for spelling in 0..spellings {
         files.find(format!("{}f", "/".repeat(spelling + 1)).as_bytes(), 1);
     }
-    assert!(files.held_bytes <= HELD_TOTAL_MAX && files.held_bytes > HELD_TOTAL_MAX / 2);
+    assert!(files.held_bytes <= IN_MEMORY_TOTAL_MAX && files.held_bytes > IN_MEMORY_TOTAL_MAX / 2);
     check(&files);
     for absent in 0..1000 {
         files.find(format!("/absent{absent}").as_bytes(), 1);
@@ -282,7 +282,7 @@ fn precompressed_files_are_found_by_suffix() {
 fn the_type_of_a_file_without_extension_is_sniffed() {
     let (directory, mut files) = files();
     let mut large = b"%PDF-1.7\n".to_vec();
-    large.resize(HELD_MAX as usize + 1, b' ');
+    large.resize(IN_MEMORY_BYTES_MAX as usize + 1, b' ');
     for (name, content, kind) in [
         ("note", b"hello\n".to_vec(), "text/plain; charset=utf-8"),
         ("picture", b"\x89PNG\r\n\x1a\nrest".to_vec(), "image/png"),
@@ -334,7 +334,7 @@ fn a_removed_and_recreated_root_directory_is_served_again() {
     fs::remove_dir_all(&root).unwrap();
     assert_eq!(text(files.find(b"/a", 2)), "404 Not Found");
     make("two");
-    assert_eq!(text(files.find(b"/a", 2)), "two", "at once: what is absent is not remembered");
+    assert_eq!(text(files.find(b"/a", 2)), "two", "immediately: absence is not cached");
     // Moved away and replaced.
     fs::rename(&root, all.path().join("old")).unwrap();
     make("three");

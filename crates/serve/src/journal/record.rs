@@ -24,12 +24,12 @@ pub(super) struct Record<'a> {
 
 /// Bytes of a record.
 pub(super) fn bytes(entry: &Entry<'_>) -> usize {
-    FIXED_BYTES + kept(entry.head).len()
+    FIXED_BYTES + stored_head(entry.head).len()
 }
 
 /// Appends a record; the caller checks the space.
 pub(super) fn append(out: &mut Vec<u8>, entry: &Entry<'_>) {
-    let head = kept(entry.head);
+    let head = stored_head(entry.head);
     let mut fixed = [0u8; FIXED_BYTES];
     let (v4, address) = match entry.peer {
         IpAddr::V4(address) => (1, address.to_ipv6_mapped().octets()),
@@ -77,7 +77,7 @@ pub(super) fn take<'a>(input: &mut &'a [u8]) -> Option<Record<'a>> {
 }
 
 /// The recorded part of a head.
-fn kept(head: &[u8]) -> &[u8] {
+fn stored_head(head: &[u8]) -> &[u8] {
     &head[..head.len().min(HEAD_MAX)]
 }
 

@@ -24,7 +24,7 @@ fn entry(head: &[u8]) -> Entry<'_> {
     }
 }
 
-fn line_as(entry: &Entry<'_>, format: LogFormat, anonymous: bool) -> String {
+fn format_line(entry: &Entry<'_>, format: LogFormat, anonymous: bool) -> String {
     let mut bytes = Vec::new();
     append(&mut bytes, entry);
     assert_eq!(bytes.len(), record::bytes(entry));
@@ -37,7 +37,7 @@ fn line_as(entry: &Entry<'_>, format: LogFormat, anonymous: bool) -> String {
 }
 
 fn line(entry: &Entry<'_>) -> String {
-    line_as(entry, LogFormat::Combined, false)
+    format_line(entry, LogFormat::Combined, false)
 }
 
 #[test]
@@ -63,14 +63,14 @@ fn lines_in_the_combined_format() {
 fn extended_lines_append_time_cache_outcome_and_completeness() {
     let hit =
         Entry { finding: Finding::new(Outcome::Hit, Reason::Fresh), whole: false, ..entry(b"GET / HTTP/1.1\r\n\r\n") };
-    assert!(line_as(&hit, LogFormat::Extended, false).ends_with(" \"-\" \"-\" 124 hit fresh truncated\n"));
-    assert!(line_as(&entry(b""), LogFormat::Extended, false).ends_with(" 124 - - complete\n"));
+    assert!(format_line(&hit, LogFormat::Extended, false).ends_with(" \"-\" \"-\" 124 hit fresh truncated\n"));
+    assert!(format_line(&entry(b""), LogFormat::Extended, false).ends_with(" 124 - - complete\n"));
 }
 
 #[test]
 fn anonymous_logs_zero_the_host_part_of_addresses() {
     let of = |peer: &str| {
-        let line = line_as(&Entry { peer: peer.parse().unwrap(), ..entry(b"") }, LogFormat::Combined, true);
+        let line = format_line(&Entry { peer: peer.parse().unwrap(), ..entry(b"") }, LogFormat::Combined, true);
         line.split(' ').next().unwrap().to_owned()
     };
     assert_eq!(of("192.0.2.77"), "192.0.2.0");
@@ -159,7 +159,7 @@ fn after_a_reopen_lines_go_to_the_new_file() {
     let writing = log.start(sys::clock::Clock::start()).unwrap();
     let mut journal = writing.journal().unwrap();
     journal.note(&entry(b"GET /old HTTP/1.1\r\n\r\n"));
-    journal.hand_over();
+    journal.send_to_log_thread();
     // One queue: records sent before go to the old file.
     std::fs::rename(&path, &moved).unwrap();
     log.reopen().unwrap();
@@ -179,7 +179,7 @@ fn a_full_disk_is_counted_and_reported_once() {
     let mut journal = writing.journal().unwrap();
     for _ in 0..3 {
         journal.note(&entry(b"GET / HTTP/1.1\r\n\r\n"));
-        journal.hand_over();
+        journal.send_to_log_thread();
     }
     drop(journal);
     drop(writing);

@@ -106,9 +106,9 @@ impl Log {
         LogSummary { written, dropped, failed }
     }
 
-    /// Starts the log thread. It ends when the last [`Journal`] and the [`Writing`] are dropped, after all records are
-    /// written.
-    pub(crate) fn start(&self, clock: Clock) -> io::Result<Writing> {
+    /// Starts the log thread. It ends when the last [`Journal`] and the [`LogThread`] are dropped, after all records
+    /// are written.
+    pub(crate) fn start(&self, clock: Clock) -> io::Result<LogThread> {
         let (sender, receiver) = channel();
         *lock(&self.0.notify) = Some(sender.clone());
         let inner = Arc::clone(&self.0);
@@ -117,7 +117,7 @@ impl Log {
         let thread = thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || Writer::new(&inner, clock, file).run(&receiver))?;
-        Ok(Writing { log: self.clone(), sender: Some(sender), thread: Some(thread) })
+        Ok(LogThread { log: self.clone(), sender: Some(sender), thread: Some(thread) })
     }
 }
 
@@ -132,20 +132,20 @@ impl Eq for Log {}
 
 /// The running log thread; dropping it, after all journals, waits until all records are written.
 #[derive(Debug)]
-pub(crate) struct Writing {
+pub(crate) struct LogThread {
     log: Log,
     sender: Option<Sender<Message>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writing {
+impl LogThread {
     /// A worker's part.
     pub(crate) fn journal(&self) -> Option<Journal> {
         Some(Journal::new(self.sender.clone()?, Arc::clone(&self.log.0.tallies)))
     }
 }
 
-impl Drop for Writing {
+impl Drop for LogThread {
     fn drop(&mut self) {
         *lock(&self.log.0.notify) = None;
         self.sender = None;

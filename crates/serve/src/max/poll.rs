@@ -11,7 +11,7 @@ use sys::clock::Clock;
 use units::Timestamp;
 
 use super::reader::Reader;
-use super::{OWED_MAX, ResponseRef, Responses};
+use super::{PENDING_RESPONSES_MAX, ResponseRef, Responses};
 use crate::spec::{Limits, ServeError, system};
 
 /// Serves until one of `stops` is readable.
@@ -108,7 +108,7 @@ impl Connection {
     /// Reads all input and sends all possible output; false when the connection is finished.
     fn advance(&mut self, input: &mut [u8], answers: &Responses, bytes: &[&[u8]]) -> bool {
         loop {
-            if !self.send(bytes) || self.owed.len() > OWED_MAX {
+            if !self.send(bytes) || self.owed.len() > PENDING_RESPONSES_MAX {
                 return false;
             }
             match self.stream.read(input) {

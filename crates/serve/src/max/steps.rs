@@ -28,7 +28,7 @@ use std::path::PathBuf;
 
 use sys::clock::Clock;
 
-use self::responding::Answering;
+use self::responding::Responder;
 use crate::files::Files;
 use crate::journal::Log;
 use crate::spec::{FileRules, ServeError, open_root, system};
@@ -148,7 +148,7 @@ pub fn serve_steps(
     let writing = spec.log.as_ref().map(|log| log.start(clock)).transpose().map_err(system("start the access log"))?;
     let files = Files::new(open_root(&spec.root)?, FileRules::default());
     let journal = writing.as_ref().and_then(|writing| writing.journal());
-    let responding = Answering::new(spec, &body, open_root(&spec.root)?, files, journal, clock.now());
+    let responding = Responder::new(spec, &body, open_root(&spec.root)?, files, journal, clock.now());
     on_listening(bound);
     turning::run(&listener, stop, responding, spec.tls.as_ref(), clock)
 }

@@ -12,7 +12,7 @@ use sys::uring::{Completion, Message, Ring, RingSpec};
 use units::Timestamp;
 
 use super::reader::Reader;
-use super::{OWED_MAX, ResponseRef, Responses};
+use super::{PENDING_RESPONSES_MAX, ResponseRef, Responses};
 use crate::spec::{Limits, ServeError, system};
 
 /// Serves until one of `stops` is readable.
@@ -142,7 +142,7 @@ impl Server<'_> {
     }
 
     fn completed(&mut self, token: u64, completion: Completion) {
-        let (index, generation, kind) = taken_apart(token);
+        let (index, generation, kind) = split_token(token);
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.generation == generation) else {
             if let Some(buffer) = completion.buffer {
                 self.ring.give_back(buffer);
@@ -163,12 +163,12 @@ impl Server<'_> {
         connection.receiving = completion.more;
         match completion.result {
             Ok(length @ 1..) => {
-                let mut asked = 0;
+                let mut responses_due = 0;
                 if let Some(buffer) = completion.buffer {
                     let bytes = self.ring.bytes(&buffer, length as usize);
                     connection.reader.take(bytes, self.answers, |answer| {
                         connection.owed.push_back(answer);
-                        asked += 1;
+                        responses_due += 1;
                     });
                     self.ring.give_back(buffer);
                 }
@@ -176,10 +176,10 @@ impl Server<'_> {
                     self.ring.receive(connection.socket.as_fd(), token(index, *generation, RECEIVE));
                     connection.receiving = true;
                 }
-                if connection.owed.len() > OWED_MAX {
+                if connection.owed.len() > PENDING_RESPONSES_MAX {
                     return self.close(index);
                 }
-                if asked > 0 {
+                if responses_due > 0 {
                     self.send(index);
                 }
             }
@@ -314,7 +314,7 @@ fn token(index: u32, generation: u32, kind: u64) -> u64 {
     kind << 60 | u64::from(generation) << 32 | u64::from(index)
 }
 
-fn taken_apart(token: u64) -> (u32, u32, u64) {
+fn split_token(token: u64) -> (u32, u32, u64) {
     (token as u32, (token >> 32) as u32 & GENERATION_MASK, token >> 60)
 }
 

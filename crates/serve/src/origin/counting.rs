@@ -59,34 +59,34 @@ impl Tally {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub figures: OriginFigures,
-    worlds: HashMap<u32, Recent>,
+    worlds: HashMap<u32, RecentWorld>,
     pub think_error: Histogram,
 }
 
 /// A world, and the worker's request number of its last request.
 #[derive(Debug, Default)]
-struct Recent {
+struct RecentWorld {
     figures: WorldFigures,
     last: u64,
 }
 
 impl Counts {
     /// Counts a request for an object, with or without think time.
-    pub fn begin(&mut self, asked: &ObjectRequest, foreign: bool, thinks: bool) {
+    pub fn begin(&mut self, request: &ObjectRequest, foreign: bool, thinks: bool) {
         let figures = &mut self.figures;
         figures.requests += 1;
-        match asked.method {
+        match request.method {
             Method::Head => figures.head += 1,
             Method::Post => figures.post += 1,
             _ => figures.get += 1,
         }
-        figures.conditional += u64::from(asked.is_conditional());
-        figures.without_request_id += u64::from(asked.ask.is_none());
+        figures.conditional += u64::from(request.is_conditional());
+        figures.without_request_id += u64::from(request.request_id.is_none());
         figures.foreign += u64::from(foreign);
         figures.thinking += u64::from(thinks);
-        let world = self.world(asked.world);
+        let world = self.world(request.world);
         world.requests += 1;
-        world.without_request_id += u64::from(asked.ask.is_none());
+        world.without_request_id += u64::from(request.request_id.is_none());
     }
 
     /// Counters of a requested world. A new one replaces the least recently requested: a sweep reads the counters of
@@ -108,7 +108,7 @@ impl Counts {
         *(if full { &mut figures.full } else { &mut figures.not_modified }) += 1;
         figures.aborted += u64::from(cut);
         figures.content_bytes += content_bytes;
-        if let Some(Recent { figures, .. }) = self.worlds.get_mut(&world) {
+        if let Some(RecentWorld { figures, .. }) = self.worlds.get_mut(&world) {
             figures.content_bytes += content_bytes;
         }
     }
@@ -116,7 +116,7 @@ impl Counts {
     /// Subtracts bytes that were not sent.
     pub fn take_back(&mut self, world: u32, bytes: u64) {
         self.figures.content_bytes -= bytes;
-        if let Some(Recent { figures, .. }) = self.worlds.get_mut(&world) {
+        if let Some(RecentWorld { figures, .. }) = self.worlds.get_mut(&world) {
             // The world may have been replaced and requested again.
             figures.content_bytes = figures.content_bytes.saturating_sub(bytes);
         }
@@ -135,12 +135,12 @@ mod tests {
 
     /// Sweeps that run for days use one origin: it must continue to count current worlds.
     #[test]
-    fn counts_are_kept_for_the_most_recent_worlds() {
+    fn counts_of_the_most_recent_worlds_are_stored() {
         let mut counts = Counts::default();
-        let asked = |world| ObjectRequest {
+        let request = |world| ObjectRequest {
             world,
             object: Object { kind: 0, number: 1 },
-            ask: None,
+            request_id: None,
             method: Method::Get,
             gzip: false,
             since_s: None,
@@ -150,15 +150,15 @@ mod tests {
         };
         let last = OriginFigures::WORLDS_MAX as u32 + 9;
         for world in 0..=last {
-            // This world is requested again and again.
-            counts.begin(&asked(u32::MAX), false, false);
-            counts.begin(&asked(world), false, false);
-            counts.begin(&asked(world), false, false);
+            // This world is requested repeatedly.
+            counts.begin(&request(u32::MAX), false, false);
+            counts.begin(&request(world), false, false);
+            counts.begin(&request(world), false, false);
             counts.answer(world, true, 10, false);
         }
         assert_eq!(counts.worlds.len(), OriginFigures::WORLDS_MAX);
-        let wanted = WorldFigures { requests: 2, content_bytes: 10, without_request_id: 2 };
-        assert_eq!(counts.worlds.get(&last).map(|recent| recent.figures), Some(wanted));
+        let expected = WorldFigures { requests: 2, content_bytes: 10, without_request_id: 2 };
+        assert_eq!(counts.worlds.get(&last).map(|recent| recent.figures), Some(expected));
         assert!(counts.worlds.contains_key(&u32::MAX) && !counts.worlds.contains_key(&9));
         assert_eq!(counts.figures.worlds_forgotten, 11);
         // A response for a world that has been replaced meanwhile.

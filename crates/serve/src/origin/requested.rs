@@ -12,7 +12,7 @@ pub(crate) struct ObjectRequest {
     pub world: u32,
     pub object: Object,
     /// The virtual user's request id; `None` for requests of a proxy itself.
-    pub ask: Option<RequestId>,
+    pub request_id: Option<RequestId>,
     /// GET, HEAD or POST.
     pub method: Method,
     pub gzip: bool,
@@ -22,14 +22,14 @@ pub(crate) struct ObjectRequest {
     pub tags: Option<Box<[u8]>>,
     /// HTTP/1.0.
     pub old: bool,
-    /// The client wants a persistent connection.
+    /// Whether the client requests a persistent connection.
     pub keep_alive: bool,
 }
 
-/// Why a request is for no object.
+/// Why a request does not name an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoObject {
-    /// It is for the origin's own counters.
+    /// It requests the counters of the origin.
     Figures,
     /// OPTIONS: the permitted methods.
     Options,
@@ -54,8 +54,8 @@ impl ObjectRequest {
         let (world, object) = World::read_path(request.path).ok_or(NoObject::Path)?;
         let fields = &request.fields;
         // RFC 9110, section 13.1.3: ignored for other methods, and together with If-None-Match.
-        let may_have_it = request.method != Method::Post;
-        let tags = fields.if_none_match.filter(|_| may_have_it).map(|first| {
+        let supports_conditions = request.method != Method::Post;
+        let tags = fields.if_none_match.filter(|_| supports_conditions).map(|first| {
             if fields.repeated {
                 let all: Vec<&[u8]> = fields.values(b"if-none-match").collect();
                 all.join(&b", "[..]).into()
@@ -63,12 +63,13 @@ impl ObjectRequest {
                 Box::from(first)
             }
         });
-        let since_s = if may_have_it && tags.is_none() { modified_since(fields, year_now) } else { None };
-        let ask = fields.lines().find(|(name, _)| name.eq_ignore_ascii_case(polymix::ASK.as_bytes()));
+        let since_s = if supports_conditions && tags.is_none() { modified_since(fields, year_now) } else { None };
+        let request_id =
+            fields.lines().find(|(name, _)| name.eq_ignore_ascii_case(polymix::REQUEST_ID_FIELD.as_bytes()));
         Ok(ObjectRequest {
             world,
             object,
-            ask: ask.and_then(|(_, value)| RequestId::read(value)),
+            request_id: request_id.and_then(|(_, value)| RequestId::read(value)),
             method: request.method,
             gzip: takes_gzip(fields),
             since_s,
@@ -78,7 +79,7 @@ impl ObjectRequest {
         })
     }
 
-    /// Whether it has a condition.
+    /// Whether the request is conditional.
     pub fn is_conditional(&self) -> bool {
         self.since_s.is_some() || self.tags.is_some()
     }

@@ -9,11 +9,11 @@
 //! | Vary: Accept-Encoding | of the workload's kinds that vary, for every client |
 //! | Content-Encoding: gzip | of compressed kinds, for clients that accept it |
 //!
-//! A 304 has no request id: a cache that copies the field to its stored response would otherwise attribute that response
-//! to the revalidating request. Uncacheable objects and responses to POST are `private, no-store`. Range is ignored,
-//! which is permitted (RFC 9110, section 14.2).
+//! A 304 has no request id: a cache that copies the field to its stored response would otherwise attribute that
+//! response to the revalidating request. Uncacheable objects and responses to POST are `private, no-store`. Range is
+//! ignored, which is permitted (RFC 9110, section 14.2).
 
-use polymix::{Stamp, Variant, Vary, Version, World};
+use polymix::{ResponseIdentity, Variant, Vary, Version, World};
 
 use super::{ObjectRequest, Origin};
 use crate::date::http_date_s;
@@ -32,21 +32,21 @@ impl Origin {
     /// Writes the response's head to `out`, and a short body too. After a truncated response the connection closes.
     pub fn answer(
         &mut self,
-        asked: &ObjectRequest,
+        request: &ObjectRequest,
         persistence: Persistence,
         out: &mut Vec<u8>,
     ) -> (Reply, Truncation) {
         let now_ms = self.now();
         let now_s = self.date_s;
         let date = self.date;
-        let world = self.world(asked.world);
-        let object = asked.object;
+        let world = self.world(request.world);
+        let object = request.object;
         let kind = &world.spec.kinds[usize::from(object.kind)];
         let version = world.version(object, now_s);
-        let variant = world.variant(object, asked.gzip);
+        let variant = world.variant(object, request.gzip);
         let modified_s = world.has_last_modified(object).then_some(version.modified_s);
         let etag = world.has_etag(object).then(|| etag(object, version, variant));
-        let same = match (&asked.tags, asked.since_s) {
+        let same = match (&request.tags, request.since_s) {
             (Some(tags), _) => &**tags == b"*" || etag.as_ref().is_some_and(|etag| names(tags, etag.as_bytes())),
             (None, Some(since_s)) => modified_s.is_some_and(|modified_s| modified_s <= since_s),
             (None, None) => false,
@@ -54,10 +54,19 @@ impl Origin {
         out.extend_from_slice(if same { b"HTTP/1.1 304 Not Modified\r\n" } else { b"HTTP/1.1 200 OK\r\n" });
         out.extend_from_slice(SERVER);
         out.extend_from_slice(&date);
-        let ask = asked.ask.filter(|_| !same);
-        out.extend_from_slice(STAMP);
+        let request_id = request.request_id.filter(|_| !same);
+        out.extend_from_slice(IDENTITY_FIELD);
         let number = version.number;
-        Stamp { world: asked.world, object, version: number, variant, ask, renewed: same, made_ms: now_ms }.write(out);
+        ResponseIdentity {
+            world: request.world,
+            object,
+            version: number,
+            variant,
+            request_id,
+            renewed: same,
+            generated_unix_ms: now_ms,
+        }
+        .write(out);
         out.extend_from_slice(b"\r\n");
         if let Some(modified_s) = modified_s {
             line(out, b"Last-Modified: ", &http_date_s(modified_s));
@@ -65,7 +74,7 @@ impl Origin {
         if let Some(etag) = &etag {
             line(out, b"ETag: ", etag.as_bytes());
         }
-        lifetime(world, asked, version, out);
+        lifetime(world, request, version, out);
         if kind.vary == Vary::AcceptEncoding {
             out.extend_from_slice(VARY);
         }
@@ -81,10 +90,10 @@ impl Origin {
             out.extend_from_slice(b"Content-Length: ");
             decimal(whole.length(), out);
             out.extend_from_slice(b"\r\n");
-            if asked.method != Method::Head {
+            if request.method != Method::Head {
                 let mut end = whole.length();
                 // An empty body cannot be truncated.
-                let planned = asked.ask.filter(|_| asked.method == Method::Get && end > 0);
+                let planned = request.request_id.filter(|_| request.method == Method::Get && end > 0);
                 if let Some(at) = planned.and_then(|ask| world.origin_aborts(ask)) {
                     end = at.min(end - 1);
                     cut = Truncation::Yes;
@@ -95,26 +104,26 @@ impl Origin {
         }
         out.extend_from_slice(persistence.field());
         out.extend_from_slice(b"\r\n");
-        if let Some(mut matter) = body {
+        if let Some(mut body) = body {
             if reply.content_bytes <= COPY_MAX as u64 {
-                while !matter.rest().is_empty() {
-                    let length = matter.rest().len();
-                    out.extend_from_slice(matter.rest());
-                    matter.advance(length);
+                while !body.rest().is_empty() {
+                    let length = body.rest().len();
+                    out.extend_from_slice(body.rest());
+                    body.advance(length);
                 }
             } else {
-                reply.body = Some(Tail::WorkloadBody(Box::new(matter)));
+                reply.body = Some(Tail::WorkloadBody(Box::new(body)));
             }
         }
-        self.tally.with(|counts| counts.answer(asked.world, !same, reply.content_bytes, cut == Truncation::Yes));
+        self.tally.with(|counts| counts.answer(request.world, !same, reply.content_bytes, cut == Truncation::Yes));
         (reply, cut)
     }
 }
 
 /// The cache lifetime of the response.
-fn lifetime(world: &World, asked: &ObjectRequest, version: Version, out: &mut Vec<u8>) {
+fn lifetime(world: &World, request: &ObjectRequest, version: Version, out: &mut Vec<u8>) {
     // A POST has its own object, which is never requested again.
-    if asked.method == Method::Post || !world.cacheable(asked.object) {
+    if request.method == Method::Post || !world.cacheable(request.object) {
         out.extend_from_slice(b"Cache-Control: private, no-store\r\n");
         return;
     }
@@ -153,8 +162,8 @@ fn decimal(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// [`polymix::STAMP`] as the beginning of a field line.
-const STAMP: &[u8] = b"X-Yamabiko: ";
+/// [`polymix::IDENTITY_FIELD`] as the beginning of a field line.
+const IDENTITY_FIELD: &[u8] = b"X-Yamabiko: ";
 
 #[cfg(test)]
 mod tests {
@@ -170,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stamp_field_has_the_name_that_polymix_reads() {
-        assert_eq!(STAMP, format!("{}: ", polymix::STAMP).as_bytes());
+    fn the_identity_field_has_the_name_that_polymix_reads() {
+        assert_eq!(IDENTITY_FIELD, format!("{}: ", polymix::IDENTITY_FIELD).as_bytes());
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn hot(
     read: bool,
     repetitions: Repetitions,
 ) -> Result<Vec<LocalRound>, ServeError> {
-    let files = Made::new(folder, bytes, 1)?;
+    let files = TemporaryFiles::new(folder, bytes, 1)?;
     let root = open_root(folder)?;
     let mut content = Vec::with_capacity(bytes);
     let name = files.names[0].as_bytes();
@@ -30,7 +30,7 @@ pub(super) fn hot(
 /// Whether they came from a device is in the rounds' `blocks_read`: it stays 0 on a file system in memory, or if
 /// another program keeps them cached.
 pub(super) fn cold(folder: &Path, bytes: usize, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
-    let files = Made::new(folder, bytes, COLD_FILES)?;
+    let files = TemporaryFiles::new(folder, bytes, COLD_FILES)?;
     let root = open_root(folder)?;
     let mut content = Vec::with_capacity(bytes);
     let mut meter = Meter::new();
@@ -71,15 +71,15 @@ fn take(root: &Root, name: &[u8], bytes: usize, read: bool, content: &mut Vec<u8
 }
 
 /// Temporary files, removed when dropped.
-struct Made<'a> {
+struct TemporaryFiles<'a> {
     folder: &'a Path,
     names: Vec<String>,
 }
 
-impl<'a> Made<'a> {
+impl<'a> TemporaryFiles<'a> {
     fn new(folder: &'a Path, bytes: usize, count: usize) -> Result<Self, ServeError> {
         let own = std::process::id();
-        let mut made = Made { folder, names: Vec::new() };
+        let mut made = TemporaryFiles { folder, names: Vec::new() };
         for number in 0..count {
             let name = format!("yamabiko-part-{own}-{bytes}-{number}");
             // Only new files are created, and only created files are removed.
@@ -102,7 +102,7 @@ impl<'a> Made<'a> {
     }
 }
 
-impl Drop for Made<'_> {
+impl Drop for TemporaryFiles<'_> {
     fn drop(&mut self) {
         for name in &self.names {
             let _ = fs::remove_file(self.folder.join(name));

@@ -1,4 +1,4 @@
-//! The components do their work as often as they count, by the kernel's own counters and by their output.
+//! Tests that components do their work as often as they count it, by counters of the kernel and by their output.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -50,7 +50,7 @@ fn every_counted_file_read_takes_place() {
     let made = measure_part(&spec(LocalComponent::Open, 1 << 20, folder.path())).unwrap();
     let count: u64 = made.iter().map(|round| round.count).sum();
     assert!(read_so_far().1 - read < count * (1 << 20) / 100, "{made:?}");
-    // No file is left.
+    // All files were removed.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -103,9 +103,10 @@ fn handshakes_are_full_or_resumed_as_configured_and_need_a_certificate() {
 fn answered(spec: &ExchangeSpec, requests: usize) -> Vec<u8> {
     let stop = EventFd::new().unwrap();
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let server = scope.spawn(|| serve_exchange(spec, stop.as_fd(), move |address| tell.send(address).unwrap()));
-        let mut client = TcpStream::connect(told.recv().unwrap()).unwrap();
+        let (address_sender, address_receiver) = mpsc::channel();
+        let server =
+            scope.spawn(|| serve_exchange(spec, stop.as_fd(), move |address| address_sender.send(address).unwrap()));
+        let mut client = TcpStream::connect(address_receiver.recv().unwrap()).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut got = Vec::new();
         for _ in 0..requests {
@@ -117,7 +118,7 @@ fn answered(spec: &ExchangeSpec, requests: usize) -> Vec<u8> {
                     break end;
                 }
                 let read = client.read(&mut one).unwrap();
-                assert!(read > 0, "the server went");
+                assert!(read > 0, "the server closed the connection");
                 got.extend_from_slice(&one[..read]);
             };
             got.drain(..length - spec.body_bytes);
@@ -126,7 +127,7 @@ fn answered(spec: &ExchangeSpec, requests: usize) -> Vec<u8> {
             got.clear();
         }
         if spec.close {
-            assert_eq!(client.read(&mut [0]).unwrap(), 0, "the server closes after its answer");
+            assert_eq!(client.read(&mut [0]).unwrap(), 0, "the server closes after its response");
         }
         drop(client);
         stop.write(1).unwrap();

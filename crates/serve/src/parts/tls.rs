@@ -29,9 +29,9 @@ pub(super) fn handshakes(tls: &Tls, resumed: bool, repetitions: Repetitions) -> 
             // A client without tickets makes full handshakes.
             let config = if resumed { Arc::clone(&config) } else { client() };
             let session = Session::open(tls, &config, &mut meter)?;
-            let wanted = if resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
-            if session.client.handshake_kind() != Some(wanted) {
-                return Err(refused(&format!("a handshake was not {wanted:?} as expected")));
+            let expected = if resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
+            if session.client.handshake_kind() != Some(expected) {
+                return Err(refused(&format!("a handshake was not {expected:?} as expected")));
             }
             meter.count += 1;
             up += session.up_bytes;
@@ -48,22 +48,22 @@ pub(super) fn records(tls: &Tls, bytes: usize, repetitions: Repetitions) -> Resu
     let mut meter = Meter::new();
     let mut session = Session::open(tls, &client(), &mut meter)?;
     let (request, answer) = ([b'r'; REQUEST_BYTES], vec![b'a'; bytes]);
-    let (mut plain, mut sealed, mut heard) = (Vec::new(), Vec::new(), vec![0; 64 << 10]);
+    let (mut plain, mut sealed, mut received) = (Vec::new(), Vec::new(), vec![0; 64 << 10]);
     let mut made = Vec::new();
     for round in 0..=repetitions.rounds {
         meter.reset();
         while meter.count == 0 || meter.cpu() < repetitions.each {
             session.client.writer().write_all(&request).map_err(|error| refused(&error.to_string()))?;
-            let asked = session.asked()?;
+            let client_output = session.client_output()?;
             plain.clear();
             sealed.clear();
             meter.begin();
-            let opened = session.server.received(&asked, &mut plain, &mut sealed);
+            let opened = session.server.received(&client_output, &mut plain, &mut sealed);
             let answered = session.server.encrypt(&answer, &mut sealed);
             meter.end();
             opened.and(answered).map_err(|failure| refused(&failure.to_string()))?;
             meter.count += 1;
-            if plain != request || session.tell(&sealed, &mut heard)? != bytes {
+            if plain != request || session.pass_to_client(&sealed, &mut received)? != bytes {
                 return Err(refused("a session returned other bytes than were sent"));
             }
         }
@@ -96,26 +96,26 @@ impl Session {
         meter.end();
         let server = server.map_err(|failure| refused(&failure.to_string()))?;
         let mut session = Session { client, server, up_bytes: 0, down_bytes: 0 };
-        let (mut plain, mut out, mut heard) = (Vec::new(), Vec::new(), [0; 64]);
+        let (mut plain, mut out, mut received) = (Vec::new(), Vec::new(), [0; 64]);
         loop {
-            let bytes = session.asked()?;
+            let bytes = session.client_output()?;
             if bytes.is_empty() {
                 break;
             }
             session.up_bytes += bytes.len() as u64;
             meter.begin();
-            let received = session.server.received(&bytes, &mut plain, &mut out);
+            let outcome = session.server.received(&bytes, &mut plain, &mut out);
             meter.end();
-            received.map_err(|failure| refused(&failure.to_string()))?;
+            outcome.map_err(|failure| refused(&failure.to_string()))?;
             session.down_bytes += out.len() as u64;
-            session.tell(&out, &mut heard)?;
+            session.pass_to_client(&out, &mut received)?;
             out.clear();
         }
         if session.server.established() { Ok(session) } else { Err(refused("a handshake did not complete")) }
     }
 
     /// The client's pending output.
-    fn asked(&mut self) -> Result<Vec<u8>, ServeError> {
+    fn client_output(&mut self) -> Result<Vec<u8>, ServeError> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
             self.client.write_tls(&mut bytes).map_err(|error| refused(&error.to_string()))?;
@@ -123,13 +123,13 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Passes bytes to the client; adds the decrypted bytes to `heard`.
-    fn tell(&mut self, mut bytes: &[u8], heard: &mut [u8]) -> Result<usize, ServeError> {
+    /// Passes bytes to the client, which decrypts them into `received`.
+    fn pass_to_client(&mut self, mut bytes: &[u8], received: &mut [u8]) -> Result<usize, ServeError> {
         let mut length = 0;
         while !bytes.is_empty() {
             self.client.read_tls(&mut bytes).map_err(|error| refused(&error.to_string()))?;
             self.client.process_new_packets().map_err(failed)?;
-            while let Ok(got @ 1..) = self.client.reader().read(heard) {
+            while let Ok(got @ 1..) = self.client.reader().read(received) {
                 length += got;
             }
         }
@@ -148,7 +148,7 @@ fn client() -> Arc<ClientConfig> {
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("ring has suites of it")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(TakesAny(provider)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)
@@ -156,9 +156,9 @@ fn client() -> Arc<ClientConfig> {
 
 /// The client's work is not counted, so verification is unnecessary.
 #[derive(Debug)]
-struct TakesAny(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for TakesAny {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

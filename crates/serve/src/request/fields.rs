@@ -69,7 +69,7 @@ impl<'a> Iterator for Lines<'a> {
 
 /// Collects the fields of a head.
 #[derive(Default)]
-pub(super) struct Gathered<'a> {
+pub(super) struct FieldCollector<'a> {
     pub(super) fields: Fields<'a>,
     pub(super) hosts: usize,
     pub(super) close: bool,
@@ -85,7 +85,7 @@ pub(super) struct Expectation {
     other: bool,
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> FieldCollector<'a> {
     /// Adds one field.
     pub(super) fn take(&mut self, header: &Header<'a>) {
         let Header { name, value } = *header;

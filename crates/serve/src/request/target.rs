@@ -5,7 +5,7 @@ use crate::response::Status;
 
 /// A parsed target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct ParsedTarget<'a> {
     pub(super) path: &'a [u8],
     pub(super) query: Option<&'a [u8]>,
     /// Of a target in absolute or authority form.
@@ -16,23 +16,23 @@ pub(super) struct Place<'a> {
 ///
 /// # Errors
 /// 400 for a form that does not match the method, a fragment, user information, or an invalid host.
-pub(super) fn read(method: Method, target: &[u8]) -> Result<Place<'_>, Status> {
+pub(super) fn read(method: Method, target: &[u8]) -> Result<ParsedTarget<'_>, Status> {
     match target.first() {
         Some(_) if method == Method::Connect => connect(target),
         Some(b'/') => origin(target, None),
         Some(b'*') if target == b"*" && method == Method::Options => {
-            Ok(Place { path: target, query: None, authority: None })
+            Ok(ParsedTarget { path: target, query: None, authority: None })
         }
         _ => absolute(target),
     }
 }
 
 /// `/path?query`.
-fn origin<'a>(target: &'a [u8], authority: Option<&'a [u8]>) -> Result<Place<'a>, Status> {
+fn origin<'a>(target: &'a [u8], authority: Option<&'a [u8]>) -> Result<ParsedTarget<'a>, Status> {
     let (path, query) = match memchr::memchr2(b'?', b'#', target) {
         None => (target, None),
         Some(at) => {
-            // A fragment is never sent (RFC 9110, section 7.1): removed here and kept elsewhere, it would give two
+            // A fragment is never sent (RFC 9110, section 7.1): removed here and left in elsewhere, it would give two
             // paths.
             if memchr::memchr(b'#', &target[at..]).is_some() {
                 return Err(Status::BadRequest);
@@ -40,11 +40,11 @@ fn origin<'a>(target: &'a [u8], authority: Option<&'a [u8]>) -> Result<Place<'a>
             (&target[..at], Some(&target[at + 1..]))
         }
     };
-    Ok(Place { path: if path.is_empty() { b"/" } else { path }, query, authority })
+    Ok(ParsedTarget { path: if path.is_empty() { b"/" } else { path }, query, authority })
 }
 
 /// `http://host/path?query`, which clients send to a proxy and every server must accept. An empty path means `/`.
-fn absolute(target: &[u8]) -> Result<Place<'_>, Status> {
+fn absolute(target: &[u8]) -> Result<ParsedTarget<'_>, Status> {
     let colon = target.iter().position(|&byte| byte == b':').ok_or(Status::BadRequest)?;
     let (scheme, rest) = target.split_at(colon);
     if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
@@ -60,10 +60,10 @@ fn absolute(target: &[u8]) -> Result<Place<'_>, Status> {
 }
 
 /// `host:port`.
-fn connect(target: &[u8]) -> Result<Place<'_>, Status> {
+fn connect(target: &[u8]) -> Result<ParsedTarget<'_>, Status> {
     let has_port = target.last().is_some_and(u8::is_ascii_digit) && target.contains(&b':');
     if has_port && is_host(target) {
-        Ok(Place { path: target, query: None, authority: Some(target) })
+        Ok(ParsedTarget { path: target, query: None, authority: Some(target) })
     } else {
         Err(Status::BadRequest)
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{DAY_S, Report};
 use crate::cache::{Outcome, Reason};
-use crate::dynamic::{Account, ProgramUsage};
+use crate::dynamic::{DynamicUsage, ProgramUsage};
 use crate::figures::{Kind, Refusal};
 
 /// The document and a line end.
@@ -80,8 +80,8 @@ fn document(report: &Report) -> Value {
             "evictions": usage.evictions,
         });
     }
-    if let Some(account) = &report.dynamic {
-        document["dynamic"] = dynamic(account);
+    if let Some(usage) = &report.dynamic {
+        document["dynamic"] = dynamic(usage);
     }
     if let Some(log) = report.log {
         document["log"] = json!({ "written": log.written, "dropped": log.dropped, "failed": log.failed });
@@ -89,8 +89,8 @@ fn document(report: &Report) -> Value {
     document
 }
 
-fn dynamic(account: &Account) -> Value {
-    let routes: Vec<Value> = account
+fn dynamic(usage: &DynamicUsage) -> Value {
+    let routes: Vec<Value> = usage
         .routes
         .iter()
         .map(|route| {
@@ -112,7 +112,7 @@ fn dynamic(account: &Account) -> Value {
         })
         .collect();
     let mut dynamic = json!({ "routes": routes });
-    if let Some(program) = &account.program {
+    if let Some(program) = &usage.program {
         dynamic["program"] = self::program(program);
     }
     dynamic

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::json::class_name;
 use super::{DAY_S, Report};
 use crate::cache::{Outcome, Reason};
-use crate::dynamic::{Account, ProgramUsage, RouteCounters};
+use crate::dynamic::{DynamicUsage, ProgramUsage, RouteCounters};
 use crate::figures::{Kind, Refusal};
 
 /// All metric families.
@@ -94,8 +94,8 @@ pub(super) fn text(report: &Report) -> String {
             usage.evictions as f64,
         );
     }
-    if let Some(account) = &report.dynamic {
-        dynamic(&mut out, account);
+    if let Some(usage) = &report.dynamic {
+        dynamic(&mut out, usage);
     }
     if let Some(log) = report.log {
         out.family(
@@ -110,7 +110,7 @@ pub(super) fn text(report: &Report) -> String {
     out.0.text
 }
 
-fn dynamic(out: &mut Text, account: &Account) {
+fn dynamic(out: &mut Text, usage: &DynamicUsage) {
     type Figure = fn(&RouteCounters) -> u64;
     let gauges: [(&str, &str, Figure); 2] = [
         ("dynamic_in_flight", "Exchanges in flight at the upstream.", |route| route.in_flight),
@@ -118,7 +118,7 @@ fn dynamic(out: &mut Text, account: &Account) {
     ];
     for (name, about, figure) in gauges {
         out.family(name, "gauge", about);
-        for route in &account.routes {
+        for route in &usage.routes {
             out.sample(&[("route", &route.route)], figure(route) as f64);
         }
     }
@@ -133,17 +133,17 @@ fn dynamic(out: &mut Text, account: &Account) {
         ("cancelled", |route| route.cancelled),
     ];
     out.family("dynamic_exchanges_total", "counter", "Exchanges with upstreams, by result.");
-    for route in &account.routes {
+    for route in &usage.routes {
         for (result, figure) in results {
             out.sample(&[("route", &route.route), ("result", result)], figure(route) as f64);
         }
     }
     out.family("dynamic_connections_total", "counter", "Exchanges on a new connection, and on a reused one.");
-    for route in &account.routes {
+    for route in &usage.routes {
         out.sample(&[("route", &route.route), ("connection", "new")], route.connects as f64);
         out.sample(&[("route", &route.route), ("connection", "reused")], route.reused as f64);
     }
-    if let Some(program) = &account.program {
+    if let Some(program) = &usage.program {
         self::program(out, program);
     }
 }

@@ -16,7 +16,7 @@ fn status_sources(spec: StatusSpec) -> StatusSources {
     counters.answered(Kind::Dynamic, 200, 7, Finding::new(Outcome::Hit, Reason::Fresh), true);
     counters.began();
     counters.tick(Timestamp::from_nanos(1));
-    StatusSources { spec, figures, cache: None, log: None, accounts: None }
+    StatusSources { spec, figures, cache: None, log: None, usage_reader: None }
 }
 
 /// A report with every section.
@@ -28,19 +28,19 @@ fn full() -> Report {
         relay_cpu: Some((Duration::from_millis(10), Duration::from_millis(20))),
         cache: Some(Usage { responses: 3, ..Usage::default() }),
         log: Some(LogSummary { written: 9, dropped: 2, failed: 1 }),
-        dynamic: Some(Account {
+        dynamic: Some(DynamicUsage {
             routes: vec![RouteCounters { route: hostile, answered: 5, ..RouteCounters::default() }],
             program: Some(ProgramUsage { up: true, starts: 2, usage: Some(Default::default()), ..Default::default() }),
         }),
-        ..status_sources(StatusSpec::All).gather(Timestamp::from_nanos(120_500_000_000))
+        ..status_sources(StatusSpec::All).collect_report(Timestamp::from_nanos(120_500_000_000))
     }
 }
 
 fn ask(status_sources: &StatusSources, request: &str, peer: &str) -> Option<(u16, String)> {
     let Parsed::Complete(request) = parse_within(request.as_bytes(), 8192, 100) else { panic!("{request}") };
     let mut out = Vec::new();
-    let asked = status_sources.matches(&request, peer.parse().unwrap());
-    let reply = asked.then(|| {
+    let is_status_request = status_sources.matches(&request, peer.parse().unwrap());
+    let reply = is_status_request.then(|| {
         status_sources.answer(&request, Timestamp::from_nanos(1), b"Date: x\r\n", Persistence::KeepAlive, &mut out)
     });
     let text = String::from_utf8(out).unwrap();
@@ -162,7 +162,7 @@ fn read(text: &str) -> Result<Families, String> {
                 return wrong("TYPE");
             }
             if families.insert(name.to_owned(), (kind.to_owned(), HashMap::new())).is_some() {
-                return wrong("a family twice");
+                return wrong("a duplicate family");
             }
             current = name.to_owned();
         } else {
@@ -178,7 +178,7 @@ fn read(text: &str) -> Result<Families, String> {
             let value: f64 = value.parse().map_err(|_| format!("no number: {line}"))?;
             let samples = &mut families.get_mut(name).ok_or("unknown")?.1;
             if !value.is_finite() || samples.insert(labels.to_owned(), value).is_some() {
-                return wrong("twice, or not finite");
+                return wrong("a duplicate or not finite sample");
             }
         }
     }

@@ -94,10 +94,10 @@ fn refusals_close_the_connection() {
         (format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"), "414 URI Too Long"),
         (format!("GET / HTTP/1.1\r\nHost: x\r\nA: {long}\r\n\r\n"), "431 Request Header Fields Too Large"),
     ] {
-        let answer = server.ask(&format!("{request}GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n"));
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:.30}: {answer:?}");
-        assert!(answer.contains("\r\nConnection: close\r\n"));
-        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "nothing after a refusal: {answer:?}");
+        let response_text = server.ask(&format!("{request}GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert!(response_text.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:.30}: {response_text:?}");
+        assert!(response_text.contains("\r\nConnection: close\r\n"));
+        assert_eq!(response_text.matches("HTTP/1.1 ").count(), 1, "no response follows a refusal: {response_text:?}");
     }
 }
 
@@ -109,8 +109,8 @@ fn an_unreadable_file_gives_403() {
     fs::write(&path, "x").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     // Root can read it nevertheless.
-    let wanted = if nix::unistd::geteuid().is_root() { "200 OK" } else { "403 Forbidden" };
-    assert_eq!(server.connect().get("/closed").status(), wanted);
+    let expected = if nix::unistd::geteuid().is_root() { "200 OK" } else { "403 Forbidden" };
+    assert_eq!(server.connect().get("/closed").status(), expected);
 }
 
 #[test]

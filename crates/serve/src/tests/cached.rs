@@ -27,24 +27,24 @@ struct Origin {
 }
 
 impl Origin {
-    fn new(answer: impl Fn(&str, usize) -> String + Clone + Send + 'static) -> Self {
-        Self::at("127.0.0.1:0".parse().unwrap(), answer)
+    fn new(response_text: impl Fn(&str, usize) -> String + Clone + Send + 'static) -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap(), response_text)
     }
 
-    fn at(address: SocketAddr, answer: impl Fn(&str, usize) -> String + Clone + Send + 'static) -> Self {
+    fn at(address: SocketAddr, response_text: impl Fn(&str, usize) -> String + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let (heads, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let connections = Arc::<Mutex<Vec<TcpStream>>>::default();
-        let (remembered, stopping, open) = (Arc::clone(&heads), Arc::clone(&stop), Arc::clone(&connections));
+        let (stored_heads, stopping, open) = (Arc::clone(&heads), Arc::clone(&stop), Arc::clone(&connections));
         let thread = thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if stopping.load(Ordering::Acquire) {
                     return;
                 }
                 open.lock().unwrap().push(stream.try_clone().unwrap());
-                let (answer, remembered) = (answer.clone(), Arc::clone(&remembered));
-                thread::spawn(move || converse(stream, &answer, &remembered));
+                let (response_text, stored_heads) = (response_text.clone(), Arc::clone(&stored_heads));
+                thread::spawn(move || serve_connection(stream, &response_text, &stored_heads));
             }
         });
         Origin { address, heads, connections, stop, thread: Some(thread) }
@@ -60,7 +60,7 @@ impl Origin {
 }
 
 /// A response that begins with `!` is sent raw, and then the connection closes.
-fn converse(mut stream: TcpStream, answer: &impl Fn(&str, usize) -> String, heads: &Mutex<Vec<String>>) {
+fn serve_connection(mut stream: TcpStream, response_text: &impl Fn(&str, usize) -> String, heads: &Mutex<Vec<String>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
         let mut head = String::new();
@@ -78,8 +78,8 @@ fn converse(mut stream: TcpStream, answer: &impl Fn(&str, usize) -> String, head
             heads.push(head.clone());
             heads.len() - 1
         };
-        let said = answer(&head, number);
-        let (bytes, ends) = said.strip_prefix('!').map_or((&*said, false), |rest| (rest, true));
+        let response = response_text(&head, number);
+        let (bytes, ends) = response.strip_prefix('!').map_or((&*response, false), |rest| (rest, true));
         // The relay may have disconnected.
         let _ = stream.write_all(bytes.as_bytes());
         if ends {
@@ -153,10 +153,10 @@ impl Site {
             ..ServeSpec::new(directory.path(), listen)
         };
         let stop = Arc::new(EventFd::new().unwrap());
-        let (tell, told) = mpsc::channel();
+        let (address_sender, address_receiver) = mpsc::channel();
         let stopped = Arc::clone(&stop);
-        let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| tell.send(bound).unwrap()));
-        Site { address: told.recv().unwrap(), figures, stop, thread: Some(thread), _directory: directory }
+        let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| address_sender.send(bound).unwrap()));
+        Site { address: address_receiver.recv().unwrap(), figures, stop, thread: Some(thread), _directory: directory }
     }
 
     fn client(&self) -> Client {
@@ -206,7 +206,7 @@ impl Drop for Site {
 fn wait(until: impl Fn() -> bool) {
     let began = Instant::now();
     while !until() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it did not come within 20 s");
+        assert!(began.elapsed() < Duration::from_secs(20), "the condition was not met within 20 s");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -343,11 +343,11 @@ fn an_unsafe_request_invalidates_the_stored_response() {
     slow.send(b"GET /app/slow HTTP/1.1\r\nHost: x\r\n\r\n");
     wait(|| origin.fetches() == 2);
     assert_eq!(post("/app/slow").status(), "303 See Other");
-    assert_eq!(text(&site.get("/app/list", "")), "3", "named by Location");
-    assert_eq!(text(&site.get("/app/slow", "")), "4", "nobody follows what is out of date");
+    assert_eq!(text(&site.get("/app/list", "")), "3", "the URL of Location is invalidated");
+    assert_eq!(text(&site.get("/app/slow", "")), "4", "no request waits for an invalidated fetch");
     gate.open();
     assert_eq!(text(&slow.response(true)), "1");
-    assert_eq!(text(&site.get("/app/slow", "")), "4", "nor is it stored");
+    assert_eq!(text(&site.get("/app/slow", "")), "4", "an invalidated response is not stored");
 }
 
 #[test]

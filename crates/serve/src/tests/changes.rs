@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
 /// Repeats an action on its own thread until dropped.
-struct Meanwhile {
+struct Repeater {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Meanwhile {
+impl Repeater {
     fn does(mut act: impl FnMut(usize) + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
@@ -26,11 +26,11 @@ impl Meanwhile {
                 turn += 1;
             }
         });
-        Meanwhile { over, thread: Some(thread) }
+        Repeater { over, thread: Some(thread) }
     }
 }
 
-impl Drop for Meanwhile {
+impl Drop for Repeater {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         let outcome = self.thread.take().unwrap().join();
@@ -55,7 +55,7 @@ fn a_symlink_that_alternates_out_of_the_directory_never_escapes_it() {
     symlink("inside", server.root().join("way")).unwrap();
     fs::create_dir_all(server.root().join("a/b")).unwrap();
     let (root, target) = (server.root().to_owned(), outside.path().to_owned());
-    let turning = Meanwhile::does(move |turn| {
+    let turning = Repeater::does(move |turn| {
         let to = if turn.is_multiple_of(2) { target.clone() } else { "inside".into() };
         symlink(to, root.join("next")).unwrap();
         fs::rename(root.join("next"), root.join("way")).unwrap();
@@ -68,7 +68,7 @@ fn a_symlink_that_alternates_out_of_the_directory_never_escapes_it() {
     // On a busy machine the link may stay at its outside target during all requests.
     while turn < 2000 || found == 0 {
         turn += 1;
-        assert!(turn < 1_000_000, "it never leads inside");
+        assert!(turn < 1_000_000, "the link never leads inside the root");
         let path = ["way/file", "a/b/../../way/file", "a/b/../../../file", "way/../file"][turn % 4];
         let response = client.get(&spelt(path, turn));
         match response.status() {
@@ -93,7 +93,7 @@ fn head_and_content_come_from_one_version_of_a_file() {
         vec![b'a' + letter as u8; length]
     };
     fs::write(&path, version(0)).unwrap();
-    let replacing = Meanwhile::does(move |turn| {
+    let replacing = Repeater::does(move |turn| {
         fs::write(&next, version(turn)).unwrap();
         fs::rename(&next, &path).unwrap();
     });
@@ -106,7 +106,7 @@ fn head_and_content_come_from_one_version_of_a_file() {
         assert!(response.body.iter().all(|&byte| byte == letter));
         assert_eq!(response.body.len() % 1000, usize::from(letter - b'a'), "the length is that of this version");
         if let Some(etag) = response.field("ETag") {
-            assert_eq!(*contents.entry(etag.to_owned()).or_insert(letter), letter, "one tag, two contents");
+            assert_eq!(*contents.entry(etag.to_owned()).or_insert(letter), letter, "one tag for two contents");
         }
     }
     drop(replacing);
@@ -117,7 +117,7 @@ fn a_small_file_rewritten_in_place_matches_its_content_length() {
     let server = Running::start();
     let path = server.root().join("file");
     fs::write(&path, "x").unwrap();
-    let rewriting = Meanwhile::does(move |turn| {
+    let rewriting = Repeater::does(move |turn| {
         // At most the size of in-memory files (HELD_MAX): larger ones are sent from the file and reset.
         fs::write(&path, vec![b'0' + (turn % 10) as u8; turn * 977 % 16_000]).unwrap();
     });
@@ -151,7 +151,7 @@ fn a_large_file_rewritten_in_place_resets_the_connection() {
     fs::write(&path, vec![b'b'; 64 << 20]).unwrap();
     let mut rest = std::mem::take(&mut client.read);
     let _ = client.stream.read_to_end(&mut rest);
-    assert!(rest.len() < head + (64 << 20), "two versions as one");
+    assert!(rest.len() < head + (64 << 20), "two versions in one response");
 }
 
 /// Within the second in which the file is not checked again.

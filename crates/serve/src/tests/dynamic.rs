@@ -36,10 +36,10 @@ fn serving_below(
     let dynamic = Some(DynamicSpec { limits, ..DynamicSpec::new(vec![route]) });
     let spec = ServeSpec { engine: ENGINE, dynamic, ..ServeSpec::new(directory.path(), listen) };
     let stop = Arc::new(EventFd::new().unwrap());
-    let (tell, told) = mpsc::channel();
+    let (address_sender, address_receiver) = mpsc::channel();
     let stopped = Arc::clone(&stop);
-    let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| tell.send(bound).unwrap()));
-    Running { address: told.recv().unwrap(), directory, stop, thread: Some(thread) }
+    let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| address_sender.send(bound).unwrap()));
+    Running { address: address_receiver.recv().unwrap(), directory, stop, thread: Some(thread) }
 }
 
 fn head(stream: &mut BufReader<TcpStream>) -> Option<String> {
@@ -59,8 +59,8 @@ fn mirror(mut stream: BufReader<TcpStream>) {
         let mut body = vec![0; length];
         let _ = stream.read_exact(&mut body);
         let text = format!("{} {length}", head.split(' ').nth(1).unwrap());
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
-        let _ = stream.get_mut().write_all(answer.as_bytes());
+        let response_text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+        let _ = stream.get_mut().write_all(response_text.as_bytes());
     }
 }
 
@@ -106,8 +106,8 @@ fn a_large_body_passes_the_relay_in_both_directions() {
             let mut body = vec![0; length];
             let _ = stream.read_exact(&mut body);
             body.reverse();
-            let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n");
-            let _ = stream.get_mut().write_all(&[answer.as_bytes(), &body, b"\r\n0\r\n\r\n"].concat());
+            let response_text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n");
+            let _ = stream.get_mut().write_all(&[response_text.as_bytes(), &body, b"\r\n0\r\n\r\n"].concat());
         }
     });
     let body: Vec<u8> = (0..900_000u32).map(|n| (n % 251) as u8).collect();
@@ -211,8 +211,8 @@ fn clients_that_stall_or_disconnect_do_not_delay_others() {
     const LENGTH: usize = 8 << 20;
     let server = serving(|mut stream| {
         while head(&mut stream).is_some() {
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
-            let _ = stream.get_mut().write_all(&[answer.as_bytes(), &vec![b'x'; LENGTH]].concat());
+            let response_text = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
+            let _ = stream.get_mut().write_all(&[response_text.as_bytes(), &vec![b'x'; LENGTH]].concat());
         }
     });
     let get = b"GET /app HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -237,15 +237,15 @@ fn clients_that_stall_or_disconnect_do_not_delay_others() {
 fn an_upstream_that_refuses_connections_gives_502() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("hello.txt"), "hello\n").unwrap();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let dynamic = Some(DynamicSpec::new(vec![format!("/app=http://{nobody}").parse().unwrap()]));
+    let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dynamic = Some(DynamicSpec::new(vec![format!("/app=http://{unused_address}").parse().unwrap()]));
     let listen = "127.0.0.1:0".parse().unwrap();
     let spec = ServeSpec { engine: ENGINE, dynamic, ..ServeSpec::new(directory.path(), listen) };
     let stop = Arc::new(EventFd::new().unwrap());
-    let (tell, told) = mpsc::channel();
+    let (address_sender, address_receiver) = mpsc::channel();
     let stopped = Arc::clone(&stop);
-    let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| tell.send(bound).unwrap()));
-    let server = Running { address: told.recv().unwrap(), directory, stop, thread: Some(thread) };
+    let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| address_sender.send(bound).unwrap()));
+    let server = Running { address: address_receiver.recv().unwrap(), directory, stop, thread: Some(thread) };
     let mut client = server.connect();
     assert_eq!(client.get("/app").status(), "502 Bad Gateway");
     assert_eq!(client.get("/hello.txt").body, b"hello\n");

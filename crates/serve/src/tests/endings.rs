@@ -70,8 +70,8 @@ fn a_slow_reader_gets_small_responses_in_order() {
     }
     // A returned and resent response is counted once.
     let status = String::from_utf8(other.get("/-/status").body).unwrap();
-    let said = status.split("\"sent\":").nth(1).unwrap().trim_start().split([',', '}', '\n']).next().unwrap();
-    assert_eq!(said.parse::<usize>().unwrap(), bytes + others_bytes, "{status}");
+    let sent_bytes = status.split("\"sent\":").nth(1).unwrap().trim_start().split([',', '}', '\n']).next().unwrap();
+    assert_eq!(sent_bytes.parse::<usize>().unwrap(), bytes + others_bytes, "{status}");
 }
 
 #[test]
@@ -100,10 +100,10 @@ fn connection_close_ends_the_connection_after_the_response() {
     assert!(closing.contains("\r\nConnection: close\r\n") && closing.ends_with("\r\n\r\nhello\n"));
     let old = server.ask("GET /hello.txt HTTP/1.0\r\n\r\n");
     assert!(old.contains("\r\nConnection: close\r\n") && old.ends_with("hello\n"));
-    let mut kept = server.connect();
+    let mut persistent = server.connect();
     for _ in 0..2 {
-        kept.send(b"GET /hello.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-        assert_eq!(kept.response(true).field("Connection"), Some("keep-alive"));
+        persistent.send(b"GET /hello.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        assert_eq!(persistent.response(true).field("Connection"), Some("keep-alive"));
     }
 }
 
@@ -113,8 +113,8 @@ fn a_file_in_memory_arrives_completely_before_the_close() {
     fs::write(server.root().join("big"), vec![b'x'; 5_000_000]).unwrap();
     // Requests after the last one get no response and cause no reset.
     let request = "GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    let answer = server.ask(&format!("{request}{}", GET.repeat(2000)));
-    assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), 5_000_000);
+    let response_text = server.ask(&format!("{request}{}", GET.repeat(2000)));
+    assert_eq!(response_text.split_once("\r\n\r\n").unwrap().1.len(), 5_000_000);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Slow clients, and too many of them.
+//! Tests with slow clients and with too many clients.
 
 use super::*;
 
 use std::io::ErrorKind;
 
-fn impatient() -> Limits {
+fn short_timeouts() -> Limits {
     let short = Duration::from_millis(60);
     let long = Duration::from_secs(600);
     Limits { head_time: short, idle_time: long, stall_time: long, ..Limits::default() }
@@ -12,15 +12,18 @@ fn impatient() -> Limits {
 
 #[test]
 fn an_endless_head_times_out() {
-    let server = Running::with(1, impatient());
+    let server = Running::with(1, short_timeouts());
     // No input: no response.
     assert!(server.connect().rest().is_empty());
     // A head has begun and does not end.
     let late = |mut client: Client| String::from_utf8(client.rest()).unwrap();
     let mut client = server.connect();
     client.send(b"GET /hello.txt HT");
-    let answer = late(client);
-    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n") && answer.contains("\r\nConnection: close\r\n"));
+    let response_text = late(client);
+    assert!(
+        response_text.starts_with("HTTP/1.1 408 Request Timeout\r\n")
+            && response_text.contains("\r\nConnection: close\r\n")
+    );
     // A byte now and then does not reset the timeout: the server closes although the client continues.
     let mut client = server.connect();
     client.send(b"GET /hello.txt HTTP/1.1\r\nA: ");
@@ -36,7 +39,8 @@ fn an_endless_head_times_out() {
 
 #[test]
 fn an_idle_connection_is_closed_after_the_idle_time() {
-    let limits = Limits { head_time: Duration::from_secs(600), idle_time: Duration::from_millis(60), ..impatient() };
+    let limits =
+        Limits { head_time: Duration::from_secs(600), idle_time: Duration::from_millis(60), ..short_timeouts() };
     let server = Running::with(1, limits);
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
@@ -46,7 +50,7 @@ fn an_idle_connection_is_closed_after_the_idle_time() {
 #[test]
 fn a_client_that_does_not_read_a_file_is_reset() {
     let long = Duration::from_secs(600);
-    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..impatient() };
+    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..short_timeouts() };
     let server = Running::with(1, limits);
     fs::write(server.root().join("big"), vec![b'x'; 64 << 20]).unwrap();
     let mut client = server.connect();
@@ -63,7 +67,7 @@ fn a_client_that_does_not_read_a_file_is_reset() {
 #[test]
 fn a_client_that_does_not_read_small_responses_is_reset() {
     let long = Duration::from_secs(600);
-    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..impatient() };
+    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..short_timeouts() };
     let server = Running::with(1, limits);
     let mut client = server.connect();
     // Sends requests without reading, until the server stops receiving and then closes.
@@ -99,8 +103,11 @@ fn one_address_is_limited_to_its_share_of_connections() {
     assert_eq!(first.get("/hello.txt").body, b"hello\n");
     assert_eq!(second.get("/hello.txt").body, b"hello\n");
     // Refused before it has sent anything.
-    let answer = String::from_utf8(server.connect().rest()).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\r\nRetry-After: "), "{answer}");
+    let response_text = String::from_utf8(server.connect().rest()).unwrap();
+    assert!(
+        response_text.starts_with("HTTP/1.1 503 ") && response_text.contains("\r\nRetry-After: "),
+        "{response_text}"
+    );
     // Another address of the same host has its own share.
     let other = sys::socket::TcpSocket::connect(Some("127.0.0.9".parse().unwrap()), server.address).unwrap();
     let stream = TcpStream::from(other.into_fd());
@@ -127,7 +134,7 @@ fn the_longest_idle_connection_is_displaced() {
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
     // It waits until another connection has been idle for a while.
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
-    assert!(silent.rest().is_empty(), "the one that never said anything goes first");
+    assert!(silent.rest().is_empty(), "the connection without any request is displaced first");
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
     assert_eq!(busy.response(true).body.len(), 32 << 20);
 }
@@ -140,8 +147,8 @@ fn an_endless_request_body_times_out() {
     client.send(b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nonly this");
     // The file was sent after the head; the body never arrives.
     assert!(client.rest().ends_with(b"hello\n"));
-    let answer = server.ask("GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let response_text = server.ask("GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n");
+    assert!(response_text.starts_with("HTTP/1.1 413 "), "{response_text}");
 }
 
 #[test]
@@ -154,13 +161,13 @@ fn a_stopping_server_completes_transfers_in_progress() {
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
     server.stop.write(1).unwrap();
-    assert!(idle.rest().is_empty(), "an idle one ends at once");
+    assert!(idle.rest().is_empty(), "an idle connection closes immediately");
     // New connections are refused.
     while TcpStream::connect(server.address).is_ok() {
         thread::yield_now();
     }
     assert_eq!(busy.response(true).body.len(), 32 << 20);
-    assert!(busy.rest().is_empty(), "the answer under way was the last");
+    assert!(busy.rest().is_empty(), "the response in progress is the last");
     // Dropping the server writes once more, after it has ended.
 }
 
@@ -197,7 +204,7 @@ fn a_refused_client_that_keeps_sending_is_reset() {
             Ok(bytes) => sent += bytes as u64,
             Err(error) => break error,
         }
-        assert!(sent < 1 << 30, "nobody stops it");
+        assert!(sent < 1 << 30, "the server does not stop the client");
     };
     assert!(matches!(ended.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{ended}");
     // The server counted only what it read: within the limit, plus bytes in transit.
@@ -206,7 +213,7 @@ fn a_refused_client_that_keeps_sending_is_reset() {
     assert!(received.parse::<u64>().unwrap() < 400 << 10, "{status}");
 }
 
-/// A client that sends an unwanted body completely and then reads gets its response.
+/// A client that sends a refused body completely and then reads gets its response.
 #[test]
 fn a_refused_client_that_stops_sending_reads_the_refusal() {
     let server = Running::start();
@@ -214,27 +221,27 @@ fn a_refused_client_that_stops_sending_reads_the_refusal() {
     let head = "POST /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n";
     client.send(head.as_bytes());
     client.send(&[b'x'; 200 << 10]);
-    let answer = String::from_utf8(client.rest()).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let response_text = String::from_utf8(client.rest()).unwrap();
+    assert!(response_text.starts_with("HTTP/1.1 413 "), "{response_text}");
 }
 
 /// Hundreds of incomplete heads besides an established and a new client, which are both served.
 #[test]
 fn new_and_established_connections_both_get_their_turn() {
     let server = Running::start();
-    let mut known = server.connect();
-    assert_eq!(known.get("/hello.txt").body, b"hello\n");
-    let mut crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    let mut established = server.connect();
+    assert_eq!(established.get("/hello.txt").body, b"hello\n");
+    let mut clients: Vec<_> = (0..200).map(|_| server.connect()).collect();
     for round in 0..20 {
-        for stranger in &mut crowd {
-            stranger.send(if round == 0 { b"GET /hello.txt HTTP/1.1\r\nA: " } else { b"a" });
+        for client in &mut clients {
+            client.send(if round == 0 { b"GET /hello.txt HTTP/1.1\r\nA: " } else { b"a" });
         }
-        assert_eq!(known.get("/hello.txt").body, b"hello\n");
+        assert_eq!(established.get("/hello.txt").body, b"hello\n");
     }
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
-    for stranger in &mut crowd {
-        stranger.send(b"\r\nHost: x\r\n\r\n");
-        assert_eq!(stranger.response(true).body, b"hello\n");
+    for client in &mut clients {
+        client.send(b"\r\nHost: x\r\n\r\n");
+        assert_eq!(client.response(true).body, b"hello\n");
     }
 }
 
@@ -257,17 +264,17 @@ fn an_established_client_may_send_long_pipelines() {
 #[test]
 fn bursts_leave_receive_buffers_for_other_connections() {
     let server = Running::start();
-    let mut crowd: Vec<_> = (0..150).map(|_| server.connect()).collect();
+    let mut clients: Vec<_> = (0..150).map(|_| server.connect()).collect();
     let mut other = server.connect();
-    for client in &mut crowd {
+    for client in &mut clients {
         assert_eq!(client.get("/hello.txt").body, b"hello\n");
     }
     let burst = "GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1500);
-    for client in &mut crowd {
+    for client in &mut clients {
         client.send(burst.as_bytes());
         assert_eq!(other.get("/hello.txt").body, b"hello\n");
     }
-    for client in &mut crowd {
+    for client in &mut clients {
         (0..1500).for_each(|_| assert_eq!(client.response(true).body, b"hello\n"));
     }
 }

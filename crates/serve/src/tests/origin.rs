@@ -1,5 +1,8 @@
 //! The origin workload: every response is verified by the virtual users' own checker.
-#![allow(clippy::disallowed_methods, reason = "an origin has the wall clock's objects, and thinks by another")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an origin uses the wall clock for objects and a monotonic clock for think times"
+)]
 
 use super::*;
 
@@ -7,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use polymix::{
-    Ask, CacheWorkload, Checker, Content, Expires, Form, KindSpec, Law, LifeSpec, Object, OriginFigures, RequestId,
-    Seen, Stamp, Vary, Version, World,
+    CacheWorkload, CheckedResponse, Checker, Content, Distribution, DrawnRequest, Expires, Form, KindSpec, LifeSpec,
+    Object, OriginFigures, RequestId, ResponseIdentity, Vary, Version, World,
 };
 use schema::Method;
 
@@ -24,7 +27,7 @@ struct Origin {
 fn spec() -> CacheWorkload {
     let usual = CacheWorkload::polymix(1);
     let life = LifeSpec {
-        cycle: Law::Constant(86_400.0),
+        cycle: Distribution::Constant(86_400.0),
         variance: 0.0,
         last_modified: 1.0,
         expires: Expires::NextChange,
@@ -42,14 +45,14 @@ fn spec() -> CacheWorkload {
         vary: Vary::None,
         embeds: None,
     };
-    let page = kind("page", "text/html", Law::Exponential(13_000.0));
+    let page = kind("page", "text/html", Distribution::Exponential(13_000.0));
     let page = KindSpec { ext: ".html".into(), gzip: true, vary: Vary::AcceptEncoding, ..page };
-    let thing = kind("thing", "image/png", Law::Exponential(13_000.0));
-    let large = kind("large", "application/octet-stream", Law::Constant(3_000_000.0));
+    let thing = kind("thing", "image/png", Distribution::Exponential(13_000.0));
+    let large = kind("large", "application/octet-stream", Distribution::Constant(3_000_000.0));
     let spec = CacheWorkload {
         name: "test".into(),
         think: None,
-        origin_uses: Some(Law::Constant(1_000_000.0)),
+        origin_uses: Some(Distribution::Constant(1_000_000.0)),
         kinds: vec![page, thing, large],
         ..usual
     };
@@ -57,8 +60,8 @@ fn spec() -> CacheWorkload {
     spec
 }
 
-fn seconds(seconds: f64) -> Option<Law> {
-    Some(Law::Constant(seconds))
+fn seconds(seconds: f64) -> Option<Distribution> {
+    Some(Distribution::Constant(seconds))
 }
 
 const PAGE: u8 = 0;
@@ -78,10 +81,10 @@ impl Origin {
         let listen = "127.0.0.1:0".parse().unwrap();
         let spec = ServeSpec { threads, limits, engine: ENGINE, ..ServeSpec::of_origin(origin, listen) };
         let stop = Arc::new(EventFd::new().unwrap());
-        let (tell, told) = mpsc::channel();
+        let (address_sender, address_receiver) = mpsc::channel();
         let stopped = Arc::clone(&stop);
-        let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| tell.send(bound).unwrap()));
-        let server = Running { address: told.recv().unwrap(), directory, stop, thread: Some(thread) };
+        let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| address_sender.send(bound).unwrap()));
+        let server = Running { address: address_receiver.recv().unwrap(), directory, stop, thread: Some(thread) };
         Origin { server, world }
     }
 
@@ -93,14 +96,14 @@ impl Origin {
 
     /// A request head with `more` fields.
     fn request(&self, method: &str, object: Object, sequence: u64, more: &str) -> String {
-        let mut ask = Vec::new();
-        id(sequence).write(&mut ask);
-        let (path, ask) = (self.path(object), String::from_utf8(ask).unwrap());
-        format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nX-Yamabiko-Request-Id: {ask}\r\n{more}\r\n")
+        let mut request_id = Vec::new();
+        id(sequence).write(&mut request_id);
+        let (path, request_id) = (self.path(object), String::from_utf8(request_id).unwrap());
+        format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nX-Yamabiko-Request-Id: {request_id}\r\n{more}\r\n")
     }
 
     /// Sends a request over `client` and verifies the response.
-    fn check(&self, client: &mut Client, object: Object, sequence: u64, gzip: bool) -> (Response, Seen) {
+    fn check(&self, client: &mut Client, object: Object, sequence: u64, gzip: bool) -> (Response, CheckedResponse) {
         let more = if gzip { "Accept-Encoding: gzip\r\n" } else { "" };
         client.send(self.request("GET", object, sequence, more).as_bytes());
         let response = client.response(true);
@@ -108,8 +111,8 @@ impl Origin {
         (response, seen)
     }
 
-    fn seen(&self, response: &Response, object: Object, sequence: u64, gzip: bool) -> Seen {
-        let ask = Ask {
+    fn seen(&self, response: &Response, object: Object, sequence: u64, gzip: bool) -> CheckedResponse {
+        let request_id = DrawnRequest {
             number: sequence,
             object,
             form: Form::Basic,
@@ -121,7 +124,7 @@ impl Origin {
             abort_after: None,
             post_bytes: 0,
         };
-        let mut checker = Checker::new(Arc::clone(&self.world), ask, id(sequence), unix_ms());
+        let mut checker = Checker::new(Arc::clone(&self.world), request_id, id(sequence), unix_ms());
         checker.head(response.head.as_bytes());
         for piece in response.body.chunks(7777) {
             checker.body(piece);
@@ -130,9 +133,9 @@ impl Origin {
     }
 
     /// Requests an object of another world, with or without a request id.
-    fn asks_in(&self, client: &mut Client, world: u32, ask: &str) -> Response {
-        client.send(format!("GET /y/{world:x}/B1 HTTP/1.1\r\nHost: o\r\n{ask}\r\n").as_bytes());
-        client.response(!ask.contains("If-None-Match"))
+    fn request_in_world(&self, client: &mut Client, world: u32, request_id: &str) -> Response {
+        client.send(format!("GET /y/{world:x}/B1 HTTP/1.1\r\nHost: o\r\n{request_id}\r\n").as_bytes());
+        client.response(!request_id.contains("If-None-Match"))
     }
 
     fn figures(&self) -> OriginFigures {
@@ -140,11 +143,11 @@ impl Origin {
     }
 
     /// Reads the counters until they satisfy a condition.
-    fn figures_when(&self, are_so: impl Fn(&OriginFigures) -> bool) -> OriginFigures {
+    fn wait_for_figures(&self, condition: impl Fn(&OriginFigures) -> bool) -> OriginFigures {
         let begun = Instant::now();
         loop {
             let figures = self.figures();
-            if are_so(&figures) {
+            if condition(&figures) {
                 return figures;
             }
             assert!(begun.elapsed() < Duration::from_secs(60), "{figures:?}");
@@ -169,8 +172,8 @@ fn object(kind: u8, number: u64) -> Object {
     Object { kind, number }
 }
 
-fn stamp(response: &Response) -> Stamp {
-    Stamp::read(response.field("X-Yamabiko").unwrap().as_bytes()).unwrap()
+fn identity(response: &Response) -> ResponseIdentity {
+    ResponseIdentity::read(response.field("X-Yamabiko").unwrap().as_bytes()).unwrap()
 }
 
 /// A long-lived origin counts the current worlds, and reports which worlds it has no counts of.
@@ -179,39 +182,44 @@ fn current_worlds_are_counted_and_unknown_worlds_are_reported() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     for world in 1..=OriginFigures::WORLDS_MAX as u32 {
-        assert_eq!(origin.asks_in(&mut client, world, "").status(), "200 OK");
+        assert_eq!(origin.request_in_world(&mut client, world, "").status(), "200 OK");
     }
     let before = origin.figures();
     assert_eq!((before.worlds.len(), before.worlds_forgotten), (OriginFigures::WORLDS_MAX, 0));
-    for ask in ["", "X-Yamabiko-Request-Id: 1.1\r\n", "X-Yamabiko-Request-Id: 1.2\r\n"] {
-        origin.asks_in(&mut client, 0x1000, ask);
+    for request_id in ["", "X-Yamabiko-Request-Id: 1.1\r\n", "X-Yamabiko-Request-Id: 1.2\r\n"] {
+        origin.request_in_world(&mut client, 0x1000, request_id);
     }
     let after = origin.figures();
     assert_eq!((after.worlds.len(), after.worlds_forgotten), (OriginFigures::WORLDS_MAX, 1));
     let counted = after.of_world(Some(&before), 0x1000).unwrap();
     assert_eq!((counted.requests, counted.without_request_id), (3, 1));
     assert!(counted.content_bytes > 0);
-    assert_eq!(after.of_world(Some(&before), 1), None, "its counts made room");
-    assert_eq!(before.of_world(None, 0x1000).unwrap().requests, 0, "never asked for, and that is known");
+    assert_eq!(after.of_world(Some(&before), 1), None, "the counts of this world were evicted");
+    assert_eq!(
+        before.of_world(None, 0x1000).unwrap().requests,
+        0,
+        "a world that was never requested has zero requests"
+    );
     assert_eq!(after.digest, origin.world.spec.digest(7));
     assert!(after.started_unix_ms.abs_diff(unix_ms()) < 600_000);
 }
 
 /// A response without a request id is distinguishable from a revalidated one.
 #[test]
-fn requests_without_id_and_revalidations_are_stamped_differently() {
+fn requests_without_id_and_revalidations_have_different_identities() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
-    let unnamed = stamp(&origin.asks_in(&mut client, 0x1f3a, ""));
-    assert_eq!((unnamed.ask, unnamed.renewed), (None, false));
-    let named = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.2\r\n"));
-    assert_eq!((named.ask, named.renewed), (Some(RequestId { run: 1, sequence: 2 }), false));
-    let renewed = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.3\r\nIf-None-Match: *\r\n"));
-    assert_eq!((renewed.ask, renewed.renewed), (None, true));
+    let unnamed = identity(&origin.request_in_world(&mut client, 0x1f3a, ""));
+    assert_eq!((unnamed.request_id, unnamed.renewed), (None, false));
+    let named = identity(&origin.request_in_world(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.2\r\n"));
+    assert_eq!((named.request_id, named.renewed), (Some(RequestId { run: 1, sequence: 2 }), false));
+    let renewed =
+        identity(&origin.request_in_world(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.3\r\nIf-None-Match: *\r\n"));
+    assert_eq!((renewed.request_id, renewed.renewed), (None, true));
 }
 
 #[test]
-fn every_response_matches_its_stamp() {
+fn every_response_matches_its_identity() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     for sequence in 0..150 {
@@ -220,22 +228,26 @@ fn every_response_matches_its_stamp() {
         let (response, seen) = origin.check(&mut client, object, sequence, gzip);
         assert_eq!(response.status(), "200 OK");
         assert_eq!(seen.content, Content::Right, "{}", response.head);
-        let stamp = seen.stamp.unwrap();
-        assert_eq!((stamp.world, stamp.object, stamp.ask), (0x1f3a, object, Some(id(sequence))));
-        assert!(stamp.made_ms.abs_diff(unix_ms()) < 60_000);
+        let identity = seen.identity.unwrap();
+        assert_eq!((identity.world, identity.object, identity.request_id), (0x1f3a, object, Some(id(sequence))));
+        assert!(identity.generated_unix_ms.abs_diff(unix_ms()) < 60_000);
         assert_eq!(response.field("Content-Type").unwrap(), origin.world.spec.kinds[usize::from(kind)].media_type);
         let coded = kind == PAGE && gzip;
         assert_eq!(response.field("Content-Encoding"), coded.then_some("gzip"));
-        assert_eq!(response.field("Vary"), (kind == PAGE).then_some("Accept-Encoding"), "whatever was asked");
+        assert_eq!(
+            response.field("Vary"),
+            (kind == PAGE).then_some("Accept-Encoding"),
+            "whether or not the request accepts gzip"
+        );
         assert_eq!(response.field("Cache-Control"), Some("public"));
         assert!(response.field("Expires").is_some() && response.field("Connection").is_none());
     }
     // The same with one connection per request, closed after the response.
     for sequence in 150..200 {
         let object = object(if sequence == 160 { LARGE } else { THING }, sequence);
-        let answer = origin.request("GET", object, sequence, "Connection: close\r\n");
+        let response_text = origin.request("GET", object, sequence, "Connection: close\r\n");
         let mut client = origin.server.connect();
-        client.send(answer.as_bytes());
+        client.send(response_text.as_bytes());
         let response = client.response(true);
         assert_eq!(origin.seen(&response, object, sequence, false).content, Content::Right);
         assert_eq!(response.field("Connection"), Some("close"));
@@ -277,10 +289,14 @@ fn conditional_requests_by_date_and_tag_get_304() {
         client.send(origin.request("GET", object, 1, &fields).as_bytes());
         let response = client.response(status.starts_with("200"));
         assert_eq!(response.status(), status, "{fields}");
-        let stamp = stamp(&response);
-        assert_eq!(stamp.ask, status.starts_with("200").then_some(id(1)), "a copy that is renewed stays whose it was");
+        let identity = identity(&response);
         assert_eq!(
-            (stamp.object, response.field("ETag"), response.field("Last-Modified")),
+            identity.request_id,
+            status.starts_with("200").then_some(id(1)),
+            "a 304 has no request id, so that a renewed copy retains its own"
+        );
+        assert_eq!(
+            (identity.object, response.field("ETag"), response.field("Last-Modified")),
             (object, Some(etag), Some(modified))
         );
         assert_eq!(response.field("Vary"), Some("Accept-Encoding"));
@@ -329,7 +345,7 @@ fn methods_other_than_get_head_and_post_are_refused() {
     // Byte by byte: no response before the last byte.
     client.send(post("Content-Length: 8192\r\n").as_bytes());
     client.send(&body.as_bytes()[1..]);
-    origin.figures_when(|figures| figures.post == 2);
+    origin.wait_for_figures(|figures| figures.post == 2);
     assert_eq!(origin.figures().full, 7);
     client.send(b"x");
     posted(&mut client);
@@ -378,8 +394,8 @@ fn paths_of_no_object_give_404() {
     let path = String::from_utf8(path).unwrap();
     client.send(format!("GET http://far.example:81{path} HTTP/1.1\r\nHost: near.example\r\n\r\n").as_bytes());
     let response = client.response(true);
-    let stamp = stamp(&response);
-    assert_eq!((stamp.world, stamp.object, stamp.ask), (0xabc, object(THING, 5), None));
+    let identity = identity(&response);
+    assert_eq!((identity.world, identity.object, identity.request_id), (0xabc, object(THING, 5), None));
     assert!(response.body.len() as u64 == other.size(object(THING, 5)));
     let figures = origin.figures();
     assert_eq!((figures.requests, figures.foreign, figures.without_request_id), (1, 1, 1));
@@ -390,7 +406,7 @@ fn paths_of_no_object_give_404() {
 fn uncacheable_objects_have_cache_control() {
     let mut spec = spec();
     spec.kinds[0].cacheable = 0.0;
-    spec.kinds[1].life.expires = Expires::MaxAge(Law::Constant(90.0));
+    spec.kinds[1].life.expires = Expires::MaxAge(Distribution::Constant(90.0));
     spec.kinds[2].life =
         LifeSpec { expires: Expires::Absent, last_modified: 0.0, etag: 0.0, ..spec.kinds[2].life.clone() };
     let origin = Origin::start(spec);
@@ -409,23 +425,23 @@ fn uncacheable_objects_have_cache_control() {
 #[test]
 fn an_object_changes_at_its_scheduled_second() {
     let mut spec = spec();
-    spec.kinds[1].life.cycle = Law::Constant(1.0);
+    spec.kinds[1].life.cycle = Distribution::Constant(1.0);
     let origin = Origin::start(spec);
     let mut client = origin.server.connect();
     let object = object(THING, 4);
     let (mut first, mut changes) = (None, 0);
     for sequence in 0.. {
         let (response, seen) = origin.check(&mut client, object, sequence, false);
-        let stamp = seen.stamp.unwrap();
-        let due = origin.world.version(object, (stamp.made_ms / 1000) as i64);
-        assert_eq!((stamp.version, seen.content), (due.number, Content::Right));
+        let identity = seen.identity.unwrap();
+        let due = origin.world.version(object, (identity.generated_unix_ms / 1000) as i64);
+        assert_eq!((identity.version, seen.content), (due.number, Content::Right));
         // No response is dated after its time.
         let dates = ["Last-Modified", "Date", "Expires"]
             .map(|name| crate::date::read_date(response.field(name).unwrap().as_bytes(), 2026).unwrap());
         assert!(dates[0] <= dates[1] && dates[1] <= dates[2], "{dates:?}");
-        assert_eq!(dates[1], (stamp.made_ms / 1000) as i64);
-        changes += u32::from(first.is_some_and(|before| before != stamp.version));
-        first = Some(stamp.version);
+        assert_eq!(dates[1], (identity.generated_unix_ms / 1000) as i64);
+        changes += u32::from(first.is_some_and(|before| before != identity.version));
+        first = Some(identity.version);
         if changes == 2 {
             break;
         }
@@ -441,14 +457,14 @@ fn responses_break_off_as_the_workload_plans() {
         let object = object(if sequence % 4 == 0 { LARGE } else { THING }, sequence);
         let mut client = origin.server.connect();
         client.send(origin.request("GET", object, sequence, "").as_bytes());
-        let answer = client.rest();
-        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
-        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
-        let response = Response { head, body: answer[end..].to_vec() };
+        let response_text = client.rest();
+        let end = response_text.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        let head = String::from_utf8(response_text[..end].to_vec()).unwrap();
+        let response = Response { head, body: response_text[end..].to_vec() };
         let length: u64 = response.field("Content-Length").unwrap().parse().unwrap();
         let planned = origin.world.origin_aborts(id(sequence)).unwrap().min(length - 1);
         assert_eq!(response.body.len() as u64, planned, "of {length}");
-        assert_eq!(response.field("Connection"), None, "no field announces it");
+        assert_eq!(response.field("Connection"), None, "no field announces the abort");
         cut_bytes += planned;
     }
     // Neither responses without a body nor those to requests without an id.
@@ -464,18 +480,18 @@ fn responses_break_off_as_the_workload_plans() {
 
 #[test]
 fn the_origin_closes_a_connection_after_its_number_of_requests() {
-    let origin = Origin::start(CacheWorkload { origin_uses: Some(Law::Constant(3.0)), ..spec() });
+    let origin = Origin::start(CacheWorkload { origin_uses: Some(Distribution::Constant(3.0)), ..spec() });
     for _ in 0..2 {
         let mut client = origin.server.connect();
         let thrice: String = (0..3).map(|sequence| origin.request("GET", object(THING, 1), sequence, "")).collect();
         client.send((thrice + &origin.request("GET", object(THING, 1), 3, "")).as_bytes());
         let closes: Vec<bool> = (0..3).map(|_| client.response(true).field("Connection") == Some("close")).collect();
         assert_eq!(closes, [false, false, true]);
-        assert!(client.rest().is_empty(), "the fourth is not answered");
+        assert!(client.rest().is_empty(), "the fourth request gets no response");
     }
     let old = origin.path(object(THING, 1));
-    let answer = origin.server.ask(&format!("GET {old} HTTP/1.0\r\n\r\n"));
-    assert!(answer.contains("\r\nConnection: close\r\n"));
+    let response_text = origin.server.ask(&format!("GET {old} HTTP/1.0\r\n\r\n"));
+    assert!(response_text.contains("\r\nConnection: close\r\n"));
     assert_eq!(origin.figures().connections, 3);
 }
 
@@ -484,21 +500,21 @@ fn responses_are_delayed_by_the_think_time_and_never_early() {
     let think = Duration::from_millis(120);
     let origin = Origin::with(CacheWorkload { think: seconds(0.12), ..spec() }, 2, Limits::default());
     let mut clients: Vec<Client> = (0..200).map(|_| origin.server.connect()).collect();
-    let asked: Vec<Instant> = (0..)
+    let requested_at: Vec<Instant> = (0..)
         .zip(&mut clients)
         .map(|(sequence, client)| {
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             // The second one waits for the first: responses keep their order.
             let both = [sequence, sequence + 1000].map(|it| origin.request("GET", object(THING, it), it, ""));
             client.send(both.concat().as_bytes());
-            asked
+            requested_at
         })
         .collect();
-    for (sequence, (client, asked)) in (0..).zip(clients.iter_mut().zip(asked)) {
+    for (sequence, (client, requested_at)) in (0..).zip(clients.iter_mut().zip(requested_at)) {
         for (sequence, thought) in [(sequence, think), (sequence + 1000, 2 * think)] {
             let response = client.response(true);
-            assert!(asked.elapsed() >= thought, "{:?}", asked.elapsed());
-            assert_eq!(stamp(&response).ask, Some(id(sequence)));
+            assert!(requested_at.elapsed() >= thought, "{:?}", requested_at.elapsed());
+            assert_eq!(identity(&response).request_id, Some(id(sequence)));
             assert_eq!(origin.seen(&response, object(THING, sequence), sequence, false).content, Content::Right);
         }
     }
@@ -522,9 +538,9 @@ fn a_thousand_delayed_responses_survive_client_disconnects() {
             client
         })
         .collect();
-    origin.figures_when(|figures| figures.thinking == 1000);
+    origin.wait_for_figures(|figures| figures.thinking == 1000);
     clients.truncate(400);
-    let figures = origin.figures_when(|figures| figures.thinking == 400);
+    let figures = origin.wait_for_figures(|figures| figures.thinking == 400);
     assert_eq!((figures.abandoned, figures.requests, figures.full), (600, 1000, 0));
     // The first stop waits for think times; the second ends immediately.
     origin.server.stop.write(1).unwrap();
@@ -542,11 +558,11 @@ fn a_stopping_origin_sends_delayed_responses() {
     for client in &mut clients {
         client.send(origin.request("GET", object(THING, 1), 1, "").as_bytes());
     }
-    origin.figures_when(|figures| figures.requests == 50);
+    origin.wait_for_figures(|figures| figures.requests == 50);
     origin.server.stop.write(1).unwrap();
     for client in &mut clients {
-        let answer = client.rest();
-        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{:?}", String::from_utf8_lossy(&answer));
+        let response_text = client.rest();
+        assert!(response_text.starts_with(b"HTTP/1.1 200 "), "{:?}", String::from_utf8_lossy(&response_text));
     }
 }
 
@@ -557,9 +573,9 @@ fn a_missing_request_body_times_out() {
     for (more, status) in [("Content-Length: 100\r\n", "408 "), ("Transfer-Encoding: chunked\r\n", "400 ")] {
         let mut client = origin.server.connect();
         client.send((origin.request("POST", object(THING, 1), 1, more) + "only this").as_bytes());
-        let answer = String::from_utf8(client.rest()).unwrap();
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        let response_text = String::from_utf8(client.rest()).unwrap();
+        assert!(response_text.starts_with(&format!("HTTP/1.1 {status}")), "{response_text}");
     }
-    let figures = origin.figures_when(|figures| figures.thinking == 0);
+    let figures = origin.wait_for_figures(|figures| figures.thinking == 0);
     assert_eq!((figures.requests, figures.abandoned, figures.full), (2, 2, 0));
 }

@@ -1,6 +1,6 @@
 //! The cases of `rfc.txt`, with raw bytes.
 
-use super::table::{Case, cases, furnish};
+use super::table::{Case, cases, create_files};
 use super::*;
 
 fn run(case: &Case, server: &Running) {
@@ -43,7 +43,7 @@ fn run(case: &Case, server: &Running) {
 #[test]
 fn every_case_of_the_rfc_table_holds() {
     let server = Running::start();
-    furnish(server.root());
+    create_files(server.root());
     let etag = server.connect().get("/digits.txt").field("ETag").unwrap().to_owned();
     let cases = cases(&etag);
     assert!(cases.len() > 100);

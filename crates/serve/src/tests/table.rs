@@ -18,7 +18,7 @@ pub struct Case {
 }
 
 /// Creates the files of the table.
-pub fn furnish(root: &Path) {
+pub fn create_files(root: &Path) {
     let digits: Vec<u8> = (0..400_000).map(|at| b'0' + (at % 10) as u8).collect();
     for (name, content) in [
         ("digits.txt", &b"0123456789abcdef"[..]),
@@ -99,12 +99,12 @@ impl Case {
 
     /// Compares one expected line with a response: its fields by name, and its content.
     pub fn check<'a>(&self, expected: &str, field: impl Fn(&str) -> Option<&'a str>, content: &[u8]) {
-        if let Some(wanted) = expected.strip_prefix("=") {
-            let wanted = unescaped(wanted.strip_prefix(' ').unwrap_or(wanted));
-            assert_eq!(String::from_utf8_lossy(content), String::from_utf8_lossy(&wanted), "{self}");
-        } else if let Some(wanted) = expected.strip_prefix("parts ") {
+        if let Some(expected) = expected.strip_prefix("=") {
+            let expected = unescaped(expected.strip_prefix(' ').unwrap_or(expected));
+            assert_eq!(String::from_utf8_lossy(content), String::from_utf8_lossy(&expected), "{self}");
+        } else if let Some(expected) = expected.strip_prefix("parts ") {
             let found = parts(field("Content-Type").unwrap(), content);
-            assert_eq!(found, wanted.split(' ').collect::<Vec<_>>(), "{self}");
+            assert_eq!(found, expected.split(' ').collect::<Vec<_>>(), "{self}");
         } else if let Some(name) = expected.strip_prefix('!') {
             assert_eq!(field(name), None, "{self}: {name}");
         } else if let Some((name, value)) = expected.split_once(": ") {

@@ -56,22 +56,22 @@ impl Pair {
 }
 
 /// A client and the server's session, and the plaintext that each received.
-struct Both {
+struct TlsPair {
     client: ClientConnection,
     server: Secure,
-    heard_by_server: Vec<u8>,
-    heard_by_client: Vec<u8>,
+    server_received: Vec<u8>,
+    client_received: Vec<u8>,
     /// Bytes for the client that it has not read.
     under_way: Vec<u8>,
 }
 
-impl Both {
+impl TlsPair {
     fn new(tls: &Tls, config: Arc<ClientConfig>) -> Self {
-        Both {
+        TlsPair {
             client: ClientConnection::new(config, ServerName::try_from("server").unwrap()).unwrap(),
             server: Secure::new(tls).unwrap(),
-            heard_by_server: Vec::new(),
-            heard_by_client: Vec::new(),
+            server_received: Vec::new(),
+            client_received: Vec::new(),
             under_way: Vec::new(),
         }
     }
@@ -86,12 +86,12 @@ impl Both {
     }
 
     /// Passes `bytes` to the server.
-    fn tell_server(&mut self, bytes: &[u8]) -> Result<(), TlsFailure> {
-        self.server.received(bytes, &mut self.heard_by_server, &mut self.under_way)
+    fn deliver_to_server(&mut self, bytes: &[u8]) -> Result<(), TlsFailure> {
+        self.server.received(bytes, &mut self.server_received, &mut self.under_way)
     }
 
     /// Passes pending bytes to the client.
-    fn tell_client(&mut self) -> Result<(), rustls::Error> {
+    fn deliver_to_client(&mut self) -> Result<(), rustls::Error> {
         let bytes = std::mem::take(&mut self.under_way);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
@@ -99,7 +99,7 @@ impl Both {
             self.client.process_new_packets()?;
             let mut plain = [0; 4096];
             while let Ok(got @ 1..) = self.client.reader().read(&mut plain) {
-                self.heard_by_client.extend_from_slice(&plain[..got]);
+                self.client_received.extend_from_slice(&plain[..got]);
             }
         }
         Ok(())
@@ -113,17 +113,17 @@ impl Both {
                 return;
             }
             for part in bytes.chunks(step) {
-                self.tell_server(part).unwrap();
+                self.deliver_to_server(part).unwrap();
             }
-            self.tell_client().unwrap();
+            self.deliver_to_client().unwrap();
         }
     }
 
-    fn client_says(&mut self, plaintext: &[u8]) {
+    fn client_sends(&mut self, plaintext: &[u8]) {
         self.client.writer().write_all(plaintext).unwrap();
     }
 
-    fn server_says(&mut self, plaintext: &[u8]) {
+    fn server_sends(&mut self, plaintext: &[u8]) {
         self.server.encrypt(plaintext, &mut self.under_way).unwrap();
     }
 }

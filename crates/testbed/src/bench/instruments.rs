@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use load::{GaugeMerger, Tally, TallySpec};
-use polymix::Judge;
+use polymix::Verifier;
 use tap::own::Own;
 
 use super::loops::Loops;
@@ -73,7 +73,7 @@ impl Instruments {
             shards,
             counting: counting(loops),
             levels: GaugeMerger::new(plan.seed, schedule.start, schedule.measured_from(), shards),
-            judging: judging.map(|world| Judging::new(Judge::new(Arc::clone(world), schedule.measured))),
+            judging: judging.map(|world| Judging::new(Verifier::new(Arc::clone(world), schedule.measured))),
             measured_end: schedule.measured.1,
             progress: Arc::clone(&loops.progress),
             folder: folder.take_folder(),

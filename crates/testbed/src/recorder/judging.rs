@@ -3,7 +3,7 @@
 //! Whether a response is correct may depend on earlier responses, also of other shards. Exchanges are therefore
 //! verified in the order in which they ended, those of all shards together, once every shard has reported that time.
 
-use polymix::Judge;
+use polymix::Verifier;
 use schema::{CacheExchange, CacheFigures};
 use units::Timestamp;
 
@@ -14,7 +14,7 @@ const WAITING_EXCHANGES_MAX: usize = 512 << 10;
 /// The verifier of a run, and its queue.
 #[derive(Debug)]
 pub struct Judging {
-    judge: Judge,
+    judge: Verifier,
     waiting: Vec<CacheExchange>,
     waiting_max: usize,
     unverified: u64,
@@ -22,13 +22,13 @@ pub struct Judging {
 
 impl Judging {
     /// A verifier without exchanges.
-    pub fn new(judge: Judge) -> Self {
+    pub fn new(judge: Verifier) -> Self {
         Judging { judge, waiting: Vec::new(), waiting_max: WAITING_EXCHANGES_MAX, unverified: 0 }
     }
 
     /// A verifier with space for this many waiting exchanges.
     #[cfg(test)]
-    pub fn with_space(judge: Judge, waiting_max: usize) -> Self {
+    pub fn with_space(judge: Verifier, waiting_max: usize) -> Self {
         Judging { waiting_max, ..Judging::new(judge) }
     }
 

@@ -321,7 +321,7 @@ fn exchanges_that_do_not_fit_between_shard_and_recorder_are_left_out() {
 #[test]
 fn exchanges_that_wait_for_the_slowest_shard_are_bounded() {
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
-    let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let judge = polymix::Verifier::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let mut judging = Judging::with_space(judge, 100);
     for first in (0..1_000u64).step_by(30) {
         let mut exchanges: Vec<_> = (first..first + 30).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
@@ -351,7 +351,7 @@ impl Sink for FullDisk {
 fn exchanges_that_a_full_disk_did_not_store_are_left_out() {
     let disk = Box::new(FullDisk(false));
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
-    let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let judge = polymix::Verifier::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 10_000).unwrap();
     for first in (0..1_000u64).step_by(100) {
@@ -376,7 +376,7 @@ fn exchanges_of_all_shards_are_verified_in_the_order_of_their_ends() {
         let version = world.version(object, 1_700_000_000).number;
         CacheExchange { response_version: version, expected_version: version, ..exchange }
     };
-    let judge = polymix::Judge::new(Arc::new(world.clone()), (Timestamp::ZERO, Some(END)));
+    let judge = polymix::Verifier::new(Arc::new(world.clone()), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(2) };
     let disk = Exchanges::default();
     let stored = Arc::clone(&disk.0);
@@ -408,7 +408,7 @@ fn exchanges_of_all_shards_are_verified_in_the_order_of_their_ends() {
 fn exchanges_that_do_not_fit_are_counted() {
     let (disk, release, _) = slow_disk();
     let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
-    let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let judge = polymix::Verifier::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 100).unwrap();
     let exchanges = (0..1_000).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();

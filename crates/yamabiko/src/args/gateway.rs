@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use gateway::emulation::EmulationSpec;
-use gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName, Where};
+use gateway::{Condition, Directions, GatewayLocation, GatewayPlan, Link, ProxyLoading, TestName};
 use plan::Placement;
 use units::{Bytes, CpuShare, Probability, parse_duration};
 
@@ -243,7 +243,7 @@ impl Forwarding {
             Some(_) => anyhow::bail!("--link: give one link with -- CMD"),
         };
         Ok(EmulationSpec {
-            link: link.words(),
+            link: link.settings(),
             nat: condition.nat(),
             proxy: None,
             share: self.lab.gateway_cpu.0,
@@ -264,7 +264,7 @@ impl GatewayClient {
         // A condition number of the paper becomes its name; any other text stays.
         let label = |typed: &String| typed.parse::<Condition>().map_or(typed.clone(), |named| named.to_string());
         let plan = GatewayPlan {
-            to: Where::Server(self.server.clone()),
+            to: GatewayLocation::Server(self.server.clone()),
             label: self.condition.as_ref().map(label),
             proxy: self.proxy.clone(),
             origin_at: self.origin_at,

@@ -104,7 +104,7 @@ pub struct WorkloadOptions {
     pub set: Vec<(String, toml::Value)>,
     /// Set the think time of the origin: none, 2s, or a distribution such as 'norm(3s,1.5s)' [default: the workload's]
     #[arg(long, value_name = "DISTRIBUTION", allow_hyphen_values = true)]
-    pub think: Option<polymix::Law>,
+    pub think: Option<polymix::Distribution>,
     /// Use the phases of this schedule: constant, polymix-2, polymix-3 or polymix-4
     #[arg(long, value_name = "NAME", default_value = "constant")]
     pub schedule: PolygraphSchedule,

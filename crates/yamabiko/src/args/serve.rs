@@ -123,7 +123,7 @@ pub struct OriginOptions {
     pub seed: Option<u64>,
     /// Set the think time before each response, overriding the workload: none, 200ms or 'norm(3s,1.5s)'
     #[arg(long, value_name = "TIME", requires = "workload")]
-    pub think: Option<polymix::Law>,
+    pub think: Option<polymix::Distribution>,
 }
 
 /// MAX: an upper bound of any server.

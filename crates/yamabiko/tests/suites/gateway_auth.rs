@@ -124,7 +124,7 @@ impl Raw {
             }
             let mut workspace = [0; 4096];
             match self.stream.read(&mut workspace) {
-                Ok(length @ 1..) => self.down.take(&workspace[..length]),
+                Ok(length @ 1..) => self.down.push(&workspace[..length]),
                 _ => return None,
             }
         }
@@ -301,7 +301,7 @@ fn a_hundred_unauthenticated_connections_do_not_block_a_client() {
     }
     assert!(open[0] + open[1] <= 64 + 8 && open[1] <= 64 + 8, "{open:?}");
     drop(session);
-    wait_until("it has ended", || server.stderr().contains("said goodbye"));
+    wait_until("it has ended", || server.stderr().contains("closed by the client"));
 }
 
 /// Bytes that are not what the client's next frame would be.
@@ -336,7 +336,7 @@ fn injected_repeated_or_truncated_frames_end_the_session() {
         assert_eq!(raw.hear(), None, "{number}");
         wait_until("its end is told", || ended(&server) == number + 1);
     }
-    assert_eq!(server.stderr().matches("a message came that the other end did not send").count(), 5);
+    assert_eq!(server.stderr().matches("received a message that is not authentic").count(), 5);
     // Truncated and closed.
     let mut raw = Raw::open(at);
     let frame = raw.frame(&ToServer::Go { trial: 1 });
@@ -441,7 +441,7 @@ fn the_gateway_server_stops_sending_to_a_disconnected_client() {
             None
         };
         let why = if silent {
-            "nothing was heard of it for 3 s, during trial 1"
+            "nothing was received from it for 3 s, during trial 1"
         } else {
             "it closed the connection, during trial 1"
         };
@@ -478,7 +478,7 @@ fn the_gateway_client_ends_when_its_server_disconnects() {
                     });
                     let Err(TesterError::Lost { at, why }) = outcome else { panic!("{test:?} {signal}: {outcome:?}") };
                     assert!(at < Duration::from_secs(20), "{at:?}: {why}");
-                    let silence = why.contains("nothing was heard of it for 3 s");
+                    let silence = why.contains("nothing was received from it for 3 s");
                     assert!(silence || signal == Signal::SIGKILL, "{why}");
                     assert!(session.run(&test).is_err(), "it is over");
                 });

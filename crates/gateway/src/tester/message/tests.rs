@@ -1,9 +1,9 @@
-//! Messages and their bounds.
+//! Tests of messages and their limits.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::tester::seen::SentSeen;
+use crate::tester::report::SentReport;
 
 fn any_test() -> impl Strategy<Value = Test> {
     prop_oneof![
@@ -36,17 +36,18 @@ fn any_test() -> impl Strategy<Value = Test> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(test in any_test(), trial: u32, sent: Option<u64>, bytes: u64, cpu_s in 0.0..1e3) {
+    fn messages_round_trip(test in any_test(), trial: u32, sent: Option<u64>, bytes: u64, cpu_s in 0.0..1e3) {
         for message in [ToServer::Ready { trial, test: test.clone() }, ToServer::Report { trial, sent }] {
             let text = serde_json::to_vec(&message).unwrap();
             prop_assert!(text.len() < crate::tester::frame::TEXT_MAX);
             prop_assert_eq!(serde_json::from_slice::<ToServer>(&text).unwrap(), message);
         }
-        let seen = EndReport { bytes, cpu_s, sent: Some(SentSeen { sent: bytes, ..SentSeen::default() }), ..EndReport::default() };
+        let sent = Some(SentReport { sent: bytes, ..SentReport::default() });
+        let seen = EndReport { bytes, cpu_s, sent, ..EndReport::default() };
         let message = ToClient::Report { trial, seen };
         let text = serde_json::to_vec(&message).unwrap();
         prop_assert_eq!(serde_json::from_slice::<ToClient>(&text).unwrap(), message);
-        // Whatever passes is bounded.
+        // A test that passes the check has a limited length and number of streams.
         if test.check().is_ok() {
             prop_assert!(test.lasts_ms() <= LASTS_MS_MAX && test.streams() <= STREAMS_MAX);
             prop_assert!(test.packets() as f64 <= PER_SECOND_MAX * f64::from(LASTS_MS_MAX) / 1e3);
@@ -71,7 +72,7 @@ fn unknown_message_fields_are_rejected() {
     }
 }
 
-/// Each bound with what is just inside and just outside.
+/// Tests each limit with the nearest valid and invalid value.
 #[test]
 fn test_parameters_outside_their_limits_are_rejected() {
     let stream = |streams, socket_bytes, message_bytes, lasts_ms, omit_ms| Test::Stream {

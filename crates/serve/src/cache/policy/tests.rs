@@ -2,16 +2,16 @@ use super::super::testing::{at_ms, date, directives, get, head, head_for, receiv
 use super::*;
 
 /// A plain response at time zero with these additional fields.
-fn answer(more: &str) -> String {
+fn response(more: &str) -> String {
     format!("Date: {}\r\n{more}", date(0))
 }
 
 fn lifetime_s(fields: &str) -> Result<u64, Reason> {
-    head(200, &answer(fields)).map(|head| head.terms.lifetime.as_secs())
+    head(200, &response(fields)).map(|head| head.terms.lifetime.as_secs())
 }
 
 fn use_of(fields: &str, request_fields: &str, ms: u64) -> Usable {
-    let head = head(200, &answer(fields)).unwrap();
+    let head = head(200, &response(fields)).unwrap();
     usable(&head, &directives(&get("/", request_fields), &CacheSpec::default()), at_ms(ms))
 }
 
@@ -37,7 +37,7 @@ fn s_maxage_max_age_and_expires_apply_in_this_order() {
 
 #[test]
 fn heuristic_lifetimes_need_the_option() {
-    let fields = answer(&format!("Last-Modified: {}\r\n", date(-1000)));
+    let fields = response(&format!("Last-Modified: {}\r\n", date(-1000)));
     assert_eq!(head(200, &fields).map(|_| ()), Err(Reason::NoLifetime));
     let spec = |longest_s| CacheSpec { heuristic_max: Some(Duration::from_secs(longest_s)), ..CacheSpec::default() };
     let lifetime = |status, longest_s| {
@@ -51,7 +51,7 @@ fn heuristic_lifetimes_need_the_option() {
 
 #[test]
 fn uncacheable_responses_have_a_reason() {
-    let why = |status, fields: &str| head(status, &answer(fields)).map(|_| ());
+    let why = |status, fields: &str| head(status, &response(fields)).map(|_| ());
     let lasting = "Cache-Control: max-age=60\r\n";
     assert_eq!(why(200, lasting), Ok(()));
     assert_eq!(why(503, lasting), Ok(()));
@@ -73,7 +73,7 @@ fn uncacheable_responses_have_a_reason() {
 #[test]
 fn requests_with_authorization_need_explicit_permission() {
     let with = get("/", "Authorization: Basic eDp5\r\n");
-    let stored = |fields: &str| head_for(&with, 200, &answer(fields), received(0), &CacheSpec::default()).map(|_| ());
+    let stored = |fields: &str| head_for(&with, 200, &response(fields), received(0), &CacheSpec::default()).map(|_| ());
     assert_eq!(stored("Cache-Control: max-age=60\r\n"), Err(Reason::Credentials));
     for word in ["public", "s-maxage=60", "must-revalidate"] {
         assert_eq!(stored(&format!("Cache-Control: max-age=60, {word}\r\n")), Ok(()), "{word}");
@@ -85,11 +85,11 @@ fn requests_with_authorization_need_explicit_permission() {
 
 #[test]
 fn fields_named_by_no_cache_are_not_stored() {
-    let kept = head(
+    let stored_head = head(
         200,
-        &answer("Cache-Control: max-age=9, no-cache=\"set-cookie, x-a\"\r\nSet-Cookie: a=b\r\nX-A: 1\r\nX-B: 2\r\n"),
+        &response("Cache-Control: max-age=9, no-cache=\"set-cookie, x-a\"\r\nSet-Cookie: a=b\r\nX-A: 1\r\nX-B: 2\r\n"),
     );
-    let fields = String::from_utf8(kept.unwrap().fields.to_vec()).unwrap();
+    let fields = String::from_utf8(stored_head.unwrap().fields.to_vec()).unwrap();
     assert!(!fields.contains("a=b") && !fields.contains("X-A") && fields.contains("X-B: 2\r\n"), "{fields}");
 }
 
@@ -157,14 +157,14 @@ fn request_directives_restrict_reuse() {
     let deaf = CacheSpec { ignores_clients: true, ..CacheSpec::default() };
     let request = get("/", "Cache-Control: no-cache, no-store, max-age=0, only-if-cached\r\n");
     let directives = directives(&request, &deaf);
-    assert_eq!(usable(&head(200, &answer(plain)).unwrap(), &directives, at_ms(9_000)), Usable::Fresh);
+    assert_eq!(usable(&head(200, &response(plain)).unwrap(), &directives, at_ms(9_000)), Usable::Fresh);
     assert!(directives.demands.only_if_cached && !directives.demands.no_store);
 }
 
 #[test]
 fn stale_if_error_needs_permission() {
     let usable = |fields: &str, request: &str, ms| {
-        let head = head(200, &answer(fields)).unwrap();
+        let head = head(200, &response(fields)).unwrap();
         usable_on_error(&head, &directives(&get("/", request), &CacheSpec::default()), at_ms(ms))
     };
     let plain = "Cache-Control: max-age=10\r\nETag: \"a\"\r\n";
@@ -189,10 +189,10 @@ fn entity_tags_are_validated() {
 #[test]
 fn the_first_of_several_age_fields_counts() {
     let age_s = |fields: &str| {
-        let head = head(200, &answer(&format!("Cache-Control: max-age=3600\r\nETag: \"a\"\r\n{fields}"))).unwrap();
+        let head = head(200, &response(&format!("Cache-Control: max-age=3600\r\nETag: \"a\"\r\n{fields}"))).unwrap();
         head.terms.initial_age.as_secs()
     };
-    for (fields, wanted) in [
+    for (fields, expected) in [
         ("Age: 7200, 0\r\n", 7200),
         ("Age: 0, 7200\r\n", 0),
         ("Age: 7200\r\nAge: 0\r\n", 7200),
@@ -208,14 +208,14 @@ fn the_first_of_several_age_fields_counts() {
         ("Age: 7200;a=b\r\n", 0),
         ("Age: \"7200\"\r\nAge: 7200\r\n", 0),
     ] {
-        assert_eq!(age_s(fields), wanted, "{fields}");
+        assert_eq!(age_s(fields), expected, "{fields}");
     }
 }
 
 #[test]
 fn cdn_cache_control_replaces_cache_control_and_expires() {
     let later = format!("Expires: {}\r\n", date(900));
-    for (fields, wanted) in [
+    for (fields, expected) in [
         ("CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n".to_owned(), Ok(60)),
         ("CDN-Cache-Control: max-age=60\r\nCache-Control: max-age=5, s-maxage=6\r\n".to_owned(), Ok(60)),
         (format!("CDN-Cache-Control: max-age=0\r\n{later}"), Err(Reason::NoLifetime)),
@@ -229,8 +229,8 @@ fn cdn_cache_control_replaces_cache_control_and_expires() {
         // Fields for other caches are ignored.
         ("Surrogate-Control: max-age=60\r\nCache-Control: no-store\r\n".to_owned(), Err(Reason::OriginForbids)),
     ] {
-        assert_eq!(lifetime_s(&fields), wanted, "{fields}");
+        assert_eq!(lifetime_s(&fields), expected, "{fields}");
     }
-    let demanded = "CDN-Cache-Control: no-cache\r\nCache-Control: max-age=9\r\nETag: \"a\"\r\n";
-    assert_eq!(use_of(demanded, "", 0), Usable::Validate(Reason::OriginDemands));
+    let head = "CDN-Cache-Control: no-cache\r\nCache-Control: max-age=9\r\nETag: \"a\"\r\n";
+    assert_eq!(use_of(head, "", 0), Usable::Validate(Reason::OriginDemands));
 }

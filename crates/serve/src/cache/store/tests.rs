@@ -2,7 +2,7 @@ use std::collections::{HashMap as Model, VecDeque};
 
 use proptest::prelude::*;
 
-use super::super::testing::{asked, cache, get, head_for, received, stored};
+use super::super::testing::{cache, cache_request, get, head_for, received, stored};
 use super::super::{CacheSpec, Head};
 use super::*;
 
@@ -36,8 +36,8 @@ fn the_least_recently_used_response_is_evicted_first() {
     for number in 3..5 {
         assert!(store.put(key(number), answer(9_000), |_| true));
     }
-    let kept: Vec<u32> = (0..5).filter(|&number| !sizes(&store, number).is_empty()).collect();
-    assert!(kept.contains(&0) && kept.contains(&4) && !kept.contains(&1), "{kept:?}");
+    let stored: Vec<u32> = (0..5).filter(|&number| !sizes(&store, number).is_empty()).collect();
+    assert!(stored.contains(&0) && stored.contains(&4) && !stored.contains(&1), "{stored:?}");
     assert!(store.usage().memory_bytes <= 40_000);
     assert_eq!(store.usage().responses as usize + store.usage().evictions as usize, 5);
 }
@@ -46,12 +46,12 @@ fn the_least_recently_used_response_is_evicted_first() {
 fn a_worker_does_not_wait_for_a_locked_store() {
     let cache = cache(&CacheSpec::default());
     let request = get("/", "Accept-Language: \r\n");
-    let asked = asked(&request);
-    assert!(cache.put(asked.key(), asked.fields, answer(10)));
+    let cache_request = cache_request(&request);
+    assert!(cache.put(cache_request.key(), cache_request.fields, answer(10)));
     let inner = cache.inner();
-    assert!(cache.fresh(&asked, received(0).at, &mut Vec::new()).is_none());
+    assert!(cache.fresh(&cache_request, received(0).at, &mut Vec::new()).is_none());
     drop(inner);
-    assert!(cache.fresh(&asked, received(0).at, &mut Vec::new()).is_some());
+    assert!(cache.fresh(&cache_request, received(0).at, &mut Vec::new()).is_some());
 }
 
 #[test]
@@ -68,9 +68,13 @@ fn variants_coexist_up_to_the_limit() {
     for number in 0..VARIANTS_MAX + 5 {
         assert!(store.put(key(1), variant(number, &format!("l{number}")), |_| false));
     }
-    let kept = sizes(&store, 1);
-    assert_eq!(kept.len(), VARIANTS_MAX);
-    assert_eq!((kept[0], kept[VARIANTS_MAX - 1]), (VARIANTS_MAX + 4, 5), "the latest first, the oldest gone");
+    let stored = sizes(&store, 1);
+    assert_eq!(stored.len(), VARIANTS_MAX);
+    assert_eq!(
+        (stored[0], stored[VARIANTS_MAX - 1]),
+        (VARIANTS_MAX + 4, 5),
+        "the latest variant is first, the oldest was evicted"
+    );
     assert_eq!(store.forget(key(1).bytes(), |_| true), VARIANTS_MAX);
     assert_eq!(store.usage().body_bytes, 0);
 }
@@ -114,10 +118,10 @@ proptest! {
         for act in acts {
             match act {
                 Act::Put(number, size) => {
-                    let kept = store.put(key(number), answer(size), |_| true);
+                    let stored = store.put(key(number), answer(size), |_| true);
                     order.retain(|&one| one != number);
                     sizes_model.remove(&number);
-                    if kept {
+                    if stored {
                         order.push_front(number);
                         sizes_model.insert(number, size);
                     }
@@ -149,8 +153,8 @@ proptest! {
             }
             let mut at = store.newest;
             for number in &order {
-                prop_assert_eq!(&store.places[at as usize].tenant.as_ref().unwrap().0, &key(*number));
-                at = store.places[at as usize].older;
+                prop_assert_eq!(&store.entries[at as usize].content.as_ref().unwrap().0, &key(*number));
+                at = store.entries[at as usize].older;
             }
             prop_assert_eq!(at, NONE);
         }

@@ -1,4 +1,4 @@
-use super::super::testing::{asked, date, directives, get, head, received};
+use super::super::testing::{cache_request, date, directives, get, head, received};
 use super::*;
 
 fn stored(more: &str) -> Head {
@@ -6,7 +6,7 @@ fn stored(more: &str) -> Head {
 }
 
 fn portion_of(more: &str, request: &str) -> Portion {
-    portion(&asked(&get("/", request)), &stored(more), Some(100))
+    portion(&cache_request(&get("/", request)), &stored(more), Some(100))
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn conditional_requests_get_304_when_the_client_has_the_response() {
     assert_eq!(portion_of(&changed, &format!("If-None-Match: \"x\"\r\n{}", since(-10))), Portion::Whole);
     // Only for responses with status 200.
     let gone = head(404, &format!("Date: {}\r\nCache-Control: max-age=60\r\n{tagged}", date(0))).unwrap();
-    assert_eq!(portion(&asked(&get("/", "If-None-Match: *\r\n")), &gone, Some(100)), Portion::Whole);
+    assert_eq!(portion(&cache_request(&get("/", "If-None-Match: *\r\n")), &gone, Some(100)), Portion::Whole);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn single_ranges_of_stored_bodies_are_served() {
         assert_eq!(part(whole), Portion::Whole, "{whole}");
     }
     let head_only = "HEAD / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n";
-    assert_eq!(portion(&asked(head_only), &stored(""), Some(100)), Portion::Whole);
+    assert_eq!(portion(&cache_request(head_only), &stored(""), Some(100)), Portion::Whole);
 }
 
 #[test]
@@ -70,11 +70,11 @@ fn a_304_updates_the_stored_fields() {
     let spec = CacheSpec::default();
     let request = get("/", "");
     let directives = directives(&request, &spec);
-    let told = format!(
+    let fields_304 = format!(
         "Date: {}\r\nCache-Control: max-age=99\r\nETag: \"a\"\r\nContent-Type: x/y\r\nX-Old: 2\r\nX-TWICE: 3\r\n",
         date(5)
     );
-    let Freshened::StillValid(new) = freshened(&old, &directives, told.as_bytes(), received(5000), &spec) else {
+    let Freshened::StillValid(new) = freshened(&old, &directives, fields_304.as_bytes(), received(5000), &spec) else {
         panic!()
     };
     let fields = String::from_utf8(new.fields.to_vec()).unwrap();
@@ -108,8 +108,9 @@ fn a_304_with_another_date_does_not_match_the_stored_response() {
     let (spec, request) = (CacheSpec::default(), get("/", ""));
     let directives = directives(&request, &spec);
     let own = format!("Last-Modified: {}\r\nCache-Control: max-age=1\r\n", date(-9));
-    let freshened =
-        |old: &str, told: &str| freshened(&stored(old), &directives, told.as_bytes(), received(5000), &spec);
+    let freshened = |old: &str, fields_304: &str| {
+        freshened(&stored(old), &directives, fields_304.as_bytes(), received(5000), &spec)
+    };
     assert!(matches!(freshened(&own, &own), Freshened::StillValid(_)));
     assert!(matches!(freshened(&own, "Cache-Control: max-age=1\r\n"), Freshened::StillValid(_)));
     // An older file replaced it; it is not modified since the newer file's date either.

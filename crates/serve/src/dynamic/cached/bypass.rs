@@ -13,15 +13,15 @@ use crate::dynamic::upstream::{Changes, Failure, RouteState, send};
 pub(super) async fn bypass(
     cached: &Rc<Cached>,
     route: &Rc<RouteState>,
-    ask: &RelayRequest,
+    relay_request: &RelayRequest,
     body: Option<RequestBody>,
     client: Client,
     reason: Reason,
     changed: Option<Key>,
 ) {
-    let mut changing = Changing { cached, key: changed };
+    let mut changing = UnsafeRequest { cached, key: changed };
     let changes = Changes { hints: Some(client.hints()), ..Changes::default() };
-    let answer = match send(route, ask, &changes, body).await {
+    let answer = match send(route, relay_request, &changes, body).await {
         Ok(answer) => answer,
         Err(failure) => {
             if failure.status == 503 {
@@ -43,12 +43,12 @@ pub(super) async fn bypass(
 
 /// An unsafe request in flight. Without a response, because its client disconnected or the upstream failed, it may have
 /// changed its target too.
-struct Changing<'a> {
+struct UnsafeRequest<'a> {
     cached: &'a Cached,
     key: Option<Key>,
 }
 
-impl Drop for Changing<'_> {
+impl Drop for UnsafeRequest<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.cached.invalidate(&key, b"");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::flight::Sharing;
+use super::flight::SharedFetch;
 use super::{Cached, FIELDS_MAX};
 use crate::cache::{Finding, Head, Key, Rendered, Stored, Unsent};
 use crate::dynamic::client::Client;
@@ -147,7 +147,7 @@ pub(super) async fn fill(
     cached: Rc<Cached>,
     key: Key,
     request: Rc<[u8]>,
-    sharing: Sharing,
+    sharing: SharedFetch,
     filling: Rc<Filling>,
     mut body: UpstreamBody,
 ) {

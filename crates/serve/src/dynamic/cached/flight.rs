@@ -24,7 +24,8 @@ pub(super) struct Flight {
     head: Rc<[u8]>,
     result: RefCell<Option<FetchResult>>,
     changed: Notify,
-    /// Its target was changed meanwhile: nobody may follow, and nothing is stored.
+    /// An unsafe request may have changed the target meanwhile: no request may wait for this fetch, and its response is
+    /// not stored.
     invalidated: Cell<bool>,
     /// No client may wait for it: its response is expected to be for one client.
     alone: bool,
@@ -146,7 +147,7 @@ pub(super) struct Leader {
 
 /// A fetch whose response is being shared; listed until it is complete.
 #[derive(Debug)]
-pub(super) struct Sharing {
+pub(super) struct SharedFetch {
     flights: Weak<Flights>,
     key: Key,
     flight: Rc<Flight>,
@@ -190,11 +191,14 @@ impl Leader {
     }
 
     /// Shares the arriving response with all requests that may use it now.
-    pub(super) fn share(self, filling: &Rc<Filling>, now: Timestamp) -> Sharing {
+    pub(super) fn share(self, filling: &Rc<Filling>, now: Timestamp) -> SharedFetch {
         let can_be_reused = !filling.head.terms.validate_always && filling.head.left(now).is_ok();
         self.flight.complete(if can_be_reused { FetchResult::Shared(Rc::clone(filling)) } else { FetchResult::Alone });
-        let sharing =
-            Sharing { flights: Rc::downgrade(&self.flights), key: self.key.clone(), flight: Rc::clone(&self.flight) };
+        let sharing = SharedFetch {
+            flights: Rc::downgrade(&self.flights),
+            key: self.key.clone(),
+            flight: Rc::clone(&self.flight),
+        };
         if !self.flight.is_invalidated() {
             // Dropping the leader removes the fetch from the list; it is listed again, for later requests and for
             // invalidation while it streams.
@@ -215,13 +219,13 @@ impl Drop for Leader {
     }
 }
 
-impl Sharing {
+impl SharedFetch {
     pub(super) fn is_invalidated(&self) -> bool {
         self.flight.is_invalidated()
     }
 }
 
-impl Drop for Sharing {
+impl Drop for SharedFetch {
     fn drop(&mut self) {
         if let Some(flights) = self.flights.upgrade() {
             flights.remove(&self.key, &self.flight);

@@ -6,7 +6,7 @@ use std::path::Path;
 use http::header::{self, HeaderMap};
 
 use super::record::pair;
-use crate::dynamic::fields::{Asker, RequestHead};
+use crate::dynamic::fields::{ClientInfo, RequestHead};
 use crate::dynamic::route::decoded;
 use crate::dynamic::spec::FastCgiScript;
 
@@ -25,14 +25,19 @@ pub(super) struct Script {
 
 /// The directory of scripts, and a check whether a relative name is a file in it.
 #[derive(Clone, Copy)]
-pub(super) struct Below<'a> {
+pub(super) struct ScriptDirectory<'a> {
     pub(super) directory: &'a Path,
     pub(super) is_file: &'a dyn Fn(&[u8]) -> bool,
 }
 
 impl Script {
     /// The script of a path as sent; `stem` is the route's prefix. `None`: no script.
-    pub(super) fn find(script: &FastCgiScript, stem: &[u8], path: &[u8], below: Option<Below<'_>>) -> Option<Script> {
+    pub(super) fn find(
+        script: &FastCgiScript,
+        stem: &[u8],
+        path: &[u8],
+        below: Option<ScriptDirectory<'_>>,
+    ) -> Option<Script> {
         let mut path = decoded(path)?;
         path.dedup_by(|a, b| *a == b'/' && *b == b'/');
         match script {
@@ -43,7 +48,7 @@ impl Script {
                 root: file.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes().to_vec(),
             }),
             FastCgiScript::Below(_) => {
-                let Below { directory, is_file } = below?;
+                let ScriptDirectory { directory, is_file } = below?;
                 if path.ends_with(b"/") && part_end(&path).is_none() {
                     path.extend_from_slice(INDEX);
                 }
@@ -84,12 +89,13 @@ pub(super) fn write(
     out: &mut Vec<u8>,
     head: &RequestHead,
     fields: &HeaderMap,
-    asker: Asker,
+    client_info: ClientInfo,
     script: &Script,
     content_length: Option<u64>,
 ) {
     let query = head.query().unwrap_or_default();
-    let (remote, local) = (asker.peer.ip().to_canonical().to_string(), asker.local.ip().to_canonical().to_string());
+    let (remote, local) =
+        (client_info.peer.ip().to_canonical().to_string(), client_info.local.ip().to_canonical().to_string());
     let host = fields.get(header::HOST).map(|host| server_name(host.as_bytes())).filter(|host| !host.is_empty());
     let mut set = |name: &str, value: &[u8]| pair(out, name.as_bytes(), value);
     set("GATEWAY_INTERFACE", b"CGI/1.1");
@@ -97,9 +103,9 @@ pub(super) fn write(
     set("SERVER_PROTOCOL", if head.old { b"HTTP/1.0" } else { b"HTTP/1.1" });
     set("SERVER_NAME", host.unwrap_or(local.as_bytes()));
     set("SERVER_ADDR", local.as_bytes());
-    set("SERVER_PORT", asker.local.port().to_string().as_bytes());
+    set("SERVER_PORT", client_info.local.port().to_string().as_bytes());
     set("REQUEST_METHOD", head.method.as_str().as_bytes());
-    set("REQUEST_SCHEME", asker.scheme().as_bytes());
+    set("REQUEST_SCHEME", client_info.scheme().as_bytes());
     set("REQUEST_URI", &head.target);
     set("DOCUMENT_URI", &[&script.name[..], &script.path_info[..]].concat());
     set("DOCUMENT_ROOT", &script.root);
@@ -111,10 +117,10 @@ pub(super) fn write(
     }
     set("QUERY_STRING", query);
     set("REMOTE_ADDR", remote.as_bytes());
-    set("REMOTE_PORT", asker.peer.port().to_string().as_bytes());
+    set("REMOTE_PORT", client_info.peer.port().to_string().as_bytes());
     // php-cgi refuses requests without REDIRECT_STATUS.
     set("REDIRECT_STATUS", b"200");
-    if asker.secure {
+    if client_info.secure {
         set("HTTPS", b"on");
     }
     let length = content_length.filter(|&length| length > 0).map(|length| length.to_string());
@@ -154,7 +160,7 @@ mod tests {
     fn found(path: &str, files: &[&str]) -> Option<(String, String, String)> {
         let is_file = |relative: &[u8]| files.iter().any(|file| file.as_bytes() == relative);
         let below = FastCgiScript::Below(None);
-        let scripts = Below { directory: Path::new("/srv/www"), is_file: &is_file };
+        let scripts = ScriptDirectory { directory: Path::new("/srv/www"), is_file: &is_file };
         let script = Script::find(&below, b"/php", path.as_bytes(), Some(scripts))?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Some((text(script.filename), text(script.name), text(script.path_info)))
@@ -163,7 +169,7 @@ mod tests {
     #[test]
     fn a_path_selects_an_existing_script() {
         let files = ["php/a.php", "php/index.php", "photo.jpg", "php/b c.php"];
-        for (path, wanted) in [
+        for (path, expected) in [
             ("/php/a.php", Some(("/srv/www/php/a.php", "/php/a.php", ""))),
             ("/php//a.php/x/y.php", Some(("/srv/www/php/a.php", "/php/a.php", "/x/y.php"))),
             ("/php/", Some(("/srv/www/php/index.php", "/php/index.php", ""))),
@@ -175,8 +181,8 @@ mod tests {
             ("/php/.php", None),
             ("/php/a.phpx", None),
         ] {
-            let wanted = wanted.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned()));
-            assert_eq!(found(path, &files), wanted, "{path}");
+            let expected = expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned()));
+            assert_eq!(found(path, &files), expected, "{path}");
         }
     }
 
@@ -194,16 +200,19 @@ mod tests {
         let text = "POST /app/x?a=b%20c HTTP/1.1\r\nHost: site.example:8080\r\nProxy: http://evil\r\nContent-Type: text/x\r\n\
             Content-Length: 5\r\nCookie: a\r\nCookie: b\r\nX-Forwarded-For: 10.0.0.1\r\nAccept-Language: ja\r\n\r\n";
         let head = RequestHead::parse(text.as_bytes()).unwrap();
-        let asker =
-            Asker { peer: "[2001:db8::1]:99".parse().unwrap(), local: "192.0.2.9:443".parse().unwrap(), secure: true };
-        let fields = for_upstream(&head, asker, &Changes::default());
+        let client_info = ClientInfo {
+            peer: "[2001:db8::1]:99".parse().unwrap(),
+            local: "192.0.2.9:443".parse().unwrap(),
+            secure: true,
+        };
+        let fields = for_upstream(&head, client_info, &Changes::default());
         let one = FastCgiScript::One("/srv/app/main.php".into());
         let script = Script::find(&one, b"/app", head.path(), None).unwrap();
         let mut out = Vec::new();
-        write(&mut out, &head, &fields, asker, &script, Some(5));
+        write(&mut out, &head, &fields, client_info, &script, Some(5));
         let variables = read_pairs(&out);
         let value = |name: &str| variables.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
-        for (name, wanted) in [
+        for (name, expected) in [
             ("REQUEST_METHOD", "POST"),
             ("REQUEST_URI", "/app/x?a=b%20c"),
             ("QUERY_STRING", "a=b%20c"),
@@ -223,7 +232,7 @@ mod tests {
             ("HTTP_X_FORWARDED_FOR", "10.0.0.1, 2001:db8::1"),
             ("HTTP_X_FORWARDED_PROTO", "https"),
         ] {
-            assert_eq!(value(name), Some(wanted), "{name}");
+            assert_eq!(value(name), Some(expected), "{name}");
         }
         assert_eq!(value("HTTP_PROXY"), None);
         assert_eq!(value("HTTP_CONTENT_LENGTH"), None);

@@ -1,4 +1,4 @@
-//! Responses of upstreams: complete, in every framing, broken off, absent.
+//! Tests of upstream responses: complete, in every framing, truncated, absent.
 
 use super::upstream::ok;
 use super::*;
@@ -10,10 +10,10 @@ fn a_response_with_a_content_length_is_forwarded() {
         "HTTP/1.1 201 Created\r\nServer: app\r\nContent-Length: 5\r\nX-Mine: 1\r\nConnection: x-mine\r\n\r\nhello"
             .to_owned()
     });
-    let got = WorkerContext::before(&upstream).get("/app/x");
-    assert_eq!((got.status, got.length, got.text(), got.whole), (201, Some(5), "hello", true));
-    assert!(got.fields.starts_with("Server: app\r\nDate: "), "{}", got.fields);
-    assert!(!got.fields.contains("X-Mine") && !got.fields.contains("Content-Length"));
+    let response = TestWorker::before(&upstream).get("/app/x");
+    assert_eq!((response.status, response.length, response.text(), response.whole), (201, Some(5), "hello", true));
+    assert!(response.fields.starts_with("Server: app\r\nDate: "), "{}", response.fields);
+    assert!(!response.fields.contains("X-Mine") && !response.fields.contains("Content-Length"));
 }
 
 #[test]
@@ -28,12 +28,12 @@ fn chunked_and_close_delimited_responses_are_forwarded() {
             }
         }
     });
-    let mut context = WorkerContext::before(&upstream);
-    let got = context.get("/app/chunks");
-    assert_eq!((got.length, got.text(), got.whole), (None, "abcdefg", true));
-    let got = context.get("/app/close");
-    assert_eq!((got.length, got.text(), got.whole), (None, "to the end", true));
-    assert_eq!(got.fields, "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
+    let mut worker = TestWorker::before(&upstream);
+    let response = worker.get("/app/chunks");
+    assert_eq!((response.length, response.text(), response.whole), (None, "abcdefg", true));
+    let response = worker.get("/app/close");
+    assert_eq!((response.length, response.text(), response.whole), (None, "to the end", true));
+    assert_eq!(response.fields, "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
 }
 
 #[test]
@@ -45,16 +45,16 @@ fn responses_without_content_are_forwarded() {
             if head.starts_with("GET /app/200") { "content" } else { "" }
         )
     });
-    let mut context = WorkerContext::before(&upstream);
-    let ticket = context.ask("HEAD /app/200 HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    let got = context.all(ticket);
-    assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(7), "", true));
-    let got = context.get("/app/304");
-    assert_eq!((got.status, got.length, got.text(), got.whole), (304, Some(7), "", true));
-    let got = context.get("/app/204");
-    assert_eq!((got.status, got.length, got.text(), got.whole), (204, None, "", true));
-    let got = context.get("/app/200");
-    assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(7), "content", true));
+    let mut worker = TestWorker::before(&upstream);
+    let ticket = worker.request("HEAD /app/200 HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let response = worker.all(ticket);
+    assert_eq!((response.status, response.length, response.text(), response.whole), (200, Some(7), "", true));
+    let response = worker.get("/app/304");
+    assert_eq!((response.status, response.length, response.text(), response.whole), (304, Some(7), "", true));
+    let response = worker.get("/app/204");
+    assert_eq!((response.status, response.length, response.text(), response.whole), (204, None, "", true));
+    let response = worker.get("/app/200");
+    assert_eq!((response.status, response.length, response.text(), response.whole), (200, Some(7), "content", true));
 }
 
 #[test]
@@ -64,15 +64,15 @@ fn interim_responses_except_100_precede_the_final_response() {
             HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 199 Odd\r\nA: b\r\n\r\n";
         format!("{interim}{}", ok("last"))
     });
-    let mut context = WorkerContext::before(&upstream);
-    let ticket = context.ask("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    for wanted in [(102, ""), (103, "Link: </x>\r\n"), (199, "A: b\r\n")] {
-        let Event::Interim { status, fields } = context.event(ticket) else { panic!("no interim response") };
-        assert_eq!((status, &*fields), (wanted.0, wanted.1.as_bytes()));
+    let mut worker = TestWorker::before(&upstream);
+    let ticket = worker.request("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    for expected in [(102, ""), (103, "Link: </x>\r\n"), (199, "A: b\r\n")] {
+        let Event::Interim { status, fields } = worker.event(ticket) else { panic!("no interim response") };
+        assert_eq!((status, &*fields), (expected.0, expected.1.as_bytes()));
     }
-    let got = context.all(ticket);
-    assert_eq!((got.status, got.text(), got.whole), (200, "last", true));
-    assert!(!got.fields.contains("Link"));
+    let response = worker.all(ticket);
+    assert_eq!((response.status, response.text(), response.whole), (200, "last", true));
+    assert!(!response.fields.contains("Link"));
 }
 
 #[test]
@@ -83,24 +83,24 @@ fn interim_responses_are_limited_in_number_and_bytes() {
     for (interim, times, status) in [(&small, 64, 200), (&small, 65, 502), (&large, 32, 200), (&large, 33, 502)] {
         let response = format!("{}{}", interim.repeat(times), ok("last"));
         let upstream = Upstream::responding(move |_| response.clone());
-        assert_eq!(WorkerContext::before(&upstream).get("/app").status, status, "{times} of {} bytes", interim.len());
+        assert_eq!(TestWorker::before(&upstream).get("/app").status, status, "{times} of {} bytes", interim.len());
     }
 }
 
 #[test]
 fn endless_interim_responses_give_502_and_free_the_slot() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, report) = std::sync::mpsc::channel();
     let upstream = Upstream::start(move |mut peer| {
         peer.head();
         // Until the relay closes the connection.
         while std::io::Write::write_all(peer.stream.get_mut(), &b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100)).is_ok() {}
         tell.send(()).unwrap();
     });
-    let mut context = WorkerContext::before(&upstream);
-    let got = context.get("/app");
-    assert_eq!((got.status, got.whole, got.text()), (502, true, "502 Bad Gateway\n"));
-    assert_eq!(context.account_when(|account| account.in_flight == 0).failed, 1);
-    told.recv_timeout(std::time::Duration::from_secs(20)).expect("the connection is closed");
+    let mut worker = TestWorker::before(&upstream);
+    let response = worker.get("/app");
+    assert_eq!((response.status, response.whole, response.text()), (502, true, "502 Bad Gateway\n"));
+    assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).failed, 1);
+    report.recv_timeout(std::time::Duration::from_secs(20)).expect("the connection is closed");
 }
 
 #[test]
@@ -115,11 +115,11 @@ fn a_response_that_breaks_off_is_reported_as_broken() {
             peer.write(cut.as_bytes());
             peer.close();
         });
-        let mut context = WorkerContext::before(&upstream);
-        let got = context.get("/app");
-        assert_eq!((got.status, got.whole), (200, false), "{cut}");
-        assert!("halfx".starts_with(got.text()), "{cut}");
-        assert_eq!(context.account_when(|account| account.in_flight == 0).broken, 1);
+        let mut worker = TestWorker::before(&upstream);
+        let response = worker.get("/app");
+        assert_eq!((response.status, response.whole), (200, false), "{cut}");
+        assert!("halfx".starts_with(response.text()), "{cut}");
+        assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).broken, 1);
     }
 }
 
@@ -139,14 +139,14 @@ fn a_malformed_upstream_response_gives_502() {
             peer.write(wrong.as_bytes());
             peer.close();
         });
-        let mut context = WorkerContext::before(&upstream);
-        let got = context.get("/app");
-        assert_eq!((got.status, got.whole, got.text()), (502, true, "502 Bad Gateway\n"), "{wrong:?}");
-        assert_eq!(context.account_when(|account| account.in_flight == 0).failed, 1);
+        let mut worker = TestWorker::before(&upstream);
+        let response = worker.get("/app");
+        assert_eq!((response.status, response.whole, response.text()), (502, true, "502 Bad Gateway\n"), "{wrong:?}");
+        assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).failed, 1);
     }
     let flood = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let upstream = Upstream::responding(move |_| flood.clone());
-    assert_eq!(WorkerContext::before(&upstream).get("/app").status, 502);
+    assert_eq!(TestWorker::before(&upstream).get("/app").status, 502);
 }
 
 #[test]
@@ -174,20 +174,20 @@ fn responses_are_framed_as_in_the_framing_table() {
             peer.close();
         }
     });
-    let mut context = WorkerContext::before(&upstream);
+    let mut worker = TestWorker::before(&upstream);
     for (number, case) in cases.iter().enumerate() {
-        let ticket = context.ask(&format!("{} /app/{number} HTTP/1.1\r\nHost: h\r\n\r\n", case.method), Body::None);
-        let got = context.all(ticket);
-        assert!(got.whole, "{case:?}");
-        let outcome = (got.status, got.length, got.text());
+        let ticket = worker.request(&format!("{} /app/{number} HTTP/1.1\r\nHost: h\r\n\r\n", case.method), Body::None);
+        let response = worker.all(ticket);
+        assert!(response.whole, "{case:?}");
+        let outcome = (response.status, response.length, response.text());
         let status = case.status.parse().unwrap();
         match case.gateway.as_str() {
-            "none" => assert_eq!((got.status, got.text()), (status, ""), "{case:?}"),
+            "none" => assert_eq!((response.status, response.text()), (status, ""), "{case:?}"),
             "length:0" => assert_eq!(outcome, (status, Some(0), ""), "{case:?}"),
-            "length:5" if status == 999 => assert_eq!(got.status, 502, "{case:?}"),
+            "length:5" if status == 999 => assert_eq!(response.status, 502, "{case:?}"),
             "length:5" => assert_eq!(outcome, (status, Some(5), "hello"), "{case:?}"),
             "chunked" | "close" => assert_eq!(outcome, (status, None, "hello"), "{case:?}"),
-            _ => assert_eq!((got.status, got.text()), (502, "502 Bad Gateway\n"), "{case:?}"),
+            _ => assert_eq!((response.status, response.text()), (502, "502 Bad Gateway\n"), "{case:?}"),
         }
     }
 }
@@ -195,10 +195,10 @@ fn responses_are_framed_as_in_the_framing_table() {
 #[test]
 fn an_unreachable_upstream_gives_502() {
     let address = Upstream::start(drop).address;
-    let mut context =
-        WorkerContext::new(&[format!("/app=http://{address}"), "/unix=unix:/nowhere/socket".to_owned()], |_| {});
-    assert_eq!(context.get("/app").status, 502);
-    assert_eq!(context.get("/unix/x").status, 502);
+    let mut worker =
+        TestWorker::new(&[format!("/app=http://{address}"), "/unix=unix:/nowhere/socket".to_owned()], |_| {});
+    assert_eq!(worker.get("/app").status, 502);
+    assert_eq!(worker.get("/unix/x").status, 502);
 }
 
 #[test]
@@ -210,15 +210,15 @@ fn a_silent_upstream_gives_504_and_a_stalled_response_breaks_off() {
         }
         peer.rest();
     });
-    let mut context = WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |limits| {
+    let mut worker = TestWorker::new(&[format!("/app=http://{}", upstream.address)], |limits| {
         limits.first_byte_time = Duration::from_millis(50);
         limits.stall_time = Duration::from_millis(50);
     });
-    assert_eq!(context.get("/app/never").status, 504);
+    assert_eq!(worker.get("/app/never").status, 504);
     // The first byte may take any time: only the stall is certain.
-    let got = context.get("/app/stall");
-    assert!(matches!((got.status, got.whole), (200, false) | (504, true)), "{got:?}");
-    assert!(context.account_when(|account| account.in_flight == 0).timed_out >= 1);
+    let response = worker.get("/app/stall");
+    assert!(matches!((response.status, response.whole), (200, false) | (504, true)), "{response:?}");
+    assert!(worker.route_counters_when(|counters| counters.in_flight == 0).timed_out >= 1);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_unix_socket_upstream_with_a_base_path_is_used() {
         let line = String::from_utf8_lossy(&head[..length]).lines().next().unwrap().to_owned();
         stream.write_all(ok(&line).as_bytes()).unwrap();
     });
-    let mut context = WorkerContext::new(&[format!("/app=unix:{}:/base", socket.display())], |_| {});
-    assert_eq!(context.get("/app/x?y=z").text(), "GET /base/x?y=z HTTP/1.1");
+    let mut worker = TestWorker::new(&[format!("/app=unix:{}:/base", socket.display())], |_| {});
+    assert_eq!(worker.get("/app/x?y=z").text(), "GET /base/x?y=z HTTP/1.1");
     thread.join().unwrap();
 }

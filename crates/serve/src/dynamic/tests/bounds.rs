@@ -1,4 +1,4 @@
-//! Windows, queue, concurrency and cancellation.
+//! Tests of windows, queue, concurrency limit and cancellation.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -17,30 +17,30 @@ fn a_client_that_does_not_read_buffers_at_most_its_window() {
             ok("small")
         }
     });
-    let mut context = WorkerContext::before(&upstream);
-    let big = context.ask("GET /app/big HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let mut worker = TestWorker::before(&upstream);
+    let big = worker.request("GET /app/big HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
     let mut waiting = 0;
     // A piece is sent completely or not at all.
     while waiting + PIECE <= ANSWER_WINDOW {
-        if let Event::Body(bytes) = context.event(big) {
+        if let Event::Body(bytes) = worker.event(big) {
             waiting += bytes.len();
         }
     }
     // Other clients are served meanwhile, and this one buffers at most its window.
-    assert_eq!(context.get("/app").text(), "small");
-    for event in context.heard.remove(&big).unwrap_or_default() {
+    assert_eq!(worker.get("/app").text(), "small");
+    for event in worker.events.remove(&big).unwrap_or_default() {
         let Event::Body(bytes) = event else { panic!("{event:?}") };
         waiting += bytes.len();
     }
     assert!(waiting <= ANSWER_WINDOW, "{waiting}");
-    context.front.taken(big, waiting);
+    worker.front.taken(big, waiting);
     let rest = {
         let mut rest = 0;
         loop {
-            match context.event(big) {
+            match worker.event(big) {
                 Event::Body(bytes) => {
                     rest += bytes.len();
-                    context.front.taken(big, bytes.len());
+                    worker.front.taken(big, bytes.len());
                 }
                 Event::End => break rest,
                 other => panic!("{other:?}"),
@@ -68,69 +68,68 @@ fn slow() -> (Upstream, std::sync::mpsc::Sender<()>) {
 #[test]
 fn a_full_queue_gives_503_with_retry_after() {
     let (upstream, release) = slow();
-    let mut context = WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |limits| {
+    let mut worker = TestWorker::new(&[format!("/app=http://{}", upstream.address)], |limits| {
         (limits.concurrency, limits.queue, limits.queue_time) = (2, 2, Duration::from_secs(3600));
     });
     let request = |n: u32| format!("GET /app/{n} HTTP/1.1\r\nHost: h\r\n\r\n");
-    let first: Vec<Ticket> = (0..4).map(|n| context.ask(&request(n), Body::None)).collect();
-    context.account_when(|account| account.in_flight == 2 && account.waiting == 2);
-    let refused = context.ask(&request(4), Body::None);
-    let got = context.all(refused);
-    assert_eq!((got.status, got.text(), got.whole), (503, "503 Service Unavailable\n", true));
-    assert!(got.fields.contains("Retry-After: 1\r\n"), "{}", got.fields);
+    let first: Vec<Ticket> = (0..4).map(|n| worker.request(&request(n), Body::None)).collect();
+    worker.route_counters_when(|counters| counters.in_flight == 2 && counters.waiting == 2);
+    let refused = worker.request(&request(4), Body::None);
+    let response = worker.all(refused);
+    assert_eq!((response.status, response.text(), response.whole), (503, "503 Service Unavailable\n", true));
+    assert!(response.fields.contains("Retry-After: 1\r\n"), "{}", response.fields);
     // A client that leaves the queue frees its place immediately.
-    context.front.cancel(first[2]);
-    context.account_when(|account| account.waiting == 1);
-    let late = context.ask(&request(5), Body::None);
-    context.account_when(|account| account.waiting == 2);
+    worker.front.cancel(first[2]);
+    worker.route_counters_when(|counters| counters.waiting == 1);
+    let late = worker.request(&request(5), Body::None);
+    worker.route_counters_when(|counters| counters.waiting == 2);
     for _ in 0..4 {
         release.send(()).unwrap();
     }
     for (ticket, path) in [(first[0], "/app/0"), (first[1], "/app/1"), (first[3], "/app/3"), (late, "/app/5")] {
-        assert_eq!(context.all(ticket).text(), path);
+        assert_eq!(worker.all(ticket).text(), path);
     }
-    assert!(context.heard.get(&first[2]).is_none_or(VecDeque::is_empty));
-    let account = context.account_when(|account| account.in_flight == 0);
-    assert_eq!((account.answered, account.refused_full, account.waiting), (4, 1, 0));
-    assert_eq!(account.cancelled, 1, "from the queue, too");
+    assert!(worker.events.get(&first[2]).is_none_or(VecDeque::is_empty));
+    let counters = worker.route_counters_when(|counters| counters.in_flight == 0);
+    assert_eq!((counters.answered, counters.refused_full, counters.waiting), (4, 1, 0));
+    assert_eq!(counters.cancelled, 1, "a request in the queue can be cancelled");
 }
 
 #[test]
 fn a_queue_timeout_gives_503() {
     let (upstream, release) = slow();
-    let mut context = WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |limits| {
+    let mut worker = TestWorker::new(&[format!("/app=http://{}", upstream.address)], |limits| {
         (limits.concurrency, limits.queue_time) = (1, Duration::from_millis(20));
     });
-    let first = context.ask("GET /app/1 HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    context.account_when(|account| account.in_flight == 1);
-    assert_eq!(context.get("/app/2").status, 503);
+    let first = worker.request("GET /app/1 HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    worker.route_counters_when(|counters| counters.in_flight == 1);
+    assert_eq!(worker.get("/app/2").status, 503);
     release.send(()).unwrap();
-    assert_eq!(context.all(first).text(), "/app/1");
-    assert_eq!(context.account_when(|account| account.in_flight == 0).refused_late, 1);
+    assert_eq!(worker.all(first).text(), "/app/1");
+    assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).refused_late, 1);
 }
 
 #[test]
 fn a_disconnected_client_frees_its_slot_and_closes_the_upstream_connection() {
-    let (told, seen) = channel();
+    let (report, seen) = channel();
     let upstream = Upstream::start(move |mut peer| {
         peer.head();
         if peer.number == 0 {
             peer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
-            let _ = told.send(peer.rest());
+            let _ = report.send(peer.rest());
         } else {
             peer.write(ok("next").as_bytes());
         }
     });
-    let mut context =
-        WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |limits| limits.concurrency = 1);
-    let left = context.ask("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    while !matches!(context.event(left), Event::Body(_)) {}
-    let waits = context.ask("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    context.account_when(|account| account.waiting == 1);
-    context.front.cancel(left);
+    let mut worker = TestWorker::new(&[format!("/app=http://{}", upstream.address)], |limits| limits.concurrency = 1);
+    let left = worker.request("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    while !matches!(worker.event(left), Event::Body(_)) {}
+    let waits = worker.request("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    worker.route_counters_when(|counters| counters.waiting == 1);
+    worker.front.cancel(left);
     assert_eq!(seen.recv_timeout(Duration::from_secs(20)).unwrap(), b"");
-    assert_eq!(context.all(waits).text(), "next");
-    assert_eq!(context.account_when(|account| account.in_flight == 0).cancelled, 1);
+    assert_eq!(worker.all(waits).text(), "next");
+    assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).cancelled, 1);
 }
 
 #[test]
@@ -142,29 +141,29 @@ fn routes_to_one_upstream_share_its_concurrency_limit() {
         format!("/b=http://{}/base", busy.address),
         format!("/c=http://{}", free.address),
     ];
-    let mut context = WorkerContext::new(&routes, |limits| (limits.concurrency, limits.queue) = (1, 0));
-    let held = context.ask("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    context.account_when(|account| account.in_flight == 1);
-    assert_eq!(context.get("/b").status, 503);
-    assert_eq!(context.get("/c").text(), "free");
+    let mut worker = TestWorker::new(&routes, |limits| (limits.concurrency, limits.queue) = (1, 0));
+    let held = worker.request("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    worker.route_counters_when(|counters| counters.in_flight == 1);
+    assert_eq!(worker.get("/b").status, 503);
+    assert_eq!(worker.get("/c").text(), "free");
     release.send(()).unwrap();
-    assert_eq!(context.all(held).text(), "/a");
+    assert_eq!(worker.all(held).text(), "/a");
 }
 
 #[test]
 fn dropping_the_relay_ends_exchanges_in_flight() {
     let (upstream, _release) = slow();
-    let mut context = WorkerContext::before(&upstream);
-    let ticket = context.ask("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    context.account_when(|account| account.in_flight == 1);
-    let WorkerContext { relay, mut front, .. } = context;
+    let mut worker = TestWorker::before(&upstream);
+    let ticket = worker.request("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    worker.route_counters_when(|counters| counters.in_flight == 1);
+    let TestWorker { relay, mut front, .. } = worker;
     drop(relay);
     front.woken();
     let (mut status, mut ended) = (0, false);
     while let Some((of, event)) = front.next() {
         assert_eq!(of, ticket);
         match event {
-            Event::Head { status: told, .. } => status = told,
+            Event::Head { status: report, .. } => status = report,
             Event::End | Event::Broken => ended = true,
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! A FastCGI program that speaks the protocol byte by byte, correctly and incorrectly.
+//! Tests with a FastCGI program that sends correct and incorrect records.
 
 use super::upstream::Peer;
 use super::*;
@@ -19,7 +19,7 @@ fn end(protocol: u8) -> Vec<u8> {
     record(3, &[0, 0, 0, 0, protocol, 0, 0, 0], 0)
 }
 
-/// A request as the program gets it: undecoded parameters and STDIN; `None` at the end of the connection.
+/// A request as received by the program: undecoded parameters and STDIN; `None` at the end of the connection.
 fn request(peer: &mut Peer) -> Option<(Vec<u8>, Vec<u8>)> {
     let (mut params, mut stdin) = (Vec::new(), Vec::new());
     loop {
@@ -32,7 +32,7 @@ fn request(peer: &mut Peer) -> Option<(Vec<u8>, Vec<u8>)> {
             (5, 0) => return Some((params, stdin)),
             (4, _) => params.extend(content),
             (5, _) => stdin.extend(content),
-            (1, 8) => assert_eq!(content[..3], [0, 1, 1], "the responder's role, on a connection that is kept"),
+            (1, 8) => assert_eq!(content[..3], [0, 1, 1], "the responder role on a persistent connection"),
             other => panic!("{other:?}"),
         }
     }
@@ -46,8 +46,8 @@ fn program(answer: impl Fn(&str, &[u8]) -> Vec<u8> + Clone + Send + 'static) -> 
     })
 }
 
-fn before(upstream: &Upstream) -> WorkerContext {
-    WorkerContext::new(&[format!("/app=fastcgi://{}/srv/main.php", upstream.address)], |_| {})
+fn before(upstream: &Upstream) -> TestWorker {
+    TestWorker::new(&[format!("/app=fastcgi://{}/srv/main.php", upstream.address)], |_| {})
 }
 
 #[test]
@@ -61,15 +61,18 @@ fn a_response_in_fragmented_records_is_reassembled() {
         bytes.extend(end(0));
         bytes
     });
-    let mut context = before(&upstream);
+    let mut worker = before(&upstream);
     for _ in 0..3 {
-        let got = context.get("/app/x%20y");
-        assert_eq!((got.status, got.length, got.text(), got.whole), (404, None, "body and more", true));
-        assert!(got.fields.starts_with("Content-Type: text/x\r\nDate: "));
-        context.account_when(|account| account.in_flight == 0);
+        let response = worker.get("/app/x%20y");
+        assert_eq!(
+            (response.status, response.length, response.text(), response.whole),
+            (404, None, "body and more", true)
+        );
+        assert!(response.fields.starts_with("Content-Type: text/x\r\nDate: "));
+        worker.route_counters_when(|counters| counters.in_flight == 0);
     }
-    let account = context.account_when(|account| account.answered == 3);
-    assert_eq!((account.connects + account.reused, account.failed), (3, 0));
+    let counters = worker.route_counters_when(|counters| counters.answered == 3);
+    assert_eq!((counters.connects + counters.reused, counters.failed), (3, 0));
 }
 
 #[test]
@@ -80,17 +83,17 @@ fn request_bodies_reach_fastcgi_and_chunked_ones_get_a_length() {
         let text = format!("\r\n{stated} {}", stdin.len());
         [record(STDOUT, text.as_bytes(), 0), end(0)].concat()
     });
-    let mut context = before(&upstream);
+    let mut worker = before(&upstream);
     let body = vec![b'x'; 2 * BODY_WINDOW + 1];
-    let known = context.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 131073\r\n\r\n", Body::Bytes(131_073));
-    context.send(known, &body);
-    assert_eq!(context.all(known).text(), "131073 131073");
-    let chunked = context.ask("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
-    context.send(chunked, &body);
-    assert_eq!(context.all(chunked).text(), "131073 131073");
-    let too_long = context.ask("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
-    context.send(too_long, &vec![b'x'; 2 << 20]);
-    assert_eq!(context.all(too_long).status, 413);
+    let known = worker.request("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 131073\r\n\r\n", Body::Bytes(131_073));
+    worker.send(known, &body);
+    assert_eq!(worker.all(known).text(), "131073 131073");
+    let chunked = worker.request("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    worker.send(chunked, &body);
+    assert_eq!(worker.all(chunked).text(), "131073 131073");
+    let too_long = worker.request("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    worker.send(too_long, &vec![b'x'; 2 << 20]);
+    assert_eq!(worker.all(too_long).status, 413);
 }
 
 #[test]
@@ -113,8 +116,8 @@ fn fastcgi_failures_give_error_responses() {
             peer.write(&bytes);
             peer.close();
         });
-        let got = before(&upstream).get("/app");
-        assert_eq!((got.status, got.whole), (status, whole), "{shown:?}");
+        let response = before(&upstream).get("/app");
+        assert_eq!((response.status, response.whole), (status, whole), "{shown:?}");
     }
 }
 
@@ -125,13 +128,13 @@ fn head_responses_have_no_content_and_missing_scripts_give_404() {
     std::fs::create_dir(served.path().join("php")).unwrap();
     std::fs::write(served.path().join("php/a.php"), "").unwrap();
     std::fs::write(served.path().join("php/photo.jpg"), "").unwrap();
-    let mut context = WorkerContext::below(served.path(), &[format!("/php=fastcgi://{}", upstream.address)], |_| {});
-    let ticket = context.ask("HEAD /php/a.php HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    let got = context.all(ticket);
-    assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(4), "", true));
-    assert_eq!(context.get("/php/a.php/info").text(), "body");
+    let mut worker = TestWorker::below(served.path(), &[format!("/php=fastcgi://{}", upstream.address)], |_| {});
+    let ticket = worker.request("HEAD /php/a.php HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let response = worker.all(ticket);
+    assert_eq!((response.status, response.length, response.text(), response.whole), (200, Some(4), "", true));
+    assert_eq!(worker.get("/php/a.php/info").text(), "body");
     for path in ["/php/b.php", "/php/photo.jpg/x.php", "/php/", "/php/photo.jpg"] {
-        assert_eq!(context.get(path).status, 404, "{path}");
+        assert_eq!(worker.get(path).status, 404, "{path}");
     }
 }
 
@@ -144,11 +147,11 @@ fn fastcgi_heads_beyond_the_limit_are_refused() {
         bytes.extend(end(0));
         bytes
     });
-    let mut context = before(&upstream);
+    let mut worker = before(&upstream);
     for path in ["/app/many", "/app/long"] {
-        let got = context.get(path);
-        assert_eq!((got.status, got.text(), got.whole), (502, "502 Bad Gateway\n", true), "{path}");
+        let response = worker.get(path);
+        assert_eq!((response.status, response.text(), response.whole), (502, "502 Bad Gateway\n", true), "{path}");
     }
-    let account = context.account_when(|account| account.in_flight == 0);
-    assert_eq!((account.failed, account.answered), (2, 0));
+    let counters = worker.route_counters_when(|counters| counters.in_flight == 0);
+    assert_eq!((counters.failed, counters.answered), (2, 0));
 }

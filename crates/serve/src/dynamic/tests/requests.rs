@@ -1,4 +1,4 @@
-//! Requests as an upstream sees them.
+//! Tests of requests as received by an upstream.
 
 use std::sync::mpsc::channel;
 
@@ -13,12 +13,12 @@ fn mirror() -> Upstream {
 #[test]
 fn a_forwarded_request_is_rebuilt_from_its_parts() {
     let upstream = mirror();
-    let mut context = WorkerContext::before(&upstream);
+    let mut worker = TestWorker::before(&upstream);
     let head = "GET http://other:81/app/x?q=%20#f HTTP/1.1\r\nHost: site\r\nConnection: close, X-Drop\r\nX-Drop: 1\r\n\
         X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: https\r\nCookie: a=b\r\nTE: trailers\r\nExpect: 100-continue\r\n\r\n";
-    context.tickets += 1;
-    context.front.ask(RelayRequest {
-        ticket: context.tickets,
+    worker.tickets += 1;
+    worker.front.send_request(RelayRequest {
+        ticket: worker.tickets,
         route: 0,
         head: head.as_bytes().into(),
         body: Body::None,
@@ -26,11 +26,11 @@ fn a_forwarded_request_is_rebuilt_from_its_parts() {
         local: "192.0.2.9:80".parse().unwrap(),
         secure: true,
     });
-    let got = context.all(context.tickets);
-    let mut lines: Vec<&str> = got.text().lines().filter(|line| !line.is_empty()).collect();
+    let response = worker.all(worker.tickets);
+    let mut lines: Vec<&str> = response.text().lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(lines.remove(0), "GET /app/x?q=%20 HTTP/1.1");
     lines.sort_unstable();
-    let wanted = [
+    let expected = [
         "Cookie: a=b",
         "Host: other:81",
         "Via: 1.1 yamabiko",
@@ -38,26 +38,26 @@ fn a_forwarded_request_is_rebuilt_from_its_parts() {
         "X-Forwarded-Host: other:81",
         "X-Forwarded-Proto: https",
     ];
-    assert_eq!(lines, wanted);
+    assert_eq!(lines, expected);
 }
 
 #[test]
 fn an_http_1_0_request_without_host_is_forwarded() {
     let upstream = mirror();
-    let mut context = WorkerContext::before(&upstream);
-    let ticket = context.ask("GET /app HTTP/1.0\r\n\r\n", Body::None);
-    let got = context.all(ticket);
-    assert!(got.text().contains(&format!("\r\nHost: {}\r\n", upstream.address)), "{}", got.text());
-    assert!(got.text().contains("Via: 1.0 yamabiko"));
+    let mut worker = TestWorker::before(&upstream);
+    let ticket = worker.request("GET /app HTTP/1.0\r\n\r\n", Body::None);
+    let response = worker.all(ticket);
+    assert!(response.text().contains(&format!("\r\nHost: {}\r\n", upstream.address)), "{}", response.text());
+    assert!(response.text().contains("Via: 1.0 yamabiko"));
 }
 
 #[test]
 fn a_path_that_leaves_its_prefix_is_refused() {
     let upstream = mirror();
-    let mut context = WorkerContext::before(&upstream);
+    let mut worker = TestWorker::before(&upstream);
     for path in ["/app/../x", "/app/%2e%2e/x", "/app/..;/x"] {
-        let ticket = context.ask(&format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"), Body::None);
-        assert_eq!(context.all(ticket).status, 400, "{path}");
+        let ticket = worker.request(&format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"), Body::None);
+        assert_eq!(worker.all(ticket).status, 400, "{path}");
     }
     assert_eq!(upstream.accepted(), 0);
 }
@@ -87,18 +87,18 @@ fn bodies_of_both_framings_arrive_completely() {
             peer.write(ok(&format!("{framing}; {length}")).as_bytes());
         }
     });
-    let mut context = WorkerContext::before(&upstream);
+    let mut worker = TestWorker::before(&upstream);
     let body = vec![b'b'; 3 * BODY_WINDOW + 5];
-    let known =
-        context.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 196613\r\n\r\n", Body::Bytes(body.len() as u64));
-    context.send(known, &body);
-    assert_eq!(context.all(known).text(), "Content-Length: 196613; 196613");
-    let chunked = context.ask("PUT /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
-    context.send(chunked, &body);
-    assert_eq!(context.all(chunked).text(), "Transfer-Encoding: chunked; 196613");
-    let empty = context.ask("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    assert_eq!(context.all(empty).text(), "Content-Length: 0; 0");
-    assert_eq!(context.get("/app").text(), "; 0");
+    let known = worker
+        .request("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 196613\r\n\r\n", Body::Bytes(body.len() as u64));
+    worker.send(known, &body);
+    assert_eq!(worker.all(known).text(), "Content-Length: 196613; 196613");
+    let chunked = worker.request("PUT /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    worker.send(chunked, &body);
+    assert_eq!(worker.all(chunked).text(), "Transfer-Encoding: chunked; 196613");
+    let empty = worker.request("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    assert_eq!(worker.all(empty).text(), "Content-Length: 0; 0");
+    assert_eq!(worker.get("/app").text(), "; 0");
 }
 
 #[test]
@@ -111,17 +111,17 @@ fn an_upstream_that_does_not_read_stops_the_client() {
         let length = peer.body(64 << 20).len();
         peer.write(ok(&length.to_string()).as_bytes());
     });
-    let mut context = WorkerContext::before(&upstream);
+    let mut worker = TestWorker::before(&upstream);
     let head = "POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 67108864\r\n\r\n";
-    let ticket = context.ask(head, Body::Bytes(64 << 20));
+    let ticket = worker.request(head, Body::Bytes(64 << 20));
     // The body fills sockets and windows and then stalls, long before its end.
     let (mut sent, mut quiet) = (0usize, 0);
     let piece = vec![0; BODY_WINDOW];
     while quiet < 20 {
-        context.take();
-        match context.heard.get_mut(&ticket).and_then(VecDeque::pop_front) {
+        worker.take();
+        match worker.events.get_mut(&ticket).and_then(VecDeque::pop_front) {
             Some(Event::Room(room)) => {
-                context.front.body(ticket, &piece[..room]);
+                worker.front.body(ticket, &piece[..room]);
                 sent += room;
                 quiet = 0;
             }
@@ -131,11 +131,11 @@ fn an_upstream_that_does_not_read_stops_the_client() {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        assert!(sent < 64 << 20, "the relay took it all");
+        assert!(sent < 64 << 20, "the relay buffered the complete body");
     }
     release.send(()).unwrap();
-    context.send(ticket, &vec![0; (64 << 20) - sent]);
-    assert_eq!(context.all(ticket).text(), "67108864");
+    worker.send(ticket, &vec![0; (64 << 20) - sent]);
+    assert_eq!(worker.all(ticket).text(), "67108864");
 }
 
 #[test]
@@ -145,47 +145,47 @@ fn a_response_before_the_end_of_the_request_body_is_forwarded() {
         peer.write(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlong");
         peer.rest();
     });
-    let mut context = WorkerContext::before(&upstream);
+    let mut worker = TestWorker::before(&upstream);
     let ticket =
-        context.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n", Body::Bytes(100_000_000));
-    assert!(matches!(context.event(ticket), Event::Room(BODY_WINDOW)));
+        worker.request("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n", Body::Bytes(100_000_000));
+    assert!(matches!(worker.event(ticket), Event::Room(BODY_WINDOW)));
     // The exchange starts when that much of the body has arrived.
-    context.front.body(ticket, &[0; BODY_WINDOW]);
-    let got = context.all(ticket);
-    assert_eq!((got.status, got.text(), got.whole), (413, "long", true));
-    assert_eq!(context.account_when(|account| account.in_flight == 0).answered, 1);
+    worker.front.body(ticket, &[0; BODY_WINDOW]);
+    let response = worker.all(ticket);
+    assert_eq!((response.status, response.text(), response.whole), (413, "long", true));
+    assert_eq!(worker.route_counters_when(|counters| counters.in_flight == 0).answered, 1);
 }
 
 #[test]
 fn a_request_body_that_breaks_off_never_arrives_as_complete() {
-    let (told, seen) = channel();
+    let (report, seen) = channel();
     let upstream = Upstream::start(move |mut peer| {
         let head = peer.head().unwrap();
         let rest = peer.rest();
-        let _ = told.send((head.contains("chunked"), rest));
+        let _ = report.send((head.contains("chunked"), rest));
     });
-    let mut context = WorkerContext::before(&upstream);
-    // Of a small body nothing arrives.
-    let small = context.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", Body::Bytes(10));
-    assert!(matches!(context.event(small), Event::Room(BODY_WINDOW)));
-    context.front.body(small, b"half");
-    context.front.cancel(small);
-    context.account_when(|account| account.in_flight == 0 && account.cancelled == 1);
+    let mut worker = TestWorker::before(&upstream);
+    // No byte of a small, incomplete body is forwarded.
+    let small = worker.request("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", Body::Bytes(10));
+    assert!(matches!(worker.event(small), Event::Room(BODY_WINDOW)));
+    worker.front.body(small, b"half");
+    worker.front.cancel(small);
+    worker.route_counters_when(|counters| counters.in_flight == 0 && counters.cancelled == 1);
     for (head, body) in [
         ("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n", Body::Bytes(100_000)),
         ("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked),
     ] {
-        let ticket = context.ask(head, body);
-        assert!(matches!(context.event(ticket), Event::Room(BODY_WINDOW)));
-        context.front.body(ticket, &[b'h'; BODY_WINDOW]);
+        let ticket = worker.request(head, body);
+        assert!(matches!(worker.event(ticket), Event::Room(BODY_WINDOW)));
+        worker.front.body(ticket, &[b'h'; BODY_WINDOW]);
         // Wait until the request is at the upstream: a cancelled exchange would leave nothing to check.
-        assert!(matches!(context.event(ticket), Event::Room(BODY_WINDOW)));
-        context.front.cancel(ticket);
+        assert!(matches!(worker.event(ticket), Event::Room(BODY_WINDOW)));
+        worker.front.cancel(ticket);
         let (chunked, rest) = seen.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(!rest.ends_with(b"0\r\n\r\n") && (chunked || rest.len() < 100_000), "{} bytes", rest.len());
     }
-    context.account_when(|account| account.in_flight == 0 && account.cancelled == 3);
-    assert!(seen.try_recv().is_err(), "two requests, and not three");
+    worker.route_counters_when(|counters| counters.in_flight == 0 && counters.cancelled == 3);
+    assert!(seen.try_recv().is_err(), "the upstream received two requests, not three");
 }
 
 /// More clients than the limit of early bodies permits: the others' bodies are read in their turn, and none is lost.
@@ -199,24 +199,24 @@ fn bodies_buffered_in_the_queue_arrive_completely() {
             peer.write(ok(&text).as_bytes());
         }
     });
-    let mut context = WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |limits| {
+    let mut worker = TestWorker::new(&[format!("/app=http://{}", upstream.address)], |limits| {
         (limits.concurrency, limits.queue, limits.queue_time) = (1, 1000, Duration::from_secs(3600));
     });
     let length = BODY_WINDOW;
     let head = format!("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
-    let tickets: Vec<Ticket> = (0..300).map(|_| context.ask(&head, Body::Bytes(length as u64))).collect();
+    let tickets: Vec<Ticket> = (0..300).map(|_| worker.request(&head, Body::Bytes(length as u64))).collect();
     // A client without early body occupies its slot until its body arrives.
     for &ticket in &tickets {
-        context.send(ticket, &vec![ticket as u8; length]);
+        worker.send(ticket, &vec![ticket as u8; length]);
     }
     for ticket in tickets {
-        assert_eq!(context.all(ticket).text(), format!("{length} {}", length as u64 * u64::from(ticket as u8)));
+        assert_eq!(worker.all(ticket).text(), format!("{length} {}", length as u64 * u64::from(ticket as u8)));
     }
-    context.account_when(|account| account.in_flight == 0 && account.answered == 300);
+    worker.route_counters_when(|counters| counters.in_flight == 0 && counters.answered == 300);
 }
 
 /// Responds to two requests on each connection and closes it at the third.
-fn forgetful() -> Upstream {
+fn closing_at_third_request() -> Upstream {
     Upstream::start(|mut peer| {
         for _ in 0..2 {
             if peer.head().is_none() {
@@ -231,29 +231,29 @@ fn forgetful() -> Upstream {
 
 #[test]
 fn upstream_connections_are_reused_and_closed_ones_replaced() {
-    let upstream = forgetful();
-    let mut context = WorkerContext::before(&upstream);
+    let upstream = closing_at_third_request();
+    let mut worker = TestWorker::before(&upstream);
     for _ in 0..30 {
-        assert_eq!(context.get("/app").text(), "here");
+        assert_eq!(worker.get("/app").text(), "here");
     }
-    let account = context.account_when(|account| account.in_flight == 0);
-    assert_eq!((account.answered, account.failed), (30, 0));
+    let counters = worker.route_counters_when(|counters| counters.in_flight == 0);
+    assert_eq!((counters.answered, counters.failed), (30, 0));
     // Which connections are reused depends on timing; some must be.
-    assert!(account.reused > 0, "{account:?}");
+    assert!(counters.reused > 0, "{counters:?}");
 }
 
 #[test]
 fn unsafe_requests_are_not_retried() {
-    let upstream = forgetful();
-    let mut context = WorkerContext::before(&upstream);
+    let upstream = closing_at_third_request();
+    let mut worker = TestWorker::before(&upstream);
     for _ in 0..1000 {
-        let (before, failed) = (upstream.accepted(), context.account_when(|_| true).failed);
-        let ticket = context.ask("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-        if context.all(ticket).status == 502 {
+        let (before, failed) = (upstream.accepted(), worker.route_counters_when(|_| true).failed);
+        let ticket = worker.request("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+        if worker.all(ticket).status == 502 {
             // The request met a connection that was about to close.
-            assert_eq!((upstream.accepted(), context.account_when(|_| true).failed), (before, failed + 1));
+            assert_eq!((upstream.accepted(), worker.route_counters_when(|_| true).failed), (before, failed + 1));
             return;
         }
     }
-    panic!("no connection was ever kept");
+    panic!("no connection was reused");
 }

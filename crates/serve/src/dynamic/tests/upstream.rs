@@ -41,7 +41,7 @@ impl Upstream {
         Upstream { address, stop, accepted, thread: Some(thread) }
     }
 
-    /// Responds to each request with `answer` of its head, and keeps the connection open.
+    /// Responds to each request with `answer` of its head, and leaves the connection open.
     pub(super) fn responding(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> Upstream {
         Upstream::start(move |mut peer| {
             while let Some(head) = peer.head() {
@@ -77,7 +77,7 @@ impl Peer {
         Some(head)
     }
 
-    /// That many bytes of a body; fewer if the connection ends.
+    /// This number of bytes of a body; fewer if the connection ends.
     pub(super) fn body(&mut self, length: usize) -> Vec<u8> {
         let mut body = Vec::new();
         let _ = (&mut self.stream).take(length as u64).read_to_end(&mut body);
@@ -87,8 +87,8 @@ impl Peer {
     /// Everything until the relay closes or resets the connection.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         let (mut rest, mut piece) = (Vec::new(), [0; 4096]);
-        while let Ok(got @ 1..) = self.stream.read(&mut piece) {
-            rest.extend_from_slice(&piece[..got]);
+        while let Ok(response @ 1..) = self.stream.read(&mut piece) {
+            rest.extend_from_slice(&piece[..response]);
         }
         rest
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use super::super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, discard, refuse_more};
+use super::super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, ACCEPTS_PER_TURN_MIN, AcceptResult, discard, refuse_more};
 use super::{Client, Receiving, Worker};
 use crate::connection::Step;
 use crate::spec::ServeError;
@@ -23,8 +23,8 @@ impl Worker<'_> {
     }
 
     pub(super) fn accept(&mut self) -> Result<(), ServeError> {
-        for taken in 0..ACCEPTS {
-            if taken >= ACCEPTS_AT_LEAST && self.context.turn.is_over() {
+        for taken in 0..ACCEPTS_PER_TURN {
+            if taken >= ACCEPTS_PER_TURN_MIN && self.context.turn.is_over() {
                 break;
             }
             if self.stop_at.is_some() {
@@ -51,21 +51,21 @@ impl Worker<'_> {
             let (turn, full) = (self.turn, self.table.length() >= self.env.cap);
             let release = |token, client: Client| client.release(token, turn, ring);
             match self.env.admit(&mut self.table, &mut self.context, seat, release)? {
-                Admitted::New(token) => {
-                    self.look_at(token);
+                AcceptResult::New(token) => {
+                    self.read_without_receive(token);
                     // Another connection was displaced, which makes the next wait longer than all work so far.
                     if full {
                         return Ok(());
                     }
                 }
-                Admitted::Skipped => {}
+                AcceptResult::Skipped => {}
                 // The next wait closes it: each further attempt would displace another one.
-                Admitted::MadeRoom => return Ok(()),
-                Admitted::NoneWaiting => {
+                AcceptResult::MadeRoom => return Ok(()),
+                AcceptResult::NoneWaiting => {
                     self.knocked = false;
                     return Ok(());
                 }
-                Admitted::Pause => {
+                AcceptResult::Pause => {
                     self.accept_again_at = Some(self.context.now + ACCEPT_PAUSE);
                     return Ok(());
                 }
@@ -77,11 +77,11 @@ impl Worker<'_> {
 
     /// Reads the input of a connection without a receive. A new connection has usually sent its first request with the
     /// last packet of the handshake.
-    pub(super) fn look_at(&mut self, token: u64) {
+    pub(super) fn read_without_receive(&mut self, token: u64) {
         let Some(client) = self.table.get(token) else { return };
         client.receiving = Receiving::Nothing;
         match client.link.step() {
-            Step::Go if !client.link.is_full() => match client.stream.read(&mut self.input) {
+            Step::Receive if !client.link.is_full() => match client.stream.read(&mut self.input) {
                 Ok(0) => client.link.ended(),
                 Ok(length) => {
                     client.heavy |= length == self.input.len();
@@ -96,7 +96,7 @@ impl Worker<'_> {
                     client.link.broken();
                 }
             }
-            // No input is wanted now: the connection is polled again later.
+            // The connection receives no input now: it is polled again later.
             _ => {}
         }
         self.advance(token);

@@ -19,10 +19,10 @@ use crate::spec::Limits;
 use crate::target::file_path;
 
 /// The features and their state.
-pub(super) struct Answering {
+pub(super) struct Responder {
     parse: bool,
     date: bool,
-    find: Find,
+    find: FileLookup,
     /// Counters and the log, if enabled.
     recorder: Option<Recorder>,
     /// The prepared response, in two parts between which the Date is inserted.
@@ -41,7 +41,7 @@ pub(super) struct Answering {
 
 /// How the file is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Find {
+enum FileLookup {
     /// No lookup: one response for all.
     Not,
     /// Opened for every request.
@@ -54,7 +54,7 @@ enum Find {
 
 /// Result of processing one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum ProcessResult {
     /// The head is incomplete.
     Incomplete,
     /// The request used `bytes` of the input; its response is in `out`.
@@ -66,7 +66,7 @@ pub(super) enum Taken {
     },
 }
 
-impl Answering {
+impl Responder {
     /// `body` is the response to everything without a file lookup.
     pub(super) fn new(
         spec: &StepsSpec,
@@ -76,15 +76,19 @@ impl Answering {
         journal: Option<Journal>,
         now: Timestamp,
     ) -> Self {
-        let find = [(Feature::Conditional, Find::Whole), (Feature::Held, Find::Held), (Feature::Open, Find::Open)];
-        let find = find.iter().find(|(feature, _)| spec.has(*feature)).map_or(Find::Not, |(_, find)| *find);
+        let find = [
+            (Feature::Conditional, FileLookup::Whole),
+            (Feature::Held, FileLookup::Held),
+            (Feature::Open, FileLookup::Open),
+        ];
+        let find = find.iter().find(|(feature, _)| spec.has(*feature)).map_or(FileLookup::Not, |(_, find)| *find);
         let recorder = (spec.has(Feature::Figures) || spec.has(Feature::Log)).then(|| {
             let counters = Figures::new().worker();
             Recorder::new(counters, journal)
         });
         let mut rest = b"\r\n".to_vec();
         rest.extend_from_slice(body);
-        Answering {
+        Responder {
             parse: spec.has(Feature::Parse),
             date: spec.has(Feature::Date),
             find,
@@ -117,18 +121,18 @@ impl Answering {
     }
 
     /// Processes one request at the beginning of `input`, which is not empty, and appends its response to `out`.
-    pub(super) fn take(&mut self, input: &[u8], peer: SocketAddr, out: &mut Vec<u8>) -> Taken {
+    pub(super) fn take(&mut self, input: &[u8], peer: SocketAddr, out: &mut Vec<u8>) -> ProcessResult {
         if !self.parse {
-            let Some(end) = memchr::memmem::find(input, b"\r\n\r\n") else { return Taken::Incomplete };
+            let Some(end) = memchr::memmem::find(input, b"\r\n\r\n") else { return ProcessResult::Incomplete };
             self.prepared(out);
-            return Taken::Answered { bytes: end + 4, last: false };
+            return ProcessResult::Answered { bytes: end + 4, last: false };
         }
         let request = match parse(input, &self.limits) {
-            Parsed::Incomplete => return Taken::Incomplete,
+            Parsed::Incomplete => return ProcessResult::Incomplete,
             Parsed::Complete(request) => request,
             Parsed::Refused(status) => {
                 write_refusal(out, status, self.date_field.line(), Persistence::Close, false);
-                return Taken::Answered { bytes: input.len(), last: true };
+                return ProcessResult::Answered { bytes: input.len(), last: true };
             }
         };
         // This benchmark server closes connections whose requests have features that its clients never use.
@@ -156,23 +160,23 @@ impl Answering {
             });
         }
         // This benchmark server does not serve files that do not fit into memory.
-        Taken::Answered { bytes: request.length, last: last || self.cut }
+        ProcessResult::Answered { bytes: request.length, last: last || self.cut }
     }
 
     fn answer(&mut self, request: &Request<'_>, persistence: Persistence, out: &mut Vec<u8>) -> (u16, u64) {
         let date = if self.date { self.date_field.line() } else { b"" };
         match self.find {
-            Find::Not if persistence == Persistence::KeepAlive => {
+            FileLookup::Not if persistence == Persistence::KeepAlive => {
                 self.prepared(out);
                 (200, self.rest.len() as u64 - 2)
             }
-            Find::Not => {
+            FileLookup::Not => {
                 write_head(out, &self.head, date, persistence);
                 out.extend_from_slice(&self.rest[2..]);
                 (200, self.rest.len() as u64 - 2)
             }
-            Find::Open => self.opened(request, persistence, out),
-            Find::Held => match self.files.find(request.path, seconds(self.now)) {
+            FileLookup::Open => self.opened(request, persistence, out),
+            FileLookup::Held => match self.files.find(request.path, seconds(self.now)) {
                 Found::Page(page) => {
                     let Content::Held(bytes) = &page.content else {
                         return refuse(out, Status::NotFound, date, persistence);
@@ -184,7 +188,7 @@ impl Answering {
                 Found::Directory => refuse(out, Status::NotFound, date, persistence),
                 Found::Nothing(status) => refuse(out, status, date, persistence),
             },
-            Find::Whole => {
+            FileLookup::Whole => {
                 let reply = answer(&mut self.files, request, seconds(self.now), date, persistence, out);
                 match &reply.body {
                     None => {}

@@ -24,10 +24,10 @@ fn with(features: &[Feature], log: Option<Log>, client: impl FnOnce(SocketAddr))
     };
     spec.check().unwrap();
     let stop = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap();
-    let (told, heard) = std::sync::mpsc::channel();
+    let (address_sender, address_receiver) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let served = scope.spawn(|| serve_steps(&spec, stop.as_fd(), |address| told.send(address).unwrap()));
-        client(heard.recv().unwrap());
+        let served = scope.spawn(|| serve_steps(&spec, stop.as_fd(), |address| address_sender.send(address).unwrap()));
+        client(address_receiver.recv().unwrap());
         stop.write(1).unwrap();
         served.join().unwrap().unwrap();
     });

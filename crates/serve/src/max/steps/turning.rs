@@ -9,13 +9,13 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use sys::clock::Clock;
 use units::Timestamp;
 
-use super::responding::{Answering, Taken};
+use super::responding::{ProcessResult, Responder};
 use crate::spec::{Limits, ServeError, system};
 use crate::tls::{Secure, Tls};
 
 /// State shared by all connections.
 struct WorkerContext {
-    responding: Answering,
+    responding: Responder,
     input: Vec<u8>,
     plain: Vec<u8>,
     out: Vec<u8>,
@@ -26,7 +26,7 @@ struct WorkerContext {
 pub(super) fn run(
     listener: &TcpListener,
     stop: BorrowedFd<'_>,
-    responding: Answering,
+    responding: Responder,
     tls: Option<&Tls>,
     clock: Clock,
 ) -> Result<(), ServeError> {
@@ -172,7 +172,7 @@ impl Connection {
     }
 
     /// Responds to every complete request.
-    fn answer(&mut self, bytes: &[u8], responding: &mut Answering, out: &mut Vec<u8>) {
+    fn answer(&mut self, bytes: &[u8], responding: &mut Responder, out: &mut Vec<u8>) {
         let joined;
         let mut rest = if self.partial.is_empty() {
             bytes
@@ -183,12 +183,12 @@ impl Connection {
         };
         while !rest.is_empty() && !self.last {
             match responding.take(rest, self.peer, out) {
-                Taken::Incomplete if rest.len() > PARTIAL_MAX => self.last = true,
-                Taken::Incomplete => {
+                ProcessResult::Incomplete if rest.len() > PARTIAL_MAX => self.last = true,
+                ProcessResult::Incomplete => {
                     self.partial.extend_from_slice(rest);
                     break;
                 }
-                Taken::Answered { bytes, last } => {
+                ProcessResult::Answered { bytes, last } => {
                     rest = &rest[bytes..];
                     self.last = last;
                 }

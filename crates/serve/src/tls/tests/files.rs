@@ -6,7 +6,7 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::version::TLS13;
 
 use super::super::{Tls, TlsError};
-use super::{Both, Pair};
+use super::{Pair, TlsPair};
 
 /// Unix time of 2026-01-01.
 const NEW_YEAR_2026_S: u64 = 1_767_225_600;
@@ -21,17 +21,18 @@ fn keys_in_pkcs8_sec1_and_rsa_form_are_read() {
         fs::write(pair.file("key.pem"), key).unwrap();
         fs::write(pair.file("cert.pem"), certificate).unwrap();
         let tls = pair.load();
-        let mut both = Both::new(&tls, pair.client(&[&TLS13], &[]));
-        both.settle(usize::MAX);
-        assert!(both.server.established(), "{form}");
+        let mut tls_pair = TlsPair::new(&tls, pair.client(&[&TLS13], &[]));
+        tls_pair.settle(usize::MAX);
+        assert!(tls_pair.server.established(), "{form}");
     }
 }
 
 #[test]
 fn certificate_and_key_may_be_in_one_file() {
     let pair = Pair::new();
-    let both = fs::read_to_string(pair.file("key.pem")).unwrap() + &fs::read_to_string(pair.file("cert.pem")).unwrap();
-    fs::write(pair.file("both.pem"), both).unwrap();
+    let key_and_certificate =
+        fs::read_to_string(pair.file("key.pem")).unwrap() + &fs::read_to_string(pair.file("cert.pem")).unwrap();
+    fs::write(pair.file("both.pem"), key_and_certificate).unwrap();
     Tls::load(&pair.file("both.pem"), &pair.file("both.pem")).unwrap();
 }
 
@@ -86,14 +87,14 @@ fn a_reload_replaces_the_certificate_and_a_failed_reload_keeps_the_old_one() {
     let before = [pair.client(&[&TLS13], &[]), pair.client(&[&TLS13], &[])];
     pair.renew();
     let after = pair.client(&[&TLS13], &[]);
-    Both::new(&tls, before[0].clone()).settle(usize::MAX);
+    TlsPair::new(&tls, before[0].clone()).settle(usize::MAX);
     tls.reload().unwrap();
-    Both::new(&tls, after.clone()).settle(usize::MAX);
-    let mut refused = Both::new(&tls, before[1].clone());
+    TlsPair::new(&tls, after.clone()).settle(usize::MAX);
+    let mut refused = TlsPair::new(&tls, before[1].clone());
     let hello = refused.client_bytes();
-    refused.tell_server(&hello).unwrap();
-    assert!(refused.tell_client().is_err());
+    refused.deliver_to_server(&hello).unwrap();
+    assert!(refused.deliver_to_client().is_err());
     fs::write(pair.file("key.pem"), "").unwrap();
     tls.reload().unwrap_err();
-    Both::new(&tls, after).settle(usize::MAX);
+    TlsPair::new(&tls, after).settle(usize::MAX);
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use gateway::{GatewayPlan, Where};
+use gateway::{GatewayLocation, GatewayPlan};
 
 use super::measured::{measure, secret};
 use crate::args::Forwarding;
@@ -24,7 +24,7 @@ pub fn run_plan(text: &str, file: &Path, doing: &Doing<'_>) -> Result<Exit> {
         *token = folder.join(&*token);
     }
     let known = match plan.to {
-        Where::Server(_) if !doing.print_plan => Some(secret(&plan)?),
+        GatewayLocation::Server(_) if !doing.print_plan => Some(secret(&plan)?),
         _ => None,
     };
     measure(&plan, known.as_ref(), doing, None)

@@ -36,14 +36,19 @@ fn tell(through: &Through, outcome: &ThroughOutcome) {
     let each = match (up + down).saturating_sub(lost) {
         0 => String::new(),
         packets => {
-            let own = outcome.facts.card_ns_a_packet.zip(outcome.facts.card_ns_alone).map(|(many, alone)| {
-                format!(
-                    " (the emulated network card alone takes {:.1} us in a batch, {:.1} us for a single packet)",
-                    many / 1e3,
-                    alone / 1e3
-                )
-            });
-            format!(", {:.1} us per packet{}", used.card.as_secs_f64() * 1e6 / packets as f64, own.unwrap_or_default())
+            let own =
+                outcome.facts.host_ns_per_packet.zip(outcome.facts.host_ns_per_isolated_packet).map(|(many, alone)| {
+                    format!(
+                        " (the emulated network card alone takes {:.1} us in a batch, {:.1} us for a single packet)",
+                        many / 1e3,
+                        alone / 1e3
+                    )
+                });
+            format!(
+                ", {:.1} us per packet{}",
+                used.host_process.as_secs_f64() * 1e6 / packets as f64,
+                own.unwrap_or_default()
+            )
         }
     };
     say(format_args!(
@@ -58,8 +63,8 @@ fn tell(through: &Through, outcome: &ThroughOutcome) {
     }
     link("the clients' link", clients);
     link("the server's link", server);
-    if let Some(trouble) = &outcome.trouble {
-        say(format_args!("yamabiko: do not trust this result: {trouble}"));
+    if let Some(failure) = &outcome.failure {
+        say(format_args!("yamabiko: do not trust this result: {failure}"));
     }
 }
 

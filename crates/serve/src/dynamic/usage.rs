@@ -7,7 +7,7 @@ use sys::cgroup::{Cgroup, CgroupUsage, Weight};
 
 /// Snapshot of the dynamic part of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct DynamicUsage {
     /// The routes, in the order given.
     pub routes: Vec<RouteCounters>,
     /// The program that the server started, if there is one.
@@ -39,7 +39,7 @@ pub struct RouteCounters {
     pub broken: u64,
     /// Exchanges whose client disconnected.
     pub cancelled: u64,
-    /// Connections made to the upstream.
+    /// Connections established to the upstream.
     pub connects: u64,
     /// Exchanges on a reused connection.
     pub reused: u64,
@@ -103,16 +103,16 @@ pub(super) fn count(counter: &AtomicU64) {
 
 /// A gauge that is incremented for the lifetime of this guard.
 #[derive(Debug)]
-pub(super) struct Level(Arc<Counts>, fn(&Counts) -> &AtomicU64);
+pub(super) struct GaugeGuard(Arc<Counts>, fn(&Counts) -> &AtomicU64);
 
-impl Level {
+impl GaugeGuard {
     pub(super) fn raise(counts: &Arc<Counts>, level: fn(&Counts) -> &AtomicU64) -> Self {
         count(level(counts));
-        Level(Arc::clone(counts), level)
+        GaugeGuard(Arc::clone(counts), level)
     }
 }
 
-impl Drop for Level {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.1(&self.0).fetch_sub(1, Ordering::Relaxed);
     }
@@ -162,7 +162,7 @@ impl ProgramState {
         if let Some(group) = &*locked(&self.group)
             && let Err(error) = group.set_weight(weight)
         {
-            super::say(format_args!("set the weight of the program's control group: {error}"));
+            super::print_line(format_args!("set the weight of the program's control group: {error}"));
         }
     }
 

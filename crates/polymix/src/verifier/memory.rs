@@ -1,4 +1,4 @@
-//! The judge's memory of earlier exchanges.
+//! The verifier's memory of earlier exchanges.
 
 use std::collections::HashMap;
 
@@ -42,10 +42,10 @@ fn key(exchange: &CacheExchange) -> (u64, u8, bool) {
     (exchange.object, exchange.kind, exchange.variant_gzip)
 }
 
-/// The object of each request of this run, as a 32-bit hash, for comparison with responses generated for it. A hash collision
-/// (1 in 4 billion) hides one false hit.
+/// The object of each request of this run, as a 32-bit hash, for comparison with responses generated for it. A hash
+/// collision (1 in 4 billion) hides one false hit.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Makers {
+pub(super) struct RequestedObjects {
     /// By number of the arrival; 0 if it has not ended.
     arrivals: Vec<u32>,
     /// Of requests for embedded objects, whose numbers are sparse.
@@ -57,7 +57,7 @@ const ARRIVALS_MAX: u64 = 1 << 26;
 /// First number of requests for embedded objects.
 const FOLLOW_UPS: u64 = 1 << 40;
 
-impl Makers {
+impl RequestedObjects {
     pub(super) fn add(&mut self, exchange: &CacheExchange) {
         let mark = mark(exchange.kind, exchange.object);
         match exchange.sequence {
@@ -75,8 +75,8 @@ impl Makers {
         }
     }
 
-    /// Whether the request named by the response was for another object. False for requests that have not ended or are of another
-    /// run.
+    /// Whether the request named by the response was for another object. False for requests that have not ended or are
+    /// of another run.
     pub(super) fn is_for_another_object(&self, exchange: &CacheExchange) -> bool {
         let (Some(sequence), true) = (exchange.from_sequence, exchange.from_run == Some(exchange.run)) else {
             return false;
@@ -88,7 +88,7 @@ impl Makers {
         known.is_some_and(|known| known != mark(exchange.kind, exchange.object))
     }
 
-    pub(super) fn merge(&mut self, other: Makers) {
+    pub(super) fn merge(&mut self, other: RequestedObjects) {
         if other.arrivals.len() > self.arrivals.len() {
             self.arrivals.resize(other.arrivals.len(), 0);
         }

@@ -12,30 +12,30 @@ use crate::tester::{Session, Test, TesterError};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::trials::Tried;
+use super::trials::TrialOutcome;
 
 /// A gateway through which trials are run.
-pub(super) trait Way {
+pub(super) trait GatewayUnderTest {
     /// Runs a trial, ended early when `go_on` returns false.
-    fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<Tried, TesterError>;
+    fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<TrialOutcome, TesterError>;
 }
 
 /// The emulated gateway.
-pub(super) struct EmulatedWay<'a> {
+pub(super) struct EmulatedGatewayUnderTest<'a> {
     pub session: Session,
-    pub lab: &'a RunningEmulation,
+    pub emulation: &'a RunningEmulation,
 }
 
-impl Way for EmulatedWay<'_> {
-    fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<Tried, TesterError> {
+impl GatewayUnderTest for EmulatedGatewayUnderTest<'_> {
+    fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<TrialOutcome, TesterError> {
         let watched = ReadingRange::default();
-        let look = || {
-            watched.add((self.lab.used(), self.lab.loops()));
+        let reading = || {
+            watched.add((self.emulation.used(), self.emulation.loops()));
             go_on()
         };
-        let seen = self.session.run_while(test, &look)?;
+        let seen = self.session.run_while(test, &reading)?;
         let (cpu, links_busy) = watched.between().unzip();
-        Ok(Tried { seen, cpu, links_busy })
+        Ok(TrialOutcome { seen, cpu, links_busy })
     }
 }
 
@@ -47,9 +47,9 @@ type Reading = (GatewayUsed, [LinkFigures; 2]);
 struct ReadingRange(Cell<Option<[Reading; 2]>>);
 
 impl ReadingRange {
-    fn add(&self, look: Reading) {
-        let first = self.0.get().map_or(look, |[first, _]| first);
-        self.0.set(Some([first, look]));
+    fn add(&self, reading: Reading) {
+        let first = self.0.get().map_or(reading, |[first, _]| first);
+        self.0.set(Some([first, reading]));
     }
 
     /// Cores used by the gateway, and utilization of the busier link; `None` for a single reading.
@@ -62,24 +62,24 @@ impl ReadingRange {
 }
 
 /// A real gateway, whose CPU time a configured command reads.
-pub(super) struct RemoteWay<'a> {
+pub(super) struct RealGatewayUnderTest<'a> {
     pub session: Session,
     pub stat: Option<&'a str>,
     /// First error of the command.
     pub stat_failed: Option<String>,
 }
 
-impl Way for RemoteWay<'_> {
-    fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<Tried, TesterError> {
+impl GatewayUnderTest for RealGatewayUnderTest<'_> {
+    fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<TrialOutcome, TesterError> {
         let before = self.cpu();
         let seen = self.session.run_while(test, go_on)?;
         let spent = before.and_then(|before| Some(self.cpu()?.saturating_sub(before)));
         let lasts_s = f64::from(test.lasts_ms()) / 1e3;
-        Ok(Tried { seen, cpu: spent.map(|spent| spent.as_secs_f64() / lasts_s), links_busy: None })
+        Ok(TrialOutcome { seen, cpu: spent.map(|spent| spent.as_secs_f64() / lasts_s), links_busy: None })
     }
 }
 
-impl RemoteWay<'_> {
+impl RealGatewayUnderTest<'_> {
     /// CPU time of the gateway so far; `None` if unknown.
     fn cpu(&mut self) -> Option<Duration> {
         let command = self.stat?;
@@ -108,11 +108,11 @@ fn run_stat_command(command: &str, timeout: Duration) -> Result<Duration, String
     let group = Pid::from_raw(child.id().cast_signed());
     let (sender, result) = mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    let said = result.recv_timeout(timeout).unwrap_or_else(|_| {
+    let output = result.recv_timeout(timeout).unwrap_or_else(|_| {
         let _ = killpg(group, Signal::SIGKILL);
         Err(io::Error::other(format!("it did not end within {} s", timeout.as_secs_f64())))
     });
-    match said {
+    match output {
         Err(error) => Err(error.to_string()),
         Ok(output) if !output.status.success() => {
             let last = String::from_utf8_lossy(&output.stderr);
@@ -154,17 +154,17 @@ mod tests {
     /// A trial of 2 s within 6 s: usage before and after it does not count.
     #[test]
     fn cpu_time_outside_a_trial_does_not_count() {
-        let look = |at_ms: u64, cpu_ms: u64, ran_ms: [u64; 2]| {
+        let reading = |at_ms: u64, cpu_ms: u64, ran_ms: [u64; 2]| {
             let at = Duration::from_millis(at_ms);
             let link = |ran| LinkFigures { at, ran: Duration::from_millis(ran), ..LinkFigures::default() };
             (GatewayUsed { at, cpu: Duration::from_millis(cpu_ms), ..GatewayUsed::default() }, ran_ms.map(link))
         };
         let watched = ReadingRange::default();
         assert_eq!(watched.between(), None);
-        watched.add(look(2000, 400, [0, 1000]));
+        watched.add(reading(2000, 400, [0, 1000]));
         assert_eq!(watched.between(), None, "a single reading");
-        watched.add(look(3000, 450, [100, 1600]));
-        watched.add(look(4000, 600, [500, 2900]));
+        watched.add(reading(3000, 450, [100, 1600]));
+        watched.add(reading(4000, 600, [500, 2900]));
         assert_eq!(watched.between(), Some((0.1, 0.95)));
     }
 

@@ -1,7 +1,7 @@
 //! Distributions of sizes in bytes, times in seconds and counts.
 //!
-//! Every distribution is used by its quantile function [`Law::at`]: of a hash of an object for its properties, of a random
-//! number for draws. Both ends compute the same value from the same number between 0 and 1.
+//! Every distribution is used by its quantile function [`Distribution::at`]: of a hash of an object for its properties,
+//! of a random number for draws. Both ends compute the same value from the same number between 0 and 1.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use stats::{Rng, normal};
 
-/// A distribution of a non-negative number: `13KiB`, `unif(0,8KiB)`, `exp(13KiB)`, `norm(3s,1.5s)`, `logn(300KiB,300KiB)`,
-/// `zipf(16)`, `quantiles(0:0,0.5:1h,1:24h)` or `none`, which is 0. Units are optional; a plain number is bytes or seconds,
-/// depending on the field.
+/// A distribution of a non-negative number: `13KiB`, `unif(0,8KiB)`, `exp(13KiB)`, `norm(3s,1.5s)`,
+/// `logn(300KiB,300KiB)`, `zipf(16)`, `quantiles(0:0,0.5:1h,1:24h)` or `none`, which is 0. Units are optional; a plain
+/// number is bytes or seconds, depending on the field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(into = "String")]
-pub enum Law {
+pub enum Distribution {
     /// A constant.
     Constant(f64),
     /// Uniform between both bounds.
@@ -46,7 +46,7 @@ pub enum Law {
 /// Largest n of a Zipf distribution, which is drawn by summation.
 const ZIPF_MAX: u32 = 1000;
 
-impl Law {
+impl Distribution {
     /// Draws a value.
     pub fn draw(&self, rng: &mut Rng) -> f64 {
         self.at(rng.uniform())
@@ -55,15 +55,15 @@ impl Law {
     /// The quantile function; `u` from 0 up to but not including 1.
     pub fn at(&self, u: f64) -> f64 {
         match self {
-            Law::Constant(value) => *value,
-            Law::Uniform(from, to) => from + (to - from) * u,
-            Law::Exponential(mean) => -mean * (-u).ln_1p(),
-            Law::Normal { mean, sd } => (mean + sd * normal::quantile(middle(u))).max(0.0),
-            Law::LogNormal { mean, sd } => {
-                let (location, scale) = of_logarithm(*mean, *sd);
+            Distribution::Constant(value) => *value,
+            Distribution::Uniform(from, to) => from + (to - from) * u,
+            Distribution::Exponential(mean) => -mean * (-u).ln_1p(),
+            Distribution::Normal { mean, sd } => (mean + sd * normal::quantile(middle(u))).max(0.0),
+            Distribution::LogNormal { mean, sd } => {
+                let (location, scale) = log_parameters(*mean, *sd);
                 (location + scale * normal::quantile(middle(u))).exp()
             }
-            Law::Zipf(n) => {
+            Distribution::Zipf(n) => {
                 let mut left = u * harmonic(*n);
                 for rank in 1..*n {
                     left -= 1.0 / f64::from(rank);
@@ -73,7 +73,7 @@ impl Law {
                 }
                 f64::from(*n)
             }
-            Law::Quantiles(points) => {
+            Distribution::Quantiles(points) => {
                 let after = points.partition_point(|&(share, _)| share <= u).clamp(1, points.len() - 1);
                 let ((from_share, from), (to_share, to)) = (points[after - 1], points[after]);
                 from + (to - from) * ((u - from_share) / (to_share - from_share)).clamp(0.0, 1.0)
@@ -84,13 +84,13 @@ impl Law {
     /// The mean.
     pub fn mean(&self) -> f64 {
         match self {
-            Law::Constant(value) | Law::Exponential(value) => *value,
-            Law::Uniform(from, to) => (from + to) / 2.0,
-            Law::Normal { mean, sd } if *sd == 0.0 => *mean,
-            Law::Normal { mean, sd } => cut_mean(*mean, *sd),
-            Law::LogNormal { mean, .. } => *mean,
-            Law::Zipf(n) => f64::from(*n) / harmonic(*n),
-            Law::Quantiles(points) => {
+            Distribution::Constant(value) | Distribution::Exponential(value) => *value,
+            Distribution::Uniform(from, to) => (from + to) / 2.0,
+            Distribution::Normal { mean, sd } if *sd == 0.0 => *mean,
+            Distribution::Normal { mean, sd } => truncated_mean(*mean, *sd),
+            Distribution::LogNormal { mean, .. } => *mean,
+            Distribution::Zipf(n) => f64::from(*n) / harmonic(*n),
+            Distribution::Quantiles(points) => {
                 points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0).sum()
             }
         }
@@ -98,22 +98,24 @@ impl Law {
 
     /// Whether the distribution is constant 0.
     pub fn is_none(&self) -> bool {
-        *self == Law::Constant(0.0)
+        *self == Distribution::Constant(0.0)
     }
 
     /// Rejects invalid parameters.
     fn check(self) -> Result<Self, String> {
         let valid = |numbers: &[f64]| numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
         match &self {
-            Law::Constant(value) | Law::Exponential(value) if valid(&[*value]) => Ok(self),
-            Law::Uniform(from, to) if valid(&[*from, *to]) && from <= to => Ok(self),
-            Law::Normal { mean, sd } if valid(&[*mean, *sd]) => Ok(self),
-            Law::LogNormal { mean, sd } if valid(&[*mean, *sd]) && *mean > 0.0 => Ok(self),
-            Law::Zipf(1..=ZIPF_MAX) => Ok(self),
-            Law::Zipf(_) => Err(format!("zipf(N): expected N from 1 to {ZIPF_MAX}")),
-            Law::Uniform(..) => Err("unif(FROM,TO): expected FROM below TO, neither below 0".into()),
-            Law::LogNormal { .. } => Err("logn(MEAN,SD): expected a mean above 0 and a deviation of at least 0".into()),
-            Law::Quantiles(points) => {
+            Distribution::Constant(value) | Distribution::Exponential(value) if valid(&[*value]) => Ok(self),
+            Distribution::Uniform(from, to) if valid(&[*from, *to]) && from <= to => Ok(self),
+            Distribution::Normal { mean, sd } if valid(&[*mean, *sd]) => Ok(self),
+            Distribution::LogNormal { mean, sd } if valid(&[*mean, *sd]) && *mean > 0.0 => Ok(self),
+            Distribution::Zipf(1..=ZIPF_MAX) => Ok(self),
+            Distribution::Zipf(_) => Err(format!("zipf(N): expected N from 1 to {ZIPF_MAX}")),
+            Distribution::Uniform(..) => Err("unif(FROM,TO): expected FROM below TO, neither below 0".into()),
+            Distribution::LogNormal { .. } => {
+                Err("logn(MEAN,SD): expected a mean above 0 and a deviation of at least 0".into())
+            }
+            Distribution::Quantiles(points) => {
                 let numbers: Vec<f64> = points.iter().flat_map(|&(share, number)| [share, number]).collect();
                 let rises = points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
                 let whole = points.len() > 1 && points[0].0 == 0.0 && points[points.len() - 1].0 == 1.0;
@@ -134,13 +136,13 @@ fn middle(u: f64) -> f64 {
 }
 
 /// Mean and standard deviation of the logarithm of a log-normal value.
-fn of_logarithm(mean: f64, sd: f64) -> (f64, f64) {
+fn log_parameters(mean: f64, sd: f64) -> (f64, f64) {
     let variance = (sd / mean).powi(2).ln_1p();
     (mean.ln() - variance / 2.0, variance.sqrt())
 }
 
 /// Mean of a normal distribution cut at 0, by integration of its quantile function, accurate to a millionth.
-fn cut_mean(mean: f64, sd: f64) -> f64 {
+fn truncated_mean(mean: f64, sd: f64) -> f64 {
     const STEPS: u32 = 20_000;
     let at = |step: u32| (mean + sd * normal::quantile((f64::from(step) + 0.5) / f64::from(STEPS))).max(0.0);
     (0..STEPS).map(at).sum::<f64>() / f64::from(STEPS)
@@ -150,20 +152,20 @@ fn harmonic(n: u32) -> f64 {
     (1..=n).map(|rank| 1.0 / f64::from(rank)).sum()
 }
 
-impl FromStr for Law {
+impl FromStr for Distribution {
     type Err = String;
 
-    /// Parses the forms described at [`Law`].
+    /// Parses the forms described at [`Distribution`].
     ///
     /// # Errors
     /// One sentence: an unknown distribution or unit, a missing number, invalid parameters.
     fn from_str(typed: &str) -> Result<Self, String> {
         let typed = typed.trim();
         if typed == "none" {
-            return Ok(Law::Constant(0.0));
+            return Ok(Distribution::Constant(0.0));
         }
         let Some((name, arguments)) = typed.split_once('(') else {
-            return number(typed).and_then(|value| Law::Constant(value).check());
+            return number(typed).and_then(|value| Distribution::Constant(value).check());
         };
         let arguments = arguments.strip_suffix(')').ok_or_else(|| format!("`{typed}` has no closing bracket"))?;
         if name == "quantiles" {
@@ -172,24 +174,24 @@ impl FromStr for Law {
                 Ok::<_, String>((number(share)?, number(value)?))
             };
             let points: Result<Vec<_>, _> = arguments.split(',').map(point).collect();
-            return Law::Quantiles(points?.into()).check();
+            return Distribution::Quantiles(points?.into()).check();
         }
         let numbers: Vec<f64> = arguments.split(',').map(number).collect::<Result<_, _>>()?;
-        let law = match (name, &numbers[..]) {
-            ("const", &[value]) => Law::Constant(value),
-            ("unif", &[from, to]) => Law::Uniform(from, to),
-            ("exp", &[mean]) => Law::Exponential(mean),
-            ("norm", &[mean, sd]) => Law::Normal { mean, sd },
-            ("logn", &[mean, sd]) => Law::LogNormal { mean, sd },
-            ("zipf", &[n]) if n.fract() == 0.0 && n >= 0.0 => Law::Zipf(n.min(f64::from(u32::MAX)) as u32),
+        let distribution = match (name, &numbers[..]) {
+            ("const", &[value]) => Distribution::Constant(value),
+            ("unif", &[from, to]) => Distribution::Uniform(from, to),
+            ("exp", &[mean]) => Distribution::Exponential(mean),
+            ("norm", &[mean, sd]) => Distribution::Normal { mean, sd },
+            ("logn", &[mean, sd]) => Distribution::LogNormal { mean, sd },
+            ("zipf", &[n]) if n.fract() == 0.0 && n >= 0.0 => Distribution::Zipf(n.min(f64::from(u32::MAX)) as u32),
             _ => {
                 return Err(format!(
-                    "`{typed}` is not a valid distribution; expected NUMBER, unif(FROM,TO), exp(MEAN), norm(MEAN,SD), logn(MEAN,SD), zipf(N), \
-                     quantiles(SHARE:NUMBER,..) or none"
+                    "`{typed}` is not a valid distribution; expected NUMBER, unif(FROM,TO), exp(MEAN), norm(MEAN,SD), \
+                     logn(MEAN,SD), zipf(N), quantiles(SHARE:NUMBER,..) or none"
                 ));
             }
         };
-        law.check().map_err(|why| format!("`{typed}`: {why}"))
+        distribution.check().map_err(|why| format!("`{typed}`: {why}"))
     }
 }
 
@@ -225,17 +227,17 @@ fn number(typed: &str) -> Result<f64, String> {
 /// A year of life cycles.
 const YEAR_S: f64 = 365.0 * 86_400.0;
 
-impl fmt::Display for Law {
+impl fmt::Display for Distribution {
     /// Without units; round-trips through [`FromStr`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Law::Constant(value) => write!(f, "{value}"),
-            Law::Uniform(from, to) => write!(f, "unif({from},{to})"),
-            Law::Exponential(mean) => write!(f, "exp({mean})"),
-            Law::Normal { mean, sd } => write!(f, "norm({mean},{sd})"),
-            Law::LogNormal { mean, sd } => write!(f, "logn({mean},{sd})"),
-            Law::Zipf(n) => write!(f, "zipf({n})"),
-            Law::Quantiles(points) => {
+            Distribution::Constant(value) => write!(f, "{value}"),
+            Distribution::Uniform(from, to) => write!(f, "unif({from},{to})"),
+            Distribution::Exponential(mean) => write!(f, "exp({mean})"),
+            Distribution::Normal { mean, sd } => write!(f, "norm({mean},{sd})"),
+            Distribution::LogNormal { mean, sd } => write!(f, "logn({mean},{sd})"),
+            Distribution::Zipf(n) => write!(f, "zipf({n})"),
+            Distribution::Quantiles(points) => {
                 f.write_str("quantiles(")?;
                 for (index, (share, number)) in points.iter().enumerate() {
                     let comma = if index == 0 { "" } else { "," };
@@ -247,31 +249,31 @@ impl fmt::Display for Law {
     }
 }
 
-impl<'de> Deserialize<'de> for Law {
-    /// A text as described at [`Law`], or a plain number.
+impl<'de> Deserialize<'de> for Distribution {
+    /// A text as described at [`Distribution`], or a plain number.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text;
 
         impl Visitor<'_> for Text {
-            type Value = Law;
+            type Value = Distribution;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a distribution such as \"exp(13KiB)\", or a number")
             }
 
-            fn visit_str<E: de::Error>(self, typed: &str) -> Result<Law, E> {
+            fn visit_str<E: de::Error>(self, typed: &str) -> Result<Distribution, E> {
                 typed.parse().map_err(E::custom)
             }
 
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Law, E> {
-                Law::Constant(value).check().map_err(E::custom)
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Distribution, E> {
+                Distribution::Constant(value).check().map_err(E::custom)
             }
 
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Law, E> {
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Distribution, E> {
                 self.visit_f64(value as f64)
             }
 
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Law, E> {
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Distribution, E> {
                 self.visit_f64(value as f64)
             }
         }
@@ -280,9 +282,9 @@ impl<'de> Deserialize<'de> for Law {
     }
 }
 
-impl From<Law> for String {
-    fn from(law: Law) -> String {
-        law.to_string()
+impl From<Distribution> for String {
+    fn from(distribution: Distribution) -> String {
+        distribution.to_string()
     }
 }
 
@@ -305,9 +307,9 @@ mod tests {
     #[test]
     fn distributions_are_parsed_and_round_trip() {
         for (typed, printed) in TEXTS {
-            let law: Law = typed.parse().unwrap();
-            assert_eq!(law.to_string(), printed);
-            assert_eq!(printed.parse(), Ok(law));
+            let distribution: Distribution = typed.parse().unwrap();
+            assert_eq!(distribution.to_string(), printed);
+            assert_eq!(printed.parse(), Ok(distribution));
         }
     }
 
@@ -334,18 +336,18 @@ mod tests {
             "quantiles(0:1,0:2,1:3)",
             "none(1)",
         ] {
-            assert!(typed.parse::<Law>().is_err(), "{typed}");
+            assert!(typed.parse::<Distribution>().is_err(), "{typed}");
         }
     }
 
     #[test]
     fn plain_number_is_a_constant_distribution() {
         let read = |text: &str| {
-            toml::from_str::<std::collections::BTreeMap<String, Law>>(text).map(|read| read["law"].clone())
+            toml::from_str::<std::collections::BTreeMap<String, Distribution>>(text).map(|read| read["law"].clone())
         };
-        assert_eq!(read("law = 3"), Ok(Law::Constant(3.0)));
-        assert_eq!(read("law = 0.5"), Ok(Law::Constant(0.5)));
-        assert_eq!(read("law = \"zipf(3)\""), Ok(Law::Zipf(3)));
+        assert_eq!(read("law = 3"), Ok(Distribution::Constant(3.0)));
+        assert_eq!(read("law = 0.5"), Ok(Distribution::Constant(0.5)));
+        assert_eq!(read("law = \"zipf(3)\""), Ok(Distribution::Zipf(3)));
         assert!(read("law = -1").is_err() && read("law = true").is_err());
     }
 
@@ -366,10 +368,10 @@ mod tests {
             ),
             ("quantiles(0:0,1:6)", 3.0, 6.0 / 12f64.sqrt()),
         ] {
-            let law: Law = typed.parse().unwrap();
-            assert!((law.mean() - mean).abs() <= 1e-6 * mean, "{typed}: {}", law.mean());
+            let distribution: Distribution = typed.parse().unwrap();
+            assert!((distribution.mean() - mean).abs() <= 1e-6 * mean, "{typed}: {}", distribution.mean());
             let mut rng = Rng::named(1, typed);
-            let values: Vec<f64> = (0..draws).map(|_| law.draw(&mut rng)).collect();
+            let values: Vec<f64> = (0..draws).map(|_| distribution.draw(&mut rng)).collect();
             let found = values.iter().sum::<f64>() / f64::from(draws);
             let error = sd / f64::from(draws).sqrt();
             assert!((found - mean).abs() <= 5.0 * error + 1e-9, "{typed}: mean {found}");
@@ -381,20 +383,20 @@ mod tests {
 
     #[test]
     fn normal_distribution_is_cut_at_zero() {
-        let law: Law = "norm(3s,1.5s)".parse().unwrap();
-        assert_eq!(law.at(0.0), 0.0);
-        assert_eq!(law.at(0.01), 0.0);
+        let distribution: Distribution = "norm(3s,1.5s)".parse().unwrap();
+        assert_eq!(distribution.at(0.0), 0.0);
+        assert_eq!(distribution.at(0.01), 0.0);
         // The cut moves the mean up by sd * (density(2) - 2 * share below -2), 1.5 * 0.00849.
-        assert!((law.mean() - 3.012_737).abs() < 1e-4, "{}", law.mean());
-        assert!(law.at(1.0 - f64::EPSILON).is_finite());
+        assert!((distribution.mean() - 3.012_737).abs() < 1e-4, "{}", distribution.mean());
+        assert!(distribution.at(1.0 - f64::EPSILON).is_finite());
     }
 
     #[test]
     fn quantile_distribution_interpolates_between_its_points() {
-        let law: Law = "quantiles(0:0,0.25:10,0.5:10,1:30)".parse().unwrap();
+        let distribution: Distribution = "quantiles(0:0,0.25:10,0.5:10,1:30)".parse().unwrap();
         for (u, value) in [(0.0, 0.0), (0.125, 5.0), (0.25, 10.0), (0.4, 10.0), (0.75, 20.0)] {
-            assert!((law.at(u) - value).abs() < 1e-9, "{u}: {}", law.at(u));
+            assert!((distribution.at(u) - value).abs() < 1e-9, "{u}: {}", distribution.at(u));
         }
-        assert!((law.mean() - (1.25 + 2.5 + 10.0)).abs() < 1e-9);
+        assert!((distribution.mean() - (1.25 + 2.5 + 10.0)).abs() < 1e-9);
     }
 }

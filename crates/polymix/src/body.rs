@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   Noise  |.........1 MiB of noise.........|   a body begins at an offset and wraps around
-//!   Text   |chunk|chunk|chunk|..|tail|          16 KiB chunks in an order specific to the body, a tail of n * 256 bytes
+//!   Text   |chunk|chunk|chunk|..|tail|          16 KiB chunks in the order of the body, a tail of n * 256 bytes
 //!   gzip   head | deflated chunk | .. | deflated tail | end of stream, CRC, length
 //! ```
 //!
-//! Every chunk and tail is deflated once, followed by a full flush, so that pieces in any order make one gzip member: some
-//! caches reject or truncate files of several members. The CRC is combined from those of the pieces.
+//! Every chunk and tail is deflated once, followed by a full flush, so that pieces in any order form one gzip member:
+//! some caches reject or truncate files of several members. The CRC is combined from those of the pieces.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -19,8 +19,8 @@ use stats::Rng;
 use crate::Variant;
 use crate::world::TEXT_STEP;
 
-/// Precomputed content of all bodies, the same in every process of a build. [`BodyContent::digest`] identifies builds, whose
-/// compressors may differ.
+/// Precomputed content of all bodies, the same in every process of a build. [`BodyContent::digest`] identifies builds,
+/// whose compressors may differ.
 pub struct BodyContent {
     noise: Box<[u8]>,
     chunks: Box<[Piece]>,
@@ -107,7 +107,7 @@ impl Piece {
         let mut deflated = Vec::with_capacity(plain.len() + 64);
         let status = compress.compress_vec(&plain, &mut deflated, FlushCompress::Full);
         let is_whole = compress.total_in() == plain.len() as u64 && deflated.len() < deflated.capacity();
-        assert!(matches!(status, Ok(Status::Ok)) && is_whole, "there is room for all of a piece");
+        assert!(matches!(status, Ok(Status::Ok)) && is_whole, "the buffer is large enough for a deflated piece");
         let crc = crc32fast::hash(&plain);
         Piece { plain, deflated: deflated.into(), crc }
     }
@@ -164,13 +164,13 @@ pub(crate) enum Selection {
 /// A body: a sequence of precomputed pieces. Cheap to create and to clone.
 #[derive(Clone, Debug)]
 pub struct Body {
-    matter: Arc<BodyContent>,
-    make: Make,
+    content: Arc<BodyContent>,
+    layout: Layout,
     length: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Make {
+enum Layout {
     Noise { from: u32 },
     Text(Order),
     Gzip { order: Order, trailer: [u8; GZIP_TRAILER_BYTES] },
@@ -195,15 +195,15 @@ impl Order {
 impl Body {
     /// A body of `length` bytes before coding; `mark` selects the pieces.
     pub(crate) fn new(
-        matter: Arc<BodyContent>,
+        content: Arc<BodyContent>,
         selection: Selection,
         mark: u64,
         length: u64,
         variant: Variant,
     ) -> Body {
         if selection == Selection::Noise {
-            let make = Make::Noise { from: (mark % NOISE_BYTES as u64) as u32 };
-            return Body { matter, make, length };
+            let layout = Layout::Noise { from: (mark % NOISE_BYTES as u64) as u32 };
+            return Body { content, layout, length };
         }
         debug_assert!(length.is_multiple_of(TEXT_STEP), "{length} bytes of text");
         let order = Order {
@@ -214,32 +214,32 @@ impl Body {
             tail_steps: (length % CHUNK_BYTES as u64 / TEXT_STEP) as u8,
         };
         match variant {
-            Variant::Plain => Body { matter, make: Make::Text(order), length },
-            Variant::Gzip => Body::gzip(matter, order, length),
+            Variant::Plain => Body { content, layout: Layout::Text(order), length },
+            Variant::Gzip => Body::gzip(content, order, length),
         }
     }
 
-    fn gzip(matter: Arc<BodyContent>, order: Order, length: u64) -> Body {
+    fn gzip(content: Arc<BodyContent>, order: Order, length: u64) -> Body {
         let (mut crc, mut deflated) = (0, 0);
         let mut add = |piece: &Piece| {
             let steps = piece.plain.len() / TEXT_STEP as usize;
-            crc = matter.shifts[steps - 1].of(crc) ^ piece.crc;
+            crc = content.shifts[steps - 1].of(crc) ^ piece.crc;
             deflated += piece.deflated.len() as u64;
         };
-        (0..order.chunks).for_each(|index| add(&matter.chunks[order.chunk(index)]));
-        matter.tail(order.tail_text, order.tail_steps).into_iter().for_each(add);
+        (0..order.chunks).for_each(|index| add(&content.chunks[order.chunk(index)]));
+        content.tail(order.tail_text, order.tail_steps).into_iter().for_each(add);
         let mut trailer = [0; GZIP_TRAILER_BYTES];
         trailer[..2].copy_from_slice(&GZIP_END);
         trailer[2..6].copy_from_slice(&crc.to_le_bytes());
         // Modulo 2^32, as the format requires.
         trailer[6..].copy_from_slice(&(length as u32).to_le_bytes());
         let length = (GZIP_HEAD.len() + GZIP_TRAILER_BYTES) as u64 + deflated;
-        Body { matter, make: Make::Gzip { order, trailer }, length }
+        Body { content, layout: Layout::Gzip { order, trailer }, length }
     }
 
     /// An empty body.
-    pub fn empty(matter: Arc<BodyContent>) -> Body {
-        Body { matter, make: Make::Noise { from: 0 }, length: 0 }
+    pub fn empty(content: Arc<BodyContent>) -> Body {
+        Body { content, layout: Layout::Noise { from: 0 }, length: 0 }
     }
 
     /// Length as sent, in bytes.
@@ -250,18 +250,18 @@ impl Body {
     /// The longest contiguous piece at offset `at`; empty at the end and beyond.
     pub fn piece(&self, at: u64) -> &[u8] {
         let Some(left) = self.length.checked_sub(at).filter(|&left| left > 0) else { return &[] };
-        let piece = match &self.make {
-            Make::Noise { from } => &self.matter.noise[((u64::from(*from) + at) % NOISE_BYTES as u64) as usize..],
-            Make::Text(order) => {
+        let piece = match &self.layout {
+            Layout::Noise { from } => &self.content.noise[((u64::from(*from) + at) % NOISE_BYTES as u64) as usize..],
+            Layout::Text(order) => {
                 let (index, offset) = (at / CHUNK_BYTES as u64, (at % CHUNK_BYTES as u64) as usize);
                 let plain = if index < order.chunks {
-                    &self.matter.chunks[order.chunk(index)].plain
+                    &self.content.chunks[order.chunk(index)].plain
                 } else {
-                    self.matter.tail(order.tail_text, order.tail_steps).map_or(&[][..], |tail| &tail.plain)
+                    self.content.tail(order.tail_text, order.tail_steps).map_or(&[][..], |tail| &tail.plain)
                 };
                 &plain[offset..]
             }
-            Make::Gzip { order, trailer } => self.gzip_piece(*order, trailer, at),
+            Layout::Gzip { order, trailer } => self.gzip_piece(*order, trailer, at),
         };
         &piece[..usize::try_from(left).unwrap_or(usize::MAX).min(piece.len())]
     }
@@ -269,10 +269,10 @@ impl Body {
     fn gzip_piece<'a>(&'a self, order: Order, trailer: &'a [u8], at: u64) -> &'a [u8] {
         let Some(mut at) = at.checked_sub(GZIP_HEAD.len() as u64) else { return &GZIP_HEAD[at as usize..] };
         // Skip complete rounds through all chunks.
-        let rounds = (at / self.matter.round_deflated).min(order.chunks / CHUNKS as u64);
-        at -= rounds * self.matter.round_deflated;
-        let chunks = (rounds * CHUNKS as u64..order.chunks).map(|index| &self.matter.chunks[order.chunk(index)]);
-        for piece in chunks.chain(self.matter.tail(order.tail_text, order.tail_steps)) {
+        let rounds = (at / self.content.round_deflated).min(order.chunks / CHUNKS as u64);
+        at -= rounds * self.content.round_deflated;
+        let chunks = (rounds * CHUNKS as u64..order.chunks).map(|index| &self.content.chunks[order.chunk(index)]);
+        for piece in chunks.chain(self.content.tail(order.tail_text, order.tail_steps)) {
             match at.checked_sub(piece.deflated.len() as u64) {
                 Some(beyond) => at = beyond,
                 None => return &piece.deflated[at as usize..],
@@ -307,8 +307,8 @@ mod tests {
     fn inflated(gzip: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
         let mut decoder = flate2::bufread::GzDecoder::new(gzip);
-        decoder.read_to_end(&mut plain).expect("one whole member");
-        assert!(decoder.into_inner().is_empty(), "and nothing behind it");
+        decoder.read_to_end(&mut plain).expect("one complete gzip member");
+        assert!(decoder.into_inner().is_empty(), "no bytes follow the gzip member");
         plain
     }
 

@@ -34,43 +34,49 @@ fn path(world: &World, object: Object) -> String {
 }
 
 fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
-    let maker = maker(exchange);
-    let (came, whole) = (exchange.body_bytes, exchange.object_bytes);
+    let origin_request = origin_request(exchange);
+    let (received_bytes, whole) = (exchange.body_bytes, exchange.object_bytes);
     match wrong {
         Wrong::Foreign if exchange.response_object.is_none() => {
-            format!("status {} with {came} bytes not from the origin: no X-Yamabiko in its head", exchange.status)
+            format!(
+                "status {} with {received_bytes} bytes not from the origin: no X-Yamabiko in its head",
+                exchange.status
+            )
         }
         Wrong::Foreign => {
             format!("received an object of world {:x}, expected world {:x}", exchange.response_world, exchange.world)
         }
         Wrong::WrongObject => {
             let got = Object { kind: exchange.response_kind, number: exchange.response_object.unwrap_or_default() };
-            format!("received {}, {maker}", path(world, got))
+            format!("received {}, {origin_request}", path(world, got))
         }
-        Wrong::WrongVariant => format!("received a gzip body without accepting gzip, {maker}"),
-        Wrong::WrongBody => format!("correct head, wrong body of {came} bytes, {maker}"),
+        Wrong::WrongVariant => format!("received a gzip body without accepting gzip, {origin_request}"),
+        Wrong::WrongBody => format!("correct head, wrong body of {received_bytes} bytes, {origin_request}"),
         Wrong::Truncated if is_framed(exchange) => {
-            format!("received {came} of {whole} bytes declared complete, {maker}")
+            format!("received {received_bytes} of {whole} bytes declared complete, {origin_request}")
         }
         Wrong::Truncated => {
-            format!("received {came} of {whole} bytes: a response aborted by the origin was cached, {maker}")
+            format!(
+                "received {received_bytes} of {whole} bytes: a response aborted by the origin was cached, \
+                 {origin_request}"
+            )
         }
         Wrong::FalseNotModified if exchange.form == CacheForm::Ims200 => {
             "received a 304 although the object had changed since the date in If-Modified-Since".to_owned()
         }
         Wrong::FalseNotModified => "received a 304 for an unconditional request".to_owned(),
         Wrong::HitOnUncacheable => {
-            format!("served from the cache although the origin forbids storing it (no-store), {maker}")
+            format!("served from the cache although the origin forbids storing it (no-store), {origin_request}")
         }
         Wrong::HitOnReload => {
             let old_ms = exchange.requested_unix_ms.saturating_sub(exchange.generated_unix_ms);
-            format!("received a copy {} old for a request with no-cache, {maker}", seconds(old_ms))
+            format!("received a copy {} old for a request with no-cache, {origin_request}", seconds(old_ms))
         }
-        Wrong::FalseHit => format!("{maker}, which was for another object"),
+        Wrong::FalseHit => format!("{origin_request}, which was for another object"),
         Wrong::Stale => {
             let old_ms = exchange.requested_unix_ms.saturating_sub(exchange.generated_unix_ms);
             format!(
-                "received version {}, {} old and expired; expected version {}, {maker}",
+                "received version {}, {} old and expired; expected version {}, {origin_request}",
                 exchange.response_version,
                 seconds(old_ms),
                 exchange.expected_version
@@ -80,7 +86,7 @@ fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
     }
 }
 
-fn maker(exchange: &CacheExchange) -> String {
+fn origin_request(exchange: &CacheExchange) -> String {
     match exchange.from_sequence {
         Some(sequence) if sequence == exchange.sequence && exchange.from_run == Some(exchange.run) => {
             "generated for this request".to_owned()
