@@ -3,7 +3,7 @@
 
 mod support;
 
-mod real_showing {
+mod real_results {
     mod exports;
     mod fleet;
     mod live;

@@ -3,7 +3,7 @@
 
 mod support;
 
-mod real_honesty {
+mod real_validity {
     mod cores;
     mod doctor;
     mod kill;

@@ -3,7 +3,7 @@
 
 mod support;
 
-mod showing {
+mod results {
     mod export;
     mod live;
     mod progress;

@@ -3,7 +3,7 @@
 
 mod support;
 
-mod real_suites {
+mod real_experiments {
     mod cache_hostile;
     mod cache_path;
     mod caches;

@@ -5,7 +5,7 @@
 mod packets;
 mod support;
 
-mod suites {
+mod experiments {
     mod ab;
     mod arrivals;
     mod cache_faults;
